@@ -225,10 +225,11 @@ class _Shapes:
         self._box(colour, column * CELL_WIDTH, row * CELL_HEIGHT, cells * CELL_WIDTH, CELL_HEIGHT)
 
     def eighths(self, colour: str, column: int, row: int, text: str) -> None:
-        for place, character in enumerate(text):
-            high = CELL_HEIGHT * (_EIGHTHS.index(character) + 1) / 8
-            x, y = (column + place) * CELL_WIDTH, (row + 1) * CELL_HEIGHT - high
-            self._box(colour, x, y, CELL_WIDTH - 1, high)
+        """Cells of one height are one box."""
+        for run in re.finditer(r"(.)\1*", text):
+            high = CELL_HEIGHT * (_EIGHTHS.index(run.group(1)) + 1) / 8
+            x, y = (column + run.start()) * CELL_WIDTH, (row + 1) * CELL_HEIGHT - high
+            self._box(colour, x, y, len(run.group()) * CELL_WIDTH, high)
 
     def rule(self, colour: str, column: int, row: int, cells: int, below: float) -> None:
         x, y = column * CELL_WIDTH, row * CELL_HEIGHT + below

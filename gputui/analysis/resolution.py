@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gputui.analysis.quantiles import t_quantile
 from gputui.analysis.verdict import Estimate, RatioEstimate, judge
 from gputui.model.absent import Missing
 
@@ -57,38 +58,54 @@ def error_rate_of(looks: Sequence[int]) -> float:
     return ERROR_RATE / len(looks)
 
 
-def half_width_with(estimate: RatioEstimate, launches_a: int, launches_b: int) -> float:
+def half_width_with(
+    estimate: RatioEstimate, launches_a: int, launches_b: int, error_rate: float = ERROR_RATE
+) -> float:
     """Half the interval of the log ratio that so many launches a side would be expected to have.
 
-    The parts of the variance are those of the estimate: what runs differ by stays, what launches of either
-    side cause shrinks in proportion to them. Its degrees of freedom stay, too.
+    The parts of the variance are those of the estimate: what runs differ by and what contention may have
+    done stays, what launches of either side cause shrinks in proportion to them.
     """
-    half = math.log(estimate.high / estimate.low) / 2
+    contended = math.log(estimate.contended_high / estimate.contended_low) / 2
+    half = math.log(estimate.high / estimate.low) / 2 - contended
     a, b = estimate.launches_a, estimate.launches_b
     by_launches = (1 - estimate.run_share) / (1 / a + 1 / b)
-    return half * math.sqrt(estimate.run_share + by_launches * (1 / launches_a + 1 / launches_b))
+    left = estimate.run_share + by_launches * (1 / launches_a + 1 / launches_b)
+    df = _df_with(estimate, launches_a, launches_b)
+    wider = t_quantile(1 - error_rate / 2, df) / t_quantile(0.975, estimate.df)
+    return half * wider * math.sqrt(left) + contended
+
+
+def _df_with(estimate: RatioEstimate, launches_a: int, launches_b: int) -> float:
+    """The degrees of freedom with so many launches: never fewer than now, nor more than they have."""
+    a, b = estimate.launches_a, estimate.launches_b
+    if min(a, b) < 2 or min(launches_a, launches_b) < 2 or math.isinf(estimate.df):
+        return estimate.df
+    gained = estimate.df * _welch_df(launches_a, launches_b) / _welch_df(a, b)
+    return max(estimate.df, min(gained, launches_a + launches_b - 2))
+
+
+def _welch_df(a: int, b: int) -> float:
+    """Of launches that vary alike on both sides; Welch–Satterthwaite."""
+    return (1 / a + 1 / b) ** 2 / (1 / (a * a * (a - 1)) + 1 / (b * b * (b - 1)))
 
 
 def decisions(
-    estimates: Sequence[RatioEstimate | Missing],
-    means: Sequence[Estimate | Missing],
-    looks: Sequence[int],
-    limit: float,
+    estimates: Sequence[RatioEstimate | Missing], looks: Sequence[int], limit: float
 ) -> list[Decision | Missing]:
     """What one look says of each row; `looks` are all of the run, `limit` is a fraction.
 
-    `means` are judged with the rows, as `compare` does. A row that is different is so by `judge`, with
-    intervals at the error rate of one look and no band around 0.
+    Each row is judged by itself, as `judge` does, at the error rate of one look and without a band around 0.
     """
     rate = error_rate_of(looks)
-    wider = [e if isinstance(e, Missing) else e.at_error_rate(rate) for e in (*estimates, *means)]
-    verdicts = judge(wider, band=0.0)
     found: list[Decision | Missing] = []
-    for estimate, verdict in zip(wider[: len(estimates)], verdicts, strict=False):
-        if not isinstance(estimate, RatioEstimate):
-            found.append(estimate if isinstance(estimate, Missing) else Missing("not of one case"))
+    for at_95 in estimates:
+        if isinstance(at_95, Missing):
+            found.append(at_95)
             continue
-        reach = half_width_with(estimate, estimate.launches_a, max(looks[-1], estimate.launches_b))
+        estimate = at_95.at_error_rate(rate)
+        reach = half_width_with(at_95, at_95.launches_a, max(looks[-1], at_95.launches_b), rate)
+        (verdict,) = judge([estimate], band=0.0)
         word = verdict.word
         if estimate.is_within(limit):
             word = WITHIN
@@ -98,7 +115,7 @@ def decisions(
     return found
 
 
-def _is_out_of_reach(estimate: RatioEstimate, reach: float, limit: float) -> bool:
+def _is_out_of_reach(estimate: Estimate, reach: float, limit: float) -> bool:
     """Whether the last look would leave it open even if launches to come moved it as far as they may."""
     left = math.log(estimate.high / estimate.low) / 2 - reach
     return reach > math.log1p(limit) and abs(math.log(estimate.ratio)) + left < reach

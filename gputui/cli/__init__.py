@@ -85,7 +85,7 @@ class _Lazy(click.Group):
             names = [c.name for c in COMMANDS]
             close = difflib.get_close_matches(args[0], names, n=1)
             hint = f"did you mean `gputui {close[0]}`?" if close else f"one of {', '.join(names)}"
-            raise GputuiError(f"{args[0]}: is not a command", hint)
+            raise GputuiError(f"unknown command '{args[0]}'", hint)
         return super().resolve_command(ctx, args)
 
 

@@ -31,16 +31,22 @@ if TYPE_CHECKING:
     metavar="TEXT",
     help="'50M tokens train', '1M img train in 8h', '200 rps p99<50ms'; repeatable.",
 )
-@click.option("--workload", metavar="NAME[:SIZE]", default="", help="Let this row answer.")
+@click.option("--workload", metavar="NAME[:SIZE]", default="", help="Answer with this workload.")
 @click.option("--precision", type=click.Choice(["fp32", "tf32", "amp"]), help="Only rows of this precision.")
 @click.option("--price", "prices", multiple=True, metavar="[F=]USD", help="What a whole box costs per hour.")
-@click.option("--instance", "instances", multiple=True, metavar="[F=]TYPE", help="Its list price instead.")
+@click.option(
+    "--instance",
+    "instances",
+    multiple=True,
+    metavar="[F=]TYPE",
+    help="Take the list price of this instance type.",
+)
 @click.option(
     "--cpu-price",
     "cpu_prices",
     multiple=True,
     metavar="[F=]USD",
-    help="What a box costs per hour that has the CPU of F and no GPU.",
+    help="Hourly price of a box with the CPU of F and no GPU.",
 )
 @click.option(
     "--start",
@@ -57,7 +63,9 @@ if TYPE_CHECKING:
     help="Hours that boxes are rented or used.  [730]",
 )
 @click.option("--buy", multiple=True, metavar="[F=]USD", help="What such a box costs to buy.")
-@click.option("--power", type=click.FloatRange(0, 1e6), metavar="W", help="A box's power.  [its GPUs', seen]")
+@click.option(
+    "--power", type=click.FloatRange(0, 1e6), metavar="W", help="A box's power.  [its GPUs', measured]"
+)
 @click.option("--power-price", type=click.FloatRange(0, 100), default=0.0, metavar="USD", help="Per kWh.")
 @click.option(
     "--cooling",
@@ -72,11 +80,11 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, 1, min_open=True),
     default=1.0,
     metavar="SHARE",
-    help="Of these hours in which boxes work.  [1]",
+    help="Share of these hours in which boxes work.  [1]",
 )
 @click.option("--pool", is_flag=True, help="Take the launches of all runs of a file together.")
 @click.option("--trust", is_flag=True, help="Also read files that hold views or macros.")
-@click.option("-v", "--verbose", is_flag=True, help="Notes, what was left out and what was assumed, too.")
+@click.option("-v", "--verbose", is_flag=True, help="Also notes, what was left out and what was assumed.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(
     files: tuple[str, ...],

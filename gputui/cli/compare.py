@@ -93,16 +93,16 @@ class _Sides(click.Command):
     "slower_pct",
     callback=_percent,
     metavar="PCT",
-    help="Exit 1 if a rate is surely over PCT % lower, 5 if that cannot be told.",
+    help="Exit 1 if a rate is surely over PCT % lower, 5 if undecided.",
 )
 @click.option(
     "--unsure",
     type=click.Choice(("pass", "fail")),
-    help="With --fail-if-slower: exit 0 or 1, not 5, where it cannot be told.",
+    help="With --fail-if-slower: exit 0 or 1, not 5, if undecided.",
 )
 @click.option("--fail-if-unsure", is_flag=True, help="The same as --unsure fail.")
 @click.option("--all", "shows_all", is_flag=True, help="All rows, even where the terminal has no room.")
-@click.option("-v", "--verbose", is_flag=True, help="Notes, reasons, costs and what was left out, too.")
+@click.option("-v", "--verbose", is_flag=True, help="Also notes, reasons, costs and what was left out.")
 @click.option("--trust", is_flag=True, help="Also read files that hold views or macros.")
 @click.option("--tui", "on_screen", is_flag=True, help="Show it on the Compare screen.")
 @click.pass_context
@@ -127,10 +127,10 @@ def command(
     step_range: str,
     window: str | None,
 ) -> int:
-    """Compare result files; the first is the baseline. One file: its variants against each other.
+    """Compare result files, the first as the baseline; of one file, its variants.
 
-    F is of each case the newest run that measured it; F@RUN is one run: its short id, its label, `latest` or
-    `latest~1`. `reference:NAME` is a file in $GPUTUI_REFERENCES, else one that comes with gputui (none yet).
+    F takes the newest run of each case, F@RUN one run: its short id, its label, `latest` or `latest~1`.
+    `reference:NAME` is a file in $GPUTUI_REFERENCES.
     """
     if traces_a or traces_b or _are_traces(files):
         return _compare_traces(context, files, traces_a, traces_b, form, output, step_range, window)

@@ -16,7 +16,7 @@ from gputui.model.units import counted
 @click.option("--ascii", "is_ascii", is_flag=True, help="No blocks, no lines.  [$GPUTUI_ASCII]")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 def command(gpus: int, is_ascii: bool, no_mouse: bool) -> int:
-    """Look around in the monitor on made-up GPUs: every picture of it says DEMO DATA.
+    """Look around in the monitor on made-up GPUs: every screen says DEMO DATA.
 
     No GPU is needed, and none is read.
     """

@@ -40,7 +40,7 @@ _TOPIC = 15
 def command(python: str | None, db: Path | None, shows_all: bool, as_json: bool) -> int:
     """Say whether this box can measure and is healthy.
 
-    Exit 1 if a fault was found; cautions are none. Nothing is measured, and nothing stays behind.
+    Exit 1 if a fault was found; cautions do not count. It measures nothing and leaves nothing behind.
     """
     box = gathered(terminal_here(), python=python, db=db, on_step=_report_step)
     checks = judged(box)

@@ -22,7 +22,7 @@ from gputui.worker.procs.multihost import address_of
 @click.argument("rendezvous", metavar="ADDRESS:PORT")
 @click.option("--python", metavar="EXE", help="Interpreter with the same torch as over there.")
 def command(rendezvous: str, python: str | None) -> int:
-    """Give ranks to the cases of several hosts that a run on another box measures, until Ctrl-C.
+    """Lend this box to a run of several hosts that another box measures, until Ctrl-C.
 
     ADDRESS:PORT is what that run is given: `gputui run hosts --rendezvous ADDRESS:PORT`. Its results are
     there; nothing is stored here.

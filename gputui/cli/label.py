@@ -17,7 +17,7 @@ from gputui.store.selecting import check_label
 @click.argument("text")
 @click.argument("file", required=False, type=click.Path(path_type=Path, readable=False))
 def command(run: str, text: str, file: Path | None) -> int:
-    """Call RUN of FILE by another label; an empty TEXT takes its label away."""
+    """Give RUN of FILE another label; an empty TEXT removes it."""
     label = check_label(text)
     path, found = locate_run(run, file)
     label_run(path, found.run_id, label)

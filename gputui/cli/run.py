@@ -87,7 +87,7 @@ if TYPE_CHECKING:
 )
 @click.option("--trace", is_flag=True, help="Profile each case that can be, and keep its Chrome trace.")
 @click.option("--like", metavar="F@RUN", help="Repeat the cases of a stored run, with as many launches.")
-@click.option("--against", metavar="F@RUN", help="A stored run that this box is told from: see --resolve.")
+@click.option("--against", metavar="F@RUN", help="A stored run to compare this box with: see --resolve.")
 @click.option(
     "--resolve",
     metavar="PCT",

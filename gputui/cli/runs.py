@@ -20,7 +20,7 @@ from gputui.store.reading import open_result
 @click.option("--trust", is_flag=True, help="Also read a file that holds views or macros.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(file: Path | None, trust: bool, as_json: bool) -> int:
-    """List the runs of FILE, newest first; on stderr those in progress."""
+    """List the runs of FILE, newest first, and on stderr those in progress."""
     report_recovered()
     in_progress = [run for together in runs_in_progress() for run in together]
     for run in in_progress:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from gputui.cli.watching import ALL_HELP, VERBOSE_HELP
+from gputui.cli.watching import ALL_HELP
 from gputui.errors import EXIT_DONE
 from gputui.model.absent import Missing
 from gputui.model.plan import TRACE_PROFILE
@@ -32,7 +32,12 @@ from gputui.store.selecting import find_run
     "--top", type=click.IntRange(0, 400), help="Step breakdowns, with so many operators each.  [5 with -v]"
 )
 @click.option("--all", "shows_all", is_flag=True, help=ALL_HELP)
-@click.option("-v", "--verbose", is_flag=True, help=f"The box, step breakdowns, telemetry. {VERBOSE_HELP}")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Also the box, step breakdowns, telemetry, efficiency, notes, and why cases were not measured.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(
     run: str, file: Path | None, trust: bool, top: int | None, shows_all: bool, verbose: bool, as_json: bool

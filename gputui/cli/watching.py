@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 HOW_TO_LEAVE = "Ctrl-C ends the run, Ctrl-\\ leaves it running"
 ALL_HELP = "All cases, even where the terminal has no room."
-VERBOSE_HELP = "Efficiency, notes and why cases were not measured, too."
+VERBOSE_HELP = "Also efficiency, notes, and why cases were not measured."
 NOTIFY_HELP = "Ring, and notify the desktop, at the end, at a failure and when memory runs out."
 
 

@@ -181,13 +181,17 @@ def worker_environment(launch: PlannedLaunch, *, is_program: bool = False) -> di
     environment["KINETO_LOG_LEVEL"] = "6"  # below 6 the profiler's C++ writes to stderr
     environment["PYTHONUNBUFFERED"] = "1"
     if launch.device.device_class == "cpu" or launch.device.torch_device == "cuda":
-        environment["CUDA_VISIBLE_DEVICES"] = _narrowed(launch.device.visible, environment)
+        hip = environment.get("HIP_VISIBLE_DEVICES")  # torch on ROCm prefers it
+        allowed = environment.get("CUDA_VISIBLE_DEVICES", "") if hip is None else hip
+        environment["CUDA_VISIBLE_DEVICES"] = _narrowed(launch.device.visible, allowed)
+        if hip is not None:
+            environment["HIP_VISIBLE_DEVICES"] = environment["CUDA_VISIBLE_DEVICES"] or "-1"
     return environment
 
 
-def _narrowed(visible: str, environment: Mapping[str, str]) -> str:
+def _narrowed(visible: str, allowed_names: str) -> str:
     """One device among those that the user allowed: torch counts numbers from the first of them."""
-    allowed = [name.strip() for name in environment.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    allowed = [name.strip() for name in allowed_names.split(",")]
     if visible.isdigit() and allowed != [""] and int(visible) < len(allowed):
         return allowed[int(visible)]
     return visible

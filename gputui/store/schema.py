@@ -291,7 +291,7 @@ TABLES: tuple[Table, ...] = (
             "wall_ns BIGINT",
             "device_ns BIGINT between two events of the device; NULL on a CPU",
             "cpu_ns BIGINT CPU time of the worker, or of a program and its children; NULL between matches",
-            "waited_ns BIGINT time its threads were ready to run while others held the CPUs",
+            "waited_ns BIGINT time its threads were ready to run but waited for a CPU",
         ),
     ),
     Table(
@@ -315,7 +315,7 @@ TABLES: tuple[Table, ...] = (
     ),
     Table(
         "profiled_passes",
-        "What was traced of a case under torch.profiler, after all timing and in a worker of its own.",
+        "What was traced of a case under torch.profiler, after all timing and in a separate worker.",
         _columns(
             _RUN_ID,
             "case_id BIGINT",

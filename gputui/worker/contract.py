@@ -50,22 +50,17 @@ class Precision:
     def apply(self) -> None:
         """Switch TF32 on or off for matrix products, convolutions and RNNs; called before every block.
 
-        From torch 2.9 there is one setting per kind of operation, and mixing it with the older flags is
-        an error, so only one of the two is ever touched.
+        By the flags that every torch has. From torch 2.9 there is also one setting per kind of operation, but
+        once that was written, reading these flags raises, here or in a user's own step; the other way round
+        all can be read (tried with 2.13).
         """
         if self.device != "cuda":
             return
         import torch
 
         on = self.used == "tf32"
-        if hasattr(torch.backends.cudnn, "conv"):
-            word = "tf32" if on else "ieee"
-            torch.backends.cuda.matmul.fp32_precision = word
-            torch.backends.cudnn.conv.fp32_precision = word
-            torch.backends.cudnn.rnn.fp32_precision = word
-        else:
-            torch.backends.cuda.matmul.allow_tf32 = on
-            torch.backends.cudnn.allow_tf32 = on
+        torch.backends.cuda.matmul.allow_tf32 = on
+        torch.backends.cudnn.allow_tf32 = on
 
 
 @dataclass(frozen=True)

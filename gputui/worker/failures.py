@@ -103,7 +103,7 @@ def text_for_file(text: str, what: str, step_file: Path | None) -> str:
         return text
     with contextlib.suppress(OSError):
         print(f"{step_file.name}: {what}: {text}", file=sys.stderr, flush=True)
-    return f"{what}: told in the worker's log"
+    return f"{what}: see the worker's log"
 
 
 def place_in(error: BaseException, path: Path) -> str:

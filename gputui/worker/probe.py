@@ -103,13 +103,12 @@ def _cuda_devices(torch: Any) -> list[dict[str, Any]]:
                 torch.cuda.set_device(index)
                 free_bytes = torch.cuda.mem_get_info(index)[0]
                 bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
-        uuid = str(getattr(properties, "uuid", ""))
         devices.append(
             _device(
                 "cuda",
                 properties.name,
                 index=index,
-                uuid=f"GPU-{uuid}" if uuid and not uuid.startswith(("GPU-", "MIG-")) else uuid,
+                uuid=_uuid(properties, is_rocm=bool(torch.version.hip)),
                 pci_address=_pci_address(properties),
                 memory_bytes=properties.total_memory,
                 free_bytes=free_bytes,
@@ -120,6 +119,20 @@ def _cuda_devices(torch: Any) -> list[dict[str, Any]]:
             )
         )
     return devices
+
+
+def _uuid(properties: Any, *, is_rocm: bool) -> str:
+    """A device's UUID as the driver spells it, which is what makes it visible; empty if its number must do.
+
+    torch prints it bare. ROCm's holds the digits of a serial number as characters, and neither names a device
+    to HIP as it stands.
+    """
+    bare = str(getattr(properties, "uuid", ""))
+    if is_rocm or not bare:
+        return ""
+    if bare.startswith(("GPU-", "MIG-")):
+        return bare
+    return f"{'MIG' if ' MIG ' in properties.name else 'GPU'}-{bare}"
 
 
 def _other_devices(torch: Any) -> list[dict[str, Any]]:

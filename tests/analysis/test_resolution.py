@@ -95,33 +95,48 @@ def test_an_interval_at_another_error_rate_is_moved_by_contention_as_far_as_befo
 def test_a_row_is_decided_when_its_interval_excludes_no_difference_or_lies_within_the_limit(
     ratio: float, half: float, word: str
 ) -> None:
-    (found,) = decisions([estimated(ratio, half)], [], (3, 6, 12), 0.05)
+    (found,) = decisions([estimated(ratio, half)], (3, 6, 12), 0.05)
     assert isinstance(found, Decision)
     assert found.word == word
 
 
 def test_each_of_several_looks_asks_for_more_than_a_single_one() -> None:
     row = estimated(1.1, 0.09)
-    words = [decisions([row], [], looks, 0.02)[0] for looks in ((12,), (3, 6, 12))]
+    words = [decisions([row], looks, 0.02)[0] for looks in ((12,), (3, 6, 12))]
     assert [isinstance(d, Decision) and d.word == FASTER for d in words] == [True, False]
 
 
 def test_a_row_that_cannot_be_estimated_keeps_its_reason() -> None:
-    assert decisions([Missing("b failed")], [], (3,), 0.05) == [Missing("b failed")]
+    assert decisions([Missing("b failed")], (3,), 0.05) == [Missing("b failed")]
 
 
 def test_a_row_is_given_up_only_where_no_launch_to_come_could_decide_it() -> None:
     far, near = estimated(1.18, 0.20), estimated(1.0, 0.20)
-    words = [d.word for d in decisions([far, near], [], (3, 6, 12), 0.05) if isinstance(d, Decision)]
+    words = [d.word for d in decisions([far, near], (3, 6, 12), 0.05) if isinstance(d, Decision)]
     assert words == [OPEN, OUT_OF_REACH]
 
 
 def test_launches_shrink_their_own_part_of_the_variance_and_not_that_of_runs() -> None:
     row = estimated(1.0, 0.1, run_share=0.36)
     assert half_width_with(row, 3, 3) == pytest.approx(0.1)
+    row = replace(row, df=math.inf)
     assert half_width_with(row, 10**9, 10**9) == pytest.approx(0.06)
     only_launches = replace(row, run_share=0.0)
     assert half_width_with(only_launches, 3, 10**9) == pytest.approx(0.1 / math.sqrt(2))
+
+
+def test_launches_bring_degrees_of_freedom_and_never_more_than_they_have() -> None:
+    row = estimated(1.0, 0.1, df=4)
+    expected = 0.1 * math.sqrt(0.25) * t_quantile(0.975, 22) / t_quantile(0.975, 4)
+    assert half_width_with(row, 12, 12) == pytest.approx(expected)
+    assert half_width_with(row, 3, 3, 0.01) == pytest.approx(
+        0.1 * t_quantile(0.995, 4) / t_quantile(0.975, 4)
+    )
+
+
+def test_what_contention_may_have_done_stays_whatever_launches_come() -> None:
+    crowded = widened_by_contention(estimated(1.0, 0.1, df=math.inf), 0.3, 0.0)
+    assert half_width_with(crowded, 10**9, 10**9) == pytest.approx(-math.log(0.7) / 2, rel=1e-3)
 
 
 def test_the_half_width_foretold_for_more_launches_is_near_the_one_they_have() -> None:

@@ -147,24 +147,21 @@ def test_a_command_ends_the_same_in_every_encoding_and_prints_nothing_that_a_ter
 @pytest.mark.slow
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_command_in_a_process_of_its_own_prints_in_every_encoding(
-    place: Path, tmp_path: Path, stream: str, name: str
+def test_a_process_whose_streams_are_not_utf_8_prints_and_ends_as_one_whose_streams_are(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: str, name: str
 ) -> None:
-    for words in ((name, "--help"), (name, *files(place), HOSTILE), ("compare", *files(place))):
-        ended = [
-            subprocess.run(
-                [*WORDS, *words],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                env={**os.environ, **extra},
-                cwd=tmp_path,
-                timeout=120,
-                check=False,
-            )
-            for extra in (STREAMS[stream], {"PYTHONIOENCODING": "utf-8"})
-        ]
-        assert ended[0].returncode == ended[1].returncode
-        for output in (ended[0].stdout, ended[0].stderr):
+    monkeypatch.chdir(tmp_path)
+    for words in ((name, "--help"), (name, *files(place), *((HOSTILE,) if name != "compare" else ()))):
+        ended = subprocess.run(
+            [*WORDS, *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env={**os.environ, **STREAMS[stream]},
+            timeout=300,
+            check=False,
+        )
+        assert ended.returncode == printed("utf-8", *words)[0]
+        for output in (ended.stdout, ended.stderr):
             assert_harmless(output.decode("latin-1" if stream == "latin-1" else "ascii"))
 
 
@@ -201,7 +198,7 @@ def test_any_text_can_be_encoded_once_it_is_clean(text: str, encoding: str) -> N
     assert plain.encode(encoding).decode(encoding) == plain
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("encoding", ["ascii", "cp437", "utf-8"])
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_comparison_in_every_form_is_what_it_is_in_every_encoding(
     place: Path, tmp_path: Path, form: str, encoding: str

@@ -75,7 +75,7 @@ FAILURES = {
     "step-raises": f"my_step.py line 26: ValueError; {LOG}",
     "memory": f"my_step.py line 28: RuntimeError (tried to allocate 2.50 GiB); {LOG}",
     "loss": f"my_step.py: ValueError; {LOG}",
-    "fault": "the step found its work wrong: told in the worker's log",
+    "fault": "the step found its work wrong: see the worker's log",
     "dies": "the worker left early with status 3",
     "figure": "",
 }

@@ -28,7 +28,8 @@ FOLDER = Path(__file__).parents[1] / "tui" / "golden"
 SIZES = ((80, 24), (120, 40), (200, 50))
 FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("results-runs", ("3",)),
-    ("results-cases", ("down", "enter")),
+    ("results-overview", ("down", "enter")),
+    ("results-cases", ("tab",)),
     ("results-blocks", ("tab",)),
     ("results-operators", ("tab",)),
     ("results-operators-by-category", ("g",)),
@@ -48,7 +49,8 @@ FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
 """Pictures in the order they are reached, and the keys that lead to each."""
 
 GPU_FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("results-gpu-blocks", ("tab",)),
+    ("results-gpu-overview", ()),
+    ("results-gpu-blocks", ("tab", "tab")),
     ("results-gpu-telemetry", ("tab", "tab", "tab", "tab")),
     ("results-gpu-telemetry-of-a-case", ("n",)),
 )

@@ -367,7 +367,7 @@ def test_memory_that_is_the_host_s_is_not_shown_as_the_gpu_s(tmp_path: Path) -> 
     )  # fmt: skip
     assert shared[0]["values"]["is_memory_shared"] == 1
     for key in ("memory_used_bytes", "memory_reserved_bytes", "memory_total_bytes"):
-        assert "no memory of its own" in shared[0]["values"][key]["missing"]
+        assert "uses the host's memory" in shared[0]["values"][key]["missing"]
     assert own[0]["values"]["is_memory_shared"] == 0
 
 

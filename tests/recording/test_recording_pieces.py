@@ -198,3 +198,13 @@ def test_a_cpu_worker_sees_no_gpu_and_its_number_of_threads(monkeypatch: pytest.
     environment = worker_environment(launch)
     assert (environment["CUDA_VISIBLE_DEVICES"], environment["OMP_NUM_THREADS"]) == ("", "2")
     assert environment["PATH"] == os.environ["PATH"]
+
+
+def test_on_rocm_the_users_devices_are_narrowed_by_the_variable_that_torch_prefers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "4,6")
+    launch = replace(make_plan([0]).launches[0], device=replace(GPU, visible="1"))
+    assert worker_environment(launch)["HIP_VISIBLE_DEVICES"] == "6"
+    on_host = replace(launch, device=CPU_PLANNED)
+    assert worker_environment(on_host)["HIP_VISIBLE_DEVICES"] == "-1"

@@ -11,7 +11,31 @@ import pytest
 
 from gputui.model.absent import Missing
 from gputui.recording.probing import interpreter_from_plain, probe_interpreter
-from gputui.worker.probe import _cudnn_text, is_too_old, missing_kernels
+from gputui.worker.probe import _cudnn_text, _uuid, is_too_old, missing_kernels
+
+
+class Properties:
+    """What torch says of a device, as far as its name is concerned."""
+
+    def __init__(self, name: str, uuid: str) -> None:
+        self.name, self.uuid = name, uuid
+
+
+@pytest.mark.parametrize(
+    ("name", "uuid", "is_rocm", "expected"),
+    [
+        ("NVIDIA H100 80GB HBM3", "5f1c0000-aaaa", False, "GPU-5f1c0000-aaaa"),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "5f1c0000-aaaa", False, "MIG-5f1c0000-aaaa"),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "MIG-5f1c0000-aaaa", False, "MIG-5f1c0000-aaaa"),
+        ("AMD Instinct MI300X", "35353362-3434-6437-3965-343537663463", True, ""),
+        ("NVIDIA T4", "", False, ""),
+    ],
+)
+def test_a_device_has_the_uuid_that_makes_it_visible(
+    name: str, uuid: str, is_rocm: bool, expected: str
+) -> None:
+    assert _uuid(Properties(name, uuid), is_rocm=is_rocm) == expected
+
 
 CU128 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
 """Like those of torch for CUDA 12.8: Pascal and older are left out."""

@@ -22,7 +22,7 @@ from gputui.services.compare.headline import (
     subject,
 )
 from gputui.services.compare.html_details import pair_details
-from gputui.services.compare.html_elements import bullets, cell, folded, letter, part, safe
+from gputui.services.compare.html_elements import bullets, folded, letter, part, safe
 from gputui.services.compare.pairing import (
     Cell,
     Comparison,
@@ -55,7 +55,7 @@ _MOST_CARDS = 8
 _HOW_TO_READ = (
     "Above zero, b does more work than a in the same time. From three times on, a change is a factor.",
     "Intervals are 95 %. Faster and slower: the whole interval lies beyond 1 %. Same: it lies within.",
-    "A hollow mark cannot be told yet. A diamond is the geometric mean of a class of cases.",
+    "A hollow mark is undecided. A diamond is the geometric mean of a class of cases.",
     "The axis is logarithmic: twice as fast and half as fast are equally far from zero.",
     "Cost is the price of the box for the time that the work takes; its interval is that of the rate.",
 )
@@ -264,11 +264,12 @@ def _line(
     words = [kind_of_row, "first" if name else "", "absent" if is_absent else ""]
     cells = "".join(f'<td class="n rate">{safe(rate)}</td>' for rate in rates)
     more = judgement.reason if is_absent else ends_words(judgement)
+    drawn = "" if is_absent else f'<td class="drawn">{interval_plot(judgement, axis)}</td>'
     return (
         f'<tr class="{" ".join(filter(None, words))}"><th>{safe(name)}</th>{cells}'
         f'<td class="n change">{f"{letter(side)} " if side else ""}<b class="{kind}">{safe(change)}</b></td>'
-        f'<td class="drawn">{interval_plot(judgement, axis)}</td>'
-        f'<td class="verdict"><b class="{kind}">{safe(verdict_text(judgement))}</b>'
+        f'{drawn}<td class="verdict"{" colspan=2" if is_absent else ""}>'
+        f'<b class="{kind}">{safe(verdict_text(judgement))}</b>'
         f' <span class="ends">{safe(more)}</span></td></tr>\n'
     )
 
@@ -326,7 +327,8 @@ def _cost(comparisons: Sequence[Comparison], ignore: str) -> str:
         word = verdict_text(row.cost) if row.cost.ratio is not None else ""
         lines.append(
             f"<tr{' class=first' if is_first else ''}><th>{safe(name)}</th>"
-            f"{cell('td', a if is_first else '', True)}{cell('td', b, True)}"
+            f'<td class="n of-a">{safe(a if is_first else "")}</td>'
+            f'<td class="n{"" if is_many else " of-b"}">{safe(b)}</td>'
             f'<td class="unit">per {safe(unit)}</td>'
             f'<td class="n change">{of_side}<b class="{kind}">{safe(point_text(row.cost) or "—")}</b></td>'
             f'<td class="drawn">{change_bar(row.cost, axis)}</td>'

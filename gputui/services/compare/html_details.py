@@ -104,7 +104,7 @@ def _why(why: Why | None, name: str) -> str:
     bars = [(part_name(one), one.difference_ns) for one in shown]
     rest_ns = found.difference_ns - sum(one.difference_ns for one in shown)
     if rest_ns:
-        bars.append((f"{len(found.parts) - len(shown)} others", rest_ns))
+        bars.append((counted(len(found.parts) - len(shown), "other"), rest_ns))
     least, most = min(0, *(ns for _, ns in bars)), max(0, *(ns for _, ns in bars))
     rows = "".join(
         f'<span class="name">{safe(name)}</span>'

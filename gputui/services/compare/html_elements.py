@@ -40,14 +40,14 @@ def table(found: TextTable | None) -> str:
     """A table that scrolls within the page where it is too wide."""
     if found is None:
         return ""
-    head = "".join(cell("th", text, place in found.numeric) for place, text in enumerate(found.headings))
+    head = "".join(_cell("th", text, place in found.numeric) for place, text in enumerate(found.headings))
     rows = "".join(
-        f"<tr>{''.join(cell('td', text, place in found.numeric) for place, text in enumerate(cells))}</tr>\n"
+        f"<tr>{''.join(_cell('td', text, place in found.numeric) for place, text in enumerate(cells))}</tr>\n"
         for cells in found.rows
     )
     return f'\n<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table></div>'
 
 
-def cell(tag: str, text: str, is_numeric: bool = False) -> str:
-    """A cell of text; numbers are aligned to the right."""
+def _cell(tag: str, text: str, is_numeric: bool) -> str:
+    """Numbers are aligned to the right."""
     return f"<{tag}{' class=n' if is_numeric else ''}>{safe(text)}</{tag}>"

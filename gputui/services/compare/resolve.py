@@ -216,15 +216,15 @@ def reaches(model: Model, plan: Plan, percent: float) -> tuple[Reach, ...]:
 def _reach(
     name: str, estimate: RatioEstimate, looks: Sequence[int], percent: float, *, is_crowded: bool
 ) -> Reach:
-    wider = estimate.at_error_rate(error_rate_of(looks))
+    rate = error_rate_of(looks)
     launches, limit = estimate.launches_a, percent / 100
 
     def with_base(count: int) -> float:
-        return math.expm1(half_width_with(wider, count, looks[-1]))
+        return math.expm1(half_width_with(estimate, count, looks[-1], rate))
 
     enough = [n for n in range(launches + 1, MOST_LAUNCHES + 1) if with_base(n) <= limit]
     is_known = launches >= LAUNCHES_MEASURED
-    never = math.expm1(half_width_with(wider, _ENDLESS, _ENDLESS))
+    never = math.expm1(half_width_with(estimate, _ENDLESS, _ENDLESS, rate))
     return Reach(
         name,
         launches,
@@ -271,7 +271,7 @@ def _remedies(model: Model, beyond: Sequence[Reach], percent: float) -> Iterator
             " of each box at different times, with compare --pool"
         )
         return
-    why = "others held the CPUs of the base: measure it again when its box is idle"
+    why = "CPU contention on the base: measure it again when its box is idle"
     launches = max((row.wanted for row in beyond if row.wanted), default=most_launches(beyond[0].launches))
     file = from_here(model.selector.rpartition("@")[0])
     words = ["gputui", "run", "--like", model.selector, "--launches", str(launches), "--db", file]
@@ -287,8 +287,7 @@ def look(run: Run, asked: Looks, base: Run, *, number: int) -> Looks:
     """The next look at a run: rows that were closed before stay as they were."""
     a, b = side_of_runs(asked.against, [base]), side_of_runs("this run", [run])
     judged = judge_sides(a, b)
-    means = [group.rate.estimate for group in judged.groups]
-    found = decisions(judged.estimates, means, asked.looks, asked.percent / 100)
+    found = decisions(judged.estimates, asked.looks, asked.percent / 100)
     before = {row.case_id: row for row in asked.rows if row.is_closed}
     rows = []
     for pair, estimate, decision in zip(judged.pairs, judged.estimates, found, strict=True):

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from gputui.analysis.resolution import error_rate_of, half_width_with, looks_up_to, most_launches
 from gputui.analysis.verdict import RatioEstimate, launches_needed, nearest_edge, runs_needed
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult
@@ -31,9 +32,15 @@ class Step:
 
 
 def settling_steps(row: Row, evidence: Evidence) -> tuple[Step, ...]:
-    """One for each box that has to measure an undecided row again; none where that hardly pays."""
+    """One for each box that has to measure an undecided row again; none where that hardly pays.
+
+    Only for that of b where what a measured is enough, and more launches of b are not.
+    """
     if not isinstance(row.estimate, RatioEstimate):
         return ()
+    resolving = _resolving_step(row, row.estimate, evidence)
+    if resolving is not None:
+        return (resolving,)
     wanted = launches_needed(row.estimate, nearest_edge(row.estimate))
     if isinstance(wanted, Missing):
         return ()
@@ -50,6 +57,31 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[Step, ...]:
         command = f"{_again(cell, evidence)} --only {only_text(row)} --launches {number}"
         found.setdefault(cell.run.run_id, Step(letter, command, seconds, usd))
     return tuple(found.values())
+
+
+def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> Step | None:
+    """Launches of b against a as it is, until the row is resolved; None where those can hardly do it."""
+    if not estimate.replicated or any(flag.word == CROWDED for flag in row.flags):
+        return None
+    a, b = row.a.run, row.b.run
+    if a is None or b is None or row.b.result is None or a.run_id == b.run_id:
+        return None
+    most = most_launches(estimate.launches_a)
+    if estimate.launches_b >= most:
+        return None
+    rate = error_rate_of(looks_up_to(most))
+    half = half_width_with(estimate, estimate.launches_a, most, rate)
+    difference = abs(math.log(estimate.ratio))
+    percent = max((one for one in _RESOLVED_TO if math.log1p(one / 100) <= difference), default=None)
+    if percent is None or difference <= half:
+        return None
+    seconds = most * _launch_s(row.b.result)
+    usd = None if isinstance(b.price, Missing) else b.price.usd_per_hour * seconds / 3600
+    files = [from_here(str(evidence.file(run.run_id))) for run in (a, b)]
+    base = shlex.quote(f"{files[0]}@{a.short_id}")
+    options = f"--resolve {percent} --only {only_text(row)} --db {shlex.quote(files[1])}"
+    command = f"gputui run --against {base} {options}"
+    return Step("b", command, seconds, usd)
 
 
 def effort_words(steps: Sequence[Step]) -> str:
@@ -71,6 +103,8 @@ def only_text(row: Row) -> str:
     )
 
 
+_RESOLVED_TO = (1, 2, 5, 10, 20)
+"""Per cent that a command suggests."""
 _START_S = 8.0
 """A worker that imports torch, and the probe before it."""
 

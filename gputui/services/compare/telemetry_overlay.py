@@ -142,5 +142,5 @@ def _crowded(case: CaseResult, launches: Sequence[LaunchSeries], starts: Sequenc
                 t_s.append(start_s + (block.start_ns - blocks[0].start_ns) * 1e-9)
                 marks.append(float(share > CROWDED_SHARE))
     if not marks:
-        return Missing("this system does not tell who held the CPUs")
+        return Missing("this system does not record CPU contention")
     return Curve("waited_ns", CROWDED, "", t_s, marks)

@@ -22,6 +22,7 @@ from gputui.services.compare.row_text import (
     choice_words,
     common_words,
     difference_words,
+    doubted_point_text,
     mean_name,
     mean_point_text,
     no_difference_words,
@@ -268,7 +269,7 @@ def _write_forest(
             *rates_text(row),
             change_text(row.rate) if is_wide else point_text(row.rate),
             verdict_text(row.rate),
-            point_text(row.cost),
+            doubted_point_text(row.cost),
         ]
         for row in rows
     ]
@@ -332,7 +333,14 @@ def _write_many(page: Page, asked: Asked, answer: Answer, most_lines: int | None
         for row in shown
     ]
     case = f"case ({' '.join(common)})" if common else "case"
-    page.table([case, "a", *(f"{letter} vs a" for letter in letters[1:])], lines, range(1, len(sides) + 1))
+    headings = [case, "a", *(f"{letter} vs a" for letter in letters[1:])]
+    painted: dict[tuple[int, int], Pieces] = {
+        (place, 2 + side): [(both_text(one.rate), _STYLES.get(one.rate.word, ""))]
+        for place, row in enumerate(shown)
+        for side, one in enumerate(by_case[row.case])
+        if one is not None
+    }
+    page.table(headings, lines, range(1, len(sides) + 1), (), painted)
     if not page.is_terminal:
         return
     page.line()

@@ -22,7 +22,7 @@ def energy_of(case: CaseResult, powers: Sequence[LaunchPower] | Missing) -> Ener
     if devices_of(case.case) > 1:
         return Missing("it used several GPUs")
     if " MIG " in case.device_name:
-        return Missing("the power of a slice of a GPU is not told")
+        return Missing("drivers do not report the power of a slice of a GPU")
     if isinstance(powers, Missing):
         return powers
     by_launch = {power.launch_id: power for power in powers}

@@ -71,7 +71,7 @@ def places(environ: Mapping[str, str] = os.environ) -> tuple[Place, ...]:
     return (
         _place("result file", default_result_file(environ)),
         _place("run directories", runs, note),
-        _place("errors", error_log(environ).parent, "what screens have told; L shows it there"),
+        _place("errors", error_log(environ).parent, "errors shown on screens; L lists them there"),
         _place("probes", probe_cache()),
         _place("copied texts", copies_directory()),
         _place("monitor settings", monitor_file(environ), "removed, the monitor opens as it did at first"),

@@ -211,7 +211,7 @@ def _notes(trace: Trace, window: Window, device: int | None, found: Partition) -
     if found.stand_in_ns > _UNMATCHED_SHOWN * busy_ns:
         share = format_percent(found.stand_in_ns / busy_ns)
         yield (
-            f"{share} of device time was launched by graphs or outside of operators: told apart by the names"
+            f"{share} of device time was launched by graphs or outside of operators: classified by the names"
             " of kernels"
         )
     others = {trace.device[i] for i in range(len(trace)) if trace.device[i] >= 0} - {device}

@@ -55,7 +55,7 @@ ms."""
 
 _NOT_WITH_MIG = Missing("the driver does not tell it while MIG is on")
 _UNNAMED_PROFILE = Missing("the driver's name of the instance does not end in its profile")
-_HOST_MEMORY = Missing("this GPU has no memory of its own, it uses the host's")
+_HOST_MEMORY = Missing("this GPU uses the host's memory")
 
 
 class _Instance:

@@ -78,7 +78,7 @@ APP_ACTIONS: tuple[Action, ...] = (
 
 SCREENS_ACTIONS: tuple[Action, ...] = (
     Action("ring", "N", "Notify", "Ring when a run ends, a case fails or memory runs out; or no longer"),
-    Action("open_log", "L", "Log", "The errors that screens have told, with when and where"),
+    Action("open_log", "L", "Log", "Errors shown on the screens, with time and place"),
     Action("palette", "ctrl+p", "Palette", "Everything that keys do here, found by a few letters"),
 )
 """Keys of every screen if there are several."""

@@ -153,7 +153,7 @@ class ShellScreen(Screen[None]):
         """Start a job in the background, cancelling the current one.
 
         `then` gets the result, `failed` a message and a hint. A job that `writes` gets time to end when the
-        app exits. The progress of a quiet one is not shown.
+        app exits. A quiet one shows no progress and leaves messages alone.
         """
         self.give_up()
         self._is_quiet = is_quiet
@@ -215,7 +215,8 @@ class ShellScreen(Screen[None]):
         if event.job is not self._job:
             return
         self._job = None
-        self.say("")
+        if not self._is_quiet:
+            self.say("")
         outcome = event.outcome
         if isinstance(outcome, Exception):
             shell_of(self).keep_error(self.ID, _logged(outcome))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hand_made import make_case, make_run, measured, steady
 from journals import GPU_MACHINE, H200, PRICE, journal_lines, make_telemetry, write_lines, write_telemetry
+from stored_runs import store
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
@@ -28,10 +29,13 @@ from gputui.services.compare.html import comparisons_as_page
 from gputui.services.compare.json import comparison_as_json
 from gputui.services.compare.markdown import comparisons_as_markdown, escaped
 from gputui.services.compare.pairing import Cell, compare_sides, side_of_runs
+from gputui.services.compare.session import ask
 from gputui.services.compare.svg import time_axis, time_histogram
 from gputui.services.compare.tables import Naming, column_table, row_table
+from gputui.services.compare.text import comparison_pages
 from gputui.services.results.conditions import Evidence
 from gputui.services.support.csv_cells import harmless
+from gputui.services.support.text_tables import console_on
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 
@@ -213,7 +217,7 @@ def test_with_energy_and_cost_nothing_is_cut_at_80_columns(
 
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 80
-    for words in ("faster", "nJ/flop", "TFLOP", "+25 %"):
+    for words in ("faster", "nJ/flop", "FLOP", "+25 %"):
         assert words in text
 
 
@@ -227,7 +231,7 @@ def test_markdown_has_the_tables_of_the_text(files: tuple[Path, Path], printed: 
     assert table[0].startswith("| case (mini gpu) | a | b | b vs a | verdict | n |")
     assert set(table[1]) <= set("|-: ")
     assert re.search(r"\| gemm amp \| 21\.\d GFLOP/s \| 26\.\d GFLOP/s \| \+25 % \(.*\) \| faster ", text)
-    assert "| cost | a | b | for |" in text
+    assert "| cost | a | b | per |" in text
     assert len({line.count("|") for line in table[:5]}) == 1
 
 
@@ -368,3 +372,27 @@ def test_what_is_written_to_a_file_is_what_would_be_printed(
         assert printed(*files, "--format", form, "-o", there) == ""
         assert there.read_bytes().decode() == printed(*files, "--format", form)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "out.text"]
+
+
+def test_on_a_terminal_colours_repeat_the_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store(tmp_path / "a.db", 1, gpt_ms=100.0)
+    store(tmp_path / "b.db", 2, gpt_ms=160.0)
+    asked = ask([str(tmp_path / "a.db"), str(tmp_path / "b.db")])
+    answer = asked.compared()
+    monkeypatch.setenv("TERM", "xterm-256color")
+    printed = []
+    for no_colour in ("", "1"):
+        monkeypatch.setenv("NO_COLOR", no_colour)
+        made = StringIO()
+        out = console_on(made, 100, is_terminal=True)
+        for page in comparison_pages(asked, answer, (), out, shows_all=True):
+            page.show()
+        printed.append(made.getvalue())
+    coloured, plain = printed
+    assert "\x1b[1;33mslower" in coloured
+    assert "\x1b[36mcan't tell" in coloured
+    assert "33m" not in plain
+    escapes = re.compile(r"\x1b\[[\d;]*m")
+    assert escapes.sub("", coloured) == escapes.sub("", plain)
+    row = next(line for line in escapes.sub("", plain).splitlines() if line.startswith("gpt_train"))
+    assert re.search(r"-38 % \(-41 to -34\) +╺?━*●━*╸? +│ +slower +\+60 %", row), row

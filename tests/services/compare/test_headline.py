@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,17 +9,19 @@ from pathlib import Path
 
 import pytest
 from hand_made import make_case, make_run, measured, steady, unmeasured
-from journals import CPU_MACHINE, GPU_MACHINE
+from journals import CPU_MACHINE, GPU_MACHINE, journal_lines, write_lines
 from stored_runs import store
 
 from gputui.model.case import Case
-from gputui.model.journal import Price
+from gputui.model.journal import Block, Line, Price
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_rate
 from gputui.services.compare.headline import Headline, headline_of
 from gputui.services.compare.pairing import compare_sides, side_of_runs, sides_by
 from gputui.services.compare.session import ask
 from gputui.services.results.conditions import Evidence
+from gputui.store.journal_reader import read_journal
+from gputui.store.writing import store_run
 
 NO_FILES = Evidence((), trust=False)
 OTHER = replace(GPU_MACHINE, machine_id="c1c2c3c4c5c6")
@@ -209,3 +213,65 @@ def test_a_comparison_of_a_busy_box_says_so() -> None:
     a, b = (make_run(measured(case, *three(s), waited_share=share)) for s, share in ((1.0, 0.4), (0.1, 0.0)))
     said = headline(a, b).sentences
     assert said[1] == "Measured on a busy box: CPU contention from other processes for 40 % of a's time."
+
+
+def store_scattered(db: Path, label: str, launches: int, seed: int, factor: float) -> str:
+    """A run of a GPU whose launches have an sd of 2 %; its short id."""
+    chance = random.Random(seed)
+    factors = [factor * math.exp(chance.gauss(0, 0.02)) for _ in range(launches)]
+
+    def scattered(line: Line) -> Line:
+        if not isinstance(line, Block):
+            return line
+        ns = round(line.wall_ns * factors[line.launch_id])
+        return replace(line, wall_ns=ns, device_ns=ns)
+
+    lines = [
+        scattered(line)
+        for line in journal_lines(
+            run_id=f"0194b5a0-0000-7000-8000-00000000{label}",
+            cases=(GEMM,),
+            skipped=(),
+            launches=launches,
+            machine=GPU_MACHINE,
+        )
+    ]
+    stored = store_run(db, read_journal(write_lines(db.parent / f"run-{label}", lines)), ())
+    return stored.run_id[-8:]
+
+
+def test_where_b_alone_lacks_launches_the_next_command_adds_them_until_it_is_resolved(
+    tmp_path: Path,
+) -> None:
+    files = [str(tmp_path / name) for name in ("a.db", "b.db")]
+    base = store_scattered(Path(files[0]), "aaaa", 12, seed=1, factor=1.0)
+    store_scattered(Path(files[1]), "bbbb", 3, seed=5, factor=1.05)
+    found = ask(files).compared().headline
+    assert found.text.startswith("Matrix product: can't tell which is faster")
+    (step,) = found.steps
+    words = f"--resolve 2 --only gemm:large:amp --db {files[1]}"
+    assert (step.box, step.command) == ("b", f"gputui run --against {files[0]}@{base} {words}")
+
+
+def test_where_a_lacks_launches_as_well_the_next_commands_measure_both_again(tmp_path: Path) -> None:
+    files = [str(tmp_path / name) for name in ("a.db", "b.db")]
+    store_scattered(Path(files[0]), "aaaa", 3, seed=1, factor=1.0)
+    store_scattered(Path(files[1]), "bbbb", 3, seed=8, factor=1.03)
+    found = ask(files).compared().headline
+    assert [step.box for step in found.steps] == ["a", "b"]
+    assert all(" --like " in step.command for step in found.steps)
+
+
+def test_a_second_case_whose_rate_is_open_is_named_by_its_cost_alone() -> None:
+    runs = [
+        make_run(
+            measured(GPT, *three(step_s)),
+            measured(CNN, steady(0.1 * other)),
+            machine=GPU_MACHINE,
+            price=priced(usd),
+        )
+        for step_s, other, usd in ((0.1, 1.0, 2.0), (0.2, 1.01, 1.0))
+    ]
+    assert headline(*runs).sentences[1] == (
+        "CNN training: b is 50 % cheaper per image (can't tell which is faster): take b for that."
+    )

@@ -113,7 +113,7 @@ def test_what_runs_differ_by_is_no_matter_of_launches() -> None:
 def test_a_base_that_was_crowded_is_to_be_measured_when_its_box_is_idle() -> None:
     run = make_run(measured(CASES[0], *launches(1, 3, 0.1), waited_share=0.5))
     *_, remedy = intent(model_of(run), plan_of(CASES[0]), 5)
-    assert remedy.startswith("others held the CPUs of the base: measure it again when its box is idle: ")
+    assert remedy.startswith("CPU contention on the base: measure it again when its box is idle: ")
 
 
 def test_within_reach_nothing_more_is_said() -> None:

@@ -21,7 +21,7 @@ async def test_key_5_shows_what_doctor_finds_and_r_looks_again() -> None:
         first = picture(app)
         assert "[5 Doc]" in first
         assert first.splitlines()[1].startswith(("Ready to measure", "Not ready to measure"))
-        for topic in ("driver", "torch", "── software ", "── results "):
+        for topic in ("driver", "torch", "── software", "── host"):
             assert f"{topic} " in first
         await press(pilot, "r")
         assert " driver " in picture(app)

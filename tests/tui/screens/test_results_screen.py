@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import threading
@@ -10,25 +11,30 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from hand_made import make_case, measured
 from journals import CPU_MACHINE, GPU_MACHINE
 from pty_harness import Terminal
 from screen_goldens import FOLDER, SIZES, pictures, store_on_gpu, store_three
 from shell_app import make_app, picture, press, settled
-from stored_runs import HOSTILE, run_id_of, store
+from stored_runs import HOSTILE, passed, run_id_of, store
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from gputui.model.absent import Missing
 from gputui.recording.worker_process import log_of
+from gputui.services.results.step_breakdown import breakdown_of
 from gputui.services.support.paths import copies_directory, run_directories
 from gputui.store.editing import remove_run
 from gputui.store.locking import write_lock
 from gputui.store.reading import open_result
 from gputui.tui.app import MonitorApp
 from gputui.tui.screens.results.actions import ACTIONS
+from gputui.tui.screens.results.overview import step_lines
 from gputui.tui.screens.results.run_pane import OF_A_CASE, TABS
 from gputui.tui.screens.results.screen import ResultsScreen
 from gputui.tui.screens.results.telemetry_page import chart_place
 from gputui.tui.shell.registry import SCREENS
+from gputui.tui.terminal.theme import Depth
 from gputui.tui.widgets.dialogs import AskText, Confirm
 
 
@@ -280,9 +286,9 @@ async def test_a_hostile_label_is_text_on_every_page(db: Path) -> None:
             assert label in picture(app)
             assert "\x1b" not in picture(app)
             await press(pilot, "tab")
-        await press(pilot, "escape")
+        await press(pilot, "escape", "down")
         assert label in picture(app)
-        await press(pilot, "down", "D")
+        await press(pilot, "D")
         assert label in " ".join(picture(app).replace("│", " ").split())
 
 
@@ -302,7 +308,7 @@ async def test_operators_are_filtered_sorted_and_added_up(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(120, 24)) as pilot:
         await opened(pilot, f"{db}@cccc0001")
-        await press(pilot, "tab", "tab", "slash", *"gemm", "enter")
+        await press(pilot, *["tab"] * 3, "slash", *"gemm", "enter")
         shown = picture(app)
         assert "linear" in shown
         assert "adamw" not in shown
@@ -323,7 +329,7 @@ async def test_what_is_shown_is_copied_as_text_and_the_place_is_named(db: Path) 
         heading, *rows = copied.read_text(encoding="utf-8").splitlines()
         assert heading.split("\t")[1:4] == ["run", "when", "label"]
         assert [row.split("\t")[1] for row in rows] == ["cccc0003", "cccc0002", "cccc0001"]
-        await press(pilot, "enter", *["tab"] * 3, "y")
+        await press(pilot, "enter", *["tab"] * 4, "y")
         assert "run id   0194b5a0-0000-7000-8000-0000cccc0003" in copied.read_text(encoding="utf-8")
 
 
@@ -331,6 +337,7 @@ async def test_what_is_cut_on_a_narrow_screen_is_marked_and_copied_whole(db: Pat
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, f"{db}@cccc0001")
+        await press(pilot, "tab")
         assert "no GPU in th…" in picture(app)
         await press(pilot, "tab", "tab")
         shown = picture(app)
@@ -368,7 +375,7 @@ async def test_every_page_of_a_run_is_drawn_on_the_smallest_screens_and_esc_lead
             assert "esc Back" in picture(app)
             await press(pilot, "end", "tab")
         assert len(pages) == len(TABS)
-        assert any("    median" in page and "  load_1min " in page for page in pages)
+        assert any("    median" in page and "  load, 1 min " in page for page in pages)
         assert any("at peak: weights 1.00 GiB" in page for page in pages)
         for _ in range(3):
             await press(pilot, "escape")
@@ -422,11 +429,44 @@ async def test_of_a_launch_that_failed_elsewhere_the_reason_is_shown_and_where_i
         assert "never stored" not in page
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)], ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_a_run_opens_with_its_overview_the_answer_first(db: Path, size: tuple[int, int]) -> None:
+    app = make_app()
+    async with app.run_test(size=size) as pilot:
+        screen = await opened(pilot, f"{db}@cccc0001")
+        page = screen._pane._page.text
+        assert page.startswith("No published figures for this CPU. GPT training: 40.9k tok/s.")
+        assert re.search(r"gpt_train +40\.9k tok/s +±0\.1 % .* 20 % of gemm", page)
+        assert "a step of gpt_train mini cpu fp32 all cores  100 ms" in page
+        assert "gemm 75 %" in page
+        assert re.search(r"memory  1\.00 GiB +median; most 1\.00 GiB", page)
+        assert "memory_used" not in page
+        await press(pilot, "tab")
+        assert screen._pane.tab == "cases"
+
+
+def test_the_parts_of_a_step_are_told_apart_without_colour() -> None:
+    case = measured(make_case(), (0.1,) * 6)
+    breakdown = breakdown_of(passed(0, 0, 100.0), case)
+    assert not isinstance(breakdown, Missing)
+    _, bar, again, legend = step_lines(case, breakdown, 80)
+    assert bar == again
+    parts = "".join(span.text for span in bar).split()
+    assert [round(len(part) / 74, 2) for part in parts] == [0.75, 0.1, 0.05, 0.1], "a gap between two"
+    words = "".join(span.text for span in legend)
+    assert re.findall(r"(\w+) (\d+) %", words) == [
+        ("gemm", "75"),
+        ("attention", "10"),
+        ("optimizer", "5"),
+        ("idle", "10"),
+    ], "in the same order"
+
+
 async def test_the_next_case_is_shown_on_the_same_tab(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, f"{db}@cccc0001")
-        await press(pilot, "tab")
+        await press(pilot, "tab", "tab")
         assert "gemm mini cpu fp32 all cores  (case 1 of 2)" in picture(app)
         await press(pilot, "n")
         assert "gpt_train mini cpu fp32 all cores  (case 2 of 2)" in picture(app)
@@ -439,7 +479,7 @@ async def test_blocks_of_a_gpu_that_nothing_is_known_of_say_so_and_have_no_marks
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, f"{tmp_path / 'a.db'}@latest")
-        await press(pilot, "tab")
+        await press(pilot, "tab", "tab")
         shown = picture(app)
         assert "throttling: no telemetry of its blocks tells of it" in shown
         assert "throttled" not in shown
@@ -450,7 +490,7 @@ async def test_a_part_of_the_telemetry_is_chosen_by_keys_and_read_again(db: Path
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot, f"{db.with_name('gpu.db')}@latest")
-        await press(pilot, *["tab"] * 5)
+        await press(pilot, *["tab"] * 6)
         assert "the whole 7.90 s in 80 pieces" in picture(app)
         await press(pilot, "plus", "plus")
         assert "from 3.0 s to 4.9 s of 7.90 s in 20 pieces" in picture(app)
@@ -471,7 +511,7 @@ async def test_a_part_of_the_telemetry_is_chosen_by_dragging_and_a_click_moves_t
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot, f"{db.with_name('gpu.db')}@latest")
-        await press(pilot, *["tab"] * 5)
+        await press(pilot, *["tab"] * 6)
         place = chart_place(120)
         middle = place.left + place.cells // 2
         await pilot.mouse_down(offset=(place.left + place.cells // 4, 10))
@@ -491,7 +531,7 @@ async def test_a_file_that_is_gone_when_a_part_is_read_is_reported_and_what_was_
     gone = db.with_name("gpu.db")
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot, f"{gone}@latest")
-        await press(pilot, *["tab"] * 5)
+        await press(pilot, *["tab"] * 6)
         gone.unlink()
         await press(pilot, "plus")
         assert "there is no result file" in picture(app)
@@ -540,7 +580,7 @@ async def test_a_file_is_replaced_only_after_yes_and_obstacles_are_reported_with
     app = make_app()
     async with app.run_test(size=(200, 30)) as pilot:
         await opened(pilot, f"{db}@cccc0001")
-        await press(pilot, "e")
+        await press(pilot, "tab", "e")
         assert "Save the cases as .csv or .json; the Chrome trace as .json.gz" in picture(app)
         await press(pilot, "escape")
         assert "is already there. Replace it?" in await save_as(pilot, path)
@@ -584,7 +624,7 @@ async def test_operators_are_saved_as_they_are_shown(db: Path, tmp_path: Path) -
     app = make_app()
     async with app.run_test(size=(120, 24)) as pilot:
         await opened(pilot, f"{db}@cccc0001")
-        await press(pilot, "tab", "tab", "slash", *"gemm", "enter", "s", "s")
+        await press(pilot, *["tab"] * 3, "slash", *"gemm", "enter", "s", "s")
         await save_as(pilot, tmp_path / "o.csv")
     rows = (tmp_path / "o.csv").read_text(encoding="utf-8").splitlines()
     assert [row.split(",")[0] for row in rows] == ["operator", "aten::linear", "aten::mm"]
@@ -596,7 +636,9 @@ async def test_what_was_not_profiled_says_how_it_would_be(tmp_path: Path) -> Non
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, f"{tmp_path / 'a.db'}@latest")
         tabs = picture(app).splitlines()[1].split()
-        assert tabs == ["Cases", "Blocks", "Telemetry", "Environment", "Findings"], "empty ones are not there"
+        assert tabs == ["Overview", "Cases", "Blocks", "Telemetry", "Environment", "Findings"], (
+            "empty ones are not there"
+        )
         await press(pilot, "shift+tab", "end")
         assert "Find" in picture(app)
         assert "no case of this run has a profiled pass" in picture(app)
@@ -613,10 +655,11 @@ async def test_a_wide_screen_shows_the_selected_run_and_its_main_case_on_every_b
         await opened(pilot, str(db))
         await press(pilot, "down", "down")
         shown = picture(app)
-        assert "│ cccc0001  fast box" in shown
-        assert "a step of gpt_train mini cpu fp32, 100 ms" in shown
+        assert "│ cccc0001  quick" in shown
+        assert "│ fast box" in shown
+        assert "a step of gpt_train mini cpu fp32" in shown
         boxes = [line for line in shown.splitlines() if "tok/s  ━" in line]
-        assert [line.split()[0] for line in boxes] == ["Ryzen", "▸"], "the fastest first"
+        assert [line.split()[0] for line in boxes] == ["Ryzen", "▸", "2x"], "the fastest first"
         assert "81.8k tok/s" in boxes[0]
         await press(pilot, "space")
         assert "a fast box cccc0001" in shown_words(app)
@@ -624,6 +667,18 @@ async def test_a_wide_screen_shows_the_selected_run_and_its_main_case_on_every_b
         await settled(pilot)
         assert "on every box" not in picture(app)
         assert "cccc0001" in picture(app)
+
+
+async def test_the_preview_says_the_same_in_any_colours(db: Path) -> None:
+    taken = []
+    for depth in (Depth.INDEXED, Depth.LIGHT, Depth.ANSI, Depth.NONE):
+        app = make_app(depth=depth)
+        async with app.run_test(size=(120, 40)) as pilot:
+            await opened(pilot, str(db))
+            taken.append(picture(app))
+    assert taken.count(taken[0]) == len(taken)
+    assert "status    interrupted" in taken[0]
+    assert "▸ 2x H200" in taken[0], "the box of the run is marked"
 
 
 def shown_words(app: MonitorApp) -> str:

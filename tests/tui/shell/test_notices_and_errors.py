@@ -97,7 +97,7 @@ async def test_an_error_is_shown_where_it_happened_and_logged_where_a_key_of_eve
         assert "Z results: " in shown
         await press(pilot, "escape", "3", "L", "escape", "question_mark")
         await press(pilot, "end")
-        assert "The errors that screens have told" in " ".join(picture(app).split())
+        assert "Errors shown on the screens, with time and place" in " ".join(picture(app).split())
     assert error_log().read_text().count("Z results: ") == 1
 
 

@@ -11,7 +11,7 @@ from gputui.model.absent import Missing
 from gputui.model.units import counted, format_seconds, format_usd, three_digits
 from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.compare.row_text import judgement_text, no_difference_words, row_name
-from gputui.services.compare.suggestions import settling_steps
+from gputui.services.compare.suggestions import next_steps, settling_steps
 from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.turning_points import turning_points
 from gputui.services.compare.why import Why
@@ -43,6 +43,7 @@ _TWO_COLUMNS = 110
 _GAP = 4
 _MOST_DIFFERENCES = 6
 _MOST_UNSURE = 2
+_MOST_HINTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +183,11 @@ def unsure_lines(shown: ShownRow, width: int) -> list[Line]:
         reason = f"{judgement_text(one.row.rate)}: {one.row.verdict.reason}"
         side = f" ({one.letter} vs a)" if len(loaded.answer.comparisons) > 1 else ""
         lines.append(fitted((Span(f"  {name}{side}  "), Span(cut(reason, width), "dim")), width))
-        for step in settling_steps(one.row, loaded.asked.evidence):
+        steps = settling_steps(one.row, loaded.asked.evidence)
+        if not steps:
+            texts = next_steps(one.row, loaded.asked.evidence)
+            lines += [fitted((Span(f"  {clean_text(text)}", "dim"),), width) for text in texts[:_MOST_HINTS]]
+        for step in steps:
             box = step.box if step.box == "a" else one.letter
             taken = f"  {_taken(step.seconds, step.usd)}"
             command = cut(clean_text(step.command), max(width - width_of(taken) - 6, 10))

@@ -23,6 +23,7 @@ from gputui.services.compare.ranking import fastest_text
 from gputui.services.compare.row_text import (
     change_text,
     costs_text,
+    doubted_point_text,
     mean_name,
     mean_point_text,
     point_text,
@@ -39,6 +40,8 @@ from gputui.tui.widgets.lines_list import MARKER, Entry
 _GAP = 2
 """Cells between columns."""
 _WIDEST_FOREST = 56
+_ROOMY = 18
+"""Where the drawing has so many cells, the heading may say what all cases share."""
 _LEAST_NAME = 10
 _ABSENT = "—"
 _STYLES = {
@@ -305,7 +308,7 @@ class _Maker:
         """Those before and after the drawing."""
         common = f"case ({' '.join(self._common)})" if self._common else "case"
         names = tuple(self._name(item, is_short=not form.has_interval) for item in self._items)
-        if width_of(common) > max(width_of(name.text) for name in names) and not form.has_values:
+        if width_of(common) > max(width_of(name.text) for name in names) and form.forest < _ROOMY:
             common = "case"
         before = [_Column(common, names)]
         if form.has_values:
@@ -403,9 +406,8 @@ class _Maker:
             if row is None or row.cost.ratio is None:
                 cells.append(Span(""))
             else:
-                doubt = " " if row.cost.is_decided else "?"
                 style = style_of(row.cost) if row.cost.is_decided else ""
-                cells.append(Span(point_text(row.cost) + doubt, style))
+                cells.append(Span(_doubted(row.cost), style))
         name = "cost" if self._is_pair else f"cost {letter_of(place)}"
         return _Column(f"{name} ", tuple(cells), is_right=True)
 
@@ -435,8 +437,13 @@ def _change(item: _Item, place: int, has_interval: bool, has_mark: bool) -> Span
     if row is None or row.rate.ratio is None:
         return Span(_ABSENT + (" " if has_mark else ""), "dim")
     text = change_text(row.rate) if has_interval else point_text(row.rate)
-    doubt = "" if not has_mark else " " if row.rate.is_decided else "?"
-    return Span(text + doubt, f"{style_of(row.rate)}" if row.rate.differs else "")
+    return Span(_doubted(row.rate) if has_mark else text, f"{style_of(row.rate)}" if row.rate.differs else "")
+
+
+def _doubted(judgement: Judgement) -> str:
+    """As wide whether it is decided or not."""
+    text = doubted_point_text(judgement)
+    return text if text.endswith("?") else f"{text} "
 
 
 def _group_line(name: str, width: int) -> Line:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.model.telemetry import HOST
 from gputui.model.units import (
     cost_unit,
     counted,
@@ -35,21 +32,18 @@ from gputui.services.results.labels import (
 from gputui.services.results.roofline import uses_of
 from gputui.services.results.step_breakdown import breakdown_of
 from gputui.services.results.throughput import speed_of
-from gputui.store.reading import TelemetrySeries
 from gputui.store.text import clean_text
+from gputui.tui.screens.results.overview import main_series, step_lines, telemetry_lines
 from gputui.tui.screens.results.tables import CASE_HEADINGS, case_rows
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.terminal.theme import FAMILIES
 from gputui.tui.widgets.cells import cut, fitted, left, right, width_of
 from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.sections import area_lines, gauge_spans, section
+from gputui.tui.widgets.sections import gauge_spans, section
 
 _LABEL = 10
 _MOST_CASES = 9
-_LEAST_SHARE = 0.01
-_CHARTS = (("power_w", "power", "W", 1.0), ("sm_clock_mhz", "clock", "GHz", 1e-3))
-_HOST_CHARTS = (("cpu_busy_pct", "CPU used", "%", 1.0), ("cpu_clock_mhz", "clock", "GHz", 1e-3))
-_CHART_ROWS = 3
+_AROUND_CHARTS, _CHART_LINES = 2, 4
+"""Lines of heading and axis of telemetry, and of each of its charts."""
 _LEAST_REMARK = 16
 
 
@@ -57,17 +51,20 @@ def preview_lines(detail: RunDetail, width: int, height: int) -> list[Line]:
     """A run: verdict, box, shares of the peak, the step of its main case, telemetry, as far as they fit."""
     run, summary = detail.run, detail.run.summary
     title = f"{summary.short_id}  "
-    about = f"{summary.label or summary.profile}  {day(summary)}"
-    lines: list[Line] = [(Span(title, "title"), Span(cut(clean_text(about), width - len(title)), "dim"))]
+    about = clean_text(f"{summary.profile}  {day(summary)}")
+    lines: list[Line] = [(Span(title, "title"), Span(cut(about, width - len(title)), "dim"))]
+    if summary.label:
+        lines.append((Span(cut(clean_text(summary.label), width)),))
     for block in (
         _verdict(run, width),
         _facts(detail, width),
         _peaks(run, width),
         _step(detail, width),
-        *_charts(detail.series, width),
     ):
         if block and len(lines) + len(block) + 1 <= height:
             lines += [(), *block]
+    if charts := _telemetry(detail, width, height - len(lines) - 1):
+        lines += [(), *charts]
     return [fitted(line, width) for line in lines]
 
 
@@ -137,78 +134,22 @@ def _of_sheet(case: CaseResult, run: Run) -> float | None:
 
 
 def _step(detail: RunDetail, width: int) -> list[Line]:
-    """The step of the main case as one bar of operator categories, with its legend in that order."""
+    """The step of the main case as one bar."""
     main = main_case(detail.run)
     found = None if main is None else detail.passes.get(main.case_id)
     if main is None or found is None:
         return []
     breakdown = breakdown_of(found, main)
-    if isinstance(breakdown, Missing):
-        return []
-    name = short_case_name(main.case, is_short=True)
-    lines: list[Line] = [(Span(f"a step of {name}, {format_seconds(breakdown.step_ns * 1e-9)}", "dim"),)]
-    times: Counter[str] = Counter()
-    for operator in found.operators:
-        times[operator.category.replace("_", " ")] += operator.time_ns
-    whole = sum(part.time_ns for part in found.slices)
-    parts = [(name, ns / whole) for name, ns in times.most_common() if ns >= _LEAST_SHARE * whole]
-    rest = 1 - sum(share for _, share in parts[: len(FAMILIES) - 1])
-    parts = [*parts[: len(FAMILIES) - 1], ("idle and others", rest)]
-    return [*lines, *stacked_bar([part for part in parts if part[1] >= _LEAST_SHARE], width)]
+    return [] if isinstance(breakdown, Missing) else list(step_lines(main, breakdown, width))
 
 
-def stacked_bar(parts: Sequence[tuple[str, float]], width: int) -> list[Line]:
-    """Shares of a whole side by side with gaps between them, and their names in that order below."""
-    shown = parts[: len(FAMILIES)]
-    styles = [*FAMILIES]
-    room = width - len(shown) + 1
-    cells_of = [max(round(share * room), 1) for _, share in shown]
-    cells_of[cells_of.index(max(cells_of))] -= max(sum(cells_of) - room, 0)
-    bar: list[Span] = []
-    for count, style in zip(cells_of, styles, strict=False):
-        bar += [*((Span(" "),) if bar else ()), Span("█" * count, style)]
-    lines: list[Line] = [fitted(bar, width)]
-    half = width // 2
-    cells: list[Line] = [
-        fitted((Span("■ ", style), Span(name), Span(f" {format_percent(share)}", "dim")), half)
-        for (name, share), style in zip(shown, styles, strict=False)
-    ]
-    for place in range(0, len(cells), 2):
-        lines.append(tuple(span for cell in cells[place : place + 2] for span in cell))
-    return lines
-
-
-def _charts(series: Sequence[TelemetrySeries], width: int) -> Iterator[list[Line]]:
-    """Areas over the time of the run, of the first GPU or else of the host."""
-    gpus = [one for one in series if one.device_index != HOST]
-    for one, wanted in ((gpus[0] if gpus else None, _CHARTS), (series[0] if series else None, _HOST_CHARTS)):
-        if one is None or (gpus and wanted is _HOST_CHARTS):
-            continue
-        for key, title, unit, scale in wanted:
-            values = one.columns.get(key)
-            if values is None or not any(math.isfinite(value) for value in values):
-                continue
-            yield _chart(one, [value * scale for value in values], title, unit, width)
-
-
-def _chart(one: TelemetrySeries, values: Sequence[float], title: str, unit: str, width: int) -> list[Line]:
-    room = width - 6
-    first, last = one.first_us, max(one.t_us[-1], one.first_us + 1)
-    columns: list[float | None] = [None] * room
-    for t_us, value in zip(one.t_us, values, strict=True):
-        place = min(int((t_us - first) / (last - first) * room), room - 1)
-        if math.isfinite(value):
-            columns[place] = max(value, columns[place] or 0.0)
-    for place in range(1, room):
-        if columns[place] is None:
-            columns[place] = columns[place - 1]
-    high = max((value for value in columns if value is not None), default=0.0)
-    family = "power" if title == "power" else "clock" if title == "clock" else "link"
-    top = f"{high:.2f}" if high < 10 else f"{high:.0f}"
-    labels = [top, *[""] * (_CHART_ROWS - 2), "0"]
-    heading: Line = (Span(f"{title}, {unit}", "dim"),)
-    rows = area_lines(columns, high, _CHART_ROWS, room, family)
-    return [heading, *((Span(f"{label:>5} ", "dim"), *row) for label, row in zip(labels, rows, strict=True))]
+def _telemetry(detail: RunDetail, width: int, height: int) -> list[Line]:
+    """Metrics over the time of the run, as many as fit."""
+    series = main_series(detail)
+    most = (height - _AROUND_CHARTS) // _CHART_LINES
+    return (
+        [] if series is None or most < 1 else list(telemetry_lines(detail.run, series, width, min(most, 4)))
+    )
 
 
 def boxes_lines(detail: RunDetail, boxes: Sequence[Run], width: int, height: int) -> list[Line]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from textual import events
 from textual.app import ComposeResult
@@ -20,6 +21,7 @@ from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.table_export import Sheet
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results import pages
+from gputui.tui.screens.results.overview import overview_page
 from gputui.tui.screens.results.tables import (
     CASE_HEADINGS,
     GROUPS,
@@ -38,21 +40,22 @@ from gputui.tui.widgets.lines_page import LinesPage
 from gputui.tui.widgets.paragraphs import paragraph
 from gputui.tui.widgets.plain_table import PlainTable
 
-TABS = ("cases", "blocks", "operators", "step", "memory", "telemetry", "environment", "findings")
+TABS = ("overview", "cases", "blocks", "operators", "step", "memory", "telemetry", "environment", "findings")
 OF_A_CASE = ("blocks", "operators", "step", "memory")
 """Tabs that show one case."""
 _WIDE, _NAME_CELLS = 100, 26
 """Below this width names of operators are cut, to leave room for time and share."""
 _SHORT_TABS = {
+    "overview": "Over",
     "operators": "Ops",
     "memory": "Mem",
     "telemetry": "Tele",
     "environment": "Env",
     "findings": "Find",
 }
-_TABS_CELLS, _CLOSE_TABS_CELLS = sum(len(name) + 2 for name in TABS), 48
-"""Below the first width tabs have short names, below the second one blank between them, so that all are
-visible."""
+_SHORTEST_TABS = {**_SHORT_TABS, "overview": "All", "cases": "Case", "blocks": "Blk"}
+_CLOSE_TABS_CELLS = 48
+"""Below this width tabs have their shortest names and one blank between them, so that all are visible."""
 _ROWS_ABOVE_AND_BELOW = 6
 """Lines of the screen outside the page."""
 
@@ -89,7 +92,7 @@ class RunPane(Vertical):
         self._window: TimeWindow | None = None
         self._pressed_at: int | None = None
         self.detail: RunDetail | None = None
-        self.tabs = TABS
+        self.tabs: tuple[str, ...] = TABS
         """Those that the run has something for."""
         self._case_rows: list[CaseRow] = []
         self._case_id = 0
@@ -132,15 +135,19 @@ class RunPane(Vertical):
         self._series = detail.series
         self._window = TimeWindow.over_all(detail.series) if detail.series else None
         self._cases.fill([row.cells for row in self._case_rows])
+        self.on_resize()
         self.show_tab(TABS[0])
 
     def on_resize(self) -> None:
         """Fit the names of the tabs to the width."""
         width = self.screen.size.width
+        is_close = width < _CLOSE_TABS_CELLS
+        is_short = sum(len(name) + 2 for name in self.tabs) > width
+        names = _SHORTEST_TABS if is_close else _SHORT_TABS if is_short else {}
         for tab in self._tabs.query(Tab):
             name = str(tab.id)
-            tab.label = _SHORT_TABS.get(name, name.capitalize()) if width < _TABS_CELLS else name.capitalize()
-            tab.styles.padding = (0, 1, 0, 0) if width < _CLOSE_TABS_CELLS else (0, 1)
+            tab.label = names.get(name, name.capitalize())
+            tab.styles.padding = (0, 1, 0, 0) if is_close else (0, 1)
 
     def show_tab(self, name: str) -> None:
         """Go to one of the tabs."""
@@ -276,8 +283,8 @@ class RunPane(Vertical):
         if detail is None:
             return Missing("no run is shown")
         match name:
-            case "cases":
-                return saving.cases_sheet(detail)
+            case "overview" | "cases":
+                return replace(saving.cases_sheet(detail), what=name)
             case "environment":
                 return saving.environment_sheet(detail)
             case "findings":
@@ -323,6 +330,8 @@ class RunPane(Vertical):
     def _lines_of(self, detail: RunDetail, name: str, case: CaseResult | None) -> tuple[Line, ...]:
         width, height = self.screen.size.width, self.screen.size.height - _ROWS_ABOVE_AND_BELOW
         ascii_only = shell_of(self).ascii_only
+        if name == "overview":
+            return overview_page(detail, width)
         if name == "environment":
             return pages.environment_page(detail, width)
         if name == "findings":
@@ -343,8 +352,7 @@ class RunPane(Vertical):
         width = self.screen.size.width
         lines = pages.not_sampled(width)
         if self._window is not None:
-            ascii_only = shell_of(self).ascii_only
-            lines = telemetry_page(self.detail, self._series, self._window, width, ascii_only=ascii_only)
+            lines = telemetry_page(self.detail, self._series, self._window, width)
         self._page.show(lines, keeps_place=keeps_place)
 
     def _cases_for(self, name: str) -> list[CaseResult]:

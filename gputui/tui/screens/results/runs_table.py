@@ -19,8 +19,8 @@ from gputui.tui.screens.results.tables import (
 from gputui.tui.widgets.plain_table import PlainTable
 
 _MARK, _LABEL = RUN_HEADINGS.index(""), RUN_HEADINGS.index("label")
-_WIDE, _LABEL_CELLS = 100, 14
-"""From this width on labels are shown in full; below it status and box take precedence."""
+_WIDE, _LABEL_CELLS = 150, 14
+"""From this width of the screen on labels are shown in full; below it status and box take precedence."""
 
 
 class RunsTable(PlainTable):

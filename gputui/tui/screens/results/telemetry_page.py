@@ -16,7 +16,7 @@ from gputui.services.results.labels import case_name
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results.window import TimeWindow
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.charts import ascii_glyph, braille_glyph, level_of
+from gputui.tui.widgets.charts import area
 from gputui.tui.widgets.paragraphs import paragraph
 
 CURSOR, TIMED = "v", "-"
@@ -26,6 +26,22 @@ _NARROW, _WIDE = 67, 100
 """Below the first width only the median fits; from the second on also the value at the cursor."""
 _LEAST_CHART, _MOST_CHART = 8, 120
 _SCROLLBAR = 1
+_TITLES = {
+    "sm_busy_pct": ("busy, %", "compute"),
+    "memory_busy_pct": ("memory traffic, %", "memory"),
+    "memory_used_mib": ("memory used, MiB", "memory"),
+    "power_w": ("power, W", "power"),
+    "temperature_c": ("temperature, °C", "clock"),
+    "sm_clock_mhz": ("clock, MHz", "clock"),
+    "memory_clock_mhz": ("memory clock, MHz", "clock"),
+    "compute_process_count": ("processes", "compute"),
+    "cpu_busy_pct": ("CPU used, % of a thread", "compute"),
+    "cpu_steal_pct": ("CPU stolen, %", "link"),
+    "memory_used_bytes": ("memory used", "memory"),
+    "load_1min": ("load, 1 min", "link"),
+    "cpu_clock_mhz": ("clock, MHz", "clock"),
+}
+"""What a metric is called, and the family of its chart; others are called by their key."""
 _HOLD_US = 1_500_000
 """A value is extended for this long: outside of blocks the sampler reads once a second."""
 
@@ -58,14 +74,14 @@ def _headings(width: int) -> tuple[str, ...]:
 
 
 def telemetry_page(
-    detail: RunDetail, series: Sequence[TelemetrySeries], window: TimeWindow, width: int, *, ascii_only: bool
+    detail: RunDetail, series: Sequence[TelemetrySeries], window: TimeWindow, width: int
 ) -> tuple[Line, ...]:
     """Minimum, median and maximum of each metric of each device within a window, and its chart.
 
     Only the part of `series` within the window is drawn.
     """
     place = chart_place(width)
-    parts = [_Part(one, window, 2 * place.cells) for one in series]
+    parts = [_Part(one, window, place.cells) for one in series]
     pieces = max((part.end - part.start for part in parts), default=0)
     lines: list[Line] = list(paragraph(_span_words(window, pieces), width, "dim"))
     lines += paragraph(_cursor_words(detail, window), width, "dim", indent=2)
@@ -81,28 +97,28 @@ def telemetry_page(
             continue
         ruler = _ruler(detail, window, place.cells)
         lines.append((Span(heads, "dim"), Span("  "), Span(ruler, "accent")))
-        lines += _metric_lines(part, place, headings, ascii_only=ascii_only)
+        lines += _metric_lines(part, place, headings)
     return tuple(lines)
 
 
 class _Part:
     """The samples of a series within a window."""
 
-    def __init__(self, series: TelemetrySeries, window: TimeWindow, dots: int) -> None:
+    def __init__(self, series: TelemetrySeries, window: TimeWindow, cells: int) -> None:
         t_us = series.t_us
         self.series = series
         self.start, self.end = bisect_left(t_us, window.from_us), bisect_right(t_us, window.to_us)
         mine = t_us[self.start : self.end]
         gaps = [later - earlier for earlier, later in pairwise(mine)]
         self._hold_us = max(2.5 * median(gaps), _HOLD_US) if gaps else _HOLD_US
-        edges = [window.from_us + window.span_us * dot / dots for dot in range(dots)]
+        edges = [window.from_us + window.span_us * cell / cells for cell in range(cells)]
         ends = (*edges, window.to_us + 1) if edges else ()
-        self._dots = [self._pieces(*pair) for pair in pairwise(ends)]
+        self._cells = [self._pieces(*pair) for pair in pairwise(ends)]
         self._here = self._pieces(window.cursor_us, window.cursor_us + 1)
 
     def chart(self, column: Sequence[float]) -> list[float]:
-        """The highest value in each dot of the chart; NaN where nothing was measured."""
-        return [_highest(column[start:end]) for start, end in self._dots]
+        """The highest value in each cell of the chart; NaN where nothing was measured."""
+        return [_highest(column[start:end]) for start, end in self._cells]
 
     def here(self, column: Sequence[float]) -> float:
         """The value at the cursor; NaN where nothing was measured."""
@@ -120,9 +136,7 @@ def _highest(values: Sequence[float]) -> float:
     return max((v for v in values if math.isfinite(v)), default=math.nan)
 
 
-def _metric_lines(
-    part: _Part, place: ChartPlace, headings: Sequence[str], *, ascii_only: bool
-) -> Iterator[Line]:
+def _metric_lines(part: _Part, place: ChartPlace, headings: Sequence[str]) -> Iterator[Line]:
     for metric in METRICS:
         column: Sequence[float] = part.series.columns.get(metric.key, ())
         values = [v for v in column[part.start : part.end] if math.isfinite(v)]
@@ -135,18 +149,18 @@ def _metric_lines(
             CURSOR: part.here(column),
         }
         text = "".join(f"{_number(numbers[heading], metric.key):>{_NUMBER}}" for heading in headings)
-        chart = _chart(part, column, ascii_only=ascii_only) if place.cells else ""
-        yield (Span(f"  {metric.key[: _NAME - 2]:{_NAME - 2}}{text}"), Span(f"  {chart}", "chart"))
+        chart = _chart(part, column) if place.cells else ""
+        title, family = _TITLES.get(metric.key, (metric.key, "link"))
+        name = f"  {title[: _NAME - 2]:{_NAME - 2}}"
+        yield Span(name, "dim"), Span(text), Span(f"  {chart}", f"{family} 1")
 
 
-def _chart(part: _Part, column: Sequence[float], *, ascii_only: bool) -> str:
+def _chart(part: _Part, column: Sequence[float]) -> str:
     """One row of a chart over the window, from minimum to maximum; gaps stay empty."""
-    values = part.chart(column)
     finite = [v for v in column[part.start : part.end] if math.isfinite(v)]
     low, high = min(finite), max(finite)
-    levels = [max(level_of(v - low, high - low, 4), 0) if math.isfinite(v) else -1 for v in values]
-    glyph = ascii_glyph if ascii_only else braille_glyph
-    return "".join(glyph(levels[i], levels[i + 1], 1)[0] for i in range(0, len(levels), 2))
+    (drawn,) = area([v - low if math.isfinite(v) else None for v in part.chart(column)], high - low)
+    return drawn
 
 
 def _ruler(detail: RunDetail, window: TimeWindow, cells: int) -> str:

@@ -24,7 +24,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("no", "n", "No", "Answer the question with no"),
     Action("results", "o", "Results", "Open the results of the run that has ended"),
     Action("back", "escape", "Back", "Back to the profiles; a run goes on without being watched"),
-    Action("leave", "q,ctrl+backslash", "Leave", "Leave; a run goes on by itself, which is said first"),
+    Action("leave", "q,ctrl+backslash", "Leave", "Leave; reminds you first if a run goes on"),
 )
 
 TITLES: dict[str, str] = {action.id: action.title for action in ACTIONS}

@@ -1,0 +1,337 @@
+"""A run on one page: the answer, its rates as bars, a step as one bar, and the telemetry with its axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL
+from gputui.analysis.verdict import SpeedEstimate
+from gputui.model.absent import Missing
+from gputui.model.result import CaseResult, Run
+from gputui.model.telemetry import HOST
+from gputui.model.units import (
+    counted,
+    format_bytes,
+    format_hourly,
+    format_percent,
+    format_rate,
+    format_seconds,
+    three_digits,
+)
+from gputui.services.results.browser import RunDetail
+from gputui.services.results.costs import cost_cells
+from gputui.services.results.expected import performance_checks
+from gputui.services.results.headline import case_order, run_headline
+from gputui.services.results.labels import (
+    case_name,
+    day,
+    device_words,
+    interval_words,
+    run_notes,
+    shared_case_words,
+    short_case_name,
+    torch_words,
+)
+from gputui.services.results.roofline import peak_share
+from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
+from gputui.services.results.throughput import speed_of
+from gputui.store.reading import TelemetrySeries
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import clean, fitted, left, right, side_by_side
+from gputui.tui.widgets.charts import round_ceiling
+from gputui.tui.widgets.sections import area_lines, gauge_spans, section
+from gputui.tui.widgets.wrapping import wrapped
+
+_MOST_CHARTS = 4
+_MARGIN = "   "
+_WIDE = 100
+_RATE, _UNIT, _SPREAD, _PEAK = 5, 7, 14, 12
+_LEAST_SHARE = 0.01
+_AXIS = 9
+_MIB = 2**20
+_SCROLLBAR = 1
+_FAMILIES = ("compute", "memory", "power", "clock", "link")
+
+
+@dataclass(frozen=True, slots=True)
+class _Chart:
+    """One metric of the telemetry."""
+
+    key: str
+    title: str
+    family: str
+    show: Callable[[float], str]
+    most: Callable[[Run, int], float | None]
+    """The upper end of its axis; None for the highest value."""
+
+
+def overview_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
+    """All of it; the page is scrolled where a terminal is low."""
+    room = width - _SCROLLBAR
+    run = detail.run
+    lines = [*_answer(run, room), *_facts(detail, room), ()]
+    measured = [(case, speed) for case in run.cases if isinstance(speed := speed_of(case), SpeedEstimate)]
+    if measured:
+        lines += [*_rates(run, measured, room), ()]
+    profiled = [(case, found) for case, found in _profiled(detail) if not isinstance(found, Missing)]
+    if profiled:
+        case, breakdown = min(profiled, key=lambda pair: case_order(pair[0].case))
+        lines += [*step_lines(case, breakdown, room), ()]
+    series = main_series(detail)
+    if series is not None:
+        lines += telemetry_lines(run, series, room)
+    return tuple(lines)
+
+
+def _answer(run: Run, width: int) -> Iterator[Line]:
+    words = {check.word for check in performance_checks(run)}
+    style = "alarm" if ABOVE_LIMIT in words else "warn" if BELOW_NORMAL in words else "title"
+    for row in wrapped(clean(run_headline(run)), width - 1, 4):
+        yield fitted((Span(row, style),), width)
+
+
+def _facts(detail: RunDetail, width: int) -> Iterator[Line]:
+    """Box, time, software and how sure, two a line where there is room."""
+    summary = detail.run.summary
+    took = ""
+    if summary.ended_utc_us is not None:
+        took = format_seconds((summary.ended_utc_us - summary.started_utc_us) / 1e6)
+    price = "" if isinstance(summary.price, Missing) else f", {format_hourly(summary.price.usd_per_hour)}"
+    launches = {s.launches for case in detail.run.cases if isinstance(s := speed_of(case), SpeedEstimate)}
+    sure = f"{counted(min(launches), 'launch')} a case" if launches else ""
+    notes = run_notes(detail.run, is_brief=True)
+    driver = summary.machine.driver_version
+    software = torch_words(summary) + ("" if isinstance(driver, Missing) else f", driver {driver}")
+    facts = [
+        ("box", device_words(summary) + price),
+        ("run", f"{summary.profile}, {day(summary)}{', ' if took else ''}{took}"),
+        ("software", software),
+        ("launches", ", ".join(filter(None, (sure, *notes[:1])))),
+    ]
+    facts = [(name, clean(text)) for name, text in facts if text]
+    abreast = 2 if width >= _WIDE else 1
+    each = width // abreast
+    for place in range(0, len(facts), abreast):
+        spans: list[Span] = []
+        for name, text in facts[place : place + abreast]:
+            spans += [Span(left(name, 10), "dim"), Span(left(text, each - 11) + " ")]
+        yield fitted(spans, width)
+
+
+# Rates
+
+
+def _rates(run: Run, measured: Sequence[tuple[CaseResult, SpeedEstimate]], width: int) -> Iterator[Line]:
+    shares = [peak_share(case, run.cases, run.summary.machine) for case, _ in measured]
+    of_sheet = any(share is not None and share.of == "peak" for share in shares)
+    legend = "bar: of the data sheet's peak" if of_sheet else "bar: of this box's peak test"
+    right_words = (Span(legend, "dim"),) if any(shares) else ()
+    yield section((Span("rates", "title"),), width, right_words)
+    shared = shared_case_words(case.case for case, _ in measured) if len(measured) > 1 else []
+    names = [clean(short_case_name(case.case, [*shared, "gpu"], is_short=True)) for case, _ in measured]
+    _, *costs = cost_cells(measured, run.summary.price)
+    cost = max(map(len, costs), default=0)
+    name = min(max(map(len, names)) + 1, 34)
+    taken = len(_MARGIN) + name + _RATE + _UNIT + _SPREAD + 4 + (_PEAK + 1 if any(shares) else 0)
+    has_costs = cost > 0 and width - taken - cost - 2 >= 8
+    room = width - taken - (cost + 2 if has_costs else 0) - 2
+    has_bars = any(shares) and room >= 8
+    for (case, speed), label, share, price in zip(measured, names, shares, costs, strict=True):
+        number, _, unit = format_rate(speed.units_per_s, case.case.unit).partition(" ")
+        spans = [
+            Span(_MARGIN + left(label, name) + " "),
+            Span(right(number, _RATE), "title"),
+            Span(f" {left(unit, _UNIT)}", "dim"),
+            Span(" " + right(interval_words(speed), _SPREAD) + " "),
+        ]
+        if has_bars:
+            bar = gauge_spans(share.share, 1.0, room, "compute") if share else (Span(" " * room),)
+            spans += [Span(" "), *bar]
+        if any(shares):
+            spans.append(Span(" " + right("" if share is None else share.text, _PEAK)))
+        if has_costs:
+            spans.append(Span("  " + right(price, cost)))
+        yield fitted(spans, width)
+
+
+# A step
+
+
+def _profiled(detail: RunDetail) -> Iterator[tuple[CaseResult, StepBreakdown | Missing]]:
+    for case in detail.run.cases:
+        if case.case_id in detail.passes:
+            yield case, breakdown_of(detail.passes[case.case_id], case)
+
+
+def step_lines(case: CaseResult, breakdown: StepBreakdown, width: int) -> Iterator[Line]:
+    """One bar whose parts have a gap between them; the legend names them in the same order."""
+    title = (
+        Span(f"a step of {clean(case_name(case))}", "title"),
+        Span(f"  {format_seconds(breakdown.step_ns / 1e9)}"),
+    )
+    yield section(title, width, (Span("of the profiled pass", "dim"),))
+    parts = _parts(breakdown)
+    room = width - len(_MARGIN) - (len(parts) - 1)
+    bar: list[Span] = [Span(_MARGIN)]
+    legend: list[tuple[Span, ...]] = []
+    widths = [max(round(share * room), 1) for _, share in parts]
+    widths[widths.index(max(widths))] -= max(sum(widths) - room, 0)
+    for number, ((name, share), cells) in enumerate(zip(parts, widths, strict=True)):
+        style = "track" if name.startswith("idle") else f"{_FAMILIES[number % len(_FAMILIES)]}"
+        bar += [Span(" ") if number else Span(""), Span("█" * cells, style)]
+        words = "dim" if style == "track" else style
+        legend.append((Span("█ ", style), Span(name, ""), Span(f" {format_percent(share)}", words)))
+    yield fitted(bar, width)
+    yield fitted(bar, width)
+    row: list[Span] = [Span(_MARGIN)]
+    for entry in legend:
+        if sum(len(span.text) for span in (*row, *entry)) + 2 > width and len(row) > 1:
+            yield fitted(row, width)
+            row = [Span(_MARGIN)]
+        row += [*entry, Span("   ")]
+    yield fitted(row, width)
+
+
+def _parts(breakdown: StepBreakdown) -> list[tuple[str, float]]:
+    """What a step is made of, by category of operator where the device worked, the largest first."""
+    by_category: dict[str, float] = {}
+    total_ns = sum(op.time_ns for op in breakdown.operators)
+    busy = sum(share.share for share in breakdown.shares if not share.name.startswith("idle"))
+    for op in breakdown.operators:
+        by_category[op.category] = by_category.get(op.category, 0.0) + op.time_ns
+    found = [
+        (name.replace("_", " "), time_ns / total_ns * busy)
+        for name, time_ns in by_category.items()
+        if total_ns
+    ]
+    if not found:
+        found = [(share.name, share.share) for share in breakdown.shares if not share.name.startswith("idle")]
+    found.sort(key=lambda part: -part[1])
+    shown = [part for part in found[:6] if part[1] >= _LEAST_SHARE]
+    rest = sum(share for _, share in found) - sum(share for _, share in shown)
+    idle = sum(share.share for share in breakdown.shares if share.name.startswith("idle"))
+    if rest >= _LEAST_SHARE:
+        shown.append(("others", rest))
+    return [*shown, ("idle", idle)] if idle >= _LEAST_SHARE else shown
+
+
+# Telemetry
+
+
+def _power_limit(run: Run, device: int) -> float | None:
+    gpu = next((gpu for gpu in run.summary.machine.gpus if gpu.index == device), None)
+    return None if gpu is None or isinstance(gpu.power_limit_w, Missing) else gpu.power_limit_w
+
+
+def _gpu_memory(run: Run, device: int) -> float | None:
+    gpu = next((gpu for gpu in run.summary.machine.gpus if gpu.index == device), None)
+    return None if gpu is None or isinstance(gpu.memory_bytes, Missing) else gpu.memory_bytes / _MIB
+
+
+def _itself(run: Run, device: int) -> float | None:
+    return None
+
+
+_OF_GPU: tuple[_Chart, ...] = (
+    _Chart("power_w", "power", "power", lambda w: f"{w:.0f} W", _power_limit),
+    _Chart("sm_clock_mhz", "clock", "clock", lambda mhz: f"{three_digits(mhz / 1000)} GHz", _itself),
+    _Chart("memory_used_mib", "memory", "memory", lambda mib: format_bytes(mib * _MIB), _gpu_memory),
+    _Chart("temperature_c", "temperature", "clock", lambda c: f"{c:.0f} °C", lambda run, device: 100.0),
+    _Chart("sm_busy_pct", "busy", "compute", lambda pct: f"{pct:.0f} %", lambda run, device: 100.0),
+)
+_OF_HOST: tuple[_Chart, ...] = (
+    _Chart(
+        "cpu_busy_pct",
+        "CPU, threads busy",
+        "compute",
+        lambda pct: three_digits(pct / 100),
+        lambda run, device: 100.0 * run.summary.machine.cpu.host_threads,
+    ),
+    _Chart("cpu_clock_mhz", "clock", "clock", lambda mhz: f"{three_digits(mhz / 1000)} GHz", _itself),
+    _Chart(
+        "memory_used_bytes",
+        "memory",
+        "memory",
+        format_bytes,
+        lambda run, device: float(run.summary.machine.memory.host_bytes),
+    ),
+    _Chart("load_1min", "load", "link", three_digits, _itself),
+)
+
+
+def main_series(detail: RunDetail) -> TelemetrySeries | None:
+    """Of the device that was measured: a GPU with a case that has a rate, else the host."""
+    used = {case.device_index for case in detail.run.cases if case.outcome == "ok"}
+    by_device = {one.device_index: one for one in detail.series}
+    wanted = [index for index in by_device if index in used] or ([HOST] if HOST in by_device else [])
+    return by_device[min(wanted)] if wanted else None
+
+
+def telemetry_lines(
+    run: Run, series: TelemetrySeries, width: int, most: int = _MOST_CHARTS
+) -> Iterator[Line]:
+    """At most so many metrics of one device over the run, as areas with axes."""
+    device = series.device_index
+    charts = [
+        chart
+        for chart in (_OF_HOST if device == HOST else _OF_GPU)
+        if any(math.isfinite(value) for value in series.columns.get(chart.key, ()))
+    ][:most]
+    if not charts:
+        return
+    seconds = (series.t_us[-1] - series.first_us) / 1e6
+    name = "host" if device == HOST else f"GPU {device}"
+    whole = (Span(f"whole run, {format_seconds(seconds)}", "dim"),)
+    yield section((Span("telemetry", "title"), Span(f"  {name}")), width, whole)
+    abreast = 2 if width >= _WIDE else 1
+    each = (width - 3 * (abreast - 1)) // abreast
+    blocks = [_chart_lines(run, series, chart, each) for chart in charts]
+    for place in range(0, len(blocks), abreast):
+        pair = blocks[place : place + abreast]
+        padded = [[(*line, Span("  ")) for line in block] for block in pair[:-1]]
+        yield from side_by_side([*padded, pair[-1]], width)
+    axis = f"0:00{right(_clock(seconds), each - _AXIS - 4)}"
+    line = f"{' ' * _AXIS}{axis}   {' ' * _AXIS}{axis}" if abreast == 2 else f"{' ' * _AXIS}{axis}"
+    yield fitted((Span(line, "dim"),), width)
+
+
+def _chart_lines(run: Run, series: TelemetrySeries, chart: _Chart, width: int) -> list[Line]:
+    """A title with the median and the highest value, and an area between 0 and the end of its axis."""
+    values = list(series.columns[chart.key])
+    finite = [value for value in values if math.isfinite(value)]
+    highest = max(finite)
+    top = chart.most(run, series.device_index) or (
+        highest if chart.key.endswith("mhz") else round_ceiling(highest)
+    )
+    title = (Span(" " * _AXIS), Span(f"{chart.title}  ", "dim"), Span(chart.show(median(finite)), "title"))
+    used = sum(len(span.text) for span in title)
+    notes = (f"median; most {chart.show(highest)}", f"most {chart.show(highest)}", "")
+    note = next(text for text in notes if used + len(text) < width)
+    lines: list[Line] = [fitted((*title, Span(right(note, max(width - used, 0)), "dim")), width)]
+    room = width - _AXIS
+    columns = _columns(series, values, room)
+    for number, row in enumerate(area_lines(columns, top, 3, room, chart.family)):
+        end = chart.show(top) if number == 0 else "0" if number == 2 else ""
+        lines.append((Span(f"{right(end, _AXIS - 1)} ", "dim"), *row))
+    return lines
+
+
+def _columns(series: TelemetrySeries, values: Sequence[float], cells: int) -> list[float | None]:
+    """The mean in each cell of time; a cell without a reading repeats the one before, if there is one."""
+    first_us, last_us = series.first_us, max(series.t_us[-1], series.first_us + 1)
+    sums: list[list[float]] = [[] for _ in range(cells)]
+    for t_us, value in zip(series.t_us, values, strict=True):
+        if math.isfinite(value):
+            sums[min((t_us - first_us) * cells // (last_us - first_us), cells - 1)].append(value)
+    columns: list[float | None] = []
+    for cell in sums:
+        columns.append(sum(cell) / len(cell) if cell else columns[-1] if columns else None)
+    return columns
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

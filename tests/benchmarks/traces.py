@@ -1,0 +1,121 @@
+"""Traces of a directory, each read in its own process: exact or not, what is unmatched, time, memory.
+
+The busy time is checked against the union of the raw intervals. With `--big MB` the largest trace is repeated,
+shifted in time, until it has that size, and read too.
+
+    python tests/benchmarks/traces.py DIRECTORY [--big 1000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "makers"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--big", type=int, default=0, metavar="MB")
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(_one(options.directory)))
+        return
+    print(
+        f"{'trace':26}{'device':24}{'window ms':>10} {'exact':6}{'busy':>6}{'unmatched':>10}{'stand-in':>9}"
+        f"{'other':>7}{'MB':>7}{'CPU s':>7}{'ms/MB':>7}{'peak MiB':>9}"
+    )
+    for path in sorted(p for p in options.directory.iterdir() if p.name.endswith((".json", ".json.gz"))):
+        _print(path)
+    if options.big:
+        largest = max(options.directory.glob("*.json.gz"), key=lambda p: p.stat().st_size)
+        with tempfile.TemporaryDirectory() as place:
+            _print(_repeated(largest, Path(place) / "repeated.json", options.big * 1_000_000))
+
+
+def _print(path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, __file__, "--one", str(path)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        print(f"{path.name[:25]:26}{done.stderr.strip().splitlines()[-1]}")
+        return
+    r = json.loads(done.stdout)
+    print(
+        f"{r['name'][:25]:26}{r['device'][:23]:24}"
+        f"{r['window_ns'] / 1e6:10.1f} {r['exact']!s:6}{r['busy']:6.1%}"
+        f"{r['unmatched']:10.1%}{r['stand_in']:9.1%}{r['other']:7.1%}{r['bytes'] / 1e6:7.1f}{r['cpu_s']:7.2f}"
+        f"{r['cpu_s'] * 1e9 / r['bytes']:7.0f}{r['peak_mib']:9.0f}"
+    )
+
+
+def _one(path: Path) -> dict[str, object]:
+    from sweeps import busy_ns
+
+    from gputui.services.traces.chrome_trace import read_trace
+    from gputui.services.traces.imported import stem
+    from gputui.services.traces.window import device_name, device_of, partition_of, window_of
+
+    begun = time.process_time()
+    trace = read_trace(path)
+    window, device = window_of(trace), device_of(trace)
+    found = partition_of(trace, window, device)
+    cpu_s = time.process_time() - begun
+    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    sums = sum(s.time_ns for s in found.slices), sum(r.time_ns for r in found.rows)
+    union_ns = busy_ns(trace, window.start_ns, window.end_ns, device) if device is not None else sums[1]
+    busy = max(sums[1], 1)
+    return {
+        "name": stem(path),
+        "device": device_name(trace, device) or "CPU",
+        "window_ns": found.window_ns,
+        "exact": sums == (found.window_ns, union_ns),
+        "busy": sums[1] / found.window_ns,
+        "unmatched": found.unmatched_ns / busy,
+        "stand_in": found.stand_in_ns / busy,
+        "other": sum(row.time_ns for row in found.rows if row.category == "other") / busy,
+        "bytes": trace.read_bytes,
+        "cpu_s": cpu_s,
+        "peak_mib": peak_mib,
+    }
+
+
+def _repeated(path: Path, target: Path, size: int) -> Path:
+    """A trace repeated one after the other: times, correlations and external ids shifted."""
+    with gzip.open(path) as file:
+        whole = json.load(file)
+    events = whole.pop("traceEvents")
+    timed = [e for e in events if e.get("ph") == "X"]
+    length_us = (
+        max(float(e["ts"]) + float(e["dur"]) for e in timed) - min(float(e["ts"]) for e in timed) + 1000
+    )
+    written, copy = 0, 0
+    with target.open("w", encoding="utf-8") as out:
+        written += out.write(json.dumps(whole)[:-1] + ', "traceEvents": [')
+        while written < size:
+            for event in timed:
+                shifted = {**event, "ts": float(event["ts"]) + copy * length_us}
+                arguments = dict(event.get("args") or {})
+                for key in ("correlation", "External id", "external id"):
+                    if isinstance(arguments.get(key), int) and arguments[key]:
+                        arguments[key] += copy * 10_000_000
+                written += out.write(
+                    ("," if copy or event is not timed[0] else "")
+                    + f"\n{json.dumps({**shifted, 'args': arguments})}"
+                )
+            copy += 1
+        out.write("]}\n")
+    return target
+
+
+if __name__ == "__main__":
+    main()
