@@ -30,10 +30,10 @@ def test_a_row_of_one_launch_knows_its_spread_from_the_other_rows() -> None:
     assert isinstance(prior, LaunchPrior)
     assert (prior.rows, prior.launches) == (5, 15)
     assert spread is not None
-    assert 0.02 < math.sqrt(spread.variance) < 0.03
+    assert 0.02 < math.sqrt(spread.variance) < 0.04
 
 
-def test_rows_under_contention_inform_nothing_and_are_told_nothing() -> None:
+def test_rows_under_contention_inform_no_prior_and_use_none() -> None:
     held = [measured(case, *map(steady, APART), waited_share=0.3) for case in CASES[:2]]
     calm = [measured(case, *map(steady, APART)) for case in CASES[2:]]
 
