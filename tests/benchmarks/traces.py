@@ -1,7 +1,7 @@
 """Traces of a directory, each read in its own process: exact or not, what is unmatched, time, memory.
 
-The busy time is checked against the union of the raw intervals. With `--big MB` the largest trace is repeated,
-shifted in time, until it has that size, and read too.
+The busy time is checked against the union of the raw intervals. With `--big MB` the largest trace is
+repeated, shifted in time, until it has that size, and read too.
 
     python tests/benchmarks/traces.py DIRECTORY [--big 1000]
 """
