@@ -104,9 +104,10 @@ class ForestAxis:
         begin, end = self._half(low), self._half(high)
         if low > 0:  # an interval without 0 stops before the line, whatever rounding says
             begin = min(max(begin, 2 * zero + 2), 2 * self.cells - 1)
+            end = max(begin, end)
         if high < 0:
             end = max(min(end, 2 * zero - 1), 0)
-        begin, end = min(begin, end), max(begin, end)
+            begin = min(begin, end)
         first, last = begin // 2, end // 2
         cells = ["┿" if place == zero else "━" for place in range(first, last + 1)]
         if end % 2 == 0 and last != zero:
