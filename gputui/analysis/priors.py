@@ -48,7 +48,14 @@ PAIRED_SD: dict[tuple[str, str], float] = {
 
 UNKNOWN_RUN_SD = 0.02
 
-RUN_SD: dict[str, float] = {"cpu": 0.02, "gpu": 0.003}
+RUN_SD: dict[str, float] = {
+    # 51 runs in 80 minutes on a shared 2-core VM: 0 to 5 % by work, docs/measuring.md; one class of
+    # machine, since no other was measured.
+    "cpu": 0.02,
+    # Not measured. The convolution nets of the logs above differ by up to 0.37 % between machines, which
+    # holds what differs between runs.
+    "gpu": 0.003,
+}
 """Between runs on one machine, by device class; common to the rows of a run."""
 
 UNKNOWN_INSTANCE_SD = 0.10

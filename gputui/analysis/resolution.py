@@ -91,25 +91,21 @@ def _welch_df(a: int, b: int) -> float:
 
 
 def decisions(
-    estimates: Sequence[RatioEstimate | Missing],
-    means: Sequence[Estimate | Missing],
-    looks: Sequence[int],
-    limit: float,
+    estimates: Sequence[RatioEstimate | Missing], looks: Sequence[int], limit: float
 ) -> list[Decision | Missing]:
     """What one look says of each row; `looks` are all of the run, `limit` is a fraction.
 
-    `means` are judged with the rows, as `compare` does. A row that is different is so by `judge`, with
-    intervals at the error rate of one look and no band around 0.
+    Each row is judged by itself, as `judge` does, at the error rate of one look and without a band around 0.
     """
     rate = error_rate_of(looks)
-    wider = [e if isinstance(e, Missing) else e.at_error_rate(rate) for e in (*estimates, *means)]
-    verdicts = judge(wider, band=0.0)
     found: list[Decision | Missing] = []
-    for at_95, estimate, verdict in zip(estimates, wider, verdicts, strict=False):
-        if isinstance(at_95, Missing) or isinstance(estimate, Missing):
-            found.append(at_95 if isinstance(at_95, Missing) else Missing("no interval"))
+    for at_95 in estimates:
+        if isinstance(at_95, Missing):
+            found.append(at_95)
             continue
+        estimate = at_95.at_error_rate(rate)
         reach = half_width_with(at_95, at_95.launches_a, max(looks[-1], at_95.launches_b), rate)
+        (verdict,) = judge([estimate], band=0.0)
         word = verdict.word
         if estimate.is_within(limit):
             word = WITHIN

@@ -65,7 +65,7 @@ def _show(name: str, python: str | None, as_json: bool) -> None:
     launches = f"{profile.replicates} launch{'es' if profile.replicates > 1 else ''} per case"
     if profile.startup_share is not None:
         share = f"{100 * profile.startup_share:.0f} %"
-        launches = f"up to {launches}, fewer if starting them would take more than {share} of that"
+        launches = f"up to {launches}, fewer if starts take over {share}"
     click.echo(f"at most {format_seconds(profile.budget_s)}, {launches}")
     python_version = chosen.interpreter.runtime.python_version
     click.echo(f"measured with Python {python_version}, {torch} ({chosen.found_as})")

@@ -155,7 +155,7 @@ def axis_of_seconds(low: float, high: float) -> tuple[float, float, str, str]:
         if last >= scale or unit == "ns":
             break
     decimals = max(0, -math.floor(math.log10(step / scale) + 1e-9))
-    return first, last, *(f"{end / scale:.{decimals}f} {unit}" for end in (first, last))
+    return first, last, f"{first / scale:.{decimals}f} {unit}", f"{last / scale:.{decimals}f} {unit}"
 
 
 def format_bytes(count: float) -> str:

@@ -95,24 +95,24 @@ def test_an_interval_at_another_error_rate_is_moved_by_contention_as_far_as_befo
 def test_a_row_is_decided_when_its_interval_excludes_no_difference_or_lies_within_the_limit(
     ratio: float, half: float, word: str
 ) -> None:
-    (found,) = decisions([estimated(ratio, half)], [], (3, 6, 12), 0.05)
+    (found,) = decisions([estimated(ratio, half)], (3, 6, 12), 0.05)
     assert isinstance(found, Decision)
     assert found.word == word
 
 
 def test_each_of_several_looks_asks_for_more_than_a_single_one() -> None:
     row = estimated(1.1, 0.09)
-    words = [decisions([row], [], looks, 0.02)[0] for looks in ((12,), (3, 6, 12))]
+    words = [decisions([row], looks, 0.02)[0] for looks in ((12,), (3, 6, 12))]
     assert [isinstance(d, Decision) and d.word == FASTER for d in words] == [True, False]
 
 
 def test_a_row_that_cannot_be_estimated_keeps_its_reason() -> None:
-    assert decisions([Missing("b failed")], [], (3,), 0.05) == [Missing("b failed")]
+    assert decisions([Missing("b failed")], (3,), 0.05) == [Missing("b failed")]
 
 
 def test_a_row_is_given_up_only_where_no_launch_to_come_could_decide_it() -> None:
     far, near = estimated(1.18, 0.20), estimated(1.0, 0.20)
-    words = [d.word for d in decisions([far, near], [], (3, 6, 12), 0.05) if isinstance(d, Decision)]
+    words = [d.word for d in decisions([far, near], (3, 6, 12), 0.05) if isinstance(d, Decision)]
     assert words == [OPEN, OUT_OF_REACH]
 
 

@@ -82,7 +82,9 @@ def test_a_row_is_drawn_towards_the_others_by_their_degrees_of_freedom() -> None
     spread = prior.moderated(Scatter(0.08 * SD**2, 2), SD)
     assert spread.variance == pytest.approx((6 * 0.04 + 2 * 0.08) / 8 * SD**2)
     assert (spread.df, spread.box) == (8, "box")
-    assert prior.moderated(None, SD) == Spread(pytest.approx(0.04 * SD**2), 6, "box")
+    alone = prior.moderated(None, SD)
+    assert (alone.df, alone.box) == (6, "box")
+    assert alone.variance == pytest.approx(0.04 * SD**2)
 
 
 def test_a_row_far_noisier_than_the_others_keeps_its_own() -> None:
@@ -121,7 +123,8 @@ def test_two_sides_that_learnt_from_the_same_rows_err_together() -> None:
     apart = together([Spread(1.0, 8, "a"), Spread(1.0, 8, "b")])
     shared = together([Spread(1.0, 8, "a"), Spread(1.0, 8, "a")])
 
-    assert (apart.df, shared.df) == (pytest.approx(16), pytest.approx(8))
+    assert apart.df == pytest.approx(16)
+    assert shared.df == pytest.approx(8)
 
 
 # Between runs
@@ -132,7 +135,9 @@ def runs_of(*log_times: float, error_variance: float = 0.0) -> list[RunMean]:
 
 
 def test_a_box_that_was_run_once_varies_from_run_to_run_by_the_table() -> None:
-    assert learn_runs("box", [runs_of(1.0)], rows=1, table_sd=0.02) == Spread(pytest.approx(4e-4), math.inf)
+    once = learn_runs("box", [runs_of(1.0)], rows=1, table_sd=0.02)
+    assert once.variance == pytest.approx(4e-4)
+    assert once.df == math.inf
     assert learn_runs("box", [], rows=0, table_sd=0.02).df == math.inf
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Hashable
 
 import pytest
 
@@ -58,7 +59,9 @@ def table(a: Rows, b: Rows) -> list[RatioEstimate]:
 def spreads_of(box: str, rows: Rows) -> list[Spread | None]:
     scatters = [launch_scatter(row, prior_sd=CPU_PRIOR) for row in rows]
     known = {place: s for place, s in enumerate(scatters) if isinstance(s, Scatter)}
-    relative = {place: Scatter(s.variance / CPU_PRIOR**2, s.df) for place, s in known.items()}
+    relative: dict[Hashable, Scatter] = {
+        place: Scatter(s.variance / CPU_PRIOR**2, s.df) for place, s in known.items()
+    }
     prior = learn_launches(box, [relative])
     if not isinstance(prior, LaunchPrior):
         return [None] * len(rows)

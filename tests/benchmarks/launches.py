@@ -7,14 +7,20 @@ run, and a run moves all its rows alike. Everything is judged by the code that j
 the looks of a run against a base, beside someone who looks as often without paying for it.
 
     python tests/benchmarks/launches.py [--only quick|resolve] [--tables 100]
+    python tests/benchmarks/launches.py --real 3    # runs of `spin mini` that do 1.5, 1.1 and 1x the work
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import os
 import random
+import subprocess
 import sys
+import tempfile
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -175,11 +181,62 @@ def resolve_one(
     counts.by_compare += sum(verdict.word in (FASTER, SLOWER) for verdict in judged.verdicts)
 
 
+PROFILE = """schema = 1
+version = 1
+title = "Two rows"
+question = "Is this box slower?"
+budget_s = 30
+replicates = 3
+blocks = 6
+[[case]]
+workload = "spin"
+sizes = ["mini"]
+devices = ["cpu"]
+precisions = ["fp32"]
+threads = ["1", "all"]
+"""
+
+
+def print_real(times: int) -> None:
+    """Runs on this box, whose `spin` does a known multiple of the work: how rows end, and in which time."""
+    print("real runs: spin mini on 1 thread and on all, --resolve 10 against a base of 3 launches")
+    with tempfile.TemporaryDirectory() as place:
+        profile = Path(place) / "two.toml"
+        profile.write_text(PROFILE)
+        for number in range(times):
+            base = Path(place) / f"base{number}.db"
+            run_gputui(place, 1.0, "run", str(profile), "--db", str(base))
+            for factor in (1.5, 1.1, 1.0):
+                began_s = time.monotonic()
+                words = ("run", "--against", str(base), "--resolve", "10", "--json", "--yes")
+                mine = Path(place) / f"{number}-{factor:g}.db"
+                (looks,) = json.loads(run_gputui(place, factor, *words, "--db", str(mine)))["looks"]
+                ends = "; ".join(
+                    f"{row['word']} ({100 * (row['low'] - 1):+.0f} to {100 * (row['high'] - 1):+.0f} %),"
+                    f" {row['launches']} launches"
+                    for row in looks["rows"]
+                )
+                taken_s = time.monotonic() - began_s
+                print(f"{factor:g}x the work: {looks['made']} looks, {taken_s:.0f} s: {ends}", flush=True)
+
+
+def run_gputui(place: str, work: float, *words: str) -> str:
+    """What a command prints on a box that does this many times the work."""
+    environment = {**os.environ, "GPUTUI_SPIN_WORK": f"{work:g}", "GPUTUI_STATE": f"{place}/state"}
+    command = [sys.executable, "-m", "gputui", *words]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", choices=["quick", "resolve"])
     parser.add_argument("--tables", type=int, default=100)
+    parser.add_argument("--real", type=int, default=0, metavar="TIMES")
     options = parser.parse_args()
+    if options.real:
+        print_real(options.real)
+        return
     if options.only != "resolve":
         print_quick(options.tables)
     if options.only != "quick":

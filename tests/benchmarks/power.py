@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -189,7 +189,7 @@ def now(a: Box, b: Box, setting: Setting) -> Judged:
 def _known(one: Box, setting: Setting, name: str) -> tuple[list[Spread | None], Spread]:
     scatters = [[launch_scatter(row.tolist(), prior_sd=TABLE_SD) for row in run] for run in one]
     by_run = [{row: s for row, s in enumerate(of_run) if isinstance(s, Scatter)} for of_run in scatters]
-    relative = [
+    relative: list[Mapping[Hashable, Scatter]] = [
         {row: replace(s, variance=s.variance / TABLE_SD**2) for row, s in of_run.items()}
         for of_run in by_run
         if of_run

@@ -1,7 +1,7 @@
-"""Traces of a directory, each read in its own process: is it exact, what is unmatched, how long, what memory.
+"""Traces of a directory, each read in its own process: exact or not, what is unmatched, time, memory.
 
-The busy time is checked against the union of the raw intervals. With `--big MB` the largest trace is repeated, shifted
-in time, until it has that size, and read too.
+The busy time is checked against the union of the raw intervals. With `--big MB` the largest trace is
+repeated, shifted in time, until it has that size, and read too.
 
     python tests/benchmarks/traces.py DIRECTORY [--big 1000]
 """
@@ -51,7 +51,8 @@ def _print(path: Path) -> None:
         return
     r = json.loads(done.stdout)
     print(
-        f"{r['name'][:25]:26}{r['device'][:23]:24}{r['window_ns'] / 1e6:10.1f} {r['exact']!s:6}{r['busy']:6.1%}"
+        f"{r['name'][:25]:26}{r['device'][:23]:24}"
+        f"{r['window_ns'] / 1e6:10.1f} {r['exact']!s:6}{r['busy']:6.1%}"
         f"{r['unmatched']:10.1%}{r['stand_in']:9.1%}{r['other']:7.1%}{r['bytes'] / 1e6:7.1f}{r['cpu_s']:7.2f}"
         f"{r['cpu_s'] * 1e9 / r['bytes']:7.0f}{r['peak_mib']:9.0f}"
     )
@@ -108,7 +109,8 @@ def _repeated(path: Path, target: Path, size: int) -> Path:
                     if isinstance(arguments.get(key), int) and arguments[key]:
                         arguments[key] += copy * 10_000_000
                 written += out.write(
-                    f"{',' if copy or event is not timed[0] else ''}\n{json.dumps({**shifted, 'args': arguments})}"
+                    ("," if copy or event is not timed[0] else "")
+                    + f"\n{json.dumps({**shifted, 'args': arguments})}"
                 )
             copy += 1
         out.write("]}\n")

@@ -329,7 +329,7 @@ def test_an_interpreter_that_hangs_is_given_up(tmp_path: Path) -> None:
     [
         (("atach",), "did you mean `gputui attach`"),
         (("run", "--lable", "x"), "--label"),
-        (("compare",), "Missing argument"),
+        (("compare",), "no file is named"),
         (("run", "--device", "gpu:99"), "gpu:99"),
         (("run", "--device", "GPU-not-a-uuid"), "GPU-not-a-uuid"),
         (("run", "--device", "tpu"), "cpu, gpu, gpu:N"),

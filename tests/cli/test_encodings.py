@@ -198,7 +198,7 @@ def test_any_text_can_be_encoded_once_it_is_clean(text: str, encoding: str) -> N
     assert plain.encode(encoding).decode(encoding) == plain
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("encoding", ["ascii", "cp437", "utf-8"])
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_comparison_in_every_form_is_what_it_is_in_every_encoding(
     place: Path, tmp_path: Path, form: str, encoding: str

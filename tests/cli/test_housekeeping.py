@@ -164,6 +164,7 @@ def test_paths_names_everything_that_is_there_and_how_it_goes(
     db: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUTUI_DB", str(db))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(db.parent / "cache"))
     make_journal(run_directories() / A, run_id=A)
     kept = monitor_file()
     kept.parent.mkdir(parents=True)

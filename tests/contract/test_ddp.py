@@ -111,6 +111,7 @@ def losses_of_one_process(count: int) -> list[float]:
     return found
 
 
+@pytest.mark.slow
 def test_sharded_ranks_train_the_same_weights_and_each_holds_a_part(sharded: RankGroup) -> None:
     losses = []
     for _ in range(4):

@@ -98,6 +98,9 @@ FULL = """
 0 gpm 11 0
 0 gpm 12 7
 0 gpm 13 100.4
+0 remapped_rows 3
+0 xid 31
+0 xids 1
 """
 
 
@@ -139,6 +142,11 @@ def test_everything_that_a_gpu_reports_is_read_correctly() -> None:
         "pcie_width": 8,
         "pcie_width_max": 16,
         "ecc_uncorrected_count": 2,
+        "remapped_rows_count": 3,
+        "remapped_rows_pending": 0,
+        "remapped_rows_failed": 0,
+        "xid_count": 1,
+        "xid_last": 31,
         "gpm_sm_active_pct": 88.5,
         "gpm_occupancy_pct": 31.25,
         "gpm_tensor_pct": 44.0,
@@ -286,7 +294,7 @@ def test_a_sample_makes_few_calls_and_none_that_is_slow() -> None:
     slow = [["calls", name] for name in SELDOM]
     results = take(moving_gpus(1, 3), SAMPLE, ["later", 1], ["calls"], *slow, SAMPLE, ["calls"], *slow)
     calls, after = results[2], results[3 + len(slow) + 1]
-    assert after - calls == 13
+    assert after - calls == 14
     assert results[3 : 3 + len(slow)] == results[-len(slow) :]
 
 
@@ -310,7 +318,7 @@ def test_eight_busy_gpus_report_everything_and_their_processes() -> None:
     assert results[0] == list(range(8))
     for sample in results[10:18]:
         absent = [key for key, value in sample[0]["values"].items() if isinstance(value, dict)]
-        assert absent == ["fan_pct"]
+        assert [key for key in absent if not key.startswith(("remapped_rows", "xid_last"))] == ["fan_pct"]
         assert sample[0]["problem"] is None
     uses = [use for device in results[-8:] for use in device]
     assert len(uses) == 40

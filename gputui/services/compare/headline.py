@@ -129,6 +129,8 @@ def subject(row: Row, rows: Sequence[Row], named: Row | None = None) -> str:
 
 def change_phrase(row: Row) -> str:
     """`36 % slower (34 to 38) and 22 % cheaper per token`."""
+    if row.cost.is_decided and not row.rate.is_decided:
+        return f"{_cost_phrase(row)} (can't tell which is faster)"
     rate = f"as fast as a ({ends_words(row.rate)})" if row.rate.word == "same" else judgement_text(row.rate)
     return f"{rate} and {_cost_phrase(row)}" if row.cost.is_decided else rate
 

@@ -287,8 +287,7 @@ def look(run: Run, asked: Looks, base: Run, *, number: int) -> Looks:
     """The next look at a run: rows that were closed before stay as they were."""
     a, b = side_of_runs(asked.against, [base]), side_of_runs("this run", [run])
     judged = judge_sides(a, b)
-    means = [group.rate.estimate for group in judged.groups]
-    found = decisions(judged.estimates, means, asked.looks, asked.percent / 100)
+    found = decisions(judged.estimates, asked.looks, asked.percent / 100)
     before = {row.case_id: row for row in asked.rows if row.is_closed}
     rows = []
     for pair, estimate, decision in zip(judged.pairs, judged.estimates, found, strict=True):

@@ -152,6 +152,11 @@ def point_text(judgement: Judgement) -> str:
     return "" if judgement.ratio is None else format_change(judgement.ratio[0])
 
 
+def doubted_point_text(judgement: Judgement) -> str:
+    """The same where no verdict stands beside it: `-36 %`, `-4 %?` where it is not decided."""
+    return point_text(judgement) + ("" if judgement.is_decided or judgement.ratio is None else "?")
+
+
 def mean_point_text(judgement: Judgement) -> str:
     """The same of a mean, which has no middle figure unless it is decided."""
     return point_text(judgement) if judgement.is_decided else ""

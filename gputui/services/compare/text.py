@@ -22,6 +22,7 @@ from gputui.services.compare.row_text import (
     choice_words,
     common_words,
     difference_words,
+    doubted_point_text,
     mean_name,
     mean_point_text,
     no_difference_words,
@@ -268,7 +269,7 @@ def _write_forest(
             *rates_text(row),
             change_text(row.rate) if is_wide else point_text(row.rate),
             verdict_text(row.rate),
-            point_text(row.cost),
+            doubted_point_text(row.cost),
         ]
         for row in rows
     ]

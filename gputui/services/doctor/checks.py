@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputui.errors import GputuiError
@@ -431,7 +431,7 @@ def _folded(checks: Sequence[Check]) -> list[Check]:
             indexes = [int(check.topic.replace(":", " ").rpartition(" ")[2]) for check in members]
             at = kept.index(members[0])
             kept = [check for check in kept if check not in members]
-            kept.insert(at, Check(f"{name} {_ranges(indexes)}", "ok", found))
+            kept.insert(at, replace(members[0], topic=f"{name} {_ranges(indexes)}", found=found))
     return kept
 
 

@@ -184,8 +184,8 @@ def _selected(texts: Sequence[str], trust: bool, pool: bool, with_passes: bool) 
                 _others(of_one, summaries[place]) for place, of_one in zip(file_of, chosen, strict=True)
             ]
             needed: list[dict[str, RunSummary]] = [{} for _ in files]
-            for place, *of_one in zip(file_of, chosen, others, strict=True):
-                needed[place].update((summary.run_id, summary) for some in of_one for summary in some)
+            for place, of_one, more in zip(file_of, chosen, others, strict=True):
+                needed[place].update((summary.run_id, summary) for summary in (*of_one, *more))
             runs: list[dict[str, Run]] = [{} for _ in files]
             at_a_time = max(1, _RUNS_AT_A_TIME // len(files))
             for start in range(0, max(map(len, needed)), at_a_time):

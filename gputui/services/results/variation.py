@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.analysis.priors import run_prior_sd
+from gputui.analysis.quantiles import normal_quantile, t_quantile
 from gputui.analysis.spread import (
     LaunchPrior,
     RunMean,
@@ -15,7 +17,7 @@ from gputui.analysis.spread import (
     learn_runs,
     pooled,
 )
-from gputui.analysis.verdict import launch_scatter, log_time
+from gputui.analysis.verdict import LAUNCHES_MEASURED, launch_scatter, log_time
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.result import CaseResult, Run
@@ -43,7 +45,11 @@ class BoxVariation:
         prior = self.launches.get(result.case.variant.device_class)
         if not isinstance(prior, LaunchPrior) or contention_of(result) > 0:
             return None
-        return prior.moderated(self.rows.get(_identity(result.case)), prior_of(result))
+        assumed = prior_of(result)
+        spread = prior.moderated(self.rows.get(_identity(result.case)), assumed)
+        if len(launches_of(result)) < LAUNCHES_MEASURED and _says_less(spread, assumed):
+            return None
+        return spread
 
     def run_spread(self, result: CaseResult) -> Spread:
         """Of one run of this case."""
@@ -89,6 +95,12 @@ def _variation(machine: str, runs: Sequence[Run]) -> BoxVariation:
             apart = _apart(newest, mine)
             between[device] = _between(f"{machine} {device}", apart, prior, rows)
     return BoxVariation(launches, rows, between)
+
+
+def _says_less(spread: Spread, assumed_sd: float) -> bool:
+    """Whether it makes a wider interval than the assumed sd does only because it is so badly known."""
+    is_wider = t_quantile(0.975, spread.df) * math.sqrt(spread.variance) > normal_quantile(0.975) * assumed_sd
+    return is_wider and spread.variance <= assumed_sd**2
 
 
 def _is_calm(result: CaseResult) -> bool:

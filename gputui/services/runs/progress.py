@@ -455,7 +455,7 @@ class ProgressTracker:
             case.state,
             clean_text(case.reason),
             case.done,
-            case.launches,
+            max(case.launches, case.done) if case.launches else 0,
             case.blocks,
             rate.rate,
             rate.spread,
@@ -488,7 +488,8 @@ class ProgressTracker:
         launched = self._launched_case(index, line.case_id, line.launch_id)
         if case is None or launched is None:
             return
-        case.done += 1
+        if line.outcome != "skipped":  # it may get another launch, with more time
+            case.done += 1
         launched.outcome = line.outcome
         case.state, case.reason = ("ok", "") if case.has_result else (line.outcome, line.reason)
         if line.outcome == "failed":
@@ -499,7 +500,8 @@ class ProgressTracker:
             return
         rate = self._rate(index, line.case_id)
         words = " ".join(filter(None, (rate.rate, rate.spread)))
-        done = f"{self._short_name(index, line.case_id)}: launch {case.done} of {case.launches} ok"
+        launches = max(case.launches, case.done)
+        done = f"{self._short_name(index, line.case_id)}: launch {case.done} of {launches} ok"
         self._note(index, line.t_ns, "info", f"{done}, {words}" if words else done)
 
     def _end_launch(self, index: int, line: LaunchEnd) -> None:
@@ -616,7 +618,7 @@ class ProgressTracker:
             aim=f"±{100 * ENOUGH_HALF_WIDTH:g} % or {counted(case.most_blocks, 'block')}" if has_aim else "",
             earlier_step_s=tuple(earlier),
             launch=len(launches),
-            launches=case.launches,
+            launches=max(case.launches, len(launches)),
             most_blocks=case.most_blocks,
         )
 

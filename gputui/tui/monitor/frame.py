@@ -108,7 +108,8 @@ class Frame:
         held = self.loads.at((device.device, "power"), share, self.now_ns, limit_from=90.0)
         if held is Load.NEAR_LIMIT:
             return held
-        return self.load_of_busy(device, number(device.values, "sm_busy_pct"))
+        busy_pct = number(device.values, "sm_busy_pct")
+        return Load.WORKING if busy_pct is None else self.load_of_busy(device, busy_pct)
 
     def load_of_temperature(self, device: DeviceSample) -> Load:
         """Near its limit within 5 degrees of where the GPU slows itself."""
@@ -168,13 +169,11 @@ def slices_of(frame: Frame, device: DeviceSample) -> str:
 
 def is_idle(frame: Frame, device: DeviceSample) -> bool:
     """Whether hardly anything runs on it, by what the driver reports of it or of its MIG instances."""
-    of_device = ("gpm_sm_active_pct", "sm_busy_pct")
-    parts = frame.instances.get(device.device) or (device,)
-    shares = [next((n for key in of_device if (n := number(p.values, key)) is not None), None) for p in parts]
-    return all(
-        share is not None and frame.load_of_busy(part, share) is Load.IDLE
-        for part, share in zip(parts, shares, strict=True)
-    )
+    for part in frame.instances.get(device.device) or (device,):
+        share = number(part.values, "sm_busy_pct" if part.parent is None else "gpm_sm_active_pct")
+        if share is None or frame.load_of_busy(part, share) is not Load.IDLE:
+            return False
+    return True
 
 
 def idle_text(frame: Frame, device: DeviceSample) -> str:

@@ -91,7 +91,8 @@ def _memory(frame: Frame, device: DeviceSample, width: int) -> Line:
     scale, load = memory_scale(frame.units), frame.load_of_memory(device)
     figure = f"{three_digits_of(None if used is None else used / scale):>4}"
     end = f" of {three_digits_of(total / scale)} {frame.units.memory}" if total else f" {frame.units.memory}"
-    filled_part, rest = gauge(used, total or 0.0, max(width - _LABEL - 5 - len(end), 0))
+    shown = frame.loads.shape((device.device, "memory"), used, frame.now_ns)
+    filled_part, rest = gauge(shown, total or 0.0, max(width - _LABEL - 5 - len(end), 0))
     return fitted(
         (
             Span(f"{'memory':<{_LABEL}}", "dim"),

@@ -155,7 +155,8 @@ def _memory(frame: Frame, widths: _Widths, device: DeviceSample, totals: Sequenc
     figure = Span(f"{three_digits_of(None if used is None else used / scale):>7}", FIGURE_STYLES[load])
     spans = [figure]
     if widths.memory:
-        filled_part, rest = gauge(used, total or 0.0, widths.memory)
+        shown = frame.loads.shape((device.device, "memory"), used, frame.now_ns)
+        filled_part, rest = gauge(shown, total or 0.0, widths.memory)
         spans += [Span(" "), Span(filled_part, load.style("memory")), Span(rest, "track")]
     if widths.total:
         of = f" of {three_digits_of(total / scale)}" if total else ""

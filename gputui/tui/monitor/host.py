@@ -40,13 +40,16 @@ def host_line(frame: Frame, width: int) -> Line:
     of = f" of {limit:g} cores" if limit is not None else " cores"
     load = Load.IDLE if busy is None or not limit else frame.loads.at("cpu", busy / limit, frame.now_ns)
     spans += [Span("  cpu ", "dim"), Span(cores(busy)), Span(of, "dim")]
-    spans += _gauge(busy, 100 * (limit or 0), room, load, "link")
+    spans += _gauge(frame.loads.shape("cpu", busy, frame.now_ns), 100 * (limit or 0), room, load, "link")
     used, total = number(values, "memory_used_bytes"), number(values, "memory_total_bytes")
     load, scale = frame.load_of_memory(host), memory_scale(frame.units)
     of = f" of {three_digits_of(total / scale)}" if total else ""
     figure = three_digits_of(None if used is None else used / scale)
     spans += [Span("  mem ", "dim"), Span(figure, FIGURE_STYLES[max(load, Load.WORKING)])]
-    spans += [Span(f"{of} {frame.units.memory}", "dim"), *_gauge(used, total or 0.0, room, load, "memory")]
+    spans += [
+        Span(f"{of} {frame.units.memory}", "dim"),
+        *_gauge(frame.loads.shape("host memory", used, frame.now_ns), total or 0.0, room, load, "memory"),
+    ]
     for part in _rest(frame, host, width):
         if line_width((*spans, part)) <= width:
             spans.append(part)

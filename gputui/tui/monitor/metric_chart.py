@@ -103,8 +103,8 @@ def _chart(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int, h
     if not is_known and frame.history.series(device.device, metric.id) is None:
         why = cut(clean(missing.reason), width - lead - 1) + " " if isinstance(missing, Missing) else ""
         rest = NO_READING * (width - lead - width_of(why))
-        row = fitted((Span(" " * lead), Span(why, "dim"), Span(rest, "track")), width)
-        return filled([*lines, row], width, height)
+        unread = fitted((Span(" " * lead), Span(why, "dim"), Span(rest, "track")), width)
+        return filled([*lines, unread], width, height)
     ceiling = frame.ceiling(device, metric)
     drawn = frame.chart(device.device, metric, ceiling, width - lead, rows)
     styles = body_styles(metric.family, rows) if device.problem is None else ("dim",) * rows

@@ -81,7 +81,8 @@ class Chart:
         if series is None or self.width <= 0 or series.first_ns is None:
             return (" " * max(self.width, 0),) * self.rows
         last, is_open = self._last_cell(series.first_ns, now_ns)
-        seen = (last, series.last_ns if is_open else None, high)
+        until_ns = self._until_ns(series, last) if is_open else None
+        seen = (last, until_ns, high)
         if seen == self._seen:
             return self._drawn
         if high != self._high:
@@ -93,7 +94,10 @@ class Chart:
         first = last - self.width + 1
         glyphs = self._kept[first - self._first :] if first >= self._first else []
         for cell in range(first + len(glyphs), last + 1):
-            mean = ring.mean_over(self._begin_ns(cell), self._begin_ns(cell + 1))
+            begin_ns, end_ns = self._begin_ns(cell), self._begin_ns(cell + 1)
+            if until_ns is not None and until_ns > begin_ns:
+                end_ns = min(end_ns, until_ns)
+            mean = ring.mean_over(begin_ns, end_ns)
             level = 0 if mean is None else level_of(mean, high, 8 * self.rows - 1)
             glyphs.append(_column(level, self.rows))
         self._drawn = tuple(map("".join, zip(*glyphs, strict=True)))
@@ -101,6 +105,15 @@ class Chart:
         self._kept, self._first = glyphs[: max(settled - first + 1, 0)], first
         self._seen = seen
         return self._drawn
+
+    def _until_ns(self, series: Series, last: int) -> int | None:
+        """Up to when an open cell counts: a long one is drawn anew every STEP_NS only, as it moves little."""
+        if series.last_ns is None or self.span_ns < STEP_NS * self.width:
+            return series.last_ns
+        bucket_ns = series.ring_for(self.span_ns).length_ns
+        step_ns, late_ns = max(STEP_NS, bucket_ns), self._late_ns // bucket_ns * bucket_ns
+        until_ns = (series.last_ns + late_ns) // step_ns * step_ns - late_ns  # no bucket is open then
+        return until_ns if until_ns > self._begin_ns(last) else series.last_ns
 
     def _begin_ns(self, cell: int) -> int:
         return cell * self.span_ns // self.width - self._late_ns

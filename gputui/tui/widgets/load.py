@@ -8,6 +8,10 @@ SETTLED_NS = 3_000_000_000
 """A change counts after this time, or at once if it goes CLEARLY beyond."""
 CLEARLY = 2.0
 """In points of the figure."""
+SHAPE_KEPT_NS = 5_000_000_000
+"""A gauge follows its figure this late at most: the figure is exact, and a gauge takes many bytes."""
+_APART_NS = 617_000_000
+"""Gauges move this long after each other."""
 IDLE_BELOW = 5.0
 """Per cent; a gauge below it is idle."""
 FULL_FROM = 90.0
@@ -40,6 +44,21 @@ class SteadyLoads:
     def __init__(self) -> None:
         self._kept: dict[object, Load] = {}
         self._other_since_ns: dict[object, int] = {}
+        self._shapes: dict[object, tuple[int, float]] = {}
+        """What gauges show, and since when."""
+
+    def shape(self, key: object, value: float | None, now_ns: int) -> float | None:
+        """The value to draw the gauge with this key from; it may be 5 s old."""
+        if value is None:
+            self._shapes.pop(key, None)
+            return None
+        kept = self._shapes.get(key)
+        if kept is None:
+            kept = (now_ns - len(self._shapes) * _APART_NS % SHAPE_KEPT_NS, value)
+        elif not 0 <= now_ns - kept[0] < SHAPE_KEPT_NS:
+            kept = (now_ns, value)
+        self._shapes[key] = kept
+        return kept[1]
 
     def at(
         self,

@@ -92,6 +92,7 @@ def serving_of(p: dict[str, Any], dtype: str) -> Serving:
     return Serving(model.parameters, WEIGHT_FORMATS[name], name, model, p["batch"], p["cache"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_weights_and_cache_are_those_of_the_model_of_decode_to_the_byte(size: str, dtype: str) -> None:

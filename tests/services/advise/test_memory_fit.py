@@ -441,6 +441,7 @@ def test_measured_activations_scale_the_formula(tmp_path: Path) -> None:
     assert found.at_once.weights == by_formula.weights
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1, 2, 3], ids=lambda n: described(WORKLOAD_STEPS[n]))
 def test_a_peak_that_was_really_measured_says_that_the_formula_is_right(tmp_path: Path, number: int) -> None:
     request = WORKLOAD_STEPS[number]

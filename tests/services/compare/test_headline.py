@@ -260,3 +260,18 @@ def test_where_a_lacks_launches_as_well_the_next_commands_measure_both_again(tmp
     found = ask(files).compared().headline
     assert [step.box for step in found.steps] == ["a", "b"]
     assert all(" --like " in step.command for step in found.steps)
+
+
+def test_a_second_case_whose_rate_is_open_is_named_by_its_cost_alone() -> None:
+    runs = [
+        make_run(
+            measured(GPT, *three(step_s)),
+            measured(CNN, steady(0.1 * other)),
+            machine=GPU_MACHINE,
+            price=priced(usd),
+        )
+        for step_s, other, usd in ((0.1, 1.0, 2.0), (0.2, 1.01, 1.0))
+    ]
+    assert headline(*runs).sentences[1] == (
+        "CNN training: b is 50 % cheaper per image (can't tell which is faster): take b for that."
+    )

@@ -22,7 +22,7 @@ def test_the_price_of_b_at_which_costs_are_even_and_the_case_that_speaks_against
     b = run_of({GPT: 0.1, DECODE: 0.1}, 1.75)
     assert points(a, b) == [
         ("b at $2.24/h or more", "a is the cheaper one per token"),
-        ("Text generation", "b is 56 % slower (55.6 to 56.4) and 14 % dearer per token: take a"),
+        ("text generation", "b is 56 % slower (55.6 to 56.4) and 14 % dearer per token: take a"),
     ]
 
 

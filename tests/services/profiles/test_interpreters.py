@@ -63,6 +63,11 @@ class Environment:
         return len(counter.read_text()) if counter.exists() else 0
 
 
+@pytest.fixture(autouse=True)
+def _nothing_is_probed_yet(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
 @pytest.fixture
 def with_torch(tmp_path: Path) -> Environment:
     return Environment(tmp_path / "with")

@@ -269,3 +269,16 @@ def test_the_device_under_test_is_that_of_the_worker_at_work() -> None:
     assert tracker.picture().under_test == 1
     assert tracker.picture().machine == GPU_MACHINE
     assert received(LaunchStart(0, 0, (0,), 1, 3.0, 0)).picture().under_test == HOST
+
+
+def test_a_launch_that_was_too_short_for_a_case_is_none_of_its_launches() -> None:
+    tracker = received(
+        LaunchStart(0, 0, (0,), 1, 1.0, 0),
+        CaseEnd(0, 0, "skipped", "too slow for its 1.13 s share", 0, SECOND),
+        LaunchEnd(0, "ok", "", 0, "", SECOND),
+        LaunchStart(1, 1, (0,), 1, 9.0, SECOND),
+        *blocks(1, 8),
+        CaseEnd(1, 0, "ok", "", 8, 9 * SECOND),
+    )
+    (case,) = tracker.picture().cases
+    assert (case.launches_done, case.launches, case.state) == (1, 2, "ok")

@@ -102,7 +102,7 @@ def test_throttling_that_is_seen_now_and_then_is_not_told_in_another_tense_each_
 def test_errors_of_the_driver_and_of_the_memory_are_shown(
     changes: dict[str, Value], word: str, severity: str
 ) -> None:
-    gpu = device(**changes)
+    gpu = sample(1, changes={0: changes}).gpus[0]
     found = [(one.word, one.severity) for one in health(gpu.t_ns, gpu)]
     assert found == ([(word, severity)] if word else [])
 
@@ -373,5 +373,8 @@ def test_the_cost_and_its_idle_share_are_shown_in_every_layout(count: int, size:
         return sample(count, second, processes=40, changes={n: {"sm_busy_pct": 0} for n in range(count)})
 
     text = picture(model(idle, seconds=90), *size, 90)
-    assert "$0.92" in text or f"${0.918 / count:.2f}" in text
+    if (count, size) == (16, (80, 24)):  # where rows of GPUs take all the room
+        assert "$37/h" in text
+    else:
+        assert "$0.92" in text or f"${0.918 / count:.2f}" in text
     assert "idle" in text

@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from gputui.model.absent import Missing
+from gputui.model.live import Value
 from gputui.tui.monitor.actions import ACTIONS
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
@@ -248,7 +249,11 @@ def test_rows_of_neighbouring_charts_do_not_touch() -> None:
 
 
 def test_numbers_beside_charts_are_never_cut() -> None:
-    plain = {"gpm_sm_active_pct": Missing("no"), "gpm_tensor_pct": Missing("no"), "memory_busy_pct": 37}
+    plain: dict[str, Value] = {
+        "gpm_sm_active_pct": Missing("no"),
+        "gpm_tensor_pct": Missing("no"),
+        "memory_busy_pct": 37,
+    }
     made = model(lambda second: sample(1, second, changes={0: plain}), seconds=5)
     for width in range(40, 140):
         text = text_of(made.lines(width, 40, START + 5 * SECOND))

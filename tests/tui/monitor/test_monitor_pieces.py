@@ -216,6 +216,15 @@ def test_a_load_changes_its_step_when_it_lasts_or_is_clear() -> None:
     assert steps(2.5, start=12) == [Load.IDLE]
 
 
+def test_a_gauge_follows_its_figure_within_five_seconds() -> None:
+    loads = SteadyLoads()
+    shown = [loads.shape("memory", float(second), second * SECOND) for second in range(12)]
+    assert shown == [0, 0, 0, 0, 0, 5, 5, 5, 5, 5, 10, 10]
+    assert loads.shape("memory", None, 12 * SECOND) is None
+    assert loads.shape("memory", 3.0, 12 * SECOND) == 3.0
+    assert loads.shape("memory", 7.0, 2 * SECOND) == 7.0  # a replay that went back
+
+
 def test_a_load_has_the_hue_of_its_family_until_it_is_near_a_limit() -> None:
     assert [Load(step).style("memory") for step in range(4)] == ["dim", "memory", "warn", "alarm"]
 

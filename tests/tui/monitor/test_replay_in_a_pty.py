@@ -125,7 +125,12 @@ _OPENED: dict[str, tuple[tuple[str, ...], str]] = {
 @pytest.mark.parametrize("command", _OPENED)
 @pytest.mark.parametrize(
     ("end", "status"),
-    [("q", 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)],
+    [
+        ("q", 0),
+        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+    ],
     ids=["q", "SIGTERM", "SIGHUP", "SIGINT"],
 )
 def test_nothing_is_printed_when_a_screen_ends(

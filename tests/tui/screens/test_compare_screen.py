@@ -156,7 +156,7 @@ async def test_times_costs_and_shares_of_the_peak_take_the_place_of_rates(db: Pa
         assert "a per step" in picture(app)
         assert "160 ms" in picture(app)
         await press(pilot, "v")
-        assert "1M tok     $0.0029   $0.0046   -38 %" in picture(app)
+        assert "Gtok $2.85 $4.56 -38 %" in " ".join(picture(app).split())
         await press(pilot, "v")
         assert "a and b: power is read of GPUs only" in picture(app)
         await press(pilot, "V", "V", "V")
@@ -266,7 +266,8 @@ async def test_of_five_sides_at_80_columns_those_out_of_sight_are_counted_and_co
         assert max(map(len, shown.splitlines())) <= 80
         row = next(line for line in shown.splitlines() if line.startswith("▸ gpt_train"))
         assert row.split()[2:10] == ["+100", "%", "-50", "%", "-75", "%", "0", "%?"]
-        assert row.split()[10:] == ["d", "c", "e", "b", "b"], "the marks in their order, then the fastest"
+        drawn = row[row.index("?") + 1 :]
+        assert [mark for mark in drawn if mark.isalpha()] == ["d", "c", "e", "b", "b"], "the fastest last"
         assert all(f"box{number}.db" in shown for number in range(1, 6))
         await press(pilot, "v")
         for place, letter in enumerate("bcde", 2):

@@ -286,9 +286,9 @@ async def test_a_hostile_label_is_text_on_every_page(db: Path) -> None:
             assert label in picture(app)
             assert "\x1b" not in picture(app)
             await press(pilot, "tab")
-        await press(pilot, "escape")
+        await press(pilot, "escape", "down")
         assert label in picture(app)
-        await press(pilot, "down", "D")
+        await press(pilot, "D")
         assert label in " ".join(picture(app).replace("│", " ").split())
 
 
@@ -452,7 +452,8 @@ def test_the_parts_of_a_step_are_told_apart_without_colour() -> None:
     _, bar, again, legend = step_lines(case, breakdown, 80)
     assert bar == again
     parts = "".join(span.text for span in bar).split()
-    assert [round(len(part) / 74, 2) for part in parts] == [0.75, 0.1, 0.05, 0.1], "a gap between two"
+    shares = [len(part) / 74 for part in parts]
+    assert shares == pytest.approx([0.75, 0.1, 0.05, 0.1], abs=0.015), "a gap between two"
     words = "".join(span.text for span in legend)
     assert re.findall(r"(\w+) (\d+) %", words) == [
         ("gemm", "75"),

@@ -106,7 +106,10 @@ def _columns(rows: Sequence[Sequence[str]], width: int) -> list[Line]:
         kept.pop()
     return [
         tuple(
-            Span(left(row[place], widths[place]) + "   ", "" if place in _PLAIN else "dim") for place in kept
+            Span(
+                ("   " if number else "") + left(row[place], widths[place]), "" if place in _PLAIN else "dim"
+            )
+            for number, place in enumerate(kept)
         )
         for row in rows
     ]

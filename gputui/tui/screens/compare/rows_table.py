@@ -23,6 +23,7 @@ from gputui.services.compare.ranking import fastest_text
 from gputui.services.compare.row_text import (
     change_text,
     costs_text,
+    doubted_point_text,
     mean_name,
     mean_point_text,
     point_text,
@@ -405,9 +406,8 @@ class _Maker:
             if row is None or row.cost.ratio is None:
                 cells.append(Span(""))
             else:
-                doubt = " " if row.cost.is_decided else "?"
                 style = style_of(row.cost) if row.cost.is_decided else ""
-                cells.append(Span(point_text(row.cost) + doubt, style))
+                cells.append(Span(_doubted(row.cost), style))
         name = "cost" if self._is_pair else f"cost {letter_of(place)}"
         return _Column(f"{name} ", tuple(cells), is_right=True)
 
@@ -437,8 +437,13 @@ def _change(item: _Item, place: int, has_interval: bool, has_mark: bool) -> Span
     if row is None or row.rate.ratio is None:
         return Span(_ABSENT + (" " if has_mark else ""), "dim")
     text = change_text(row.rate) if has_interval else point_text(row.rate)
-    doubt = "" if not has_mark else " " if row.rate.is_decided else "?"
-    return Span(text + doubt, f"{style_of(row.rate)}" if row.rate.differs else "")
+    return Span(_doubted(row.rate) if has_mark else text, f"{style_of(row.rate)}" if row.rate.differs else "")
+
+
+def _doubted(judgement: Judgement) -> str:
+    """As wide whether it is decided or not."""
+    text = doubted_point_text(judgement)
+    return text if text.endswith("?") else f"{text} "
 
 
 def _group_line(name: str, width: int) -> Line:

@@ -11,7 +11,7 @@ from gputui.model.units import cost_unit, format_change_interval, format_usd
 from gputui.services.compare.columns import ENERGY, PEAK, ComparisonColumn
 from gputui.services.compare.pairing import Cell, Row
 from gputui.services.compare.ranking import fastest_text
-from gputui.services.compare.row_text import costs_text, point_text, rate_text, time_text
+from gputui.services.compare.row_text import costs_text, doubted_point_text, rate_text, time_text
 from gputui.tui.screens.compare.evidence_parts import heading_line
 from gputui.tui.screens.compare.rows_table import RowOfSides, letter_of, style_of
 from gputui.tui.terminal.lines import Line, Span
@@ -80,7 +80,7 @@ def _point(judgement: Judgement | None) -> Span:
     if judgement is None or judgement.ratio is None:
         return Span("")
     return Span(
-        point_text(judgement) + (" " if judgement.is_decided else "?"),
+        f"{doubted_point_text(judgement)}{' ' if judgement.is_decided else ''}",
         style_of(judgement) if judgement.differs else "",
     )
 

@@ -48,7 +48,7 @@ from gputui.tui.widgets.wrapping import wrapped
 _MOST_CHARTS = 4
 _MARGIN = "   "
 _WIDE = 100
-_RATE, _UNIT, _SPREAD, _PEAK = 5, 7, 13, 12
+_RATE, _UNIT, _SPREAD, _PEAK = 5, 7, 14, 12
 _LEAST_SHARE = 0.01
 _AXIS = 9
 _MIB = 2**20

@@ -30,7 +30,7 @@ STATE_STYLES = {
     "profiling": "accent",
 }
 _STATE_WORDS = {"timing": "running", "warm": "running"}
-_STATE, _LAUNCHES, _RATE, _UNIT, _SPREAD, _PEAK = 9, 5, 5, 7, 13, 12
+_STATE, _LAUNCHES, _RATE, _UNIT, _PEAK = 9, 5, 5, 7, 12
 _GAUGE = 12
 _AXIS = 8
 """Cells of the ends of the axis of the chart of blocks."""
@@ -171,10 +171,15 @@ def _not_run(progress: ProgressSnapshot) -> list[str]:
     return [f"{count} not run here{': ' if reason else ''}{clean(reason)}"]
 
 
+def _spread_cells(width: int) -> int:
+    """Of the interval; where there is little room, names go before the widest ones."""
+    return 14 if width >= _WIDE else 12
+
+
 def _name_cells(width: int, has_peaks: bool) -> int:
     gauges = 2 * (_GAUGE + 1) if width >= _WIDE else 0
     peaks = _PEAK + 1 if has_peaks else 0
-    return width - 3 - _STATE - _LAUNCHES - _RATE - _UNIT - _SPREAD - 6 - peaks - gauges
+    return width - 3 - _STATE - _LAUNCHES - _RATE - _UNIT - _spread_cells(width) - 6 - peaks - gauges
 
 
 def _headings(width: int, shared: str, *, has_peaks: bool) -> Line:
@@ -183,7 +188,7 @@ def _headings(width: int, shared: str, *, has_peaks: bool) -> Line:
     parts = [left(words, name), left("STATE", _STATE), left("DONE", _LAUNCHES)]
     if width >= _WIDE:
         parts.append(" " * _GAUGE)
-    parts += [right("RATE", _RATE), " " * _UNIT, right("95 %", _SPREAD)]
+    parts += [right("RATE", _RATE), " " * _UNIT, right("95 %", _spread_cells(width))]
     parts += [right("OF PEAK", _PEAK)] if has_peaks else []
     return fitted((Span("   " + " ".join(parts), "dim"),), width)
 
@@ -204,7 +209,7 @@ def _case_line(case: CaseProgress, width: int, *, has_peaks: bool) -> Line:
     spans += [
         Span(" " + right(number, _RATE), "title" if case.is_now else ""),
         Span(f" {left(unit, _UNIT)}", "dim"),
-        Span(" " + right(case.spread, _SPREAD)),
+        Span(" " + right(case.spread, _spread_cells(width))),
     ]
     if has_peaks:
         spans.append(Span(" " + right("" if case.peak is None else case.peak.text, _PEAK)))
