@@ -282,6 +282,9 @@ async def _go_to(camera: _Camera, model: RunModel, place: int) -> None:
 async def _start(camera: _Camera, model: RunModel) -> None:
     await camera.press("enter")
     await camera.until(lambda: model.view != "starting", "the run")
+    if model.question == "start":  # the box is busy, and a picture may say so
+        await camera.press("y")
+        await camera.until(lambda: model.view != "starting", "the run")
     if model.view == "choose":
         raise GputuiError(
             f"pictures: {model.notice[0]}", "gputui profiles says what can run here", EXIT_MACHINE_LACKS
