@@ -135,7 +135,9 @@ def command(
     if traces_a or traces_b or _are_traces(files):
         return _compare_traces(context, files, traces_a, traces_b, form, output, step_range, window)
     if not files:
-        raise GputuiError("no file is named", "such as a.db b.db; a file alone: its variants")
+        raise GputuiError(
+            "no file is named", "name two, such as a.db b.db; one alone: its precisions, devices or threads"
+        )
     if step_range or window:
         raise GputuiError("--step and --window: go with traces", "leave them out")
     if on_screen:
@@ -211,7 +213,8 @@ def _compare_traces(
         raise GputuiError(f"{files[0]}: is it of side a or of side b?", "name all traces after --a and --b")
     if files and len(files) != 2:
         raise GputuiError(
-            f"{counted(len(files), 'trace')}: two are compared", "a.json.gz b.json.gz, or --a ... --b ..."
+            f"{counted(len(files), 'trace')}: two are compared",
+            f"gputui compare {files[0]} OTHER, or --a ... --b ...; gputui import describes one",
         )
     if not files and not (a and b):
         raise GputuiError(f"--{'b' if a else 'a'}: no trace is named for this side", "--a X... --b Y...")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import shutil
 import sys
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gputui.cli.output import wrapped
 from gputui.cli.recovered import report_recovered
 from gputui.cli.watching import (
     ALL_HELP,
@@ -227,7 +229,7 @@ def _with_looks(requests: Sequence[RunRequest], model: Model, percent: float) ->
 
     for request in requests:
         for line in intent(model, request.plan, percent):
-            click.echo(line, err=True)
+            _say(line)
     command = command_of_looks(model, percent)
     return tuple(replace(request, on_look=command) for request in requests)
 
@@ -299,19 +301,31 @@ def _say_probing(path: str) -> None:
     click.echo(f"asking {path} what it has ...", err=True)
 
 
+def _say(line: str) -> None:
+    """On stderr, wrapped at words unless it has a command, which is to be copied whole."""
+    click.echo(line if ": gputui " in line else wrapped(line, sys.stderr), err=True)
+
+
+def _whole_seconds(seconds: float) -> str:
+    """`40 s`, `2 min 20 s`."""
+    whole = math.ceil(seconds)
+    return f"{whole} s" if whole < 100 else format_seconds(whole)
+
+
 def _announce(plan: Plan, chosen: Chosen, target: Path) -> None:
     runtime = chosen.interpreter.runtime
     torch = "no torch" if isinstance(runtime.torch_version, Missing) else f"torch {runtime.torch_version}"
     to_run = sum(1 for c in plan.cases if c.outcome is None)
     left_out = len(plan.cases) - to_run
     up_to = "up to " if plan.startup_share is not None and plan.replicates > 1 else ""
-    click.echo(
+    about = _whole_seconds(sum(expected_s(plan, launch) for launch in plan.launches))
+    at_most = _whole_seconds(plan.budget_s)
+    _say(
         f"{plan.profile}: {counted(to_run, 'case')} in {up_to}{counted(len(plan.launches), 'launch')},"
-        f" about {format_seconds(sum(expected_s(plan, launch) for launch in plan.launches))},"
-        f" at most {plan.budget_s:.0f} s" + (f"; {left_out} cannot run here" if left_out else ""),
-        err=True,
+        f"{'' if about == at_most else f' about {about},'}"
+        f" at most {at_most}" + (f"; {left_out} cannot run here" if left_out else "")
     )
-    click.echo(f"with Python {runtime.python_version}, {torch} ({chosen.found_as}); into {target}", err=True)
+    _say(f"with Python {runtime.python_version}, {torch} ({chosen.found_as}); into {target}")
     for found in chosen.passed_over:
         click.echo(f"passed over: {found}", err=True)
     if plan.rendezvous:

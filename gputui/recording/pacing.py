@@ -116,7 +116,11 @@ class Pace:
         left_out = [*self._leave_out_beyond_most(), *self._without(case_id)]
         weight = self._most * launch.weight / len(launch.case_ids)
         others = counted(self._most, "launch")
-        return weight, tuple(left_out), f"too slow: it is run once, for longer, and the others in {others}"
+        return (
+            weight,
+            tuple(left_out),
+            f"too slow: it will run once more, for longer, and the others in {others}",
+        )
 
     def _leave_out_beyond_most(self) -> list[int]:
         beyond = [i for i, launch in self._waiting.items() if launch.replicate >= self._most]

@@ -108,7 +108,7 @@ def _run_row(contents: JournalContents, machine: Machine | None, imported_from: 
             "started_ns": start.started_ns,
             "utc_offset_min": start.utc_offset_min,
             "status": end.status if end else "interrupted",
-            "status_reason": end.reason if end else "the run ended without a last word",
+            "status_reason": end.reason if end else "its process ended without saying why",
             "profile": start.profile,
             "profile_version": start.profile_version,
             "seed": start.seed,
@@ -196,7 +196,7 @@ def _case_ended(contents: JournalContents, line: CasePlanned, measurements: list
         return str(mine[-1]["outcome"]), str(mine[-1]["reason"])
     if line.planned.outcome is not None:
         return line.planned.outcome, line.planned.reason
-    return "interrupted", "the run ended before it"
+    return "interrupted", "the run ended first"
 
 
 def _launch_rows(contents: JournalContents) -> list[Row]:

@@ -27,7 +27,8 @@ def find_run(summaries: Sequence[RunSummary], selector: str) -> RunSummary:
     if latest:
         back = int(latest.group(1) or 0)
         if back >= len(summaries):
-            raise GputuiError(f"there is no run {selector!r}: {len(summaries)} are stored", "gputui runs")
+            stored = f"{len(summaries)} {'is' if len(summaries) == 1 else 'are'} stored"
+            raise GputuiError(f"there is no run {selector!r}: {stored}", "gputui runs F lists them")
         return summaries[back]
     found = _matching(summaries, selector)
     if len(found) == 1:

@@ -228,7 +228,7 @@ def test_a_case_too_slow_for_its_share_gets_one_launch_and_all_others_one_less()
     assert pace.too_slow(both[0], 1) == (
         2.0,
         (2,),
-        "too slow: it is run once, for longer, and the others in 2 launches",
+        "too slow: it will run once more, for longer, and the others in 2 launches",
     )
     assert pace.to_execute(both[1]) == replace(both[1], case_ids=(0,), weight=1.0)
     assert pace.too_slow(both[0], 0)[:2] == (2.0, (1,)), "of the same launch: nobody loses another"

@@ -49,7 +49,8 @@ _LEAST_GAP = math.log(1.1)
 """Between two cases: closer ones change nobody's choice."""
 
 
-_NOTHING = "Nothing to compare: a and b measured no case in common. Run the same profile on both boxes."
+_NOTHING = "Nothing to compare: a and b measured no case in common."
+_SAME_PROFILE = "Run the same profile on both boxes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,9 @@ def headline_of(
     main = main_row(comparison.rows)
     if main is None:
         failed = _only_on_one(comparison, None)
-        return Headline((_failure_sentence(failed, comparison.rows) if failed else _NOTHING,))
+        if failed:
+            return Headline((_failure_sentence(failed, comparison.rows),))
+        return Headline((_NOTHING, _SAME_PROFILE) if ignore in ("", "machine") else (_NOTHING,))
     return (
         _of_values(comparison, main, ignore, evidence)
         if ignore
@@ -113,11 +116,11 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
 
 def _busy(main: Row) -> str:
     """The doubt about the main case, if something else used a side's CPUs or GPU."""
-    said = [
-        f"{flag.word} for {format_percent(flag.share)} of {flag.side}'s time"
-        for flag in main.flags
-        if flag.word in (CROWDED, SHARED)
-    ]
+    shares: dict[str, list[str]] = {}
+    for flag in main.flags:
+        if flag.word in (CROWDED, SHARED):
+            shares.setdefault(flag.word, []).append(f"{format_percent(flag.share)} of {flag.side}'s")
+    said = [f"{word} for {listed(found)} time" for word, found in shares.items()]
     return f"Measured on a busy box: {listed(said)}." if said else ""
 
 
@@ -270,6 +273,8 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
         f"worth it for none of {listed(kinds['not'])}" if kinds["not"] and not kinds["faster"] else "",
         f"can't tell for {listed(kinds['unknown'])}" if kinds["unknown"] else "",
     ]
+    if not rate.is_decided and not any(said[:-1]) and len(kinds["unknown"]) == 1:
+        said = []  # the first words said so
     rest = ", ".join(filter(None, said))
     sentence = as_sentence(f"{first}{': ' if rest else ''}{rest}.")
     return Headline((sentence,), () if rate.is_decided else settling_steps(main, evidence))

@@ -89,7 +89,9 @@ def request_of(words: Sequence[str]) -> Request:
     if values["by"] and values["by"] not in DIMENSIONS:
         raise GputuiError(f"--by {values['by']}: is not a dimension", f"one of {', '.join(DIMENSIONS)}")
     if not files:
-        raise GputuiError("no file is named", "such as a.db b.db; a file alone: its variants")
+        raise GputuiError(
+            "no file is named", "name two, such as a.db b.db; one alone: its precisions, devices or threads"
+        )
     columns = columns_of(values["columns"]) if values["columns"] else ()
     return Request(tuple(files), values["by"], values["baseline"], "pool" in flags, "trust" in flags, columns)
 

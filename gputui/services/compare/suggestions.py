@@ -29,6 +29,8 @@ class Step:
     """About how long it takes, from how long a launch took before."""
     usd: float | None
     """What the box costs in that time; None where no price is known."""
+    was_busy: bool = False
+    """Other processes held its CPUs before: it pays to wait until it is idle."""
 
 
 def settling_steps(row: Row, evidence: Evidence) -> tuple[Step, ...]:
@@ -45,17 +47,17 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[Step, ...]:
     if isinstance(wanted, Missing):
         return ()
     sides = ((row.a, row.estimate.launches_a, "a"), (row.b, row.estimate.launches_b, "b"))
-    is_crowded = any(flag.word == CROWDED for flag in row.flags)
+    crowded = {flag.side for flag in row.flags if flag.word == CROWDED}
     found: dict[str, Step] = {}
     for cell, launches, letter in sides:
-        if cell.run is None or cell.result is None or (launches >= wanted and not is_crowded):
+        if cell.run is None or cell.result is None or (launches >= wanted and not crowded):
             continue
         number = max(wanted, launches)
         seconds = number * _launch_s(cell.result)
         price = cell.run.price
         usd = None if isinstance(price, Missing) else price.usd_per_hour * seconds / 3600
         command = f"{_again(cell, evidence)} --only {only_text(row)} --launches {number}"
-        found.setdefault(cell.run.run_id, Step(letter, command, seconds, usd))
+        found.setdefault(cell.run.run_id, Step(letter, command, seconds, usd, letter in crowded))
     return tuple(found.values())
 
 
@@ -85,12 +87,16 @@ def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> St
 
 
 def effort_words(steps: Sequence[Step]) -> str:
-    """What settling takes: `about 2 min on each box, $0.12`; the money only where all boxes have a price."""
+    """What settling takes: `about 2 min on each box, $0.12`; the money only where all boxes have a price.
+
+    A box that was busy is to be idle then.
+    """
     minutes = max(1, math.ceil(max(step.seconds for step in steps) / 60))
     usd = [step.usd for step in steps]
     money = "" if None in usd else f", {format_usd(math.fsum(u for u in usd if u is not None))}"
     where = "on each box" if len(steps) > 1 else f"on the box of {steps[0].box}"
-    return f"about {minutes} min {where}{money}"
+    idle = " when it is idle" if any(step.was_busy for step in steps) else ""
+    return f"about {minutes} min {where}{idle}{money}"
 
 
 def only_text(row: Row) -> str:

@@ -27,7 +27,7 @@ from gputui.model.units import (
     listed,
 )
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.labels import case_words, ending_words
+from gputui.services.results.labels import UNFINISHED, case_words, ending_words
 from gputui.services.results.throughput import contention_of, speed_of, speed_ratio
 from gputui.worker.workloads import WORKLOADS
 
@@ -229,7 +229,8 @@ def _ended(run: Run, *, has_some: bool) -> str:
     if not has_some and run.cases:
         ((verb, reason), count), *_ = Counter(map(ending_words, run.cases)).most_common(1)
         why = f": {reason}" if reason else ""
-        parts.append(f"nothing was measured: {counted(count, 'case')} {verb}{why}")
+        which = "" if verb == UNFINISHED and parts else f": {counted(count, 'case')} {verb}{why}"
+        parts.append(f"nothing was measured{which}")
     elif failed:
         parts.append(f"{counted(failed, 'case')} failed")
     return as_sentence(f"{'; '.join(parts)}.") if parts else ""

@@ -42,7 +42,7 @@ def device_words(run: RunSummary) -> str:
     model = "CPU" if isinstance(machine.cpu.model, Missing) else machine.cpu.model
     model = model.replace("(R)", "").replace("(TM)", "").replace(" Processor", "")
     cores = machine.cpu.usable_cores
-    return f"{model}, {counted(cores, 'core')}"
+    return f"{model}, {counted(cores, 'core')}" if cores else model  # a trace does not say how many
 
 
 def torch_words(run: RunSummary) -> str:
@@ -180,12 +180,13 @@ def outcome_words(case: CaseResult) -> str:
     return f"{case.outcome}: {case.reason}" if case.reason else case.outcome
 
 
+UNFINISHED = "did not finish"
 _IN_LOG = "; its message is in the worker's log"
 _ENDS = {
     "oom": "ran out of memory",
     "unsupported": "cannot run",
     "skipped": "did not run",
-    "interrupted": "was interrupted",
+    "interrupted": UNFINISHED,
 }
 
 

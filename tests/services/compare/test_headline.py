@@ -19,6 +19,7 @@ from gputui.model.units import format_rate
 from gputui.services.compare.headline import Headline, headline_of
 from gputui.services.compare.pairing import compare_sides, side_of_runs, sides_by
 from gputui.services.compare.session import ask
+from gputui.services.compare.suggestions import Step, effort_words
 from gputui.services.results.conditions import Evidence
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
@@ -213,6 +214,28 @@ def test_a_comparison_of_a_busy_box_says_so() -> None:
     a, b = (make_run(measured(case, *three(s), waited_share=share)) for s, share in ((1.0, 0.4), (0.1, 0.0)))
     said = headline(a, b).sentences
     assert said[1] == "Measured on a busy box: CPU contention from other processes for 40 % of a's time."
+    both = [make_run(measured(case, *three(s), waited_share=share)) for s, share in ((1.0, 0.4), (0.1, 0.6))]
+    assert headline(*both).sentences[1] == (
+        "Measured on a busy box: CPU contention from other processes for 40 % of a's and 60 % of b's time."
+    )
+
+
+def test_what_settles_a_case_of_a_busy_box_waits_until_it_is_idle() -> None:
+    steps = [Step(letter, "gputui run", 50.0, None, letter == "b") for letter in "ab"]
+    assert effort_words(steps) == "about 1 min on each box when it is idle"
+    assert effort_words(steps[:1]) == "about 1 min on the box of a"
+
+
+def test_values_without_a_common_case_are_not_called_boxes() -> None:
+    run = run_of({replace(CNN, variant=GPT_FP32.variant): 0.1, GPT: 0.1})
+    assert headline_by("precision", run).text == "Nothing to compare: a and b measured no case in common."
+
+
+def test_one_undecided_kind_of_work_is_not_said_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gputui.services.compare.headline.settling_steps", lambda row, evidence: ())
+    run = make_run(*(measured(case, steady(s)) for case, s in ((GPT_FP32, 0.105), (GPT, 0.1))))
+    said = headline_by("precision", run).sentences[0]
+    assert said.lower().count("can't tell") == 1
 
 
 def store_scattered(db: Path, label: str, launches: int, seed: int, factor: float) -> str:
