@@ -82,10 +82,10 @@ def test_a_power_cap_is_reported_with_the_limit_and_its_share_of_the_last_minute
     now = gpu(throttle_bits=0x4, power_limit_w=300.0, power_limit_default_w=450.0)
     assert found(now, Slowed(300.0, {"power": 0.34})) == [
         GpuFinding(
-            "POWER-CAPPED 34 % of 5 min",
+            "POWER-CAPPED at 300 W, 34 % of 5 min",
             "warn",
             "the power limit holds the clocks down: 300 W, set below the 450 W it comes with",
-            "POWER-CAPPED 34 %",
+            "POWER-CAPPED at 300 W",
         )
     ]
 
@@ -98,9 +98,9 @@ def test_a_power_cap_of_unknown_share_is_reported_without_one() -> None:
 def test_what_limited_the_clocks_a_moment_ago_is_still_reported() -> None:
     now = gpu(throttle_bits=0, temperature_c=71.0, temperature_limit_c=87.0)
     (finding,) = found(now, Slowed(200.0, {"thermal": 0.2}))
-    assert finding.word == "THERMAL 20 % of 3 min"
-    assert finding.severity == "alarm"
-    assert finding.why.endswith("71 °C, slowed from 87 °C on")
+    assert finding.word == "was THERMAL 20 % of 3 min"
+    assert finding.severity == "warn"
+    assert finding.why == "heat held the clocks down in that time, but not now"
     assert words(now, Slowed(300.0, {"thermal": 0.004})) == []
 
 

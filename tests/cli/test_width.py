@@ -195,11 +195,11 @@ def test_a_comparison_has_the_documented_keys(
 ) -> None:
     files = (str(place / "gpu.db"), str(place / "cpu.db"))
     compared = as_json(capsys, monkeypatch, "compare", *files, "--format", "json")
-    meanings = documented("each side\nafter the baseline:")
+    meanings = documented("for each side after the\nbaseline:")
     (comparison,) = compared["comparisons"]
 
     of_rows = {"ratio", "verdict", "judgements", "flags", "holds_between_models", "why", "findings"}
-    of_sides = {"energy"}
+    of_sides = {"energy", "figures"}
     assert compared["by"] == ""
     assert comparison.keys() == meanings.keys() - of_rows - of_sides
     for row in comparison["rows"]:

