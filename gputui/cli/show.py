@@ -86,8 +86,11 @@ def command(
 
 
 def _next(run: Run, passes: Mapping[int, ProfiledPass], path: Path) -> str:
-    """A command that goes further: with `--verbose` where the step went, else another box."""
+    """A command that goes further: with `--verbose` where the step went, else another box; if nothing was
+    measured, why."""
     file = shlex.quote(from_here(str(path)))
+    if run.cases and not any(case.outcome == "ok" for case in run.cases):
+        return f"run it again; gputui show {run.summary.short_id} {file} --verbose has the reasons"
     if passes:
         return f"gputui show {run.summary.short_id} {file} --verbose"
     return f"gputui compare {file} OTHER.db"

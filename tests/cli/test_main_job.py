@@ -164,6 +164,8 @@ def test_a_run_that_measured_nothing_leads_to_its_reasons_and_its_removal_not_to
     assert "the disk is gone" in done.stderr  # the program's output, which stays out of the file
     shown = gputui_here(*show).stdout
     assert "the disk is gone" not in shown
+    assert "next: run it again" in shown
+    assert "gputui compare" not in shown
     logs = Path(re.sub(r"\s", "", shown.partition("with the messages:")[2].partition("/logs")[0]) + "/logs")
     assert any("the disk is gone" in log.read_text() for log in logs.iterdir())
     assert gputui_here(*remove, "--yes").stdout.startswith(f"removed {remove[1]} from")

@@ -103,6 +103,10 @@ class ShellScreen(Screen[None]):
     def compose_body(self) -> ComposeResult:
         raise NotImplementedError
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A key that is typed before the widgets are there does nothing."""
+        return self.is_ready and super().check_action(action, parameters)
+
     def on_resize(self) -> None:
         self.call_after_refresh(self.refresh_lines)
 

@@ -25,6 +25,7 @@ from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.shell import registry
 from gputui.tui.shell.keymap import table_of
 from gputui.tui.shell.registry import SCREENS, ScreenEntry, header_line, load_screen, screen_at, screens_line
+from gputui.tui.shell.shell_screen import ShellScreen
 
 LOADED = """
 import json, sys
@@ -48,6 +49,20 @@ def test_every_screen_that_is_here_can_be_loaded_and_keys_are_unique() -> None:
     for entry in SCREENS:
         assert entry.is_loaded or isinstance(load_screen(entry), Screen)
     assert len({entry.key for entry in SCREENS}) == len({entry.id for entry in SCREENS}) == len(SCREENS)
+
+
+@pytest.mark.parametrize("name", ["results", "compare", "doctor"])
+async def test_keys_typed_while_a_screen_is_being_opened_do_nothing(name: str) -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = load_screen(next(entry for entry in SCREENS if entry.id == name))
+        assert isinstance(screen, ShellScreen)
+        for action in screen.ACTIONS:
+            assert not await app.run_action(action.id.replace("-", "_"), screen)
+        app.push_screen(screen)
+        await settled(pilot)
+        assert screen.is_ready
+        assert all(screen.check_action(action.id.replace("-", "_"), ()) for action in screen.ACTIONS)
 
 
 def test_the_screen_that_is_shown_stands_in_brackets() -> None:
