@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
+import tomllib
 
 from gputui.cli import COMMANDS
+from gputui.model.absent import Missing
 from gputui.services.compare import columns
+from gputui.services.compare.pairing import Cell
 from gputui.services.live.collector import live_sources
 from gputui.sources import base
 from gputui.sources.registry import SOURCES
@@ -100,3 +103,19 @@ def test_nothing_is_written_and_then_not_registered(
 ) -> None:
     missing = sorted(unlisted(repository / "gputui"))
     assert missing == [], f"add {', '.join(missing)} to {registry}"
+
+
+def test_the_contract_that_keeps_screens_apart_names_every_screen(repository: Path) -> None:
+    project = tomllib.loads((repository / "pyproject.toml").read_text("utf-8"))
+    contracts = project["tool"]["importlinter"]["contracts"]
+    (kept_apart,) = [contract["modules"] for contract in contracts if contract["type"] == "independence"]
+    made = {path.parent.name for path in (repository / "gputui" / "tui" / "screens").glob("*/screen.py")}
+    missing = sorted({f"gputui.tui.screens.{name}" for name in made} - set(kept_apart))
+    assert missing == [], f'add {", ".join(missing)} to "Screens do not know each other" in pyproject.toml'
+
+
+def test_no_two_columns_of_compare_share_a_csv_column() -> None:
+    unmeasured = Cell(Missing("not measured"), Missing("not measured"), "", None)
+    names = [name for column in columns.COLUMNS for name in column.csv(unmeasured)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    assert twice == [], f"{', '.join(twice)}: two columns of gputui/services/compare/columns.py write it"
