@@ -159,7 +159,9 @@ class Pace:
         return closed
 
     def _within(self, replicates: int) -> list[PlannedLaunch]:
-        return [launch for launch in self._waiting.values() if launch.replicate < replicates]
+        """The waiting launches that share the budget: of so many per case, if the run chooses that itself."""
+        chooses = self._plan.startup_share is not None
+        return [one for one in self._waiting.values() if not chooses or one.replicate < replicates]
 
     def _replicates(self) -> int:
         """Launches per case whose starts fit into their share of the budget; at least 1."""
