@@ -169,8 +169,10 @@ def test_a_case_too_slow_for_several_launches_gets_one_with_the_time_of_all(tmp_
     allowed = {start.launch_id: start.allowance_s or 0.0 for start in run.lines(LaunchStart)}
     assert allowed[3] == pytest.approx(plan.budget_s * 2 / 3, rel=0.1)
     assert [line.message for line in run.lines(LaunchesLeftOut)] == [
-        "spin mini cpu fp32 1 thread: too slow: it will run once more, for longer,"
-        " and the others in 2 launches"
+        (
+            "spin mini cpu fp32 1 thread: too slow: it will run once more, for longer,"
+            " and the others in 2 launches"
+        )
     ]
 
 
