@@ -13,5 +13,5 @@ from gputui.errors import GputuiError
 def command(file: str | None) -> int:
     """Look through result files, their runs and each run in full, on the screen."""
     if not has_terminal():
-        raise GputuiError("gputui results: no terminal to draw on", "gputui runs F lists the runs of a file")
+        raise GputuiError("results: no terminal to draw on", "gputui runs F lists the runs of a file")
     return show_app("results", *([file] if file else []))

@@ -27,7 +27,7 @@ from gputui.model.units import (
     listed,
 )
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.labels import UNFINISHED, case_words, ending_words
+from gputui.services.results.labels import case_words, ending_words
 from gputui.services.results.throughput import contention_of, speed_of, speed_ratio
 from gputui.worker.workloads import WORKLOADS
 
@@ -229,7 +229,8 @@ def _ended(run: Run, *, has_some: bool) -> str:
     if not has_some and run.cases:
         ((verb, reason), count), *_ = Counter(map(ending_words, run.cases)).most_common(1)
         why = f": {reason}" if reason else ""
-        which = "" if verb == UNFINISHED and parts else f": {counted(count, 'case')} {verb}{why}"
+        was_stopped = bool(parts) and any(case.outcome == "interrupted" for case in run.cases)
+        which = "" if was_stopped else f": {counted(count, 'case')} {verb}{why}"
         parts.append(f"nothing was measured{which}")
     elif failed:
         parts.append(f"{counted(failed, 'case')} failed")

@@ -180,13 +180,12 @@ def outcome_words(case: CaseResult) -> str:
     return f"{case.outcome}: {case.reason}" if case.reason else case.outcome
 
 
-UNFINISHED = "did not finish"
 _IN_LOG = "; its message is in the worker's log"
 _ENDS = {
     "oom": "ran out of memory",
     "unsupported": "cannot run",
     "skipped": "did not run",
-    "interrupted": UNFINISHED,
+    "interrupted": "did not finish",
 }
 
 

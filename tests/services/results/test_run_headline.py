@@ -76,7 +76,8 @@ def test_what_failed_is_said_and_what_kept_everything_from_being_measured() -> N
     assert headline(lost) == "Nothing was measured: 1 case did not run: no GPU."
     assert run_headline(make_run(lost, status="interrupted")).startswith("The run was interrupted")
     stopped = unmeasured(shipped_case("decode", "base", "amp"), "interrupted", "the run ended first")
-    assert run_headline(make_run(stopped, status="interrupted")).endswith("; nothing was measured.")
+    for cases in ((stopped,), (lost, lost, stopped)):
+        assert run_headline(make_run(*cases, status="interrupted")).endswith("; nothing was measured.")
 
 
 def test_a_whole_program_is_answered_in_time() -> None:
