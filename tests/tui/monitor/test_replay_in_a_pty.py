@@ -76,15 +76,19 @@ def test_it_is_played_paused_moved_and_marked_at_its_end(start: Start, columns: 
     with start("replay", "latest", columns=columns, lines=lines) as terminal:
         wait_for_place(terminal, "playing", lambda second: 1 <= second < 60)
         assert header(terminal).startswith("gputui  replay of box a ")
-        assert "0 NVIDIA H200" in terminal.screen.display[1]
-        assert "busy   98 %" in terminal.text
+        assert terminal.screen.display[1].startswith("2x H200   2 busy ")
+        assert "busy  98 %" in terminal.text
         assert "STALE" not in terminal.text
-        assert "since start <1 min" in terminal.text
+        assert "all GPUs <1 min" in terminal.text
         terminal.type(b">>>>>")
         wait_for_place(terminal, "playing", lambda second: 59 <= second < 100)
         assert "STALE" not in terminal.text
-        assert "THERMAL 25 %" in terminal.text
-        assert "POWER-CAPPED 50 %" in terminal.text
+        assert "─ GPU 0 ── THERMAL 25 % of " in terminal.text
+        terminal.type(b"i")
+        terminal.wait_for("POWER-CAPPED at 700 W, 50 % of ")
+        terminal.wait_for("power 50 %, thermal 25 %")
+        terminal.type(b"\x1b")
+        terminal.wait_for("─ GPU 0 ── THERMAL 25 % of ")
         terminal.type(b" ")
         wait_for_place(terminal, "PAUSED", lambda second: 59 <= second < 100)
         _, paused = place(terminal)
