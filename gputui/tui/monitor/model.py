@@ -44,7 +44,7 @@ from gputui.tui.monitor.summary import summary_line
 from gputui.tui.monitor.users import FROM as USERS_FROM
 from gputui.tui.monitor.users import WIDTH as USERS_WIDTH
 from gputui.tui.monitor.users import users_lines
-from gputui.tui.shell.keymap import Action
+from gputui.tui.shell.keymap import SCREENS_ACTIONS, Action
 from gputui.tui.shell.registry import narrowed
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import (
@@ -590,7 +590,8 @@ class MonitorModel:
         ]
         hidden_gpus = 0
         if layout.form == "none":
-            opening = "; ".join(f"{action.key} {action.tooltip}" for action in self._opening[1:])
+            screens = [action for action in self._opening[1:] if action not in SCREENS_ACTIONS]
+            opening = "; ".join(f"{action.key} {action.tooltip}" for action in screens)
             lines += without_gpus(frame, opening, width, layout.host.height)
         elif layout.form == "single":
             gpu = frame.gpus[0]

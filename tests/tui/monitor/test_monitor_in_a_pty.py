@@ -166,6 +166,9 @@ def test_without_a_driver_the_host_is_shown_with_the_cause_and_the_cure(
         terminal.wait_for(cause)
         assert cure in terminal.text
         assert "no GPU" in rows(terminal)[1]
+        assert "what works without: 2 Run: " in terminal.text
+        assert "5 Doctor: Can this box measure?" in terminal.text
+        assert "Ring when a run ends" not in terminal.text
         terminal.wait_for(lambda: any(re.match(r" +cpu +[\d.]+ cores", row) for row in rows(terminal)))
         leave(terminal)
     done = snapshot(box, "--require-gpu")
@@ -565,6 +568,8 @@ def test_a_reader_that_stops_for_20_s_misses_no_sample_and_gets_one_frame() -> N
     box = Box("0 sm_busy_pct 0", gpus=1)
     with box.monitor() as terminal:
         wait_for_pane(terminal, 0, "busy  0 %")
+        terminal.type(b"[[")
+        terminal.wait_for("charts 1 min")
         terminal.wait_for(lambda: "▁" in chart(terminal)[-1])
         assert not chart(terminal)[0].strip()
         threading.Event().wait(3)  # frames are more frequent at the beginning
@@ -575,7 +580,7 @@ def test_a_reader_that_stops_for_20_s_misses_no_sample_and_gets_one_frame() -> N
         box.now("0 sm_busy_pct 0")
         threading.Event().wait(10)
         terminal.thaw()
-        terminal.wait_for(lambda: "█" in chart(terminal)[0])
+        terminal.wait_for(lambda: "▇▇▇▇" in chart(terminal)[0])
         wait_for_pane(terminal, 0, "busy  0 %")
         assert bytes(terminal.raw[seen:]).count(b"\x1b[6n") <= 3  # on its way, behind, of that second
         leave(terminal)
