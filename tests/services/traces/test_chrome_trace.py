@@ -111,9 +111,10 @@ def test_names_with_escapes_and_of_any_length_are_read(tmp_path: Path) -> None:
         (b'{"traceEvents": []}', "holds no events"),
         (b'{"traceEvents": [{"ph": "M", "name": "process_name"}]}', "none of its events is of torch"),
         (b'{"deviceProperties": [', "ends before its events begin"),
-        (gzip.compress(b"\0" * 1000), "is not JSON"),
+        (gzip.compress(b"\0" * 1000, mtime=0), "is not JSON"),
         (b"\x1f\x8bnot really gzip", "cannot be read"),
     ],
+    ids=("empty", "spaces", "a word", "no events", "empty list", "others", "cut head", "zeros", "no gzip"),
 )
 def test_what_is_no_trace_is_refused_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "t.json"
