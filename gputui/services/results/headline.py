@@ -16,6 +16,7 @@ from gputui.analysis.peak_tests import (
 from gputui.analysis.verdict import SpeedEstimate, judge
 from gputui.model.absent import Missing
 from gputui.model.case import Case
+from gputui.model.plan import TRACE_PROFILE
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import (
     counted,
@@ -107,6 +108,8 @@ def case_subject(case: Case, among: Sequence[Case], *, with_precision: bool = Tr
 
 def run_headline(run: Run) -> str:
     """At most four short sentences, the answer first."""
+    if run.summary.profile == TRACE_PROFILE:
+        return "An imported trace: where its steps go, without rates."
     speeds = [(case, speed) for case in run.cases if isinstance(speed := speed_of(case), SpeedEstimate)]
     checks = performance_checks(run)
     if any(case.case.variant.device_class == "gpu" for case, _ in speeds):

@@ -9,6 +9,7 @@ from chrome_traces import call, event, kernel, op, span, training_step, write_tr
 from sweeps import busy_ns, window_sums
 
 from gputui.errors import GputuiError
+from gputui.services.results.headline import run_headline
 from gputui.services.traces import window as windows
 from gputui.services.traces.chrome_trace import read_trace
 from gputui.services.traces.imported import contents_of, read_run, run_id_of
@@ -103,5 +104,7 @@ def test_a_stored_trace_is_read_back_as_it_was_and_stored_once(tmp_path: Path) -
         passes = result.profiled(run_id_of(run))
         summary = result.run(run_id_of(run)).summary
     assert passes[0].slices == run.found.slices or set(passes[0].slices) == set(run.found.slices)
+        stored = result.run(run_id_of(run))
+    assert run_headline(stored) == "An imported trace: where its steps go, without rates."
     assert summary.label == "before"
     assert summary.machine.gpus[0].name == "NVIDIA A100"
