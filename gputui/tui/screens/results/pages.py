@@ -131,7 +131,7 @@ def memory_page(
         lines.append(
             (
                 Span(f"{POINTS[point.point]:12} "),
-                Span(_stack(point, most, room), "chart"),
+                Span(_stack(point, most, room), "compute"),
                 Span(f" {format_bytes(point.allocated_bytes)}"),
             )
         )
