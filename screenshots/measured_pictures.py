@@ -307,6 +307,8 @@ async def _looking_back(camera: _Camera) -> None:
     await camera.press("enter")
     pane = camera.app.screen.query_one(RunPane)
     for name in _TABS:
+        if name not in pane.tabs:  # the profile has no profiled pass
+            continue
         while pane.tab != name:
             await camera.press("tab")
         await camera.take(f"results-{name}")
