@@ -71,7 +71,7 @@ def test_pictures_of_the_other_screens_show_what_was_measured_and_leave_nothing_
         assert "all cores" in texts[f"results-runs-{size}.svg"]
         assert "one core" in texts[f"results-runs-{size}.svg"]
         assert "median" in texts[f"results-blocks-{size}.svg"]
-        assert "per step" in texts[f"compare-evidence-{size}.svg"]
+        assert "a step" in texts[f"compare-evidence-{size}.svg"]
     tour = "\n".join(text_of(made[TOUR]).itertext())
     assert all(caption in tour for caption, _ in SCENES.values())
     assert "DEMO DATA" in tour
