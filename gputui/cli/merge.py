@@ -32,8 +32,6 @@ def command(files: tuple[Path, ...], out: Path) -> int:
         click.echo(f"{merged.source}: {len(merged.added)} added{there}")
     if len(results) > _MOST:
         added = sum(len(one.added) for one in results)
-        there_already = sum(one.already_there for one in results)
-        click.echo(
-            f"and {len(results) - _SHOWN} more files: {added} runs added in all, {there_already} were there"
-        )
+        known = sum(one.already_there for one in results)
+        click.echo(f"and {len(results) - _SHOWN} more files: {added} runs added in all, {known} were there")
     return EXIT_DONE

@@ -117,8 +117,8 @@ def _collect(paths: Sequence[Path], collection: Path, known: dict[str, bool]) ->
             holder.update((one.run_id, path) for one in new)
             columns[path], empty[path] = file.layout
         runs_of(files, chosen)
-        for file, of_file in zip(files, chosen, strict=True):
-            for one in of_file:
+        for file, new in zip(files, chosen, strict=True):
+            for one in new:
                 file.events(one.run_id)
                 file.telemetry_summary(one.run_id)
     wanted = {path: tuple(run for run, place in holder.items() if place == path) for path in holder.values()}
