@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from gputui.errors import GputuiError, NotStored
 from gputui.model.result import RunSummary
 from gputui.store import schema
-from gputui.store.opening import CATALOG, rows_of
+from gputui.store.opening import CATALOG, check_place, expanded, rows_of
 from gputui.store.reading import open_result, open_results, runs_of, summaries_of
 from gputui.store.writing import explaining, opened_for_writing, real_path
 
@@ -47,10 +48,11 @@ def merge_files(
     """
     out = real_path(out)
     for source in sources:
-        if out.exists() and source.exists() and source.samefile(out):
+        check_place(expanded(source).absolute())
+        if out.exists() and expanded(source).samefile(out):
             raise GputuiError(f"{source} cannot be merged into itself", "name another file with -o")
-    paths = tuple(dict.fromkeys(source.resolve() for source in sources))
-    known = _ends_in(out) if out.exists() else {}
+    paths = tuple(dict.fromkeys(expanded(source).resolve() for source in sources))
+    known = _ends_in(out) if os.path.lexists(out) else {}
     merged: list[Merged] = []
     with _collected(out) as collection, _named(collection, out):
         for place in range(0, len(paths), _AT_ONCE):
@@ -87,8 +89,11 @@ def _named(collection: Path, out: Path) -> Iterator[None]:
 
 def _ends_in(db: Path) -> dict[str, bool]:
     """Whether each run of a file has its end."""
-    with open_result(db) as file:
-        return {one.run_id: _has_end(one) for one in file.summaries()}
+    try:
+        with open_result(db) as file:
+            return {one.run_id: _has_end(one) for one in file.summaries()}
+    except GputuiError as error:
+        raise NotStored(error.message, error.hint) from error
 
 
 def _has_end(run: RunSummary) -> bool:
