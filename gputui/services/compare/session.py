@@ -189,8 +189,15 @@ def ask(
     """
     selections = select_all(files, trust=trust, pool=pool, with_passes=with_passes)
     if by is None and len(selections) > 1:
+        named = {run.summary.run_id for selection in selections for run in selection.runs}
         sides = [
-            side_of_runs(selection.text, selection.runs, pool=pool, history=selection.history)
+            side_of_runs(
+                selection.text,
+                selection.runs,
+                pool=pool,
+                # what the other sides differ by is asked, and no evidence of how much a box varies
+                history=[run for run in selection.history if run.summary.run_id not in named],
+            )
             for selection in selections
         ]
         ignore = ""
