@@ -224,6 +224,8 @@ class Day:
         )
         self.no_gpu = _why_no_gpu()
         self.notes: list[str] = []
+        self.left_out: dict[str, str] = {}
+        """By archive: what was too large for it."""
 
     def do(self, part: Part, again: bool) -> None:
         """The steps of a part that are not done yet."""
@@ -287,14 +289,15 @@ class Day:
         self.steps[key] = {"status": status, "seconds": round(took_s, 1), "why": why}
         self.log.write_text(json.dumps(self.steps, indent=1))
         print(_line(key, self.steps[key]) if status is None else _line("", self.steps[key]), flush=True)
-        self.report()
         self.pack()
+        self.report()
 
     def report(self) -> None:
         """One page: how each step ended, and the end of what it printed."""
         lines = [
             f"{' '.join(sys.argv)}, {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}",
             *self.notes,
+            *self.left_out.values(),
             "",
         ]
         lines += [_line(key, found) for key, found in self.steps.items()]
@@ -336,7 +339,7 @@ class Day:
             left_out.append(kept.pop().name)
         target.write_bytes(draft.read_bytes())
         if left_out:
-            self.notes.append(f"{target.name} lacks {', '.join(left_out)}: too large")
+            self.left_out[target.name] = f"{target.name} lacks {', '.join(left_out)}: too large"
 
 
 def _line(key: str, found: dict[str, object]) -> str:
@@ -374,7 +377,7 @@ def _why_no_gpu() -> str:
 def _wanted() -> dict[str, str]:
     """Version by distribution."""
     lines = (HERE / "wheels.txt").read_text().splitlines()
-    return dict(line.split("==") for line in lines if line and not line.startswith("#"))  # type: ignore[misc]
+    return dict(line.split("==") for line in lines if line and not line.startswith("#"))
 
 
 def _missing() -> list[str]:
@@ -476,8 +479,8 @@ def main() -> int:
             print(f"{name}: not begun, {deadline_s - time.monotonic():.0f} s are left")
             continue
         day.do(known[name], options.again)
-    day.report()
     day.pack()
+    day.report()
     files = ", ".join(sorted(path.name for path in day.out.iterdir()))
     print(f"{time.monotonic() - begun_s:.0f} s; {day.out}: {files}")
     return 1 if any(found["status"] not in (0, None) for found in day.steps.values()) else 0
