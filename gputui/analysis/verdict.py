@@ -412,7 +412,7 @@ def is_explained_by_clock(
 
 
 def widened_by_contention(estimate: RatioEstimate, waited_a: float, waited_b: float) -> RatioEstimate:
-    """The interval from what was measured to what it would be without the time others held the CPUs.
+    """The interval from what was measured to what it would be without waiting for CPUs.
 
     `waited_a` and `waited_b` are shares of the time, from 0 to below 1: of a step that takes t, between
     t (1 - share) and t are the step's own. How much of the waiting delays a step depends on the work and the
@@ -530,8 +530,8 @@ def estimate_speed(
     Student's t over launches; below 3 launches the pooled centre, widened by the launch prior. `spread`: how
     much one launch varies, as the rows of the box show it, in place of both. The interval is of this run.
 
-    `waited`: the share of the time in which others held its CPUs. It may be as much faster without them, as
-    in `widened_by_contention`.
+    `waited`: the share of the time in which its threads waited for a CPU. Without that it may be as much
+    faster, as in `widened_by_contention`.
     """
     speed = _kept(_estimated, launches, prior_sd)
     if isinstance(speed, Missing):

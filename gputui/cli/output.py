@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
 from gputui.services.support.plain_text import in_encoding
@@ -80,6 +81,11 @@ def console() -> Console:
     from gputui.services.support.text_tables import console_on  # rich is slow to import
 
     return console_on(drawn_on(sys.stdout))
+
+
+def report_written(path: Path) -> None:
+    """Name the file that a command wrote, on stderr."""
+    print(f"wrote {path}", file=sys.stderr)
 
 
 def wrapped(text: str, stream: TextIO) -> str:

@@ -25,7 +25,7 @@ from gputui.store.selecting import find_run
 
 
 @click.command()
-@click.argument("run", metavar="RUN|F@RUN")
+@click.argument("run", metavar="[RUN|F@RUN]", default="latest")
 @click.argument("file", required=False, type=click.Path(path_type=Path, readable=False))
 @click.option("--trust", is_flag=True, help="Also read a file that holds views or macros.")
 @click.option(
@@ -42,7 +42,7 @@ from gputui.store.selecting import find_run
 def command(
     run: str, file: Path | None, trust: bool, top: int | None, shows_all: bool, verbose: bool, as_json: bool
 ) -> int:
-    """Show RUN (its short id, its label, `latest` or `latest~1`) of FILE."""
+    """Show RUN (its short id, its label, `latest` or `latest~1`) of FILE; without them, the latest run."""
     path, selector = run_and_file(run, file)
     with open_result(path, trust, as_stored=as_json) as result:
         found = result.run(find_run(result.summaries(), "latest" if selector is None else selector).run_id)

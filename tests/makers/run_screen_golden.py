@@ -48,7 +48,7 @@ GPU_PROFILE = read_profile(
 schema = 1
 version = 1
 title = "quick"
-question = "Is this box normal, and how fast does it train and infer?"
+question = "Is this box normal? How fast does it train and infer?"
 budget_s = 900
 replicates = 3
 [[case]]
@@ -107,7 +107,7 @@ threads = ["1", "all"]
 PROFILES = tuple(
     read_profile(_TOML.format(name=name, question=question, budget_s=budget_s), name, f"{name}.toml")
     for name, question, budget_s in (
-        ("quick", "Is this box normal, and how fast does it train and infer?", 140),
+        ("quick", "Is this box normal? How fast does it train and infer?", 140),
         ("bakeoff", "Which box is faster, for training and for inference?", 300),
         ("llm", "How fast does a language model train and write here?", 480),
         ("pipeline", "Does the loader keep up with the model?", 90),

@@ -41,7 +41,7 @@ class BoxVariation:
     """Between runs, by device class."""
 
     def launch_spread(self, result: CaseResult) -> Spread | None:
-        """Of one launch of this case; None where too little is known, or while others held its CPUs."""
+        """Of one launch of this case; None where too little is known, or there was CPU contention."""
         prior = self.launches.get(result.case.variant.device_class)
         if not isinstance(prior, LaunchPrior) or contention_of(result) > 0:
             return None
