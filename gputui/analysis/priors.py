@@ -34,8 +34,8 @@ LAUNCH_SD: dict[tuple[str, str], float] = {
 """Between launches of one case on one machine, by device class and workload class."""
 
 CONTENDED_SD = 0.5
-"""How much more they vary with CPU contention, times the share of the time spent waiting. From the 11 launches
-below: single cases varied by 28 and 32 % where their threads waited about 60 % of the time."""
+"""How much more they vary with CPU contention, times the share of the time spent waiting. From the 11
+launches below: single cases varied by 28 and 32 % where their threads waited about 60 % of the time."""
 
 PAIRED_SD: dict[tuple[str, str], float] = {
     # 11 launches of a 2048^3 product in fp32 and bf16, within an hour on a 2-core box with loads of 3 to 14:
