@@ -41,7 +41,7 @@ def _list(profiles: tuple[Profile, ...], as_json: bool) -> None:
         click.echo(json.dumps({"schema": 1, "profiles": listed}, indent=1))
         return
     for profile in profiles:
-        click.echo(f"{profile.name:<11} {format_whole_seconds(profile.budget_s):>10}  {profile.question}")
+        click.echo(f"{profile.name:<11}{format_whole_seconds(profile.budget_s):>10}  {profile.question}")
     click.echo("\nnext: gputui profiles NAME, or gputui run NAME")
 
 

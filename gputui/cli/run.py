@@ -44,6 +44,7 @@ from gputui.services.runs.start import (
     price_from,
     rendezvous_from,
 )
+from gputui.services.support.plain_text import command_lines
 from gputui.store.selecting import check_label
 
 if TYPE_CHECKING:
@@ -306,8 +307,12 @@ def _say_probing(path: str) -> None:
 
 
 def _say(line: str) -> None:
-    """On stderr, wrapped at words unless it has a command, which is to be copied whole."""
-    click.echo(line if ": gputui " in line else wrapped(line, sys.stderr), err=True)
+    """On stderr, wrapped at words; a command at its end stands in lines that can be copied."""
+    text, _, command = line.partition(": gputui ")
+    click.echo(wrapped(f"{text}:" if command else line, sys.stderr), err=True)
+    width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
+    for part in command_lines(f"gputui {command}", width, "  ") if command else ():
+        click.echo(part, err=True)
 
 
 def _announce(plan: Plan, chosen: Chosen, target: Path) -> None:

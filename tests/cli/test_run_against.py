@@ -56,7 +56,7 @@ def test_a_large_difference_is_decided_at_the_first_look_and_ends_the_run(base: 
     assert "slower" in row or "faster" in row or "as fast" in row
     assert row.endswith(", 3 launches")
     (command,) = [line for line in answer if line.startswith("next: gputui compare ")]
-    compared = gputui(*shlex.split(command.removeprefix("next: gputui ")))
+    compared = gputui(*shlex.split(command.removeprefix("next: gputui "), comments=True))
     assert compared.returncode == 0, compared.stderr
     with open_result(tmp_path / "mine.db") as file:
         (summary,) = file.summaries()

@@ -131,7 +131,8 @@ def test_a_duration_is_shown_in_the_units_people_use(seconds: float, shown: str)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"), [(39.1, "40 s"), (90, "90 s"), (140, "2 min 20 s"), (300, "5 min")]
+    ("seconds", "shown"),
+    [(0.3, "1 s"), (39.97, "40 s"), (90, "90 s"), (99.2, "1 min 40 s"), (140, "2 min 20 s"), (300, "5 min")],
 )
 def test_a_chosen_duration_has_no_fraction(seconds: float, shown: str) -> None:
     assert format_whole_seconds(seconds) == shown

@@ -15,7 +15,8 @@ from gputui.analysis.peak_tests import (
     PerformanceCheck,
 )
 from gputui.model.units import counted, format_percent, format_rate
-from gputui.tui.screens.run.model import EndedRuns, NextStep, ResultRow, RunModel
+from gputui.services.results.next_steps import NextStep
+from gputui.tui.screens.run.model import EndedRuns, ResultRow, RunModel
 from gputui.tui.screens.run.watching import STATE_STYLES
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, line_width, right
