@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from gputui.cli.output import report_written
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_UNDECIDED, GputuiError
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted
@@ -181,6 +182,7 @@ def command(
         from gputui.services.support.atomic_write import write_whole
 
         write_whole(output, comparison_text(asked, answer, form, columns, None, verbose))
+        report_written(output)
     elif form != "text":
         click.echo(comparison_text(asked, answer, form, columns, None, verbose), nl=False)
     else:
