@@ -103,7 +103,7 @@ class _Sides(click.Command):
 @click.option("--fail-if-unsure", is_flag=True, help="The same as --unsure fail.")
 @click.option("--all", "shows_all", is_flag=True, help="All rows, even where the terminal has no room.")
 @click.option("-v", "--verbose", is_flag=True, help="Also notes, reasons, costs and what was left out.")
-@click.option("--trust", is_flag=True, help="Also read files that hold views or macros.")
+@click.option("--trust", is_flag=True, help="Also read files that hold macros or triggers.")
 @click.option("--tui", "on_screen", is_flag=True, help="Show it on the Compare screen.")
 @click.pass_context
 def command(
