@@ -11,8 +11,8 @@ from typing import Any  # click's signature
 import click
 
 from gputui.cli.options import MACHINE_HELP, machine_from
-from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError, NotStored
 from gputui.cli.recovered import report_missing_home
+from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError, NotStored
 from gputui.machine import describe_machine
 from gputui.model.units import format_seconds
 from gputui.recording.foreground import Foreground, ProgramEnd
