@@ -246,7 +246,8 @@ def close_the_doors(connection: DuckDBPyConnection) -> None:
 def check_is_ours(connection: DuckDBPyConnection, db: Path, trust: bool = False) -> Checked:
     """Verify that the file attached as CATALOG is a gputui result file whose tables hold no code.
 
-    Raises GputuiError. Views are ignored. `trust` accepts macros, triggers and generated columns: they are not used.
+    Raises GputuiError. Views are ignored. `trust` accepts macros, triggers and generated columns, which are
+    not used.
     """
     return _check_are_ours(connection, {CATALOG: db}, trust)[0]
 
@@ -362,7 +363,7 @@ def _layouts(
 def _column_types(
     connection: DuckDBPyConnection, db: Path, tables: Mapping[str, Collection[str]]
 ) -> dict[str, dict[tuple[str, str], str]]:
-    """By catalog, the type of each (table, column) of its tables; a view may have the name of one it lacks."""
+    """By catalog, the type of each (table, column) of its tables; a view may have the name of a late one."""
     sql = (
         "SELECT database_name, table_name, column_name, data_type FROM duckdb_columns()"
         f" WHERE {_among(tables)} AND schema_name = 'main'"

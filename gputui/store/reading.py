@@ -415,9 +415,9 @@ class ResultFile:
 def open_result(db: Path, trust: bool = False, as_stored: bool = False) -> Iterator[ResultFile]:
     """Open a result file for reading, whoever wrote it; it is never written to.
 
-    Close it soon: writers wait meanwhile. Views in it are ignored; `trust` reads a file
-    with macros or triggers, without using them. `as_stored` leaves texts as they are in the file, for JSON, which escapes them itself; otherwise
-    they are safe to show. Raises GputuiError if it is not a readable result file, with the reason.
+    Close it soon: writers wait meanwhile. Views are ignored; `trust` reads a file with macros or triggers,
+    without using them. `as_stored` leaves texts as they are in the file, for JSON, which escapes them itself;
+    otherwise they are safe to show. Raises GputuiError if it is not a readable result file, with the reason.
     """
     db = expanded(db).absolute()
     opened = open_read_only(db, trust)
