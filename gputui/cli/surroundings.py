@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from gputui.sources.small_files import read_file
 
 _KERNEL = re.compile(rb"ipykernel|colab_kernel|kernel_launcher|\bxpython\b|PythonShell")
-    rb"ipykernel|colab_kernel|kernel_launcher|\bxpython\b|spylon_kernel|databricks.*PythonShell"
-)
 """In the command line of a process that executes the cells of a notebook."""
 _KERNEL_NAMES = ("JPY_PARENT_PID", "JPY_SESSION_NAME")
 """Set by Jupyter for kernels, and not for its terminals."""
