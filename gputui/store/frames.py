@@ -20,6 +20,8 @@ class Frames:
 
     runs: DataFrame
     """One row per run, with the columns of its machine after its own."""
+    identities: DataFrame
+    """What the box of each run is known by."""
     devices: DataFrame
     cases: DataFrame
     measurements: DataFrame
@@ -48,6 +50,7 @@ def load(file: str | Path, *, trust: bool = False) -> Frames:
         names = (
             "runs",
             "machines",
+            "identities",
             "devices",
             "cases",
             "measurements",
