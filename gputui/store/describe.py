@@ -14,8 +14,8 @@ schema 0 is without promise, until a release freezes it as 1.
   some.
 - Instants end in `_us` and are UTC in microseconds since 1970. Durations end in `_ns`. Other units are in the
   names too.
-- There are tables and nothing else: a view, macro, trigger or generated column in a file was not put there by
-  gputui, and such a file is refused.
+- Views of your own may stay in the file: gputui reads tables alone. It writes no macro, trigger or generated
+  column: a file that has one is refused, and `--trust` reads its tables all the same.
 - A run is written in one transaction, then the file is checkpointed and closed: a copy of the file alone is
   whole. If `FILE.wal` lies beside it, a writer was killed: copy both, or open the file once with gputui.
 - `FILE.lock` is held while something is written. It may be removed when nothing writes.

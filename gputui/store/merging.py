@@ -86,8 +86,9 @@ def _ends(connection: DuckDBPyConnection, db: Path, catalog: str) -> list[tuple[
 
 
 def _columns(connection: DuckDBPyConnection, path: Path, name: str) -> set[tuple[str, str]]:
-    sql = (
-        "SELECT table_name, column_name FROM duckdb_columns()"
+    sql = (  # a view may have the name of a table that the file lacks
+        "SELECT table_name, column_name FROM duckdb_columns() JOIN duckdb_tables()"
+        " USING (database_name, schema_name, table_name)"
         f" WHERE database_name = '{name}' AND schema_name = 'main'"
     )
     return {(str(table), str(column)) for table, column in rows_of(connection, path, sql)}

@@ -22,6 +22,7 @@ from gputui.recording.probing import (
     old_python,
     probe_interpreter,
 )
+from gputui.services.support.home import make_directory
 from gputui.services.support.paths import probe_cache
 from gputui.worker.probe import OLDEST_TORCH
 from gputui.worker.start import OLDEST_PYTHON
@@ -170,7 +171,7 @@ def _probe_cached(path: str, timeout_s: float, on_probe: Callable[[str], None]) 
     answer = probe_interpreter([path], timeout_s)
     if "torch_file" in answer:
         try:
-            cached.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(cached.parent)
             scratch = cached.with_suffix(f".{os.getpid()}")
             scratch.write_text(json.dumps({"state": _state(path, answer), "answer": answer}))
             scratch.replace(cached)

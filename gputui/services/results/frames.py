@@ -42,6 +42,8 @@ class Frames:
     """One row per case that was measured: its rate with the 95 % interval, in units of work per second."""
     runs: DataFrame
     """One row per run, with the columns of its machine and its price after its own."""
+    identities: DataFrame
+    """What the box of each run is known by."""
     devices: DataFrame
     cases: DataFrame
     launches: DataFrame

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
+from gputui.services.results.machines import runs_with_common_ids, with_common_ids
 from gputui.services.results.references import PREFIX, reference_file
 from gputui.services.results.variation import RUNS_TAKEN
 from gputui.services.support.paths import default_result_file
@@ -140,9 +142,23 @@ def select_all(
     executor = ThreadPoolExecutor(_GROUPS_AT_A_TIME)
     try:
         found = executor.map(lambda group: _selected(group, trust, pool, with_passes), groups)
-        return [selection for of_group in found for selection in of_group]
+        return _of_common_boxes([selection for of_group in found for selection in of_group], pool)
     finally:
         executor.shutdown(cancel_futures=True)
+
+
+def _of_common_boxes(selections: Sequence[Selection], pool: bool) -> list[Selection]:
+    """Selections of files that were read apart, whose runs have equal ids if they are of one box."""
+    runs = [run for selection in selections for run in (*selection.runs, *selection.history)]
+    left = iter(runs_with_common_ids(runs, pool=pool))
+    return [
+        replace(
+            selection,
+            runs=tuple(islice(left, len(selection.runs))),
+            history=tuple(islice(left, len(selection.history))),
+        )
+        for selection in selections
+    ]
 
 
 def batches(files: Sequence[_File]) -> list[Sequence[_File]]:
@@ -175,7 +191,7 @@ def _selected(texts: Sequence[str], trust: bool, pool: bool, with_passes: bool) 
                 if len(paths) == 1
                 else stack.enter_context(open_results(paths, trust))
             )
-            summaries = summaries_of(files)
+            summaries = with_common_ids(summaries_of(files), pool=pool)
             chosen = [
                 _chosen(path, selector, summaries[place], pool)
                 for (path, selector), place in zip(selectors, file_of, strict=True)
