@@ -5,7 +5,8 @@ Nothing of gputui reads them: a stranger's file may hold others under the same n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,17 +37,18 @@ WITH timed AS (
     SELECT run_id, case_id, launch_id,
         ln(coalesce(device_ns, wall_ns) * 1e-9 / (steps * units_per_step)) AS log_s,
         row_number() OVER (PARTITION BY run_id, case_id, launch_id ORDER BY log_s) AS place,
-        count(*) OVER (PARTITION BY run_id, case_id, launch_id) AS many
+        count(*) OVER (PARTITION BY run_id, case_id, launch_id) AS many,
+        many // {2 * _MOST_PAIRED} AS middle
     FROM blocks
     JOIN measurements USING (run_id, case_id, launch_id)
     JOIN cases USING (run_id, case_id)
     WHERE measurements.outcome = 'ok'
-    QUALIFY many >= CASE WHEN cases.precision = 'own' AND cases.size = 'whole' THEN 1 ELSE {MIN_BLOCKS} END
+    QUALIFY many >= if(cases."precision" = 'own' AND cases.size = 'whole', 1, {MIN_BLOCKS})
 ), few AS (
     SELECT *
     FROM timed
     WHERE many <= {_MOST_PAIRED}
-        OR place * {_MOST_PAIRED} // many > (place - 1) * {_MOST_PAIRED} // many
+        OR (place + middle) * {_MOST_PAIRED} // many > (place + middle - 1) * {_MOST_PAIRED} // many
 ), launch AS (
     SELECT a.run_id, a.case_id, a.launch_id, any_value(a.many) AS blocks,
         median((a.log_s + b.log_s) / 2) AS log_s
@@ -91,8 +93,8 @@ _RATE_COLUMNS = (
 VIEWS: tuple[View, ...] = (
     View(
         "rates",
-        "The rate of each case that was measured: of each launch the Hodges-Lehmann estimate of its blocks, of "
-        "several launches their geometric mean.",
+        "The rate of each case that was measured: of each launch the Hodges-Lehmann estimate of its blocks,"
+        " of several launches their geometric mean.",
         _RATE_COLUMNS,
         _RATES_SQL,
     ),
@@ -107,32 +109,47 @@ VIEWS: tuple[View, ...] = (
 
 
 def explain(connection: DuckDBPyConnection, catalog: str) -> None:
-    """Write the comments and views into a file attached for writing; a user's object of that name stays.
+    """Write the comments and views into a file attached for writing, unless it has these already.
 
-    Comments of columns that the file lacks are left out.
+    A user's table or view of such a name stays, and then the file gets no views.
     """
-    there = connection.execute(
+    known = connection.execute(f"SELECT value FROM {catalog}.main.meta WHERE key = '{_KEY}'").fetchall()
+    if known == [(_VERSION,)]:
+        return
+    listed = connection.execute(
         f"SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = '{catalog}'"
-        " AND schema_name = 'main'"
     ).fetchall()
-    columns = {(str(table), str(column)) for table, column in there}
-    ours = {
-        str(name)
-        for (name,) in connection.execute(
-            f"SELECT view_name FROM duckdb_views() WHERE database_name = '{catalog}'"
-            f" AND schema_name = 'main' AND starts_with(comment, '{_OURS}')"
-        ).fetchall()
-    }
-    taken = {table for table, _ in columns} - ours
-    views = [view for view in VIEWS if view.name not in taken]
-    connection.execute("; ".join((*_comments(catalog, columns), *(_creation(catalog, view) for view in views))))
+    connection.execute("BEGIN")
+    connection.execute("; ".join(_comments(catalog, {(str(table), str(name)) for table, name in listed})))
+    connection.execute("COMMIT")  # DuckDB 1.4 cannot change a table's comment and its rows at once
+    _create_views(connection, catalog)
+    connection.execute(f"INSERT OR REPLACE INTO {catalog}.main.meta VALUES ('{_KEY}', '{_VERSION}')")
+
+
+def _create_views(connection: DuckDBPyConnection, catalog: str) -> None:
+    import duckdb
+
+    names = ", ".join(f"'{view.name}'" for view in VIEWS)
+    others = connection.execute(
+        f"SELECT view_name FROM duckdb_views() WHERE database_name = '{catalog}' AND view_name IN ({names})"
+        f" AND NOT starts_with(coalesce(comment, ''), '{_OURS}')"
+    ).fetchall()
+    if others:
+        return
+    connection.execute("BEGIN")
+    try:
+        connection.execute("; ".join(_creation(catalog, view) for view in VIEWS))
+    except (duckdb.BinderException, duckdb.CatalogException):
+        connection.execute("ROLLBACK")  # an old file that lacks a column, or a table of the user
+        return
+    connection.execute("COMMIT")
 
 
 _OURS = "gputui: "
 """How the comment of a view begins that gputui may replace."""
 
 
-def _comments(catalog: str, there: set[tuple[str, str]]) -> Iterator[str]:
+def _comments(catalog: str, there: Collection[tuple[str, str]]) -> Iterator[str]:
     for table in TABLES:
         yield f"COMMENT ON TABLE {catalog}.main.{table.name} IS {_quoted(table.meaning)}"
         for column in table.columns:
@@ -154,3 +171,8 @@ def _creation(catalog: str, view: View) -> str:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
+
+
+_KEY = "explained"
+_VERSION = hashlib.sha256(repr((TABLES, VIEWS)).encode()).hexdigest()[:16]
+"""Changes with any comment or view; kept in `meta`, so that a file is explained once."""

@@ -131,7 +131,7 @@ def test_loading_and_comparing_leave_out_what_notebooks_have_no_use_for(two_file
         "print(loaded())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['duckdb', 'pandas', 'msgspec', 'platformdirs']"
+    assert done.stdout.strip() == "['duckdb', 'pandas', 'msgspec']"
 
 
 @pytest.mark.parametrize("named", ["notes.txt", "none/*.db", "."])
