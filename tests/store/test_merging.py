@@ -14,9 +14,9 @@ from journals import RUN_ID, make_journal, make_telemetry
 from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import RunEnd
 from gputui.model.result import Run
+from gputui.services.results.frames import load
 from gputui.store import schema
 from gputui.store.editing import label_run, remove_run
-from gputui.store.frames import load
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.merging import merge_files
 from gputui.store.reading import open_result
