@@ -41,6 +41,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("results", "results_screen", "Files and runs on the screen."),
     Command("advise", "advise", "What my job takes and costs on each box; rent or buy."),
     Command("fit", "fit", "Will training or inference fit on a GPU, and at what price."),
+    Command("facts", "facts", "What is known of a GPU without measuring it."),
+    Command("prices", "prices", "What GPUs cost to rent; a price list of yours."),
     Command("profiles", "profiles", "What can be measured, and what would run here."),
     Command("new-workload", "new_workload", "A file to begin a workload of your own with."),
     Command("runs", "runs", "List the runs of a result file."),

@@ -83,7 +83,9 @@ if TYPE_CHECKING:
 )
 @click.option("--label", default="", help="A name for this run.")
 @click.option("--price", type=price_from, metavar="USD_PER_H", help="What the whole box costs per hour.")
-@click.option("--instance", metavar="TYPE", help="Take the list price of this instance type.")
+@click.option(
+    "--instance", metavar="TYPE", help="Take the list price of this instance type; TYPE:spot its spot price."
+)
 @click.option(
     "--seed", type=click.IntRange(0, 2**31 - 1), metavar="N", help="Order of launches and random inputs."
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 
 from gputui.errors import GputuiError
@@ -11,8 +12,11 @@ from gputui.model.journal import Price
 from gputui.model.machine import Machine
 from gputui.model.result import RunSummary
 from gputui.model.units import format_hourly
+from gputui.services.prices.price_list import age_words, known_instances
 
 MAX_USD_PER_HOUR = 100_000.0
+SPOT = ":spot"
+"""Ends an instance type whose spot price is meant."""
 
 
 def price_of(usd_per_hour: float | None, instance: str | None, machine: Machine) -> Price | None:
@@ -32,16 +36,18 @@ def price_of(usd_per_hour: float | None, instance: str | None, machine: Machine)
 
 
 def _listed(instance: str) -> Price:
-    rows = find_instance(instance)
+    name, is_spot = instance.removesuffix(SPOT), instance.endswith(SPOT)
+    known = known_instances()
+    rows = find_instance(name, known)
     if not rows:
-        close = ", ".join(closest_instances(instance))
+        close = ", ".join(closest_instances(name, rows=known))
         raise GputuiError(
             f"--instance {instance}: no such instance type in the price list",
             f"did you mean {close}? or state it with --price" if close else "state it with --price USD_PER_H",
         )
-    prices = [price for price in map(list_price, rows) if isinstance(price, Price)]
+    prices = [price for row in rows if isinstance(price := list_price(row, is_spot=is_spot), Price)]
     if not prices:
-        why = list_price(rows[0])
+        why = list_price(rows[0], is_spot=is_spot)
         raise GputuiError(f"--instance {instance}: {why.reason if isinstance(why, Missing) else ''}")
     if len(prices) > 1:
         offers = "; ".join(
@@ -61,7 +67,7 @@ def price_of_run(run: RunSummary) -> Price | Missing:
     instance = run.machine.instance_type
     if isinstance(instance, Missing):
         return Missing("no price: state one")
-    rows = find_instance(instance)
+    rows = find_instance(instance, known_instances())
     if not rows:
         return Missing(f"no list price of {instance} is known: state one")
     prices = [price for price in map(list_price, rows) if isinstance(price, Price)]
@@ -73,7 +79,11 @@ def price_of_run(run: RunSummary) -> Price | Missing:
     return here[0]
 
 
-def price_source(price: Price) -> str:
-    """Where a price comes from: `stated`, or provider, instance, region, kind and date of a list price."""
+def price_source(price: Price, today: datetime.date | None = None) -> str:
+    """Where a price comes from: `stated`, or provider, instance, region, kind and date of a list price.
+
+    With its age, where that is over OLD_DAYS on the day `today`.
+    """
     words = (price.provider, price.instance_type, price.region, price.kind, price.date)
-    return " ".join(filter(None, words))
+    age = age_words(price.date, today) if today and price.date else ""
+    return " ".join(filter(None, words)) + (f", {age}" if age else "")
