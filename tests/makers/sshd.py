@@ -99,11 +99,13 @@ class Servers:
         core: int | None = None,
         environ: Mapping[str, str] | None = None,
         binds: Mapping[str, Path] | None = None,
+        home_options: str = "",
         is_known: bool = True,
     ) -> Server:
         """Start a server. `python` is the text of `python3` there, by default this interpreter.
 
-        `binds` are files of the system that are replaced there, which needs `may_unshare`.
+        `binds` are files of the system that are replaced there, and with `home_options` its home is a
+        file system in memory; both need `may_unshare`.
         """
         directory = self._directory / name
         for sub in ("home", "bin"):
@@ -121,11 +123,11 @@ class Servers:
         }
         config = directory / "sshd_config"
         config.write_text(
-            f"Port {port}\nListenAddress 127.0.0.1\nHostKey {key}\nAuthorizedKeysFile {self._key}.pub\n"
+            "".join(f"{option}\n" for option in options)  # of each option the first counts
+            + f"Port {port}\nListenAddress 127.0.0.1\nHostKey {key}\nAuthorizedKeysFile {self._key}.pub\n"
             "StrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n"
             "KbdInteractiveAuthentication no\nMaxStartups 100:30:200\nPrintMotd no\n"
             f"SetEnv {' '.join(f'{name}={value}' for name, value in set_env.items())}\n"
-            + "".join(f"{option}\n" for option in options)
         )
         Path("/run/sshd").mkdir(exist_ok=True)
         assert SSHD is not None
@@ -142,6 +144,8 @@ class Servers:
                 bound[path] = directory / path.replace("/", "_")
                 bound[path].write_text(text + "\n")
             mounts = " && ".join(f"mount --bind {source} {path}" for path, source in bound.items())
+            if home_options:
+                mounts += f" && mount -t tmpfs -o {home_options} tmpfs {directory / 'home'}"
             command = ["unshare", "-m", "sh", "-c", f'{mounts} && exec "$@"', "sh", *command]
         log = (directory / "log").open("wb")
         process = subprocess.Popen(

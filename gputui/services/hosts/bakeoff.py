@@ -124,6 +124,11 @@ class HostRun:
         return self.state in (DONE, FAILED)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it was measured to its end and stored."""
+        return self.state == DONE and self._end is not None and self._end.status == "finished"
+
+    @property
     def has_begun(self) -> bool:
         """Whether anything of its journal is here."""
         return self._journal_bytes() > 0

@@ -10,12 +10,13 @@ from gputui.store.text import clean_text
 
 SSH_FAILED = 255
 _SHOWN = 120
+_LONGEST_COMMAND = 300
 
 _ENDINGS: tuple[tuple[str, str, str], ...] = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
         "its host key is not the one it had before",
-        "if the box was set up anew: ssh-keygen -R {name}, then {ssh}",
+        "if the box was set up anew: {remove}, then {ssh}",
     ),
     (
         "Host key verification failed|No .* host key is known",
@@ -65,7 +66,9 @@ def why_unreachable(host: Host, status: int | None, said: str, printed: str) -> 
 
     `status` is None if the command was ended because no answer came in time.
     """
-    words = {"name": host.name, "ssh": how_to_log_in(host)}
+    offered = re.search(r"ssh-keygen -f [^\r\n]*", said)
+    remove = f"ssh-keygen -R {host.name}" if offered is None else clean_text(offered[0])[:_LONGEST_COMMAND]
+    words = {"name": host.name, "ssh": how_to_log_in(host), "remove": remove}
     if host.is_ssh and status in (SSH_FAILED, None):
         for pattern, why, hint in _ENDINGS:
             if re.search(pattern, said):
@@ -75,7 +78,8 @@ def why_unreachable(host: Host, status: int | None, said: str, printed: str) -> 
         return f"its login gives no shell in time{what}", "its shell's start-up files may wait: {ssh}".format(
             **words
         )
-    said_last, printed_last = _last_line(said), _last_line(printed)
+    said_last = _last_line(said) if host.is_ssh else _last_line(said.strip().partition("\n")[0])
+    printed_last = _last_line(printed)
     if printed_last:
         return (
             f"its login runs another command than ours: {printed_last}",
