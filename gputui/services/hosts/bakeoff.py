@@ -152,6 +152,11 @@ class HostRun:
             silent_s=time.monotonic() - self._heard_s,
         )
 
+    def end(self) -> None:
+        """Its thread ends: what is not over by now was left by an error that nobody foresaw."""
+        if not self.is_over:
+            self._set(FAILED, "this is a bug in gputui; --resume goes on")
+
     def stop(self) -> None:
         """Ask the host to end its run and keep what is finished; one that has not begun never does."""
         self._is_stopped.set()
@@ -397,7 +402,10 @@ class Bakeoff:
     def _bring_group(self, group: Sequence[int]) -> None:
         for index in group:
             run = self.runs[index]
-            run.bring_home(self._gate, self._gives_up_after_s)
+            try:
+                run.bring_home(self._gate, self._gives_up_after_s)
+            finally:
+                run.end()
 
     def stop(self) -> None:
         """Have all hosts end their runs and keep what is finished; returns at once."""

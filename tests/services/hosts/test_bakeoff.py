@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,14 @@ from gputui.store.reading import open_result
 
 pytestmark = [needs_sshd, pytest.mark.slow]
 SAME_BOX = () if may_unshare() else ("--same-box-parallel",)
+
+
+@pytest.fixture(scope="module")
+def lean(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A Python without torch, which `spin` does not need and which takes seconds to import."""
+    directory = tmp_path_factory.mktemp("lean")
+    venv.create(directory, symlinks=True)
+    return str(directory / "bin" / "python")
 
 
 @pytest.fixture
@@ -56,10 +65,14 @@ def test_two_hosts_are_measured_at_once_and_compared_and_nothing_stays_there_but
         assert sum((host.home / name).stat().st_size for name in left) < 1_000_000
 
 
-def test_a_link_that_is_cut_and_a_laptop_that_dies_lose_nothing(servers: Servers, tmp_path: Path) -> None:
+def test_a_link_that_is_cut_and_a_laptop_that_dies_lose_nothing(
+    servers: Servers, tmp_path: Path, lean: str
+) -> None:
     host = servers.start("one")
     profile, db = write_spin_profile(tmp_path / "spin.toml", replicates=6, blocks=6), tmp_path / "a.db"
-    viewer = start_gputui("bakeoff", profile, "--host", "one", "--db", db, "--yes", env=servers.environment)
+    viewer = start_gputui(
+        "bakeoff", profile, "--host", "one", "--db", db, "--yes", "--python", lean, env=servers.environment
+    )
     bakeoffs = Path(servers.environment["GPUTUI_STATE"]) / "bakeoffs"
     wait_until(lambda: blocks_here(bakeoffs) >= 2, "a block came home")
     host.cut()
@@ -82,11 +95,24 @@ def test_a_link_that_is_cut_and_a_laptop_that_dies_lose_nothing(servers: Servers
 
 
 def test_a_supervisor_that_is_killed_there_leaves_what_was_finished_and_the_other_host_goes_on(
-    servers: Servers, tmp_path: Path
+    servers: Servers, tmp_path: Path, lean: str
 ) -> None:
     hosts = {name: servers.start(name) for name in ("one", "two")}
     profile, db = write_spin_profile(tmp_path / "spin.toml", replicates=3, blocks=6), tmp_path / "a.db"
-    words = ("bakeoff", profile, "--host", "one", "--host", "two", "--db", db, "--yes", *SAME_BOX)
+    words = (
+        "bakeoff",
+        profile,
+        "--host",
+        "one",
+        "--host",
+        "two",
+        "--db",
+        db,
+        "--yes",
+        "--python",
+        lean,
+        *SAME_BOX,
+    )
     viewer = start_gputui(*words, env=servers.environment)
     home = hosts["one"].home
     runs = home / ".gputui" / "runs"
@@ -105,11 +131,13 @@ def test_a_supervisor_that_is_killed_there_leaves_what_was_finished_and_the_othe
 
 
 def test_ctrl_c_ends_the_runs_on_all_hosts_and_keeps_what_is_finished(
-    servers: Servers, tmp_path: Path
+    servers: Servers, tmp_path: Path, lean: str
 ) -> None:
     host = servers.start("one")
     profile, db = write_long_profile(tmp_path / "long.toml"), tmp_path / "a.db"
-    viewer = start_gputui("bakeoff", profile, "--host", "one", "--db", db, "--yes", env=servers.environment)
+    viewer = start_gputui(
+        "bakeoff", profile, "--host", "one", "--db", db, "--yes", "--python", lean, env=servers.environment
+    )
     bakeoffs = Path(servers.environment["GPUTUI_STATE"]) / "bakeoffs"
     wait_until(lambda: any(ended_launches(d) for d in bakeoffs.glob("*/*")), "a launch is here")
     viewer.send_signal(signal.SIGINT)

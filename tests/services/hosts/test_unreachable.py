@@ -95,12 +95,11 @@ def test_a_login_that_prints_is_fine_and_a_python_or_a_disk_that_will_not_do_is_
     assert old.startswith("there is no Python 3.10 or newer (")
     assert "is 3.8.10" in old
     assert bare == "there is no Python: install python3, or name one: --python HOST=EXE"
-    assert (
-        no_space
-        == f"no space is left for {full.home}/.gputui: make some there, or name another directory: --dir"
-    )
+    full_dir, locked_dir = full.home / ".gputui", locked.home / ".gputui"
+    assert no_space == f"no space is left for {full_dir}: make some there, or name another directory: --dir"
     assert read_only == (
-        f"{locked.home}/.gputui cannot be written (Read-only file system): name a directory that can: --dir /tmp/gputui"
+        f"{locked_dir} cannot be written (Read-only file system):"
+        " name a directory that can: --dir /tmp/gputui"
     )
 
 
