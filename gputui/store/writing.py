@@ -29,6 +29,7 @@ from gputui.store.opening import (
     retrying,
 )
 from gputui.store.rows import Cell, Row, damage_rows, run_rows, telemetry_tuples
+from gputui.store.views import explain
 from gputui.version import __version__
 
 if TYPE_CHECKING:
@@ -159,6 +160,8 @@ def opened_for_writing(db: Path, beside: Mapping[str, Path] | None = None) -> It
                     checked = check_is_ours(connection, db)
                     _migrate(connection, db, checked.schema_version)
                     _add_what_came_late(connection, db, checked.columns)
+                    with explaining(db):
+                        explain(connection, CATALOG)
                     yield connection
             else:
                 with _draft(db) as draft, _attached(draft, _new_file_options(), db, beside) as connection:
@@ -274,6 +277,7 @@ def _create(connection: DuckDBPyConnection) -> None:
         connection.execute(f"INSERT INTO {CATALOG}.main.meta VALUES (?, ?)", [key, value])
     _note_migration(connection, schema.SCHEMA_VERSION, "made")
     connection.execute("COMMIT")
+    explain(connection, CATALOG)
 
 
 def _migrate(
