@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from gputui.cli.output import report_written
 from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run
@@ -156,6 +157,7 @@ def write_difference(found: TraceDifference, form: str, output: Path | None) -> 
     from gputui.services.support.atomic_write import write_whole
 
     write_whole(output, text)
+    report_written(output)
 
 
 def _draw(found: TraceDifference, out: Console) -> None:

@@ -409,7 +409,7 @@ class Supervisor:
             self._event(
                 run,
                 "warning",
-                f"look after {due[-1]} launches failed, every case goes on: {why or type(error).__name__}",
+                f"check after {due[-1]} launches failed, every case goes on: {why or type(error).__name__}",
             )
         else:
             left_out = run.pace.close(closed)

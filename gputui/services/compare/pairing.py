@@ -239,7 +239,7 @@ class Comparison:
     """(what, on A, on B) for all that is recorded and differs."""
     rows: tuple[Row, ...]
     one_sided: tuple[Row, ...]
-    """Cases that only one value of `--by` has: nobody expects a pair, so they are no rows of the table."""
+    """Cases that only one value of `--by` has: nobody expects a pair, so the table leaves them out."""
     groups: tuple[GroupMean, ...]
     unmeasured: tuple[tuple[str, tuple[str, ...]], ...]
     """Reasons for which cases were run on neither side, with their names."""

@@ -51,6 +51,7 @@ from gputui.services.compare.tables import (
 )
 from gputui.services.compare.why import Why, sentence
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
+from gputui.services.support.plain_text import command_lines
 from gputui.services.support.text_tables import Page, Pieces, console_on, table_width
 
 _LEAST_WIDE = 100
@@ -116,7 +117,7 @@ def comparison_pages(
             page = Page(out)
             page.line()
         end = Page(out)
-        for line in _next_lines(answer, comparison):
+        for line in _next_lines(answer, comparison, page.width if page.is_terminal else None):
             end.line(line)
         _write_sides(page, asked.ignore, comparison, is_verbose)
         left = 0
@@ -191,13 +192,14 @@ def _with_rest(parts: Sequence[str], kept: int) -> str:
     return ", ".join(parts[:kept]) + (f", {rest} more" if rest else "")
 
 
-def _next_lines(answer: Answer, comparison: Comparison) -> list[str]:
-    """What would settle the main case, as a command for each box; else how many rows are open."""
+def _next_lines(answer: Answer, comparison: Comparison, width: int | None) -> list[str]:
+    """What would settle the main case, as a command for each box, broken to `width`; else how many rows are
+    open."""
     steps = answer.headline.steps
     if steps:
         return [
             f"to tell, {effort_words(steps)}:",
-            *(f"{step.box}$ {step.command}" for step in steps),
+            *(line for step in steps for line in command_lines(step.command, width, f"{step.box}$ ")),
         ]
     undecided = [row for row in comparison.rows if row.rate.word == "inconclusive"]
     if not undecided:

@@ -72,6 +72,6 @@ def _cases(main: Row, rows: Sequence[Row]) -> Iterable[TurningPoint]:
     ]
     better = "b" if mine == "slower" else "a"
     for row in against[:_MOST_CASES]:
-        yield TurningPoint(subject(row, rows), f"b is {change_phrase(row)}: take {better}")
+        yield TurningPoint(subject(row, rows), f"b {change_phrase(row)}: take {better}")
     if len(against) > _MOST_CASES:
         yield TurningPoint(counted(len(against) - _MOST_CASES, "more case"), f"take {better}")

@@ -71,6 +71,24 @@ def split_selector(text: str) -> tuple[Path, str]:
     return expanded(Path(file)), run
 
 
+def every_file(texts: Sequence[str]) -> tuple[str, ...]:
+    """Selectors, where a directory stands for the result files in it, by name.
+
+    Raises GputuiError for a directory without one.
+    """
+    found: list[str] = []
+    for text in texts:
+        path = expanded(Path(text))
+        if not is_there(path) or not path.is_dir():
+            found.append(text)
+            continue
+        inside = sorted(str(entry) for entry in path.iterdir() if entry.suffix in (".db", ".duckdb"))
+        if not inside:
+            raise GputuiError(f"{text}: holds no result file (*.db)", "name the files, or their directory")
+        found += inside
+    return tuple(found)
+
+
 def from_here(word: str) -> str:
     """A path relative to the working directory if it lies below, to type in a shell there."""
     try:
