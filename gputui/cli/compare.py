@@ -110,7 +110,7 @@ class _Sides(click.Command):
 )
 @click.option("--all", "shows_all", is_flag=True, help="All rows, even where the terminal has no room.")
 @click.option("-v", "--verbose", is_flag=True, help="Also notes, reasons, costs and what was left out.")
-@click.option("--trust", is_flag=True, help="Also read files that hold views or macros.")
+@click.option("--trust", is_flag=True, help="Also read files that hold macros or triggers.")
 @click.option("--tui", "on_screen", is_flag=True, help="Show it on the Compare screen.")
 @click.pass_context
 def command(
@@ -274,7 +274,8 @@ def _compare_stored_traces(files: tuple[str, ...], form: str, output: Path | Non
 
 def _show(context: click.Context, request: Request) -> int:
     """The Compare screen, which knows sides but neither formats nor checks."""
-    from gputui.cli.monitor import has_terminal, show_app
+    from gputui.cli.monitor import show_app
+    from gputui.cli.surroundings import no_terminal
 
     stated = {name for name in context.params if _is_stated(context, name)}
     if stated - {"files", "on_screen", "by", "baseline", "columns", "pool", "trust"}:
@@ -282,8 +283,8 @@ def _show(context: click.Context, request: Request) -> int:
             "--tui goes with files, --by, --baseline, --columns, --pool and --trust",
             "leave the other options out",
         )
-    if not has_terminal():
-        raise GputuiError("--tui: no terminal to draw on", "without --tui the comparison is printed")
+    if why := no_terminal():
+        raise GputuiError(f"--tui: {why}", "without --tui the comparison is printed")
     return show_app("compare", *request.words)
 
 

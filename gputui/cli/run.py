@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gputui.cli.options import MACHINE_HELP, machine_from
 from gputui.cli.output import wrapped
-from gputui.cli.recovered import report_recovered
+from gputui.cli.recovered import report_missing_home, report_recovered
 from gputui.cli.watching import (
     ALL_HELP,
     HOW_TO_LEAVE,
@@ -30,7 +31,7 @@ from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_whole_seconds
-from gputui.services.profiles.interpreters import Chosen
+from gputui.recording.interpreters import Chosen
 from gputui.services.profiles.loader import Profile
 from gputui.services.runs.process import LiveRun, RunRequest, start_runs, wait_until_begun
 from gputui.services.runs.progress import expected_s
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
 @click.option(
     "--instance", metavar="TYPE", help="Take the list price of this instance type; TYPE:spot its spot price."
 )
+@click.option("--machine", type=machine_from, default="", envvar="GPUTUI_MACHINE", help=MACHINE_HELP)
 @click.option(
     "--seed", type=click.IntRange(0, 2**31 - 1), metavar="N", help="Order of launches and random inputs."
 )
@@ -117,6 +119,7 @@ def command(
     label: str,
     price: float | None,
     instance: str | None,
+    machine: str,
     seed: int | None,
     trace: bool,
     like: str | None,
@@ -160,10 +163,12 @@ def command(
         label=label,
         price=price,
         instance=instance,
+        machine=machine,
         seed=model.run.summary.seed if seed is None and model is not None else seed,
         keeps_traces=trace,
         looks=looks,
     )
+    report_missing_home()
     prepared = prepare(
         options,
         on_probe=_say_probing,

@@ -136,7 +136,7 @@ class Supervisor:
         # The parent may have blocked signals, so that none is lost between the two processes.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
         runs = [_open_run(run_dir, self._run_dirs) for run_dir in self._run_dirs]
-        machine = describe_machine(runs[0].spec.hash_key)
+        machine = describe_machine(name=runs[0].spec.machine_name, hash_key=runs[0].spec.hash_key)
         self._usable_bytes = machine.memory.usable_bytes
         self._addresses = nvml_addresses()
         for run in runs:
@@ -457,7 +457,7 @@ class Supervisor:
 def _open_run(run_dir: Path, run_dirs: Sequence[Path]) -> _Run:
     """Take the lock, which is held for life, begin the journal, and prepare what a launch needs."""
     spec = Spec.read(run_dir)
-    lock = take_lock(run_dir, Holder.this_process(spec.hash_key, spec.target, run_dirs))
+    lock = take_lock(run_dir, Holder.this_process(spec.target, run_dirs))
     try:
         journal = JournalWriter(run_dir)
     except FileExistsError as error:

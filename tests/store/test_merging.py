@@ -14,9 +14,9 @@ from journals import RUN_ID, make_journal, make_telemetry
 from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import RunEnd
 from gputui.model.result import Run
+from gputui.services.results.frames import load
 from gputui.store import schema
 from gputui.store.editing import label_run, remove_run
-from gputui.store.frames import load
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.merging import merge_files
 from gputui.store.reading import open_result
@@ -137,10 +137,25 @@ def test_a_file_that_lacks_a_column_or_a_table_is_merged_with_what_it_has(tmp_pa
     assert {b.waited_ns for b in blocks} == {None}
 
 
-def test_a_file_with_more_than_tables_is_refused(tmp_path: Path) -> None:
+def test_views_of_the_user_are_ignored_and_stay_where_they_are(tmp_path: Path) -> None:
+    source = make_file(tmp_path, "source.db", A)
+    with duckdb.connect(str(source)) as connection:
+        connection.execute("CREATE VIEW mine AS SELECT label FROM runs")
+        connection.execute("DROP TABLE figures")
+        connection.execute("CREATE VIEW figures AS SELECT run_id, error('read') AS key FROM runs")
+    out = make_file(tmp_path, "out.db", B)
+    with duckdb.connect(str(out)) as connection:
+        connection.execute("CREATE VIEW mine AS SELECT label FROM runs")
+    assert merge_files([source], out)[0].added == (A,)
+    label_run(out, A, "mine")
+    with duckdb.connect(str(out)) as connection:
+        assert ("mine",) in connection.execute("SELECT label FROM mine").fetchall()
+
+
+def test_a_file_with_a_macro_is_refused(tmp_path: Path) -> None:
     bad = make_file(tmp_path, "bad.db", A)
     with duckdb.connect(str(bad)) as connection:
-        connection.execute("CREATE VIEW v AS SELECT 1")
+        connection.execute("CREATE MACRO m() AS 1")
     with pytest.raises(GputuiError, match="more than tables"):
         merge_files([bad], tmp_path / "out.db")
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
+from gputui.services.results.machines import runs_with_common_ids, with_common_ids
 from gputui.services.results.references import PREFIX, reference_file
 from gputui.services.results.variation import RUNS_TAKEN
 from gputui.services.support.paths import default_result_file
@@ -158,7 +160,9 @@ def select_all(
         read = partial(select_all, trust=trust, pool=pool, with_passes=with_passes)
         executor = ThreadPoolExecutor(_GROUPS_AT_A_TIME)
         try:
-            return [selection for group in executor.map(read, groups) for selection in group]
+            return _of_common_boxes(
+                [selection for group in executor.map(read, groups) for selection in group], pool
+            )
         finally:
             executor.shutdown(cancel_futures=True)
     selectors: list[tuple[Path, str]] = []
@@ -175,7 +179,7 @@ def select_all(
                 if len(paths) == 1
                 else stack.enter_context(open_results(paths, trust))
             )
-            summaries = summaries_of(files)
+            summaries = with_common_ids(summaries_of(files), pool=pool)
             chosen = [
                 _chosen(path, selector, summaries[place], pool)
                 for (path, selector), place in zip(selectors, file_of, strict=True)
@@ -200,7 +204,8 @@ def select_all(
         if len(texts) == 1:
             raise
         # one by one, each is waited for, and the one at fault is named
-        return [select_runs(text, trust=trust, pool=pool, with_passes=with_passes) for text in texts]
+        alone = [select_runs(text, trust=trust, pool=pool, with_passes=with_passes) for text in texts]
+        return _of_common_boxes(alone, pool)
     return [
         Selection(
             text,
@@ -213,6 +218,20 @@ def select_all(
         for text, (path, _), place, of_one, of_others in zip(
             texts, selectors, file_of, chosen, others, strict=True
         )
+    ]
+
+
+def _of_common_boxes(selections: Sequence[Selection], pool: bool) -> list[Selection]:
+    """Selections of files that were read apart, whose runs have equal ids if they are of one box."""
+    runs = [run for selection in selections for run in (*selection.runs, *selection.history)]
+    left = iter(runs_with_common_ids(runs, pool=pool))
+    return [
+        replace(
+            selection,
+            runs=tuple(islice(left, len(selection.runs))),
+            history=tuple(islice(left, len(selection.history))),
+        )
+        for selection in selections
     ]
 
 

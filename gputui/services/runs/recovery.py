@@ -15,7 +15,7 @@ from gputui.recording.lock import Holder, held_if_free, is_held, read_holder
 from gputui.recording.worker_process import end_left_worker
 from gputui.services.results.traces import keep_traces
 from gputui.services.runs.process import holds_a_journal, mark_stored
-from gputui.services.support.paths import hash_key, run_directories
+from gputui.services.support.paths import directories_in, run_directories
 from gputui.store.journal_reader import JournalContents, read_journal, read_telemetry
 from gputui.store.writing import StoredRun, store_run
 
@@ -36,11 +36,8 @@ class Recovered:
 
 def recover_orphans() -> tuple[Recovered, ...]:
     """Store every run of this host whose supervisor is gone, each in its target file."""
-    try:
-        directories = sorted(run_directories().iterdir())
-    except OSError:
-        return ()
-    return tuple(found for run_dir in directories for found in _recovered(run_dir))
+    directories = directories_in(run_directories())
+    return tuple(found for run_dir in sorted(directories) for found in _recovered(run_dir))
 
 
 def recover_now(run_dir: Path) -> Recovered | None:
@@ -87,7 +84,7 @@ def _recovered(run_dir: Path) -> Iterator[Recovered]:
         return
     try:
         holder = read_holder(run_dir)
-        if holder is None or not holder.is_of_this_host(hash_key()):
+        if holder is None or not holder.is_of_this_host():
             return
         with held_if_free(run_dir) as is_free:
             if is_free and not (run_dir / STORED_NAME).exists():
