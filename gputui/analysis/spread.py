@@ -64,7 +64,7 @@ class LaunchPrior:
     factor: float
     """Variance of its launches over that of the table of priors."""
     df: float
-    """Of the prior: how many degrees of freedom of its own a row would need to count as much."""
+    """Of the prior: a row with as many degrees of freedom from its launches counts as much as the prior."""
     most_df: float
     """What all rows together have; no row can know more."""
     rows: int

@@ -526,7 +526,7 @@ def estimate_speed(
     Student's t over launches; below 3 launches the pooled centre, widened by the launch prior. `spread`: how
     much one launch varies, as the rows of the box show it, in place of both. The interval is of this run.
 
-    `own`: the times without those in which others held its CPUs. It may be as much faster as they say, as in
+    `own`: the times without those in which its threads waited for a CPU. It may be as much faster, as in
     `widened_by_contention`.
     """
     speed = _kept(_estimated, launches if own is None else own, prior_sd)

@@ -175,12 +175,19 @@ class Asked:
         return self.evidence.powers(run_id, case_id)
 
 
-def ask(files: Sequence[str], *, by: str | None = None, pool: bool = False, trust: bool = False) -> Asked:
-    """Read several `F[@RUN]`, or the variants within one.
+def ask(
+    files: Sequence[str],
+    *,
+    by: str | None = None,
+    pool: bool = False,
+    trust: bool = False,
+    with_passes: bool = True,
+) -> Asked:
+    """Read several `F[@RUN]`, or the variants within one; `with_passes` their profiled passes too.
 
     Raises GputuiError if a file cannot be read or holds nothing to compare.
     """
-    selections = select_all(files, trust=trust, pool=pool, with_passes=True)
+    selections = select_all(files, trust=trust, pool=pool, with_passes=with_passes)
     if by is None and len(selections) > 1:
         named = {run.summary.run_id for selection in selections for run in selection.runs}
         sides = [

@@ -134,7 +134,7 @@ def speed_of_launch(case: Case, blocks: Sequence[Block]) -> float:
 
 
 def waited_share(case: CaseResult) -> float | Missing:
-    """Share of the time in which threads waited for a CPU that others held, over all blocks; 0 to 1."""
+    """Share of the time in which threads were ready but waited for a CPU, over all blocks; 0 to 1."""
     waited_ns = wanted_ns = 0
     for measurement in case.measurements:
         for block in measurement.blocks if measurement.outcome == "ok" else ():

@@ -369,7 +369,7 @@ def test_the_ending_of_the_file_says_how_it_is_written_where_no_format_is_named(
     ran: Ran, place: Path
 ) -> None:
     for name, words in (("a.html", ()), ("a.txt", ()), ("b.csv", ("--format", "html"))):
-        assert ran("a.db", "slow.db", *words, "-o", name)[0] == EXIT_DONE
+        assert ran("a.db", "slow.db", *words, "-o", name) == (EXIT_DONE, "", f"wrote {name}\n")
     begins = {name: (place / name).read_text()[:15] for name in ("a.html", "a.txt", "b.csv")}
     assert begins["a.html"] == begins["b.csv"] == "<!DOCTYPE html>"
     assert begins["a.txt"] == "Matrix product:"
