@@ -204,7 +204,8 @@ def select_all(
         if len(texts) == 1:
             raise
         # one by one, each is waited for, and the one at fault is named
-        return [select_runs(text, trust=trust, pool=pool, with_passes=with_passes) for text in texts]
+        alone = [select_runs(text, trust=trust, pool=pool, with_passes=with_passes) for text in texts]
+        return _of_common_boxes(alone, pool)
     return [
         Selection(
             text,
