@@ -47,7 +47,7 @@ class BoxVariation:
         launches, assumed = len(launches_of(result)), prior_of(result)
         if isinstance(prior, LaunchPrior):
             spread = prior.moderated(own, assumed)
-        elif own is not None and own.df > max(launches, LAUNCHES_MEASURED) - 1:
+        elif own is not None and own.df > max(launches - 1, LAUNCHES_MEASURED - 2):
             spread = Spread(own.variance, own.df)
         else:
             return None
