@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import click
 
+from gputui.cli.options import COMPLETES
 from gputui.cli.output import readable_output
 from gputui.errors import EXIT_BUG, EXIT_CASE_FAILED, EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE, GputuiError
 from gputui.store.text import clean_text
@@ -55,10 +56,6 @@ COMMANDS: tuple[Command, ...] = (
     Command("completion", "completion", "The script that completes commands in a shell."),
     Command("paths", "paths", "Where everything lies, and how it is removed."),
 )
-
-
-COMPLETES = "_GPUTUI_COMPLETE"
-"""The variable in which a shell asks for completions."""
 
 
 class _Lazy(click.Group):
