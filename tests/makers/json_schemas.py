@@ -1,11 +1,10 @@
-"""The schemas in docs/schemas: `python tests/makers/json_schemas.py` writes them anew from what the commands print."""
+"""Writes the schemas in docs/schemas anew, from what the commands print."""
 
 from __future__ import annotations
 
 import json
-import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any  # JSON
 
@@ -27,6 +26,11 @@ _ABSENT = {
         },
     ],
 }
+_LEAVES = {bool: "boolean", str: "string", int: "number", float: "number"}
+_DEFS = {
+    "absent": _ABSENT,
+    **{leaf: {"anyOf": [{"type": leaf}, {"$ref": "#/$defs/absent"}]} for leaf in sorted({*_LEAVES.values()})},
+}
 _BY_NAME = frozenset({"values", "absent", "parameters", "judgements"})
 """Objects whose keys are data."""
 
@@ -47,6 +51,8 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         "paths": (("paths",),),
         "profiles": (("profiles",),),
         "doctor": (("doctor",),),
+        "facts": (("facts",), ("facts", "H200")),
+        "prices": (("prices", "H200"),),
         "snapshot": (("snapshot", "--processes"),),
     }
     for name, each in commands.items():
@@ -57,10 +63,10 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield name, json.loads(done.stdout)
 
 
-def schemas(place: Path) -> dict[str, str]:
+def schema_texts(outputs: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, str]:
     """The text of each schema by name."""
     found: dict[str, list[Any]] = {}
-    for name, value in printed(place):
+    for name, value in outputs:
         found.setdefault(name, []).append(value)
     return {
         name: json.dumps(
@@ -68,7 +74,7 @@ def schemas(place: Path) -> dict[str, str]:
                 "$schema": "https://json-schema.org/draft/2020-12/schema",
                 "title": f"gputui {name.replace('-', ' --')} --json",
                 **_schema_of(values, ""),
-                "$defs": {"absent": _ABSENT},
+                "$defs": _DEFS,
             },
             indent=1,
         )
@@ -100,19 +106,14 @@ def _schema_of(values: list[Any], key: str) -> dict[str, Any]:
     if lists:
         items = [item for value in lists for item in value]
         kinds.append({"type": "array", "items": _schema_of(items, "")} if items else {"type": "array"})
-    for kind, types in (("boolean", bool), ("string", str), ("number", (int, float))):
-        if any(
-            isinstance(value, types) and (kind == "boolean" or value is not True and value is not False)
-            for value in there
-        ):
-            kinds.append({"type": kind})
+    leaves = {_LEAVES[type(value)] for value in there if not isinstance(value, dict | list)}
+    if not kinds and len(leaves) == 1:
+        return {"$ref": f"#/$defs/{leaves.pop()}"}
+    kinds += [{"type": leaf} for leaf in sorted(leaves)]
     if not kinds:
         return {}
-    return (
-        kinds[0]
-        if key == "" and len(kinds) == 1 and len(there) == len(values)
-        else {"anyOf": [*kinds, {"$ref": "#/$defs/absent"}]}
-    )
+    is_always_there = not key and len(kinds) == 1 and len(there) == len(values)
+    return kinds[0] if is_always_there else {"anyOf": [*kinds, {"$ref": "#/$defs/absent"}]}
 
 
 def _is_missing(value: Any) -> bool:
@@ -124,7 +125,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUTUI_STATE", place)
         patch.setenv("HOME", place)
-        for name, text in schemas(Path(place)).items():
+        for name, text in schema_texts(printed(Path(place))).items():
             (PLACE / f"{name}.json").write_text(text)
 
 
