@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
+from gputui.cli.surroundings import unattended
 from gputui.services.support.plain_text import command_lines, in_encoding
 from gputui.store.text import clean_lines, clean_text
 
@@ -46,7 +47,8 @@ class _Output:
         self.stream.flush()
 
     def isatty(self) -> bool:
-        return self.stream.isatty()
+        """Whether a person looks at it, who can be asked and for whom a line can be rewritten."""
+        return self.stream.isatty() and not unattended()
 
     def fileno(self) -> int:
         return self.stream.fileno()

@@ -50,12 +50,11 @@ def _show(name: str, python: str | None, as_json: bool) -> None:
     from gputui.services.profiles.interpreters import choose_interpreter
     from gputui.services.profiles.planner import resolve_plan
     from gputui.services.profiles.user_workload import is_step_file, profile_of_step
-    from gputui.services.support.paths import hash_key
 
     shipped = None if is_step_file(name) else find_profile(name)
     chosen = choose_interpreter(python)
     profile = shipped or profile_of_step(Path(name), chosen.interpreter.executable)
-    plan = resolve_plan(profile, chosen.interpreter, describe_machine(hash_key()))
+    plan = resolve_plan(profile, chosen.interpreter, describe_machine())
     if as_json:
         click.echo(json.dumps({"schema": 1, **json.loads(plan.to_json())}, indent=1))
         return

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gputui.cli.options import MACHINE_HELP, machine_from
 from gputui.cli.output import wrapped
-from gputui.cli.recovered import report_recovered
+from gputui.cli.recovered import report_missing_home, report_recovered
 from gputui.cli.watching import (
     ALL_HELP,
     HOW_TO_LEAVE,
@@ -30,8 +31,8 @@ from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_whole_seconds
+from gputui.recording.interpreters import Chosen
 from gputui.recording.pacing import least_budget_s
-from gputui.services.profiles.interpreters import Chosen
 from gputui.services.profiles.loader import Profile
 from gputui.services.runs.process import LiveRun, RunRequest, start_runs, wait_until_begun
 from gputui.services.runs.progress import expected_s
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
 @click.option(
     "--instance", metavar="TYPE", help="Take the list price of this instance type; TYPE:spot its spot price."
 )
+@click.option("--machine", type=machine_from, default="", envvar="GPUTUI_MACHINE", help=MACHINE_HELP)
 @click.option(
     "--seed", type=click.IntRange(0, 2**31 - 1), metavar="N", help="Order of launches and random inputs."
 )
@@ -118,6 +120,7 @@ def command(
     label: str,
     price: float | None,
     instance: str | None,
+    machine: str,
     seed: int | None,
     trace: bool,
     like: str | None,
@@ -161,10 +164,12 @@ def command(
         label=label,
         price=price,
         instance=instance,
+        machine=machine,
         seed=model.run.summary.seed if seed is None and model is not None else seed,
         keeps_traces=trace,
         looks=looks,
     )
+    report_missing_home()
     prepared = prepare(
         options,
         on_probe=_say_probing,
@@ -172,6 +177,7 @@ def command(
         profile_of=None if model is None else partial(_profile_like, model, only),
     )
     requests, target = prepared.requests, prepared.target
+    _report_price(requests[0])
     if model is not None and percent is not None:
         requests = _with_looks(requests, model, percent)
     if prepared.warning:
@@ -197,6 +203,17 @@ def command(
         shows_all=shows_all,
         like="" if model is None else model.selector,
     )
+
+
+def _report_price(request: RunRequest) -> None:
+    """Say which list price is stored, since it may not be what the user pays."""
+    from gputui.model.units import format_hourly
+    from gputui.services.prices.pricing import STATED, price_source
+
+    price = request.price
+    if price is not None and price.kind != STATED:
+        usd = format_hourly(price.usd_per_hour)
+        _say(f"price: {usd} ({price_source(price)}); if you pay another: --price USD_PER_H")
 
 
 def _percent_to_resolve(like: str | None, against: str | None, resolve: str | None) -> float | None:

@@ -24,7 +24,7 @@ from gputui.store.selecting import find_run
 @click.command()
 @click.argument("run", metavar="[RUN|F@RUN]", default="latest")
 @click.argument("file", required=False, type=click.Path(path_type=Path, readable=False))
-@click.option("--trust", is_flag=True, help="Also read a file that holds views or macros.")
+@click.option("--trust", is_flag=True, help="Also read a file that holds macros or triggers.")
 @click.option(
     "--top", type=click.IntRange(0, 400), help="Step breakdowns, with so many operators each.  [5 with -v]"
 )

@@ -40,14 +40,8 @@ from gputui.store.reading import open_result
 from gputui.store.selecting import find_run
 from gputui.store.writing import store_run
 
-ENDINGS = (".json", ".json.gz", ".pt.trace.json", ".trace")
 _SHOWN_FROM_BYTES = 20 * 2**20
 """Smaller files are read before anybody looks at a bar."""
-
-
-def are_traces(files: Sequence[str]) -> bool:
-    """Whether files to compare are traces, by their names."""
-    return bool(files) and all(file.endswith(ENDINGS) for file in files)
 
 
 def read_runs(

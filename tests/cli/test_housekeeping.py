@@ -9,8 +9,7 @@ import pytest
 from command_line import Terminal, printed
 from journals import STARTED_US, make_journal
 
-from gputui.services.support.monitor_file import monitor_file
-from gputui.services.support.paths import run_directories
+from gputui.services.support.paths import monitor_file, run_directories
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
 

@@ -32,7 +32,7 @@ from gputui.model.journal import (
 from gputui.model.machine import Interpreter
 from gputui.model.plan import Plan
 from gputui.model.telemetry import HOST
-from gputui.services.profiles.interpreters import Chosen
+from gputui.recording.interpreters import Chosen
 from gputui.services.profiles.loader import read_profile
 from gputui.services.profiles.planner import resolve_plan
 from gputui.services.results.next_steps import NextStep
