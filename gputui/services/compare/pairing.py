@@ -27,7 +27,7 @@ from gputui.analysis.judgement import (
 )
 from gputui.analysis.peak_tests import NO_REFERENCE, PerformanceCheck
 from gputui.analysis.priors import band_between_models, instance_prior_sd
-from gputui.analysis.spread import Spread, together
+from gputui.analysis.spread import together
 from gputui.analysis.verdict import (
     BAND,
     ONE_RUN,
@@ -42,7 +42,7 @@ from gputui.analysis.verdict import (
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
-from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.result import CaseResult, Run, RunSummary, Spread
 from gputui.model.units import format_percent, format_seconds
 from gputui.services.results.energy import PowerOf, energy_of
 from gputui.services.results.expected import performance_checks

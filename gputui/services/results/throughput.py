@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gputui.analysis.contention import Waiting, effect_of_waiting
 from gputui.analysis.cost import Cost, cost_per_million
 from gputui.analysis.priors import launch_prior_sd, paired_prior_sd
-from gputui.analysis.spread import Spread, together
+from gputui.analysis.spread import together
 from gputui.analysis.verdict import (
     ONE_RUN,
     RatioEstimate,
@@ -25,7 +25,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Block, Price
 from gputui.model.plan import MIN_BLOCKS
-from gputui.model.result import CaseResult
+from gputui.model.result import CaseResult, Spread
 
 CROWDED_SHARE = 0.05
 """Of the time its threads wanted a CPU: from here a case counts as disturbed. A quiet box shows < 1 %."""
@@ -117,8 +117,9 @@ def _seconds(block: Block, units: float) -> float:
 def speed_of(case: CaseResult, spread: Spread | None = None) -> SpeedEstimate | Missing:
     """Units of work per second with its 95 % interval; Missing with the outcome's reason.
 
-    `spread`: of one launch, if other rows of the box show it.
+    `spread`: of one launch, if other rows of the box show it; without it the one that the case holds.
     """
+    spread = spread or case.launch_spread
     launches = launches_of(case)
     if not launches and case.outcome == "ok":
         return Missing(f"every launch was cut short: none has {MIN_BLOCKS} blocks")

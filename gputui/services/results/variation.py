@@ -12,7 +12,6 @@ from gputui.analysis.spread import (
     LaunchPrior,
     RunMean,
     Scatter,
-    Spread,
     learn_launches,
     learn_runs,
     pooled,
@@ -20,7 +19,7 @@ from gputui.analysis.spread import (
 from gputui.analysis.verdict import LAUNCHES_MEASURED, launch_scatter, log_time
 from gputui.model.absent import Missing
 from gputui.model.case import Case
-from gputui.model.result import CaseResult, Run
+from gputui.model.result import CaseResult, Run, Spread
 from gputui.services.results.throughput import contention_of, launches_of, prior_of
 
 RUNS_TAKEN = 20
@@ -72,6 +71,13 @@ def variation_by_machine(runs: Iterable[Run]) -> dict[str, BoxVariation]:
     for run in runs:
         by_machine.setdefault(run.summary.machine.machine_id, {})[run.summary.run_id] = run
     return {machine: _variation(machine, list(found.values())) for machine, found in by_machine.items()}
+
+
+def with_launch_spreads(run: Run, others: Iterable[Run]) -> Run:
+    """The run with the spread between launches that it and others of its box show for each case."""
+    variation = variation_by_machine([run, *others])[run.summary.machine.machine_id]
+    cases = (replace(case, launch_spread=variation.launch_spread(case)) for case in run.cases)
+    return replace(run, cases=tuple(cases))
 
 
 def _variation(machine: str, runs: Sequence[Run]) -> BoxVariation:
