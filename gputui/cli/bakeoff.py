@@ -267,6 +267,7 @@ def _spec(box: Box, plan: Plan, target: Path, key: bytes) -> Spec:
         runtime=box.interpreter.runtime,
         label="",
         price=price_of(box.host.usd_per_hour, None, box.machine),
+        machine_name="",
         hash_key=key,
         target=str(target),
         on_end=(),

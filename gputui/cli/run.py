@@ -176,6 +176,7 @@ def command(
         profile_of=None if model is None else partial(_profile_like, model, only),
     )
     requests, target = prepared.requests, prepared.target
+    _report_price(requests[0])
     if model is not None and percent is not None:
         requests = _with_looks(requests, model, percent)
     if prepared.warning:
@@ -201,6 +202,17 @@ def command(
         shows_all=shows_all,
         like="" if model is None else model.selector,
     )
+
+
+def _report_price(request: RunRequest) -> None:
+    """Say which list price is stored, since it may not be what the user pays."""
+    from gputui.model.units import format_hourly
+    from gputui.services.prices.pricing import STATED, price_source
+
+    price = request.price
+    if price is not None and price.kind != STATED:
+        usd = format_hourly(price.usd_per_hour)
+        _say(f"price: {usd} ({price_source(price)}); if you pay another: --price USD_PER_H")
 
 
 def _percent_to_resolve(like: str | None, against: str | None, resolve: str | None) -> float | None:

@@ -209,7 +209,8 @@ def _to_tell(headline: Headline) -> str:
     if not headline.steps:
         return ""
     commands = "".join(f"<pre>{safe(f'{step.box}$ {step.command}')}</pre>" for step in headline.steps)
-    return f'\n<div class="tell"><p><b>To tell</b>, {safe(effort_words(headline.steps))}:</p>{commands}</div>'
+    purpose, effort = safe(headline.purpose.capitalize()), safe(effort_words(headline.steps))
+    return f'\n<div class="tell"><p><b>{purpose}</b>, {effort}:</p>{commands}</div>'
 
 
 def _forest(comparisons: Sequence[Comparison], ignore: str) -> str:

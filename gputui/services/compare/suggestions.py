@@ -12,7 +12,7 @@ from gputui.analysis.verdict import RatioEstimate, launches_needed, nearest_edge
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult
 from gputui.model.units import format_minutes, format_usd
-from gputui.services.compare.pairing import CROWDED, Cell, Row, runs_in
+from gputui.services.compare.pairing import CROWDED, Cell, Comparison, Row, runs_in
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import had_no_time
 from gputui.services.results.selectors import from_here
@@ -59,6 +59,20 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[Step, ...]:
         command = f"{_again(cell, evidence)} --only {only_text(row)} --launches {number}"
         found.setdefault(cell.run.run_id, Step(letter, command, seconds, usd, letter in crowded))
     return tuple(found.values())
+
+
+def steps_to_pair(comparison: Comparison, evidence: Evidence) -> tuple[Step, ...]:
+    """The cases of a on the box of b, where both sides have measured no case in common; none of programs."""
+    a, b = comparison.a.run, comparison.b.run
+    if a.run_id == b.run_id or not any(
+        row.a.result is not None and not row.case.is_program for row in comparison.rows
+    ):
+        return ()
+    seconds = a.budget_s if a.ended_utc_us is None else (a.ended_utc_us - a.started_utc_us) / 1e6
+    usd = None if isinstance(b.price, Missing) else b.price.usd_per_hour * seconds / 3600
+    files = [from_here(str(evidence.file(run.run_id))) for run in (a, b)]
+    like = shlex.quote(f"{files[0]}@{a.short_id}")
+    return (Step("b", f"gputui run --like {like} --db {shlex.quote(files[1])}", seconds, usd),)
 
 
 def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> Step | None:

@@ -123,6 +123,31 @@ def describe(link: Link, key: bytes) -> Box:
         raise HostFailed(error.message, error.hint, error.exit_code) from error
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What gputui has left on a host."""
+
+    path: str
+    size_bytes: int
+    runs: tuple[str, ...]
+    """Each with its state."""
+
+
+def checked(host: Host, key: bytes) -> tuple[Box, Left]:
+    """What a host is, and what lies there. Raises HostFailed."""
+    with Link(host) as link:
+        box = describe(link, key)
+        answer = link.ask("left")
+    try:
+        runs = tuple(
+            f"run {_text(run['run_id'])[-8:]}: {'in progress' if run['in_progress'] else 'not brought home'}"
+            for run in answer["runs"][:_MOST_TEXTS]
+        )
+        return box, Left(_text(answer["path"]), int(answer["size"]), runs)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise HostFailed("what it says of itself makes no sense", "is another gputui there?") from error
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.40} is not a text")

@@ -215,6 +215,12 @@ class MonitorModel:
     def is_paused(self) -> bool:
         return self._paused is not None
 
+    @property
+    def has_nothing_to_leave(self) -> bool:
+        """Whether `back` would do nothing but forget which GPU is selected."""
+        is_listing = bool(self._mode or self._question is not None or self._table.filter)
+        return not is_listing and self._table.selected is None
+
     def name_screens(self, screens: Line) -> None:
         """Replace the right end of the first line."""
         self._screens = screens
