@@ -582,6 +582,7 @@ def estimate_pair(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Mis
         b.result,
         is_one_run=is_one_run and a.result.case_id != b.result.case_id,
         spreads=(a.launch_spread, b.launch_spread),
+        paired=a.variation.paired_spread(a.result, b.result) if is_one_run else None,
         runs=ONE_RUN if is_one_run else together((a.run_spread, b.run_spread)),
     )
 

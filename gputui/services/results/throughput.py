@@ -185,19 +185,21 @@ def speed_ratio(
     *,
     is_one_run: bool,
     spreads: tuple[Spread | None, Spread | None] = (None, None),
+    paired: Spread | None = None,
     runs: Spread = ONE_RUN,
 ) -> RatioEstimate | Missing:
     """How many times as fast as A B is, both measured in the same unit; Missing without an interval.
 
     Cases that one run interleaved are compared block by block. CPU contention widens the interval, except of
     such pairs, which share it. `spreads` of one launch on each side and `runs` between them: see
-    `compare_launches`.
+    `compare_launches`; `paired`: of the log ratio of such pairs in one launch, see `compare_pairs`.
     """
     pairs = paired_launches(a, b) if is_one_run else Missing("two runs")
     speed_a, speed_b = speed_of(a), speed_of(b)
     if not (isinstance(pairs, Missing) or isinstance(speed_a, Missing) or isinstance(speed_b, Missing)):
-        paired = compare_pairs(pairs, prior_sd=max(paired_prior_of(a), paired_prior_of(b)))
-        return paired if isinstance(paired, Missing) else with_ratio_of_speeds(paired, speed_a, speed_b)
+        prior_sd = max(paired_prior_of(a), paired_prior_of(b))
+        found = compare_pairs(pairs, prior_sd=prior_sd, spread=paired)
+        return found if isinstance(found, Missing) else with_ratio_of_speeds(found, speed_a, speed_b)
     waited_a, waited_b = contention_of(a), contention_of(b)
     waiting = waiting_of(a, b)
     if waited_a or waited_b:

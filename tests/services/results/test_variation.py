@@ -10,9 +10,10 @@ from hand_made import make_case, make_run, measured, steady
 from journals import RUNTIME, STARTED_US, make_journal
 
 from gputui.analysis.spread import LaunchPrior
-from gputui.analysis.verdict import SpeedEstimate
+from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.model.machine import Runtime
 from gputui.model.result import CaseResult, Run, Spread
+from gputui.services.compare.pairing import compare_sides, sides_by
 from gputui.services.compare.session import ask
 from gputui.services.results.selectors import run_in
 from gputui.services.results.throughput import speed_of
@@ -132,3 +133,47 @@ def test_a_run_that_is_shown_has_the_interval_that_its_file_knows(tmp_path: Path
     assert known.units_per_s == assumed.units_per_s
     assert assumed.low < known.low < known.high < assumed.high
     assert "moderated" in known.method
+
+
+def interleaved(*ratios: float) -> Run:
+    """A run with a launch for each ratio of fp32 to amp, whose blocks alternate."""
+    slow = measured(make_case(precision="fp32"), *(steady(0.1 * ratio) for ratio in ratios))
+    fast = measured(make_case(precision="amp"), *(steady(0.1) for _ in ratios))
+    return make_run(*(_in_turns(case, place) for place, case in enumerate((slow, fast))))
+
+
+def _in_turns(case: CaseResult, place: int) -> CaseResult:
+    return replace(
+        case,
+        measurements=tuple(
+            replace(
+                m,
+                blocks=tuple(
+                    replace(block, start_ns=(2 * number + place) * 10**11)
+                    for number, block in enumerate(m.blocks)
+                ),
+            )
+            for m in case.measurements
+        ),
+    )
+
+
+def test_precisions_that_were_interleaved_know_how_much_their_ratio_varies_from_earlier_runs() -> None:
+    earlier, one = [interleaved(2.0, 2.02, 1.98), interleaved(2.01, 1.99)], interleaved(2.0)
+    (variation,) = variation_by_machine([*earlier, one]).values()
+    fp32, amp = one.cases
+
+    spread = variation.paired_spread(fp32, amp)
+    assert spread is not None
+    assert spread == variation.paired_spread(amp, fp32)
+    assert spread.df == 5
+    assert 0.005 < math.sqrt(spread.variance) < 0.01
+
+    alone, known = (
+        compare_sides(*sides_by("precision", [one], history=history), ignore="precision").rows[0].estimate
+        for history in ([], earlier)
+    )
+    assert isinstance(alone, RatioEstimate)
+    assert isinstance(known, RatioEstimate)
+    assert known.paired
+    assert known.high / known.low < alone.high / alone.low
