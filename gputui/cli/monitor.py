@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import getpass
-import os
 import platform
-import sys
 from collections.abc import Callable
 
 import click
 
+from gputui.cli.surroundings import no_terminal, unattended
 from gputui.errors import EXIT_DONE
 
 
@@ -31,8 +30,8 @@ def command(interval: float | None, price: float | None, is_ascii: bool, notify:
 
     ? shows the keys, q leaves. Without a terminal one reading is printed.
     """
-    if not has_terminal():
-        return instead_of_live("gputui monitor")
+    if why := no_terminal():
+        return instead_of_live("gputui monitor", why)
     return show_app(
         interval=interval, price=price, is_ascii=is_ascii, notifies=notify, has_mouse=not no_mouse
     )
@@ -66,16 +65,13 @@ def show_app(
     return show_live(live_collector, options)
 
 
-def has_terminal() -> bool:
-    """Whether screens can be drawn: a terminal both ways that can move its cursor."""
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb")
-
-
-def instead_of_live(what: str) -> int:
-    """Print one reading, for pipes and terminals that cannot draw."""
+def instead_of_live(what: str, why: str) -> int:
+    """Print one reading, for pipes, notebook cells and terminals that cannot draw."""
     from gputui.cli.snapshot import command as snapshot
 
-    click.echo(f"{what}: no terminal to draw on, so this is one reading (`gputui snapshot`)", err=True)
+    click.echo(f"{what}: {why}, so this is one reading (`gputui snapshot`)", err=True)
+    if unattended():
+        click.echo("run, record, show, compare and doctor print plain lines here", err=True)
     callback: Callable[..., int] | None = snapshot.callback
     assert callback is not None
     return callback(processes=True, require_gpu=False, in_json=False) or EXIT_DONE
