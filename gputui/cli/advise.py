@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     help="Share of these hours in which boxes work.  [1]",
 )
 @click.option("--pool", is_flag=True, help="Take the launches of all runs of a file together.")
-@click.option("--trust", is_flag=True, help="Also read files that hold views or macros.")
+@click.option("--trust", is_flag=True, help="Also read files that hold macros or triggers.")
 @click.option("-v", "--verbose", is_flag=True, help="Also notes, what was left out and what was assumed.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(

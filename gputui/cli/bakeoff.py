@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.cli.output import beneath, shown, wrapped
+from gputui.cli.surroundings import unattended
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, GputuiError, MachineLacks
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_hourly, format_seconds
@@ -183,7 +184,7 @@ def command(
         _say(f"{names} are one box: measured one after the other, since they would disturb each other")
     _announce(planned, len(hosts), measured, target)
     if not yes:
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        if unattended() or not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise GputuiError("no terminal to ask on before it starts", "--yes starts without a question")
         if not click.confirm("Start?", err=True):
             raise GputuiError("nothing was measured", "--yes starts without a question")
@@ -267,6 +268,7 @@ def _spec(box: Box, plan: Plan, target: Path, key: bytes) -> Spec:
         runtime=box.interpreter.runtime,
         label="",
         price=price_of(box.host.usd_per_hour, None, box.machine),
+        machine_name="",
         hash_key=key,
         target=str(target),
         on_end=(),
@@ -277,7 +279,7 @@ def _see_through(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> int:
     """Follow all hosts to their ends, then compare what was measured."""
     from gputui.services.hosts.bakeoff import DONE
 
-    is_live = sys.stderr.isatty()
+    is_live = sys.stderr.isatty() and not unattended()
     if is_live:
         click.echo(_HOW_TO_LEAVE, err=True)
     stopped: list[int] = []

@@ -147,7 +147,7 @@ class _Agent:
     def _describe(self, key: str, python: str | None) -> None:
         """What this machine is, and what its Python can measure."""
         secret = bytes.fromhex(key)
-        machine = describe_machine(secret)
+        machine = describe_machine(hash_key=secret)
         chosen = chosen_interpreter(python, os.environ, lambda path: probe_interpreter([path]))
         self._wire.answer(
             machine=to_plain(machine),

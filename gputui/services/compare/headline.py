@@ -103,10 +103,10 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
     sentences = [_failure_sentence(failed, comparison.rows) if failed else ""]
     name = as_sentence(subject(main, comparison.rows, failed))
     if main.rate.is_decided:
-        sentences.append(f"{name}: b is {change_phrase(main)}{_because(main, whys)}.")
+        sentences.append(f"{name}: b {change_phrase(main)}{_because(main, whys)}.")
         steps: tuple[Step, ...] = ()
     else:
-        cost = f"; b is {_cost_phrase(main)}" if main.cost.differs else ""
+        cost = f"; b {_cost_phrase(main)}" if main.cost.differs else ""
         sentences.append(f"{name}: can't tell which is faster ({ends_words(main.rate)}){cost}.")
         steps = settling_steps(main, evidence)
     sentences.append(_busy(main))
@@ -131,17 +131,22 @@ def subject(row: Row, rows: Sequence[Row], named: Row | None = None) -> str:
 
 
 def change_phrase(row: Row) -> str:
-    """`36 % slower (34 to 38) and 22 % cheaper per token`."""
-    if row.cost.is_decided and not row.rate.is_decided:
-        return f"{_cost_phrase(row)} (can't tell which is faster)"
+    """`is 36 % slower (34 to 38) and 22 % cheaper per token`."""
+    cost = _cost_phrase(row) if row.cost.is_decided else ""
+    if cost and not row.rate.is_decided:
+        return f"{cost} (can't tell which is faster)"
     rate = f"as fast as a ({ends_words(row.rate)})" if row.rate.word == "same" else judgement_text(row.rate)
-    return f"{rate} and {_cost_phrase(row)}" if row.cost.is_decided else rate
+    return f"is {rate} and {cost.removeprefix('is ')}" if cost else f"is {rate}"
 
 
 def _cost_phrase(row: Row) -> str:
+    """`is 22 % cheaper per token`, `costs 3.09x as much per token`, `costs the same per token`."""
+    noun = RATES[row.case.unit].noun
     if row.cost.word == "same":
-        return f"costs the same per {RATES[row.case.unit].noun}"
-    return f"{judgement_text(row.cost, with_interval=False)} per {RATES[row.case.unit].noun}"
+        return f"costs the same per {noun}"
+    words = judgement_text(row.cost, with_interval=False)
+    factor = words.removesuffix(" the cost")
+    return f"is {words} per {noun}" if factor == words else f"costs {factor} as much per {noun}"
 
 
 def ends_words(judgement: Judgement) -> str:
@@ -171,7 +176,7 @@ def _what_changes_the_choice(main: Row, rows: Sequence[Row]) -> str:
         return ""
     better = "b" if _told_by(main, found).verdict.word == "faster" else "a"
     take = f": take {better} for that" if is_against else ""
-    return f"{as_sentence(subject(found, rows))}: b is {change_phrase(found)}{take}."
+    return f"{as_sentence(subject(found, rows))}: b {change_phrase(found)}{take}."
 
 
 def changing_row(main: Row, rows: Sequence[Row]) -> tuple[Row | None, bool]:

@@ -11,7 +11,7 @@ from gputui.analysis.resolution import error_rate_of, half_width_with, looks_up_
 from gputui.analysis.verdict import RatioEstimate, launches_needed, nearest_edge, runs_needed
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult
-from gputui.model.units import format_usd
+from gputui.model.units import format_minutes, format_usd
 from gputui.services.compare.pairing import CROWDED, Cell, Row, runs_in
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import had_no_time
@@ -30,7 +30,7 @@ class Step:
     usd: float | None
     """What the box costs in that time; None where no price is known."""
     was_busy: bool = False
-    """Other processes held its CPUs before: it pays to wait until it is idle."""
+    """There was CPU contention before: it pays to wait until the box is idle."""
 
 
 def settling_steps(row: Row, evidence: Evidence) -> tuple[Step, ...]:
@@ -91,12 +91,12 @@ def effort_words(steps: Sequence[Step]) -> str:
 
     A box that was busy is to be idle then.
     """
-    minutes = max(1, math.ceil(max(step.seconds for step in steps) / 60))
+    about = format_minutes(max(step.seconds for step in steps))
     usd = [step.usd for step in steps]
     money = "" if None in usd else f", {format_usd(math.fsum(u for u in usd if u is not None))}"
     where = "on each box" if len(steps) > 1 else f"on the box of {steps[0].box}"
     idle = " when it is idle" if any(step.was_busy for step in steps) else ""
-    return f"about {minutes} min {where}{idle}{money}"
+    return f"about {about} {where}{idle}{money}"
 
 
 def only_text(row: Row) -> str:

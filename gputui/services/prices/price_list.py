@@ -11,14 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
-
 from gputui.errors import GputuiError
 from gputui.facts.gpus import find_gpu, memory_of, rows_named
 from gputui.facts.tables import InstanceRow, gpu_rows, instance_rows
 from gputui.model.absent import Missing
 from gputui.services.support.atomic_write import write_whole
-from gputui.services.support.paths import APPLICATION
+from gputui.services.support.home import make_directory, user_directory
 from gputui.store.text import clean_text
 
 OLD_DAYS = 90
@@ -95,7 +93,7 @@ class Imported:
 
 def users_list() -> Path:
     """Where the imported list is kept."""
-    return Path(platformdirs.user_config_dir(APPLICATION)) / "prices.csv"
+    return user_directory("config") / "prices.csv"
 
 
 def known_instances() -> tuple[InstanceRow, ...]:
@@ -165,7 +163,7 @@ def import_prices(path: Path, provider: str, date: str) -> Imported:
     writer.writerows(found.values())
     target = users_list()
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(target.parent)
     except OSError as error:
         raise GputuiError(
             f"{target.parent}: cannot be made ({error.strerror})",

@@ -11,6 +11,7 @@ from typing import Any  # Any: the JSON of a probe
 
 from gputui.recording.interpreters import Chosen, chosen_interpreter
 from gputui.recording.probing import PROBE_TIMEOUT_S, interpreter_from_plain, probe_interpreter
+from gputui.services.support.home import make_directory
 from gputui.services.support.paths import probe_cache
 from gputui.worker.probe import OLDEST_TORCH
 
@@ -57,7 +58,7 @@ def _probe_cached(path: str, timeout_s: float, on_probe: Callable[[str], None]) 
     answer = probe_interpreter([path], timeout_s)
     if "torch_file" in answer:
         try:
-            cached.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(cached.parent)
             scratch = cached.with_suffix(f".{os.getpid()}")
             scratch.write_text(json.dumps({"state": _state(path, answer), "answer": answer}))
             scratch.replace(cached)

@@ -96,10 +96,9 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self._mounted_s = monotonic()
-        self._model.add(self._feed.latest())
         self._bell.listener = self._rung
         width, height = self.app.size  # the size the view will have: the first frame is not blank
-        self._view.show(self._model.lines(width, height, monotonic_ns()))
+        self._view.show(self._model.lines(width, height, monotonic_ns(), self._feed.latest()))
 
     def on_unmount(self) -> None:
         self._bell.listener = None
@@ -181,13 +180,14 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def paint(self) -> None:
         """Draw the frame, and schedule the next one."""
-        self._model.add(self._feed.latest())  # the bell does not ring while a call hangs
+        newest = self._feed.latest()  # the bell does not ring while a call hangs
         width, height = self._view.size
         self._painted_s = monotonic()
         self._again_in(PAINT_EVERY_S + _SLACK_S)
         if not (width and height and self.is_current):
+            self._model.add(newest)
             return
-        lines = self._model.lines(width, height, monotonic_ns())
+        lines = self._model.lines(width, height, monotonic_ns(), newest)
         app = self.app
         assert isinstance(app, FastPaint)
         if app.round_trip_s > SLOW_FRAME_S and lines:

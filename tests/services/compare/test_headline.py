@@ -89,6 +89,11 @@ def test_faster_and_dearer() -> None:
     assert said.text == "GPT training: b is 100 % faster (98 to 102) and 100 % dearer per token."
 
 
+def test_from_three_times_the_cost_on_it_is_a_factor() -> None:
+    said = headline(run_of({GPT: 0.1}, 1.0), run_of({GPT: 0.08}, 4.0))
+    assert said.text == "GPT training: b is 25 % faster (24 to 26) and costs 3.20x as much per token."
+
+
 def test_without_a_price_only_the_rate_is_there() -> None:
     assert (
         headline(run_of({GPT: 0.1}), run_of({GPT: 0.05})).text

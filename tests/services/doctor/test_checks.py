@@ -51,6 +51,7 @@ def make_box(gpus: int = 1, **changes: object) -> SystemState:
         free_bytes={DB.parent: 100 * GIB, STATE: 100 * GIB},
         file_error=None,
         unwritable={},
+        missing_home="",
         measuring=0,
     )
     return replace(box, **changes)  # type: ignore[arg-type]

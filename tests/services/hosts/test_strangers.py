@@ -6,6 +6,7 @@ import json
 import sys
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any  # JSON
 
@@ -48,7 +49,7 @@ def stranger(directory: Path, answers: dict[str, Any]) -> Host:
 
 
 def described(**changed: object) -> dict[str, Any]:
-    machine = describe_machine(bytes(32))
+    machine = describe_machine(hash_key=bytes(32))
     runtime = {"missing": "not asked"}
     plain: dict[str, Any] = {
         "machine": to_plain(machine),
@@ -162,7 +163,7 @@ def brought(directory: Path, spec: Spec, follow: Sequence[object], logs: Sequenc
 def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spec:
     monkeypatch.setenv("GPUTUI_STATE", str(tmp_path / "state"))
     made = make_spec(make_plan([0]), run_id="01a20404-f2b4-742b-8eba-873a617a4f8d")
-    return Spec(made.run_id, made.plan, made.runtime, "", None, made.hash_key, str(tmp_path / "a.db"), ())
+    return replace(made, label="", price=None, target=str(tmp_path / "a.db"), on_end=())
 
 
 ENDED = [{"ended": True, "logs": []}, ""]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gputui.errors import GputuiError
-from gputui.services.support.monitor_file import monitor_file
+from gputui.services.support.paths import monitor_file
 from gputui.tui.monitor.layout import NOWHERE, Rect, laid_out
 from gputui.tui.monitor.metrics import METRICS, Units, degrees, gigahertz, memory, memory_of
 from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings
