@@ -279,7 +279,7 @@ def _see_through(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> int:
     """Follow all hosts to their ends, then compare what was measured."""
     from gputui.services.hosts.bakeoff import DONE
 
-    is_live = sys.stderr.isatty() and not unattended()
+    is_live = sys.stderr.isatty()
     if is_live:
         click.echo(_HOW_TO_LEAVE, err=True)
     stopped: list[int] = []
