@@ -16,7 +16,7 @@ import time
 import venv
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "makers"), str(Path(__file__).parents[1])]
+sys.path.insert(0, str(Path(__file__).parents[1] / "makers"))
 
 from command_line import WORDS, write_spin_profile
 from sshd import Servers
@@ -78,9 +78,8 @@ def measure(place: Path, servers: Servers, names: list[str]) -> None:
     print(
         f"first block: first {first[0]:.1f} s, median {first[len(first) // 2]:.1f} s, last {first[-1]:.1f} s"
     )
-    print(
-        f"here, gputui and all its ssh: {usage.ru_utime + usage.ru_stime:.1f} s of CPU, {usage.ru_maxrss >> 10} MiB"
-    )
+    cpu_s = usage.ru_utime + usage.ru_stime
+    print(f"here, gputui and all its ssh: {cpu_s:.1f} s of CPU, {usage.ru_maxrss >> 10} MiB")
     if done.returncode:
         print(done.stderr[-3000:])
 
@@ -100,8 +99,9 @@ def watch(servers: Servers, names: list[str]) -> None:
         feed.close()
     heard = sum(feed.seen().sample is not None for feed in feeds)
     rate = sum(received) / WATCHED_S / len(feeds)
+    core_pct = 100 * cpu_s / WATCHED_S
     print(
-        f"live: {heard} of {len(feeds)} heard, {rate:.0f} bytes a second and host, {100 * cpu_s / WATCHED_S:.1f} % of a core here"
+        f"live: {heard} of {len(feeds)} heard, {rate:.0f} bytes a second and host, {core_pct:.1f} % of a core"
     )
 
 
