@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import pwd
 import select
@@ -17,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import zlib
@@ -26,11 +28,12 @@ from typing import Any  # Any: JSON
 
 from gputui.errors import GputuiError
 from gputui.machine import describe_machine, host_id
-from gputui.model.journal import JOURNAL_NAME, SPEC_NAME, TELEMETRY_NAME, to_plain
+from gputui.model.journal import JOURNAL_NAME, SPEC_NAME, TELEMETRY_NAME, check_line, to_plain
 from gputui.recording.interpreters import chosen_interpreter
 from gputui.recording.journal import RESERVE_BYTES
 from gputui.recording.lock import boot_id, is_held, read_holder
-from gputui.recording.probing import probe_interpreter
+from gputui.recording.probing import describe_step, probe_interpreter
+from gputui.recording.spec import Spec
 from gputui.recording.worker_process import end_left_worker
 
 RUNS = "runs"
@@ -39,6 +42,7 @@ SUPERVISOR_LOG = "supervisor.log"
 ALIVE_EVERY_S = 5.0
 """How often a silent journal is reported as silent, so that the other side can tell it from a dead link."""
 _POLL_S = 0.25
+_CASE_EVERY_S = 5.0
 _PIECE_BYTES = 1 << 18
 _LOG_BYTES = 1 << 16
 _REQUEST_BYTES = 1 << 24
@@ -113,6 +117,7 @@ class _Agent:
         self._wire = wire
         self._does: Mapping[str, Callable[..., None]] = {
             "describe": self._describe,
+            "describe_step": self._describe_step,
             "start": self._start,
             "follow": self._follow,
             "read": self._read,
@@ -120,6 +125,7 @@ class _Agent:
             "forget": self._forget,
             "left": self._left,
             "clean": self._clean,
+            "watch": self._watch,
         }
 
     def serve_one(self) -> None:
@@ -157,6 +163,13 @@ class _Agent:
             in_progress=[run_dir.name for run_dir in self._run_dirs() if is_held(run_dir)],
             others=list(_other_supervisors()),
         )
+
+    def _describe_step(self, python: str, step: str) -> None:
+        """What a user's workload declares, as the interpreter that would measure it reads it."""
+        with tempfile.TemporaryDirectory(prefix="step-") as scratch:
+            path = Path(scratch) / STEP_NAME
+            path.write_text(step, encoding="utf-8")
+            self._wire.answer(step=describe_step((python,), path))
 
     def _start(self, run_id: str, spec: dict[str, Any], step: str) -> None:
         """Start a run that goes on by itself; does nothing to one that was started before."""
@@ -216,6 +229,53 @@ class _Agent:
                     if asked.get("do") != "stop":
                         raise GputuiError(f"{asked.get('do')}: a run is being followed")
                     _end(run_dir)
+
+    def _watch(self, interval_s: float, processes: bool) -> None:
+        """Send what changes of the live samples, until stdin ends."""
+        from gputui.recording.collector import live_collector  # bakeoffs need neither
+        from gputui.recording.live_changes import Changes
+
+        changes, packer, came = Changes(), zlib.compressobj(6), threading.Event()
+        collector = live_collector(interval_s, came.set)
+        collector.want_processes(processes)
+        collector.start()
+        spoken_s = looked_s = -math.inf
+        case = ""
+        try:
+            while True:
+                asked = self._wire.request(min(interval_s, ALIVE_EVERY_S))
+                if asked is not None and asked.get("do") == "processes":
+                    collector.want_processes(bool(asked["wanted"]))
+                elif asked is not None and asked.get("do") == "interval":
+                    interval_s = float(asked["seconds"])
+                    collector.set_interval(interval_s)
+                came.wait(_POLL_S)
+                came.clear()
+                now_s = time.monotonic()
+                if now_s - looked_s > _CASE_EVERY_S:
+                    case, looked_s = self._case_in_progress(), now_s
+                message = changes.since_last(collector.latest(), case)
+                if message or now_s - spoken_s > ALIVE_EVERY_S:
+                    text = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+                    self._wire.answer(packer.compress(text) + packer.flush(zlib.Z_SYNC_FLUSH), more=1)
+                    spoken_s = now_s
+        finally:
+            collector.close()
+
+    def _case_in_progress(self) -> str:
+        """The cases of the launch in progress, of a run that was started from elsewhere; empty for none."""
+        for run_dir in self._run_dirs():
+            if is_held(run_dir):
+                with contextlib.suppress(OSError, GputuiError, ValueError, IndexError, KeyError):
+                    starts = [
+                        line
+                        for line in (run_dir / JOURNAL_NAME).read_bytes().split(b"\n")
+                        if b'"LaunchStart"' in line
+                    ]
+                    cases = Spec.read(run_dir).plan.cases
+                    ids = json.loads(check_line(starts[-1]) or b"{}")["case_ids"]
+                    return ", ".join(cases[case_id].case.name for case_id in ids)
+        return ""
 
     def _read(self, run_id: str, name: str, offset: int) -> None:
         """Send a file of a run; of a log its end."""

@@ -120,6 +120,8 @@ class Link:
         self.host = host
         self._buffer = b""
         self._said = b""
+        self.received_bytes = 0
+        """Of live messages, as compressed."""
         nonce = secrets.token_hex(8)
         try:
             self._process = subprocess.Popen(
@@ -158,10 +160,14 @@ class Link:
     ) -> None:
         self.close()
 
-    def close(self) -> None:
-        """End the command here; what runs there goes on."""
+    def hang_up(self) -> None:
+        """Ask the command here to end; returns at once, and the thread that reads finds the link closed."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGTERM)
+
+    def close(self) -> None:
+        """End the command here; what runs there goes on."""
+        self.hang_up()
         try:
             self._process.wait(2.0)
         except subprocess.TimeoutExpired:
@@ -200,6 +206,28 @@ class Link:
                 raise HostFailed(f"it sent a piece of {max(packed, unpacked)} bytes", _STRANGE)
             data = self._unpacked(self._exactly(packed, ANSWER_TIMEOUT_S), unpacked) if packed else b""
             yield Piece(offset, data)
+
+    def messages(self, do: str, silence_s: float = ANSWER_TIMEOUT_S, **fields: object) -> Iterator[Any]:
+        """Send a request and yield the JSON messages it brings, which are one compressed stream, without end.
+
+        Raises HostFailed, and LinkLost after so many seconds of silence.
+        """
+        self.send(do, **fields)
+        unpacker, text = zlib.decompressobj(), b""
+        while True:
+            packed = self._answer(silence_s).get("bytes", 0)
+            if type(packed) is not int or not 0 < packed <= _LARGEST_PIECE:
+                raise HostFailed("its answer makes no sense", _STRANGE)
+            try:
+                text += unpacker.decompress(self._exactly(packed, silence_s), _LONGEST_LINE)
+                *lines, text = text.split(b"\n")
+                found = [json.loads(line) for line in lines]
+            except (zlib.error, ValueError, RecursionError) as error:
+                raise HostFailed("what it sent is damaged", _STRANGE) from error
+            if unpacker.unconsumed_tail or len(text) > _LONGEST_LINE:
+                raise HostFailed("it sent a line without an end", _STRANGE)
+            self.received_bytes += packed
+            yield from found
 
     # The beginning
 

@@ -215,6 +215,12 @@ class MonitorModel:
     def is_paused(self) -> bool:
         return self._paused is not None
 
+    @property
+    def has_nothing_to_leave(self) -> bool:
+        """Whether `back` would do nothing but forget which GPU is selected."""
+        is_listing = bool(self._mode or self._question is not None or self._table.filter)
+        return not is_listing and self._table.selected is None
+
     def name_screens(self, screens: Line) -> None:
         """Replace the right end of the first line."""
         self._screens = screens
@@ -679,7 +685,7 @@ class MonitorModel:
         self._page = max(self._table.in_sight - 1, 1)
         table = self._table.drawn(width, box.height, self._units)
         if not has_users:
-            return lines + table
+            return [*lines, *table]
         return lines + side_by_side([table, users_lines(frame, box.height)], box.width, 2)
 
     def _header(self, width: int) -> Line:
