@@ -77,7 +77,7 @@ def command(
     gpus: str | None,
     as_json: bool,
 ) -> int:
-    """Will a model fit on a GPU, and what does the cheapest one cost.
+    """Will a model fit on a GPU, and what does the cheapest one cost?
 
     N is --params, such as 7B. Give it, or --layers and --width, or all three.
     """
