@@ -1,4 +1,7 @@
-"""gputui: profile GPUs and CPUs, compare runs across machines and runtimes."""
+"""gputui: profile GPUs and CPUs, compare runs across machines and runtimes.
+
+In Python: `load` gives DataFrames, `compare` a judgement, `run` measures.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,25 @@ from typing import TYPE_CHECKING, Any
 from gputui.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from gputui.store.frames import load as load
+    from gputui.services.compare.notebook import compare as compare
+    from gputui.services.results.frames import load as load
+    from gputui.services.runs.notebook import run as run
 
-__all__ = ["__version__", "load"]
+__all__ = ["__version__", "compare", "load", "run"]
+
+_HOMES = {
+    "compare": "gputui.services.compare.notebook",
+    "load": "gputui.services.results.frames",
+    "run": "gputui.services.runs.notebook",
+}
 
 
 def __getattr__(name: str) -> Any:  # Any: what a module attribute may be
-    """`gputui.load`, imported on first use: it needs duckdb and pandas, and the rest of gputui does not."""
-    if name == "load":
-        return import_module("gputui.store.frames").load
+    """The functions of the Python interface, imported on first use: they need duckdb or pandas."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

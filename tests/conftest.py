@@ -24,9 +24,13 @@ _NAMES = frozenset(
         "CLICOLOR_FORCE",
         "COLORTERM",
         "COLUMNS",
+        "BUILDKITE",
+        "CI",
         "CONDA_PREFIX",
         "CUDA_VISIBLE_DEVICES",
         "FORCE_COLOR",
+        "GITHUB_ACTIONS",
+        "GITLAB_CI",
         "HIP_VISIBLE_DEVICES",
         "LINES",
         "NO_COLOR",
@@ -37,7 +41,7 @@ _NAMES = frozenset(
         "ZE_AFFINITY_MASK",
     }
 )
-_PREFIXES = ("GPUTUI_", "SLURM_", "SSH_", "TEXTUAL_")
+_PREFIXES = ("COLAB_", "GPUTUI_", "JPY_", "KAGGLE_", "SLURM_", "SSH_", "TEXTUAL_")
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else all processes of all tests compile everything anew
 sys.dont_write_bytecode = False

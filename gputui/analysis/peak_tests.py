@@ -28,6 +28,10 @@ class Expectation:
     """None if the source only gives a minimum."""
     warn_below: float
     suspicious_above: float
+    is_one_report: bool = False
+    """One person measured one card: not the range of a kind, so less is claimed."""
+    is_unsure: bool = False
+    """Of low confidence: never a reason for BELOW NORMAL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,8 @@ def _judge(peak_test: PeakTest) -> JudgedPeakTest:
         return JudgedPeakTest(peak_test, NO_REFERENCE, None)
     if peak_test.units_per_s > expectation.suspicious_above:
         word = ABOVE_LIMIT
+    elif expectation.is_unsure:
+        word = NO_REFERENCE
     elif peak_test.units_per_s < expectation.warn_below:
         word = BELOW_NORMAL
     else:
@@ -120,12 +126,16 @@ def _phrase(judged: JudgedPeakTest) -> str:
             f"{peak_test.label} {rate} is above the physical limit of {limit}: an error of measurement, "
             "or this is another device than its name says"
         )
-    phrase = f"{peak_test.label} {rate} (elsewhere {_elsewhere(expectation, peak_test.unit, rate)})"
+    is_single = expectation.is_one_report
+    where = "one report:" if is_single else "elsewhere"
+    phrase = f"{peak_test.label} {rate} ({where} {_elsewhere(expectation, peak_test.unit, rate)})"
     if round(judged.share, 2) < 1:
         least = "" if expectation.measured_high is not None else "at least "
-        phrase = f"{phrase}, {format_percent(judged.share)} of what this GPU does {least}elsewhere"
+        of = f"{least}that report" if is_single else f"what this GPU does {least}elsewhere"
+        phrase = f"{phrase}, {format_percent(judged.share)} of {of}"
     if judged.word == BELOW_NORMAL:
-        return f"{phrase}: likely {_REASONS.get(peak_test.measure, _OTHER_REASONS)}"
+        other = ", or the card of that one report was a better one" if is_single else ""
+        return f"{phrase}: likely {_REASONS.get(peak_test.measure, _OTHER_REASONS)}{other}"
     return phrase
 
 

@@ -33,9 +33,17 @@ LAUNCH_SD: dict[tuple[str, str], float] = {
 }
 """Between launches of one case on one machine, by device class and workload class."""
 
-CONTENDED_SD = 0.5
-"""How much more they vary while others hold the CPUs, times the share of the time they do. From the 11
-launches below: single cases varied by 28 and 32 % where others held the CPUs about 60 % of the time."""
+WAITING_POWER_SD = 1.0
+"""Of the power in `contention` before any block tells it. From 250 launches on a 2-core box whose threads
+waited for 5 to 75 % of the time: products, copies and `spin` 0.9 to 1.1; `decode`, whose threads meet every
+0.1 ms, 2.3 and 3.2."""
+WAITING_POWER_SD_OF_ONE_THREAD = 0.1
+"""A thread waits for no other: 1.02 in 33 of these launches."""
+
+WAITING_SD = 0.2
+WAITING_SD_OF_ONE_THREAD = 0.05
+"""Of the power, what the blocks of a launch do not tell: over all of those launches but decode's it lay by
+-0.2 to 0.13 off 1 (one thread: 0.0)."""
 
 PAIRED_SD: dict[tuple[str, str], float] = {
     # 11 launches of a 2048^3 product in fp32 and bf16, within an hour on a 2-core box with loads of 3 to 14:
@@ -75,13 +83,9 @@ INSTANCE_SD: dict[tuple[str, str], float] = {
 """Between machines of the same name, by device class and workload class."""
 
 
-def launch_prior_sd(device_class: str, workload_class: str, waited: float = 0.0) -> float:
-    """The standard deviation of the log time between launches of one case on one machine.
-
-    `waited`: the share of the time in which others held its CPUs, 0 to 1.
-    """
-    known = LAUNCH_SD.get((device_class, workload_class), UNKNOWN_LAUNCH_SD)
-    return math.hypot(known, CONTENDED_SD * waited)
+def launch_prior_sd(device_class: str, workload_class: str) -> float:
+    """The standard deviation of the log time between launches of one case on one machine."""
+    return LAUNCH_SD.get((device_class, workload_class), UNKNOWN_LAUNCH_SD)
 
 
 def paired_prior_sd(device_class: str, workload_class: str) -> float:

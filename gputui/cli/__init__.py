@@ -29,6 +29,7 @@ class Command:
 COMMANDS: tuple[Command, ...] = (
     Command("monitor", "monitor", "GPUs, host and processes, live; also `gputui` alone."),
     Command("run", "run", "Measure a profile and store the result."),
+    Command("bakeoff", "bakeoff", "Measure several boxes at once over ssh, and compare them."),
     Command("snapshot", "snapshot", "One reading of every GPU and the host."),
     Command("doctor", "doctor", "Can this box measure, and is it healthy."),
     Command("demo", "demo", "The monitor on made-up GPUs."),
@@ -40,6 +41,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("results", "results_screen", "Files and runs on the screen."),
     Command("advise", "advise", "What my job takes and costs on each box; rent or buy."),
     Command("fit", "fit", "Will training or inference fit on a GPU, and at what price."),
+    Command("facts", "facts", "What is known of a GPU without measuring it."),
+    Command("prices", "prices", "What GPUs cost to rent; a price list of yours."),
     Command("profiles", "profiles", "What can be measured, and what would run here."),
     Command("new-workload", "new_workload", "A file to begin a workload of your own with."),
     Command("runs", "runs", "List the runs of a result file."),
@@ -49,8 +52,13 @@ COMMANDS: tuple[Command, ...] = (
     Command("label", "label", "Give a run another label."),
     Command("rm", "rm", "Remove a run from a result file."),
     Command("import", "importing", "Store traces of torch.profiler, or a run directory."),
+    Command("completion", "completion", "The script that completes commands in a shell."),
     Command("paths", "paths", "Where everything lies, and how it is removed."),
 )
+
+
+COMPLETES = "_GPUTUI_COMPLETE"
+"""The variable in which a shell asks for completions."""
 
 
 class _Lazy(click.Group):
@@ -65,6 +73,10 @@ class _Lazy(click.Group):
             return None
         module = importlib.import_module(f"gputui.cli.{found.module}")
         command: click.Command = module.command
+        if COMPLETES in os.environ:
+            from gputui.cli.completion import add_completions
+
+            add_completions(command, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -74,6 +86,8 @@ class _Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if ctx.resilient_parsing:  # a shell completes what is not complete
+            return super().resolve_command(ctx, args)
         if args and args[0] == "help":  # as git and docker have it
             args = [*args[1:2], "--help"]
             if len(args) == 1:
@@ -168,6 +182,10 @@ def gputui(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its status; errors are reported without a traceback."""
+    if COMPLETES in os.environ:
+        import gputui.cli.completion  # noqa: F401  # tells click how bash is answered
+
+        sys.exit(_status_of(sys.argv[1:]))  # click writes bytes, of words that need no cleaning
     with readable_output():
         status = _status_of(list(sys.argv[1:] if arguments is None else arguments))
     sys.exit(status)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -83,7 +84,7 @@ if TYPE_CHECKING:
     help="Share of these hours in which boxes work.  [1]",
 )
 @click.option("--pool", is_flag=True, help="Take the launches of all runs of a file together.")
-@click.option("--trust", is_flag=True, help="Also read files that hold views or macros.")
+@click.option("--trust", is_flag=True, help="Also read files that hold macros or triggers.")
 @click.option("-v", "--verbose", is_flag=True, help="Also notes, what was left out and what was assumed.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(
@@ -392,7 +393,8 @@ def _price(offer: Offer) -> str:
         return f"{where} no price: --price {offer.box}=USD_PER_H gives its cost"
     if isinstance(offer.share, Missing):
         return f"{where} no price ({offer.share.reason}): --cpu-price {offer.box}=USD_PER_H gives its cost"
-    return f"{where} {format_hourly(offer.price.usd_per_hour)} ({price_source(offer.price)})"
+    source = price_source(offer.price, datetime.date.today())
+    return f"{where} {format_hourly(offer.price.usd_per_hour)} ({source})"
 
 
 def _picked(pick: Pick | Missing) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import click
 
-from gputui.cli.monitor import has_terminal
+from gputui.cli.surroundings import no_terminal
 from gputui.errors import GputuiError
 from gputui.model.units import counted
 
@@ -20,10 +20,8 @@ def command(gpus: int, is_ascii: bool, no_mouse: bool) -> int:
 
     No GPU is needed, and none is read.
     """
-    if not has_terminal():
-        raise GputuiError(
-            "demo: there is no terminal to draw on", "gputui snapshot prints one reading of this box"
-        )
+    if why := no_terminal():
+        raise GputuiError(f"demo: {why}", "gputui snapshot prints one reading of this box")
     from gputui.services.live.demo import CAUTION, USD_PER_HOUR_AND_GPU, USER, DemoBox, DemoFeed
     from gputui.tui.launch import LiveOptions, show_live
     from gputui.tui.widgets.plain_ascii import wants_ascii

@@ -45,7 +45,7 @@ _LEAST_SHARE = 0.01
 @click.option("--optimizer", metavar="NAME", help="sgd, momentum, rmsprop, adagrad, adam, adamw.  [adamw]")
 @click.option("--activations", metavar="BYTES", help="Activations of the batch, instead of a formula.")
 @click.option("--file", metavar="F[@RUN]", help="Take activations as measured there.")
-@click.option("--trust", is_flag=True, help="Also read a file that holds views or macros.")
+@click.option("--trust", is_flag=True, help="Also read a file that holds macros or triggers.")
 @click.option("--kv-heads", metavar="N", help="--infer: heads of keys and values (GQA).")
 @click.option("--head-dim", metavar="N", help="--infer: numbers in a head.  [128]")
 @click.option("--kv-precision", metavar="NAME", help="--infer: fp32, fp16, bf16, fp8, int8.  [16-bit]")

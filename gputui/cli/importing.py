@@ -8,6 +8,7 @@ import click
 
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.services.runs.recovery import import_journal
+from gputui.services.support.home import make_directory
 from gputui.services.support.paths import default_result_file
 
 
@@ -47,7 +48,7 @@ def command(
         )
     target = default_result_file() if db is None else db
     if db is None:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(target.parent)
     if any(is_trace):
         from gputui.cli.traces import import_traces
 

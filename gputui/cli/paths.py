@@ -9,6 +9,7 @@ import click
 
 from gputui.errors import EXIT_DONE
 from gputui.model.units import format_bytes
+from gputui.services.support.home import missing_home
 from gputui.services.support.paths import Place, places
 
 
@@ -23,6 +24,8 @@ def command(as_json: bool) -> int:
         ]
         click.echo(json.dumps({"schema": 1, "places": plain}, indent=1))
         return EXIT_DONE
+    if without_home := missing_home():
+        click.echo(without_home, err=True)
     for place in found:
         click.echo(f"{place.what + ':':18}{place.path}  {_size(place)}")
         if place.note:

@@ -10,6 +10,8 @@ from typing import Any  # click's signature
 
 import click
 
+from gputui.cli.options import MACHINE_HELP, machine_from
+from gputui.cli.recovered import report_missing_home
 from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError, NotStored
 from gputui.machine import describe_machine
 from gputui.model.units import format_seconds
@@ -25,6 +27,7 @@ from gputui.services.runs.recording import (
     signal_name,
     store,
 )
+from gputui.services.support.home import make_directory
 from gputui.services.support.paths import default_result_file, hash_key
 from gputui.store.opening import expanded
 from gputui.store.selecting import check_label
@@ -77,6 +80,7 @@ class _RecordCommand(click.Command):
 )
 @click.option("--label", default="", help="What this is: recordings of one label are compared.")
 @click.option("--price", type=float, metavar="USD_PER_H", help="What the whole box costs per hour.")
+@click.option("--machine", type=machine_from, default="", envvar="GPUTUI_MACHINE", help=MACHINE_HELP)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 def command(
     db: Path | None,
@@ -84,11 +88,12 @@ def command(
     seconds: float | None,
     label: str,
     price: float | None,
+    machine: str,
     words: tuple[str, ...],
 ) -> int:
     """Record the box while COMMAND runs, and end with its exit code; without one, until Ctrl-C."""
     try:
-        return _record(db, interval, seconds, label, price, words)
+        return _record(db, interval, seconds, label, price, machine, words)
     except GputuiError as error:
         if error.exit_code not in (EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND):
             error.exit_code = EXIT_OURS
@@ -101,6 +106,7 @@ def _record(
     seconds: float | None,
     label: str,
     price: float | None,
+    machine_name: str,
     words: tuple[str, ...],
 ) -> int:
     _check_numbers(interval, seconds)
@@ -110,11 +116,12 @@ def _record(
             "leave --for out, or bound the command: gputui record -- timeout 60 COMMAND ...",
         )
     check_label(label)
-    machine = describe_machine(hash_key())
+    report_missing_home()
+    machine = describe_machine(name=machine_name, hash_key=hash_key())
     price_found = price_of(price, None, machine)
     target = expanded(default_result_file() if db is None else db).absolute()
     if db is None:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(target.parent)
     check_writable(target)
     recording = lay_out(
         target, machine, label=label, price=price_found, has_program=bool(words), seconds=seconds

@@ -1,10 +1,11 @@
-"""Stores what earlier runs left behind, before anything else."""
+"""What is done and said before anything is measured."""
 
 from __future__ import annotations
 
 import click
 
 from gputui.services.runs.recovery import recover_orphans
+from gputui.services.support.home import missing_home
 
 
 def report_recovered() -> None:
@@ -12,3 +13,9 @@ def report_recovered() -> None:
     for found in recover_orphans():
         if found.message:
             click.echo(found.message, err=True)
+
+
+def report_missing_home() -> None:
+    """Report on stderr that files go to the temporary directory, if they do."""
+    if sentence := missing_home():
+        click.echo(sentence, err=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gputui.cli.monitor import has_terminal
+from gputui.cli.surroundings import no_terminal
 from gputui.errors import GputuiError
 
 _PICTURE_EVERY_S = 1.0
@@ -31,10 +31,8 @@ def command(run: str, file: Path | None, speed: float, is_ascii: bool, no_mouse:
 
     space pauses, left and right seek, + and - set the speed; ? shows all keys.
     """
-    if not has_terminal():
-        raise GputuiError(
-            "replay: there is no terminal to draw on", "gputui show RUN FILE prints what was sampled"
-        )
+    if why := no_terminal():
+        raise GputuiError(f"replay: {why}", "gputui show RUN FILE prints what was sampled")
     from gputui.services.playback.replay import Playback, open_replay
     from gputui.tui.launch import LiveOptions, show_live
     from gputui.tui.widgets.plain_ascii import wants_ascii

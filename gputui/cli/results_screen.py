@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from gputui.cli.monitor import has_terminal, show_app
+from gputui.cli.monitor import show_app
+from gputui.cli.surroundings import no_terminal
 from gputui.errors import GputuiError
 
 
@@ -12,6 +13,6 @@ from gputui.errors import GputuiError
 @click.argument("file", required=False, metavar="[F[@RUN]]")
 def command(file: str | None) -> int:
     """Look through result files, their runs and each run in full, on the screen."""
-    if not has_terminal():
-        raise GputuiError("results: no terminal to draw on", "gputui runs F lists the runs of a file")
+    if why := no_terminal():
+        raise GputuiError(f"results: {why}", "gputui runs F lists the runs of a file")
     return show_app("results", *([file] if file else []))

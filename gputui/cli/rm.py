@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from gputui.cli.surroundings import unattended
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.services.results.selectors import locate_run
 from gputui.store.editing import remove_run
@@ -24,7 +25,7 @@ def command(run: str, file: Path | None, yes: bool) -> int:
 
         label = f" ({found.label})" if found.label else ""
         what = f"run {found.short_id}{label}: {found.profile}, {found.status}, {day(found)}"
-        if not sys.stdin.isatty():
+        if unattended() or not sys.stdin.isatty():
             raise GputuiError(f"{what} is not removed without a question", "add --yes")
         if not click.confirm(f"remove {what}, from {path}?", err=True):
             click.echo("nothing was removed", err=True)

@@ -10,18 +10,20 @@ import click
 from gputui.cli.recovered import report_recovered
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.services.runs.process import called, runs_in_progress
-from gputui.services.support.paths import default_result_file
+from gputui.services.support.paths import default_result_file, runs_of_others
 from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path, readable=False))
-@click.option("--trust", is_flag=True, help="Also read a file that holds views or macros.")
+@click.option("--trust", is_flag=True, help="Also read a file that holds macros or triggers.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(file: Path | None, trust: bool, as_json: bool) -> int:
     """List the runs of FILE, newest first, and on stderr those in progress."""
     report_recovered()
+    if left_out := runs_of_others():
+        click.echo(left_out, err=True)
     in_progress = [run for together in runs_in_progress() for run in together]
     for run in in_progress:
         click.echo(f"in progress: {called(run)} into {run.target}: gputui attach {run.short_id}", err=True)

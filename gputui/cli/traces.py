@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from gputui.cli.output import report_written
 from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run
@@ -39,14 +40,8 @@ from gputui.store.reading import open_result
 from gputui.store.selecting import find_run
 from gputui.store.writing import store_run
 
-ENDINGS = (".json", ".json.gz", ".pt.trace.json", ".trace")
 _SHOWN_FROM_BYTES = 20 * 2**20
 """Smaller files are read before anybody looks at a bar."""
-
-
-def are_traces(files: Sequence[str]) -> bool:
-    """Whether files to compare are traces, by their names."""
-    return bool(files) and all(file.endswith(ENDINGS) for file in files)
 
 
 def read_runs(
@@ -162,6 +157,7 @@ def write_difference(found: TraceDifference, form: str, output: Path | None) -> 
     from gputui.services.support.atomic_write import write_whole
 
     write_whole(output, text)
+    report_written(output)
 
 
 def _draw(found: TraceDifference, out: Console) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gputui.facts.tables import InstanceRow, instance_rows
 from gputui.model.absent import Missing
@@ -11,13 +11,13 @@ from gputui.model.journal import Price
 InstancePrice = InstanceRow
 
 
-def find_instance(instance_type: str) -> tuple[InstancePrice, ...]:
+def find_instance(instance_type: str, rows: Iterable[InstanceRow] | None = None) -> tuple[InstancePrice, ...]:
     """Every row of an instance type, of all providers and regions, ignoring case.
 
-    A provider may precede it, as in `aws/g5.xlarge`. Empty if there is none.
+    A provider may precede it, as in `aws/g5.xlarge`. Empty if there is none. `rows` None are those that ship.
     """
     wanted = instance_type.strip().casefold()
-    return tuple(row for row in instance_rows() if wanted in _names(row))
+    return tuple(row for row in _rows(rows) if wanted in _names(row))
 
 
 def most_rented() -> tuple[str, ...]:
@@ -32,32 +32,52 @@ def most_rented() -> tuple[str, ...]:
     return tuple(sorted(offers, key=lambda gpu: (-len(set(offers[gpu])), -len(offers[gpu]), gpu)))
 
 
-def cheapest_instance(gpu: str, count: int) -> tuple[InstancePrice, float] | None:
+def cheapest_instance(
+    gpu: str, count: int, rows: Iterable[InstanceRow] | None = None
+) -> tuple[InstancePrice, float] | None:
     """The instance of the lowest price that has at least `count` whole GPUs of a name, and its USD/h."""
-    enough = (pair for pair in _priced() if pair[0].gpu == gpu and pair[0].gpu_count >= count)
+    enough = (pair for pair in _priced(rows) if pair[0].gpu == gpu and pair[0].gpu_count >= count)
     return min(enough, key=lambda pair: pair[1], default=None)
 
 
-def _priced() -> Iterator[tuple[InstanceRow, float]]:
-    for row in instance_rows():
+def _priced(rows: Iterable[InstanceRow] | None = None) -> Iterator[tuple[InstanceRow, float]]:
+    for row in _rows(rows):
         price = row.usd_per_hour
-        if row.gpu_count >= 1 and row.price_kind != "seed" and not isinstance(price, Missing) and price > 0:
+        if row.gpu_count >= 1 and not isinstance(price, Missing) and price > 0:
             yield row, price
 
 
-def closest_instances(text: str, count: int = 5) -> tuple[str, ...]:
+def _rows(rows: Iterable[InstanceRow] | None) -> Iterable[InstanceRow]:
+    return instance_rows() if rows is None else rows
+
+
+def closest_instances(
+    text: str, count: int = 5, rows: Iterable[InstanceRow] | None = None
+) -> tuple[str, ...]:
     """Instance types that the user may have meant, likeliest first, as `provider/type`."""
     from difflib import get_close_matches  # only needed for a mistyped name
 
     wanted = text.strip().casefold()
-    by_name = {name: _full_name(row) for row in instance_rows() for name in _names(row)}
+    by_name = {name: _full_name(row) for row in _rows(rows) for name in _names(row)}
     begun = [full for name, full in by_name.items() if wanted and name.startswith(wanted)]
     alike = [by_name[name] for name in get_close_matches(wanted, by_name, n=2 * count, cutoff=0.6)]
     return tuple(dict.fromkeys(begun + alike))[:count]
 
 
-def list_price(row: InstancePrice) -> Price | Missing:
+def list_price(row: InstancePrice, *, is_spot: bool = False) -> Price | Missing:
     """The row as a price; Missing if the table knows the instance but not its price."""
+    if is_spot:
+        if isinstance(row.spot_usd_per_hour, Missing):
+            return Missing(f"no spot price known for {_full_name(row)}: state it with --price")
+        return Price(
+            usd_per_hour=row.spot_usd_per_hour,
+            gpu_count=row.gpu_count,
+            kind="spot",
+            provider=row.provider,
+            instance_type=row.instance_type,
+            region=row.region,
+            date=row.spot_date,
+        )
     if isinstance(row.usd_per_hour, Missing):
         return Missing(f"no list price known for {_full_name(row)}: state it with --price")
     return Price(

@@ -95,6 +95,10 @@ class InstanceRow:
     price_kind: str
     region: str
     price_date: str
+    spot_usd_per_hour: float | Missing
+    """What the provider may take back at any time; it moves, some by the hour."""
+    spot_date: str
+    spot_source: tuple[str, ...]
     source: tuple[str, ...]
     confidence: str
     notes: str
@@ -183,7 +187,7 @@ def instance_rows() -> tuple[InstanceRow, ...]:
     """All instance types, in the order of the file."""
     rows = []
     for row in _read("instances.csv"):
-        usd_per_hour = _number(row["usd_per_hour"])
+        usd_per_hour, spot_usd_per_hour = _number(row["usd_per_hour"]), _number(row["spot_usd_per_hour"])
         rows.append(
             InstanceRow(
                 provider=row["provider"],
@@ -197,6 +201,11 @@ def instance_rows() -> tuple[InstanceRow, ...]:
                 price_kind=row["price_kind"],
                 region=row["region"],
                 price_date=row["price_date"],
+                spot_usd_per_hour=(
+                    Missing("no spot price known") if spot_usd_per_hour is None else spot_usd_per_hour
+                ),
+                spot_date=row["spot_date"],
+                spot_source=_keys(row["spot_source"]),
                 source=_keys(row["source"]),
                 confidence=row["confidence"],
                 notes=row["notes"],

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar  # Any: pynvml has no types
 
-from gputui.machine.identity import hashed_id
+from gputui.machine.identity import APPLICATION_KEY, hashed_id
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu
 from gputui.model.nvml_codes import nvml_reason
@@ -97,7 +97,7 @@ def _open() -> _Library | Missing:
     return _Library(pynvml)
 
 
-def describe_gpus(key: bytes) -> DriverFacts:
+def describe_gpus() -> DriverFacts:
     """Every GPU the driver counts, in its order; a lost GPU keeps its place."""
     library = _open()
     if isinstance(library, Missing):
@@ -109,7 +109,7 @@ def describe_gpus(key: bytes) -> DriverFacts:
         absent = "" if count else "the NVIDIA driver sees no GPU"
     gpus: list[Gpu] = []
     uuids: list[str] = []
-    for index, found in enumerate(_each(count, lambda index: _described(library, index, key))):
+    for index, found in enumerate(_each(count, lambda index: _described(library, index))):
         gpu, uuid = (_lost(index, _SILENT), _SILENT) if found is None else found
         gpus.append(gpu)
         if not isinstance(uuid, Missing):
@@ -143,13 +143,15 @@ def _each(count: int, ask: Callable[[int], T]) -> list[T | None]:
         return [found.get(index) for index in range(count)]
 
 
-def _described(library: _Library, index: int, key: bytes) -> tuple[Gpu, str | Missing]:
+def _described(library: _Library, index: int) -> tuple[Gpu, str | Missing]:
     """A GPU and its UUID."""
     handle = library.ask("nvmlDeviceGetHandleByIndex", index)
     if isinstance(handle, Missing):
         return _lost(index, handle), handle
     uuid = _text(library.ask("nvmlDeviceGetUUID", handle))
-    return _gpu(library, index, handle, "" if isinstance(uuid, Missing) else hashed_id(key, uuid)), uuid
+    return _gpu(
+        library, index, handle, "" if isinstance(uuid, Missing) else hashed_id(APPLICATION_KEY, uuid)
+    ), uuid
 
 
 def _gpu(library: _Library, index: int, handle: Any, gpu_id: str) -> Gpu:

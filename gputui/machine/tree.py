@@ -70,6 +70,13 @@ class Tree:
         except OSError:
             return False
 
+    def changed_s(self, path: str) -> float | Missing:
+        """When a file's content was last changed, in UTC epoch seconds."""
+        try:
+            return self.at(path).stat().st_mtime
+        except OSError:
+            return Missing(f"{path} is not there")
+
     def mounts(self) -> tuple[Mount, ...]:
         """The mount table of this process, in order; empty if it cannot be read."""
         return tuple(

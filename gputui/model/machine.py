@@ -44,7 +44,7 @@ class Gpu:
 
     index: int
     gpu_id: str
-    """Keyed hash of the UUID, 12 hex digits: equal in one user's files, meaningless to others."""
+    """Keyed hash of the UUID, 12 hex digits; empty if the driver does not tell it."""
     name: str
     vendor: str
     memory_bytes: int | Missing
@@ -72,12 +72,29 @@ class Layer:
     """Names of what was found, never values."""
 
 
+SURE_KINDS = ("stated", "product-uuid", "machine-id", "gpus")
+"""Kinds of identities that last, whoever measures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """One thing that a box is known by."""
+
+    kind: str
+    """`stated` (by the user), `product-uuid` (of the firmware), `machine-id`, `gpus` (their UUIDs), `account`
+    (host name and machine-id under a key of this user), `boot` (until the next one), or `run`: nothing is
+    known."""
+    id: str
+    """Keyed hash, 12 hex digits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """The machine, which is what people rent."""
 
     machine_id: str
-    """Keyed hash, 12 hex digits."""
+    """The surest of its identities; empty if the run ended before that was known. Runs that were read
+    together have the same one if they are of one box."""
     cpu: Cpu
     memory: Memory
     gpus: tuple[Gpu, ...]
@@ -92,6 +109,13 @@ class Machine:
     driver_version: str | Missing
     cuda_driver_version: str | Missing
     """Highest CUDA version that the driver supports, such as `13.0`."""
+    identities: tuple[Identity, ...] = ()
+    """Everything that the box is known by, the surest first; empty in runs of earlier versions."""
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether any account and container on it would know it again; earlier versions did not tell."""
+        return not self.identities or any(one.kind in SURE_KINDS for one in self.identities)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,20 +37,20 @@ class Holder:
     """All runs that this process executes, in order."""
 
     @staticmethod
-    def this_process(hash_key: bytes, target: str, run_dirs: Sequence[Path]) -> Holder:
+    def this_process(target: str, run_dirs: Sequence[Path]) -> Holder:
         """This process as a holder."""
         return Holder(
             pid=os.getpid(),
             process_start=process_start(os.getpid()) or 0,
             boot_id=boot_id(),
-            host=host_id(hash_key),
+            host=host_id(),
             target=target,
             run_dirs=tuple(str(run_dir) for run_dir in run_dirs),
         )
 
-    def is_of_this_host(self, hash_key: bytes) -> bool:
+    def is_of_this_host(self) -> bool:
         """Whether it ran under this kernel, or on a host of the same name and machine-id."""
-        return (self.boot_id != "" and self.boot_id == boot_id()) or self.host == host_id(hash_key)
+        return (self.boot_id != "" and self.boot_id == boot_id()) or self.host == host_id()
 
     def lives_here(self) -> bool:
         """Whether the PID still belongs to the process that wrote it, in this boot."""

@@ -1,4 +1,4 @@
-"""Records a machine while any program runs, or until it is told to stop: a run without a worker of ours."""
+"""Records a machine while any program runs, or until it is stopped: a run without a worker of ours."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Recorder:
 
     def __init__(self, run_dir: Path, spec: Spec, machine: Machine, period_s: float) -> None:
         """Take the lock and begin the journal. Raises OSError, or GputuiError if the run was begun before."""
-        self._lock = take_lock(run_dir, Holder.this_process(spec.hash_key, spec.target, (run_dir,)))
+        self._lock = take_lock(run_dir, Holder.this_process(spec.target, (run_dir,)))
         try:
             self._journal = JournalWriter(run_dir)
         except FileExistsError as error:

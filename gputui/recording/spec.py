@@ -26,8 +26,10 @@ class Spec:
     runtime: Runtime
     label: str
     price: Price | None
+    machine_name: str
+    """What the user calls the box that measures; empty to know it by what it is."""
     hash_key: bytes
-    """Key of the hashes that identify this machine and its GPUs; never leaves the user's machines."""
+    """Key of this user's own ids of boxes; empty if there is none. Never leaves the user's machines."""
     target: str
     """Path of the result file; for recovery, and for the message when storing fails."""
     on_end: tuple[str, ...]
@@ -54,22 +56,26 @@ class Spec:
             price=self.price,
         )
 
-    def write(self, run_dir: Path) -> None:
-        """Write the file with mode 0600: it holds the key and the target's path."""
-        plain = {
+    def to_plain(self) -> dict[str, Any]:
+        """The JSON form, which `read` understands."""
+        return {
             "run_id": self.run_id,
             "plan": json.loads(self.plan.to_json()),
             "runtime": to_plain(self.runtime),
             "label": self.label,
             "price": None if self.price is None else to_plain(self.price),
+            "machine_name": self.machine_name,
             "hash_key": self.hash_key.hex(),
             "target": self.target,
             "on_end": list(self.on_end),
             "on_look": list(self.on_look),
         }
+
+    def write(self, run_dir: Path) -> None:
+        """Write the file with mode 0600: it holds the key and the target's path."""
         descriptor = os.open(run_dir / SPEC_NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(plain, file, indent=1)
+            json.dump(self.to_plain(), file, indent=1)
 
     @staticmethod
     def read(run_dir: Path) -> Spec:
@@ -83,6 +89,7 @@ class Spec:
                 runtime=_runtime(plain["runtime"]),
                 label=plain["label"],
                 price=None if plain["price"] is None else Price(**plain["price"]),
+                machine_name=plain["machine_name"],
                 hash_key=bytes.fromhex(plain["hash_key"]),
                 target=plain["target"],
                 on_end=tuple(plain["on_end"]),

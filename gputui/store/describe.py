@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gputui.store.schema import BLOCK_BYTES, MIN_READER_SCHEMA, SCHEMA_VERSION, STORAGE_VERSION, as_markdown
+from gputui.store.views import VIEWS
 
 _PAGE = """# The result file
 
@@ -14,8 +15,10 @@ schema 0 is without promise, until a release freezes it as 1.
   some.
 - Instants end in `_us` and are UTC in microseconds since 1970. Durations end in `_ns`. Other units are in the
   names too.
-- There are tables and nothing else: a view, macro, trigger or generated column in a file was not put there by
-  gputui, and such a file is refused.
+- Tables and columns have comments, and two views, `rates` and `latest_cases`, are there to [query](sql.md). A
+  file of an older version gets them when something is written to it.
+- Views of your own may stay in the file: gputui reads tables alone. It writes no macro, trigger or generated
+  column: a file that has one is refused, and `--trust` reads its tables all the same.
 - A run is written in one transaction, then the file is checkpointed and closed: a copy of the file alone is
   whole. If `FILE.wal` lies beside it, a writer was killed: copy both, or open the file once with gputui.
 - `FILE.lock` is held while something is written. It may be removed when nothing writes.
@@ -23,8 +26,12 @@ schema 0 is without promise, until a release freezes it as 1.
 - A stranger's file is opened only by `gputui.store.reading.open_result`, several by `open_results`, never by
   `duckdb.connect`.
 
-To look at it with DuckDB itself, if you made it: `duckdb -readonly results.db`.
+To look at it with DuckDB itself, if you made it: `duckdb -readonly results.db`; [twelve answers in
+SQL](sql.md).
 
+## Views
+
+{views}
 ## Tables
 
 {tables}"""
@@ -38,6 +45,7 @@ def page() -> str:
         version=SCHEMA_VERSION,
         reader=MIN_READER_SCHEMA,
         tables=as_markdown(),
+        views="".join(f"- `{view.name}`: {view.meaning}\n" for view in VIEWS),
     )
 
 

@@ -244,9 +244,10 @@ def close_the_doors(connection: DuckDBPyConnection) -> None:
 
 
 def check_is_ours(connection: DuckDBPyConnection, db: Path, trust: bool = False) -> Checked:
-    """Verify that the file attached as CATALOG is a gputui result file with tables only.
+    """Verify that the file attached as CATALOG is a gputui result file whose tables hold no code.
 
-    Raises GputuiError. `trust` accepts views, macros, triggers and generated columns: they are not used.
+    Raises GputuiError. Views are ignored. `trust` accepts macros, triggers and generated columns, which are
+    not used.
     """
     return _check_are_ours(connection, {CATALOG: db}, trust)[0]
 
@@ -345,7 +346,7 @@ def _layouts(
     found = {key: _known_layouts[key] for key in set(keys.values()) if key in _known_layouts}
     unknown = {key: catalog for catalog, key in keys.items() if key not in found}
     if unknown:
-        types = _column_types(connection, db, unknown.values())
+        types = _column_types(connection, db, {catalog: sql_of[catalog] for catalog in unknown.values()})
         for key, catalog in unknown.items():
             found[key] = _Layout(
                 frozenset(sql_of[catalog]),
@@ -360,16 +361,17 @@ def _layouts(
 
 
 def _column_types(
-    connection: DuckDBPyConnection, db: Path, catalogs: Collection[str]
+    connection: DuckDBPyConnection, db: Path, tables: Mapping[str, Collection[str]]
 ) -> dict[str, dict[tuple[str, str], str]]:
-    """By catalog, the type of each (table, column) in its main schema."""
+    """By catalog, the type of each (table, column) of its tables; a view may have the name of a late one."""
     sql = (
         "SELECT database_name, table_name, column_name, data_type FROM duckdb_columns()"
-        f" WHERE {_among(catalogs)} AND schema_name = 'main'"
+        f" WHERE {_among(tables)} AND schema_name = 'main'"
     )
-    found: dict[str, dict[tuple[str, str], str]] = {catalog: {} for catalog in catalogs}
-    for catalog, table, column, kind in rows_of(connection, db, sql, most=100_000 * len(catalogs)):
-        found[str(catalog)][str(table), str(column)] = str(kind)
+    found: dict[str, dict[tuple[str, str], str]] = {catalog: {} for catalog in tables}
+    for catalog, table, column, kind in rows_of(connection, db, sql, most=100_000 * len(tables)):
+        if str(table) in tables[str(catalog)]:
+            found[str(catalog)][str(table), str(column)] = str(kind)
     return found
 
 
@@ -441,8 +443,7 @@ def _refuse_code(
     import duckdb
 
     here = f"WHERE {_among(attached)}"
-    asked = [
-        f"SELECT database_name, 'view', view_name FROM duckdb_views() {here} AND NOT internal",
+    asked = [  # views are not among them: what is read by name is a table, see `_column_types`
         f"SELECT database_name, 'macro', function_name FROM duckdb_functions() {here} AND NOT internal",
     ]
     if not duckdb.__version__.startswith("1."):  # which has neither triggers nor a function that lists them
@@ -459,7 +460,7 @@ def _refuse_code(
         if found[catalog]:
             names = clean_text(", ".join(sorted(found[catalog])))[:200]
             raise GputuiError(
-                f"{db} holds more than tables ({names}): gputui writes none of these",
+                f"{db} holds more than tables and views ({names}): gputui writes none of these",
                 "do not trust this file; --trust reads its tables all the same",
             )
 

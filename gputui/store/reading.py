@@ -202,6 +202,11 @@ class ResultFile:
         self.warnings = warnings
         """What the user should know about this file, one sentence each."""
 
+    @property
+    def layout(self) -> tuple[frozenset[tuple[str, str]], frozenset[str]]:
+        """Its tables and columns, and the tables without rows."""
+        return self._columns, self._opened.empty
+
     def interrupt(self) -> None:
         """Interrupt the query that another thread waits for, if any; it raises there."""
         self._connection.interrupt()
@@ -415,9 +420,9 @@ class ResultFile:
 def open_result(db: Path, trust: bool = False, as_stored: bool = False) -> Iterator[ResultFile]:
     """Open a result file for reading, whoever wrote it; it is never written to.
 
-    Close it soon: writers wait meanwhile. `trust` reads a file with views, macros or triggers, without using
-    them. `as_stored` leaves texts as they are in the file, for JSON, which escapes them itself; otherwise
-    they are safe to show. Raises GputuiError if it is not a readable result file, with the reason.
+    Close it soon: writers wait meanwhile. Views are ignored; `trust` reads a file with macros or triggers,
+    without using them. `as_stored` leaves texts as they are in the file, for JSON, which escapes them itself;
+    otherwise they are safe to show. Raises GputuiError if it is not a readable result file, with the reason.
     """
     db = expanded(db).absolute()
     opened = open_read_only(db, trust)
@@ -432,18 +437,23 @@ def summaries_of(files: Sequence[ResultFile], run_id: str | None = None) -> list
     chosen = [None if run_id is None else (run_id,)] * len(files)
     parts = {name: _fetch(files, name, chosen) for name in ("machines", "prices")}
     gpus = _fetch(files, "devices", chosen, order="device_index")
+    identities = _fetch(files, "identities", chosen)
     runs = _fetch(files, "runs", chosen, columns=RUN_COLUMNS)
     for of_file in runs:
         of_file.sort(key=_key_of("started_us", "run_id"), reverse=True)
     found: list[tuple[RunSummary, ...]] = []
     for place, file in enumerate(files):
         machines, prices = ({row["run_id"]: row for row in parts[name][place]} for name in parts)
-        gpus_of = _grouped(gpus[place], "run_id")
+        gpus_of, known_by = _grouped(gpus[place], "run_id"), _grouped(identities[place], "run_id")
         summaries = []
         for row in runs[place]:
             key = row["run_id"]
             with file._valid(f"run {key}"):
-                summaries.append(summary_from(row, machines.get(key), gpus_of.get(key, []), prices.get(key)))
+                summaries.append(
+                    summary_from(
+                        row, machines.get(key), gpus_of.get(key, []), known_by.get(key, []), prices.get(key)
+                    )
+                )
         found.append(tuple(summaries))
     return found
 

@@ -33,7 +33,9 @@ RUN_COLUMNS = (
 BLOCK_COLUMNS = ("run_id", *("block_index" if f.name == "index" else f.name for f in fields(Block)))
 
 
-def summary_from(run: Row, machine: Row | None, gpus: Sequence[Row], price_row: Row | None) -> RunSummary:
+def summary_from(
+    run: Row, machine: Row | None, gpus: Sequence[Row], identities: Sequence[Row], price_row: Row | None
+) -> RunSummary:
     """One run without its measurements. There is no machine if it ended before the box was known.
 
     Raises NotValid if a value cannot be.
@@ -48,7 +50,7 @@ def summary_from(run: Row, machine: Row | None, gpus: Sequence[Row], price_row: 
         price = strict({field: price_row[column] for field, column in columns.items()}, Price)
     return RunSummary(
         **{f.name: getattr(facts, f.name) for f in fields(RunFacts)},
-        machine=_machine(run, machine, gpus),
+        machine=_machine(run, machine, gpus, identities),
         runtime=_runtime(run),
         price=price,
     )
@@ -141,7 +143,7 @@ def _runtime(run: Row) -> Runtime:
     return strict(plain, Runtime)
 
 
-def _machine(run: Row, machine: Row | None, gpus: Sequence[Row]) -> Machine:
+def _machine(run: Row, machine: Row | None, gpus: Sequence[Row], identities: Sequence[Row]) -> Machine:
     if machine is None:
         return _unknown_machine()
     plain = _restored(
@@ -153,6 +155,7 @@ def _machine(run: Row, machine: Row | None, gpus: Sequence[Row]) -> Machine:
     plain["cpu"] = cpu
     plain["memory"] = _restored(machine, {f.name: f"memory_{f.name}" for f in fields(Memory)})
     plain["layers"] = [{"layer": a, "name": b, "signals": list(c)} for a, b, c in layers]
+    plain["identities"] = [{"kind": one["kind"], "id": one["id"]} for one in identities]
     gpu_columns = {f.name: GPU_RENAMED.get(f.name, f.name) for f in fields(Gpu)}
     plain["gpus"] = [_restored(gpu, gpu_columns) for gpu in gpus]
     return strict(plain, Machine)

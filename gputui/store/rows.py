@@ -52,6 +52,7 @@ def run_rows(contents: JournalContents, imported_from: str, stored_us: int) -> d
     return {
         "runs": [_run_row(contents, machine, imported_from, stored_us)],
         "machines": [_machine_row(machine)] if machine else [],
+        "identities": [_fields(one, {}) for one in machine.identities] if machine else [],
         "devices": [_gpu_row(gpu) for gpu in machine.gpus] if machine else [],
         "prices": _price_rows(contents),
         "cases": [_case_row(contents, planned, measurements) for planned in contents.of(CasePlanned)],
@@ -140,7 +141,7 @@ def _machine_row(machine: Machine) -> Row:
     flat = {
         name: value
         for name, value in _fields(machine, {}).items()
-        if name not in ("cpu", "memory", "gpus", "layers")
+        if name not in ("cpu", "memory", "gpus", "layers", "identities")
     }
     flat.update({f"cpu_{name}": value for name, value in _fields(machine.cpu, {}).items()})
     flat.update({f"memory_{name}": value for name, value in _fields(machine.memory, {}).items()})

@@ -179,6 +179,16 @@ TABLES: tuple[Table, ...] = (
         ),
     ),
     Table(
+        "identities",
+        "What the box of a run is known by, the surest first. Boxes that share an id are one.",
+        _columns(
+            _RUN_ID,
+            "kind VARCHAR stated, product-uuid, machine-id, gpus, account, boot or run",
+            "id VARCHAR keyed hash, 12 hex digits; of account under the user's key",
+        ),
+        is_late=True,
+    ),
+    Table(
         "devices",
         "The GPUs of the box of a run.",
         _columns(

@@ -29,6 +29,7 @@ from gputui.store.opening import (
     retrying,
 )
 from gputui.store.rows import Cell, Row, damage_rows, run_rows, telemetry_tuples
+from gputui.store.views import explain
 from gputui.version import __version__
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 _ROWS_AT_A_TIME = 10_000
 _PROBE_BYTES = 2**20
 _REASONS = (
-    ("No space left on device", "the disk is full", "make space there"),
+    ("No space left on device", "the disk is full", "make space there or name another file with --db"),
     ("File too large", "the file may not grow further", "raise the limit (ulimit -f)"),
     ("Read-only file system", "the file system is read-only", "name another file with --db"),
     ("Permission denied", "this user may not write there", "name another file with --db"),
@@ -159,6 +160,8 @@ def opened_for_writing(db: Path, beside: Mapping[str, Path] | None = None) -> It
                     checked = check_is_ours(connection, db)
                     _migrate(connection, db, checked.schema_version)
                     _add_what_came_late(connection, db, checked.columns)
+                    with explaining(db):
+                        explain(connection, CATALOG)
                     yield connection
             else:
                 with _draft(db) as draft, _attached(draft, _new_file_options(), db, beside) as connection:
@@ -274,6 +277,7 @@ def _create(connection: DuckDBPyConnection) -> None:
         connection.execute(f"INSERT INTO {CATALOG}.main.meta VALUES (?, ?)", [key, value])
     _note_migration(connection, schema.SCHEMA_VERSION, "made")
     connection.execute("COMMIT")
+    explain(connection, CATALOG)
 
 
 def _migrate(

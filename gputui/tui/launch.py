@@ -62,7 +62,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
     """
     with first_picture(1, "  ".join(word for word in ("gputui", options.caution, options.title) if word)):
         load_asyncio()
-        from gputui.services.support.monitor_file import monitor_file
+        from gputui.services.support.paths import monitor_file
         from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings
 
         path = monitor_file()

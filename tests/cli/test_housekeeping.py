@@ -9,8 +9,7 @@ import pytest
 from command_line import Terminal, printed
 from journals import STARTED_US, make_journal
 
-from gputui.services.support.monitor_file import monitor_file
-from gputui.services.support.paths import run_directories
+from gputui.services.support.paths import monitor_file, run_directories
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
 
@@ -32,6 +31,14 @@ def stored(capsys: pytest.CaptureFixture[str], db: Path) -> dict[str, str]:
     """Label by run id."""
     runs = json.loads(printed(capsys, "runs", db, "--json")[1])["runs"]
     return {run["run_id"]: run["label"] for run in runs}
+
+
+def test_show_without_a_run_is_about_the_latest(
+    db: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPUTUI_DB", str(db))
+
+    assert printed(capsys, "show") == printed(capsys, "show", "latest", db)
 
 
 def test_merge_says_what_each_file_brought(

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import csv
+from pathlib import Path
+
 import pytest
 
 from gputui.facts.gpus import KEPT_BY_THE_DRIVER, GpuFacts, find_gpu, memory_of, peak_bandwidth, peak_for
@@ -41,6 +44,23 @@ def found(device_name: str, memory_gib: float | None = None) -> GpuFacts:
 )
 def test_a_driver_name_finds_its_own_row_and_not_a_lookalike(device_name: str, name: str) -> None:
     assert found(device_name).name == name
+
+
+def test_every_driver_name_we_know_takes_the_row_of_that_card_and_of_no_other() -> None:
+    with (Path(__file__).parent / "driver_names.csv").open(encoding="utf-8", newline="") as file:
+        known = list(csv.DictReader(file))
+    assert len(known) > 200
+    for line in known:
+        gpu = find_gpu(line["driver_name"], float(line["memory_gib"]))
+        assert ("" if isinstance(gpu, Missing) else gpu.name) == line["row"], line
+        if isinstance(gpu, Missing) or gpu.mig_profile or gpu.row.memory_gib is None:
+            continue
+        ratio = float(line["memory_gib"]) / gpu.row.memory_gib
+        assert 0.85 <= ratio <= 1.02 or gpu.name in _SOLD_IN_TWO_SIZES, line
+
+
+_SOLD_IN_TWO_SIZES = ("RTX 4060 Ti", "RTX 5060 Ti")
+"""With equal rates; each size has the row of the other."""
 
 
 def test_parts_with_one_name_are_distinguished_by_memory() -> None:

@@ -31,7 +31,7 @@ def test_versions_are_reported_without_a_builders_suffix(tmp_path: Path) -> None
             ),
         },
     )
-    machine = describe_machine(KEY, root=tmp_path, environ={})
+    machine = describe_machine(hash_key=KEY, root=tmp_path, environ={})
     assert machine.os_name == "Ubuntu 24.04.3 LTS"
     assert machine.kernel == "6.8.0-1018"
     if not machine.gpus:
@@ -46,21 +46,10 @@ def test_a_kernel_release_keeps_only_its_numbers(tmp_path: Path) -> None:
         "6.12.3": "6.12.3",
     }.items():
         write(tmp_path, {"/proc/sys/kernel/osrelease": release})
-        kernel = describe_machine(KEY, root=tmp_path, environ={}).kernel
+        kernel = describe_machine(hash_key=KEY, root=tmp_path, environ={}).kernel
         assert isinstance(kernel, str)
         assert kernel.startswith(expected)
         assert not set(kernel) - set("0123456789.-")
-
-
-def test_a_machine_keeps_its_id_under_one_key_and_loses_it_under_another(tmp_path: Path) -> None:
-    write(tmp_path, {"/etc/machine-id": "4b1d\n", "/proc/sys/kernel/hostname": "box\n"})
-    first = describe_machine(KEY, root=tmp_path, environ={})
-    assert first.machine_id == describe_machine(KEY, root=tmp_path, environ={}).machine_id
-    assert first.machine_id != describe_machine(OTHER_KEY, root=tmp_path, environ={}).machine_id
-    assert len(first.machine_id) == 12
-    if not first.gpus:
-        write(tmp_path, {"/proc/sys/kernel/hostname": "another\n"})
-        assert first.machine_id != describe_machine(KEY, root=tmp_path, environ={}).machine_id
 
 
 def test_a_hash_is_twelve_hex_digits_of_the_keyed_hash() -> None:
@@ -96,7 +85,7 @@ def test_no_private_value_of_the_box_is_in_its_description(tmp_path: Path) -> No
         "APPTAINER_CONTAINER", "PAPERSPACE_FQDN", "JUPYTER_TOKEN", "MODAL_TASK_ID", "COLAB_JUPYTER_TOKEN",
     )  # fmt: skip
     environ = {name: f"/home/{secret}/{name}" for name in private_names}
-    machine = describe_machine(KEY, root=tmp_path, environ=environ)
+    machine = describe_machine(hash_key=KEY, root=tmp_path, environ=environ)
     text = json.dumps(to_plain(machine))
     assert secret not in text
     assert str(tmp_path) not in text
@@ -104,7 +93,7 @@ def test_no_private_value_of_the_box_is_in_its_description(tmp_path: Path) -> No
 
 
 def test_a_box_that_reports_nothing_gives_a_reason_for_each_gap(tmp_path: Path) -> None:
-    machine = describe_machine(KEY, root=tmp_path, environ={}, affinity=frozenset({0}))
+    machine = describe_machine(hash_key=KEY, root=tmp_path, environ={}, affinity=frozenset({0}))
     assert machine.layers == ()
     for value in (machine.instance_type, machine.region, machine.cpu.last_level_cache_bytes):
         assert isinstance(value, Missing)
@@ -115,10 +104,10 @@ def test_a_box_that_reports_nothing_gives_a_reason_for_each_gap(tmp_path: Path) 
 def test_a_file_that_is_a_directory_is_only_missing(tmp_path: Path) -> None:
     for path in ("proc/cpuinfo", "proc/meminfo", "etc/os-release", "etc/machine-id"):
         (tmp_path / path).mkdir(parents=True)
-    assert describe_machine(KEY, root=tmp_path, environ={}).memory.host_bytes >= 0
+    assert describe_machine(hash_key=KEY, root=tmp_path, environ={}).memory.host_bytes >= 0
 
 
 def test_this_box_is_described() -> None:
-    machine = describe_machine(KEY)
+    machine = describe_machine(hash_key=KEY)
     assert machine.memory.usable_bytes > 0
     assert 1 <= machine.cpu.usable_cores <= machine.cpu.host_threads

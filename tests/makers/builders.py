@@ -138,7 +138,8 @@ def make_spec(plan: Plan, on_end: Sequence[str] = (), run_id: str = "") -> Spec:
         runtime=make_torchless_interpreter().runtime,
         label="a label",
         price=None,
-        hash_key=b"k" * 32,
+        machine_name="",
+        hash_key=b"",
         target="results.db",
         on_end=tuple(on_end),
     )

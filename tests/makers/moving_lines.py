@@ -79,7 +79,11 @@ class MovingLines(MonitorModel):
     def click(self, x: int, y: int) -> None:
         self.last = f"clicked {x} {y}"
 
-    def lines(self, width: int, height: int, now_ns: int) -> tuple[Line, ...]:
+    def lines(
+        self, width: int, height: int, now_ns: int, newest: LiveSample | None = None
+    ) -> tuple[Line, ...]:
+        if newest is not None:
+            self.add(newest)
         samples = 0 if self.is_still else self.samples
         name = "GPU 温度 β" if self.is_wide else "GPU0 degrees"
         lines: list[Line] = [

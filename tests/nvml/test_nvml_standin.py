@@ -23,7 +23,7 @@ from gputui.machine import describe_machine, nvml_addresses, join_gpu
 from gputui.model.journal import to_plain
 from dataclasses import asdict
 print(json.dumps({
-    "machine": to_plain(describe_machine(b"k" * 32)),
+    "machine": to_plain(describe_machine()),
     "addresses": [asdict(a) for a in nvml_addresses()],
 }))
 """

@@ -14,9 +14,9 @@ from journals import RUN_ID, make_journal, make_telemetry
 from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import RunEnd
 from gputui.model.result import Run
+from gputui.services.results.frames import load
 from gputui.store import schema
 from gputui.store.editing import label_run, remove_run
-from gputui.store.frames import load
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.merging import merge_files
 from gputui.store.reading import open_result
@@ -137,10 +137,25 @@ def test_a_file_that_lacks_a_column_or_a_table_is_merged_with_what_it_has(tmp_pa
     assert {b.waited_ns for b in blocks} == {None}
 
 
-def test_a_file_with_more_than_tables_is_refused(tmp_path: Path) -> None:
+def test_views_of_the_user_are_ignored_and_stay_where_they_are(tmp_path: Path) -> None:
+    source = make_file(tmp_path, "source.db", A)
+    with duckdb.connect(str(source)) as connection:
+        connection.execute("CREATE VIEW mine AS SELECT label FROM runs")
+        connection.execute("DROP TABLE figures")
+        connection.execute("CREATE VIEW figures AS SELECT run_id, error('read') AS key FROM runs")
+    out = make_file(tmp_path, "out.db", B)
+    with duckdb.connect(str(out)) as connection:
+        connection.execute("CREATE VIEW mine AS SELECT label FROM runs")
+    assert merge_files([source], out)[0].added == (A,)
+    label_run(out, A, "mine")
+    with duckdb.connect(str(out)) as connection:
+        assert ("mine",) in connection.execute("SELECT label FROM mine").fetchall()
+
+
+def test_a_file_with_a_macro_is_refused(tmp_path: Path) -> None:
     bad = make_file(tmp_path, "bad.db", A)
     with duckdb.connect(str(bad)) as connection:
-        connection.execute("CREATE VIEW v AS SELECT 1")
+        connection.execute("CREATE MACRO m() AS 1")
     with pytest.raises(GputuiError, match="more than tables"):
         merge_files([bad], tmp_path / "out.db")
 
@@ -207,3 +222,30 @@ def test_a_file_from_before_a_table_or_a_metric_came_is_read_merged_and_written_
     assert set(late) <= set(rows_of(old))
     assert "compute_process_count" in load(old).telemetry
     assert "cpu_clock_mhz" in load(old).host_telemetry
+
+
+def test_many_files_are_merged_some_at_a_time_and_one_more_adds_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gputui.store.merging._AT_ONCE", 2)
+    run_ids = [f"0194b5a0-0000-7000-8000-0000cccc00{n:02}" for n in range(5)]
+    files = [make_file(tmp_path, f"{n}.db", run_id) for n, run_id in enumerate(run_ids)]
+    out, seen = tmp_path / "out.db", list[int]()
+
+    assert [m.added for m in merge_files(files[:4], out, seen.append)] == [(run,) for run in run_ids[:4]]
+    assert seen == [2, 4]
+    assert [len(m.added) for m in merge_files(files, out)] == [0, 0, 0, 0, 1]
+    assert runs_of(out) == {run: one for file in files for run, one in runs_of(file).items()}
+    assert [path.name for path in tmp_path.iterdir() if "gputui-merge" in path.name] == []
+
+
+def test_a_run_that_two_of_the_files_hold_is_stored_once_and_with_its_end(tmp_path: Path) -> None:
+    whole = make_file(tmp_path, "whole.db", RUN_ID)
+    cut = tmp_path / "cut.db"
+    run_dir = cut_short(make_journal(tmp_path / "cut-run", run_id=RUN_ID))
+    store_run(cut, read_journal(run_dir), read_telemetry(run_dir))
+    for order in ([cut, whole], [whole, cut]):
+        out = tmp_path / f"{order[0].stem}.out.db"
+        merge_files(order, out)
+        (run,) = runs_of(out).values()
+        assert run.summary.ended_utc_us is not None

@@ -32,7 +32,7 @@ from gputui.recording.lock import Holder
 from gputui.services.playback.replay import open_replay
 from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.recovery import import_journal, recover_orphans
-from gputui.services.support.paths import hash_key, run_directories
+from gputui.services.support.paths import run_directories
 from gputui.store.reading import open_result
 
 UNKNOWN = Metric("unknown_pct", "f", "gpu", "what no version has")
@@ -110,7 +110,7 @@ def test_a_run_whose_supervisor_died_before_an_upgrade_keeps_its_telemetry(
 ) -> None:
     run_dir = journal_by(version.form, run_directories() / RUN_ID)
     db = tmp_path / "a.db"
-    gone = Holder.this_process(hash_key(), str(db), [run_dir])
+    gone = Holder.this_process(str(db), [run_dir])
     (run_dir / LOCK_NAME).write_text(json.dumps(asdict(gone)))
 
     (found,) = recover_orphans()

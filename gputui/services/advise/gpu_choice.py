@@ -17,6 +17,7 @@ from gputui.facts.instances import cheapest_instance, most_rented
 from gputui.facts.tables import GpuRow, InstanceRow, gpu_rows
 from gputui.model.absent import Missing
 from gputui.model.units import format_bytes, format_usd, three_digits
+from gputui.services.prices.price_list import known_instances
 
 SHOWN_FIRST = 10
 """GPUs that are shown without `--all`."""
@@ -114,7 +115,7 @@ def classes_of(rows: Iterable[GpuRow], fit_of: Callable[[int], AnyFit]) -> tuple
 
 
 def _offer(name: str, gpus: int) -> Offer | None:
-    found = cheapest_instance(name, gpus)
+    found = cheapest_instance(name, gpus, known_instances())
     return None if found is None else Offer(name, *found)
 
 

@@ -17,18 +17,11 @@ from gputui.services.support.csv_cells import Value, harmless
 
 
 def comparisons_as_csv(pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str) -> str:
-    """RFC 4180, in base units: a row for each case and pair of sides, below it one for each figure.
-
-    What is absent is empty.
+    """RFC 4180: the records, with what is absent empty.
 
     Text that a spreadsheet would run as a formula gets an apostrophe before it.
     """
-    rows = [
-        values
-        for comparison, whys in pairs
-        for row in (*comparison.rows, *comparison.one_sided)
-        for values in _rows(row, comparison, {id(why.row): why for why in whys}.get(id(row)), ignore)
-    ]
+    rows = comparison_records(pairs, ignore)
     made = StringIO(newline="")
     writer = csv.writer(made, lineterminator="\r\n")
     if rows:
@@ -36,6 +29,18 @@ def comparisons_as_csv(pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore
     for row in rows:
         writer.writerow([harmless(value) if isinstance(value, str) else value for value in row.values()])
     return made.getvalue()
+
+
+def comparison_records(
+    pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str
+) -> list[dict[str, Value]]:
+    """In base units: a row for each case and pair of sides, below it one for each figure."""
+    return [
+        values
+        for comparison, whys in pairs
+        for row in (*comparison.rows, *comparison.one_sided)
+        for values in _rows(row, comparison, {id(why.row): why for why in whys}.get(id(row)), ignore)
+    ]
 
 
 _OF_FIGURE = (

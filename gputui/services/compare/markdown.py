@@ -40,7 +40,9 @@ def comparisons_as_markdown(
 ) -> str:
     """The headline, then each comparison; names from files cannot become markup."""
     steps = "".join(f"    {step.command}\n" for step in headline.steps)
-    first = f"**{escaped(headline.text)}**\n\n" + (f"To tell:\n\n{steps}\n" if steps else "")
+    first = f"**{escaped(headline.text)}**\n\n" + (
+        f"{headline.purpose.capitalize()}:\n\n{steps}\n" if steps else ""
+    )
     return first + "\n---\n\n".join(_one(*pair, ignore, columns) for pair in pairs)
 
 

@@ -239,7 +239,7 @@ class Comparison:
     """(what, on A, on B) for all that is recorded and differs."""
     rows: tuple[Row, ...]
     one_sided: tuple[Row, ...]
-    """Cases that only one value of `--by` has: nobody expects a pair, so they are no rows of the table."""
+    """Cases that only one value of `--by` has: nobody expects a pair, so the table leaves them out."""
     groups: tuple[GroupMean, ...]
     unmeasured: tuple[tuple[str, tuple[str, ...]], ...]
     """Reasons for which cases were run on neither side, with their names."""
@@ -422,7 +422,13 @@ def compared(
     """
     a, b, ignore = judged.a, judged.b, judged.ignore
     known = {} if known is None else known
-    cells = [_cells_of(pair, (a, b), powers, known) for pair in judged.pairs]
+    for of_a, _ in judged.pairs:  # by identity: the side holds its cases as long as this is used
+        if of_a is not None and id(of_a) not in known:
+            known[id(of_a)] = _cell(of_a, a, powers)
+    cells = [
+        (_cell(None, a, powers) if of_a is None else known[id(of_a)], _cell(of_b, b, powers))
+        for of_a, of_b in judged.pairs
+    ]
     costs = judgements(
         COST, [work_per_dollar(e, x.cost, y.cost) for e, (x, y) in zip(judged.estimates, cells, strict=True)]
     )
@@ -612,19 +618,6 @@ def _impossible_sides(pair: tuple[SideCase | None, SideCase | None]) -> list[str
         for side, letter in zip(pair, "ab", strict=True)
         if side is not None and is_impossible(uses_of(side.result, (), side.run.machine))
     ]
-
-
-def _cells_of(
-    pair: tuple[SideCase | None, SideCase | None],
-    sides: tuple[Side, Side],
-    powers: PowerOf | None,
-    known: dict[int, Cell],
-) -> tuple[Cell, Cell]:
-    a, b = pair
-    cell_a = _cell(a, sides[0], powers) if a is None or id(a) not in known else known[id(a)]
-    if a is not None:
-        known[id(a)] = cell_a  # by identity: the side holds its cases as long as this is used
-    return cell_a, _cell(b, sides[1], powers)
 
 
 def _row(

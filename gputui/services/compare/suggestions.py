@@ -11,8 +11,8 @@ from gputui.analysis.resolution import error_rate_of, half_width_with, looks_up_
 from gputui.analysis.verdict import RatioEstimate, launches_needed, nearest_edge, runs_needed
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult
-from gputui.model.units import format_usd
-from gputui.services.compare.pairing import CROWDED, Cell, Row, runs_in
+from gputui.model.units import format_minutes, format_usd
+from gputui.services.compare.pairing import CROWDED, Cell, Comparison, Row, runs_in
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import had_no_time
 from gputui.services.results.selectors import from_here
@@ -30,7 +30,7 @@ class Step:
     usd: float | None
     """What the box costs in that time; None where no price is known."""
     was_busy: bool = False
-    """Other processes held its CPUs before: it pays to wait until it is idle."""
+    """There was CPU contention before: it pays to wait until the box is idle."""
 
 
 def settling_steps(row: Row, evidence: Evidence) -> tuple[Step, ...]:
@@ -59,6 +59,20 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[Step, ...]:
         command = f"{_again(cell, evidence)} --only {only_text(row)} --launches {number}"
         found.setdefault(cell.run.run_id, Step(letter, command, seconds, usd, letter in crowded))
     return tuple(found.values())
+
+
+def steps_to_pair(comparison: Comparison, evidence: Evidence) -> tuple[Step, ...]:
+    """The cases of a on the box of b, where both sides have measured no case in common; none of programs."""
+    a, b = comparison.a.run, comparison.b.run
+    if a.run_id == b.run_id or not any(
+        row.a.result is not None and not row.case.is_program for row in comparison.rows
+    ):
+        return ()
+    seconds = a.budget_s if a.ended_utc_us is None else (a.ended_utc_us - a.started_utc_us) / 1e6
+    usd = None if isinstance(b.price, Missing) else b.price.usd_per_hour * seconds / 3600
+    files = [from_here(str(evidence.file(run.run_id))) for run in (a, b)]
+    like = shlex.quote(f"{files[0]}@{a.short_id}")
+    return (Step("b", f"gputui run --like {like} --db {shlex.quote(files[1])}", seconds, usd),)
 
 
 def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> Step | None:
@@ -91,12 +105,12 @@ def effort_words(steps: Sequence[Step]) -> str:
 
     A box that was busy is to be idle then.
     """
-    minutes = max(1, math.ceil(max(step.seconds for step in steps) / 60))
+    about = format_minutes(max(step.seconds for step in steps))
     usd = [step.usd for step in steps]
     money = "" if None in usd else f", {format_usd(math.fsum(u for u in usd if u is not None))}"
     where = "on each box" if len(steps) > 1 else f"on the box of {steps[0].box}"
     idle = " when it is idle" if any(step.was_busy for step in steps) else ""
-    return f"about {minutes} min {where}{idle}{money}"
+    return f"about {about} {where}{idle}{money}"
 
 
 def only_text(row: Row) -> str:

@@ -22,7 +22,6 @@ from gputui.services.compare.row_text import (
     verdict_text,
 )
 from gputui.services.results.labels import ending_words, some_of
-from gputui.services.results.roofline import IMPOSSIBLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +196,10 @@ def disturbances(comparison: Comparison, naming: Naming) -> Iterable[str]:
 
 def _impossible(comparison: Comparison, place: int) -> Iterable[tuple[Row, float]]:
     for row in comparison.rows:
-        shares = [use.of_sheet for use in (row.a, row.b)[place].uses]
-        known = [share for share in shares if not isinstance(share, Missing)]
-        if known and max(known) > IMPOSSIBLE:
-            yield row, max(known)
+        wrong = [use.of_sheet for use in (row.a, row.b)[place].uses if use.is_impossible]
+        shares = [share for share in wrong if not isinstance(share, Missing)]
+        if shares:
+            yield row, max(shares)
 
 
 def performance_lines(comparison: Comparison) -> Iterable[str]:

@@ -27,6 +27,7 @@ from gputui.services.doctor.disturbances import (
 from gputui.services.live.snapshot import take_snapshot
 from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.runs.process import runs_in_progress
+from gputui.services.support.home import missing_home
 from gputui.services.support.paths import default_result_file, hash_key, run_directories
 from gputui.store.opening import expanded
 from gputui.store.reading import open_result
@@ -76,6 +77,8 @@ class SystemState:
     """Why the result file cannot be read, if it exists."""
     unwritable: Mapping[Path, str]
     """Why the result file, its directory or the state directory cannot be written, for those that cannot."""
+    missing_home: str
+    """Where files go if this user has no home that can be written; else empty."""
     measuring: int
     """Number of gputui runs in progress, whose load does not count as foreign."""
 
@@ -100,7 +103,7 @@ def gathered(
     on_step("the driver and the host")
     measuring = sum(map(len, runs_in_progress()))
     sample = take_snapshot(processes=True)
-    machine = describe_machine(hash_key())
+    machine = describe_machine(hash_key=hash_key(makes=False))
     on_step("Python and torch")
     interpreter: Interpreter | GputuiError
     try:
@@ -130,6 +133,7 @@ def gathered(
         free_bytes={place: _free_bytes(place) for place in places},
         file_error=_file_error(result_file),
         unwritable=dict(_unwritable(result_file, places)),
+        missing_home=missing_home(),
         measuring=measuring,
     )
 
@@ -302,6 +306,8 @@ def _files(box: SystemState) -> Iterator[Check]:
     else:
         warning = storage_warning(path, box.machine.layers)
         yield Check("result file", "note" if warning else "ok", warning or str(path))
+    if box.missing_home:
+        yield Check("home", "note", box.missing_home)
     if refused := box.unwritable.get(box.state_directory):
         found = f"{box.state_directory}: {refused}: no run can begin"
         yield Check("run directories", "problem", found, "set $GPUTUI_STATE to a directory you may write")
@@ -335,6 +341,23 @@ def _platform(box: SystemState) -> Iterator[Check]:
         yield Check("runs in", "ok", layers)
 
 
+_KNOWN_BY = {
+    "stated": "the name that you gave it",
+    "product-uuid": "the UUID of its firmware",
+    "machine-id": "its machine-id",
+    "gpus": "its GPUs",
+}
+
+
+def _identity(box: SystemState) -> Iterator[Check]:
+    known_by = [_KNOWN_BY[one.kind] for one in box.machine.identities if one.kind in _KNOWN_BY]
+    if known_by:
+        yield Check("known by", "ok", known_by[0])
+    elif not box.machine.is_sure:
+        found = "nothing lasting: runs of another account, container or boot count as those of another box"
+        yield Check("known by", "note", found, "name this box: run --machine NAME, or set GPUTUI_MACHINE")
+
+
 def _measuring(box: SystemState) -> Iterator[Check]:
     if box.measuring:
         runs = "1 run is" if box.measuring == 1 else f"{box.measuring} runs are"
@@ -353,6 +376,7 @@ CHECKS: tuple[Callable[[SystemState], Iterator[Check]], ...] = (
     _memory,
     _clocks,
     _platform,
+    _identity,
     _measuring,
     _files,
     _terminal,
@@ -363,7 +387,7 @@ CHECKS: tuple[Callable[[SystemState], Iterator[Check]], ...] = (
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("GPUs", ("GPU", "torch cuda", "torch mps", "torch xpu")),
     ("software", ("driver", "torch")),
-    ("results", ("result file", "run directories", "disk", "terminal")),
+    ("results", ("result file", "run directories", "home", "disk", "terminal")),
     ("host", ("",)),
 )
 """Names, and how the topics begin that belong to each; the first that fits counts."""

@@ -133,7 +133,7 @@ def resolve_plan(
     if not cases:
         asked = _asked_for(choices)
         raise GputuiError(
-            f"profile {profile.name}: has no case for {' '.join(asked)}",
+            f"{profile.called}: has no case for {' '.join(asked)}",
             f"leave {' or '.join(dict.fromkeys(words.split()[0] for words in asked))} out,"
             " or choose another profile",
         )
@@ -272,8 +272,8 @@ def _meant(profile: Profile, only: Sequence[str]) -> list[_Only]:
         else:
             name = words[0]
             known = name in {w.name for w in WORKLOADS}
-            what = f"is not in profile {profile.name}" if known else "is not a workload"
-            others = shipped_with(name) if known else ()
+            what = f"is not in {profile.called}" if known else "is not a workload"
+            others = shipped_with(name) if known and not profile.repeats else ()
             there = f"; {', '.join(others)} would: gputui run {others[0]} --only {text}" if others else ""
             raise GputuiError(
                 f"--only {text}: {what if text == name else f'{name} {what}'}",
@@ -291,7 +291,7 @@ def _narrowed(profile: Profile, text: str, workload: str, rest: Sequence[str]) -
         if value and value not in known:
             listed = ", ".join(known) or "none"
             raise GputuiError(
-                f"--only {text}: {value} is not a {what} of {workload} in profile {profile.name}",
+                f"--only {text}: {value} is not a {what} of {workload} in {profile.called}",
                 f"it has {listed}",
             )
     return _Only(workload, *rest)
@@ -301,7 +301,7 @@ def _check_precisions(profile: Profile, precisions: Sequence[str]) -> None:
     has = [p for p in PRECISIONS if any(p in entry.precisions for entry in profile.cases)]
     for name in precisions:
         if name not in has:
-            what = f"is not in profile {profile.name}" if name in PRECISIONS else "is not a precision"
+            what = f"is not in {profile.called}" if name in PRECISIONS else "is not a precision"
             hint = f"it has {', '.join(has)}" if has else "it has none: its programs compute as they like"
             raise GputuiError(f"--precision {name}: {what}", hint)
 

@@ -15,6 +15,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.services.results.headline import case_order
+from gputui.services.results.machines import runs_with_common_ids
 from gputui.services.results.throughput import cost_of, speed_of
 from gputui.services.support.background import Job
 from gputui.store.reading import open_result
@@ -49,7 +50,12 @@ def read_boxes(files: Sequence[Path], job: Job[Any]) -> tuple[Run, ...]:
                 run = file.run(summary.run_id)
                 if any(case.outcome == "ok" for case in run.cases):
                     newest[summary.machine.machine_id] = run
-    return tuple(newest.values())
+    by_box: dict[str, Run] = {}
+    for run in sorted(
+        runs_with_common_ids(list(newest.values())), key=lambda run: run.summary.started_utc_us
+    ):
+        by_box[run.summary.machine.machine_id] = run
+    return tuple(by_box.values())
 
 
 def main_case(run: Run) -> CaseResult | None:

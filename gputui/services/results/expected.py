@@ -63,7 +63,12 @@ def _peak_test(case: CaseResult, memory_gib: float | None) -> PeakTest | None:
         found = expected(gpu, measure, used)
         if not isinstance(found, Missing) and not (is_link and found.confidence == "low"):
             expectation = Expectation(
-                found.measured_min, found.measured_max, found.warn_below, found.suspicious_above
+                found.measured_min,
+                found.measured_max,
+                found.warn_below,
+                found.suspicious_above,
+                is_one_report=len(found.source) == 1 and found.confidence != "high",
+                is_unsure=found.confidence == "low",
             )
     if is_link and expectation is None:
         return None

@@ -19,6 +19,7 @@ from gputui.model.units import (
     format_seconds,
     format_spread,
 )
+from gputui.services.prices.pricing import price_source
 from gputui.services.results.metrics import CaseMetric
 from gputui.services.results.throughput import is_crowded, speed_of, waited_share
 
@@ -146,10 +147,7 @@ def run_heading(run: Run) -> Iterator[str]:
         )
     price = summary.price
     if not isinstance(price, Missing):
-        source = " ".join(
-            filter(None, (price.kind, price.provider, price.instance_type, price.region, price.date))
-        )
-        yield (f"price    {format_hourly(price.usd_per_hour)} ({source})")
+        yield f"price    {format_hourly(price.usd_per_hour)} ({price_source(price)})"
 
 
 def run_heading_in_one(run: Run) -> tuple[str]:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.facts.gpus import find_gpu, peak_bandwidth, peak_for
+from gputui.facts.gpus import GpuFacts, find_gpu, peak_bandwidth, peak_for
+from gputui.facts.plausible import expected
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine
 from gputui.model.result import CaseResult
@@ -14,7 +15,13 @@ from gputui.model.units import format_percent
 from gputui.services.results.throughput import devices_of, speed_of
 
 IMPOSSIBLE = 1.1
-"""Times the data sheet's peak: clocks may go beyond the sheet's by a few percent, but not so far."""
+"""Times the data sheet's peak: clocks may go beyond the sheet's by a few percent, but not so far.
+
+Where `plausible.csv` knows healthy GPUs of this kind that boost further, their limit takes its place.
+"""
+BOOST = " (boost)"
+"""Follows a share above the whole: cards with power to spare clock higher than their data sheet."""
+_BEYOND = 1.005
 _PEAK_TESTS = {"flop": "gemm", "B": "membw"}
 
 
@@ -29,11 +36,13 @@ class Use:
     """Share of the data sheet's peak for the type it computed in: MFU, or MBU for bytes."""
     of_measured: float | Missing
     """Share of what `gemm` in that type, or `membw`, reached on the same device in the same runs."""
+    impossible_above: float = IMPOSSIBLE
+    """Times the data sheet's peak: more must be an error of measurement."""
 
     @property
     def is_impossible(self) -> bool:
         """Whether it exceeds the physical peak so far that the measurement must be wrong."""
-        return not isinstance(self.of_sheet, Missing) and self.of_sheet > IMPOSSIBLE
+        return not isinstance(self.of_sheet, Missing) and self.of_sheet > self.impossible_above
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +56,10 @@ class PeakShare:
 
     @property
     def text(self) -> str:
-        """`76 %`, or `61 % of gemm`."""
-        return format_percent(self.share) + ("" if self.of == "peak" else f" of {self.of}")
+        """`76 %`, `61 % of gemm`, or `121 % (boost)` where the clock went beyond the data sheet's."""
+        if self.of == "peak":
+            return format_percent(self.share) + (BOOST if self.share >= _BEYOND else "")
+        return f"{format_percent(self.share)} of {self.of}"
 
 
 def peak_share(case: CaseResult, beside: Sequence[CaseResult], machine: Machine) -> PeakShare | None:
@@ -87,6 +98,7 @@ def uses_of(case: CaseResult, beside: Sequence[CaseResult], machine: Machine) ->
             steps_per_s * per_step,
             _share(steps_per_s * per_step, sheet_peak(unit, case, machine)),
             _share(steps_per_s * per_step, measured_peak(unit, case, beside)),
+            _impossible_above(unit, case, machine),
         )
         for unit, per_step in counted
         if per_step and not _crosses_a_bus(case)
@@ -104,17 +116,33 @@ def _share(per_s: float, peak: float | Missing) -> float | Missing:
 
 def sheet_peak(unit: str, case: CaseResult, machine: Machine) -> float | Missing:
     """The data sheet's operations or bytes per second of the devices of a case, in its type."""
+    gpu_facts = _facts_of(case, machine)
+    if isinstance(gpu_facts, Missing):
+        return gpu_facts
+    peak = peak_for(gpu_facts, _type_of(case)) if unit == "flop" else peak_bandwidth(gpu_facts)
+    return peak if isinstance(peak, Missing) else devices_of(case.case) * peak
+
+
+def _impossible_above(unit: str, case: CaseResult, machine: Machine) -> float:
+    gpu_facts = _facts_of(case, machine)
+    if isinstance(gpu_facts, Missing):
+        return IMPOSSIBLE
+    used = _type_of(case)
+    peak = peak_for(gpu_facts, used) if unit == "flop" else peak_bandwidth(gpu_facts)
+    known = expected(gpu_facts, "matmul" if unit == "flop" else "copy", used)
+    if isinstance(peak, Missing) or isinstance(known, Missing):
+        return IMPOSSIBLE
+    return max(IMPOSSIBLE, known.suspicious_above / peak)
+
+
+def _facts_of(case: CaseResult, machine: Machine) -> GpuFacts | Missing:
     if case.case.variant.device_class != "gpu":
         return Missing("no table of processors' peaks is kept")
     memory_gib = None
     for gpu in machine.gpus:
         if gpu.index == case.device_index and not isinstance(gpu.memory_bytes, Missing):
             memory_gib = gpu.memory_bytes / 2**30
-    gpu_facts = find_gpu(case.device_name, memory_gib)
-    if isinstance(gpu_facts, Missing):
-        return gpu_facts
-    peak = peak_for(gpu_facts, _type_of(case)) if unit == "flop" else peak_bandwidth(gpu_facts)
-    return peak if isinstance(peak, Missing) else devices_of(case.case) * peak
+    return find_gpu(case.device_name, memory_gib)
 
 
 def measured_peak(

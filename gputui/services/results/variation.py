@@ -41,15 +41,17 @@ class BoxVariation:
     """Between runs, by device class."""
 
     def launch_spread(self, result: CaseResult) -> Spread | None:
-        """Of one launch of this case; None where too little is known, or while others held its CPUs."""
+        """Of one launch of this case; None where no more is known than its own launches here show."""
         prior = self.launches.get(result.case.variant.device_class)
-        if not isinstance(prior, LaunchPrior) or contention_of(result) > 0:
+        own = self.rows.get(_identity(result.case))
+        launches, assumed = len(launches_of(result)), prior_of(result)
+        if isinstance(prior, LaunchPrior):
+            spread = prior.moderated(own, assumed)
+        elif own is not None and own.df > max(launches - 1, LAUNCHES_MEASURED - 2):
+            spread = Spread(own.variance, own.df)
+        else:
             return None
-        assumed = prior_of(result)
-        spread = prior.moderated(self.rows.get(_identity(result.case)), assumed)
-        if len(launches_of(result)) < LAUNCHES_MEASURED and _says_less(spread, assumed):
-            return None
-        return spread
+        return None if launches < LAUNCHES_MEASURED and _says_less(spread, assumed) else spread
 
     def run_spread(self, result: CaseResult) -> Spread:
         """Of one run of this case."""
@@ -81,20 +83,24 @@ def _variation(machine: str, runs: Sequence[Run]) -> BoxVariation:
     between: dict[str, Spread] = {}
     for device in devices:
         mine = [[r for r in of_run if r.case.variant.device_class == device] for of_run in calm]
-        groups = [_scatters(of_run) for of_run in mine]
-        prior = _learnt(f"{machine} {device}", groups)
-        if isinstance(prior, Missing):
-            groups = [_scatters(_joined(mine))]
-            prior = _learnt(f"{machine} {device}", groups)
-        launches[device] = prior
-        for group in groups:
-            for result, scatter in group:
-                key = _identity(result.case)
-                rows[key] = pooled([rows[key], scatter]) if key in rows else scatter
+        within, across = [_scatters(of_run) for of_run in mine], [_scatters(_joined(newest, mine))]
+        prior = _learnt(f"{machine} {device}", within)
+        launches[device] = _learnt(f"{machine} {device}", across) if isinstance(prior, Missing) else prior
+        known = _rows(within)
+        rows |= _rows(across) | known
+        prior = launches[device]
         if isinstance(prior, LaunchPrior):
             apart = _apart(newest, mine)
             between[device] = _between(f"{machine} {device}", apart, prior, rows)
     return BoxVariation(launches, rows, between)
+
+
+def _rows(groups: Sequence[Sequence[tuple[CaseResult, Scatter]]]) -> dict[Hashable, Scatter]:
+    """Of each case, over all groups."""
+    found: dict[Hashable, list[Scatter]] = {}
+    for result, scatter in (one for group in groups for one in group):
+        found.setdefault(_identity(result.case), []).append(scatter)
+    return {row: pooled(scatters) for row, scatters in found.items()}
 
 
 def _says_less(spread: Spread, assumed_sd: float) -> bool:
@@ -131,50 +137,59 @@ def _mean_of(scatters: Sequence[Scatter]) -> Scatter:
     return Scatter(pooled(scatters).variance, max(scatter.df for scatter in scatters))
 
 
-def _joined(runs: Sequence[Sequence[CaseResult]]) -> list[CaseResult]:
-    """Each case with the launches of all runs: where runs have one launch each, what they differ by."""
+def _joined(runs: Sequence[Run], results: Sequence[Sequence[CaseResult]]) -> list[CaseResult]:
+    """Each case with the launches of all runs of one software: what runs of one launch differ by."""
     found: dict[Hashable, CaseResult] = {}
-    for result in (result for of_run in runs for result in of_run):
-        known = found.get(_identity(result.case))
+    for run, result in ((run, r) for run, of_run in zip(runs, results, strict=True) for r in of_run):
+        key = _identity(result.case), _software(run)
+        known = found.get(key)
         measurements = result.measurements if known is None else known.measurements + result.measurements
-        found[_identity(result.case)] = replace(result, measurements=measurements)
+        found[key] = replace(result, measurements=measurements)
     return list(found.values())
 
 
-def _apart(runs: Sequence[Run], results: Sequence[Sequence[CaseResult]]) -> list[Sequence[CaseResult]]:
-    """The results of runs that began long enough after one another."""
-    found: list[Sequence[CaseResult]] = []
+def _apart(
+    runs: Sequence[Run], results: Sequence[Sequence[CaseResult]]
+) -> list[tuple[Run, Sequence[CaseResult]]]:
+    """Runs that began long enough after one another, with their results."""
+    found: list[tuple[Run, Sequence[CaseResult]]] = []
     last_us = 0
     for run, of_run in zip(runs, results, strict=True):
         if run.summary.started_utc_us - last_us >= RUNS_APART_US:
-            found.append(of_run)
+            found.append((run, of_run))
             last_us = run.summary.started_utc_us
     return found
 
 
 def _between(
     box: str,
-    runs: Sequence[Sequence[CaseResult]],
+    runs: Sequence[tuple[Run, Sequence[CaseResult]]],
     prior: LaunchPrior,
     rows: Mapping[Hashable, Scatter],
 ) -> Spread:
     means: dict[Hashable, list[RunMean]] = {}
     launched: set[Hashable] = set()
     device = ""
-    for result in (result for of_run in runs for result in of_run):
+    for run, result in ((run, result) for run, of_run in runs for result in of_run):
         launches = launches_of(result)
         middle = log_time(launches, prior_sd=prior_of(result))
         if isinstance(middle, Missing):
             continue
         device = result.case.variant.device_class
         spread = prior.moderated(rows.get(_identity(result.case)), prior_of(result))
-        means.setdefault(_identity(result.case), []).append(RunMean(middle, spread.variance / len(launches)))
+        key = _identity(result.case), _software(run)
+        means.setdefault(key, []).append(RunMean(middle, spread.variance / len(launches)))
         launched.add(_launched(result.case))
     return learn_runs(box, list(means.values()), rows=len(launched), table_sd=run_prior_sd(device))
 
 
 def _identity(case: Case) -> Hashable:
     return case.work.key, case.variant
+
+
+def _software(run: Run) -> Hashable:
+    """Runs that differ in it differ for a reason, and say nothing of how much a box varies."""
+    return run.summary.runtime, run.summary.machine.driver_version, run.summary.machine.kernel
 
 
 def _launched(case: Case) -> Hashable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gputui.recording.lock import Holder, boot_id, is_held, read_holder
-from gputui.services.support.paths import run_directories
+from gputui.services.support.paths import directories_in, run_directories
 
 
 def held_runs() -> list[tuple[Holder, tuple[Path, ...]]]:
@@ -21,11 +21,3 @@ def held_runs() -> list[tuple[Holder, tuple[Path, ...]]]:
         seen.update(together)
         found.append((holder, tuple(together)))
     return found
-
-
-def directories_in(home: Path) -> list[Path]:
-    """The subdirectories of a directory; none if it cannot be read."""
-    try:
-        return [entry for entry in home.iterdir() if entry.is_dir()]
-    except OSError:
-        return []

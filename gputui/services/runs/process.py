@@ -21,8 +21,9 @@ from gputui.model.machine import Runtime
 from gputui.model.plan import Plan
 from gputui.recording.lock import is_held, read_holder
 from gputui.recording.spec import Spec
-from gputui.services.runs.held_runs import directories_in, held_runs
-from gputui.services.support.paths import hash_key, run_directories
+from gputui.services.runs.held_runs import held_runs
+from gputui.services.support.paths import directories_in, hash_key, new_run_directory, run_directories
+from gputui.services.support.uuid7 import uuid7
 from gputui.store.journal_reader import JournalTail
 
 KEPT_STORED_RUNS = 10
@@ -39,6 +40,8 @@ class RunRequest:
     label: str
     price: Price | None
     on_look: tuple[str, ...] = ()
+    """As in `Spec`."""
+    machine_name: str = ""
     """As in `Spec`."""
 
 
@@ -71,10 +74,11 @@ def start_runs(requests: Sequence[RunRequest], target: Path) -> tuple[LiveRun, .
     home = run_directories()
     remove_old_directories(home)
     run_ids = [new_run_id() for _ in requests]
-    run_dirs = [home / run_id for run_id in run_ids]
+    run_dirs: list[Path] = []
     try:
-        for run_dir, run_id, request in zip(run_dirs, run_ids, requests, strict=True):
-            run_dir.mkdir(parents=True, mode=0o700)
+        for run_id, request in zip(run_ids, requests, strict=True):
+            run_dir = new_run_directory(run_id)
+            run_dirs.append(run_dir)
             on_end = (sys.executable, "-m", "gputui", "import", str(run_dir), "--db", str(target))
             Spec(
                 run_id=run_id,
@@ -82,6 +86,7 @@ def start_runs(requests: Sequence[RunRequest], target: Path) -> tuple[LiveRun, .
                 runtime=request.runtime,
                 label=request.label,
                 price=request.price,
+                machine_name=request.machine_name,
                 hash_key=hash_key(),
                 target=str(target),
                 on_end=on_end,
@@ -239,14 +244,8 @@ def mark_stored(run_dir: Path, target: Path) -> None:
 
 
 def new_run_id() -> str:
-    """A UUIDv7 (RFC 9562): 48 bits of UTC milliseconds, the rest random."""
-    milliseconds = time.time_ns() // 1_000_000
-    random_bits = secrets.randbits(80)
-    number = milliseconds << 80 | random_bits
-    number = number & ~(0xF << 76) | 0x7 << 76
-    number = number & ~(0x3 << 62) | 0x2 << 62
-    digits = f"{number:032x}"
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    """An id that no other run has, and that sorts by time."""
+    return uuid7(time.time_ns() // 1_000_000, secrets.randbits(80))
 
 
 def _last_words(run: LiveRun) -> str:

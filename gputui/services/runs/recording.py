@@ -18,7 +18,7 @@ from gputui.recording.foreground import ProgramEnd
 from gputui.recording.spec import Spec
 from gputui.services.runs.process import new_run_id, remove_old_directories
 from gputui.services.runs.recovery import import_journal
-from gputui.services.support.paths import hash_key, run_directories
+from gputui.services.support.paths import new_run_directory, run_directories
 from gputui.store.writing import StoredRun
 
 PROFILE = "record"
@@ -61,19 +61,19 @@ def lay_out(
     home = run_directories()
     remove_old_directories(home)
     run_id = new_run_id()
-    run_dir = home / run_id
     spec = Spec(
         run_id=run_id,
         plan=_plan(machine, recorded_case(label, run_id) if has_program else None, seconds),
         runtime=Runtime.without_torch(Missing("unknown: a recording asks no interpreter")),
         label=label,
         price=price,
-        hash_key=hash_key(),
+        machine_name="",
+        hash_key=b"",
         target=str(target),
         on_end=(),
     )
     try:
-        run_dir.mkdir(parents=True, mode=0o700)
+        run_dir = new_run_directory(run_id)
         spec.write(run_dir)
     except OSError as error:
         raise NotStored(

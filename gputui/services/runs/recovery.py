@@ -15,7 +15,7 @@ from gputui.recording.lock import Holder, held_if_free, is_held, read_holder
 from gputui.recording.worker_process import end_left_worker
 from gputui.services.results.traces import keep_traces
 from gputui.services.runs.process import holds_a_journal, mark_stored
-from gputui.services.support.paths import hash_key, run_directories
+from gputui.services.support.paths import directories_in, run_directories
 from gputui.store.journal_reader import JournalContents, read_journal, read_telemetry
 from gputui.store.writing import StoredRun, store_run
 
@@ -36,11 +36,8 @@ class Recovered:
 
 def recover_orphans() -> tuple[Recovered, ...]:
     """Store every run of this host whose supervisor is gone, each in its target file."""
-    try:
-        directories = sorted(run_directories().iterdir())
-    except OSError:
-        return ()
-    return tuple(found for run_dir in directories for found in _recovered(run_dir))
+    directories = directories_in(run_directories())
+    return tuple(found for run_dir in sorted(directories) for found in _recovered(run_dir))
 
 
 def recover_now(run_dir: Path) -> Recovered | None:
@@ -71,15 +68,15 @@ def import_journal(run_dir: Path, target: Path) -> StoredRun:
             f"it is stored when it ends: gputui attach {run_dir.name[-8:]}",
         )
     stored = store_run(target, contents, read_telemetry(run_dir))
-    _keep_traces(run_dir, stored.run_id, target)
-    mark_stored(run_dir, target)
+    _finish(run_dir, stored.run_id, target)
     return stored
 
 
-def _keep_traces(run_dir: Path, run_id: str, target: Path) -> None:
-    """Move traces next to the result file. One that has no room there stays where it is."""
-    with suppress(OSError):
+def _finish(run_dir: Path, run_id: str, target: Path) -> None:
+    """Move traces next to the result file, and mark the journal as stored."""
+    with suppress(OSError):  # a trace that has no room there stays where it is
         keep_traces(run_dir, run_id, target)
+    mark_stored(run_dir, target)
 
 
 def _recovered(run_dir: Path) -> Iterator[Recovered]:
@@ -87,7 +84,7 @@ def _recovered(run_dir: Path) -> Iterator[Recovered]:
         return
     try:
         holder = read_holder(run_dir)
-        if holder is None or not holder.is_of_this_host(hash_key()):
+        if holder is None or not holder.is_of_this_host():
             return
         with held_if_free(run_dir) as is_free:
             if is_free and not (run_dir / STORED_NAME).exists():
@@ -103,8 +100,7 @@ def _stored(run_dir: Path, holder: Holder) -> Recovered:
     try:
         contents = read_journal(run_dir)
         stored = store_run(target, contents, read_telemetry(run_dir))
-        _keep_traces(run_dir, stored.run_id, target)
-        mark_stored(run_dir, target)
+        _finish(run_dir, stored.run_id, target)
     except (GputuiError, OSError) as error:
         hint = f"gputui import {shlex.quote(str(run_dir))} --db FILE, or remove that directory"
         return Recovered(run_dir, run_dir.name, None, f"run {name} is not stored: {error}; {hint}")

@@ -16,12 +16,14 @@ from gputui.machine import describe_machine, storage_warning
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine
 from gputui.model.plan import MIN_BLOCKS, Plan
-from gputui.services.prices.pricing import price_of
-from gputui.services.profiles.interpreters import Chosen, choose_interpreter, executable_at
+from gputui.recording.interpreters import Chosen, executable_at
+from gputui.services.prices.pricing import check_instance, price_of
+from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.profiles.loader import MAX_BLOCKS, MAX_BUDGET_S, MAX_REPLICATES, Profile, find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.user_workload import is_step_file, profile_of_step
 from gputui.services.runs.process import RunRequest
+from gputui.services.support.home import make_directory
 from gputui.services.support.paths import default_result_file, hash_key
 from gputui.store.opening import expanded
 from gputui.store.selecting import check_label
@@ -51,6 +53,8 @@ class RunOptions:
     rendezvous: str = ""
     """`ADDRESS:PORT` on this host where other hosts connect; empty if there are none."""
     label: str = ""
+    machine: str = ""
+    """What the user calls this box; empty to know it by what it is."""
     price: float | None = None
     """USD per hour for the whole machine."""
     instance: str | None = None
@@ -89,12 +93,14 @@ def prepare(
     is_shipped = bool(options.profile) and not is_step_file(options.profile)
     shipped = find_profile(options.profile) if is_shipped else None
     target = target_of(options.db)
-    machine = describe_machine(hash_key())
+    machine = describe_machine(name=options.machine, hash_key=hash_key())
+    if options.instance is not None and options.price is None:
+        check_instance(options.instance, machine)
     price = price_of(options.price, options.instance, machine)
     if options.rendezvous:
         _check_rendezvous(options.rendezvous)
     if options.db is None:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(target.parent)
     check_writable(target)
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     requests = []
@@ -110,7 +116,9 @@ def prepare(
         plan = resolve_plan(profile, chosen.interpreter, machine, choices_of(options, seed))
         check_something_runs(profile, plan, chosen)
         on_planned(plan, chosen, target)
-        requests.append(RunRequest(plan, chosen.interpreter.runtime, options.label, price))
+        requests.append(
+            RunRequest(plan, chosen.interpreter.runtime, options.label, price, machine_name=options.machine)
+        )
     return Prepared(tuple(requests), target, machine, storage_warning(target, machine.layers))
 
 
@@ -235,6 +243,7 @@ def command_line(options: RunOptions) -> str:
         ("--blocks", options.blocks),
         ("--rendezvous", options.rendezvous),
         ("--label", options.label),
+        ("--machine", options.machine),
         ("--price", options.price),
         ("--instance", options.instance),
         ("--seed", options.seed),
@@ -354,7 +363,7 @@ class DraftChecker:
         """
         options, wrong = read_draft(draft)
         if self._machine is None:
-            self._machine = describe_machine(hash_key())
+            self._machine = describe_machine(hash_key=hash_key())
         machine = self._machine
         if "price" not in wrong:
             _note(wrong, "price", lambda: price_of(options.price, None, machine))

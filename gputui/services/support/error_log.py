@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
+from gputui.services.support.home import make_directory
 from gputui.store.text import clean_text
 
 LONGEST_FILE = 2**20
@@ -29,7 +30,7 @@ def keep_error(path: Path, screen: str, text: str) -> None:
     when = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     rows = [f"{when} {screen}: {clean_text(first)}", *(f"    {clean_text(row)}" for row in more)]
     with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         with suppress(FileNotFoundError):
             if path.stat().st_size > LONGEST_FILE:
                 path.replace(older_log(path))

@@ -89,7 +89,6 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self._mounted_s = monotonic()
-        self._model.add(self._feed.latest())
         loop, context = asyncio.get_running_loop(), copy_context()
 
         def rung() -> None:  # without a message: Textual takes longer to pass one on than a frame to be drawn
@@ -98,7 +97,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
         self._bell.listener = rung
         width, height = self.app.size  # the size the view will have: the first frame is not blank
-        self._view.show(self._model.lines(width, height, monotonic_ns()))
+        self._view.show(self._model.lines(width, height, monotonic_ns(), self._feed.latest()))
 
     def on_unmount(self) -> None:
         self._bell.listener = None
@@ -182,13 +181,14 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def paint(self) -> None:
         """Draw the frame, and schedule the next one."""
-        self._model.add(self._feed.latest())  # the bell does not ring while a call hangs
+        newest = self._feed.latest()  # the bell does not ring while a call hangs
         width, height = self._view.size
         self._painted_s = monotonic()
         self._again_in(PAINT_EVERY_S + _SLACK_S)
         if not (width and height and self.is_current):
+            self._model.add(newest)
             return
-        lines = self._model.lines(width, height, monotonic_ns())
+        lines = self._model.lines(width, height, monotonic_ns(), newest)
         app = self.app
         assert isinstance(app, FastPaint)
         if app.round_trip_s > SLOW_FRAME_S and lines:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gputui.errors import GputuiError
+from gputui.services.support.home import make_directory
 from gputui.tui.monitor.metrics import DEFAULT_METRICS, METRICS
 from gputui.tui.monitor.process_columns import COLUMNS
 
@@ -79,7 +80,7 @@ def save_settings(path: Path, settings: MonitorSettings) -> None:
     )
     draft = ""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         handle, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)

@@ -12,6 +12,7 @@ from typing import Any  # whatever an app returns
 from textual.app import App
 
 from gputui.model.units import counted
+from gputui.services.support.home import make_directory
 
 LONGEST_OSC = 74_994
 """Base64 characters that xterm accepts; https://invisible-island.net/xterm/ctlseqs/ctlseqs.html, OSC 52."""
@@ -50,7 +51,7 @@ def copy(app: App[Any], text: str, directory: Path) -> str:
         return f"copied {counted(text.count(chr(10)) + 1, 'line')}"
     path = directory / "copied.txt"
     try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_directory(directory)
         path.write_text(text + "\n", encoding="utf-8", errors="replace")
     except OSError as error:
         return f"could not be copied: {path}: {error.strerror}"

@@ -122,7 +122,7 @@ def test_boxes_whose_intervals_overlap_are_not_distinguished() -> None:
 
 
 def test_boxes_that_compare_refuses_to_tell_apart_are_not_distinguished() -> None:
-    """Other processes held the CPUs of one: its five times longer steps may be due to them."""
+    """One had CPU contention: its five times longer steps may be due to that."""
     case = case_named("gpt_train")
     boxes = [
         PricedSide(
@@ -200,7 +200,7 @@ def test_time_and_money_saved_are_those_of_one_gpu() -> None:
 
     assert dear.startswith("a GPU costs more than the CPU; for that it takes 10 h")
     assert advise(parse_job("360M tok train"), both).gpu == (
-        "a GPU is worth it: 20 h 0 min instead of 100 h 0 min, for less money"
+        "a GPU is worth it: 20 h instead of 100 h, for less money"
     )
 
 
@@ -235,7 +235,7 @@ def test_a_figure_above_the_physical_peak_advises_nobody() -> None:
 def test_a_cpu_that_keeps_the_deadline_for_less_needs_no_gpu() -> None:
     advice = advise(parse_job("36M tok train in 3h"), training_boxes(5e3, 1e4))
 
-    assert advice.gpu == "GPU not worth it: a CPU is done within 3 h 0 min, for less"
+    assert advice.gpu == "GPU not worth it: a CPU is done within 3 h, for less"
 
 
 def test_a_deadline_that_only_the_gpu_keeps_leaves_the_cpu_out_of_the_choice() -> None:

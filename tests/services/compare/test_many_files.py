@@ -100,7 +100,6 @@ def test_a_file_that_lacks_a_late_table_and_a_column_is_read_beside_others(files
 SPOILED: tuple[tuple[Callable[[Path], object], str], ...] = (
     (lambda db: db.write_bytes(b"not a database" * 999), "is not a DuckDB database"),
     (lambda db: db.unlink(), "there is no result file"),
-    (lambda db: spoil(db, "CREATE VIEW extra AS SELECT 1"), "view extra"),
     (lambda db: spoil(db, "CREATE MACRO median(x) AS 666"), "macro median"),
     (lambda db: spoil(db, "CREATE TABLE s (a INT, b INT GENERATED ALWAYS AS (a))"), "generated column in s"),
     (lambda db: spoil(db, "ALTER TABLE blocks ALTER COLUMN wall_ns TYPE DOUBLE"), "as DOUBLE where BIGINT"),

@@ -101,9 +101,10 @@ def test_a_large_product_that_ran_out_of_memory_leaves_no_judgement_of_the_small
 
 
 def test_a_precision_without_a_reference_does_not_count() -> None:
-    fp32 = at_rate(50e12, "gemm", "large", "fp32")
+    nvl = "NVIDIA H100 NVL"
+    fp32 = at_rate(50e12, "gemm", "large", "fp32", device_name=nvl)
 
-    performance = judged(gemm(780), fp32)
+    performance = judged(gemm(600, device_name=nvl), fp32)
 
     assert performance.word == NORMAL
     assert "fp32" not in performance.text
@@ -177,3 +178,18 @@ def test_what_is_accepted_at_least_is_no_typical_figure() -> None:
     )
 
     assert "(elsewhere at least 21.0), 67 % of what this GPU does at least elsewhere" in performance.text
+
+
+def test_a_figure_of_low_confidence_never_makes_a_box_below_normal() -> None:
+    (performance,) = performance_checks(
+        make_run(at_rate(2e12, "gemm", "large", "amp", device_name="NVIDIA L4"), machine=GPU_MACHINE)
+    )
+    assert performance.word == NO_REFERENCE
+
+
+def test_one_persons_figure_of_one_card_is_called_that_and_claims_less() -> None:
+    fp32 = at_rate(20e12, "gemm", "large", "fp32")
+    (performance,) = performance_checks(make_run(fp32, machine=GPU_MACHINE))
+    assert performance.word == BELOW_NORMAL
+    assert "(one report: 51.3), 39 % of that report" in performance.text
+    assert "or the card of that one report was a better one" in performance.text

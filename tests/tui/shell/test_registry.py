@@ -29,7 +29,7 @@ from gputui.tui.shell.shell_screen import ShellScreen
 
 LOADED = """
 import json, sys
-import gputui.tui.app, gputui.tui.launch, gputui.tui.monitor.model, gputui.services.live.collector
+import gputui.tui.app, gputui.tui.launch, gputui.tui.monitor.model, gputui.recording.collector
 from gputui.tui.shell.registry import SCREENS, screens_line
 screens_line("monitor")
 print(json.dumps([name for name in sys.modules]))
@@ -118,7 +118,7 @@ async def test_keys_open_the_screens_and_each_is_as_it_was_left(tmp_path: Path) 
 async def test_a_run_in_progress_is_shown_on_every_screen_with_the_key_that_watches_it() -> None:
     run_dir = run_directories() / run_id_of(1)
     run_dir.mkdir(parents=True)
-    holder = Holder.this_process(b"k" * 32, "a.db", [run_dir])
+    holder = Holder.this_process("a.db", [run_dir])
     descriptor = take_lock(run_dir, holder)
     try:
         app = make_app()
@@ -138,7 +138,7 @@ async def test_a_run_in_progress_is_shown_on_every_screen_with_the_key_that_watc
 def test_a_user_who_leaves_is_told_in_the_shell_that_a_run_goes_on(repository: Path) -> None:
     run_dir = run_directories() / run_id_of(1)
     run_dir.mkdir(parents=True)
-    descriptor = take_lock(run_dir, Holder.this_process(b"k" * 32, "a.db", [run_dir]))
+    descriptor = take_lock(run_dir, Holder.this_process("a.db", [run_dir]))
     try:
         environment = {"PYTHONPATH": str(repository), "PYTHONUTF8": "1"}
         with Terminal([sys.executable, "-m", "gputui"], environment=environment) as terminal:

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from time import monotonic
 
 import pytest
-import textual
 from emulator import Emulator, as_textual_writes
 from rich.style import Style
 from textual import events
@@ -282,10 +281,6 @@ async def test_the_styles_of_lines_are_those_of_the_theme() -> None:
         segments = list(app.view.render_line(0))
         assert segments[0].style == Style.parse("bold #ff5f5f")
         assert segments[2].style == Style()
-
-
-def test_textual_is_the_version_whose_inside_is_used() -> None:
-    assert textual.__version__ == "8.2.8"
 
 
 def test_what_is_used_of_the_inside_of_textual_is_there() -> None:

@@ -29,6 +29,7 @@ from gputui.services.results.labels import (
     short_case_name,
     torch_words,
 )
+from gputui.services.results.machines import runs_with_common_ids
 from gputui.services.results.roofline import uses_of
 from gputui.services.results.step_breakdown import breakdown_of
 from gputui.services.results.throughput import speed_of
@@ -157,8 +158,9 @@ def boxes_lines(detail: RunDetail, boxes: Sequence[Run], width: int, height: int
     main = main_case(detail.run)
     if main is None or height < 4:
         return []
-    mine = detail.run.summary.machine.machine_id
-    others = [run for run in boxes if run.summary.machine.machine_id != mine]
+    this, *rest = runs_with_common_ids([detail.run, *boxes])
+    mine = this.summary.machine.machine_id
+    others = [run for run in rest if run.summary.machine.machine_id != mine]
     found = on_boxes(main.case, [detail.run, *others])
     if len(found) < 2:
         return []

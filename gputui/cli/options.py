@@ -1,0 +1,18 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from gputui.errors import GputuiError, beginning
+
+MACHINE_HELP = "What to know this box by, if it has no lasting name.  [$GPUTUI_MACHINE]"
+_LONGEST_NAME = 80
+
+
+def machine_from(text: str) -> str:
+    """Check what the user calls a box. Raises GputuiError if it is long or not printable."""
+    name = text.strip()
+    if len(name) > _LONGEST_NAME or not name.isprintable():
+        raise GputuiError(
+            f"--machine: {beginning(name)!r} is not a name", f"up to {_LONGEST_NAME} printable characters"
+        )
+    return name

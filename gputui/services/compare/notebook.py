@@ -1,0 +1,92 @@
+"""A comparison in Python: what it says, as text, HTML or a DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputui.errors import GputuiError
+from gputui.services.compare.csv import comparison_records
+from gputui.services.compare.formats import comparison_text, save_comparison
+from gputui.services.compare.html_elements import bullets, safe, table
+from gputui.services.compare.pairing import DIMENSIONS, Comparison
+from gputui.services.compare.row_text import difference_words, side_words
+from gputui.services.compare.session import Answer, Asked, ask
+from gputui.services.compare.tables import Naming, remarks, row_table
+from gputui.services.compare.why import Why
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_WIDTH = 80
+_ANY_WIDTH = 10_000
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ComparisonResult:
+    """Every other side against the baseline. Printed, it is what `gputui compare` prints."""
+
+    asked: Asked
+    answer: Answer
+    baseline: int
+
+    @property
+    def headline(self) -> str:
+        """The answer in a sentence or two."""
+        return self.answer.headline.text
+
+    def to_frame(self) -> DataFrame:
+        """One row per case and pair of sides, and one per figure, with the columns of the CSV."""
+        import pandas as pd
+
+        return pd.DataFrame(comparison_records(self._pairs(), self.asked.ignore))
+
+    def save(self, path: str | Path) -> None:
+        """Write it as .html, .md, .csv or .json. Raises GputuiError for another extension, or a full disk."""
+        save_comparison(Path(path), self.asked, self.baseline)
+
+    def __repr__(self) -> str:
+        return comparison_text(self.asked, self.answer, "text", width=_WIDTH).rstrip()
+
+    def _repr_html_(self) -> str:
+        steps = "".join(f"<pre>{safe(step.command)}</pre>" for step in self.answer.headline.steps)
+        return (
+            f"<p><b>{safe(self.headline)}</b></p>"
+            + "".join(_pair(comparison, self.asked.ignore) for comparison in self.answer.comparisons)
+            + (f"<p>To tell:</p>{steps}" if steps else "")
+        )
+
+    def _pairs(self) -> list[tuple[Comparison, Sequence[Why]]]:
+        return list(zip(self.answer.comparisons, self.answer.whys, strict=True))
+
+
+def compare(
+    *files: str | Path, by: str | None = None, baseline: str = "", pool: bool = False, trust: bool = False
+) -> ComparisonResult:
+    """Compare result files, the first as the baseline; of one file, its variants. As `gputui compare`.
+
+    Each is a file or `F@RUN`. `by`: one of device, precision, threads, mode, machine, runtime. Raises
+    GputuiError if a file cannot be read or nothing can be compared.
+    """
+    if by is not None and by not in DIMENSIONS:
+        raise GputuiError(f"by={by!r}: is not a dimension", f"one of {', '.join(DIMENSIONS)}")
+    if not files:
+        raise GputuiError("no file is named", "name two, such as 'a.db', 'b.db'; one alone: its variants")
+    asked = ask([str(file) for file in files], by=by, pool=pool, trust=trust)
+    first = asked.baseline(baseline) if baseline else 0
+    return ComparisonResult(asked, asked.compared(first, with_energy=True), first)
+
+
+def _pair(comparison: Comparison, ignore: str) -> str:
+    naming = Naming(comparison, ignore)
+    rows = table(row_table(comparison, naming, "wide"))
+    notes: Iterable[str] = (f"[{number}] {note}" for number, note in enumerate(naming.notes, 1))
+    sides = (
+        f"{letter}: {side_words(side, ignore, _ANY_WIDTH)}"
+        for letter, side in (("a", comparison.a), ("b", comparison.b))
+    )
+    differs = "; ".join(map(difference_words, comparison.differs))
+    lines = (*sides, *([f"differs: {differs}"] if differs else []))
+    return bullets(lines) + rows + bullets((*notes, *remarks(comparison, naming)))

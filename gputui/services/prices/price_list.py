@@ -1,0 +1,343 @@
+"""List prices of instances: those that ship, and a dated list of the user's, which goes before them."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import functools
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputui.errors import GputuiError
+from gputui.facts.gpus import find_gpu, memory_of, rows_named
+from gputui.facts.tables import InstanceRow, gpu_rows, instance_rows
+from gputui.model.absent import Missing
+from gputui.services.support.atomic_write import write_whole
+from gputui.services.support.home import make_directory, user_directory
+from gputui.store.text import clean_text
+
+OLD_DAYS = 90
+"""A price older than this is shown with its age."""
+MOST_BYTES = 256 * 2**20
+MOST_USD_PER_HOUR = 100_000.0
+USERS_SOURCE = "your list"
+_FIELDS = (
+    "provider", "instance_type", "gpu", "gpu_count", "gpu_memory_gb_each", "vcpus", "ram_gib", "usd_per_hour",
+    "price_kind", "region", "price_date", "spot_usd_per_hour", "spot_date",
+)  # fmt: skip
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_SIZE = re.compile(r"[-_ ](\d+)\s?GB\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """A public layout of price lists: what its columns are called."""
+
+    name: str
+    columns: Mapping[str, str]
+    """Ours by theirs. `is_spot` is true or false, and says which kind the price is."""
+
+    def fits(self, header: Sequence[str]) -> bool:
+        required = ("instance_type", "gpu", "gpu_count", "usd_per_hour")
+        return all(theirs in header for theirs, ours in self.columns.items() if ours in required)
+
+
+_LAYOUTS = (
+    _Layout("gputui", {name: name for name in _FIELDS}),
+    _Layout(
+        "SkyPilot catalog",  # github.com/skypilot-org/skypilot-catalog, schema v5
+        {
+            "InstanceType": "instance_type",
+            "AcceleratorName": "gpu",
+            "AcceleratorCount": "gpu_count",
+            "vCPUs": "vcpus",
+            "MemoryGiB": "ram_gib",
+            "Price": "usd_per_hour",
+            "SpotPrice": "spot_usd_per_hour",
+            "Region": "region",
+        },
+    ),
+    _Layout(
+        "gpuhunt catalog",  # github.com/dstackai/gpuhunt
+        {
+            "provider": "provider",
+            "instance_name": "instance_type",
+            "location": "region",
+            "price": "usd_per_hour",
+            "cpu": "vcpus",
+            "memory": "ram_gib",
+            "gpu_count": "gpu_count",
+            "gpu_name": "gpu",
+            "gpu_memory": "gpu_memory_gb_each",
+            "spot": "is_spot",
+        },
+    ),
+)
+_REQUIRED = "instance_type, gpu, gpu_count, usd_per_hour"
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What became of a list."""
+
+    layout: str
+    prices: int
+    unknown_gpus: tuple[str, ...]
+    """Names that no row of `gpus.csv` has; their prices are found by instance type only."""
+    skipped: int
+    """Rows without a GPU or a price."""
+
+
+def users_list() -> Path:
+    """Where the imported list is kept."""
+    return user_directory("config") / "prices.csv"
+
+
+def known_instances() -> tuple[InstanceRow, ...]:
+    """The user's prices, then those that ship of other instance types of the same provider."""
+    path = users_list()
+    try:
+        own = _read_own(path, path.stat().st_mtime_ns)
+    except FileNotFoundError:
+        return instance_rows()
+    if not own:
+        return instance_rows()
+    replaced = {(row.provider, row.instance_type) for row in own}
+    return (
+        *own,
+        *(row for row in instance_rows() if (row.provider, row.instance_type) not in replaced),
+    )
+
+
+def days_old(date: str, today: datetime.date) -> int | None:
+    """Days since a price was read; None for one whose date is unknown or not a day."""
+    return (today - datetime.date.fromisoformat(date)).days if _DATE.fullmatch(date) else None
+
+
+def age_words(date: str, today: datetime.date) -> str:
+    """`124 days old` where that matters, `undated`; empty for a recent price."""
+    days = days_old(date, today)
+    if days is None:
+        return "" if re.fullmatch(r"\d{4}-\d{2}", date) and date >= f"{today:%Y-%m}" else "date unsure"
+    return f"{days} days old" if days > OLD_DAYS else ""
+
+
+def import_prices(path: Path, provider: str, date: str) -> Imported:
+    """Replace the user's list by a CSV or Parquet file of one of the known layouts.
+
+    `provider` and `date` (YYYY-MM-DD) stand in for columns that the file lacks. Of a type that is listed for
+    several zones of one region the lowest price is kept. Raises GputuiError for what cannot be read, and then
+    the old list stays.
+    """
+    rows = _rows_of(path)
+    header = tuple(rows[0]) if rows else ()
+    layout = next((one for one in _LAYOUTS if one.fits(header)), None)
+    if layout is None:
+        raise GputuiError(
+            f"{path}: not a price list: its columns are {', '.join(header)[:200] or 'none'}",
+            f"it needs {_REQUIRED}, or the columns of a SkyPilot or gpuhunt catalog",
+        )
+    if date and not _is_day(date):
+        raise GputuiError(f"--date {date}: must be a day", "as in 2026-11-22")
+    found: dict[tuple[str, str, str], dict[str, str]] = {}
+    unknown: set[str] = set()
+    skipped = 0
+    for number, theirs in enumerate(rows, 2):
+        ours = {name: clean_text(theirs.get(column, "")).strip() for column, name in layout.columns.items()}
+        row = _plain_row(ours, provider, date, f"{path} line {number}")
+        if row is None:
+            skipped += 1
+            continue
+        if row["gpu"] not in _gpu_names():
+            unknown.add(row["gpu"])
+        key = (row["provider"], row["instance_type"], row["region"])
+        found[key] = _cheaper(found[key], row) if key in found else row
+    if not found:
+        raise GputuiError(f"{path}: has no price of an instance with a GPU", "the list stays as it was")
+    page = io.StringIO()
+    writer = csv.DictWriter(page, _FIELDS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(found.values())
+    target = users_list()
+    try:
+        make_directory(target.parent)
+    except OSError as error:
+        raise GputuiError(
+            f"{target.parent}: cannot be made ({error.strerror})",
+            "set XDG_CONFIG_HOME to a directory you may write",
+        ) from error
+    write_whole(target, page.getvalue())
+    return Imported(layout.name, len(found), tuple(sorted(unknown)), skipped)
+
+
+def _plain_row(ours: Mapping[str, str], provider: str, date: str, where: str) -> dict[str, str] | None:
+    """One row in our columns; None without GPU or price. Raises GputuiError."""
+    count = _figure(ours.get("gpu_count", ""), f"{where}: gpu_count")
+    price = _figure(ours.get("usd_per_hour", ""), f"{where}: price")
+    spot = _figure(ours.get("spot_usd_per_hour", ""), f"{where}: spot price")
+    if ours.get("is_spot", "").lower() in ("true", "1"):
+        price, spot = None, price
+    if not ours.get("gpu") or not count or not (price or spot):
+        return None
+    if not (ours.get("provider") or provider):
+        raise GputuiError(f"{where}: has no provider", "name it with --provider")
+    day = ours.get("price_date") or date
+    if not _is_day(day):
+        raise GputuiError(
+            f"{where}: has no date: {day or 'nothing'}", "say of which day it is: --date 2026-11-22"
+        )
+    memory = _figure(ours.get("gpu_memory_gb_each", ""), f"{where}: gpu_memory")
+    return {
+        "provider": (ours.get("provider") or provider).lower(),
+        "instance_type": ours["instance_type"],
+        "gpu": gpu_named(ours["gpu"], memory),
+        "gpu_count": f"{count:g}",
+        "gpu_memory_gb_each": ours.get("gpu_memory_gb_each", ""),
+        "vcpus": ours.get("vcpus", ""),
+        "ram_gib": ours.get("ram_gib", ""),
+        "usd_per_hour": "" if not price else f"{price:g}",
+        "price_kind": (ours.get("price_kind") or "on-demand") if price else "",
+        "region": ours.get("region") or "any",
+        "price_date": day if price else "",
+        "spot_usd_per_hour": "" if not spot else f"{spot:g}",
+        "spot_date": (ours.get("spot_date") or day) if spot else "",
+    }
+
+
+def gpu_named(text: str, memory_gb: float | None) -> str:
+    """The GPU of `gpus.csv` that a price list means, such as `H100`, `A100-80GB`; else the text itself."""
+    if text in _gpu_names():
+        return text
+    size = _SIZE.search(text)
+    gib = memory_gb or (float(size.group(1)) if size else None)
+    words = re.sub(r"(?<=RTX)(?=\d)|[-_]", " ", text)
+    driven = find_gpu(f"NVIDIA {words}", gib)
+    meant = [] if isinstance(driven, Missing) or "other" in driven.name else [driven.row]
+    for row in (*meant, *rows_named(words), *rows_named(text)):
+        usable = memory_of(row)
+        if gib is None or isinstance(usable, Missing) or 0.85 * gib <= usable / 2**30 <= 1.05 * gib:
+            return row.name
+    return text
+
+
+def _gpu_names() -> frozenset[str]:
+    return frozenset(row.name for row in gpu_rows())
+
+
+def _cheaper(known: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
+    merged = dict(known)
+    for price, *along in (("usd_per_hour", "price_kind", "price_date"), ("spot_usd_per_hour", "spot_date")):
+        if other[price] and (not known[price] or float(other[price]) < float(known[price])):
+            merged.update({name: other[name] for name in (price, *along)})
+    return merged
+
+
+def _figure(cell: str, what: str) -> float | None:
+    if not cell or cell.lower() in ("nan", "none", "null"):
+        return None
+    try:
+        value = float(cell)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= MOST_USD_PER_HOUR:
+        raise GputuiError(f"{what}: must be a number from 0 to {MOST_USD_PER_HOUR:.0f}, got {cell[:40]!r}")
+    return value
+
+
+def _is_day(text: str) -> bool:
+    try:
+        datetime.date.fromisoformat(text)
+    except ValueError:
+        return False
+    return bool(_DATE.fullmatch(text))
+
+
+def _rows_of(path: Path) -> list[dict[str, str]]:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise GputuiError(f"{path}: is larger than {MOST_BYTES >> 20} MiB", "leave out what has no GPU")
+        with path.open("rb") as file:
+            if file.read(4) == b"PAR1":
+                return _parquet(path)
+        with path.open(encoding="utf-8-sig", newline="") as text:
+            return [
+                {k: v for k, v in row.items() if isinstance(k, str) and isinstance(v, str)}
+                for row in csv.DictReader(text)
+            ]
+    except OSError as error:
+        raise GputuiError(f"{path}: cannot be read ({error.strerror})") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise GputuiError(f"{path}: not a CSV or Parquet file ({error})") from error
+
+
+def _parquet(path: Path) -> list[dict[str, str]]:
+    import duckdb  # slow to import, and only needed here
+
+    try:
+        with duckdb.connect(config={"autoload_known_extensions": False}) as connection:
+            found = connection.execute("SELECT COLUMNS(*)::VARCHAR FROM read_parquet(?)", [str(path)])
+            names = [column[0] for column in found.description]
+            return [
+                {name: cell or "" for name, cell in zip(names, row, strict=True)} for row in found.fetchall()
+            ]
+    except duckdb.Error as error:
+        raise GputuiError(f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]})") from error
+
+
+@functools.lru_cache(maxsize=1)
+def _read_own(path: Path, changed_ns: int) -> tuple[InstanceRow, ...]:
+    """The list as it was when it changed last; `changed_ns` tells one state of it from the next."""
+    return tuple(_instance(row, path) for row in _rows_of(path))
+
+
+def _instance(row: Mapping[str, str], path: Path) -> InstanceRow:
+    def figure(name: str) -> float | None:
+        return _figure(row.get(name, ""), f"{path}: {name}")
+
+    price, spot = figure("usd_per_hour"), figure("spot_usd_per_hour")
+    return InstanceRow(
+        provider=row.get("provider", ""),
+        instance_type=row.get("instance_type", ""),
+        gpu=row.get("gpu", ""),
+        gpu_count=figure("gpu_count") or 0.0,
+        gpu_memory_gb_each=figure("gpu_memory_gb_each"),
+        vcpus=figure("vcpus"),
+        ram_gib=figure("ram_gib"),
+        usd_per_hour=Missing("no list price known") if price is None else price,
+        price_kind=row.get("price_kind", ""),
+        region=row.get("region", ""),
+        price_date=row.get("price_date", ""),
+        spot_usd_per_hour=Missing("no spot price known") if spot is None else spot,
+        spot_date=row.get("spot_date", ""),
+        spot_source=(USERS_SOURCE,) if spot is not None else (),
+        source=(USERS_SOURCE,),
+        confidence="high",
+        notes="",
+    )
+
+
+def offers_of(gpu_names: Iterable[str]) -> list[InstanceRow]:
+    """Instances with whole GPUs of these names, the lowest price of a GPU first; unpriced ones last."""
+    wanted = set(gpu_names)
+    return sorted(
+        (row for row in known_instances() if row.gpu in wanted and row.gpu_count >= 1),
+        key=lambda row: (per_gpu(row.usd_per_hour, row), per_gpu(row.spot_usd_per_hour, row), row.provider),
+    )
+
+
+def cheapest_first(gpu_name: str) -> InstanceRow | None:
+    """The lowest price above zero that has a date; one without a date if there is no other."""
+    paid = [
+        row
+        for row in offers_of([gpu_name])
+        if not isinstance(row.usd_per_hour, Missing) and row.usd_per_hour > 0
+    ]
+    return next((row for row in paid if _DATE.fullmatch(row.price_date)), next(iter(paid), None))
+
+
+def per_gpu(usd_per_hour: float | Missing, row: InstanceRow) -> float:
+    """USD per GPU and hour; infinite without a price."""
+    return float("inf") if isinstance(usd_per_hour, Missing) else usd_per_hour / row.gpu_count

@@ -1,0 +1,263 @@
+"""Result files as pandas DataFrames, for notebooks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.result import Run, RunSummary
+from gputui.model.units import counted, format_rate
+from gputui.services.results.labels import device_words
+from gputui.services.results.selectors import is_there, split_selector
+from gputui.services.results.throughput import cost_of, speed_of
+from gputui.services.support.paths import default_result_file
+from gputui.store.opening import Checked, expanded, explained, interrupted_after, open_read_only
+from gputui.store.reading import ResultFile, runs_of, warnings_of
+from gputui.store.schema import TABLE_BY_NAME
+from gputui.store.selecting import find_runs
+from gputui.store.text import clean_text
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+FILE_PATTERN = "*.db"
+"""What `load` reads of a directory."""
+_WILD = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Frames:
+    """Runs of one or more files. All frames but `rates` have the columns that docs/result-file.md lists.
+
+    An instant such as `started_us` is a column `started` in UTC, and `t_us` is `time`. Absent values are NaN,
+    NaT or None. `run_id` joins the frames.
+    """
+
+    rates: DataFrame
+    """One row per case that was measured: its rate with the 95 % interval, in units of work per second."""
+    runs: DataFrame
+    """One row per run, with the columns of its machine and its price after its own."""
+    identities: DataFrame
+    """What the box of each run is known by."""
+    devices: DataFrame
+    cases: DataFrame
+    launches: DataFrame
+    measurements: DataFrame
+    blocks: DataFrame
+    figures: DataFrame
+    """Results other than speed."""
+    profiled_passes: DataFrame
+    operators: DataFrame
+    """Time of the profiled window by operator, in nanoseconds."""
+    breakdown: DataFrame
+    """The exact partition of the profiled window."""
+    kernels: DataFrame
+    memory_points: DataFrame
+    telemetry: DataFrame
+    """One row per GPU and instant."""
+    host_telemetry: DataFrame
+    events: DataFrame
+
+    def __repr__(self) -> str:
+        head, more = self._about()
+        table = self._shown().to_string(index=False, max_rows=20)
+        return f"{head}\n\n.rates, {counted(len(self.rates), 'row')}\n{table}\n\n{more}"
+
+    def _repr_html_(self) -> str:
+        head, more = self._about()
+        table = self._shown().to_html(index=False, max_rows=20)
+        return f"<p>{head}</p><p><code>.rates</code></p>{table}<p>{more}</p>"
+
+    def _about(self) -> tuple[str, str]:
+        """What was read, and how many rows the other frames have."""
+        files, machines = (self.runs[column].nunique() for column in ("file", "machine_id"))
+        head = f"{counted(len(self.runs), 'run')} of {counted(machines, 'machine')}"
+        rows = {f.name: len(getattr(self, f.name)) for f in fields(self) if f.name != "rates"}
+        more = ", ".join(f".{name} {count}" for name, count in rows.items() if count)
+        return f"{head} in {counted(files, 'file')}", f"rows of the others: {more}"
+
+    def _shown(self) -> DataFrame:
+        """The rates with their units, as tables show them."""
+        shown = self.rates[["run", "machine", "case"]].copy()
+        units = [unit.removesuffix("/s") for unit in self.rates["unit"]]
+        for column in ("rate", "low", "high"):
+            texts = map(format_rate, self.rates[column], units)
+            shown[column] = list(texts)
+        return shown
+
+
+def load(*files: str | Path, trust: bool = False) -> Frames:
+    """Read result files, whoever wrote them; without any, the file that `gputui run` writes by default.
+
+    Each is a file, `F@RUN` as in `gputui show`, a pattern such as `results/*.db`, or a directory, of which
+    all `*.db` are read. A run that several files hold is read once. In patterns and directories, what is not
+    a result file is left out with a warning. Files are opened read-only. Raises GputuiError if a file that is
+    named cannot be read, or a pattern or directory has none.
+    """
+    return _loaded(_named(files or (default_result_file(),)), trust)
+
+
+def load_runs(file: Path, run_ids: Collection[str]) -> Frames:
+    """Some runs of one file. Raises GputuiError if it cannot be read."""
+    return _loaded([(file, "", True)], False, run_ids)
+
+
+def _named(files: Iterable[str | Path]) -> Iterator[tuple[Path, str, bool]]:
+    """File, run, and whether exactly this file was asked for."""
+    for file in files:
+        path, selector = split_selector(str(file))
+        if is_there(path) and path.is_dir():
+            found = sorted(path.glob(FILE_PATTERN))
+        elif not is_there(path) and not _WILD.isdisjoint(str(file)):
+            pattern = expanded(Path(file))
+            root = Path(pattern.anchor)
+            found = sorted(root.glob(str(pattern.relative_to(root))))
+        else:
+            yield path, selector, True
+            continue
+        if not found:
+            raise GputuiError(f"{file}: no result file there", "name a file, a directory or a pattern: *.db")
+        yield from ((each, "", False) for each in found)
+
+
+def _loaded(
+    named: Iterable[tuple[Path, str, bool]], trust: bool, run_ids: Collection[str] | None = None
+) -> Frames:
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        raise GputuiError("pandas is not installed, and frames are pandas'", "pip install pandas") from error
+
+    parts: dict[str, list[DataFrame]] = {}
+    rates: list[dict[str, object]] = []
+    seen: set[str] = set()
+    for path, selector, is_asked in named:
+        try:
+            opened = open_read_only(path.absolute(), trust)
+        except GputuiError as error:
+            if is_asked:
+                raise
+            warnings.warn(f"left out: {error.message}", stacklevel=3)
+            continue
+        try:
+            file = ResultFile(opened, path.absolute(), warnings_of(path.absolute()))
+            summaries = file.summaries()
+            if selector:
+                summaries = find_runs(summaries, selector)
+            if run_ids is not None:
+                summaries = tuple(s for s in summaries if s.run_id in run_ids)
+            summaries = tuple(s for s in summaries if s.run_id not in seen)
+            seen |= {summary.run_id for summary in summaries}
+            for name, frame in _tables(opened, path, summaries).items():
+                parts.setdefault(name, []).append(frame)
+            for run in runs_of([file], [summaries])[0]:
+                rates.extend(_rates(run, path))
+        finally:
+            opened.connection.close()
+    if not parts:
+        raise GputuiError("none of the files is a result file", "name one made by gputui")
+    whole = {
+        name: pd.concat([f for f in some if len(f)] or some[:1], ignore_index=True)
+        for name, some in parts.items()
+    }
+    made = pd.DataFrame(rates, columns=list(_RATES))
+    made["started"] = pd.to_datetime(made["started"], unit="us", utc=True)
+    return Frames(rates=made, **whole)
+
+
+_RATES = (
+    *("file", "run", "run_id", "label", "started", "profile", "machine", "machine_id", "torch"),
+    *("case", "workload", "size", "device", "device_name", "precision", "mode", "threads", "work_key"),
+    *("rate", "low", "high", "unit", "seconds", "launches", "blocks"),
+    *("usd_per_hour", "usd_per_million"),
+)
+
+
+def _rates(run: Run, path: Path) -> Iterator[dict[str, object]]:
+    """The cases of a run that were measured, by the names of _RATES."""
+    summary = run.summary
+    torch, price = summary.runtime.torch_version, summary.price
+    of_run = {
+        "file": str(path),
+        "run": summary.short_id,
+        "run_id": summary.run_id,
+        "label": summary.label,
+        "started": summary.started_utc_us,
+        "profile": summary.profile,
+        "machine": device_words(summary),
+        "machine_id": summary.machine.machine_id,
+        "torch": None if isinstance(torch, Missing) else torch,
+        "usd_per_hour": None if isinstance(price, Missing) else price.usd_per_hour,
+    }
+    for result in run.cases:
+        speed, cost = speed_of(result), cost_of(result, price)
+        if isinstance(speed, Missing):
+            continue
+        identity = {name: value for name, value in result.case.identity().items() if name in _RATES}
+        yield {
+            **of_run,
+            **identity,
+            "device_name": result.device_name,
+            "rate": speed.units_per_s,
+            "low": speed.low,
+            "high": speed.high,
+            "unit": f"{result.case.unit}/s",
+            "seconds": result.case.units_per_step / speed.units_per_s,
+            "launches": speed.launches,
+            "blocks": speed.blocks,
+            "usd_per_million": None if isinstance(cost, Missing) else cost.usd_per_million,
+        }
+
+
+def _tables(opened: Checked, path: Path, summaries: Sequence[RunSummary]) -> dict[str, DataFrame]:
+    """The stored tables of these runs by name, `runs` with machine and price."""
+    stored = [f.name for f in fields(Frames) if f.name in TABLE_BY_NAME]
+    ids = [summary.run_id for summary in summaries]
+    read = {name: _table(opened, path, name, ids) for name in (*stored, "machines", "prices")}
+    runs = read.pop("runs").merge(read.pop("machines"), on="run_id", how="left", suffixes=("", "_machine"))
+    prices = read.pop("prices").rename(columns={"kind": "price_kind"})
+    columns = ["run_id", "usd_per_hour", "gpu_count", "price_kind"]
+    runs = runs.merge(prices[columns], on="run_id", how="left")
+    words = {summary.run_id: summary for summary in summaries}
+    runs.insert(0, "machine", [device_words(words[run_id]) for run_id in runs["run_id"]])
+    runs.insert(0, "run", [words[run_id].short_id for run_id in runs["run_id"]])
+    runs.insert(0, "file", str(path))
+    return {**read, "runs": runs}
+
+
+def _table(opened: Checked, path: Path, name: str, run_ids: Sequence[str]) -> DataFrame:
+    """One base table; identifiers as text, strings without control characters, instants as such."""
+    import duckdb
+    import pandas as pd
+
+    columns = ", ".join(
+        f"NULL::{column.sql_type} AS {column.name}"
+        if (name, column.name) not in opened.columns
+        else f"{column.name}::VARCHAR AS {column.name}"
+        if column.name == "run_id"
+        else column.name
+        for column in TABLE_BY_NAME[name].columns
+    )
+    sql = f"SELECT {columns} FROM {opened.catalog}.main.{name} WHERE run_id = ANY(?::UUID[])"
+    if (name, "run_id") not in opened.columns:  # a table newer than the file
+        sql = f"SELECT {columns} WHERE len(?) < 0"
+    try:
+        with interrupted_after(opened.connection):
+            frame = opened.connection.execute(sql, [list(run_ids)]).df()
+    except duckdb.Error as error:
+        raise explained(path, str(error)) from error
+    for column in frame.select_dtypes(include=["object", "str"]).columns:
+        frame[column] = frame[column].map(clean_text, na_action="ignore")
+    instants = [column.name for column in TABLE_BY_NAME[name].columns if column.name.endswith("_us")]
+    for column in instants:
+        frame[column] = pd.to_datetime(frame[column], unit="us", utc=True, errors="coerce")
+    return frame.rename(columns={column: _name_of_instant(column) for column in instants})
+
+
+def _name_of_instant(column: str) -> str:
+    return "time" if column == "t_us" else column.removesuffix("_us")

@@ -1,0 +1,81 @@
+"""Measuring from Python: `gputui run` as a child process, its progress printed line by line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any  # JSON
+
+from gputui.errors import GputuiError
+from gputui.services.results.frames import Frames, load_runs
+from gputui.services.support.paths import default_result_file
+
+Option = str | int | float | bool | Path | Sequence[str | Path] | None
+
+
+def run(profile: str | Path = "quick", *, db: str | Path | None = None, **options: Option) -> Frames:
+    """Measure a profile, store the result, and return its frames. As `gputui run`.
+
+    `options` are those of the command: `only="gemm"`, `launches=3`, `python=["/usr/bin/python3"]`,
+    `trace=True`. Progress goes to stdout. Ctrl-C, or the notebook's stop button, ends the run and keeps what
+    is finished. Raises GputuiError if nothing was measured.
+    """
+    target = default_result_file() if db is None else Path(db)
+    words = [sys.executable, "-m", "gputui", "run", str(profile), "--db", str(target), "--json"]
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as printed:
+        status = _followed([*words, *_words(options)], printed.fileno())
+        printed.seek(0)
+        text = printed.read()
+    try:
+        found: list[dict[str, Any]] = json.loads(text)["runs"]
+    except (ValueError, KeyError) as error:
+        raise GputuiError(f"gputui run ended with status {status}", "its messages are above") from error
+    for one in found:
+        print(one["headline"])
+    return load_runs(target, [one["run_id"] for one in found])
+
+
+def _followed(words: Sequence[str], stdout: int) -> int:
+    """Run a command, print the lines of its stderr as they come, and return its exit status."""
+    here = str(Path(__file__).parents[3])
+    paths = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH", ""))))
+    with subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+        start_new_session=True,  # else a notebook's stop button interrupts the child as well, before us
+    ) as child:
+        assert child.stderr is not None
+        is_stopped = False
+        while True:
+            try:
+                for line in child.stderr:
+                    print(line, end="", flush=True)
+                break
+            except KeyboardInterrupt:
+                is_stopped = True
+                child.send_signal(signal.SIGINT)
+    if is_stopped:
+        raise KeyboardInterrupt
+    return child.returncode
+
+
+def _words(options: Mapping[str, Option]) -> Iterator[str]:
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            yield option
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            for one in value:
+                yield from (option, str(one))
+        elif value is not None and value is not False:
+            yield from (option, str(value))

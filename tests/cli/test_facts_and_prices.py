@@ -1,0 +1,82 @@
+"""`gputui facts` and `gputui prices`: arguments and printed answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command_line import printed, printed_json
+
+
+@pytest.fixture(autouse=True)
+def own_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def test_facts_of_a_gpu_has_peaks_what_healthy_ones_reach_and_every_source(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status, out, _ = printed(capsys, "facts", "RTX", "5090")
+    assert status == 0
+    assert "bf16 210" in out
+    assert "222 to 254 TFLOP/s" in out
+    assert "More than the peak: cards with power to spare" in out
+    found = printed_json(capsys, "facts", "RTX 5090", "--json")
+    assert found["peak_flops_per_s"]["bf16"] == pytest.approx(209.5e12, rel=0.01)
+    keys = {*found["source"], *(key for one in found["measured"] for key in one["source"])}
+    assert all(f"[{key}] " in out for key in keys)
+
+
+def test_facts_takes_what_a_driver_calls_it(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = printed(capsys, "facts", "NVIDIA H100 80GB HBM3")
+    assert (status, out.splitlines()[0].split(":")[0]) == (0, "H100 SXM 80GB")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("facts", "H100"), "'H100' is 4 GPUs"),
+        (("facts", "RTX 5091"), "did you mean RTX 5090"),
+        (("prices", "p5en.48xlrge"), "did you mean aws/p5en.48xlarge"),
+        (("prices", "--date", "2026-11-22"), "add --import FILE"),
+        (("prices", "--import", "/nonexistent.csv"), "No such file"),
+    ],
+)
+def test_what_means_nothing_is_refused_with_what_to_type_instead(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
+) -> None:
+    status, _, err = printed(capsys, *words)
+    assert status == 2
+    assert said in " ".join(err.split())
+
+
+def test_prices_fit_a_terminal_and_those_of_one_gpu_begin_with_the_cheapest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for words in ((), ("H100",), ("p5en.48xlarge",)):
+        status, out, _ = printed(capsys, "prices", *words)
+        assert status == 0
+        assert all(len(line) <= 80 for line in out.splitlines())
+    offers = printed_json(capsys, "prices", "H100", "--json")["offers"]
+    paid = [one["usd_per_hour"] / one["gpu_count"] for one in offers if one["usd_per_hour"]]
+    assert paid == sorted(paid)
+    assert {one["gpu"] for one in offers} > {"H100 SXM 80GB", "H100 PCIe"}
+
+
+def test_an_imported_list_is_used_until_it_is_forgotten(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine.csv"
+    mine.write_text("instance_type,gpu,gpu_count,usd_per_hour\nbox,H100,2,3.00\n", encoding="utf-8")
+    status, out, _ = printed(
+        capsys, "prices", "--import", str(mine), "--provider", "us", "--date", "2026-11-20"
+    )
+    assert status == 0
+    assert "1 prices from a gputui list" in out
+    assert printed_json(capsys, "prices", "box", "--json")["offers"][0]["usd_per_hour"] == 3.0
+    status, out, _ = printed(capsys, "prices", "--forget")
+    assert out.startswith("removed ")
+    status, _, err = printed(capsys, "prices", "box")
+    assert status == 2
+    assert "no price of 'box' is listed" in err

@@ -1,0 +1,85 @@
+"""Notebook cells and CI jobs, which have a pty and nobody at it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from pty_harness import Terminal
+
+from gputui.cli.surroundings import CELL, CI, where
+
+COLAB_CELL = {"COLAB_RELEASE_TAG": "release-colab_20261101", "COLAB_GPU": "1", "JPY_PARENT_PID": "78"}
+KAGGLE_CELL = {"KAGGLE_KERNEL_RUN_TYPE": "Interactive", "KAGGLE_URL_BASE": "https://www.kaggle.com"}
+
+
+def process(proc: Path, pid: int, parent: int, command: str) -> None:
+    (proc / str(pid)).mkdir(parents=True)
+    (proc / str(pid) / "stat").write_text(f"{pid} (a) b) S {parent} {pid} {pid} 0 -1 4194304 0 0")
+    (proc / str(pid) / "cmdline").write_bytes(command.replace(" ", "\0").encode())
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        (COLAB_CELL, CELL),
+        (KAGGLE_CELL, CELL),
+        ({"JPY_PARENT_PID": "12", "TERM": "xterm-color"}, CELL),
+        ({"CI": "true", "GITHUB_ACTIONS": "true"}, CI),
+        ({"GITLAB_CI": "true"}, CI),
+        # Colab's terminal runs in tmux; tmate and ssh are how people look into a CI job.
+        ({"COLAB_RELEASE_TAG": "r", "TMUX": "/tmp/tmux-0/default,1,0"}, ""),
+        ({"CI": "true", "SSH_CONNECTION": "10.0.0.1 22 10.0.0.2 22"}, ""),
+        # A terminal of JupyterLab has the server's variables only.
+        ({"JUPYTER_SERVER_URL": "http://box:8888/", "JUPYTERHUB_API_TOKEN": "t"}, ""),
+        ({"CI": "false", "TERM": "xterm"}, ""),
+    ],
+)
+def test_cells_and_jobs_are_known_by_their_variables(
+    tmp_path: Path, environ: dict[str, str], expected: str
+) -> None:
+    process(tmp_path, 100, 1, "gputui monitor")
+    assert where(environ, 100, str(tmp_path)) == expected
+
+
+def test_a_cell_is_known_by_the_kernel_among_its_parents(tmp_path: Path) -> None:
+    process(tmp_path, 7, 1, "jupyter-lab")
+    process(tmp_path, 50, 7, "/opt/conda/bin/python -m ipykernel_launcher -f /root/kernel-1.json")
+    process(tmp_path, 60, 50, "/bin/bash -c gputui monitor")
+    process(tmp_path, 61, 60, "python /opt/conda/bin/gputui monitor")
+    process(tmp_path, 70, 7, "bash")
+    process(tmp_path, 71, 70, "python /opt/conda/bin/gputui monitor")
+    # JupyterLab was started in tmux, and so are its kernels.
+    assert where({"TMUX": "x"}, 61, str(tmp_path)) == CELL
+    assert where({}, 71, str(tmp_path)) == ""
+
+
+def in_a_cell(*words: str) -> bytes:
+    """What a command writes to the pty that a cell gives it, until it ends."""
+    environment = {**os.environ, **COLAB_CELL, "TERM": "xterm-color"}
+    with Terminal([sys.executable, "-m", "gputui", *words], 80, 24, environment=environment) as terminal:
+        terminal.ended()
+        return bytes(terminal.raw)
+
+
+@pytest.mark.slow
+def test_monitor_in_a_cell_is_one_reading_without_an_escape_sequence() -> None:
+    written = in_a_cell("monitor")
+    assert b"a notebook cell has no terminal to draw on, so this is one reading" in written
+    assert b"CPU" in written
+    assert b"\x1b" not in written
+
+
+@pytest.mark.slow
+def test_run_in_a_cell_writes_plain_lines(tmp_path: Path) -> None:
+    from command_line import write_spin_profile
+
+    written = in_a_cell(
+        "run", str(write_spin_profile(tmp_path / "spin.toml")), "--db", str(tmp_path / "a.db")
+    )
+    assert b"stored as" in written
+    assert b"\x1b" not in written
+    assert not re.search(rb"\r(?!\n)", written)

@@ -1,0 +1,178 @@
+"""The user's own price list: its layouts, what it replaces, and what is refused."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import duckdb
+import pytest
+from journals import GPU_MACHINE
+
+from gputui.errors import GputuiError
+from gputui.facts.instances import find_instance, list_price
+from gputui.facts.tables import instance_rows
+from gputui.model.absent import Missing
+from gputui.model.journal import Price
+from gputui.services.prices.price_list import (
+    age_words,
+    cheapest_first,
+    gpu_named,
+    import_prices,
+    known_instances,
+    users_list,
+)
+from gputui.services.prices.pricing import price_of, price_source
+
+OURS = "provider,instance_type,gpu,gpu_count,usd_per_hour,price_date,spot_usd_per_hour,spot_date\n"
+
+
+@pytest.fixture(autouse=True)
+def own_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+def written(tmp_path: Path, text: str, name: str = "list.csv") -> Path:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_users_list_goes_before_the_shipped_one_and_leaves_other_types_alone(tmp_path: Path) -> None:
+    (shipped,) = find_instance("aws/g5.xlarge")
+    import_prices(written(tmp_path, f"{OURS}aws,g5.xlarge,A10G,1,0.5,2026-11-20,,\n"), "", "")
+
+    (mine,) = find_instance("aws/g5.xlarge", known_instances())
+    assert (mine.usd_per_hour, mine.price_date) == (0.5, "2026-11-20")
+    assert shipped not in known_instances()
+    assert len(known_instances()) == len(instance_rows())
+    users_list().unlink()
+    assert known_instances() == instance_rows()
+
+
+def test_a_skypilot_catalog_names_its_provider_and_day_by_options_and_keeps_the_cheapest_zone(
+    tmp_path: Path,
+) -> None:
+    catalog = written(
+        tmp_path,
+        "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone\n"
+        "m5.large,,,2,8,,0.1,,us-east-1,us-east-1a\n"
+        "p5.48xlarge,H100,8,192,2048,x,60,25,us-east-1,us-east-1a\n"
+        "p5.48xlarge,H100,8,192,2048,x,58,27,us-east-1,us-east-1b\n"
+        "x.tpu,tpu-v5,1,1,1,,5,,us-east-1,\n",
+    )
+    done = import_prices(catalog, "AWS", "2026-11-21")
+
+    assert (done.layout, done.prices, done.skipped) == ("SkyPilot catalog", 2, 1)
+    assert done.unknown_gpus == ("tpu-v5",)
+    (row,) = find_instance("aws/p5.48xlarge", known_instances())
+    assert (row.gpu, row.usd_per_hour, row.spot_usd_per_hour) == ("H100 SXM 80GB", 58.0, 25.0)
+
+
+def test_a_gpuhunt_catalog_as_parquet_gives_on_demand_and_spot_of_one_type(tmp_path: Path) -> None:
+    path = tmp_path / "runpod.parquet"
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT * FROM (VALUES"
+            " ('runpod', 'A100 80', 'EU', 1.64::DOUBLE, 8, 117.0, 1, 'A100', 80.0, false),"
+            " ('runpod', 'A100 80', 'EU', 0.82::DOUBLE, 8, 117.0, 1, 'A100', 80.0, true))"
+            " v(provider, instance_name, location, price, cpu, memory, gpu_count, gpu_name, gpu_memory, spot)"
+        )
+        connection.execute(f"COPY t TO '{path}' (FORMAT parquet)")
+    done = import_prices(path, "", "2026-11-21")
+
+    assert (done.layout, done.prices) == ("gpuhunt catalog", 1)
+    (row,) = find_instance("runpod/A100 80", known_instances())
+    assert (row.usd_per_hour, row.spot_usd_per_hour, row.gpu) == (1.64, 0.82, "A100-SXM4-80GB")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not a price list: its columns are none"),
+        ("a,b\n1,2\n", "not a price list: its columns are a, b"),
+        (f"{OURS}aws,x,A10G,1,cheap,2026-11-20,,\n", "line 2: price: must be a number"),
+        (f"{OURS}aws,x,A10G,1,-3,2026-11-20,,\n", "line 2: price: must be a number"),
+        (f"{OURS}aws,x,A10G,1,1.5,,,\n", "line 2: has no date"),
+        (f"{OURS}aws,x,A10G,1,1.5,yesterday,,\n", "line 2: has no date: yesterday"),
+        (f"{OURS},x,A10G,1,1.5,2026-11-20,,\n", "line 2: has no provider"),
+        (f"{OURS}aws,x,A10G,0,1.5,2026-11-20,,\n", "has no price of an instance with a GPU"),
+    ],
+)
+def test_a_list_that_cannot_be_read_is_refused_and_the_old_one_stays(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    import_prices(written(tmp_path, f"{OURS}aws,g5.xlarge,A10G,1,0.5,2026-11-20,,\n"), "", "")
+    before = users_list().read_bytes()
+
+    with pytest.raises(GputuiError, match=said):
+        import_prices(written(tmp_path, text, "other.csv"), "", "")
+    assert users_list().read_bytes() == before
+
+
+def test_bytes_that_are_neither_csv_nor_parquet_and_missing_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(b"\xff\xfe\x00\x01")
+    (tmp_path / "x.parquet").write_bytes(b"PAR1 and no more")
+    for name in ("x.csv", "x.parquet", "absent.csv"):
+        with pytest.raises(GputuiError):
+            import_prices(tmp_path / name, "aws", "2026-11-20")
+
+
+@pytest.mark.parametrize(
+    ("text", "memory_gb", "name"),
+    [
+        ("H100", None, "H100 SXM 80GB"),
+        ("H100", 94.0, "H100 NVL"),
+        ("A100-80GB", None, "A100-SXM4-80GB"),
+        ("A100", 40.0, "A100-SXM4-40GB"),
+        ("RTX4090", None, "RTX 4090"),
+        ("RX9999", None, "RX9999"),
+        ("L4", 24.0, "L4"),
+        ("L40S", 48.0, "L40S"),
+    ],
+)
+def test_short_names_of_price_lists_find_the_card_by_name_and_memory(
+    text: str, memory_gb: float | None, name: str
+) -> None:
+    assert gpu_named(text, memory_gb) == name
+
+
+def test_spot_and_on_demand_are_prices_of_one_row_and_asked_for_apart() -> None:
+    on_demand, spot = (price_of(None, f"aws/p5en.48xlarge{end}", GPU_MACHINE) for end in ("", ":spot"))
+
+    assert on_demand is not None
+    assert spot is not None
+    assert on_demand.usd_per_hour > spot.usd_per_hour
+    assert (on_demand.kind, spot.kind) == ("on-demand Linux", "spot")
+    with pytest.raises(GputuiError, match="no spot price known"):
+        price_of(None, "aws/g5.xlarge:spot", GPU_MACHINE)
+
+
+def test_no_row_is_named_spot_and_each_spot_price_has_its_day_and_source() -> None:
+    for row in instance_rows():
+        assert "spot" not in row.instance_type
+        assert row.price_kind != "spot"
+        if not isinstance(row.spot_usd_per_hour, Missing):
+            assert row.spot_date
+            assert row.spot_source
+            assert isinstance(row.usd_per_hour, Missing) or row.spot_usd_per_hour < row.usd_per_hour
+    assert sum(not isinstance(row.spot_usd_per_hour, Missing) for row in instance_rows()) == 25
+
+
+def test_an_old_price_is_shown_with_its_age_and_a_recent_one_without() -> None:
+    today = datetime.date(2026, 11, 22)
+    (row,) = find_instance("aws/p4d.24xlarge")
+    price = list_price(row)
+    assert isinstance(price, Price)
+    assert price_source(price, today).startswith("list price of 2026-07-20, 125 days old: aws p4d.24xlarge")
+    assert age_words("2026-08-24", today) == ""
+    assert age_words("2026-08-23", today) == "91 days old"
+    assert age_words("2026 (catalogue snapshot, undated)", today) == "date unsure"
+
+
+def test_the_cheapest_offer_costs_money_and_has_a_date_if_any_has() -> None:
+    row = cheapest_first("T4")
+    assert row is not None
+    assert not isinstance(row.usd_per_hour, Missing)
+    assert row.usd_per_hour > 0
+    assert cheapest_first("RTX 3050") is None

@@ -1,0 +1,56 @@
+"""Measuring from Python."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from command_line import write_long_profile, write_spin_profile
+
+import gputui
+from gputui.errors import GputuiError
+
+
+def test_a_run_prints_plain_lines_and_returns_its_rates(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = write_spin_profile(tmp_path / "spin.toml")
+    frames = gputui.run(profile, db=tmp_path / "a.db", label="mine", only=["spin"], notify=False)
+    out = capsys.readouterr().out
+    assert "0:00 launch 1 spin mini cpu" in out
+    assert "\r" not in out
+    assert "\x1b" not in out
+    assert list(frames.rates["workload"]) == ["spin"]
+    assert list(frames.runs["label"]) == ["mine"]
+
+
+def test_wrong_options_are_reported_by_the_command_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(GputuiError, match="ended with status 2"):
+        gputui.run("quick", db=tmp_path / "a.db", launches=0)
+    assert "0 is not in the range" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_the_run_and_keeps_what_is_finished(tmp_path: Path) -> None:
+    profile = write_long_profile(tmp_path / "long.toml")
+    code = f"import gputui; gputui.run({str(profile)!r}, db={str(tmp_path / 'a.db')!r})"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as kernel:
+        assert kernel.stdout is not None
+        ended = threading.Timer(300, kernel.kill)
+        ended.start()
+        for line in kernel.stdout:
+            if "launch 2 " in line:
+                kernel.send_signal(signal.SIGINT)
+                break
+        rest = kernel.stdout.read()
+        ended.cancel()
+    assert "ending the run and keeping what is finished" in rest
+    frames = gputui.load(tmp_path / "a.db")
+    assert list(frames.runs["status"]) == ["interrupted"]
+    assert len(frames.rates) == 1

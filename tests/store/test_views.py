@@ -1,0 +1,166 @@
+"""What DuckDB alone shows of a result file: comments and views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import duckdb
+import pytest
+from journals import GPU_MACHINE
+from stored_runs import run_id_of, store
+
+from gputui.model.absent import Missing
+from gputui.services.results.throughput import speed_of
+from gputui.store.editing import label_run
+from gputui.store.reading import open_result
+from gputui.store.schema import TABLES
+from gputui.store.views import VIEWS
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs of one machine and one of another, each with two cases."""
+    db = tmp_path_factory.mktemp("views") / "a.db"
+    store(db, 1)
+    store(db, 2, gpt_ms=80.0, launches=2)
+    store(db, 3, machine=GPU_MACHINE, on_gpu=True)
+    return db
+
+
+@pytest.fixture
+def db(stored: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "a.db"
+    copy.write_bytes(stored.read_bytes())
+    return copy
+
+
+def asked(db: Path, sql: str) -> list[tuple[object, ...]]:
+    with duckdb.connect(str(db), read_only=True) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def run(db: Path, statements: Iterable[str]) -> None:
+    with duckdb.connect(str(db)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def test_every_table_and_every_column_with_a_meaning_has_a_comment(stored: Path) -> None:
+    tables = {
+        name: comment for name, comment in asked(stored, "SELECT table_name, comment FROM duckdb_tables()")
+    }
+    assert tables == {table.name: table.meaning for table in TABLES}
+    columns = {
+        (table, column): comment
+        for table, column, comment in asked(
+            stored, "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE comment IS NOT NULL"
+        )
+    }
+    expected = {(t.name, c.name): c.meaning for t in TABLES for c in t.columns if c.meaning}
+    expected |= {(view.name, name): meaning for view in VIEWS for name, meaning in view.columns}
+    assert columns == expected
+
+
+def test_rates_are_those_of_show(stored: Path) -> None:
+    found = asked(stored, "SELECT run_id::VARCHAR, case_id, rate, seconds, launches, blocks FROM rates")
+    rates = {(str(run_id), case_id): rest for run_id, case_id, *rest in found}
+    with open_result(stored) as file:
+        for number in (1, 2, 3):
+            for case in file.run(run_id_of(number)).cases:
+                speed = speed_of(case)
+                if isinstance(speed, Missing):
+                    assert (run_id_of(number), case.case_id) not in rates
+                    continue
+                rate, seconds, launches, blocks = rates.pop((run_id_of(number), case.case_id))
+                assert rate == pytest.approx(speed.units_per_s, rel=1e-12)
+                assert seconds == pytest.approx(case.case.units_per_step / speed.units_per_s, rel=1e-12)
+                assert (launches, blocks) == (speed.launches, speed.blocks)
+    assert rates == {}
+
+
+def test_a_launch_of_thousands_of_blocks_is_read_within_a_thousandth(db: Path) -> None:
+    launch = f"(SELECT min(launch_id) FROM measurements WHERE run_id = '{run_id_of(1)}' AND case_id = 1)"
+    which = f"'{run_id_of(1)}', 1, {launch}"
+    wall_ns = "round(1e8 * exp(2 * ((i * 7919) % 5000) / 5000))::BIGINT"
+    run(
+        db,
+        [
+            f"DELETE FROM blocks WHERE run_id = '{run_id_of(1)}' AND case_id = 1",
+            f"INSERT INTO blocks SELECT {which}, i, 1, i, i, {wall_ns}, NULL, 1, 0 FROM range(5000) t(i)",
+        ],
+    )
+    ((rate, blocks),) = asked(
+        db, f"SELECT rate, blocks FROM rates WHERE run_id = '{run_id_of(1)}' AND case_id = 1"
+    )
+    with open_result(db) as file:
+        speed = speed_of(file.run(run_id_of(1)).cases[1])
+    assert not isinstance(speed, Missing)
+    assert rate == pytest.approx(speed.units_per_s, rel=1e-3)
+    assert blocks == speed.blocks == 5000
+
+
+def test_the_latest_cases_are_the_newest_of_each_machine(stored: Path) -> None:
+    found = asked(stored, "SELECT run, workload FROM latest_cases ORDER BY ALL")
+    assert found == [(f"cccc000{n}", workload) for n in (2, 3) for workload in ("gemm", "gpt_train")]
+
+
+def test_views_work_under_any_name_of_the_database(stored: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{stored}' AS mine (READ_ONLY)")
+        assert connection.execute("SELECT count(*) FROM mine.latest_cases").fetchall() == [(4,)]
+
+
+def test_a_file_of_before_is_read_as_it_is_and_explained_when_it_is_written(db: Path) -> None:
+    without = [f"DROP VIEW {view.name}" for view in reversed(VIEWS)]
+    run(db, [*without, "COMMENT ON TABLE runs IS NULL", "DELETE FROM meta WHERE key = 'explained'"])
+    before = db.read_bytes()
+    with open_result(db) as file:
+        assert len(file.summaries()) == 3
+    assert db.read_bytes() == before
+    label_run(db, run_id_of(1), "mine")
+    assert asked(db, "SELECT label FROM rates WHERE label <> ''") == [("mine",), ("mine",)]
+    assert asked(db, "SELECT comment FROM duckdb_tables() WHERE table_name = 'runs'")[0][0]
+
+
+def test_a_file_of_before_that_lacks_a_column_is_written_without_views(db: Path) -> None:
+    without = [f"DROP VIEW {view.name}" for view in reversed(VIEWS)]
+    run(
+        db, [*without, "ALTER TABLE blocks DROP COLUMN device_ns", "DELETE FROM meta WHERE key = 'explained'"]
+    )
+    label_run(db, run_id_of(1), "mine")
+    assert asked(db, "SELECT view_name FROM duckdb_views() WHERE NOT internal") == []
+
+
+def test_views_of_a_newer_version_replace_ours(db: Path) -> None:
+    old = "CREATE OR REPLACE VIEW latest_cases AS SELECT 1 AS old"
+    run(
+        db,
+        [
+            old,
+            "COMMENT ON VIEW latest_cases IS 'gputui: of before'",
+            "DELETE FROM meta WHERE key = 'explained'",
+        ],
+    )
+    label_run(db, run_id_of(3), "mine")
+    assert asked(db, "SELECT DISTINCT label FROM latest_cases ORDER BY ALL") == [("",), ("mine",)]
+
+
+@pytest.mark.parametrize("kind", ["VIEW", "TABLE"])
+def test_a_view_or_table_of_the_user_of_the_same_name_stays(db: Path, kind: str) -> None:
+    run(
+        db,
+        [
+            "DROP VIEW rates",
+            f"CREATE {kind} rates AS SELECT 2 AS mine",
+            "DELETE FROM meta WHERE key = 'explained'",
+        ],
+    )
+    label_run(db, run_id_of(1), "mine")
+    assert asked(db, "SELECT * FROM rates") == [(2,)]
+
+
+def test_hostile_views_under_our_names_are_never_read(db: Path) -> None:
+    run(db, ["CREATE OR REPLACE VIEW rates AS SELECT error('read')"])
+    with open_result(db) as file:
+        assert len(file.run(run_id_of(1)).cases) == 3
