@@ -16,7 +16,7 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from gputui.cli import COMPLETES
+from gputui.cli.options import COMPLETES
 from gputui.errors import EXIT_DONE, GputuiError
 
 SHELLS = ("bash", "zsh", "fish")

@@ -65,7 +65,7 @@ def command(
 def _show_hosts(hosts: tuple[Host, ...], *, interval_s: float | None, is_ascii: bool, has_mouse: bool) -> int:
     """The live view of several hosts, until the user leaves."""
     from gputui.services.hosts.live import watch_hosts
-    from gputui.services.support.monitor_file import monitor_file
+    from gputui.services.support.paths import monitor_file
     from gputui.tui.hosts_app import HostsApp
     from gputui.tui.monitor.settings import load_settings
     from gputui.tui.widgets.plain_ascii import wants_ascii
