@@ -79,6 +79,10 @@ class _Lazy(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(c.name, c.summary) for c in COMMANDS])
+        formatter.write_paragraph()
+        formatter.write_text(
+            "Pages: gputui help TOPIC, such as installing, measuring, monitor.md, compare.md or sql."
+        )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -86,10 +90,15 @@ class _Lazy(click.Group):
         if ctx.resilient_parsing:  # a shell completes what is not complete
             return super().resolve_command(ctx, args)
         if args and args[0] == "help":  # as git and docker have it
-            args = [*args[1:2], "--help"]
-            if len(args) == 1:
+            if not args[1:]:
                 click.echo(self.get_help(ctx))
                 ctx.exit()
+            if self.get_command(ctx, args[1]) is None:
+                from gputui.cli.pages import page_of
+
+                click.echo_via_pager(page_of(args[1]))
+                ctx.exit()
+            args = [args[1], "--help"]
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             import difflib
 

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.cli.output import beneath, shown, wrapped
+from gputui.cli.surroundings import unattended
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, GputuiError, MachineLacks
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_hourly, format_seconds
@@ -133,7 +135,8 @@ def command(
     """Measure PROFILE on several boxes at once, over your own ssh, and compare them.
 
     Nothing needs to be installed there but Python 3.10 and torch. Each run goes on by itself if the link is
-    lost; `--resume` brings it home. PROFILE is a name or a .toml file; without one, `quick`.
+    lost; `--resume` brings it home. PROFILE is a name, a .toml file, or a .py file with a workload of your
+    own; without one, `quick`.
     """
     from gputui.services.hosts.bakeoff import Bakeoff, find_bakeoff
     from gputui.services.hosts.host import hosts_from, hosts_in
@@ -150,12 +153,14 @@ def command(
     from gputui.services.hosts.box import key_for_hosts, same_boxes
     from gputui.services.profiles.loader import find_profile
     from gputui.services.profiles.planner import Choices
+    from gputui.services.profiles.user_workload import is_step_file
     from gputui.services.runs.start import target_of
     from gputui.services.support.paths import hash_key
     from gputui.store.writing import check_writable
 
-    measured = find_profile(profile or "quick")
-    if measured.commands:
+    step_file = Path(profile) if profile is not None and is_step_file(profile) else None
+    measured = None if step_file is not None else find_profile(profile or "quick")
+    if measured is not None and measured.commands:
         raise GputuiError(
             f"profile {measured.name}: names programs, which other hosts may not have",
             "gputui run on each box",
@@ -174,63 +179,87 @@ def command(
         seed=secrets.randbelow(2**31),
     )
     key = hash_key()
-    planned = _planned(hosts, key, measured, choices)
+    step = "" if step_file is None else _step_text(step_file)
+    planned = _planned(hosts, _asked(hosts, key, measured, step_file, step), choices)
     groups: Sequence[Sequence[int]] = same_boxes([box for box, _ in planned])
     if same_box_parallel:
         groups = [(index,) for index in range(len(planned))]
     for group in (group for group in groups if len(group) > 1):
         names = " and ".join(planned[index][0].host.name for index in group)
         _say(f"{names} are one box: measured one after the other, since they would disturb each other")
-    _announce(planned, len(hosts), measured, target)
+    _announce(planned, len(hosts), target)
     if not yes:
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        if unattended() or not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise GputuiError("no terminal to ask on before it starts", "--yes starts without a question")
         if not click.confirm("Start?", err=True):
             raise GputuiError("nothing was measured", "--yes starts without a question")
     name = time.strftime("%Y%m%d-%H%M%S")
     parts = [(box.host, _spec(box, plan, target, key_for_hosts(key))) for box, plan in planned]
-    bakeoff = Bakeoff.create(name, parts, groups, gives_up_after_s=gives_up_after_s)
-    status = _see_through(bakeoff, shows_all=shows_all, verbose=verbose)
+    bakeoff = Bakeoff.create(name, parts, groups, step, gives_up_after_s)
+    status = see_through(bakeoff, shows_all=shows_all, verbose=verbose)
     return status or (EXIT_DONE if len(planned) == len(hosts) else EXIT_CASE_FAILED)
 
 
-def _planned(hosts: Sequence[Host], key: bytes, profile: Profile, choices: Choices) -> list[tuple[Box, Plan]]:
-    """Ask every host what it is, and plan its run; those that cannot are reported. Raises MachineLacks if
-    none can."""
+def _step_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        hint = f"gputui new-workload {path} writes one that runs"
+        raise GputuiError(f"{path}: cannot be read ({error})", hint) from error
+
+
+def _asked(
+    hosts: Sequence[Host], key: bytes, profile: Profile | None, step_file: Path | None, step: str
+) -> list[tuple[Box, Profile] | GputuiError]:
+    """What every host is, and the profile to plan for it; or why it cannot be used."""
+    from gputui.services.hosts.bakeoff import on_all, probed, probed_with_step
+
+    _say(f"asking {counted(len(hosts), 'host')} ...")
+    if step_file is not None:
+        return on_all(hosts, probed_with_step(key, step_file, step))
+    assert profile is not None
+    found = on_all(hosts, probed(key))
+    return [one if isinstance(one, GputuiError) else (one, profile) for one in found]
+
+
+def _planned(
+    hosts: Sequence[Host], asked: Sequence[tuple[Box, Profile] | GputuiError], choices: Choices
+) -> list[tuple[Box, Plan]]:
+    """Plan the run of every host that answered; those that cannot be used are reported.
+
+    Raises MachineLacks if none is left.
+    """
     from gputui.recording.interpreters import Chosen
-    from gputui.services.hosts.bakeoff import on_all, probed
     from gputui.services.profiles.planner import resolve_plan
     from gputui.services.runs.start import check_something_runs
 
-    _say(f"asking {counted(len(hosts), 'host')} ...")
     planned: list[tuple[Box, Plan]] = []
-    errors: list[GputuiError] = []
-    for host, found in zip(hosts, on_all(hosts, probed(key)), strict=True):
+    for host, found in zip(hosts, asked, strict=True):
         try:
             if isinstance(found, GputuiError):
                 raise found
-            if found.in_progress:
+            box, profile = found
+            if box.in_progress:
                 raise GputuiError(
-                    f"run {found.in_progress[0][-8:]} of another bakeoff is in progress there",
+                    f"run {box.in_progress[0][-8:]} of another bakeoff is in progress there",
                     "gputui bakeoff --resume waits for it",
                 )
-            plan = resolve_plan(profile, found.interpreter, found.machine, choices)
-            check_something_runs(profile, plan, Chosen(found.interpreter, found.found_as, found.passed_over))
+            plan = resolve_plan(profile, box.interpreter, box.machine, choices)
+            check_something_runs(profile, plan, Chosen(box.interpreter, box.found_as, box.passed_over))
         except GputuiError as error:
             _say(
                 f"{host.name}: {error.message}: {error.hint}"
                 if error.hint
                 else f"{host.name}: {error.message}"
             )
-            errors.append(error)
             continue
-        planned.append((found, plan))
+        planned.append((box, replace(plan, step_file=Path(plan.step_file).name)))  # no path of this box
     if not planned:
         raise MachineLacks("no host can be measured", "the lines above say why")
     return planned
 
 
-def _announce(planned: Sequence[tuple[Box, Plan]], count: int, profile: Profile, target: Path) -> None:
+def _announce(planned: Sequence[tuple[Box, Plan]], count: int, target: Path) -> None:
     from gputui.services.runs.progress import expected_s
 
     longest_s, usd = 0.0, 0.0
@@ -254,7 +283,7 @@ def _announce(planned: Sequence[tuple[Box, Plan]], count: int, profile: Profile,
             _say(f"{'':{width}}  {caution}")
     cost = f", about ${usd:.2f} in all" if usd else ""
     hosts = counted(len(planned), "host") + (f" of {count}" if len(planned) < count else "")
-    _say(f"{profile.name} on {hosts}, about {format_seconds(round(longest_s))}{cost}; into {target}")
+    _say(f"{planned[0][1].profile} on {hosts}, about {format_seconds(round(longest_s))}{cost}; into {target}")
 
 
 def _spec(box: Box, plan: Plan, target: Path, key: bytes) -> Spec:
@@ -274,8 +303,13 @@ def _spec(box: Box, plan: Plan, target: Path, key: bytes) -> Spec:
     )
 
 
+def see_through(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> int:
+    """Follow all hosts to their ends, then compare what was measured. Raises GputuiError."""
+    with bakeoff.held():
+        return _see_through(bakeoff, shows_all=shows_all, verbose=verbose)
+
+
 def _see_through(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> int:
-    """Follow all hosts to their ends, then compare what was measured."""
     from gputui.services.hosts.bakeoff import DONE
 
     is_live = sys.stderr.isatty()

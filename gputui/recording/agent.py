@@ -32,7 +32,7 @@ from gputui.model.journal import JOURNAL_NAME, SPEC_NAME, TELEMETRY_NAME, check_
 from gputui.recording.interpreters import chosen_interpreter
 from gputui.recording.journal import RESERVE_BYTES
 from gputui.recording.lock import boot_id, is_held, read_holder
-from gputui.recording.probing import probe_interpreter
+from gputui.recording.probing import describe_step, probe_interpreter
 from gputui.recording.spec import Spec
 from gputui.recording.worker_process import end_left_worker
 
@@ -117,6 +117,7 @@ class _Agent:
         self._wire = wire
         self._does: Mapping[str, Callable[..., None]] = {
             "describe": self._describe,
+            "describe_step": self._describe_step,
             "start": self._start,
             "follow": self._follow,
             "read": self._read,
@@ -162,6 +163,13 @@ class _Agent:
             in_progress=[run_dir.name for run_dir in self._run_dirs() if is_held(run_dir)],
             others=list(_other_supervisors()),
         )
+
+    def _describe_step(self, python: str, step: str) -> None:
+        """What a user's workload declares, as the interpreter that would measure it reads it."""
+        with tempfile.TemporaryDirectory(prefix="step-") as scratch:
+            path = Path(scratch) / STEP_NAME
+            path.write_text(step, encoding="utf-8")
+            self._wire.answer(step=describe_step((python,), path))
 
     def _start(self, run_id: str, spec: dict[str, Any], step: str) -> None:
         """Start a run that goes on by itself; does nothing to one that was started before."""

@@ -22,7 +22,7 @@ from gputui.model.units import (
 from gputui.services.compare.pairing import CROWDED, SHARED, Comparison, GroupMean, Row
 from gputui.services.compare.ranking import Ranked, by_speed, tied
 from gputui.services.compare.row_text import judgement_text
-from gputui.services.compare.suggestions import Step, settling_steps, steps_to_pair
+from gputui.services.compare.suggestions import SettlingStep, settling_steps, steps_to_pair
 from gputui.services.compare.why import Why, part_name
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.headline import as_sentence, case_order, case_subject, index_in, title_of
@@ -58,7 +58,7 @@ class Headline:
     """What a comparison says before anything else."""
 
     sentences: tuple[str, ...]
-    steps: tuple[Step, ...] = ()
+    steps: tuple[SettlingStep, ...] = ()
     """What would settle the main case if it is undecided: one for each box that has to measure again."""
     purpose: str = "to tell"
     """Of the steps."""
@@ -109,7 +109,7 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
     name = as_sentence(subject(main, comparison.rows, failed))
     if main.rate.is_decided:
         sentences.append(f"{name}: b {change_phrase(main)}{_because(main, whys)}.")
-        steps: tuple[Step, ...] = ()
+        steps: tuple[SettlingStep, ...] = ()
     else:
         cost = f"; b {_cost_phrase(main)}" if main.cost.differs else ""
         sentences.append(f"{name}: can't tell which is faster ({ends_words(main.rate)}){cost}.")

@@ -6,9 +6,9 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -23,10 +23,12 @@ from gputui.model.journal import (
     RunEnd,
     RunStart,
 )
+from gputui.recording.lock import held_if_free
 from gputui.recording.spec import Spec
-from gputui.services.hosts.box import Box, describe
+from gputui.services.hosts.box import Box, describe, step_profile
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.link import HostFailed, Link, LinkLost, Piece
+from gputui.services.profiles.loader import Profile
 from gputui.services.runs.process import mark_stored
 from gputui.services.runs.progress import ProgressTracker
 from gputui.services.support.paths import state_directory
@@ -46,6 +48,7 @@ LARGEST_LOG = 2**17
 MOST_LOGS = 64
 _LOG_NAME = re.compile(r"launch-\d{3,6}\.log|supervisor\.log")
 _NOTE = "bakeoff.json"
+_RECENT_S = 86_400.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 
 WAITING, STARTING, RUNNING, LOST, FETCHING, DONE, FAILED = (
@@ -339,6 +342,21 @@ class Bakeoff:
         return self.directory.name
 
     @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to bring home."""
+        return all(run.is_over for run in self.runs)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold it for this process. Raises GputuiError if another one brings it home."""
+        with held_if_free(self.directory) as is_free:
+            if not is_free:
+                raise GputuiError(
+                    f"another gputui brings bakeoff {self.name} home", "wait for it, or end it with Ctrl-\\"
+                )
+            yield
+
+    @property
     def target(self) -> Path:
         return Path(self.runs[0].spec.target)
 
@@ -434,12 +452,35 @@ def find_bakeoff(name: str, gives_up_after_s: float = GIVES_UP_AFTER_S) -> Bakeo
     return Bakeoff.read(found[-1], gives_up_after_s)
 
 
+def bakeoff_in_progress(name: str) -> Bakeoff | None:
+    """The bakeoff of exactly this name; with "", the newest if it is of today and not over."""
+    try:
+        found = find_bakeoff(name)
+    except GputuiError:
+        return None
+    if name:
+        return found if found.name == name else None
+    is_recent = time.time() - (found.directory / _NOTE).stat().st_mtime < _RECENT_S
+    return found if is_recent and not found.is_over else None
+
+
 def probed(key: bytes) -> Callable[[Host], Box]:
     """A function that asks a host what it is."""
 
     def one(host: Host) -> Box:
         with Link(host) as link:
             return describe(link, key)
+
+    return one
+
+
+def probed_with_step(key: bytes, path: Path, step: str) -> Callable[[Host], tuple[Box, Profile]]:
+    """A function that asks a host what it is, and what a user's workload declares there."""
+
+    def one(host: Host) -> tuple[Box, Profile]:
+        with Link(host) as link:
+            box = describe(link, key)
+            return box, step_profile(link, box, path, step)
 
     return one
 

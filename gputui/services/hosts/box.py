@@ -6,6 +6,7 @@ import hmac
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any  # Any: JSON of another machine
 
 from gputui.errors import GputuiError
@@ -15,6 +16,8 @@ from gputui.model.units import format_bytes, format_seconds
 from gputui.recording.probing import PROBE_TIMEOUT_S
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.link import HostFailed, Link
+from gputui.services.profiles.loader import Profile
+from gputui.services.profiles.user_workload import profile_as_described
 from gputui.store.strict import NotValid, strict
 from gputui.store.text import clean_text
 
@@ -146,6 +149,17 @@ def checked(host: Host, key: bytes) -> tuple[Box, Left]:
         return box, Left(_text(answer["path"]), int(answer["size"]), runs)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise HostFailed("what it says of itself makes no sense", "is another gputui there?") from error
+
+
+def step_profile(link: Link, box: Box, path: Path, step: str) -> Profile:
+    """The profile of a user's workload, as the interpreter of that box reads it. Raises HostFailed."""
+    answer = link.ask("describe_step", 2 * PROBE_TIMEOUT_S, python=box.interpreter.executable, step=step)
+    try:
+        return profile_as_described(dict(answer["step"]), path)
+    except GputuiError as error:
+        raise HostFailed(clean_text(error.message)[:400], error.hint) from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise HostFailed("what it says of the workload makes no sense", "is another gputui there?") from error
 
 
 def _text(value: Any) -> str:

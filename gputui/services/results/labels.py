@@ -208,7 +208,8 @@ def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
         return counted(len(cases), "case") if is_brief else some_of([words(case) for case in cases])
 
     notes = []
-    launches = {speed.launches for speed in map(speed_of, run.cases) if isinstance(speed, SpeedEstimate)}
+    assumed = [speed_of(case) for case in run.cases if case.launch_spread is None]
+    launches = {speed.launches for speed in assumed if isinstance(speed, SpeedEstimate)}
     if launches and min(launches) < LAUNCHES_MEASURED:
         how = "three recordings measure it" if _is_recording(run) else "--launches 3 measures it"
         if any(had_no_time(case) for case in run.cases):

@@ -19,7 +19,7 @@ from gputui.model.units import format_rate
 from gputui.services.compare.headline import Headline, headline_of
 from gputui.services.compare.pairing import compare_sides, side_of_runs, sides_by
 from gputui.services.compare.session import ask
-from gputui.services.compare.suggestions import Step, effort_words
+from gputui.services.compare.suggestions import SettlingStep, effort_words
 from gputui.services.results.conditions import Evidence
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
@@ -233,7 +233,7 @@ def test_a_comparison_of_a_busy_box_says_so() -> None:
 
 
 def test_what_settles_a_case_of_a_busy_box_waits_until_it_is_idle() -> None:
-    steps = [Step(letter, "gputui run", 50.0, None, letter == "b") for letter in "ab"]
+    steps = [SettlingStep(letter, "gputui run", 50.0, None, letter == "b") for letter in "ab"]
     assert effort_words(steps) == "about 1 min on each box when it is idle"
     assert effort_words(steps[:1]) == "about 1 min on the box of a"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,13 +18,35 @@ from command_line import (
     write_long_profile,
     write_spin_profile,
 )
-from sshd import Servers, may_unshare, needs_sshd
+from sshd import Servers, may_unshare, needs_sshd, write_script
 
 from gputui.model.journal import Price
 from gputui.recording.lock import read_holder
 from gputui.store.reading import open_result
 
 pytestmark = [needs_sshd, pytest.mark.slow]
+STEP = """
+from gputui_worker.contract import Size, Step, Workload
+
+def build(request):
+    import hashlib
+    data = bytes(2**18)
+    return Step(lambda: [hashlib.sha256(data).digest() for _ in range(8)])
+
+WORKLOAD = Workload(
+    name="hashing",
+    version=1,
+    title="hashing",
+    question="How fast?",
+    workload_class="host",
+    unit="B",
+    sizes={"mini": Size({"pieces": 8}, 8 * 2.0**18, None, 8 * 2**18, 2**18)},
+    precisions=("fp32",),
+    device_classes=("cpu",),
+    needs_torch=False,
+    build=build,
+)
+"""
 SAME_BOX = () if may_unshare() else ("--same-box-parallel",)
 
 
@@ -157,3 +180,49 @@ def ended_launches(run_dir: Path) -> int:
         return (run_dir / "journal.jsonl").read_bytes().count(b'"LaunchEnd"')
     except OSError:
         return 0
+
+
+def test_two_names_of_one_box_are_measured_in_turn_and_a_workload_of_ones_own_travels(
+    servers: Servers, tmp_path: Path, lean: str
+) -> None:
+    """Over commands other than ssh, and with this box too: one kernel, three names."""
+    step, db = tmp_path / "mine.py", tmp_path / "a.db"
+    step.write_text(STEP)
+    log = tmp_path / "log"
+    srun = write_script(tmp_path / "srun", f'echo "$*" | cut -c1-40 >>{log}; shift 2; exec "$@"')
+    vias = ("--via", f"{srun} -w node7", "--via", "env INSIDE=1")
+    words = ("bakeoff", step, *vias, "--dir", tmp_path / "there", "--db", db, "--yes", "--blocks", "5")
+    done = gputui(*words, env=servers.environment)
+    assert done.returncode == 0, done.stderr
+    assert "are one box: measured one after the other" in done.stderr
+    assert log.read_text().startswith("-w node7 sh -c")
+    with open_result(db) as file:
+        first, second = sorted(file.summaries(), key=lambda summary: summary.started_utc_us)
+        assert {first.profile, second.profile} == {"mine"}
+        assert second.started_utc_us > (first.ended_utc_us or 0)
+        assert file.run(first.run_id).cases[0].outcome == "ok"
+
+
+@pytest.mark.skipif(not may_unshare(), reason="no file systems of one's own here")
+def test_a_disk_that_fills_up_there_ends_that_run_and_keeps_what_is_finished(
+    servers: Servers, tmp_path: Path, lean: str
+) -> None:
+    host = servers.start("small", home_options="size=3m")
+    filler = write_script(tmp_path / "fill", 'cat /dev/zero >"$HOME/.gputui/fill"')
+    profile, db = write_long_profile(tmp_path / "long.toml"), tmp_path / "a.db"
+    viewer = start_gputui(
+        "bakeoff", profile, "--host", "small", "--python", lean, "--db", db, "--yes", env=servers.environment
+    )
+    bakeoffs = Path(servers.environment["GPUTUI_STATE"]) / "bakeoffs"
+    wait_until(lambda: any(ended_launches(d) for d in bakeoffs.glob("*/*")), "a launch is here")
+    ssh = servers.environment["GPUTUI_SSH"].split()
+    subprocess.run([*ssh, "small", str(filler)], capture_output=True, check=False, timeout=60)
+    said = viewer.communicate(timeout=LONGEST_S)[0]
+    assert viewer.returncode == 1, said
+    assert "No space left on device" in said
+    with open_result(db) as file:
+        (summary,) = file.summaries()
+        launches = file.run(summary.run_id).cases[0].measurements
+    assert summary.status == "interrupted"
+    assert launches[0].outcome == "ok"
+    assert host.process.poll() is None
