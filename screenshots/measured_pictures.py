@@ -19,7 +19,7 @@ from tour import NAME as TOUR
 from tour import SCENES, SIZE, Rows, moving_picture
 
 from gputui.errors import EXIT_MACHINE_LACKS, GputuiError
-from gputui.services.live.collector import live_collector
+from gputui.recording.collector import live_collector
 from gputui.services.runs.process import runs_in_progress, stop
 from gputui.tui.app import MonitorApp
 from gputui.tui.monitor.model import MonitorModel

@@ -18,9 +18,15 @@ from dataclasses import dataclass
 from gputui.analysis.quantiles import incomplete_beta
 from gputui.analysis.statistics import mean, sample_variance
 from gputui.model.absent import Missing
+from gputui.model.result import Spread
 
 LEAST_ROWS = 4
 """Rows measured in launches apart from each other, below which they say too little of a box."""
+ROWS_FOR_DF = 8
+"""Below, how alike rows are cannot be told from their variances: the few are as often all alike by chance."""
+FEW_ROWS_DF = 2.0
+"""Of the prior then: five kinds of CPU work on one box, each known by 25 launches and more, differ by 3.3 to
+15 %, as variances of 2 degrees of freedom do."""
 ROW_CORRELATION = 0.5
 """Assumed between rows of one run: they share the box's clocks, heat and neighbors."""
 MOST_PRIOR_DF = 40.0
@@ -41,17 +47,6 @@ class Scatter:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """The variance of the log time between launches, or between runs, and how well it is known."""
-
-    variance: float
-    df: float
-    """Infinite where it is assumed."""
-    box: str = ""
-    """Whose rows it was learnt from: errors of two that share a box are the same error."""
-
-
-@dataclass(frozen=True, slots=True)
 class LaunchPrior:
     """What a box's rows tell of the variance between launches of any row on it."""
 
@@ -59,7 +54,7 @@ class LaunchPrior:
     factor: float
     """Variance of its launches over that of the table of priors."""
     df: float
-    """Of the prior: how many degrees of freedom of its own a row would need to count as much."""
+    """Of the prior: a row with as many degrees of freedom from its launches counts as much as the prior."""
     most_df: float
     """What all rows together have; no row can know more."""
     rows: int
@@ -97,7 +92,7 @@ def learn_launches(
 
     Rows that were interleaved in the same launches are one row here. Rows of one run are taken to be
     correlated, so that a table of many rows never has as many degrees of freedom as they would have apart.
-    `launches` is only passed on. Missing below four rows.
+    `launches` is only passed on. Missing below four rows; below eight how alike they are is assumed.
     """
     own: dict[Hashable, list[Scatter]] = {}
     for run in runs:
@@ -110,9 +105,12 @@ def learn_launches(
         math.log(max(row.variance, _LEAST_VARIANCE)) - _digamma(row.df / 2) + math.log(row.df / 2)
         for row in rows
     ]
-    chance = mean([_trigamma(row.df / 2) for row in rows])
-    df = 2 * _trigamma_inverse(sample_variance(logs) - chance, _LEAST_PRIOR_DF / 2, MOST_PRIOR_DF / 2)
-    factor = math.exp(mean(logs) + _digamma(df / 2) - math.log(df / 2))
+    if len(rows) < ROWS_FOR_DF:
+        df, factor = FEW_ROWS_DF, math.exp(mean(logs))
+    else:
+        chance = mean([_trigamma(row.df / 2) for row in rows])
+        df = 2 * _trigamma_inverse(sample_variance(logs) - chance, _LEAST_PRIOR_DF / 2, MOST_PRIOR_DF / 2)
+        factor = math.exp(mean(logs) + _digamma(df / 2) - math.log(df / 2))
     return LaunchPrior(box, factor, df, math.fsum(map(_df_together, runs)), len(rows), launches)
 
 

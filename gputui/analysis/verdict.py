@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, Self, TypeVar  # Any: a cache of several kinds of things
 
 from gputui.analysis.quantiles import normal_quantile, t_cdf, t_quantile
-from gputui.analysis.spread import ROW_CORRELATION, Scatter, Spread, together
+from gputui.analysis.spread import ROW_CORRELATION, Scatter, together
 from gputui.analysis.statistics import (
     dependence_factor,
     hodges_lehmann,
@@ -31,6 +31,7 @@ from gputui.analysis.statistics import (
     welch,
 )
 from gputui.model.absent import Missing
+from gputui.model.result import Spread
 
 WORDS = ("faster", "slower", "same", "inconclusive", "not comparable")
 BAND = 0.01  # criterion takes 1 %, nvbench's comparison 0.5 %
@@ -42,7 +43,6 @@ MOST_LAUNCHES = 20  # more are not worth it: a difference that needs them is too
 _Z = normal_quantile(0.975)
 ONE_RUN = Spread(0.0, math.inf)
 """Between cases of one run nothing varies from run to run."""
-_MOST_WAITED = 0.999  # a share of 1 would leave a step no time at all
 _MOST_BLOCKS_KEPT = 1000  # of one side: 512 of them are 40 MiB at most
 _Launches = tuple[tuple[float, ...], ...]
 _Result = TypeVar("_Result")
@@ -63,10 +63,9 @@ class Estimate:
     run_share: float
     """Of the variance, 0 to 1: what comes from run to run, which launches of one run do not average out."""
     contended_low: float
-    """The factor, at most 1, by which CPU contention alone moves the lower end; see
-    `widened_by_contention`."""
+    """The factor by which CPU contention alone moves the lower end; see `widened_by_contention`."""
     contended_high: float
-    """The same for the upper end, at least 1."""
+    """The same for the upper end."""
 
     def is_beyond(self, band: float) -> bool:
         """Whether the whole interval lies outside of the band 1/(1 + band) to 1 + band."""
@@ -411,22 +410,20 @@ def is_explained_by_clock(
     return touches and abs(math.log(estimate.ratio * clocks)) < abs(math.log(estimate.ratio)) / 2
 
 
-def widened_by_contention(estimate: RatioEstimate, waited_a: float, waited_b: float) -> RatioEstimate:
-    """The interval from what was measured to what it would be without the time others held the CPUs.
+def widened_by_contention(own: RatioEstimate, measured: float) -> RatioEstimate:
+    """An interval that holds both what was measured and what it would be without others on the CPUs.
 
-    `waited_a` and `waited_b` are shares of the time, from 0 to below 1: of a step that takes t, between
-    t (1 - share) and t are the step's own. How much of the waiting delays a step depends on the work and the
-    scheduler, so it is taken to be the same part of it on both sides.
+    `own`: the estimate from times with the waiting for others taken out; `measured`: the ratio with it.
     """
-    own = (1 - min(waited_a, _MOST_WAITED)) / (1 - min(waited_b, _MOST_WAITED))
-    low, high = min(1.0, own), max(1.0, own)
+    low, high = min(own.low, measured), max(own.high, measured)
     return replace(
-        estimate,
-        low=estimate.low * low,
-        high=estimate.high * high,
-        contended_low=low,
-        contended_high=high,
-        resolvable=estimate.resolvable * max(1 / low, high),
+        own,
+        ratio=measured,
+        low=low,
+        high=high,
+        contended_low=low / measured * own.ratio / own.low,
+        contended_high=high / measured * own.ratio / own.high,
+        resolvable=own.resolvable * max(own.ratio / measured, measured / own.ratio),
     )
 
 
@@ -521,7 +518,7 @@ def estimate_speed(
     launches: Sequence[Sequence[float]],
     *,
     prior_sd: float,
-    waited: float = 0.0,
+    own: Sequence[Sequence[float]] | None = None,
     spread: Spread | None = None,
 ) -> SpeedEstimate | Missing:
     """How fast one side is, from the block times of each launch in seconds per unit of work.
@@ -530,21 +527,23 @@ def estimate_speed(
     Student's t over launches; below 3 launches the pooled centre, widened by the launch prior. `spread`: how
     much one launch varies, as the rows of the box show it, in place of both. The interval is of this run.
 
-    `waited`: the share of the time in which others held its CPUs. It may be as much faster without them, as
-    in `widened_by_contention`.
+    `own`: the times without those in which its threads waited for a CPU. It may be as much faster, as in
+    `widened_by_contention`.
     """
-    speed = _kept(_estimated, launches, prior_sd)
+    speed = _kept(_estimated, launches if own is None else own, prior_sd)
     if isinstance(speed, Missing):
         return speed
-    known = None if spread is None else _prepare(launches, prior_sd).known(spread)
+    known = None if spread is None else _prepare(launches if own is None else own, prior_sd).known(spread)
     if known is not None:
         factor = math.exp(t_quantile(0.975, known.df) * math.sqrt(known.variance))
         center = speed.units_per_s
         method = "moderated t on launch medians"
         speed = replace(speed, low=center / factor, high=center * factor, method=method)
-    if waited <= 0:
+    if own is None:
         return speed
-    return replace(speed, high=speed.high / (1 - min(waited, _MOST_WAITED)))
+    measured = math.exp(-_prepare(launches, prior_sd).centre)
+    low = speed.low * min(1.0, measured / speed.units_per_s)
+    return replace(speed, units_per_s=measured, low=low, high=max(speed.high, measured))
 
 
 def _estimated(launches: _Launches, prior_sd: float) -> SpeedEstimate | Missing:

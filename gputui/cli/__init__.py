@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import click
 
+from gputui.cli.options import COMPLETES
 from gputui.cli.output import readable_output
 from gputui.errors import EXIT_BUG, EXIT_CASE_FAILED, EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE, GputuiError
 from gputui.store.text import clean_text
@@ -29,6 +30,7 @@ class Command:
 COMMANDS: tuple[Command, ...] = (
     Command("monitor", "monitor", "GPUs, host and processes, live; also `gputui` alone."),
     Command("run", "run", "Measure a profile and store the result."),
+    Command("bakeoff", "bakeoff", "Measure several boxes at once over ssh, and compare them."),
     Command("snapshot", "snapshot", "One reading of every GPU and the host."),
     Command("doctor", "doctor", "Can this box measure, and is it healthy."),
     Command("demo", "demo", "The monitor on made-up GPUs."),
@@ -51,6 +53,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("label", "label", "Give a run another label."),
     Command("rm", "rm", "Remove a run from a result file."),
     Command("import", "importing", "Store traces of torch.profiler, or a run directory."),
+    Command("completion", "completion", "The script that completes commands in a shell."),
     Command("paths", "paths", "Where everything lies, and how it is removed."),
 )
 
@@ -67,6 +70,10 @@ class _Lazy(click.Group):
             return None
         module = importlib.import_module(f"gputui.cli.{found.module}")
         command: click.Command = module.command
+        if COMPLETES in os.environ:
+            from gputui.cli.completion import add_completions
+
+            add_completions(command, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -80,6 +87,8 @@ class _Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if ctx.resilient_parsing:  # a shell completes what is not complete
+            return super().resolve_command(ctx, args)
         if args and args[0] == "help":  # as git and docker have it
             if not args[1:]:
                 click.echo(self.get_help(ctx))
@@ -179,6 +188,10 @@ def gputui(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its status; errors are reported without a traceback."""
+    if COMPLETES in os.environ:
+        import gputui.cli.completion  # noqa: F401  # tells click how bash is answered
+
+        sys.exit(_status_of(sys.argv[1:]))  # click writes bytes, of words that need no cleaning
     with readable_output():
         status = _status_of(list(sys.argv[1:] if arguments is None else arguments))
     sys.exit(status)

@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from gputui.cli.bakeoff import see_through
 from gputui.cli.recovered import report_recovered
 from gputui.cli.watching import (
     ALL_HELP,
@@ -18,7 +19,8 @@ from gputui.cli.watching import (
     watch,
 )
 from gputui.recording.spec import Spec
-from gputui.services.runs.process import find_in_progress
+from gputui.services.hosts.bakeoff import bakeoff_in_progress
+from gputui.services.runs.process import find_in_progress, runs_in_progress
 
 
 @click.command()
@@ -28,8 +30,14 @@ from gputui.services.runs.process import find_in_progress
 @click.option("-v", "--verbose", is_flag=True, help=VERBOSE_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(run: str, notify: bool, shows_all: bool, verbose: bool, as_json: bool) -> int:
-    """Watch RUN (its short id or label; the only one without it) until it ends, then show its results."""
+    """Watch RUN (its short id or label; the only one without it) until it ends, then show its results.
+
+    RUN may be a bakeoff; without it, also the last one of today that is not over.
+    """
     report_recovered()
+    bakeoff = bakeoff_in_progress(run) if run or not runs_in_progress() else None
+    if bakeoff is not None:
+        return see_through(bakeoff, shows_all=shows_all, verbose=verbose)
     runs = find_in_progress(run)
     plans = [Spec.read(found.run_dir).plan for found in runs]
     if sys.stderr.isatty():

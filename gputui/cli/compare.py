@@ -9,14 +9,18 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from gputui.cli.output import report_written
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_UNDECIDED, GputuiError
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ENERGY, ComparisonColumn, columns_of
+from gputui.services.compare.fleet import FLEET_FROM
+from gputui.services.compare.fleet_text import FLEET_FORMATS
 from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_of
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
 from gputui.services.compare.pairing import DIMENSIONS
-from gputui.services.compare.session import Request, ask
+from gputui.services.compare.session import Asked, Request, ask
+from gputui.services.results.selectors import every_file
 
 FORMATS = ("text", "markdown", "csv", "json", "html")
 
@@ -101,6 +105,9 @@ class _Sides(click.Command):
     help="With --fail-if-slower: exit 0 or 1, not 5, if undecided.",
 )
 @click.option("--fail-if-unsure", is_flag=True, help="The same as --unsure fail.")
+@click.option(
+    "--matrix", is_flag=True, help=f"From {FLEET_FROM} sides on: each against the baseline, not a ranking."
+)
 @click.option("--all", "shows_all", is_flag=True, help="All rows, even where the terminal has no room.")
 @click.option("-v", "--verbose", is_flag=True, help="Also notes, reasons, costs and what was left out.")
 @click.option("--trust", is_flag=True, help="Also read files that hold macros or triggers.")
@@ -126,12 +133,16 @@ def command(
     traces_b: tuple[str, ...],
     step_range: str,
     window: str | None,
+    matrix: bool,
 ) -> int:
     """Compare result files, the first as the baseline; of one file, its variants.
 
     F takes the newest run of each case, F@RUN one run: its short id, its label, `latest` or `latest~1`.
-    `reference:NAME` is a file in $GPUTUI_REFERENCES.
+    `reference:NAME` is a file in $GPUTUI_REFERENCES. A directory is all result files in it.
     """
+    is_named = context.get_parameter_source("form") is not ParameterSource.DEFAULT
+    if output is not None and not on_screen and not is_named and output.suffix.lower() not in ("", ".txt"):
+        form = form_of(output)
     if traces_a or traces_b or _are_traces(files):
         return _compare_traces(context, files, traces_a, traces_b, form, output, step_range, window)
     if not files:
@@ -142,12 +153,14 @@ def command(
         raise GputuiError("--step and --window: go with traces", "leave them out")
     if on_screen:
         return _show(context, Request(files, by or "", baseline or "", pool, trust, columns))
-    is_named = context.get_parameter_source("form") is not ParameterSource.DEFAULT
-    if output is not None and not is_named and output.suffix.lower() not in ("", ".txt"):
-        form = form_of(output)
     if columns and form not in ("text", "markdown"):
         raise GputuiError(f"--columns: {form} has all of them", "leave it out, or --format markdown")
-    asked = ask(files, by=by, pool=pool, trust=trust)
+    files = every_file(files)
+    is_gate = slower_pct is not None or unsure is not None or fail_if_unsure
+    may_rank = not (columns or verbose or matrix or is_gate or baseline) and form in FLEET_FORMATS
+    asked = ask(files, by=by, pool=pool, trust=trust, with_passes=not (may_rank and len(files) >= FLEET_FROM))
+    if may_rank and len(asked.sides) >= FLEET_FROM:
+        return _rank(asked, form, output, shows_all)
     if all(run.summary.profile == TRACE_PROFILE for run in asked.evidence.runs):
         return _compare_stored_traces(files, form, output, trust)
     for warning in asked.warnings:
@@ -169,6 +182,7 @@ def command(
         from gputui.services.support.atomic_write import write_whole
 
         write_whole(output, comparison_text(asked, answer, form, columns, None, verbose))
+        report_written(output)
     elif form != "text":
         click.echo(comparison_text(asked, answer, form, columns, None, verbose), nl=False)
     else:
@@ -184,6 +198,30 @@ def command(
     for line in gate_lines(result, slower_pct, others, answer.comparisons[0].a.name):
         click.echo(line, err=True)
     return {PASS: EXIT_DONE, FAIL: EXIT_CASE_FAILED, CANNOT_TELL: unsure_exit}[result.end]
+
+
+def _rank(asked: Asked, form: str, output: Path | None, shows_all: bool) -> int:
+    """Many sides: each box beside its kind."""
+    from gputui.services.compare.fleet import fleet_of
+    from gputui.services.compare.fleet_text import write_fleet
+
+    for warning in asked.warnings:
+        click.echo(warning, err=True)
+    fleet = fleet_of(asked.sides)
+    if form == "text" and output is None:
+        from gputui.cli.output import console
+
+        write_fleet(console(), fleet, shows_all)
+        return EXIT_DONE
+    text = FLEET_FORMATS[form](fleet)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        from gputui.services.support.atomic_write import write_whole
+
+        write_whole(output, text)
+        click.echo(f"wrote {output}", err=True)
+    return EXIT_DONE
 
 
 def _are_traces(files: Sequence[str]) -> bool:

@@ -7,12 +7,16 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from gputui.cli.hosts import host_options, named_hosts
 from gputui.cli.output import console, shown
-from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE
+from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, GputuiError
+from gputui.model.units import counted, format_bytes
 from gputui.services.doctor.checks import (
     WORDS,
     Group,
@@ -24,6 +28,9 @@ from gputui.services.doctor.checks import (
     readiness,
 )
 from gputui.services.doctor.disturbances import Check
+
+if TYPE_CHECKING:
+    from gputui.services.hosts.host import Host
 
 _TOPIC = 15
 
@@ -37,11 +44,24 @@ _TOPIC = 15
 )
 @click.option("--all", "shows_all", is_flag=True, help="All lines, even where the terminal has no room.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def command(python: str | None, db: Path | None, shows_all: bool, as_json: bool) -> int:
-    """Say whether this box can measure and is healthy.
+@host_options
+def command(
+    python: str | None,
+    db: Path | None,
+    shows_all: bool,
+    as_json: bool,
+    addresses: tuple[str, ...] = (),
+    files: tuple[Path, ...] = (),
+    vias: tuple[str, ...] = (),
+    directory: str = "",
+) -> int:
+    """Say whether this box can measure and is healthy; with --host, whether others can, and what lies there.
 
     Exit 1 if a fault was found; cautions do not count. It measures nothing and leaves nothing behind.
     """
+    hosts = named_hosts(addresses, files, vias, directory)
+    if hosts:
+        return _check_hosts(hosts, python)
     box = gathered(terminal_here(), python=python, db=db, on_step=_report_step)
     checks = judged(box)
     gpus = [gpu.index for gpu in box.machine.gpus]
@@ -62,6 +82,40 @@ def command(python: str | None, db: Path | None, shows_all: bool, as_json: bool)
     else:
         _print(readiness(checks, gpus), checks, shows_all=shows_all)
     return EXIT_CASE_FAILED if any(check.state == "problem" for check in checks) else EXIT_DONE
+
+
+def _check_hosts(hosts: tuple[Host, ...], python: str | None) -> int:
+    """Whether each host can be reached and can measure, and what gputui left there; exit 1 if one cannot."""
+    from gputui.model.absent import Missing
+    from gputui.services.hosts.bakeoff import on_all
+    from gputui.services.hosts.box import Box, Left, checked
+    from gputui.services.support.paths import hash_key
+
+    key = hash_key()
+    asked = [replace(host, python=python or "") for host in hosts]
+    status = EXIT_DONE
+    found: Box | GputuiError | tuple[Box, Left]
+    for host, found in zip(asked, on_all(asked, lambda host: checked(host, key)), strict=True):
+        if isinstance(found, GputuiError):
+            click.echo(f"{host.name}: cannot be used: {found.message}")
+            click.echo(f"  -> {found.hint}")
+            status = EXIT_CASE_FAILED
+            continue
+        box, left = found
+        click.echo(f"{host.name}: {box.device} · {box.runtime} ({box.found_as})")
+        if isinstance(box.interpreter.runtime.torch_version, Missing):
+            click.echo("  -> pip install torch there, or name an interpreter that has it: --python EXE")
+            status = EXIT_CASE_FAILED
+        for caution in box.cautions():
+            click.echo(f"  {caution}")
+        runs = f", {counted(len(left.runs), 'run')}" if left.runs else ""
+        click.echo(
+            f"  left there: {format_bytes(left.size_bytes)} in {left.path}{runs}; gputui bakeoff --clean"
+        )
+        for run in left.runs:
+            click.echo(f"    {run}")
+    sys.stdout.flush()
+    return status
 
 
 def _print(headline: str, checks: Sequence[Check], *, shows_all: bool) -> None:

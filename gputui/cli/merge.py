@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
 from gputui.errors import EXIT_DONE
 from gputui.store.merging import merge_files
+
+_MOST, _SHOWN = 20, 5
+"""Files that get a line each, and how many do where there are more."""
 
 
 @click.command()
@@ -19,7 +23,15 @@ from gputui.store.merging import merge_files
 )
 def command(files: tuple[Path, ...], out: Path) -> int:
     """Copy all runs of the files IN into OUT, which may exist; merging twice adds nothing."""
-    for merged in merge_files(files, out):
+    with click.progressbar(
+        length=len(files), label="reading", file=sys.stderr, hidden=not sys.stderr.isatty()
+    ) as bar:
+        results = merge_files(files, out, lambda done: bar.update(done - bar.pos))
+    for merged in results[:_SHOWN] if len(results) > _MOST else results:
         there = f", {merged.already_there} were there already" if merged.already_there else ""
         click.echo(f"{merged.source}: {len(merged.added)} added{there}")
+    if len(results) > _MOST:
+        added = sum(len(one.added) for one in results)
+        known = sum(one.already_there for one in results)
+        click.echo(f"and {len(results) - _SHOWN} more files: {added} runs added in all, {known} were there")
     return EXIT_DONE

@@ -5,11 +5,17 @@ from __future__ import annotations
 import getpass
 import platform
 from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from gputui.cli.hosts import host_options, named_hosts
 from gputui.cli.surroundings import no_terminal, unattended
 from gputui.errors import EXIT_DONE
+
+if TYPE_CHECKING:
+    from gputui.services.hosts.host import Host
 
 
 @click.command()
@@ -25,16 +31,56 @@ from gputui.errors import EXIT_DONE
 @click.option("--ascii", "is_ascii", is_flag=True, help="No blocks, no lines.  [$GPUTUI_ASCII]")
 @click.option("--notify", is_flag=True, help="Ring, and notify the desktop, when a run ends or fails.")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
-def command(interval: float | None, price: float | None, is_ascii: bool, notify: bool, no_mouse: bool) -> int:
-    """Watch the GPUs, the host and the processes of this box.
+@host_options
+def command(
+    interval: float | None,
+    price: float | None,
+    is_ascii: bool,
+    notify: bool,
+    no_mouse: bool,
+    addresses: tuple[str, ...] = (),
+    files: tuple[Path, ...] = (),
+    vias: tuple[str, ...] = (),
+    directory: str = "",
+) -> int:
+    """Watch the GPUs, the host and the processes of this box; with --host, those of others.
 
     ? shows the keys, q leaves. Without a terminal one reading is printed.
     """
-    if why := no_terminal():
+    hosts = named_hosts(addresses, files, vias, directory)
+    why = no_terminal()
+    if hosts and why:
+        from gputui.cli.snapshot import print_snapshots
+
+        return print_snapshots(hosts, processes=False, require_gpu=False, in_json=False)
+    if hosts:
+        return _show_hosts(hosts, interval_s=interval, is_ascii=is_ascii, has_mouse=not no_mouse)
+    if why:
         return instead_of_live("gputui monitor", why)
     return show_app(
         interval=interval, price=price, is_ascii=is_ascii, notifies=notify, has_mouse=not no_mouse
     )
+
+
+def _show_hosts(hosts: tuple[Host, ...], *, interval_s: float | None, is_ascii: bool, has_mouse: bool) -> int:
+    """The live view of several hosts, until the user leaves."""
+    from gputui.services.hosts.live import watch_hosts
+    from gputui.services.support.paths import monitor_file
+    from gputui.tui.hosts_app import HostsApp
+    from gputui.tui.monitor.settings import load_settings
+    from gputui.tui.widgets.plain_ascii import wants_ascii
+
+    settings, complaint = load_settings(monitor_file())
+    if complaint:
+        click.echo(complaint, err=True)
+    feeds = watch_hosts(hosts, interval_s or settings.interval_s)
+    try:
+        return HostsApp(feeds, settings, user_name(), is_ascii or wants_ascii()).run_until_ended(
+            mouse=has_mouse
+        )
+    finally:
+        for feed in feeds:
+            feed.close()
 
 
 def show_app(
@@ -47,7 +93,7 @@ def show_app(
 ) -> int:
     """Run the app on this terminal, starting with the screen and arguments in `opens`; returns the exit
     status."""
-    from gputui.services.live.collector import live_collector
+    from gputui.recording.collector import live_collector
     from gputui.tui.launch import LiveOptions, show_live
     from gputui.tui.widgets.plain_ascii import wants_ascii
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
 from gputui.cli.surroundings import unattended
-from gputui.services.support.plain_text import in_encoding
+from gputui.services.support.plain_text import command_lines, in_encoding
 from gputui.store.text import clean_lines, clean_text
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from gputui.services.results.next_steps import NextStep
 
 
 class _Output:
@@ -82,6 +85,18 @@ def console() -> Console:
     from gputui.services.support.text_tables import console_on  # rich is slow to import
 
     return console_on(drawn_on(sys.stdout))
+
+
+def step_lines(steps: Iterable[NextStep], out: Console) -> Iterator[str]:
+    """`next: gputui compare a.db OTHER.db  # why`, and the other commands below it."""
+    for number, step in enumerate(steps):
+        prefix = "      " if number else "next: "
+        yield from command_lines(step.command, out.width if out.is_terminal else None, prefix, step.why)
+
+
+def report_written(path: Path) -> None:
+    """Name the file that a command wrote, on stderr."""
+    print(f"wrote {path}", file=sys.stderr)
 
 
 def wrapped(text: str, stream: TextIO) -> str:

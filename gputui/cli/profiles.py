@@ -14,7 +14,7 @@ from gputui.cli.output import shown
 from gputui.errors import EXIT_DONE
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
-from gputui.model.units import format_seconds
+from gputui.model.units import format_seconds, format_whole_seconds
 from gputui.services.profiles.loader import Profile, find_profile, shipped_profiles
 from gputui.store.text import clean_text
 
@@ -41,7 +41,7 @@ def _list(profiles: tuple[Profile, ...], as_json: bool) -> None:
         click.echo(json.dumps({"schema": 1, "profiles": listed}, indent=1))
         return
     for profile in profiles:
-        click.echo(f"{profile.name:<12} {profile.budget_s / 60:>4.1f} min  {profile.question}")
+        click.echo(f"{profile.name:<11}{format_whole_seconds(profile.budget_s):>10}  {profile.question}")
     click.echo("\nnext: gputui profiles NAME, or gputui run NAME")
 
 

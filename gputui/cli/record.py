@@ -116,13 +116,13 @@ def _record(
             "leave --for out, or bound the command: gputui record -- timeout 60 COMMAND ...",
         )
     check_label(label)
+    report_missing_home()
     machine = describe_machine(name=machine_name, hash_key=hash_key())
     price_found = price_of(price, None, machine)
     target = expanded(default_result_file() if db is None else db).absolute()
     if db is None:
         make_directory(target.parent)
     check_writable(target)
-    report_missing_home()
     recording = lay_out(
         target, machine, label=label, price=price_found, has_program=bool(words), seconds=seconds
     )

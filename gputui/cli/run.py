@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 import shutil
 import sys
@@ -31,8 +30,9 @@ from gputui.cli.watching import (
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
-from gputui.model.units import counted, format_seconds
-from gputui.services.profiles.interpreters import Chosen
+from gputui.model.units import counted, format_whole_seconds
+from gputui.recording.interpreters import Chosen
+from gputui.recording.pacing import least_budget_s
 from gputui.services.profiles.loader import Profile
 from gputui.services.runs.process import LiveRun, RunRequest, start_runs, wait_until_begun
 from gputui.services.runs.progress import expected_s
@@ -46,6 +46,7 @@ from gputui.services.runs.start import (
     price_from,
     rendezvous_from,
 )
+from gputui.services.support.plain_text import command_lines
 from gputui.store.selecting import check_label
 
 if TYPE_CHECKING:
@@ -173,9 +174,10 @@ def command(
         options,
         on_probe=_say_probing,
         on_planned=_announce,
-        profile_of=None if model is None else partial(_profile_like, model),
+        profile_of=None if model is None else partial(_profile_like, model, only),
     )
     requests, target = prepared.requests, prepared.target
+    _report_price(requests[0])
     if model is not None and percent is not None:
         requests = _with_looks(requests, model, percent)
     if prepared.warning:
@@ -201,6 +203,17 @@ def command(
         shows_all=shows_all,
         like="" if model is None else model.selector,
     )
+
+
+def _report_price(request: RunRequest) -> None:
+    """Say which list price is stored, since it may not be what the user pays."""
+    from gputui.model.units import format_hourly
+    from gputui.services.prices.pricing import STATED, price_source
+
+    price = request.price
+    if price is not None and price.kind != STATED:
+        usd = format_hourly(price.usd_per_hour)
+        _say(f"price: {usd} ({price_source(price)}); if you pay another: --price USD_PER_H")
 
 
 def _percent_to_resolve(like: str | None, against: str | None, resolve: str | None) -> float | None:
@@ -253,7 +266,9 @@ def _model(option: str, named: str, profile: str | None) -> Model:
     return read_model(named, option)
 
 
-def _profile_like(model: Model, given: Profile | None, machine: Machine, chosen: Chosen) -> Profile:
+def _profile_like(
+    model: Model, only: Sequence[str], given: Profile | None, machine: Machine, chosen: Chosen
+) -> Profile:
     """What a run measured, to be measured again; it is said first what differs here."""
     from gputui.services.compare.rerun import differences_here, repetition_of
 
@@ -267,8 +282,9 @@ def _profile_like(model: Model, given: Profile | None, machine: Machine, chosen:
     if not differs:
         click.echo("no recorded differences", err=True)
     for name, reason in repetition.refused:
-        click.echo(f"not repeated: {name}: {reason}", err=True)
-    if repetition.left_out:
+        if not only or any(f"{text}:".startswith(f"{name.split()[0]}:") for text in only):
+            click.echo(f"not repeated: {name}: {reason}", err=True)
+    if repetition.left_out and not only:
         click.echo(f"not repeated: {counted(repetition.left_out, 'case')} not tried there either", err=True)
     return repetition.profile
 
@@ -309,14 +325,12 @@ def _say_probing(path: str) -> None:
 
 
 def _say(line: str) -> None:
-    """On stderr, wrapped at words unless it has a command, which is to be copied whole."""
-    click.echo(line if ": gputui " in line else wrapped(line, sys.stderr), err=True)
-
-
-def _whole_seconds(seconds: float) -> str:
-    """`40 s`, `2 min 20 s`."""
-    whole = math.ceil(seconds)
-    return f"{whole} s" if whole < 100 else format_seconds(whole)
+    """On stderr, wrapped at words; a command at its end stands in lines that can be copied."""
+    text, _, command = line.partition(": gputui ")
+    click.echo(wrapped(f"{text}:" if command else line, sys.stderr), err=True)
+    width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
+    for part in command_lines(f"gputui {command}", width, "  ") if command else ():
+        click.echo(part, err=True)
 
 
 def _announce(plan: Plan, chosen: Chosen, target: Path) -> None:
@@ -325,13 +339,20 @@ def _announce(plan: Plan, chosen: Chosen, target: Path) -> None:
     to_run = sum(1 for c in plan.cases if c.outcome is None)
     left_out = len(plan.cases) - to_run
     up_to = "up to " if plan.startup_share is not None and plan.replicates > 1 else ""
-    about = _whole_seconds(sum(expected_s(plan, launch) for launch in plan.launches))
-    at_most = _whole_seconds(plan.budget_s)
+    about_s = sum(expected_s(plan, launch) for launch in plan.launches)
+    about = format_whole_seconds(min(about_s, plan.budget_s))
+    at_most = format_whole_seconds(plan.budget_s)
     _say(
         f"{plan.profile}: {counted(to_run, 'case')} in {up_to}{counted(len(plan.launches), 'launch')},"
         f"{'' if about == at_most else f' about {about},'}"
         f" at most {at_most}" + (f"; {left_out} cannot run here" if left_out else "")
     )
+    least_s = least_budget_s(plan)
+    if plan.budget_s < least_s:
+        _say(
+            f"{at_most} are not enough for all {counted(to_run, 'case')}, which need at least"
+            f" {format_whole_seconds(least_s)}: the most important come first"
+        )
     _say(f"with Python {runtime.python_version}, {torch} ({chosen.found_as}); into {target}")
     for found in chosen.passed_over:
         click.echo(f"passed over: {found}", err=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -13,11 +12,9 @@ from gputui.cli.watching import ALL_HELP
 from gputui.errors import EXIT_DONE
 from gputui.model.absent import Missing
 from gputui.model.plan import TRACE_PROFILE
-from gputui.model.profiled import ProfiledPass
-from gputui.model.result import Run
 from gputui.model.units import counted, format_percent
 from gputui.services.results.labels import run_heading, run_heading_in_one
-from gputui.services.results.selectors import from_here, run_and_file
+from gputui.services.results.selectors import run_and_file, run_in
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
 from gputui.store.reading import TelemetrySummary, open_result
@@ -25,7 +22,7 @@ from gputui.store.selecting import find_run
 
 
 @click.command()
-@click.argument("run", metavar="RUN|F@RUN")
+@click.argument("run", metavar="[RUN|F@RUN]", default="latest")
 @click.argument("file", required=False, type=click.Path(path_type=Path, readable=False))
 @click.option("--trust", is_flag=True, help="Also read a file that holds macros or triggers.")
 @click.option(
@@ -42,10 +39,11 @@ from gputui.store.selecting import find_run
 def command(
     run: str, file: Path | None, trust: bool, top: int | None, shows_all: bool, verbose: bool, as_json: bool
 ) -> int:
-    """Show RUN (its short id, its label, `latest` or `latest~1`) of FILE."""
+    """Show RUN (its short id, its label, `latest` or `latest~1`) of FILE; without them, the latest run."""
     path, selector = run_and_file(run, file)
     with open_result(path, trust, as_stored=as_json) as result:
-        found = result.run(find_run(result.summaries(), "latest" if selector is None else selector).run_id)
+        stored = result.summaries()
+        found = run_in(result, find_run(stored, "latest" if selector is None else selector).run_id)
         passes = result.profiled(found.summary.run_id)
         telemetry = result.telemetry_summary(found.summary.run_id)
         events, warnings = result.events(found.summary.run_id), result.warnings
@@ -56,7 +54,7 @@ def command(
 
         click.echo(json.dumps({"schema": 1, **run_as_json(found, passes)}, indent=1))
         return EXIT_DONE
-    from gputui.cli.output import console
+    from gputui.cli.output import console, step_lines
 
     if found.summary.profile == TRACE_PROFILE:
         from gputui.cli.traces import show_trace
@@ -65,6 +63,7 @@ def command(
         return EXIT_DONE
     from gputui.cli.results import print_run
     from gputui.cli.step_breakdown import print_breakdowns
+    from gputui.services.results.next_steps import next_steps
 
     out = console()
     heading = ["", *run_heading(found)] if verbose else run_heading_in_one(found)
@@ -72,7 +71,7 @@ def command(
     warnings_kept = sum(event.level != "info" for event in events)
     if not verbose:
         footer += [f"{counted(warnings_kept, 'warning')}: --verbose"] if warnings_kept else []
-        footer.append(f"next: {_next(found, passes, path)}")
+        footer += step_lines(next_steps([found], path, stored, is_profiled=bool(passes)), out)
     print_run(out, found, heading, footer, is_verbose=verbose, shows_all=shows_all)
     if verbose or top is not None:
         print_breakdowns(out, found, passes, 5 if top is None else top)
@@ -83,17 +82,6 @@ def command(
     for line in (*_telemetry(telemetry), *(f"{event.level}: {event.message}" for event in events)):
         out.print(line, markup=False)
     return EXIT_DONE
-
-
-def _next(run: Run, passes: Mapping[int, ProfiledPass], path: Path) -> str:
-    """A command that goes further: with `--verbose` where the step went, else another box; if nothing was
-    measured, why."""
-    file = shlex.quote(from_here(str(path)))
-    if run.cases and not any(case.outcome == "ok" for case in run.cases):
-        return f"run it again; gputui show {run.summary.short_id} {file} --verbose has the reasons"
-    if passes:
-        return f"gputui show {run.summary.short_id} {file} --verbose"
-    return f"gputui compare {file} OTHER.db"
 
 
 def _telemetry(telemetry: TelemetrySummary) -> Iterator[str]:

@@ -7,7 +7,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -28,7 +28,10 @@ from gputui.services.runs.notifications import notification
 from gputui.services.runs.process import LiveRun, called, follow, stop
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from gputui.model.result import Run
+    from gputui.services.results.next_steps import NextStep
 
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 HOW_TO_LEAVE = "Ctrl-C ends the run, Ctrl-\\ leaves it running"
@@ -126,10 +129,19 @@ def finish(
     from gputui.cli.results import print_run
     from gputui.services.compare.pairing import runtime_name
     from gputui.services.compare.resolve import Looks
+    from gputui.services.results.next_steps import next_steps
+    from gputui.services.results.selectors import run_in
     from gputui.store.reading import open_result
 
     with open_result(target) as file:
-        results = [file.run(run.run_id) for run in runs]
+        results = [run_in(file, run.run_id) for run in runs]
+        steps = next_steps(
+            results,
+            target,
+            file.summaries(),
+            is_profiled=len(runs) == 1 and bool(file.profiled(runs[0].run_id)),
+            like=like,
+        )
     looks = [Looks.read(run.run_dir) for run in runs]
     if as_json:
         from gputui.services.results.json import run_as_json
@@ -148,7 +160,7 @@ def finish(
                 out,
                 result,
                 [*(which if len(results) > 1 else ()), *(() if one is None else one.lines())],
-                list(_next_commands(target, results, like)) if is_last else [],
+                list(_last_lines(target, results, steps, out)) if is_last else [],
                 is_verbose=is_verbose,
                 shows_all=shows_all,
                 share=1 / len(results),
@@ -182,40 +194,25 @@ def _who_stored(index: int, run: LiveRun, watched: Watched) -> str:
     return "us" if sentences else "supervisor"
 
 
-def _next_commands(target: Path, results: Sequence[Run], like: str) -> Iterator[str]:
-    """What to type next; in an SSH shell also how the file is fetched, if anything in it was measured."""
-    from gputui.analysis.peak_tests import BELOW_NORMAL
-    from gputui.services.results.expected import performance_checks
+def _last_lines(
+    target: Path, results: Sequence[Run], steps: Iterable[NextStep], out: Console
+) -> Iterator[str]:
+    """Where the runs are, what to type next, and in an SSH shell how the file is fetched."""
+    from gputui.cli.output import step_lines
     from gputui.services.results.selectors import from_here
+    from gputui.services.support.plain_text import command_lines
 
     here = from_here(str(target))
-    file = shlex.quote(here)
     short_ids = [result.summary.short_id for result in results]
-    measured = [
-        result.summary.short_id for result in results if any(case.outcome == "ok" for case in result.cases)
-    ]
     for trace in (trace for short_id in short_ids for trace in traces_of(short_id, target)):
         yield f"trace: {from_here(str(trace))}; {HOW_TO_OPEN}"
     yield f"stored as {' and '.join(short_ids)} in {here}"
-    if not measured:
-        yield f"next: run it again; gputui show {short_ids[0]} {file} -v has the reasons,"
-        yield f"      gputui rm {short_ids[0]} {file} removes it"
-        return
-    if any(check.word == BELOW_NORMAL for result in results for check in performance_checks(result)):
-        yield "next: gputui doctor looks for the cause; then"
-    if like:
-        selected = " ".join(shlex.quote(f"{here}@{short_id}") for short_id in measured)
-        yield f"next: gputui compare {shlex.quote(like)} {selected}"
-    elif len(measured) > 1:
-        selected = " ".join(f"{file}@{short_id}" for short_id in measured)
-        yield f"next: gputui compare {selected}"
-    else:
-        yield f"next: gputui show {measured[0]} {file}; on another box the same run, then"
-        yield f"      gputui compare {file} OTHER.db"
+    yield from step_lines(steps, out)
     connection = os.environ.get("SSH_CONNECTION", "").split()
-    if len(connection) == 4:
+    if len(connection) == 4 and any(case.outcome == "ok" for result in results for case in result.cases):
         user = os.environ.get("USER") or "USER"
         _, _, address, port = connection
         option = "" if port == "22" else f"-P {port} "
         host = f"[{address}]" if ":" in address else address
-        yield f"fetch: scp {option}{user}@{host}:{shlex.quote(str(target))} ."
+        command = f"scp {option}{user}@{host}:{shlex.quote(str(target))} ."
+        yield from command_lines(command, out.width if out.is_terminal else None, "fetch: ")

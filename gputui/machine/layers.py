@@ -25,8 +25,12 @@ _ONE_STRONG_DECIDES = frozenset({"podman", "apptainer", "docker", "container", "
 
 _LAYER_ORDER = ("platform", "scheduler", "container", "vm", "os")
 
-_REGION_NAMES = {"runpod": "RUNPOD_DC_ID", "modal": "MODAL_REGION"}
-_INSTANCE_NAMES = {"hf-jobs": "ACCELERATOR", "hf-spaces": "ACCELERATOR"}
+_REGION_NAMES = {"runpod": "RUNPOD_DC_ID", "modal": "MODAL_REGION", "sagemaker": "AWS_REGION"}
+_INSTANCE_NAMES = {
+    "hf-jobs": "ACCELERATOR",
+    "hf-spaces": "ACCELERATOR",
+    "sagemaker": "SM_CURRENT_INSTANCE_TYPE",
+}
 _HARMLESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{1,39}")
 _EC2_TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
 

@@ -145,10 +145,10 @@ class Block:
     device_ns: int | None
     """Between two events on the device's stream; None on a CPU."""
     cpu_ns: int | None
-    """CPU time of the worker process, all threads; of a program timed as a whole, its own and that of the
+    """CPU time of the worker process, all threads; of a program timed as a whole, of the program and the
     children it waited for. None if unknown, as in the middle of a program."""
     waited_ns: int | None = None
-    """Time its threads were runnable while others held the CPUs; None if the system does not report it."""
+    """Time its threads were ready to run but waited for a CPU; None if the system does not report it."""
 
     @property
     def block_ns(self) -> int:

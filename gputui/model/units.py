@@ -127,19 +127,31 @@ def format_rate(units_per_s: float, unit: str) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """A duration: `312 ns`, `4.10 ms`, `12.0 s`, `3 min 20 s`, `2 h 5 min`; zero is `0 s`."""
+    """A duration: `312 ns`, `4.10 ms`, `12.0 s`, `3 min 20 s`, `5 min`, `2 h 5 min`; zero is `0 s`."""
     if seconds == 0:
         return "0 s"
     if round(seconds) >= 3600:
         hours, minutes = divmod(round(seconds / 60), 60)
-        return f"{hours} h {minutes} min"
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
     if seconds >= 99.95:
         minutes, rest = divmod(round(seconds), 60)
-        return f"{minutes} min {rest} s"
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
         if seconds >= scale * _ROUNDS_UP:
             return f"{three_digits(seconds / scale)} {unit}"
     return f"{three_digits(seconds / 1e-9)} ns"
+
+
+def format_whole_seconds(seconds: float) -> str:
+    """A duration that was chosen or estimated, rounded up: `40 s`, `90 s`, `2 min 20 s`, `5 min`."""
+    whole = math.ceil(seconds)
+    return f"{whole} s" if whole < 100 else format_seconds(whole)
+
+
+def format_minutes(seconds: float) -> str:
+    """A duration in minutes, rounded up: `1 min`, `2 h 5 min`."""
+    minutes = max(1, math.ceil(seconds / 60))
+    return f"{minutes} min" if minutes < 60 else format_seconds(60 * minutes)
 
 
 def axis_of_seconds(low: float, high: float) -> tuple[float, float, str, str]:

@@ -39,19 +39,28 @@ def copy_worker(target: Path) -> Path:
 
 
 def measuring_half() -> bytes:
-    """A zip that any Python >= 3.10 runs: `python3 FILE.zip RUNDIR`. Includes pynvml if it is installed."""
+    """A zip that any Python >= 3.10 runs: `python3 FILE.zip RUNDIR`. Includes pynvml if it is installed.
+
+    The same code makes the same bytes, so that a host needs it only once.
+    """
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("__main__.py", _MAIN)
-        package = importlib.resources.files("gputui")
-        for name in ("__init__.py", "errors.py", "version.py"):
-            archive.writestr(f"gputui/{name}", package.joinpath(name).read_bytes())
-        for room in MEASURING_HALF:
-            for name, data in _files(package.joinpath(room), ""):
-                archive.writestr(f"gputui/{room}/{name}", data)
-        for name, data in _pynvml():
-            archive.writestr(name, data)
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, data in sorted(_measuring_files()):
+            entry = zipfile.ZipInfo(name)  # of 1980, whenever it is made
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, data)
     return buffer.getvalue()
+
+
+def _measuring_files() -> Iterator[tuple[str, bytes]]:
+    yield "__main__.py", _MAIN.encode()
+    package = importlib.resources.files("gputui")
+    for name in ("__init__.py", "errors.py", "version.py"):
+        yield f"gputui/{name}", package.joinpath(name).read_bytes()
+    for room in MEASURING_HALF:
+        for name, data in _files(package.joinpath(room), ""):
+            yield f"gputui/{room}/{name}", data
+    yield from _pynvml()
 
 
 def _files(directory: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any  # Any: JSON
 
@@ -63,9 +63,7 @@ def describe_step(prefix: Sequence[str], file: Path, timeout_s: float = PROBE_TI
 def _answer(prefix: Sequence[str], words: Sequence[str], timeout_s: float) -> dict[str, Any]:
     """The JSON file that a worker writes for this command."""
     shown = " ".join(prefix)
-    with tempfile.TemporaryDirectory(prefix="gputui-probe-") as scratch:
-        start = copy_worker(Path(scratch))
-        answer = Path(scratch) / "answer.json"
+    with _deployed() as (start, answer):
         try:
             status, said = _run([*prefix, str(start), *words, str(answer)], timeout_s)
         except subprocess.TimeoutExpired as error:
@@ -89,6 +87,25 @@ def _answer(prefix: Sequence[str], words: Sequence[str], timeout_s: float) -> di
     if "old_python_version" in plain:
         raise old_python(shown, plain["old_python_version"])
     return plain
+
+
+@contextlib.contextmanager
+def _deployed() -> Iterator[tuple[Path, Path]]:
+    """The worker in a temporary directory, and a path for its answer; in memory if the disk has no room."""
+    with contextlib.ExitStack() as stack:
+        for place in (None, "/dev/shm"):
+            try:
+                made = tempfile.TemporaryDirectory(prefix="gputui-probe-", dir=place)
+                scratch = Path(stack.enter_context(made))
+                start = copy_worker(scratch)
+                break
+            except OSError as error:
+                why = error.strerror
+        else:
+            raise GputuiError(
+                f"no temporary directory can be written ({why})", "set TMPDIR to a directory with 1 MiB"
+            )
+        yield start, scratch / "answer.json"
 
 
 def _run(command: Sequence[str], timeout_s: float) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Records a machine while any program runs, or until it is told to stop: a run without a worker of ours."""
+"""Records a machine while any program runs, or until it is stopped: a run without a worker of ours."""
 
 from __future__ import annotations
 

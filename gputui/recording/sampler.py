@@ -58,8 +58,8 @@ class Sampler:
     """Telemetry of the host and of the GPUs into one file, from start to stop.
 
     Reads everything once per `period_s`. Between `focus(devices)` and `focus(())` it reads the quick values
-    of these GPUs ten times a second. A call that hangs in a driver costs the rows of its own device until it
-    returns: other threads soon read the other devices. After `silence_s` it is a problem. `on_problem` gets
+    of these GPUs ten times a second. While a call hangs in a driver, only its device has no rows: other
+    threads soon read the other devices. After `silence_s` it is a problem. `on_problem` gets
     each problem once. When the file reaches `cap_bytes`, every second reading of each device is dropped and
     the periods are doubled.
     """

@@ -56,9 +56,9 @@ class Spec:
             price=self.price,
         )
 
-    def write(self, run_dir: Path) -> None:
-        """Write the file with mode 0600: it holds the key and the target's path."""
-        plain = {
+    def to_plain(self) -> dict[str, Any]:
+        """The JSON form, which `read` understands."""
+        return {
             "run_id": self.run_id,
             "plan": json.loads(self.plan.to_json()),
             "runtime": to_plain(self.runtime),
@@ -70,9 +70,12 @@ class Spec:
             "on_end": list(self.on_end),
             "on_look": list(self.on_look),
         }
+
+    def write(self, run_dir: Path) -> None:
+        """Write the file with mode 0600: it holds the key and the target's path."""
         descriptor = os.open(run_dir / SPEC_NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(plain, file, indent=1)
+            json.dump(self.to_plain(), file, indent=1)
 
     @staticmethod
     def read(run_dir: Path) -> Spec:

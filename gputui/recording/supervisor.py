@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import signal
@@ -22,10 +21,7 @@ from typing import Any  # Any: a worker's JSON
 from gputui.errors import GputuiError
 from gputui.machine import GpuAddress, describe_machine, join_gpu, nvml_addresses
 from gputui.model.absent import Missing
-from gputui.model.case import OUTCOMES
 from gputui.model.journal import (
-    FIGURE_BETTER,
-    FIGURE_COMBINES,
     TELEMETRY_NAME,
     TRACES_NAME,
     Block,
@@ -33,7 +29,6 @@ from gputui.model.journal import (
     CasePlanned,
     CaseWarm,
     Event,
-    Figure,
     LaunchEnd,
     LaunchesLeftOut,
     LaunchStart,
@@ -42,14 +37,12 @@ from gputui.model.journal import (
     RunStart,
     RuntimeFound,
     Stored,
-    WorkerReady,
     end_of,
     trace_name,
 )
 from gputui.model.machine import Machine
 from gputui.model.plan import PROFILED, TIMED, PlannedDevice, PlannedLaunch
-from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice, without_result
-from gputui.model.units import FIGURE_SUFFIXES
+from gputui.model.profiled import ProfiledPass, without_result
 from gputui.recording.clock import WakingClock
 from gputui.recording.deployment import copy_worker
 from gputui.recording.journal import NO_ROOM, JournalWriter
@@ -57,6 +50,7 @@ from gputui.recording.lock import Holder, take_lock
 from gputui.recording.pacing import Pace
 from gputui.recording.sampler import Sampler
 from gputui.recording.spec import Spec
+from gputui.recording.worker_messages import line_of
 from gputui.recording.worker_process import WorkerProcess, without_paths
 from gputui.sources.registry import sources_of_runs
 
@@ -294,16 +288,12 @@ class Supervisor:
         stopped_s = self._clock.stopped_s
         while True:
             exited = worker.exit_status is not None
-            for message in worker.messages(0.0 if exited else 0.25):
+            heard = self._hear(run, launch, worker, 0.0 if exited else 0.25)
+            if heard:
                 patience_s, heard_s = allowance_s + self._patience.besides_s, self._clock.now_s()
-                try:
-                    if self._hear(run, launch, worker, message):
-                        worker.wait_for_exit()
-                        return "ok", ""
-                except (LookupError, TypeError, ValueError):
-                    self._event(
-                        run, "warning", f"launch {launch.launch_id + 1}: a line of the worker made no sense"
-                    )
+            if heard == "end":
+                worker.wait_for_exit()
+                return "ok", ""
             if exited:
                 return "failed", _death(worker.exit_status)
             if self._signal:
@@ -323,63 +313,49 @@ class Supervisor:
                     run, "warning", f"launch {launch.launch_id + 1}: its log was emptied, it grew too large"
                 )
 
-    def _hear(self, run: _Run, launch: PlannedLaunch, worker: WorkerProcess, message: dict[str, Any]) -> bool:
-        """Write one message into the journal; True for the last one. Raises LookupError, TypeError or
-        ValueError if it is malformed."""
-        kind = message.pop("kind", "garbage")
-        journal, launch_id = run.journal, launch.launch_id
-        if kind == "block":
-            block = Block(launch_id=launch_id, **message)
-            if block.case_id not in launch.case_ids or block.wall_ns <= 0 or block.steps <= 0:
-                raise ValueError(block)
-            journal.append(block)
-            run.blocks[launch_id, block.case_id] += 1
-        elif kind == "warm":
-            warm = CaseWarm(launch_id=launch_id, **message)
-            if warm.case_id not in launch.case_ids:
-                raise ValueError(warm)
-            journal.append(warm)
-            if launch.case_ids.index(warm.case_id) == 0:
-                run.pace.started(
-                    launch, (warm.t_ns - warm.warmup_ns - warm.first_step_ns - worker.started_ns) / 1e9
+    def _hear(self, run: _Run, launch: PlannedLaunch, worker: WorkerProcess, timeout_s: float) -> str:
+        """Record what the worker has sent, waiting up to `timeout_s` for the first message.
+
+        Returns the kind of the last message, empty if there was none; what follows `end` is not read.
+        """
+        kind = ""
+        for message in worker.messages(timeout_s):
+            try:
+                kind = str(message.pop("kind", "garbage"))
+                if kind == "end":
+                    break
+                if kind == "void":
+                    case = run.spec.plan.cases[int(message["case_id"])].case
+                    self._event(run, "info", f"{case.name}: block left out, {message['reason']}")
+                    continue
+                line = line_of(kind, message, launch, worker.started_ns)
+                if isinstance(line, CaseEnd):
+                    self._case_ended(run, launch, line)
+                run.journal.append(line)
+                if isinstance(line, Block):
+                    run.blocks[launch.launch_id, line.case_id] += 1
+                elif isinstance(line, ProfiledPass):
+                    run.profiled_cases.add(line.case_id)
+                elif isinstance(line, CaseWarm) and launch.case_ids.index(line.case_id) == 0:
+                    first_step_ns = line.t_ns - line.warmup_ns - line.first_step_ns
+                    run.pace.started(launch, (first_step_ns - worker.started_ns) / 1e9)
+                    self._leave_out(run, *run.pace.settle(launch))
+            except (LookupError, TypeError, ValueError):
+                self._event(
+                    run, "warning", f"launch {launch.launch_id + 1}: a line of the worker made no sense"
                 )
-                self._leave_out(run, *run.pace.settle(launch))
-        elif kind == "figure":
-            figure = _figure(launch_id, message)
-            if figure.case_id not in launch.case_ids:
-                raise ValueError(figure)
-            journal.append(figure)
-        elif kind == "profiled":
-            found = _profiled(launch_id, message)
-            if launch.purpose != PROFILED or found.case_id not in launch.case_ids:
-                raise ValueError(found.case_id)
-            run.profiled_cases.add(found.case_id)
-            journal.append(found)
-        elif kind == "case_end":
-            end = CaseEnd(launch_id=launch_id, **message)
-            if end.case_id not in launch.case_ids or end.outcome not in OUTCOMES:
-                raise ValueError(end)
-            if end.outcome == "oom" and len(launch.case_ids) > 1:
-                self._again_alone(run, launch, end.case_id)
-            if end.outcome == "skipped":
-                self._again_for_longer(run, launch, end.case_id)
-            run.ended_cases.add((launch.replicate, end.case_id))
-            if end.outcome == "ok":
-                run.measured_cases.add(end.case_id)
-            elif end.outcome == "failed":
-                run.failed_launches.add(launch_id)
-            journal.append(replace(end, reason=without_paths(end.reason)))
-        elif kind == "ready":
-            startup_ns = int(message["t_ns"]) - worker.started_ns
-            journal.append(
-                WorkerReady(launch_id, startup_ns, int(message["threads_used"]), int(message["t_ns"]))
-            )
-        elif kind == "void":
-            case = run.spec.plan.cases[int(message["case_id"])].case
-            self._event(run, "info", f"{case.name}: block left out, {message['reason']}")
-        elif kind != "end":
-            raise ValueError(kind)
-        return bool(kind == "end")
+        return kind
+
+    def _case_ended(self, run: _Run, launch: PlannedLaunch, end: CaseEnd) -> None:
+        if end.outcome == "oom" and len(launch.case_ids) > 1:
+            self._again_alone(run, launch, end.case_id)
+        if end.outcome == "skipped":
+            self._again_for_longer(run, launch, end.case_id)
+        run.ended_cases.add((launch.replicate, end.case_id))
+        if end.outcome == "ok":
+            run.measured_cases.add(end.case_id)
+        elif end.outcome == "failed":
+            run.failed_launches.add(launch.launch_id)
 
     def _again_alone(self, run: _Run, launch: PlannedLaunch, case_id: int) -> None:
         """Plan one more launch with only this case: another may have taken its memory, or crashed it."""
@@ -433,7 +409,7 @@ class Supervisor:
             self._event(
                 run,
                 "warning",
-                f"look after {due[-1]} launches failed, every case goes on: {why or type(error).__name__}",
+                f"check after {due[-1]} launches failed, every case goes on: {why or type(error).__name__}",
             )
         else:
             left_out = run.pace.close(closed)
@@ -560,38 +536,6 @@ def _described(run: _Run, case_id: int) -> dict[str, Any]:
         "precision": case.variant.precision,
         "mode": case.variant.mode,
     }
-
-
-def _figure(launch_id: int, message: dict[str, Any]) -> Figure:
-    """A worker's figure. Raises LookupError, TypeError or ValueError if it is malformed."""
-    value, reason = message.pop("value"), without_paths(str(message.pop("reason")))
-    figure = Figure(launch_id=launch_id, value=Missing(reason) if value is None else float(value), **message)
-    known = figure.better in FIGURE_BETTER and figure.combine in FIGURE_COMBINES
-    fits = isinstance(figure.value, Missing) or 0 <= figure.value < math.inf
-    if not (known and fits and figure.unit in FIGURE_SUFFIXES and figure.observations >= 0):
-        raise ValueError(figure)
-    return figure
-
-
-def _profiled(launch_id: int, message: dict[str, Any]) -> ProfiledPass:
-    """A worker's profiled pass. Raises LookupError, TypeError or ValueError if it is malformed."""
-    parts: dict[str, tuple[type[Any], str]] = {  # Any: rows of four kinds
-        "operators": (Operator, ""),
-        "slices": (TimeSlice, ""),
-        "kernels": (Kernel, ""),
-        "memory": (MemoryPoint, "reserved_bytes"),
-    }
-    for name, (kind, may_lack) in parts.items():
-        for row in message[name]:
-            if may_lack and row[may_lack] is None:
-                row[may_lack] = Missing("there is no caching allocator")
-        message[name] = tuple(kind(**row) for row in message[name])
-    message["reason"] = without_paths(str(message["reason"]))
-    found = ProfiledPass(launch_id=launch_id, **message)
-    fault = found.fault()
-    if fault:
-        raise ValueError(fault)
-    return found
 
 
 def _trace_path(run: _Run, launch: PlannedLaunch) -> Path:

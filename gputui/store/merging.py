@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, NotStored
+from gputui.model.result import RunSummary
 from gputui.store import schema
-from gputui.store.opening import CATALOG, rows_of
-from gputui.store.reading import open_result
-from gputui.store.writing import delete_run, explaining, opened_for_writing, real_path
+from gputui.store.opening import CATALOG, check_place, expanded, rows_of
+from gputui.store.reading import open_result, open_results, runs_of, summaries_of
+from gputui.store.writing import explaining, opened_for_writing, real_path
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+_AT_ONCE = 25
+"""Files that are open at the same time: more take memory, fewer take time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,68 +33,161 @@ class Merged:
     already_there: int
 
 
-def merge_files(sources: Sequence[Path], out: Path) -> tuple[Merged, ...]:
+def merge_files(
+    sources: Sequence[Path], out: Path, progress: Callable[[int], None] = lambda done: None
+) -> tuple[Merged, ...]:
     """Copy all runs of some files, whoever wrote them, into one, creating it if necessary.
 
     A single transaction. A run that `out` contains stays as it is, unless it was stored from a journal
     without an end and has its end here. Every run is read completely first, so that invalid values never get
     in: raises GputuiError for a source that is not a readable result file, or is `out` itself; NotStored if
-    `out` cannot be written. Changes nothing then.
+    `out` cannot be written. Changes nothing then. `progress` is called with the number of files read.
+
+    What is new is collected in a file beside `out`, some files at a time, and moved from there: the memory it
+    takes does not grow with the number of files.
     """
     out = real_path(out)
     for source in sources:
-        _read_whole(source)
-        if out.exists() and source.samefile(out):
+        check_place(expanded(source).absolute())
+        if out.exists() and expanded(source).samefile(out):
             raise GputuiError(f"{source} cannot be merged into itself", "name another file with -o")
-    paths = dict.fromkeys(source.resolve() for source in sources)
-    names = {f"d{number}": path for number, path in enumerate(paths, 1)}
-    with opened_for_writing(out, names) as connection, explaining(out):
-        connection.execute("BEGIN")
-        merged = tuple(_copy(connection, out, name, path) for name, path in names.items())
-        connection.execute("COMMIT")
+    paths = tuple(dict.fromkeys(expanded(source).resolve() for source in sources))
+    known = _ends_in(out) if os.path.lexists(out) else {}
+    merged: list[Merged] = []
+    with _collected(out) as collection, _named(collection, out):
+        for place in range(0, len(paths), _AT_ONCE):
+            merged += _collect(paths[place : place + _AT_ONCE], collection, known)
+            progress(len(merged))
+        if collection.exists() or not out.exists():
+            _move(collection, out)
+    return tuple(merged)
+
+
+@contextmanager
+def _collected(out: Path) -> Iterator[Path]:
+    """Where new runs are collected; removed at the end."""
+    place = out.with_name(f".{out.name}.gputui-merge")
+    leftovers = (place, place.with_name(place.name + ".wal"), place.with_name(place.name + ".lock"))
+    try:
+        for path in leftovers:
+            path.unlink(missing_ok=True)
+        yield place
+    finally:
+        for path in leftovers:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _named(collection: Path, out: Path) -> Iterator[None]:
+    """Errors about the collection name the file that it is for."""
+    try:
+        yield
+    except NotStored as error:
+        raise NotStored(error.message.replace(str(collection), str(out)), error.hint) from error
+
+
+def _ends_in(db: Path) -> dict[str, bool]:
+    """Whether each run of a file has its end."""
+    try:
+        with open_result(db) as file:
+            return {one.run_id: _has_end(one) for one in file.summaries()}
+    except GputuiError as error:
+        raise NotStored(error.message, error.hint) from error
+
+
+def _has_end(run: RunSummary) -> bool:
+    return run.ended_utc_us is not None
+
+
+def _collect(paths: Sequence[Path], collection: Path, known: dict[str, bool]) -> list[Merged]:
+    """Copy what is new in these files; `known` are the runs so far, with those of the files afterwards."""
+    merged: list[Merged] = []
+    holder: dict[str, Path] = {}
+    """The file that a run is copied from: of two in this batch, the later one has its end."""
+    columns: dict[Path, frozenset[tuple[str, str]]] = {}
+    empty: dict[Path, frozenset[str]] = {}
+    with open_results(paths) as files:
+        summaries = summaries_of(files)
+        chosen = []
+        for file, path, of_file in zip(files, paths, summaries, strict=True):
+            new = []
+            for one in of_file:
+                has_end = _has_end(one)
+                if one.run_id not in known or (has_end and not known[one.run_id]):
+                    known[one.run_id] = has_end
+                    new.append(one)
+            chosen.append(new)
+            merged.append(Merged(path, tuple(one.run_id for one in new), len(of_file) - len(new)))
+            holder.update((one.run_id, path) for one in new)
+            columns[path], empty[path] = file.layout
+        runs_of(files, chosen)
+        for file, new in zip(files, chosen, strict=True):
+            for one in new:
+                file.events(one.run_id)
+                file.telemetry_summary(one.run_id)
+    wanted = {path: tuple(run for run, place in holder.items() if place == path) for path in holder.values()}
+    if wanted:
+        names = {f"d{number}": path for number, path in enumerate(wanted, 1)}
+        with opened_for_writing(collection, names) as connection, explaining(collection):
+            connection.execute("BEGIN")
+            _delete(connection, [run for runs in wanted.values() for run in runs])
+            for table in schema.RUN_TABLES:
+                _insert(
+                    connection,
+                    table,
+                    {
+                        name: (columns[path], wanted[path])
+                        for name, path in names.items()
+                        if table.name not in empty[path]
+                    },
+                )
+            connection.execute("COMMIT")
     return merged
 
 
-def _read_whole(path: Path) -> None:
-    with open_result(path) as file:
-        for summary in file.summaries():
-            file.run(summary.run_id)
-            file.events(summary.run_id)
-            file.telemetry_summary(summary.run_id)
-
-
-def _copy(connection: DuckDBPyConnection, out: Path, name: str, path: Path) -> Merged:
-    """Copy the runs of one attached file, within the open transaction."""
-    ours = {str(run): ended for run, ended in _ends(connection, out, CATALOG)}
-    theirs = _ends(connection, path, name)
-    new = tuple(
-        str(run)
-        for run, ended in theirs
-        if str(run) not in ours or (ours[str(run)] is None and ended is not None)
-    )
-    columns = _columns(connection, path, name)
-    for run_id in new:
-        delete_run(connection, run_id)
+def _move(collection: Path, out: Path) -> None:
+    names = {"d1": collection} if collection.exists() else {}
+    with opened_for_writing(out, names) as connection, explaining(out):
+        if not names:
+            return
+        connection.execute("BEGIN")
+        runs = [str(run) for (run,) in rows_of(connection, collection, "SELECT run_id FROM d1.main.runs")]
+        _delete(connection, runs)
         for table in schema.RUN_TABLES:
-            present = ", ".join(c for c in table.column_names if (table.name, c) in columns)
-            if present:
-                connection.execute(
-                    f"INSERT INTO {CATALOG}.main.{table.name} ({present})"
-                    f" SELECT {present} FROM {name}.main.{table.name} WHERE run_id = ?::UUID",
-                    [run_id],
-                )
-    return Merged(path, new, len(theirs) - len(new))
+            every = frozenset((table.name, name) for name in table.column_names)
+            _insert(connection, table, {"d1": (every, ())})
+        connection.execute("COMMIT")
 
 
-def _ends(connection: DuckDBPyConnection, db: Path, catalog: str) -> list[tuple[object, ...]]:
-    """Id and end of each run."""
-    return rows_of(connection, db, f"SELECT run_id, ended_us FROM {catalog}.main.runs")
+def _delete(connection: DuckDBPyConnection, runs: Sequence[str]) -> None:
+    for table in schema.RUN_TABLES:
+        connection.execute(
+            f"DELETE FROM {CATALOG}.main.{table.name} WHERE run_id IN (SELECT unnest(?::UUID[]))", [runs]
+        )
 
 
-def _columns(connection: DuckDBPyConnection, path: Path, name: str) -> set[tuple[str, str]]:
-    sql = (  # a view may have the name of a table that the file lacks
-        "SELECT table_name, column_name FROM duckdb_columns() JOIN duckdb_tables()"
-        " USING (database_name, schema_name, table_name)"
-        f" WHERE database_name = '{name}' AND schema_name = 'main'"
-    )
-    return {(str(table), str(column)) for table, column in rows_of(connection, path, sql)}
+def _insert(
+    connection: DuckDBPyConnection,
+    table: schema.Table,
+    sources: Mapping[str, tuple[frozenset[tuple[str, str]], tuple[str, ...]]],
+) -> None:
+    """Rows of one table of attached files, of these runs, or of all; NULL for columns that a file lacks."""
+    each, parameters = [], list[object]()
+    for name, (columns, runs) in sources.items():
+        if (table.name, "run_id") not in columns:
+            continue
+        cells = (
+            c.name if (table.name, c.name) in columns else f"NULL::{c.sql_type} AS {c.name}"
+            for c in table.columns
+        )
+        sql = f"SELECT {', '.join(cells)} FROM {name}.main.{table.name}"
+        if runs:
+            sql += " WHERE run_id IN (SELECT unnest(?::UUID[]))"
+            parameters.append(list(runs))
+        each.append(sql)
+    if each:
+        names = ", ".join(table.column_names)
+        connection.execute(
+            f"INSERT INTO {CATALOG}.main.{table.name} ({names}) {' UNION ALL '.join(each)}", parameters
+        )

@@ -202,6 +202,11 @@ class ResultFile:
         self.warnings = warnings
         """What the user should know about this file, one sentence each."""
 
+    @property
+    def layout(self) -> tuple[frozenset[tuple[str, str]], frozenset[str]]:
+        """Its tables and columns, and the tables without rows."""
+        return self._columns, self._opened.empty
+
     def interrupt(self) -> None:
         """Interrupt the query that another thread waits for, if any; it raises there."""
         self._connection.interrupt()

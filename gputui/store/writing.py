@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _ROWS_AT_A_TIME = 10_000
 _PROBE_BYTES = 2**20
 _REASONS = (
-    ("No space left on device", "the disk is full", "make space there"),
+    ("No space left on device", "the disk is full", "make space there or name another file with --db"),
     ("File too large", "the file may not grow further", "raise the limit (ulimit -f)"),
     ("Read-only file system", "the file system is read-only", "name another file with --db"),
     ("Permission denied", "this user may not write there", "name another file with --db"),

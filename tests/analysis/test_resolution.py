@@ -75,9 +75,10 @@ def test_an_interval_at_another_error_rate_is_that_of_students_t() -> None:
 
 def test_an_interval_at_another_error_rate_is_moved_by_contention_as_far_as_before() -> None:
     calm = estimated(1.2, 0.1)
-    crowded = widened_by_contention(calm, 0.3, 0.1)
-    wide, expected = crowded.at_error_rate(0.01), widened_by_contention(calm.at_error_rate(0.01), 0.3, 0.1)
-    assert (wide.low, wide.high) == pytest.approx((expected.low, expected.high))
+    for measured in (1.1, 1.2, 1.3):
+        wide = widened_by_contention(calm, measured).at_error_rate(0.01)
+        expected = widened_by_contention(calm.at_error_rate(0.01), measured)
+        assert (wide.low, wide.high) == pytest.approx((expected.low, expected.high))
 
 
 @pytest.mark.parametrize(
@@ -135,8 +136,9 @@ def test_launches_bring_degrees_of_freedom_and_never_more_than_they_have() -> No
 
 
 def test_what_contention_may_have_done_stays_whatever_launches_come() -> None:
-    crowded = widened_by_contention(estimated(1.0, 0.1, df=math.inf), 0.3, 0.0)
-    assert half_width_with(crowded, 10**9, 10**9) == pytest.approx(-math.log(0.7) / 2, rel=1e-3)
+    crowded = widened_by_contention(estimated(1.0, 0.1, df=math.inf), 0.7)
+    expected = (-math.log(0.7) - 0.1) / 2
+    assert half_width_with(crowded, 10**9, 10**9) == pytest.approx(expected, rel=1e-3)
 
 
 def test_the_half_width_foretold_for_more_launches_is_near_the_one_they_have() -> None:

@@ -10,12 +10,12 @@ import pytest
 from scipy import special, stats
 
 from gputui.analysis.spread import (
+    FEW_ROWS_DF,
     MOST_PRIOR_DF,
     RUN_PRIOR_DF,
     LaunchPrior,
     RunMean,
     Scatter,
-    Spread,
     _digamma,
     _f_tail,
     _trigamma,
@@ -25,6 +25,7 @@ from gputui.analysis.spread import (
     together,
 )
 from gputui.model.absent import Missing
+from gputui.model.result import Spread
 
 SD = 0.1
 
@@ -65,7 +66,13 @@ def test_the_prior_is_found_again_in_many_rows_drawn_from_it(prior_df: float) ->
 
 def test_rows_that_vary_alike_are_trusted_up_to_a_cap() -> None:
     assert learnt(rows_of(*[0.5] * 8)).df == pytest.approx(MOST_PRIOR_DF)
-    assert learnt(rows_of(1e-3, 1e3, 1e-3, 1e3)).df < 2
+    assert learnt(rows_of(*[1e-3, 1e3] * 4)).df < 2
+
+
+def test_how_alike_a_few_rows_are_is_assumed_and_their_middle_is_not() -> None:
+    alike, unlike = learnt(rows_of(*[0.5] * 7)), learnt(rows_of(1e-3, 1e3, 1e-3, 1e3))
+    assert alike.df == unlike.df == FEW_ROWS_DF
+    assert alike.factor == pytest.approx(0.5 * learnt(rows_of(*[1.0] * 7)).factor)
 
 
 def test_many_rows_of_one_run_never_count_as_if_they_had_been_measured_apart() -> None:

@@ -4,7 +4,7 @@ Tables of twelve rows of two boxes; blocks scatter within launches, launches wit
 box, where a run moves all its rows alike. Before: Welch's t from three launches, else an assumed launch sd of
 10 %, and nothing for runs.
 
-    python tests/benchmarks/power.py [--tables 300] [--only 'three launches']
+    python tests/benchmarks/power.py [--tables 300] [--rows 12] [--only 'three launches']
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from gputui.analysis.spread import (
     LaunchPrior,
     RunMean,
     Scatter,
-    Spread,
     learn_launches,
     learn_runs,
     pooled,
@@ -31,6 +30,7 @@ from gputui.analysis.spread import (
 )
 from gputui.analysis.verdict import RatioEstimate, compare_launches, judge, launch_scatter, log_time
 from gputui.model.absent import Missing
+from gputui.model.result import Spread
 
 ROWS, BLOCKS = 12, 6
 BLOCK_SD = 0.005
@@ -291,7 +291,9 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="settings whose name begins so")
+    parser.add_argument("--rows", type=int, default=ROWS, help="of a table; below 8 less is learnt")
     options = parser.parse_args()
+    globals()["ROWS"] = options.rows
     print(f"{'':61}{'covered':>8}{'false':>8}{'tables':>8}{'power:':>8}{'1 of':>8}{'all':>8}")
     print(f"{'':48}{'true':>5} {'':7}{'':8}{'rows':>8}{'':8}{'alone':>8}{ROWS:8}{ROWS:8}")
     for setting in SETTINGS:

@@ -7,7 +7,8 @@ what users are told, too; but the rates must hold in any case.
 
 With `--of FILE ...` nothing is run. The runs that these files hold of this machine are paired, each once,
 with one at least 20 minutes later, and each pair is compared as the file was then: claims of rows, means,
-costs, the gate and what `advise` would pick, each with the upper end of its exact one-sided 95 % interval.
+costs, the gate and what `advise` would pick, each with the upper end of its exact one-sided 95 % interval;
+and how many rows are called rightly where all block times of the later run are taken 1.5 and 1.1 times.
 `--parts` prints where the variance of calm runs comes from.
 
     python tests/benchmarks/same_machine.py --runs 10 [--keep DIRECTORY]
@@ -207,6 +208,7 @@ def _judged(a: Measured, b: Measured) -> Iterator[Judged]:
 
 
 APART_US = 1200 * 1_000_000
+PLANTED_TIMES = (1.5, 1.1)
 PRICE = Price(1.0, 0.0, "stated", "", "", "", "")
 
 
@@ -230,12 +232,17 @@ def print_claims(file: Path, runs: Sequence[Run]) -> None:
             "gate at 5 % fails": [gate_of(comparison) == FAIL] if rows else [],
             "gate at 5 % cannot tell": [gate_of(comparison) == CANNOT_TELL] if rows else [],
         }
+        for times in PLANTED_TIMES:
+            slow = compare_sides(side_then(runs[: i + 1]), slower(side_then(runs[: j + 1]), times))
+            known = [row for row in slow.rows if isinstance(row.estimate, RatioEstimate)]
+            found[f"planted {times:g}x called"] = [row.verdict.word == "slower" for row in known]
         for name, claims in found.items():
             counts[name] += sum(claims)
             asked[name] += len(claims)
     print(f"{file.name}: {len(runs)} runs, {len(pairs)} disjoint pairs at least 20 minutes apart")
     for name, number in asked.items():
-        print(f"  {name}: {counts[name]} of {number}, at most {upper_bound(counts[name], number):.1%}")
+        bound = "" if "planted" in name else f", at most {upper_bound(counts[name], number):.1%}"
+        print(f"  {name}: {counts[name]} of {number}{bound}")
     if widths:
         print(f"  could have told, median of rows: {statistics.median(widths):.1%}")
 
@@ -258,6 +265,18 @@ def side_then(runs: Sequence[Run]) -> Side:
     last = runs[-1].summary
     whole = side_of_runs(last.short_id, [replace(r, summary=replace(r.summary, price=PRICE)) for r in runs])
     return replace(whole, cases=tuple(case for case in whole.cases if case.run.run_id == last.run_id))
+
+
+def slower(whole: Side, times: float) -> Side:
+    """The side as if its work had taken so many times as long; what is known of its box stays."""
+    cases = []
+    for case in whole.cases:
+        measurements = tuple(
+            replace(m, blocks=tuple(replace(b, wall_ns=round(times * b.wall_ns)) for b in m.blocks))
+            for m in case.result.measurements
+        )
+        cases.append(replace(case, result=replace(case.result, measurements=measurements)))
+    return replace(whole, cases=tuple(cases))
 
 
 def gate_of(comparison: Comparison) -> str:

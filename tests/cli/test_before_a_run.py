@@ -73,10 +73,3 @@ def test_a_quiet_box_is_measured_without_a_word(
 ) -> None:
     before_a_run(monkeypatch, tmp_path, "n", found=0)
     assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"), [(0.3, "1 s"), (39.97, "40 s"), (99.2, "1 min 40 s"), (140, "2 min 20 s")]
-)
-def test_what_a_run_takes_is_said_in_whole_seconds(seconds: float, words: str) -> None:
-    assert run._whole_seconds(seconds) == words

@@ -234,7 +234,7 @@ def test_what_is_no_run_directory_is_not_imported(tmp_path: Path, capsys: pytest
 
 @pytest.mark.parametrize(
     "words",
-    [("run", "--nope"), ("compare", "a.db", "--by", "colour"), ("show",), ("run", "a", "b")],
+    [("run", "--nope"), ("compare", "a.db", "--by", "colour"), ("label",), ("run", "a", "b")],
     ids=" ".join,
 )
 def test_wrong_usage_is_reported_in_one_message_that_names_it(

@@ -33,6 +33,14 @@ def stored(capsys: pytest.CaptureFixture[str], db: Path) -> dict[str, str]:
     return {run["run_id"]: run["label"] for run in runs}
 
 
+def test_show_without_a_run_is_about_the_latest(
+    db: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPUTUI_DB", str(db))
+
+    assert printed(capsys, "show") == printed(capsys, "show", "latest", db)
+
+
 def test_merge_says_what_each_file_brought(
     db: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

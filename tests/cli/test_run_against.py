@@ -1,4 +1,4 @@
-"""Launches added until rows are told from those of a stored run: real runs of `spin`, real looks."""
+"""Launches added until rows are told from those of a stored run: real runs of `spin`, real checks."""
 
 from __future__ import annotations
 
@@ -41,29 +41,29 @@ def test_a_large_difference_is_decided_at_the_first_look_and_ends_the_run(base: 
     progress = done.stderr.splitlines()
     before = next(line for line in progress if line.startswith("1 row to ±20 %"))
     assert before == (
-        "1 row to ±20 %: at most 3 looks, after 3, 6 and 12 launches per case, with 98.3 % intervals"
+        "1 row to ±20 %: at most 3 checks, after 3, 6 and 12 launches per case, with 98.3 % intervals"
     )
     assert progress.index(before) < next(n for n, line in enumerate(progress) if " launch 1 " in line)
-    assert any(line.endswith("look 1 of 3, after 3 launches: 1 of 1 row decided") for line in progress), (
+    assert any(line.endswith("check 1 of 3, after 3 launches: 1 of 1 row decided") for line in progress), (
         done.stderr
     )
     assert not any(" launch 4 " in line for line in progress)
 
     answer = done.stdout.strip().splitlines()
     assert answer[0].startswith("Against ")
-    assert "to ±20 %: 1 of 1 row decided in 1 of 3 looks." in " ".join(answer[:2])
+    assert "to ±20 %: 1 of 1 row decided in 1 of 3 checks." in " ".join(answer[:2])
     (row,) = [line for line in answer if line.startswith("spin mini cpu fp32 1 thread")]
     assert "slower" in row or "faster" in row or "as fast" in row
     assert row.endswith(", 3 launches")
     (command,) = [line for line in answer if line.startswith("next: gputui compare ")]
-    compared = gputui(*shlex.split(command.removeprefix("next: gputui ")))
+    compared = gputui(*shlex.split(command.removeprefix("next: gputui "), comments=True))
     assert compared.returncode == 0, compared.stderr
     with open_result(tmp_path / "mine.db") as file:
         (summary,) = file.summaries()
         (case,) = file.run(summary.run_id).cases
         messages = [event.message for event in file.events(summary.run_id)]
     assert len(case.measurements) == 3
-    assert "look 1 of 3, after 3 launches: 1 of 1 row decided" in messages
+    assert "check 1 of 3, after 3 launches: 1 of 1 row decided" in messages
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_a_look_that_fails_is_reported_and_the_run_goes_on_to_its_end(base: Path
     contents = read_journal(only_run_dir())
     warnings = [event.message for event in contents.of(Event) if event.level == "warning"]
     assert len(warnings) == 1
-    assert warnings[0].startswith("look after 4 launches failed, every case goes on: ")
+    assert warnings[0].startswith("check after 4 launches failed, every case goes on: ")
     assert contents.of(LaunchesLeftOut) == ()
     assert Looks.read(only_run_dir()) is None
     assert not (only_run_dir() / LOOKS_NAME).exists()

@@ -48,7 +48,7 @@ def test_a_run_is_repeated_from_its_file_alone_and_ready_to_be_compared(theirs: 
     assert (mine.summary.replicates, mine.summary.seed, mine.summary.budget_s) == (2, 7, 60)
     assert (mine.summary.profile, mine.summary.profile_version) == ("spin", 1)
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("next: ")]
-    words = shlex.split(line.removeprefix("next: gputui "))
+    words = shlex.split(line.removeprefix("next: gputui "), comments=True)
     assert words[1] == f"{theirs}@{model.summary.short_id}"
     compared = gputui_here(*words)
     assert compared.returncode == 0, compared.stderr

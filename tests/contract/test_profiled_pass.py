@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 
 from gputui.model.profiled import MEMORY_PARTS, MemoryPoint, ProfiledPass
-from gputui.recording.supervisor import _profiled
+from gputui.recording.worker_messages import profiled_pass_of
 from gputui.worker.contract import Request, Size, Step, Workload
 from gputui.worker.launch.profiled_launch import ProfiledLaunch
 from gputui.worker.profiling.allocations import AllocationEvent, Phase, points_of_a_step, split_at_points
@@ -80,7 +80,7 @@ def profiled(
     ProfiledLaunch(described, heard, time.monotonic_ns(), workload).run()  # type: ignore[arg-type]
     (message,) = json.loads(json.dumps(heard.messages))
     assert message.pop("kind") == "profiled"
-    return _profiled(0, message)
+    return profiled_pass_of(0, message)
 
 
 def by_operator(found: ProfiledPass, phase: str) -> dict[str, int]:
@@ -130,7 +130,8 @@ def test_tensors_that_a_compiler_has_left_behind_hold_no_memory() -> None:
     del fake, functional
 
 
-@pytest.mark.parametrize("name", [pytest.param("lstm_train", marks=pytest.mark.slow), "decode"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["lstm_train", "decode"])
 def test_our_workloads_are_profiled_and_every_operator_has_a_category(name: str) -> None:
     found = profiled(workload_named(name))
     assert (found.is_valid, found.reason, found.fault()) == (True, "", "")

@@ -12,9 +12,9 @@ import tomllib
 
 from gputui.cli import COMMANDS
 from gputui.model.absent import Missing
+from gputui.recording.collector import live_sources
 from gputui.services.compare import columns
 from gputui.services.compare.pairing import Cell
-from gputui.services.live.collector import live_sources
 from gputui.sources import base
 from gputui.sources.registry import SOURCES
 from gputui.tui.shell.registry import SCREENS
@@ -93,7 +93,7 @@ def methods_of(node: ast.stmt) -> set[str]:
         (unlisted_columns, "COLUMNS in gputui/services/compare/columns.py"),
         (
             unlisted_sources,
-            "SOURCES in gputui/sources/registry.py, or live_sources in gputui/services/live/collector.py",
+            "SOURCES in gputui/sources/registry.py, or live_sources in gputui/recording/collector.py",
         ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

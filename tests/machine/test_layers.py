@@ -180,8 +180,138 @@ def test_every_sign_has_a_form_that_is_understood() -> None:
     assert not [s for s in signals() if s.secret and s.test != "exists"]
 
 
+STUDIO = {"/opt/ml/metadata/resource-metadata.json": '{"ResourceName": "x"}'}
+RECORDED: tuple[tuple[dict[str, str], tuple[str, ...], dict[str, str], dict[str, str]], ...] = (
+    (STUDIO | EC2, (), {}, {"platform": "sagemaker", "vm": "aws"}),
+    (
+        {"/.dockerenv": ""},
+        ("/opt/ml/input/config",),
+        {"SM_MODEL_DIR": "/opt/ml/model", "SM_CURRENT_INSTANCE_TYPE": "ml.p4d.24xlarge"},
+        {"platform": "sagemaker", "container": "docker"},
+    ),
+    (
+        {"/.dockerenv": ""},
+        (),
+        {"AZUREML_RUN_ID": "x", "AZUREML_ARM_WORKSPACE_NAME": "w", "AZUREML_RUN_TOKEN": "t"},
+        {"platform": "azureml", "container": "docker"},
+    ),
+    ({}, ("/mnt/batch/tasks/shared/LS_root/mounts/clusters",), {}, {"platform": "azureml"}),
+    ({}, ("/databricks/spark",), {"DATABRICKS_RUNTIME_VERSION": "17.3"}, {"platform": "databricks"}),
+    (
+        {},
+        ("/teamspace/studios/this_studio",),
+        {"LIGHTNING_CLOUD_PROJECT_ID": "01"},
+        {"platform": "lightning"},
+    ),
+    (
+        {"/.dockerenv": ""},
+        ("/workspaces",),
+        {"CODESPACES": "true", "CODESPACE_NAME": "n", "GITHUB_TOKEN": "t"},
+        {"platform": "codespaces", "container": "docker"},
+    ),
+    (
+        {f"{DMI}/chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77"},
+        (),
+        {"CI": "true", "GITHUB_ACTIONS": "true", "GITHUB_RUN_ID": "1", "RUNNER_OS": "Linux"},
+        {"scheduler": "github-actions", "vm": "azure"},
+    ),
+    (
+        {"/etc/hosts": "# Kubernetes-managed hosts file.\n"},
+        (),
+        {"CI": "true", "GITLAB_CI": "true", "KUBERNETES_SERVICE_HOST": "10.0.0.1"},
+        {"scheduler": "gitlab-ci"},
+    ),
+    (
+        {"/.dockerenv": ""},
+        (),
+        {"DSTACK_RUN_NAME": "r", "DSTACK_GPUS_NUM": "1", "RUNPOD_POD_ID": "p"},
+        {"platform": "runpod", "scheduler": "dstack", "container": "docker"},
+    ),
+    (
+        EC2,
+        (),
+        {"SKYPILOT_TASK_ID": "sky-1", "SKYPILOT_NODE_RANK": "0"},
+        {"scheduler": "skypilot", "vm": "aws"},
+    ),
+)
+
+
+@pytest.mark.parametrize(("files", "directories", "environ", "expected"), RECORDED)
+def test_platforms_are_recognised_by_their_recorded_variables_and_files(
+    tmp_path: Path,
+    files: dict[str, str],
+    directories: tuple[str, ...],
+    environ: dict[str, str],
+    expected: dict[str, str],
+) -> None:
+    assert names(make(tmp_path, files, *directories, **environ)) == expected
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"DATABRICKS_TOKEN": "t"},
+        {"LIGHTNING_API_KEY": "k"},
+        {"AZUREML_RUN_TOKEN": "t"},
+        {"CI_JOB_TOKEN": "t", "GITHUB_CODESPACE_TOKEN": "t"},
+        {"CODESPACES": "", "SM_MODEL_DIR": "m"},
+    ],
+)
+def test_credentials_and_single_variables_of_these_platforms_decide_nothing(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    assert names(make(tmp_path, {}, **environ)) == {}
+
+
+def test_what_was_rented_is_known_on_sagemaker_and_below_a_scheduler(tmp_path: Path) -> None:
+    job = make(tmp_path, STUDIO, SM_CURRENT_INSTANCE_TYPE="ml.p4d.24xlarge", AWS_REGION="eu-west-1")
+    assert instance_type(job, find_layers(job)) == "ml.p4d.24xlarge"
+    assert region(job, find_layers(job)) == "eu-west-1"
+    sky = make(tmp_path / "sky", EC2, SKYPILOT_TASK_ID="1")
+    assert instance_type(sky, find_layers(sky)) == "p5.48xlarge"
+
+
 def platform(name: str) -> tuple[Layer, ...]:
     return (Layer("platform", name, ()),)
+
+
+DISK = "1 0 8:1 / / rw - ext4 d rw\n"
+
+
+@pytest.mark.parametrize(
+    ("layer", "name", "path", "advice"),
+    [
+        ("platform", "sagemaker", "/root/r.db", "/opt/ml/checkpoints"),
+        ("platform", "sagemaker", "/opt/ml/checkpoints/r.db", ""),
+        ("platform", "sagemaker", "/home/ec2-user/SageMaker/r.db", ""),
+        ("platform", "azureml", "/tmp/r.db", "outputs/results.db"),
+        ("platform", "azureml", "/home/azureuser/cloudfiles/code/r.db", ""),
+        ("platform", "azureml", str(Path.cwd() / "outputs" / "r.db"), ""),
+        ("platform", "databricks", "/root/r.db", "/Volumes"),
+        ("platform", "databricks", "/Volumes/main/default/v/r.db", ""),
+        ("platform", "lightning", "/tmp/r.db", "/teamspace/studios/this_studio"),
+        ("platform", "lightning", "/teamspace/studios/this_studio/r.db", ""),
+        ("platform", "codespaces", "/home/vscode/r.db", "/workspaces"),
+        ("platform", "codespaces", "/workspaces/repo/r.db", ""),
+        ("scheduler", "github-actions", "/home/runner/r.db", "upload-artifact"),
+        ("scheduler", "gitlab-ci", "/builds/a/b/r.db", "artifact"),
+        ("scheduler", "dstack", "/root/r.db", "volumes"),
+        ("scheduler", "dstack", "/volume/r.db", ""),
+        ("scheduler", "skypilot", "/home/ubuntu/r.db", "sky down"),
+        ("scheduler", "kubernetes", "/root/r.db", "kubectl cp"),
+        ("scheduler", "kubernetes", "/volume/r.db", ""),
+        ("scheduler", "slurm", "/home/ann/r.db", ""),
+    ],
+)
+def test_what_lasts_on_a_platform_and_what_does_not(
+    tmp_path: Path, layer: str, name: str, path: str, advice: str
+) -> None:
+    make(tmp_path, {"/proc/self/mountinfo": DISK + "2 1 8:2 / /volume rw - ext4 v rw\n"})
+    warning = storage_warning(
+        Path(path), (Layer(layer, name, ()),), root=tmp_path, environ={"HOME": "/home/azureuser"}
+    )
+    assert bool(warning) is bool(advice)
+    assert advice in warning
 
 
 @pytest.mark.parametrize(

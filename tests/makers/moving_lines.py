@@ -79,7 +79,11 @@ class MovingLines(MonitorModel):
     def click(self, x: int, y: int) -> None:
         self.last = f"clicked {x} {y}"
 
-    def lines(self, width: int, height: int, now_ns: int) -> tuple[Line, ...]:
+    def lines(
+        self, width: int, height: int, now_ns: int, newest: LiveSample | None = None
+    ) -> tuple[Line, ...]:
+        if newest is not None:
+            self.add(newest)
         samples = 0 if self.is_still else self.samples
         name = "GPU 温度 β" if self.is_wide else "GPU0 degrees"
         lines: list[Line] = [
@@ -126,10 +130,14 @@ class Ticking:
         self._ends.set()
         threading.Event().wait(self._close_takes_s)
 
+    def tick(self) -> None:
+        """The next sample."""
+        self._last = sample_number(self._last.number + 1)
+        self.bell.ring()
+
     def _run(self) -> None:
         while not self._ends.wait(self._every_s):
-            self._last = sample_number(self._last.number + 1)
-            self.bell.ring()
+            self.tick()
 
 
 def sample_number(number: int) -> LiveSample:

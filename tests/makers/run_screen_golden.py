@@ -32,13 +32,14 @@ from gputui.model.journal import (
 from gputui.model.machine import Interpreter
 from gputui.model.plan import Plan
 from gputui.model.telemetry import HOST
-from gputui.services.profiles.interpreters import Chosen
+from gputui.recording.interpreters import Chosen
 from gputui.services.profiles.loader import read_profile
 from gputui.services.profiles.planner import resolve_plan
+from gputui.services.results.next_steps import NextStep
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.progress import LogTail, ProgressTracker
 from gputui.services.runs.start import CheckedDraft
-from gputui.tui.screens.run.model import EndedRuns, InProgress, NextStep, ResultRow, RunModel, WatchedRuns
+from gputui.tui.screens.run.model import EndedRuns, InProgress, ResultRow, RunModel, WatchedRuns
 from gputui.tui.screens.run.pictures import picture
 
 FOLDER = Path(__file__).parents[1] / "tui" / "golden"
@@ -48,7 +49,7 @@ GPU_PROFILE = read_profile(
 schema = 1
 version = 1
 title = "quick"
-question = "Is this box normal, and how fast does it train and infer?"
+question = "Is this box normal? How fast does it train and infer?"
 budget_s = 900
 replicates = 3
 [[case]]
@@ -107,7 +108,7 @@ threads = ["1", "all"]
 PROFILES = tuple(
     read_profile(_TOML.format(name=name, question=question, budget_s=budget_s), name, f"{name}.toml")
     for name, question, budget_s in (
-        ("quick", "Is this box normal, and how fast does it train and infer?", 140),
+        ("quick", "Is this box normal? How fast does it train and infer?", 140),
         ("bakeoff", "Which box is faster, for training and for inference?", 300),
         ("llm", "How fast does a language model train and write here?", 480),
         ("pipeline", "Does the loader keep up with the model?", 90),
@@ -321,9 +322,9 @@ def ended_gpu() -> RunModel:
         " GPT training: 215k tok/s with amp, 589 % faster than fp32 (570 to 610)."
     )
     steps = (
-        NextStep("gputui doctor", "looks for the cause"),
-        NextStep("gputui compare results.db OTHER.db", "this box beside another"),
-        NextStep("gputui show 1a2b3c4d results.db", "this run in full"),
+        NextStep("gputui doctor", "looks for what is wrong with the box"),
+        NextStep("gputui show 1a2b3c4d results.db -v", "where the time of a step goes"),
+        NextStep("gputui compare results.db OTHER.db", "once another box has run the same"),
     )
     model.know_ended(
         EndedRuns(RUN, "/home/ana/results.db", "finished", rows, (), None, (headline,), (check,), steps)

@@ -15,12 +15,14 @@ from gputui.model.units import (
     format_change,
     format_change_interval,
     format_hourly,
+    format_minutes,
     format_percent,
     format_rate,
     format_ratio,
     format_seconds,
     format_spread,
     format_usd,
+    format_whole_seconds,
     three_digits,
     with_prefix,
 )
@@ -115,17 +117,32 @@ def test_a_rate_is_never_shown_with_an_exponent_above_a_ten_thousandth(rate: flo
         (12, "12.0 s"),
         (99.94, "99.9 s"),
         (99.96, "1 min 40 s"),
-        (119.6, "2 min 0 s"),
+        (119.6, "2 min"),
         (200, "3 min 20 s"),
         (3599.4, "59 min 59 s"),
-        (3599.6, "1 h 0 min"),
-        (3600, "1 h 0 min"),
-        (7199, "2 h 0 min"),
+        (3599.6, "1 h"),
+        (3600, "1 h"),
+        (7199, "2 h"),
         (7500, "2 h 5 min"),
     ],
 )
 def test_a_duration_is_shown_in_the_units_people_use(seconds: float, shown: str) -> None:
     assert format_seconds(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0.3, "1 s"), (39.97, "40 s"), (90, "90 s"), (99.2, "1 min 40 s"), (140, "2 min 20 s"), (300, "5 min")],
+)
+def test_a_chosen_duration_has_no_fraction(seconds: float, shown: str) -> None:
+    assert format_whole_seconds(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(3, "1 min"), (61, "2 min"), (3600, "1 h"), (7500, "2 h 5 min")]
+)
+def test_an_estimate_is_in_minutes_rounded_up(seconds: float, shown: str) -> None:
+    assert format_minutes(seconds) == shown
 
 
 @given(st.floats(1e-9, 1e6))

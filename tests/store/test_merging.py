@@ -222,3 +222,30 @@ def test_a_file_from_before_a_table_or_a_metric_came_is_read_merged_and_written_
     assert set(late) <= set(rows_of(old))
     assert "compute_process_count" in load(old).telemetry
     assert "cpu_clock_mhz" in load(old).host_telemetry
+
+
+def test_many_files_are_merged_some_at_a_time_and_one_more_adds_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gputui.store.merging._AT_ONCE", 2)
+    run_ids = [f"0194b5a0-0000-7000-8000-0000cccc00{n:02}" for n in range(5)]
+    files = [make_file(tmp_path, f"{n}.db", run_id) for n, run_id in enumerate(run_ids)]
+    out, seen = tmp_path / "out.db", list[int]()
+
+    assert [m.added for m in merge_files(files[:4], out, seen.append)] == [(run,) for run in run_ids[:4]]
+    assert seen == [2, 4]
+    assert [len(m.added) for m in merge_files(files, out)] == [0, 0, 0, 0, 1]
+    assert runs_of(out) == {run: one for file in files for run, one in runs_of(file).items()}
+    assert [path.name for path in tmp_path.iterdir() if "gputui-merge" in path.name] == []
+
+
+def test_a_run_that_two_of_the_files_hold_is_stored_once_and_with_its_end(tmp_path: Path) -> None:
+    whole = make_file(tmp_path, "whole.db", RUN_ID)
+    cut = tmp_path / "cut.db"
+    run_dir = cut_short(make_journal(tmp_path / "cut-run", run_id=RUN_ID))
+    store_run(cut, read_journal(run_dir), read_telemetry(run_dir))
+    for order in ([cut, whole], [whole, cut]):
+        out = tmp_path / f"{order[0].stem}.out.db"
+        merge_files(order, out)
+        (run,) = runs_of(out).values()
+        assert run.summary.ended_utc_us is not None

@@ -50,8 +50,8 @@ def check_gate(
 
     The limit is a change of rate: 5 asks for b/a of at least 0.95. It fails by a row or a mean whose whole
     interval lies beyond it (Holm over all of them); it passes if the slow end of every row lies within it
-    and every row that the baseline measured has a partner, and cannot tell otherwise. A baseline whose CPUs
-    others held never passes: it may be faster than it was seen. Without a limit, every row must be decided.
+    and every row that the baseline measured has a partner, and cannot tell otherwise. A baseline with
+    CPU contention never passes: undisturbed, it may be faster. Without a limit, every row must be decided.
     """
     limit = None if slower_pct is None else 1 - slower_pct / 100
     asked: list[_Asked] = []

@@ -8,7 +8,6 @@ from importlib import resources
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.judgement import Judgement
-from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.units import RATES, cost_unit, counted, format_percent, format_size_of_change, format_usd
 from gputui.services.compare.columns import COST
@@ -46,6 +45,7 @@ from gputui.services.compare.row_text import (
 from gputui.services.compare.suggestions import effort_words
 from gputui.services.compare.svg import ChangeAxis, change_axis, change_bar, interval_plot, kind_of
 from gputui.services.compare.tables import Naming, disturbances
+from gputui.services.compare.turning_points import break_even_usd_per_hour
 from gputui.services.compare.why import Why
 from gputui.services.results.conditions import Evidence
 from gputui.version import __version__
@@ -68,7 +68,6 @@ def comparisons_as_page(
 
     Raises GputuiError if the telemetry of a file can no longer be read.
     """
-    style = resources.files("gputui.services.compare").joinpath("html.css").read_text(encoding="utf-8")
     comparisons = [comparison for comparison, _ in pairs]
     sides = (comparisons[0].a, *(comparison.b for comparison in comparisons))
     names = " vs ".join(safe(side.name) for side in (*sides[1:], sides[0]))
@@ -86,11 +85,17 @@ def comparisons_as_page(
             folded("How to read this page", bullets(_HOW_TO_READ)),
         )
     )
+    return page_of(names, body)
+
+
+def page_of(title: str, body: str) -> str:
+    """The whole document around a body; both are markup already."""
+    style = resources.files("gputui.services.compare").joinpath("html.css").read_text(encoding="utf-8")
     page = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{names}</title>\n<style>\n{style}</style></head>\n<body>{body}\n"
+        f"<title>{title}</title>\n<style>\n{style}</style></head>\n<body>{body}\n"
         f"<footer>gputui {safe(__version__)} compare</footer></body></html>\n"
     )
     return page.encode(
@@ -209,7 +214,8 @@ def _to_tell(headline: Headline) -> str:
     if not headline.steps:
         return ""
     commands = "".join(f"<pre>{safe(f'{step.box}$ {step.command}')}</pre>" for step in headline.steps)
-    return f'\n<div class="tell"><p><b>To tell</b>, {safe(effort_words(headline.steps))}:</p>{commands}</div>'
+    purpose, effort = safe(headline.purpose.capitalize()), safe(effort_words(headline.steps))
+    return f'\n<div class="tell"><p><b>{purpose}</b>, {effort}:</p>{commands}</div>'
 
 
 def _forest(comparisons: Sequence[Comparison], ignore: str) -> str:
@@ -378,13 +384,13 @@ def _break_even(comparisons: Sequence[Comparison]) -> Iterable[str]:
     if len(comparisons) > 1:
         return
     row = main_row(comparisons[0].rows)
-    price = comparisons[0].b.run.price
-    if row is None or row.cost.ratio is None or not row.cost.differs or isinstance(price, Missing):
+    usd_per_hour = None if row is None else break_even_usd_per_hour(row)
+    if row is None or usd_per_hour is None or not row.cost.differs:
         return
     if row.b.run is not comparisons[0].b.run or comparisons[0].a.run is comparisons[0].b.run:
         return
-    usd = format_usd(price.usd_per_hour / row.cost.ratio[0])
-    yield f"{subject(row, comparisons[0].rows)} costs the same on both sides where b costs {usd}/h"
+    who = subject(row, comparisons[0].rows)
+    yield f"{who} costs the same on both sides where b costs {format_usd(usd_per_hour)}/h"
 
 
 def _details(pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str, evidence: Evidence) -> str:

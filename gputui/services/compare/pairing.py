@@ -27,7 +27,7 @@ from gputui.analysis.judgement import (
 )
 from gputui.analysis.peak_tests import NO_REFERENCE, PerformanceCheck
 from gputui.analysis.priors import band_between_models, instance_prior_sd
-from gputui.analysis.spread import Spread, together
+from gputui.analysis.spread import together
 from gputui.analysis.verdict import (
     BAND,
     ONE_RUN,
@@ -42,7 +42,7 @@ from gputui.analysis.verdict import (
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
-from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.result import CaseResult, Run, RunSummary, Spread
 from gputui.model.units import format_percent, format_seconds
 from gputui.services.results.energy import PowerOf, energy_of
 from gputui.services.results.expected import performance_checks
@@ -239,7 +239,7 @@ class Comparison:
     """(what, on A, on B) for all that is recorded and differs."""
     rows: tuple[Row, ...]
     one_sided: tuple[Row, ...]
-    """Cases that only one value of `--by` has: nobody expects a pair, so they are no rows of the table."""
+    """Cases that only one value of `--by` has: nobody expects a pair, so the table leaves them out."""
     groups: tuple[GroupMean, ...]
     unmeasured: tuple[tuple[str, tuple[str, ...]], ...]
     """Reasons for which cases were run on neither side, with their names."""
@@ -422,7 +422,13 @@ def compared(
     """
     a, b, ignore = judged.a, judged.b, judged.ignore
     known = {} if known is None else known
-    cells = [_cells_of(pair, (a, b), powers, known) for pair in judged.pairs]
+    for of_a, _ in judged.pairs:  # by identity: the side holds its cases as long as this is used
+        if of_a is not None and id(of_a) not in known:
+            known[id(of_a)] = _cell(of_a, a, powers)
+    cells = [
+        (_cell(None, a, powers) if of_a is None else known[id(of_a)], _cell(of_b, b, powers))
+        for of_a, of_b in judged.pairs
+    ]
     costs = judgements(
         COST, [work_per_dollar(e, x.cost, y.cost) for e, (x, y) in zip(judged.estimates, cells, strict=True)]
     )
@@ -576,6 +582,7 @@ def estimate_pair(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Mis
         b.result,
         is_one_run=is_one_run and a.result.case_id != b.result.case_id,
         spreads=(a.launch_spread, b.launch_spread),
+        paired=a.variation.paired_spread(a.result, b.result) if is_one_run else None,
         runs=ONE_RUN if is_one_run else together((a.run_spread, b.run_spread)),
     )
 
@@ -612,19 +619,6 @@ def _impossible_sides(pair: tuple[SideCase | None, SideCase | None]) -> list[str
         for side, letter in zip(pair, "ab", strict=True)
         if side is not None and is_impossible(uses_of(side.result, (), side.run.machine))
     ]
-
-
-def _cells_of(
-    pair: tuple[SideCase | None, SideCase | None],
-    sides: tuple[Side, Side],
-    powers: PowerOf | None,
-    known: dict[int, Cell],
-) -> tuple[Cell, Cell]:
-    a, b = pair
-    cell_a = _cell(a, sides[0], powers) if a is None or id(a) not in known else known[id(a)]
-    if a is not None:
-        known[id(a)] = cell_a  # by identity: the side holds its cases as long as this is used
-    return cell_a, _cell(b, sides[1], powers)
 
 
 def _row(

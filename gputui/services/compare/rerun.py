@@ -114,6 +114,7 @@ def repetition_of(model: Model, given: Profile | None = None) -> Repetition:
         cases=tuple(groups.values()),
         commands=tuple(commands),
         own=None if given is None else given.own,
+        repeats=summary.short_id,
     )
     return Repetition(profile, tuple(refused), len(model.run.cases) - len(tried))
 

@@ -91,7 +91,7 @@ class Standing:
         if self.word == WITHIN:
             return f"within ±{percent:g} % ({ends})"
         if self.word == OUT_OF_REACH:
-            return f"can't tell ({ends}; the base allows {_within(100 * self.reach)})"
+            return f"can't tell ({ends}; the baseline resolves {_within(100 * self.reach)})"
         return f"can't tell ({ends})"
 
 
@@ -129,19 +129,19 @@ class Looks:
 
     @property
     def message(self) -> str:
-        """`look 1 of 3, after 3 launches: 2 of 4 rows decided, 1 out of reach`."""
+        """`check 1 of 3, after 3 launches: 2 of 4 rows decided, 1 out of reach`."""
         counts = f"{self.decided} of {counted(len(self.rows), 'row')} decided"
         beyond = sum(row.word == OUT_OF_REACH for row in self.rows)
-        beyond_words = f", {beyond} out of the base's reach" if beyond else ""
+        beyond_words = f", {beyond} out of reach" if beyond else ""
         launches = counted(self.looks[self.made - 1], "launch") if self.made else "no launch"
-        return f"look {self.made} of {len(self.looks)}, after {launches}: {counts}{beyond_words}"
+        return f"check {self.made} of {len(self.looks)}, after {launches}: {counts}{beyond_words}"
 
     @property
     def headline(self) -> str:
-        """`Against base.db@8e2aad19, to ±5 %: 2 of 4 rows decided in 3 of 3 looks.`"""
+        """`Against base.db@8e2aad19, to ±5 %: 2 of 4 rows decided in 3 of 3 checks.`"""
         counts = f"{self.decided} of {counted(len(self.rows), 'row')} decided"
-        looks = f"{self.made} of {counted(len(self.looks), 'look')}"
-        return f"Against {self.against}, to ±{self.percent:g} %: {counts} in {looks}."
+        checks = f"{self.made} of {counted(len(self.looks), 'check')}"
+        return f"Against {self.against}, to ±{self.percent:g} %: {counts} in {checks}."
 
     def lines(self) -> Iterator[str]:
         """A line for each row, those that are decided first, and how sure they are."""
@@ -150,7 +150,7 @@ class Looks:
             launches = counted(row.launches, "launch")
             yield f"{row.name:<{width}}  {row.phrase(self.percent)}, {launches}"
         confidence = 100 * (1 - error_rate_of(self.looks))
-        yield f"b is this run; {confidence:.3g} % intervals, so that all looks together are wrong in 5 %"
+        yield f"b is this run; {confidence:.3g} % intervals, so that all checks together are 95 % sure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class Reach:
     wanted: int | None
     """Launches with which the base would reach what was asked; None if none would, or that is not known."""
     is_crowded: bool
-    """Others held the CPUs of the base."""
+    """There was CPU contention on the base."""
 
 
 def percent_from(text: str) -> float:
@@ -208,7 +208,7 @@ def reaches(model: Model, plan: Plan, percent: float) -> tuple[Reach, ...]:
     if not found:
         raise GputuiError(
             f"--against {model.text}: run {model.run.summary.short_id} measured no case that can run here",
-            f"gputui show {model.selector} tells what it measured, and why not the rest",
+            f"gputui show {model.selector} shows what it measured, and why not the rest",
         )
     return tuple(found)
 
@@ -244,18 +244,19 @@ def intent(model: Model, plan: Plan, percent: float) -> Iterator[str]:
     confidence = 100 * (1 - error_rate_of(looks))
     after = listed([str(n) for n in looks])
     yield (
-        f"{counted(len(rows), 'row')} to ±{percent:g} %: at most {counted(len(looks), 'look')}, after {after}"
-        f" launches per case, with {confidence:.3g} % intervals"
+        f"{counted(len(rows), 'row')} to ±{percent:g} %: at most {counted(len(looks), 'check')},"
+        f" after {after} launches per case, with {confidence:.3g} % intervals"
     )
     best, worst = (_within(end(row.percent for row in rows)) for end in (min, max))
     allows = best if best == worst else f"{best.removesuffix(' %')} to {worst}"
     base = counted(max(row.launches for row in rows), "launch")
-    yield f"the base, with {base} per case, allows {allows}, if launches here vary as they did there"
+    yield f"a baseline of {base} per case resolves {allows}, if launches here vary as they did there"
     beyond = [row for row in rows if row.percent > percent]
     if not beyond:
         return
     which = beyond[0].name if len(beyond) == 1 else f"{len(beyond)} of {len(rows)} rows"
-    yield f"±{percent:g} % is out of reach for {which}: each is measured until that is sure, and no longer"
+    it = "it" if len(beyond) == 1 else "them"
+    yield f"±{percent:g} % is out of reach for {which}: measuring {it} stops once that is certain"
     yield from _remedies(model, beyond, percent)
 
 
@@ -265,17 +266,17 @@ def _remedies(model: Model, beyond: Sequence[Reach], percent: float) -> Iterator
     runs = max(row.runs_percent for row in beyond)
     if runs > percent and not crowded:
         coarser = math.ceil(max(row.percent for row in beyond))
-        would = f"--resolve {coarser} is in reach; finer are " if coarser <= MOST_PERCENT else "in reach are "
+        would = f"--resolve {coarser} is in reach; for less, " if coarser <= MOST_PERCENT else ""
         yield (
-            f"runs of one box differ by {_within(runs)}, however many launches they have: {would}several runs"
-            " of each box at different times, with compare --pool"
+            f"runs of one box differ by {_within(runs)}, however many launches they have: {would}measure"
+            " each box several times, at different times, and compare --pool"
         )
         return
-    why = "CPU contention on the base: measure it again when its box is idle"
+    why = "CPU contention on the baseline: measure it again when its box is idle"
     launches = max((row.wanted for row in beyond if row.wanted), default=most_launches(beyond[0].launches))
     file = from_here(model.selector.rpartition("@")[0])
     words = ["gputui", "run", "--like", model.selector, "--launches", str(launches), "--db", file]
-    yield f"{why if crowded else 'measure the base again, on its box'}: {shlex.join(words)}"
+    yield f"{why if crowded else 'measure the baseline again, on its box'}: {shlex.join(words)}"
 
 
 def _within(percent: float) -> str:

@@ -168,19 +168,21 @@ def verdict_text(judgement: Judgement) -> str:
 
 
 def judgement_text(judgement: Judgement, *, with_interval: bool = True) -> str:
-    """Its verdict in words: `36 % slower (34 to 38)`, `41.2x as fast (39.8 to 42.1)`, `can't tell (-3 to +9
-    %)`."""
+    """Its verdict in words: `36 % slower (34 to 38)`, `41.2x as fast (39.8 to 42.1)`, `3.09x the cost (3.01
+    to 3.17)`, `can't tell (-3 to +9 %)`."""
     if judgement.ratio is None:
         return verdict_text(judgement)
     ratio, low, high = judgement.ratio
     if judgement.differs:
         size, ends = format_size_of_change(ratio, low, high)
-        is_factor = size.endswith("x") and judgement.word == "faster"
-        words = f"{size} {'as fast' if is_factor else judgement.word}"
+        words = f"{size} {(_AS_FACTOR if size.endswith('x') else {}).get(judgement.word, judgement.word)}"
     else:
         unit = " %" if format_change(ratio).endswith("%") else "x"
         ends, words = f"{format_change_interval(low, high, ratio)}{unit}", verdict_text(judgement)
     return f"{words} ({ends})" if with_interval else words
+
+
+_AS_FACTOR = {"faster": "as fast", "dearer": "the cost"}
 
 
 def both_text(judgement: Judgement) -> str:

@@ -175,15 +175,29 @@ class Asked:
         return self.evidence.powers(run_id, case_id)
 
 
-def ask(files: Sequence[str], *, by: str | None = None, pool: bool = False, trust: bool = False) -> Asked:
-    """Read several `F[@RUN]`, or the variants within one.
+def ask(
+    files: Sequence[str],
+    *,
+    by: str | None = None,
+    pool: bool = False,
+    trust: bool = False,
+    with_passes: bool = True,
+) -> Asked:
+    """Read several `F[@RUN]`, or the variants within one; `with_passes` their profiled passes too.
 
     Raises GputuiError if a file cannot be read or holds nothing to compare.
     """
-    selections = select_all(files, trust=trust, pool=pool, with_passes=True)
+    selections = select_all(files, trust=trust, pool=pool, with_passes=with_passes)
     if by is None and len(selections) > 1:
+        named = {run.summary.run_id for selection in selections for run in selection.runs}
         sides = [
-            side_of_runs(selection.text, selection.runs, pool=pool, history=selection.history)
+            side_of_runs(
+                selection.text,
+                selection.runs,
+                pool=pool,
+                # what the other sides differ by is asked, and no evidence of how much a box varies
+                history=[run for run in selection.history if run.summary.run_id not in named],
+            )
             for selection in selections
         ]
         ignore = ""

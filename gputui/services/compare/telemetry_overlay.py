@@ -58,7 +58,7 @@ class SideCurves:
     curves: tuple[Curve, ...]
     disturbed: Curve | Missing
     """THROTTLE: 1 where a GPU was slowed by heat or a power brake, 2 where it was power-capped. CROWDED, of a
-    CPU: 1 where others held its CPUs. 0 where nothing of that was."""
+    CPU: 1 where there was CPU contention. 0 elsewhere."""
 
 
 def curves_of(row: Row, evidence: Evidence, *, pool: bool = False) -> tuple[SideCurves | Missing, ...]:

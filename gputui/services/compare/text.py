@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gputui.analysis.attribution import Attribution
+from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn, Width
@@ -51,6 +52,7 @@ from gputui.services.compare.tables import (
 )
 from gputui.services.compare.why import Why, sentence
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
+from gputui.services.support.plain_text import command_lines
 from gputui.services.support.text_tables import Page, Pieces, console_on, table_width
 
 _LEAST_WIDE = 100
@@ -116,10 +118,15 @@ def comparison_pages(
             page = Page(out)
             page.line()
         end = Page(out)
-        for line in _next_lines(answer, comparison):
+        for line in _next_lines(answer, comparison, page.width if page.is_terminal else None):
             end.line(line)
-        room = None if most_lines is None else most_lines - end.height - _LINES_AROUND
-        left = _write_one(page, asked.ignore, comparison, columns, room, is_verbose)
+        _write_sides(page, asked.ignore, comparison, is_verbose)
+        left = 0
+        if columns or is_verbose or not page.is_terminal:
+            _write_rows(page, comparison, asked.ignore, columns, is_verbose)
+        else:
+            room = None if most_lines is None else most_lines - end.height - _LINES_AROUND - page.height
+            left = _write_forest(page, comparison, asked.ignore, room)
         if is_verbose or columns:
             for line in absent_lines(comparison, columns):
                 page.line(line)
@@ -137,15 +144,8 @@ def comparison_pages(
         yield page
 
 
-def _write_one(
-    page: Page,
-    ignore: str,
-    comparison: Comparison,
-    columns: Sequence[ComparisonColumn],
-    most_lines: int | None,
-    is_verbose: bool,
-) -> int:
-    """Both sides, what differs, and the rows; returns how many of these did not fit."""
+def _write_sides(page: Page, ignore: str, comparison: Comparison, is_verbose: bool) -> None:
+    """Both sides, and what differs."""
     for letter, side in (("a", comparison.a), ("b", comparison.b)):
         page.line(f"{letter}  {side_words(side, ignore, page.width - 3)}")
     for line in choice_words(comparison, ignore):
@@ -159,16 +159,6 @@ def _write_one(
     if not is_verbose:
         _write_missing(page, missing_lines(comparison, Naming(comparison, ignore)))
     page.line()
-    room = None if most_lines is None else max(most_lines - page.height, _LEAST_ROWS)
-    rows = chosen_rows(comparison.rows, room)
-    if columns or is_verbose or not page.is_terminal:
-        apart = _write_rows(page, comparison, ignore, columns, is_verbose)
-        for column in apart:
-            _write_table(page, column_table(column, comparison, Naming(comparison, ignore)))
-        return 0
-    with_means = room is None or room >= len(rows) + len(comparison.groups)
-    _write_forest(page, comparison, rows, ignore, with_means=with_means)
-    return len(comparison.rows) - len(rows)
 
 
 def _write_options(page: Page, options: Sequence[str]) -> None:
@@ -203,30 +193,43 @@ def _with_rest(parts: Sequence[str], kept: int) -> str:
     return ", ".join(parts[:kept]) + (f", {rest} more" if rest else "")
 
 
-def _next_lines(answer: Answer, comparison: Comparison) -> list[str]:
-    """What would settle the main case, as a command for each box; else how many rows are open."""
+def _next_lines(answer: Answer, comparison: Comparison, width: int | None) -> list[str]:
+    """What would settle the main case, as a command for each box, broken to `width`; else how many rows are
+    open."""
     steps = answer.headline.steps
     if steps:
         return [
-            f"to tell, {effort_words(steps)}:",
-            *(f"{step.box}$ {step.command}" for step in steps),
+            f"{answer.headline.purpose}, {effort_words(steps)}:",
+            *(line for step in steps for line in command_lines(step.command, width, f"{step.box}$ ")),
         ]
-    undecided = [row for row in comparison.rows if row.rate.word == "inconclusive"]
-    if not undecided:
-        return []
-    return [
-        f"can't tell {len(undecided)} of {counted(len(comparison.rows), 'row')}: --verbose says what would"
+    lines = []
+    undecided = sum(row.rate.word == "inconclusive" for row in comparison.rows)
+    if undecided:
+        lines.append(
+            f"can't tell {undecided} of {counted(len(comparison.rows), 'row')}: --verbose says what would"
+        )
+    lacks = [
+        letter
+        for letter, side in (("a", comparison.a), ("b", comparison.b))
+        if isinstance(side.run.price, Missing)
     ]
+    if len(lacks) == 1:
+        lines.append(
+            f"no cost: {lacks[0]} has no price; gputui run --price USD or --instance TYPE stores one"
+        )
+    return lines
 
 
 def chosen_rows(rows: Sequence[Row], room: int | None) -> Sequence[Row]:
-    """All rows if they fit; else the main case, then the largest decided differences, then the undecided."""
-    if room is None or len(rows) <= room:
+    """As many as there is room for: the main case, the largest decided differences, then the undecided; None
+    is room for all, as they were measured."""
+    if room is None:
         return rows
     main = main_row(rows)
 
     def place(row: Row) -> tuple[bool, int, bool, float]:
-        kind = 0 if row.rate.differs else 1 if row.rate.word == "inconclusive" else 2
+        is_one_sided = row.a.result is None or row.b.result is None
+        kind = 0 if row.rate.differs else 1 if row.rate.word == "inconclusive" else 3 if is_one_sided else 2
         size = 0.0 if row.rate.ratio is None else abs(math.log(row.rate.ratio[0]))
         return row is not main, kind, row.case.variant.device_class != "gpu", -size
 
@@ -239,8 +242,8 @@ def _write_rows(
     ignore: str,
     columns: Sequence[ComparisonColumn],
     is_verbose: bool,
-) -> list[ComparisonColumn]:
-    """The table of rows; returns the chosen columns that need a table after it."""
+) -> None:
+    """The table of rows; chosen columns that do not fit in it have a table each, below."""
     naming = Naming(comparison, ignore, has_notes=is_verbose)
     widths: list[Width] = ["narrow", "short"] if page.width < _LEAST_WIDE else ["wide", "narrow", "short"]
     beside: Sequence[ComparisonColumn] | None
@@ -252,13 +255,19 @@ def _write_rows(
     styles = ["bold" if row.rate.differs else "" for row in comparison.rows]
     styles += ["italic"] * (len(table.rows) - len(comparison.rows))
     page.table(table.headings, table.rows, table.numeric, styles)
-    return [column for column in columns if beside is not None and column not in beside]
+    for column in columns:
+        if beside is not None and column not in beside:
+            _write_table(page, column_table(column, comparison, Naming(comparison, ignore)))
 
 
-def _write_forest(
-    page: Page, comparison: Comparison, rows: Sequence[Row], ignore: str, *, with_means: bool
-) -> None:
-    """The rows with their intervals drawn, and in figures too where there is room."""
+def _write_forest(page: Page, comparison: Comparison, ignore: str, most_lines: int | None) -> int:
+    """The rows with their intervals drawn, and in figures too where there is room.
+
+    Returns how many of them did not fit.
+    """
+    room = None if most_lines is None else max(most_lines, _LEAST_ROWS)
+    rows = chosen_rows(comparison.rows, room)
+    with_means = room is None or room >= len(rows) + len(comparison.groups)
     common = common_words(comparison, ignore)
     is_wide = page.width >= _LEAST_WIDE
     has_cost = any(row.cost.ratio is not None for row in rows)
@@ -301,6 +310,7 @@ def _write_forest(
             painted[place, len(headings) - 1] = [(lines[place][-1], _STYLES[row.cost.word])]
     styles = ["bold" if row.rate.differs else "" for row in rows] + ["italic"] * (len(lines) - len(rows))
     page.table(headings, lines, (1, 2, 3, headings.index("verdict") + 1), styles, painted)
+    return len(comparison.rows) - len(rows)
 
 
 def _write_many(page: Page, asked: Asked, answer: Answer, most_lines: int | None) -> None:
@@ -321,14 +331,14 @@ def _write_many(page: Page, asked: Asked, answer: Answer, most_lines: int | None
         for row in comparison.rows:
             by_case.setdefault(row.case, [None] * len(answer.comparisons))[place] = row
     first = [next(row for row in rows if row is not None) for rows in by_case.values()]
-    room = None if most_lines is None else max(most_lines - page.height - 3, _LEAST_ROWS)
+    room = None if most_lines is None else max(most_lines - page.height - _LINES_AROUND, _LEAST_ROWS)
     shown = chosen_rows(first, room)
     common = shared_words(first, asked.ignore)
     lines = [
         [
             row_name(row, common, asked.ignore, is_short=True),
             rate_text(row.a),
-            *("" if one is None else both_text(one.rate) for one in by_case[row.case]),
+            *("—" if one is None else both_text(one.rate) for one in by_case[row.case]),
         ]
         for row in shown
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.cost import Cost
 from gputui.model.absent import Missing
 from gputui.model.units import RATES, counted, format_hourly, format_percent, three_digits
 from gputui.services.compare.headline import change_phrase, main_row, subject
@@ -35,6 +34,14 @@ def turning_points(rows: Sequence[Row]) -> list[TurningPoint]:
     return [*_price(main), *_cases(main, rows)]
 
 
+def break_even_usd_per_hour(row: Row) -> float | None:
+    """The hourly price of b at which a unit of work costs the same on both; None where costs are unknown."""
+    b = row.b.run
+    if b is None or row.cost.ratio is None or isinstance(b.price, Missing):
+        return None
+    return b.price.usd_per_hour / row.cost.ratio[0]
+
+
 def _price(main: Row) -> Iterable[TurningPoint]:
     """The hourly price of b at which a unit of work costs the same on both."""
     noun = RATES[main.case.unit].noun
@@ -42,12 +49,11 @@ def _price(main: Row) -> Iterable[TurningPoint]:
     if a is None or b is None or a.run_id == b.run_id or main.rate.ratio is None:
         return
     ratio = main.rate.ratio[0]
-    priced = isinstance(main.a.cost, Cost) and isinstance(main.b.cost, Cost)
-    if not priced or main.cost.ratio is None or isinstance(b.price, Missing):
+    even = break_even_usd_per_hour(main)
+    if even is None:
         share = f"{format_percent(ratio)} of" if ratio < 3 else f"{three_digits(ratio)} times"
         yield TurningPoint(f"b below {share} a's price", f"b is the cheaper one per {noun}")
         return
-    even = b.price.usd_per_hour / main.cost.ratio[0]
     rounded = format_hourly(float(f"{even:.3g}"))
     if main.cost.word == "cheaper":
         yield TurningPoint(f"b at {rounded} or more", f"a is the cheaper one per {noun}")
@@ -66,6 +72,6 @@ def _cases(main: Row, rows: Sequence[Row]) -> Iterable[TurningPoint]:
     ]
     better = "b" if mine == "slower" else "a"
     for row in against[:_MOST_CASES]:
-        yield TurningPoint(subject(row, rows), f"b is {change_phrase(row)}: take {better}")
+        yield TurningPoint(subject(row, rows), f"b {change_phrase(row)}: take {better}")
     if len(against) > _MOST_CASES:
         yield TurningPoint(counted(len(against) - _MOST_CASES, "more case"), f"take {better}")

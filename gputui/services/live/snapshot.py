@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from gputui.model.live import DeviceSample, LiveSample
-from gputui.services.live.collector import FIRST_READING, OPENING, Collector, live_collector
+from gputui.recording.collector import FIRST_READING, OPENING, Collector, live_collector
 
 _NO_ROUNDS_S = 1e6
 """An interval so long that only one round is read."""

@@ -134,6 +134,13 @@ class Profile:
     """A case with this many blocks in a launch is done, whatever is left of the budget."""
     startup_share: float | None = None
     """Cases get as many launches, up to `replicates`, as start within this share of the budget."""
+    repeats: str = ""
+    """Short id of the run that it repeats; empty for none."""
+
+    @property
+    def called(self) -> str:
+        """As messages name it: `profile quick`, `run 8e2aad19`."""
+        return f"run {self.repeats}" if self.repeats else f"profile {self.name}"
 
     def workload_named(self, name: str) -> Workload:
         """A workload of one of its cases. Raises KeyError if there is none of that name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 from pathlib import Path
+from typing import Any  # Any: JSON
 
 from gputui.errors import GputuiError
 from gputui.recording.probing import describe_step
@@ -30,7 +31,11 @@ def profile_of_step(path: Path, python: str) -> Profile:
             f"{path}: there is no such file", f"gputui new-workload {path} writes one that runs"
         )
     path = path.absolute()
-    plain = describe_step((python,), path)
+    return profile_as_described(describe_step((python,), path), path)
+
+
+def profile_as_described(plain: dict[str, Any], path: Path) -> Profile:
+    """The profile of a workload as an interpreter has described it. Raises GputuiError if it could not."""
     if "error" in plain:
         raise GputuiError(plain["error"], "compare it with what `gputui new-workload FILE` writes")
     sizes = {name: Size(**size) for name, size in plain["sizes"].items()}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -15,7 +16,7 @@ from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.services.results.machines import runs_with_common_ids, with_common_ids
 from gputui.services.results.references import PREFIX, reference_file
-from gputui.services.results.variation import RUNS_TAKEN
+from gputui.services.results.variation import RUNS_TAKEN, with_launch_spreads
 from gputui.services.support.paths import default_result_file
 from gputui.store.locking import Locked
 from gputui.store.opening import expanded
@@ -72,6 +73,24 @@ def split_selector(text: str) -> tuple[Path, str]:
     return expanded(Path(file)), run
 
 
+def every_file(texts: Sequence[str]) -> tuple[str, ...]:
+    """Selectors, where a directory stands for the result files in it, by name.
+
+    Raises GputuiError for a directory without one.
+    """
+    found: list[str] = []
+    for text in texts:
+        path = expanded(Path(text))
+        if not is_there(path) or not path.is_dir():
+            found.append(text)
+            continue
+        inside = sorted(str(entry) for entry in path.iterdir() if entry.suffix in (".db", ".duckdb"))
+        if not inside:
+            raise GputuiError(f"{text}: holds no result file (*.db)", "name the files, or their directory")
+        found += inside
+    return tuple(found)
+
+
 def from_here(word: str) -> str:
     """A path relative to the working directory if it lies below, to type in a shell there."""
     try:
@@ -126,7 +145,7 @@ def select_runs(
 
     Raises GputuiError if the file cannot be read, the run is unknown, or there is nothing to compare.
     """
-    return _selected([text], trust, pool, with_passes)[0]
+    return select_all([text], trust=trust, pool=pool, with_passes=with_passes)[0]
 
 
 def select_all(
@@ -137,46 +156,15 @@ def select_all(
     Raises GputuiError for the first that `select_runs` raises it for.
     """
     groups = batches(texts)
-    if len(groups) == 1:
-        return _selected(groups[0], trust, pool, with_passes)
-    executor = ThreadPoolExecutor(_GROUPS_AT_A_TIME)
-    try:
-        found = executor.map(lambda group: _selected(group, trust, pool, with_passes), groups)
-        return _of_common_boxes([selection for of_group in found for selection in of_group], pool)
-    finally:
-        executor.shutdown(cancel_futures=True)
-
-
-def _of_common_boxes(selections: Sequence[Selection], pool: bool) -> list[Selection]:
-    """Selections of files that were read apart, whose runs have equal ids if they are of one box."""
-    runs = [run for selection in selections for run in (*selection.runs, *selection.history)]
-    left = iter(runs_with_common_ids(runs, pool=pool))
-    return [
-        replace(
-            selection,
-            runs=tuple(islice(left, len(selection.runs))),
-            history=tuple(islice(left, len(selection.history))),
-        )
-        for selection in selections
-    ]
-
-
-def batches(files: Sequence[_File]) -> list[Sequence[_File]]:
-    """Files in groups that may be open at the same time."""
-    return [files[start : start + _TOGETHER] for start in range(0, len(files), _TOGETHER)]
-
-
-def _identity(path: Path) -> object:
-    """The identity of a file, since DuckDB opens none twice."""
-    try:
-        found = path.stat()
-    except OSError:
-        return path
-    return (found.st_dev, found.st_ino) if found.st_ino else path.resolve()
-
-
-def _selected(texts: Sequence[str], trust: bool, pool: bool, with_passes: bool) -> list[Selection]:
-    """`select_all` for files that may be open at the same time."""
+    if len(groups) != 1:
+        read = partial(select_all, trust=trust, pool=pool, with_passes=with_passes)
+        executor = ThreadPoolExecutor(_GROUPS_AT_A_TIME)
+        try:
+            return _of_common_boxes(
+                [selection for group in executor.map(read, groups) for selection in group], pool
+            )
+        finally:
+            executor.shutdown(cancel_futures=True)
     selectors: list[tuple[Path, str]] = []
     file_of: list[int] = []
     places: dict[object, int] = {}
@@ -216,7 +204,8 @@ def _selected(texts: Sequence[str], trust: bool, pool: bool, with_passes: bool) 
         if len(texts) == 1:
             raise
         # one by one, each is waited for, and the one at fault is named
-        return [one for text in texts for one in _selected([text], trust, pool, with_passes)]
+        alone = [select_runs(text, trust=trust, pool=pool, with_passes=with_passes) for text in texts]
+        return _of_common_boxes(alone, pool)
     return [
         Selection(
             text,
@@ -230,6 +219,44 @@ def _selected(texts: Sequence[str], trust: bool, pool: bool, with_passes: bool) 
             texts, selectors, file_of, chosen, others, strict=True
         )
     ]
+
+
+def _of_common_boxes(selections: Sequence[Selection], pool: bool) -> list[Selection]:
+    """Selections of files that were read apart, whose runs have equal ids if they are of one box."""
+    runs = [run for selection in selections for run in (*selection.runs, *selection.history)]
+    left = iter(runs_with_common_ids(runs, pool=pool))
+    return [
+        replace(
+            selection,
+            runs=tuple(islice(left, len(selection.runs))),
+            history=tuple(islice(left, len(selection.history))),
+        )
+        for selection in selections
+    ]
+
+
+def batches(files: Sequence[_File]) -> list[Sequence[_File]]:
+    """Files in groups that may be open at the same time."""
+    return [files[start : start + _TOGETHER] for start in range(0, len(files), _TOGETHER)]
+
+
+def _identity(path: Path) -> object:
+    """The identity of a file, since DuckDB opens none twice."""
+    try:
+        found = path.stat()
+    except OSError:
+        return path
+    return (found.st_dev, found.st_ino) if found.st_ino else path.resolve()
+
+
+def run_in(file: ResultFile, run_id: str) -> Run:
+    """One run of a file, with the spread between launches that the file shows for each case.
+
+    Raises GputuiError if the file does not contain it, or a row holds an impossible value.
+    """
+    run = file.run(run_id)
+    others = runs_of([file], [_others([run.summary], file.summaries())])[0]
+    return with_launch_spreads(run, others)
 
 
 def _others(chosen: Sequence[RunSummary], all_runs: Sequence[RunSummary]) -> Sequence[RunSummary]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
+from gputui.analysis.contention import Waiting, effect_of_waiting
 from gputui.analysis.cost import Cost, cost_per_million
 from gputui.analysis.priors import launch_prior_sd, paired_prior_sd
-from gputui.analysis.spread import Spread
+from gputui.analysis.spread import together
 from gputui.analysis.verdict import (
     ONE_RUN,
     RatioEstimate,
@@ -15,6 +17,7 @@ from gputui.analysis.verdict import (
     compare_pairs,
     estimate_speed,
     launch_centre,
+    log_time,
     widened_by_contention,
     with_ratio_of_speeds,
 )
@@ -22,7 +25,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Block, Price
 from gputui.model.plan import MIN_BLOCKS
-from gputui.model.result import CaseResult
+from gputui.model.result import CaseResult, Spread
 
 CROWDED_SHARE = 0.05
 """Of the time its threads wanted a CPU: from here a case counts as disturbed. A quiet box shows < 1 %."""
@@ -31,12 +34,39 @@ CROWDED_SHARE = 0.05
 def launches_of(case: CaseResult) -> tuple[tuple[float, ...], ...]:
     """Block times in seconds per unit of work, one tuple per launch that measured the case."""
     units = case.case.units_per_step
+    return tuple(tuple([_seconds(block, units) for block in blocks]) for blocks in _measured_blocks(case))
+
+
+def own_launches_of(case: CaseResult, waiting: Waiting) -> tuple[tuple[float, ...], ...]:
+    """`launches_of`, without what others on its CPUs added to each block, if they disturbed the case."""
+    if not contention_of(case):
+        return launches_of(case)
     return tuple(
-        tuple([block.block_ns * 1e-9 / (block.steps * units) for block in measurement.blocks])
-        for measurement in case.measurements
-        if measurement.outcome == "ok"
-        and len(measurement.blocks) >= (1 if case.case.is_whole else MIN_BLOCKS)
+        tuple([time * waiting.own_share(waited) for time, waited in launch])
+        for launch in _waited_launches(case)
     )
+
+
+def waiting_of(*cases: CaseResult) -> Waiting:
+    """What waiting for CPUs did to cases of the same work, as the blocks of disturbed ones show."""
+    threads = 1 if all(case.case.variant.threads == "1" for case in cases) else 2
+    disturbed = [case for case in cases if contention_of(case)]
+    return effect_of_waiting([one for case in disturbed for one in _waited_launches(case)], threads=threads)
+
+
+def _waited_launches(case: CaseResult) -> Iterator[list[tuple[float, float]]]:
+    """The blocks of each launch with the share that they waited, 0 where the system does not tell."""
+    units = case.case.units_per_step
+    for blocks in _measured_blocks(case):
+        shares = [(block, waited_of(block)) for block in blocks]
+        yield [(_seconds(b, units), 0.0 if isinstance(share, Missing) else share) for b, share in shares]
+
+
+def _measured_blocks(case: CaseResult) -> Iterator[Sequence[Block]]:
+    least = 1 if case.case.is_whole else MIN_BLOCKS
+    for measurement in case.measurements:
+        if measurement.outcome == "ok" and len(measurement.blocks) >= least:
+            yield measurement.blocks
 
 
 def paired_launches(a: CaseResult, b: CaseResult) -> tuple[tuple[tuple[float, float], ...], ...] | Missing:
@@ -87,14 +117,16 @@ def _seconds(block: Block, units: float) -> float:
 def speed_of(case: CaseResult, spread: Spread | None = None) -> SpeedEstimate | Missing:
     """Units of work per second with its 95 % interval; Missing with the outcome's reason.
 
-    `spread`: of one launch, if other rows of the box show it.
+    `spread`: of one launch, if other rows of the box show it; without it the one that the case holds.
     """
+    spread = spread or case.launch_spread
     launches = launches_of(case)
     if not launches and case.outcome == "ok":
         return Missing(f"every launch was cut short: none has {MIN_BLOCKS} blocks")
     if not launches:
         return Missing(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
-    return estimate_speed(launches, prior_sd=prior_of(case), waited=contention_of(case), spread=spread)
+    own = own_launches_of(case, waiting_of(case)) if contention_of(case) else None
+    return estimate_speed(launches, prior_sd=prior_of(case), own=own, spread=spread)
 
 
 def speed_of_launch(case: Case, blocks: Sequence[Block]) -> float:
@@ -103,7 +135,7 @@ def speed_of_launch(case: Case, blocks: Sequence[Block]) -> float:
 
 
 def waited_share(case: CaseResult) -> float | Missing:
-    """Share of the time in which threads waited for a CPU that others held, over all blocks; 0 to 1."""
+    """Share of the time in which threads were ready but waited for a CPU, over all blocks; 0 to 1."""
     waited_ns = wanted_ns = 0
     for measurement in case.measurements:
         for block in measurement.blocks if measurement.outcome == "ok" else ():
@@ -139,7 +171,7 @@ def contention_of(case: CaseResult) -> float:
 def prior_of(case: CaseResult) -> float:
     """Prior sd of the log time between launches of such a case; whole programs use that of the host."""
     workload_class = "host" if case.case.is_whole else case.case.workload_class
-    return launch_prior_sd(case.case.variant.device_class, workload_class, contention_of(case))
+    return launch_prior_sd(case.case.variant.device_class, workload_class)
 
 
 def paired_prior_of(case: CaseResult) -> float:
@@ -153,22 +185,28 @@ def speed_ratio(
     *,
     is_one_run: bool,
     spreads: tuple[Spread | None, Spread | None] = (None, None),
+    paired: Spread | None = None,
     runs: Spread = ONE_RUN,
 ) -> RatioEstimate | Missing:
     """How many times as fast as A B is, both measured in the same unit; Missing without an interval.
 
     Cases that one run interleaved are compared block by block. CPU contention widens the interval, except of
     such pairs, which share it. `spreads` of one launch on each side and `runs` between them: see
-    `compare_launches`.
+    `compare_launches`; `paired`: of the log ratio of such pairs in one launch, see `compare_pairs`.
     """
     pairs = paired_launches(a, b) if is_one_run else Missing("two runs")
     speed_a, speed_b = speed_of(a), speed_of(b)
     if not (isinstance(pairs, Missing) or isinstance(speed_a, Missing) or isinstance(speed_b, Missing)):
-        paired = compare_pairs(pairs, prior_sd=max(paired_prior_of(a), paired_prior_of(b)))
-        return paired if isinstance(paired, Missing) else with_ratio_of_speeds(paired, speed_a, speed_b)
+        prior_sd = max(paired_prior_of(a), paired_prior_of(b))
+        found = compare_pairs(pairs, prior_sd=prior_sd, spread=paired)
+        return found if isinstance(found, Missing) else with_ratio_of_speeds(found, speed_a, speed_b)
+    waited_a, waited_b = contention_of(a), contention_of(b)
+    waiting = waiting_of(a, b)
+    if waited_a or waited_b:
+        runs = together((runs, Spread(waiting.log_sd(waited_a, waited_b) ** 2, math.inf)))
     estimate = compare_launches(
-        launches_of(a),
-        launches_of(b),
+        own_launches_of(a, waiting),
+        own_launches_of(b, waiting),
         prior_sd_a=prior_of(a),
         prior_sd_b=prior_of(b),
         launch_is_block=a.case.is_whole,
@@ -176,9 +214,12 @@ def speed_ratio(
         spread_b=spreads[1],
         runs=runs,
     )
-    if isinstance(estimate, Missing):
+    if isinstance(estimate, Missing) or not (waited_a or waited_b):
         return estimate
-    return widened_by_contention(estimate, contention_of(a), contention_of(b))
+    times = [log_time(launches_of(side), prior_sd=prior_of(side)) for side in (a, b)]
+    if isinstance(times[0], Missing) or isinstance(times[1], Missing):
+        return estimate
+    return widened_by_contention(estimate, math.exp(times[0] - times[1]))
 
 
 def cost_of(case: CaseResult, price: Price | Missing, spread: Spread | None = None) -> Cost | Missing:

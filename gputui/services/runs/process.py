@@ -23,6 +23,7 @@ from gputui.recording.lock import is_held, read_holder
 from gputui.recording.spec import Spec
 from gputui.services.runs.held_runs import held_runs
 from gputui.services.support.paths import directories_in, hash_key, new_run_directory, run_directories
+from gputui.services.support.uuid7 import uuid7
 from gputui.store.journal_reader import JournalTail
 
 KEPT_STORED_RUNS = 10
@@ -243,14 +244,8 @@ def mark_stored(run_dir: Path, target: Path) -> None:
 
 
 def new_run_id() -> str:
-    """A UUIDv7 (RFC 9562): 48 bits of UTC milliseconds, the rest random."""
-    milliseconds = time.time_ns() // 1_000_000
-    random_bits = secrets.randbits(80)
-    number = milliseconds << 80 | random_bits
-    number = number & ~(0xF << 76) | 0x7 << 76
-    number = number & ~(0x3 << 62) | 0x2 << 62
-    digits = f"{number:032x}"
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    """An id that no other run has, and that sorts by time."""
+    return uuid7(time.time_ns() // 1_000_000, secrets.randbits(80))
 
 
 def _last_words(run: LiveRun) -> str:

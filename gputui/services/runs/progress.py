@@ -391,7 +391,8 @@ class ProgressTracker:
                 if planned is not None:
                     on_gpu = planned.case.variant.device_class == "gpu"
                     self._under_test = planned.device_index if on_gpu else HOST
-            names = ", ".join(self._name(index, case_id) for case_id in line.case_ids)
+            known = (case_id for case_id in line.case_ids if (index, case_id) in self._cases)
+            names = ", ".join(self._name(index, case_id) for case_id in known)
             self._launched[index, line.launch_id] = names
         elif isinstance(line, CaseWarm):
             self._become(index, line.case_id, "warm")

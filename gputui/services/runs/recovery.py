@@ -68,15 +68,15 @@ def import_journal(run_dir: Path, target: Path) -> StoredRun:
             f"it is stored when it ends: gputui attach {run_dir.name[-8:]}",
         )
     stored = store_run(target, contents, read_telemetry(run_dir))
-    _keep_traces(run_dir, stored.run_id, target)
-    mark_stored(run_dir, target)
+    _finish(run_dir, stored.run_id, target)
     return stored
 
 
-def _keep_traces(run_dir: Path, run_id: str, target: Path) -> None:
-    """Move traces next to the result file. One that has no room there stays where it is."""
-    with suppress(OSError):
+def _finish(run_dir: Path, run_id: str, target: Path) -> None:
+    """Move traces next to the result file, and mark the journal as stored."""
+    with suppress(OSError):  # a trace that has no room there stays where it is
         keep_traces(run_dir, run_id, target)
+    mark_stored(run_dir, target)
 
 
 def _recovered(run_dir: Path) -> Iterator[Recovered]:
@@ -100,8 +100,7 @@ def _stored(run_dir: Path, holder: Holder) -> Recovered:
     try:
         contents = read_journal(run_dir)
         stored = store_run(target, contents, read_telemetry(run_dir))
-        _keep_traces(run_dir, stored.run_id, target)
-        mark_stored(run_dir, target)
+        _finish(run_dir, stored.run_id, target)
     except (GputuiError, OSError) as error:
         hint = f"gputui import {shlex.quote(str(run_dir))} --db FILE, or remove that directory"
         return Recovered(run_dir, run_dir.name, None, f"run {name} is not stored: {error}; {hint}")

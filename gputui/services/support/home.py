@@ -18,6 +18,8 @@ _XDG = {
     "data": ("XDG_DATA_HOME", ".local/share"),
     "state": ("XDG_STATE_HOME", ".local/state"),
 }
+_LEAST_BYTES = 16 * 2**20
+"""A temporary directory with less is passed over: a small run with its result file takes this much."""
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 
 
@@ -49,27 +51,35 @@ def missing_home(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def temporary_home(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """This user's directory below the temporary one, which may not exist yet; None if there can be none.
+    """This user's directory below a temporary one, which may not exist yet; None if there can be none.
 
-    One that belongs to somebody else, or that others may write, is not used.
+    Of several, one that is there, else where there is room. One that belongs to somebody else, or that others
+    may write, is not used.
     """
     user = os.getuid() if hasattr(os, "getuid") else 0
-    for base in (environ.get("TMPDIR", ""), *_TEMPORARY):
-        if not base.startswith("/") or not Path(base).is_dir():
-            continue
-        directory = Path(base) / f"{APPLICATION}-{user}"
-        try:
-            found = directory.lstat()
-        except FileNotFoundError:
-            if os.access(base, os.W_OK | os.X_OK):
-                return directory
-        except OSError:
-            continue
-        else:
-            is_private = stat.S_ISDIR(found.st_mode) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-            if is_private and found.st_uid == user and os.access(directory, os.W_OK | os.X_OK):
-                return directory
-    return None
+    bases = [Path(base) for base in (environ.get("TMPDIR", ""), *_TEMPORARY) if base.startswith("/")]
+    possible = [base / f"{APPLICATION}-{user}" for base in bases if is_writable(base)]
+    for directory in possible:
+        if _is_private(directory, user):
+            return directory
+    return next((d for d in possible if not os.path.lexists(d) and _has_room(d.parent)), None)
+
+
+def _is_private(directory: Path, user: int) -> bool:
+    try:
+        found = directory.lstat()
+    except OSError:
+        return False
+    others_write = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISDIR(found.st_mode) and not others_write and found.st_uid == user
+
+
+def _has_room(directory: Path) -> bool:
+    try:
+        found = os.statvfs(directory)
+    except (OSError, AttributeError):
+        return True
+    return found.f_bavail * found.f_frsize >= _LEAST_BYTES
 
 
 def make_directory(path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from functools import lru_cache
 
+_WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")
 _SUBSTITUTES = {
     "±": "+-",
     "×": "x",
@@ -120,3 +122,31 @@ def _has(encoding: str, character: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def command_lines(command: str, width: int | None, prefix: str = "", why: str = "") -> list[str]:
+    """A command for a shell, with a backslash at each end of a line where `width` breaks it; None never does.
+
+    It is broken between words, and an option stays beside its value. `prefix` begins the first line; `why`
+    follows as a comment if that line has room for it.
+    """
+    text = f"{prefix}{command}"
+    whole = f"{text}  # {why}" if why else text
+    if width is None or len(whole) <= width:
+        return [whole]
+    if len(text) <= width:
+        return [text]
+    parts: list[str] = []
+    for word in _WORD.findall(command):
+        if parts and parts[-1].startswith("-") and " " not in parts[-1] and not word.startswith("-"):
+            parts[-1] += f" {word}"
+        else:
+            parts.append(word)
+    lines = [f"{prefix}{parts[0]}"]
+    for part in parts[1:]:
+        if len(f"{lines[-1]} {part} \\") <= width:
+            lines[-1] += f" {part}"
+        else:
+            lines[-1] += " \\"
+            lines.append(" " * (len(prefix) + 2) + part)
+    return lines

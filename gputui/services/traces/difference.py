@@ -20,6 +20,7 @@ from gputui.model.units import (
     format_percent,
     format_seconds,
 )
+from gputui.services.compare.json import judgement_as_json
 from gputui.services.compare.tables import TextTable
 from gputui.services.compare.why import part_name, signed
 from gputui.services.compare.why_text import part_table, time_text
@@ -225,7 +226,6 @@ def short_kernel(name: str, width: int = 60) -> str:
 def as_json(found: TraceDifference) -> Mapping[str, object]:
     """All of it, in nanoseconds a step."""
     judgement = found.judgement
-    estimate = None if isinstance(judgement, Missing) else judgement.estimate
     return {
         "headline": list(sentences(found)),
         "sides": {
@@ -266,11 +266,7 @@ def as_json(found: TraceDifference) -> Mapping[str, object]:
             }
             for kernel in found.kernels
         ],
-        "judgement": {
-            "word": None if isinstance(judgement, Missing) else judgement.word,
-            "reason": judgement.reason,
-            "ratio": None if estimate is None or isinstance(estimate, Missing) else estimate.ratio,
-            "low": None if estimate is None or isinstance(estimate, Missing) else estimate.low,
-            "high": None if estimate is None or isinstance(estimate, Missing) else estimate.high,
-        },
+        "judgement": {"missing": judgement.reason}
+        if isinstance(judgement, Missing)
+        else judgement_as_json(judgement),
     }

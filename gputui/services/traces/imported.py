@@ -26,6 +26,7 @@ from gputui.model.plan import PROFILED, TRACE_PROFILE, PlannedCase
 from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice
 from gputui.model.result import Run
 from gputui.model.units import format_percent
+from gputui.services.support.uuid7 import uuid7
 from gputui.services.traces.chrome_trace import Trace, read_trace
 from gputui.services.traces.window import (
     WHOLE,
@@ -46,6 +47,7 @@ _UNKNOWN = Missing("the trace does not say")
 _EARLIEST_US = 1_000_000_000_000_000
 """September 2001: a clock that shows less does not count from 1970."""
 _UNMARKED = "steps are not marked"
+_HOW_TO_MARK = "mark them with profile(schedule=...) and prof.step(), or name their range with --step"
 _UNMATCHED_SHOWN = 0.05
 
 
@@ -203,7 +205,8 @@ def _collectives(trace: Trace, window: Window, device: int | None) -> tuple[tupl
 
 def _notes(trace: Trace, window: Window, device: int | None, found: Partition) -> Iterator[str]:
     if not window.has_steps:
-        yield f"{_UNMARKED}: all figures are of {window.found_by}"
+        how = f"; {_HOW_TO_MARK}" if window.found_by == WHOLE else ""
+        yield f"{_UNMARKED}: all figures are of {window.found_by}{how}"
     busy_ns = sum(s.time_ns for s in found.slices if s.time_class != "idle")
     if found.unmatched_ns > _UNMATCHED_SHOWN * busy_ns:
         share = format_percent(found.unmatched_ns / busy_ns)
@@ -235,11 +238,7 @@ def run_id_of(run: TraceRun) -> str:
     """A UUIDv7 of the time and content of the trace, equal each time it is imported with the same window."""
     window = f"{run.window.start_ns}:{run.window.end_ns}:{run.window.found_by}".encode()
     content = int.from_bytes(hashlib.sha256(run.digest + window).digest()[:10], "big")
-    number = (run.started_utc_us // 1000) << 80 | content
-    number = number & ~(0xF << 76) | 0x7 << 76
-    number = number & ~(0x3 << 62) | 0x2 << 62
-    digits = f"{number:032x}"
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    return uuid7(run.started_utc_us // 1000, content)
 
 
 def case_of(run: TraceRun) -> Case:

@@ -116,11 +116,11 @@ def value_text(key: str, value: Value, units: Units) -> str:
 
 
 _SHOWN_BY_ENDING: tuple[tuple[str, Callable[[float, Units], str]], ...] = (
-    ("_bytes_per_s", lambda value, units: rate(value)),
+    ("_bytes_per_s", rate),
     ("_bytes", memory),
-    ("_pct", lambda value, units: percent(value)),
+    ("_pct", percent),
     ("_mhz", lambda value, units: f"{value:.0f} MHz"),
-    ("_w", lambda value, units: watts(value)),
+    ("_w", watts),
     ("_c", degrees),
     ("_mj", lambda value, units: "{} {}J".format(*with_prefix(value / 1e3))),
     ("_ns", lambda value, units: f"{value / 1e9:.1f} s"),

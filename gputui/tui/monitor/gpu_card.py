@@ -67,16 +67,14 @@ def _heading(frame: Frame, device: DeviceSample, width: int) -> Line:
 
 
 def _title(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int) -> Line:
-    shown = metric.show(device.values, frame.units)
-    note = clean(shown.note)
+    text = metric.text(metric.amount(device.values), frame.units)
+    note = clean(metric.note(device.values, frame.units))
     if metric.id == "power":
         clock, top = number(device.values, "sm_clock_mhz"), number(device.values, "sm_clock_max_mhz")
         if clock is not None:
             note = gigahertz(clock) + (f" of {gigahertz(top)}" if top is not None else "")
         limit = number(device.values, "power_limit_w")
-        text = shown.text + (f" of {limit:.0f}" if limit is not None else "")
-    else:
-        text = shown.text
+        text += f" of {limit:.0f}" if limit is not None else ""
     spans = [
         Span(f"{metric.label:<{_LABEL}}", "dim"),
         Span(text, figure_style(frame, device, metric)),

@@ -39,10 +39,11 @@ def charts(
     lines: list[Line] = []
     for band in range(bands):
         share = rows // bands + (band < rows % bands)
-        here = [
-            _chart(frame, device, metric, each, share)
-            for metric in metrics[band * columns : (band + 1) * columns]
-        ]
+        here = []
+        for metric in metrics[band * columns : (band + 1) * columns]:
+            text = metric.text(metric.amount(device.values), frame.units)
+            title = _title(frame, device, metric, text, each)
+            here.append([title, *_plot(frame, device, metric, each, share - 1)])
         here += [filled((), each, share)] * (columns - len(here))
         lines += [_beside([block[row] for block in here], width) for row in range(share)]
         if band + 1 < bands:
@@ -85,32 +86,34 @@ def figure_style(frame: Frame, device: DeviceSample, metric: PaneMetric) -> str:
     return "title" if load is Load.WORKING else FIGURE_STYLES[load]
 
 
-def _chart(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int, height: int) -> list[Line]:
-    """A title, and the chart below it."""
-    shown = metric.show(device.values, frame.units)
-    is_known = metric.amount(device.values) is not None
-    missing = device.values.get(metric.key)
-    note = clean(shown.note)
+def _title(frame: Frame, device: DeviceSample, metric: PaneMetric, text: str, width: int) -> Line:
+    """The metric, its value as text, and a note at the right."""
     lead = min(_AXIS, max(width - 12, 0))
     style = figure_style(frame, device, metric)
-    spans = [Span(" " * lead), Span(f"{metric.label}  ", "dim"), Span(f"{shown.text}  ", style)]
-    note = fitting_note(note, width - sum(width_of(span.text) for span in spans))
-    used = sum(width_of(span.text) for span in spans) + width_of(note)
-    lines = [fitted((*spans, Span(" " * (width - used)), Span(note, "dim")), width)]
-    rows = height - 1
+    spans = [Span(" " * lead), Span(f"{metric.label}  ", "dim"), Span(f"{text}  ", style)]
+    used = sum(width_of(span.text) for span in spans)
+    note = fitting_note(clean(metric.note(device.values, frame.units)), width - used)
+    return fitted((*spans, Span(" " * (width - used - width_of(note))), Span(note, "dim")), width)
+
+
+def _plot(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int, rows: int) -> list[Line]:
+    """The chart with its axis; why there is none for a value that was never read."""
     if rows < 1:
-        return lines
-    if not is_known and frame.history.series(device.device, metric.id) is None:
+        return []
+    lead = min(_AXIS, max(width - 12, 0))
+    if metric.amount(device.values) is None and frame.history.series(device.device, metric.id) is None:
+        missing = device.values.get(metric.key)
         why = cut(clean(missing.reason), width - lead - 1) + " " if isinstance(missing, Missing) else ""
         rest = NO_READING * (width - lead - width_of(why))
         unread = fitted((Span(" " * lead), Span(why, "dim"), Span(rest, "track")), width)
-        return filled([*lines, unread], width, height)
+        return filled([unread], width, rows)
     ceiling = frame.ceiling(device, metric)
     drawn = frame.chart(device.device, metric, ceiling, width - lead, rows)
     styles = body_styles(metric.family, rows) if device.problem is None else ("dim",) * rows
     mark = metric.mark(device.values)
     marked = None if mark is None else rows - 1 - min(int(mark / ceiling * rows), rows - 1)
     top, bottom = metric.axis(ceiling, frame.units), "0" if rows > 1 else ""
+    lines: list[Line] = []
     for row, (body, body_style) in enumerate(zip(drawn, styles, strict=True)):
         label = top if row == 0 else bottom if row == rows - 1 else ""
         axis = Span(right(cut(label, lead - 1), lead - 1) + " " if lead else "", "dim")

@@ -25,13 +25,7 @@ class Units:
     """Empty if the terminal supports only ASCII."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetricText:
-    """One metric as text."""
-
-    text: str
-    note: str
-    """A reference value; where space is short, parts after a comma are omitted."""
+Formatter = Callable[[float | None, Units], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +43,10 @@ class PaneMetric:
     """The charted value."""
     high: Callable[[Values], float | None]
     """The upper end of chart and bar; None for the largest value of the chart."""
-    show: Callable[[Values, Units], MetricText]
+    text: Formatter
+    """Of the charted value."""
+    note: Callable[[Values, Units], str]
+    """A reference value; where space is short, parts after a comma are omitted."""
     family: str
     """Its hue: one of `theme.FAMILIES`."""
     axis: Callable[[float, Units], str]
@@ -70,12 +67,12 @@ def word(values: Values, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def percent(value: float | None) -> str:
+def percent(value: float | None, units: Units | None = None) -> str:
     """`98 %`."""
     return ABSENT if value is None else f"{value:.0f} %"
 
 
-def watts(value: float | None) -> str:
+def watts(value: float | None, units: Units | None = None) -> str:
     """`690 W`."""
     return ABSENT if value is None else f"{value:.0f} W"
 
@@ -92,7 +89,7 @@ def memory_scale(units: Units) -> float:
     return 1e9 if units.memory == "GB" else 2.0**30
 
 
-def gigahertz(megahertz: float | None) -> str:
+def gigahertz(megahertz: float | None, units: Units | None = None) -> str:
     """`1.62 GHz`, below one `345 MHz`."""
     if megahertz is None:
         return ABSENT
@@ -107,7 +104,7 @@ def degrees(celsius: float | None, units: Units) -> str:
     return f"{amount:.0f} {units.degree}{units.temperature}"
 
 
-def rate(bytes_per_s: float | None) -> str:
+def rate(bytes_per_s: float | None, units: Units | None = None) -> str:
     """`210 MB/s`."""
     if bytes_per_s is None:
         return ABSENT
@@ -164,17 +161,17 @@ def _largest(values: Values) -> float | None:
     return None
 
 
-def _show_busy(values: Values, units: Units) -> MetricText:
+def _busy_note(values: Values, units: Units) -> str:
     sm, tensor = number(values, "gpm_sm_active_pct"), number(values, "gpm_tensor_pct")
     if sm is None and tensor is None:
         traffic = number(values, "memory_busy_pct")
-        note = "" if traffic is None else f"memory traffic {traffic:.0f} %"
-        return MetricText(percent(number(values, "sm_busy_pct")), note)
-    parts = [f"{name} {share:.0f}" for name, share in (("sm", sm), ("tensor", tensor)) if share is not None]
-    return MetricText(percent(number(values, "sm_busy_pct")), ", ".join(parts))
+        return "" if traffic is None else f"memory traffic {traffic:.0f} %"
+    return ", ".join(
+        f"{name} {share:.0f}" for name, share in (("sm", sm), ("tensor", tensor)) if share is not None
+    )
 
 
-def _show_memory(values: Values, units: Units) -> MetricText:
+def _memory_note(values: Values, units: Units) -> str:
     total, dram = number(values, "memory_total_bytes"), number(values, "gpm_dram_pct")
     used = memory(number(values, "memory_used_bytes"), units)
     parts = []
@@ -186,42 +183,32 @@ def _show_memory(values: Values, units: Units) -> MetricText:
         parts.append("shared with host")
     elif dram is not None:
         parts.append(f"dram {dram:.0f} %")
-    return MetricText(used, ", ".join(parts))
+    return ", ".join(parts)
 
 
-def _show_power(values: Values, units: Units) -> MetricText:
+def _power_note(values: Values, units: Units) -> str:
     limit, default = number(values, "power_limit_w"), number(values, "power_limit_default_w")
     note = f"cap {limit:.0f} W" if limit is not None else ""
     if limit is not None and default is not None and limit < default - 0.5:
         note += f", {default:.0f} W by default"
-    return MetricText(watts(number(values, "power_w")), note)
+    return note
 
 
-def _show_clock(values: Values, units: Units) -> MetricText:
-    top = number(values, "sm_clock_max_mhz")
-    return MetricText(
-        gigahertz(number(values, "sm_clock_mhz")), f"of {gigahertz(top)}" if top is not None else ""
-    )
+def _of_gigahertz(key: str) -> Callable[[Values, Units], str]:
+    def note(values: Values, units: Units) -> str:
+        top = number(values, key)
+        return f"of {gigahertz(top)}" if top is not None else ""
+
+    return note
 
 
-def _show_temperature(values: Values, units: Units) -> MetricText:
+def _temperature_note(values: Values, units: Units) -> str:
     limit = number(values, "temperature_limit_c")
-    note = f"slows at {degrees(limit, units)}" if limit is not None else ""
-    return MetricText(degrees(number(values, "temperature_c"), units), note)
+    return f"slows at {degrees(limit, units)}" if limit is not None else ""
 
 
-def _show_memory_clock(values: Values, units: Units) -> MetricText:
-    top = number(values, "memory_clock_max_mhz")
-    text = gigahertz(number(values, "memory_clock_mhz"))
-    return MetricText(text, f"of {gigahertz(top)}" if top is not None else "")
-
-
-def _percent_of(key: str, note: str) -> Callable[[Values, Units], MetricText]:
-    return lambda values, units: MetricText(percent(number(values, key)), note)
-
-
-def _show_cores(values: Values, units: Units) -> MetricText:
-    parts = [
+def _cores_note(values: Values, units: Units) -> str:
+    return ", ".join(
         f"{name} {amount:.0f}"
         for name, amount in (
             ("fp32", number(values, "gpm_fp32_pct")),
@@ -229,23 +216,19 @@ def _show_cores(values: Values, units: Units) -> MetricText:
             ("fp64", number(values, "gpm_fp64_pct")),
         )
         if amount is not None
-    ]
-    return MetricText(percent(number(values, "gpm_tensor_pct")), ", ".join(parts))
-
-
-def _both_ways(received: str, sent: str) -> Callable[[Values, Units], MetricText]:
-    def show(values: Values, units: Units) -> MetricText:
-        both = _sum(values, received, sent)
-        note = "" if both is None else f"in {rate(number(values, received))}"
-        return MetricText(rate(both), note)
-
-    return show
-
-
-def _show_decoder(values: Values, units: Units) -> MetricText:
-    return MetricText(
-        percent(number(values, "encoder_pct")), f"decoder {percent(number(values, 'decoder_pct'))}"
     )
+
+
+def _received_note(received: str, sent: str) -> Callable[[Values, Units], str]:
+    def note(values: Values, units: Units) -> str:
+        both = _sum(values, received, sent)
+        return "" if both is None else f"in {rate(number(values, received))}"
+
+    return note
+
+
+def _decoder_note(values: Values, units: Units) -> str:
+    return f"decoder {percent(number(values, 'decoder_pct'))}"
 
 
 def cores(busy_pct: float | None) -> str:
@@ -255,11 +238,15 @@ def cores(busy_pct: float | None) -> str:
     return f"{busy_pct / 100:.0f}" if busy_pct >= 995 else f"{busy_pct / 100:.1f}"
 
 
-def _show_cpu(values: Values, units: Units) -> MetricText:
+def _cores_text(busy_pct: float | None, units: Units) -> str:
+    return f"{cores(busy_pct)} cores"
+
+
+def _cpu_note(values: Values, units: Units) -> str:
     limit, load = number(values, "cpu_limit_cores"), number(values, "load_1min")
     parts = [f"of {limit:g}"] if limit is not None else []
     parts += [f"load {load:.1f}"] if load is not None else []
-    return MetricText(f"{cores(number(values, 'cpu_busy_pct'))} cores", ", ".join(parts))
+    return ", ".join(parts)
 
 
 def _cpu_high(values: Values) -> float | None:
@@ -267,19 +254,18 @@ def _cpu_high(values: Values) -> float | None:
     return None if limit is None else 100 * limit
 
 
-def _show_host_memory(values: Values, units: Units) -> MetricText:
+def _host_memory_note(values: Values, units: Units) -> str:
     total = number(values, "memory_total_bytes")
     swap = number(values, "swap_used_bytes")
     note = f"of {memory(total, units)}" if total is not None else ""
     if swap:
         note += f", swap {memory(swap, units)}"
-    return MetricText(memory(number(values, "memory_used_bytes"), units), note)
+    return note
 
 
-def _show_sm(values: Values, units: Units) -> MetricText:
+def _sm_note(values: Values, units: Units) -> str:
     occupancy = number(values, "gpm_occupancy_pct")
-    note = f"occupancy {percent(occupancy)}" if occupancy is not None else ""
-    return MetricText(percent(number(values, "gpm_sm_active_pct")), note)
+    return f"occupancy {percent(occupancy)}" if occupancy is not None else ""
 
 
 def _of_both(received: str, sent: str) -> Callable[[Values], float | None]:
@@ -298,18 +284,19 @@ def _simple(
     title: str,
     key: str,
     high: Callable[[Values], float | None],
-    show: Callable[[Values, Units], MetricText],
+    text: Formatter,
+    note: Callable[[Values, Units], str],
     family: str,
-    axis: Callable[[float, Units], str],
+    axis: Callable[[float, Units], str] | None = None,
     mark: Callable[[Values], float | None] = lambda values: None,
 ) -> PaneMetric:
     """A metric whose charted value is that of its key."""
-    return PaneMetric(name, label, title, key, _of(key), high, show, family, axis, mark)
+    return PaneMetric(name, label, title, key, _of(key), high, text, note, family, axis or text, mark)
 
 
 def _traffic(name: str, label: str, title: str, keys: tuple[str, str]) -> PaneMetric:
-    show = _both_ways(*keys)
-    return PaneMetric(name, label, title, keys[0], _of_both(*keys), _largest, show, "link", _rate_axis)
+    note = _received_note(*keys)
+    return PaneMetric(name, label, title, keys[0], _of_both(*keys), _largest, rate, note, "link", _rate_axis)
 
 
 def _power_high(values: Values) -> float | None:
@@ -323,10 +310,6 @@ def _lowered_limit(values: Values) -> float | None:
     return limit if limit is not None and high is not None and limit < high - 0.5 else None
 
 
-def _percent_axis(high: float, units: Units) -> str:
-    return percent(high)
-
-
 def _rate_axis(high: float, units: Units) -> str:
     digits, prefix = with_prefix(high)
     return f"{float(digits):g} {prefix}B/s"
@@ -336,14 +319,6 @@ def _memory_axis(high: float, units: Units) -> str:
     return f"{three_digits_of(high / memory_scale(units))} {units.memory}"
 
 
-def _clock_axis(high: float, units: Units) -> str:
-    return gigahertz(high)
-
-
-def _watts_axis(high: float, units: Units) -> str:
-    return watts(high)
-
-
 METRICS: tuple[PaneMetric, ...] = (
     _simple(
         "busy",
@@ -351,9 +326,9 @@ METRICS: tuple[PaneMetric, ...] = (
         "share of time with a kernel running",
         "sm_busy_pct",
         _hundred,
-        _show_busy,
+        percent,
+        _busy_note,
         "compute",
-        _percent_axis,
     ),
     _simple(
         "memory",
@@ -361,7 +336,8 @@ METRICS: tuple[PaneMetric, ...] = (
         "GPU memory in use",
         "memory_used_bytes",
         _of("memory_total_bytes"),
-        _show_memory,
+        memory,
+        _memory_note,
         "memory",
         _memory_axis,
     ),
@@ -371,10 +347,10 @@ METRICS: tuple[PaneMetric, ...] = (
         "power drawn now",
         "power_w",
         _power_high,
-        _show_power,
+        watts,
+        _power_note,
         "power",
-        _watts_axis,
-        _lowered_limit,
+        mark=_lowered_limit,
     ),
     _simple(
         "clock",
@@ -382,9 +358,9 @@ METRICS: tuple[PaneMetric, ...] = (
         "clock of the processors",
         "sm_clock_mhz",
         _of("sm_clock_max_mhz"),
-        _show_clock,
+        gigahertz,
+        _of_gigahertz("sm_clock_max_mhz"),
         "clock",
-        _clock_axis,
     ),
     _simple(
         "sm",
@@ -392,9 +368,9 @@ METRICS: tuple[PaneMetric, ...] = (
         "processors with work, on average",
         "gpm_sm_active_pct",
         _hundred,
-        _show_sm,
+        percent,
+        _sm_note,
         "compute",
-        _percent_axis,
     ),
     _simple(
         "tensor",
@@ -402,9 +378,9 @@ METRICS: tuple[PaneMetric, ...] = (
         "tensor cores at work",
         "gpm_tensor_pct",
         _hundred,
-        _show_cores,
+        percent,
+        _cores_note,
         "compute",
-        _percent_axis,
     ),
     _simple(
         "dram",
@@ -412,9 +388,9 @@ METRICS: tuple[PaneMetric, ...] = (
         "share of the memory bandwidth in use",
         "gpm_dram_pct",
         _hundred,
-        _percent_of("gpm_dram_pct", "of bandwidth"),
+        percent,
+        lambda values, units: "of bandwidth",
         "memory",
-        _percent_axis,
     ),
     _simple(
         "temperature",
@@ -422,9 +398,9 @@ METRICS: tuple[PaneMetric, ...] = (
         "temperature of the chip",
         "temperature_c",
         _of("temperature_limit_c"),
-        _show_temperature,
-        "clock",
         degrees,
+        _temperature_note,
+        "clock",
     ),
     _traffic("pcie", "PCIe", "bytes over PCIe, both ways", _PCIE),
     _traffic("nvlink", "NVLink", "bytes over NVLink, both ways", _NVLINK),
@@ -434,9 +410,9 @@ METRICS: tuple[PaneMetric, ...] = (
         "clock of the memory",
         "memory_clock_mhz",
         _of("memory_clock_max_mhz"),
-        _show_memory_clock,
+        gigahertz,
+        _of_gigahertz("memory_clock_max_mhz"),
         "clock",
-        _clock_axis,
     ),
     _simple(
         "video",
@@ -444,9 +420,9 @@ METRICS: tuple[PaneMetric, ...] = (
         "encoder and decoder at work",
         "encoder_pct",
         _hundred,
-        _show_decoder,
+        percent,
+        _decoder_note,
         "compute",
-        _percent_axis,
     ),
 )
 """Of a GPU."""
@@ -458,7 +434,8 @@ HOST_METRICS: tuple[PaneMetric, ...] = (
         "processor time in use",
         "cpu_busy_pct",
         _cpu_high,
-        _show_cpu,
+        _cores_text,
+        _cpu_note,
         "link",
         lambda high, units: f"{high / 100:g} cores",
     ),
@@ -468,7 +445,8 @@ HOST_METRICS: tuple[PaneMetric, ...] = (
         "host memory in use",
         "memory_used_bytes",
         _of("memory_total_bytes"),
-        _show_host_memory,
+        memory,
+        _host_memory_note,
         "memory",
         _memory_axis,
     ),

@@ -18,7 +18,7 @@ from gputui.tui.monitor.frame import ChartPool, Frame, account_text, used_in_sho
 from gputui.tui.monitor.gpu_card import gpu_card
 from gputui.tui.monitor.gpu_table import gpu_table
 from gputui.tui.monitor.host import host_line, without_gpus
-from gputui.tui.monitor.layout import CARD_GAP, MIN_HEIGHT, MIN_WIDTH, ROOMY, Rect, laid_out
+from gputui.tui.monitor.layout import CARD_GAP, MIN_HEIGHT, MIN_WIDTH, ROOMY, Layout, Rect, laid_out
 from gputui.tui.monitor.metric_chart import charts, chosen_metrics
 from gputui.tui.monitor.metrics import HOST_METRICS, METRICS, Units, metric_named, number
 from gputui.tui.monitor.process_columns import command_text, is_of_here
@@ -214,6 +214,12 @@ class MonitorModel:
     @property
     def is_paused(self) -> bool:
         return self._paused is not None
+
+    @property
+    def has_nothing_to_leave(self) -> bool:
+        """Whether `back` would do nothing but forget which GPU is selected."""
+        is_listing = bool(self._mode or self._question is not None or self._table.filter)
+        return not is_listing and self._table.selected is None
 
     def name_screens(self, screens: Line) -> None:
         """Replace the right end of the first line."""
@@ -485,40 +491,51 @@ class MonitorModel:
 
     # Pictures
 
-    def lines(self, width: int, height: int, now_ns: int) -> tuple[Line, ...]:
-        """The frame, exactly `height` lines of exactly `width` cells.
+    def lines(
+        self, width: int, height: int, now_ns: int, newest: LiveSample | None = None
+    ) -> tuple[Line, ...]:
+        """The frame with the newest sample, exactly `height` lines of exactly `width` cells.
 
         Unchanged lines are the same objects as in the last frame. `now_ns` is monotonic, as are the times of
         samples; a recording has its own clock, which is at the sample.
         """
-        if self._recording is not None and self._sample is not None:
-            now_ns = self._sample.t_ns
-        snapshot = self._paused or (
-            _Snapshot(self._sample, self._history, self._ledger, now_ns) if self._sample is not None else None
-        )
+        if newest is not None:
+            self.add(newest)
+        snapshot = self._snapshot(now_ns)
         tick = None if snapshot is None else snapshot.now_ns // TICK_NS
         drawn_of = (width, height, self._changes, tick, id(snapshot.sample) if snapshot is not None else None)
         if drawn_of == self._drawn_of:
             return self._lines
         self._hits = _Hits()
         self._width = width
-        if width < MIN_WIDTH or height < MIN_HEIGHT:
-            text = f"gputui needs {MIN_WIDTH}x{MIN_HEIGHT} cells here; this terminal has {width}x{height}"
-            rows = wrapped(text, width, height) if width > 0 and height > 0 else []
-            lines = filled([fitted((Span(row),), width) for row in rows], width, height)
-        elif snapshot is None:
-            waits = fitted((Span("waiting for the first reading", "dim"),), width)
-            lines = filled([self._header(width), waits], width, height)
+        if snapshot is None or width < MIN_WIDTH or height < MIN_HEIGHT:
+            lines = self._without_sample(width, height)
         else:
             frame = self._frame(snapshot)
             lines = [self._header(width), summary_line(frame, width)]
-            room = height - _ABOVE - 1
             counts = ""
             if self._mode in ("metrics", "keys") or (self._mode == "details" and frame.gpus):
-                lines += self._list(frame, width, room)
+                lines += self._list(frame, width, height - _ABOVE - 1)
             else:
-                body, counts = self._body(frame, width, room)
-                lines += body
+                top = _ABOVE + int(height >= ROOMY)
+                instances = [len(frame.instances[gpu.device]) for gpu in frame.gpus]
+                layout = laid_out(
+                    width, height - top - 1, instances, with_lower=self._settings.show_processes
+                )
+                lines = filled(lines, width, top)
+                hidden_gpus = 0
+                if layout.form == "single":
+                    gpu = frame.gpus[0]
+                    lines += charts(frame, gpu, chosen_metrics(frame, gpu), width, layout.gpus[0].height)
+                else:
+                    gpu_lines, hidden_gpus = self._gpu_overview(frame, layout, width, top)
+                    lines += gpu_lines
+                self._hits.gpus += [
+                    (_moved(box, top), gpu.device) for gpu, box in zip(frame.gpus, layout.gpus, strict=False)
+                ]
+                lines, counts = self._with_rest(lines, frame, layout, width, top, hidden_gpus)
+                if frame.gpus and not layout.lower.height and len(lines) < height - 1:
+                    lines.append(fitted((_account(frame, width),), width))
             self._charts.turn()
             lines = [*filled(lines, width, height - 1), self._status(frame, counts, width)]
         if self._ascii_only:
@@ -532,6 +549,23 @@ class MonitorModel:
         # kept, so that its id is not reused
         self._drawn_sample = snapshot.sample if snapshot is not None else None
         return self._lines
+
+    def _snapshot(self, now_ns: int) -> _Snapshot | None:
+        """What is shown now; None before the first sample."""
+        if self._paused is not None or self._sample is None:
+            return self._paused
+        if self._recording is not None:
+            now_ns = self._sample.t_ns
+        return _Snapshot(self._sample, self._history, self._ledger, now_ns)
+
+    def _without_sample(self, width: int, height: int) -> list[Line]:
+        """What stands in place of a frame that cannot be drawn yet, or not in so little room."""
+        if width >= MIN_WIDTH and height >= MIN_HEIGHT:
+            waits = fitted((Span("waiting for the first reading", "dim"),), width)
+            return filled([self._header(width), waits], width, height)
+        text = f"gputui needs {MIN_WIDTH}x{MIN_HEIGHT} cells here; this terminal has {width}x{height}"
+        rows = wrapped(text, width, height) if width > 0 and height > 0 else []
+        return filled([fitted((Span(row),), width) for row in rows], width, height)
 
     def _frame(self, snapshot: _Snapshot) -> Frame:
         """What is drawn: GPUs with their instances and findings, and how to show them."""
@@ -575,51 +609,35 @@ class MonitorModel:
             self._selected_gpu,
         )
 
-    def _body(self, frame: Frame, width: int, height: int) -> tuple[list[Line], str]:
-        """GPUs, host and processes; and what is out of view."""
-        gap = int(height + _ABOVE + 1 >= ROOMY)
-        lines = list(filled((), width, gap))
-        height -= gap
-        shows = self._settings.show_processes
-        layout = laid_out(
-            width, height, [len(frame.instances[gpu.device]) for gpu in frame.gpus], with_lower=shows
-        )
-        top = _ABOVE + gap
-        self._hits.gpus += [
-            (_moved(box, top), gpu.device) for gpu, box in zip(frame.gpus, layout.gpus, strict=False)
-        ]
-        hidden_gpus = 0
+    def _gpu_overview(self, frame: Frame, layout: Layout, width: int, top: int) -> tuple[list[Line], int]:
+        """Cards, rows, or what stands in place of GPUs; and how many GPUs are out of view."""
         if layout.form == "none":
             screens = [action for action in self._opening[1:] if action not in SCREENS_ACTIONS]
             opening = "; ".join(f"{action.key} {action.tooltip}" for action in screens)
-            lines += without_gpus(frame, opening, width, layout.host.height)
-        elif layout.form == "single":
-            gpu = frame.gpus[0]
-            lines += charts(frame, gpu, chosen_metrics(frame, gpu), width, layout.gpus[0].height)
-        elif layout.form == "cards":
-            lines += self._cards(frame, layout.gpus, width)
-        else:
-            table = gpu_table(frame, layout, width, self._first_row)
-            self._first_row, hidden_gpus = table.first, table.hidden
-            self._hits.gpus += [(_moved(box, top), device) for box, device in table.hits]
-            lines += table.lines
+            return without_gpus(frame, opening, width, layout.host.height), 0
+        if layout.form == "cards":
+            return self._cards(frame, layout.gpus, width), 0
+        table = gpu_table(frame, layout, width, self._first_row)
+        self._first_row = table.first
+        self._hits.gpus += [(_moved(box, top), device) for box, device in table.hits]
+        return table.lines, table.hidden
+
+    def _with_rest(
+        self, lines: list[Line], frame: Frame, layout: Layout, width: int, top: int, hidden_gpus: int
+    ) -> tuple[list[Line], str]:
+        """With the host and the processes below; and what is out of view."""
         if layout.form != "none" and layout.host.height:
-            lines = filled(lines, width, top - _ABOVE + layout.host.y)
-            lines.append(host_line(frame, width))
+            lines = [*filled(lines, width, top + layout.host.y), host_line(frame, width)]
         if layout.detail.height:
             lines += self._detail(frame, width, layout.detail.height)
         if not layout.lower.height:
-            if frame.gpus and len(lines) < height + gap:
-                lines.append(fitted((_account(frame, width),), width))
-            return lines, counts_text(hidden_gpus, 0, len(self._table.rows) if shows else 0)
-        lines = filled(lines, width, top - _ABOVE + layout.lower.y)
+            shown = self._settings.show_processes
+            return lines, counts_text(hidden_gpus, 0, len(self._table.rows) if shown else 0)
         has_detail = layout.form == "single" or bool(layout.detail.height)
-        box = _moved(layout.lower, top)
-        return lines + self._lower(frame, box, is_explained=has_detail), counts_text(
-            hidden_gpus,
-            self._table.top,
-            max(len(self._table.rows) - self._table.top - self._table.in_sight, 0),
-        )
+        lines = filled(lines, width, top + layout.lower.y)
+        lines += self._lower(frame, _moved(layout.lower, top), is_explained=has_detail)
+        below = max(len(self._table.rows) - self._table.top - self._table.in_sight, 0)
+        return lines, counts_text(hidden_gpus, self._table.top, below)
 
     def _cards(self, frame: Frame, boxes: Sequence[Rect], width: int) -> list[Line]:
         """Bands of cards, with a blank row between them where the layout has one."""
@@ -667,7 +685,7 @@ class MonitorModel:
         self._page = max(self._table.in_sight - 1, 1)
         table = self._table.drawn(width, box.height, self._units)
         if not has_users:
-            return lines + table
+            return [*lines, *table]
         return lines + side_by_side([table, users_lines(frame, box.height)], box.width, 2)
 
     def _header(self, width: int) -> Line:

@@ -165,7 +165,7 @@ def test_a_baseline_whose_cpus_others_held_never_passes() -> None:
     assert found.undecided[0].endswith(
         ", but the baseline may be faster: CPU contention from other processes"
     )
-    assert gate(compared(quiet, b=(held,)), limit=60).end == PASS
+    assert gate(compared(quiet, b=(held,)), limit=70).end == PASS
 
 
 def test_one_run_on_both_sides_is_repeated_by_one_command() -> None:
@@ -194,12 +194,12 @@ def test_rows_that_are_all_a_little_slower_fail_by_their_mean() -> None:
     cases = [make_case(size=f"mini-{place}") for place in range(6)]
     comparison = compared(
         *(measured(case, *three(0.1, 0.03)) for case in cases),
-        b=tuple(measured(case, *three(0.119, 0.03)) for case in cases),
+        b=tuple(measured(case, *three(0.118, 0.03)) for case in cases),
     )
 
     found = gate(comparison)
     assert found.end == FAIL
-    assert [line.partition(" (")[0] for line in found.slower] == ["peak tests, mean of 6: -16 %"]
+    assert [line.partition(" (")[0] for line in found.slower] == ["peak tests, mean of 6: -15 %"]
 
 
 def test_the_gate_says_its_end_first_and_what_would_settle_it() -> None:
@@ -369,7 +369,7 @@ def test_the_ending_of_the_file_says_how_it_is_written_where_no_format_is_named(
     ran: Ran, place: Path
 ) -> None:
     for name, words in (("a.html", ()), ("a.txt", ()), ("b.csv", ("--format", "html"))):
-        assert ran("a.db", "slow.db", *words, "-o", name)[0] == EXIT_DONE
+        assert ran("a.db", "slow.db", *words, "-o", name) == (EXIT_DONE, "", f"wrote {name}\n")
     begins = {name: (place / name).read_text()[:15] for name in ("a.html", "a.txt", "b.csv")}
     assert begins["a.html"] == begins["b.csv"] == "<!DOCTYPE html>"
     assert begins["a.txt"] == "Matrix product:"

@@ -53,7 +53,7 @@ def test_rows_are_closed_as_soon_as_they_are_decided_and_keep_what_decided_them(
     steps_s = [0.15, 0.0667, 0.1, 0.104]
     first = look(run_with(steps_s, [3] * 4), Looks("base.db@1", 10.0, LOOKS), base, number=1)
     assert [row.word for row in first.rows] == ["slower", "faster", *[row.word for row in first.rows[2:]]]
-    assert first.message.startswith("look 1 of 3, after 3 launches: ")
+    assert first.message.startswith("check 1 of 3, after 3 launches: ")
 
     changed = look(run_with([0.1] * 4, [6] * 4, seed=9), first, base, number=2)
     assert changed.rows[:2] == first.rows[:2]
@@ -85,35 +85,36 @@ def test_the_answer_has_a_line_for_each_row_and_says_how_sure_it_is() -> None:
     base = run_with([0.1] * 4, [3] * 4, sd=0.0, seed=50)
     run = run_with([0.2] * 4, [3] * 4, sd=0.0)
     found = look(run, Looks("base.db@1", 10.0, LOOKS), base, number=1)
-    assert found.headline == "Against base.db@1, to ±10 %: 4 of 4 rows decided in 1 of 3 looks."
+    assert found.headline == "Against base.db@1, to ±10 %: 4 of 4 rows decided in 1 of 3 checks."
     *rows, last = found.lines()
     assert [row.split(" slower (")[0] for row in rows] == [f"{case.name}  50 %" for case in CASES]
-    assert last == "b is this run; 98.3 % intervals, so that all looks together are wrong in 5 %"
+    assert last == "b is this run; 98.3 % intervals, so that all checks together are 95 % sure"
 
 
 def test_a_base_of_one_launch_is_said_to_be_too_coarse_and_how_it_is_measured_again() -> None:
     model = model_of(run_with([0.1] * 4, [1] * 4))
     looks, allows, beyond, remedy = intent(model, plan_of(*CASES, looks=(3, 6)), 15)
     assert looks == (
-        "4 rows to ±15 %: at most 2 looks, after 3 and 6 launches per case, with 97.5 % intervals"
+        "4 rows to ±15 %: at most 2 checks, after 3 and 6 launches per case, with 97.5 % intervals"
     )
-    assert allows.startswith("the base, with 1 launch per case, allows ±")
+    assert allows.startswith("a baseline of 1 launch per case resolves ±")
     assert beyond.startswith("±15 % is out of reach for 4 of 4 rows: ")
     assert remedy == (
-        f"measure the base again, on its box: gputui run --like {model.selector} --launches 6 --db base.db"
+        f"measure the baseline again, on its box: gputui run --like {model.selector} --launches 6"
+        " --db base.db"
     )
 
 
 def test_what_runs_differ_by_is_no_matter_of_launches() -> None:
     *_, remedy = intent(model_of(run_with([0.1] * 4, [9] * 4)), plan_of(*CASES), 1)
     assert remedy.startswith("runs of one box differ by ±")
-    assert " is in reach; finer are several runs of each box" in remedy
+    assert " is in reach; for less, measure each box several times" in remedy
 
 
 def test_a_base_that_was_crowded_is_to_be_measured_when_its_box_is_idle() -> None:
     run = make_run(measured(CASES[0], *launches(1, 3, 0.1), waited_share=0.5))
     *_, remedy = intent(model_of(run), plan_of(CASES[0]), 5)
-    assert remedy.startswith("CPU contention on the base: measure it again when its box is idle: ")
+    assert remedy.startswith("CPU contention on the baseline: measure it again when its box is idle: ")
 
 
 def test_within_reach_nothing_more_is_said() -> None:
@@ -134,3 +135,16 @@ def test_a_value_that_is_no_per_cent_is_an_error_with_an_example(text: str) -> N
         percent_from(text)
     assert "such as 5" in caught.value.hint
     assert percent_from("2.5") == 2.5
+
+
+def test_a_case_that_one_side_did_not_measure_is_no_row_of_a_check() -> None:
+    base, run = run_with([0.1] * 4, [3] * 4, seed=50), run_with([0.2] * 4, [3] * 4)
+    fewer = replace(run, cases=run.cases[1:])
+    failed = replace(run, cases=(*run.cases[:3], replace(run.cases[3], outcome="failed", measurements=())))
+    for of_base, here, names in (
+        (base, fewer, CASES[1:]),
+        (replace(base, cases=base.cases[:3]), run, CASES[:3]),
+        (base, failed, CASES[:3]),
+    ):
+        found = look(here, Looks("base.db@1", 10.0, LOOKS), of_base, number=1)
+        assert [row.name for row in found.rows] == [case.name for case in names]

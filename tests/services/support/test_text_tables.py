@@ -73,7 +73,7 @@ def test_a_line_never_ends_between_a_number_and_its_unit(unit: str) -> None:
     for width in range(20, 40):
         out = made(width, is_terminal=False)
         page = Page(out)
-        page.line(f"others held the CPUs of it for 27 {unit}, and of that one for 8 {unit} and more")
+        page.line(f"CPU contention for 27 {unit}, and on the other box for 8 {unit} and more")
         page.show()
         lines = written(out).splitlines()
         assert not any(line.lstrip().startswith(unit) for line in lines), lines

@@ -29,7 +29,7 @@ from gputui.tui.shell.shell_screen import ShellScreen
 
 LOADED = """
 import json, sys
-import gputui.tui.app, gputui.tui.launch, gputui.tui.monitor.model, gputui.services.live.collector
+import gputui.tui.app, gputui.tui.launch, gputui.tui.monitor.model, gputui.recording.collector
 from gputui.tui.shell.registry import SCREENS, screens_line
 screens_line("monitor")
 print(json.dumps([name for name in sys.modules]))

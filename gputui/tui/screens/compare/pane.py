@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from gputui.model.absent import Missing
-from gputui.model.units import counted, format_seconds, format_usd, three_digits
+from gputui.model.units import counted, format_minutes, format_seconds, format_usd, three_digits
 from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.compare.row_text import judgement_text, no_difference_words, row_name
 from gputui.services.compare.suggestions import next_steps, settling_steps
@@ -196,8 +195,7 @@ def unsure_lines(shown: ShownRow, width: int) -> list[Line]:
 
 
 def _taken(seconds: float, usd: float | None) -> str:
-    minutes = max(1, math.ceil(seconds / 60))
-    return f"about {minutes} min" + ("" if usd is None else f", {format_usd(usd)}")
+    return f"about {format_minutes(seconds)}" + ("" if usd is None else f", {format_usd(usd)}")
 
 
 def turning_lines(comparison: Comparison, width: int) -> list[Line]:

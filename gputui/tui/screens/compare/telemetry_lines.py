@@ -98,7 +98,7 @@ def _amount(value: float) -> str:
 def _disturbed(
     sides: Sequence[SideCurves | Missing], letters: str, longest_s: float, room: int
 ) -> Iterator[Line]:
-    """Where a GPU was slowed or power-capped, or others held the CPUs."""
+    """Where a GPU was slowed or power-capped, or there was CPU contention."""
     is_first = True
     for letter, side in zip(letters, sides, strict=True):
         if isinstance(side, Missing) or isinstance(side.disturbed, Missing):

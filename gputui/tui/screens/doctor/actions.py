@@ -10,7 +10,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("previous", "p", "Before", "The one before"),
     Action("copy", "y", "Copy", "Copy the page as text"),
     Action(
-        "back", "escape,backspace", "Back", "Give up a look that takes too long, else back to the Monitor"
+        "back", "escape,backspace", "Back", "Give up a check that takes too long, else back to the Monitor"
     ),
     Action("down", "j", "Down", "One line down, as the arrow does"),
     Action("up", "k", "Up", "One line up"),

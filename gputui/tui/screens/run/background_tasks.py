@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import queue
-import shlex
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import monotonic, monotonic_ns
 
-from gputui.analysis.peak_tests import BELOW_NORMAL, PerformanceCheck
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
@@ -24,8 +22,9 @@ from gputui.services.results.costs import cost_cells
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import run_headline
 from gputui.services.results.labels import case_name, interval_words, outcome_words
+from gputui.services.results.next_steps import NextStep, next_steps
 from gputui.services.results.roofline import peak_share
-from gputui.services.results.selectors import from_here
+from gputui.services.results.selectors import run_in
 from gputui.services.results.throughput import speed_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import end_of_log
@@ -46,7 +45,7 @@ from gputui.services.runs.start import DraftChecker, prepare, read_draft, target
 from gputui.services.support.error_log import keep_error
 from gputui.services.support.paths import error_log
 from gputui.store.text import clean_text
-from gputui.tui.screens.run.model import EndedRuns, InProgress, NextStep, ResultRow, RunModel, WatchedRuns
+from gputui.tui.screens.run.model import EndedRuns, InProgress, ResultRow, RunModel, WatchedRuns
 from gputui.tui.screens.run.requests import CheckDraft, Start, Stop
 
 LOOK_EVERY_S = 2.0
@@ -312,13 +311,16 @@ def _finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InPro
     rows: list[ResultRow] = []
     wrong: GputuiError | None = None
     results: list[Run] = []
+    steps: tuple[NextStep, ...] = ()
     try:
         for index, run in enumerate(runs):
             said += see_stored(run, progress.stored.get(index))
         from gputui.store.reading import open_result  # duckdb: only who opens a file pays for it
 
         with open_result(target) as file:
-            results = [file.run(run.run_id) for run in runs]
+            results = [run_in(file, run.run_id) for run in runs]
+            passes = file.profiled(runs[0].run_id) if len(runs) == 1 else {}
+            steps = tuple(next_steps(results, target, file.summaries(), is_profiled=bool(passes)))
         for number, result in enumerate(results, 1):
             rows += result_rows(result, f"[{number}] " if len(results) > 1 else "")
             said += [f"trace: {trace}; {HOW_TO_OPEN}" for trace in traces_of(result.summary.short_id, target)]
@@ -339,29 +341,8 @@ def _finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InPro
         wrong,
         headlines=tuple(run_headline(result) for result in results),
         checks=checks,
-        next_steps=tuple(_next_steps(results, checks, shlex.quote(from_here(str(target))))),
+        next_steps=steps,
     )
-
-
-def _next_steps(results: Sequence[Run], checks: Sequence[PerformanceCheck], file: str) -> Iterator[NextStep]:
-    """What to type after these runs, whose result file is typed so."""
-    if not results:
-        return
-    short_ids = [result.summary.short_id for result in results]
-    measured = [
-        result.summary.short_id for result in results if any(case.outcome == "ok" for case in result.cases)
-    ]
-    if not measured:
-        yield NextStep(f"gputui show {short_ids[0]} {file} -v", "why nothing was measured")
-        return
-    if any(check.word == BELOW_NORMAL for check in checks):
-        yield NextStep("gputui doctor", "looks for the cause")
-    if len(measured) > 1:
-        runs = " ".join(f"{file}@{short_id}" for short_id in measured)
-        yield NextStep(f"gputui compare {runs}", "one beside the other")
-    else:
-        yield NextStep(f"gputui compare {file} OTHER.db", "this box beside another")
-    yield NextStep(f"gputui show {measured[0]} {file}", "this run in full")
 
 
 def result_rows(result: Run, prefix: str = "") -> list[ResultRow]:

@@ -15,7 +15,8 @@ from gputui.analysis.peak_tests import (
     PerformanceCheck,
 )
 from gputui.model.units import counted, format_percent, format_rate
-from gputui.tui.screens.run.model import EndedRuns, NextStep, ResultRow, RunModel
+from gputui.services.results.next_steps import NextStep
+from gputui.tui.screens.run.model import EndedRuns, ResultRow, RunModel
 from gputui.tui.screens.run.watching import STATE_STYLES
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, line_width, right
@@ -28,7 +29,7 @@ _WORD_STYLES = {NORMAL: "good", BELOW_NORMAL: "warn", ABOVE_LIMIT: "alarm"}
 _WORDS = {NORMAL: "normal", BELOW_NORMAL: "BELOW NORMAL", ABOVE_LIMIT: "ABOVE THE LIMIT"}
 _WIDE = 100
 _MARGIN = "   "
-_RATE, _UNIT, _SPREAD, _PEAK, _GAUGE, _WORD = 5, 7, 14, 12, 16, 13
+_RATE, _UNIT, _SPREAD, _PEAK, _GAUGE, _WORD = 5, 7, 14, 13, 16, 13
 
 
 def ended_lines(model: RunModel, ended: EndedRuns, width: int, height: int) -> list[Line]:

@@ -8,6 +8,7 @@ from gputui.analysis.peak_tests import PerformanceCheck
 from gputui.errors import GputuiError
 from gputui.model.plan import Plan
 from gputui.services.profiles.loader import Profile
+from gputui.services.results.next_steps import NextStep
 from gputui.services.results.roofline import PeakShare
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.services.runs.start import FIELDS, CheckedDraft, Draft, Wrong, command_line, read_draft
@@ -67,14 +68,6 @@ class ResultRow:
     """What it reached of a peak; None if that is unknown."""
     cost: str = ""
     """As `$4.52 per Gtok`; empty without a price."""
-
-
-@dataclass(frozen=True, slots=True)
-class NextStep:
-    """A command to type next."""
-
-    command: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True)

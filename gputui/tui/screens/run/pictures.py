@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from gputui.model.absent import Missing
-from gputui.model.units import counted, format_seconds
+from gputui.model.units import counted, format_seconds, format_whole_seconds
 from gputui.services.profiles.loader import Profile
 from gputui.services.runs.start import CheckedDraft, reasons_of
 from gputui.tui.screens.run.actions import KEYS, TITLES
@@ -140,11 +140,10 @@ def _profiles(model: RunModel, width: int, rows: int) -> list[Line]:
 
 
 def _profile_line(profile: Profile, width: int) -> Line:
-    minutes = f"{profile.budget_s / 60:.1f} min"
     return fitted(
         (
-            Span(left(clean(profile.name), 14), "accent"),
-            Span(right(minutes, 8) + "  "),
+            Span(left(clean(profile.name), 12), "accent"),
+            Span(right(format_whole_seconds(profile.budget_s), 10) + "  "),
             Span(clean(profile.question)),
         ),
         width - 2,
@@ -152,7 +151,7 @@ def _profile_line(profile: Profile, width: int) -> Line:
 
 
 def _path_line(model: RunModel, width: int) -> Line:
-    label = Span(left("of your own", 14), "accent")
+    label = Span(left("of your own", 12), "accent")
     if model.region == "path":
         return (label, *_edited(model.path, width - 18))
     text = clean(model.path.text) or "the path of a .toml profile, or of a workload in a .py file"

@@ -30,7 +30,7 @@ STATE_STYLES = {
     "profiling": "accent",
 }
 _STATE_WORDS = {"timing": "running", "warm": "running"}
-_STATE, _LAUNCHES, _RATE, _UNIT, _PEAK = 9, 5, 5, 7, 12
+_STATE, _LAUNCHES, _RATE, _UNIT, _PEAK = 9, 5, 5, 7, 13
 _GAUGE = 12
 _AXIS = 8
 """Cells of the ends of the axis of the chart of blocks."""

@@ -15,7 +15,7 @@ import pytest
 from gputui.model.absent import Missing
 from gputui.model.live import LOST, DeviceSample, GpuUse, LiveSample, ProcessSample
 from gputui.model.telemetry import HOST
-from gputui.services.live.collector import NO_GPU, NOT_ASKED, OPENING, Collector
+from gputui.recording.collector import NO_GPU, NOT_ASKED, OPENING, Collector
 
 SOON_S = 0.005
 LONGEST_S = 300.0

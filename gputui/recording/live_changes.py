@@ -1,0 +1,110 @@
+"""The live samples of one machine as it sends them to another: only what changed, and at first everything."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from typing import Any  # Any: JSON
+
+from gputui.model.absent import Missing
+from gputui.model.live import DeviceSample, GpuUse, LiveSample, ProcessSample
+
+DIGITS = 3
+"""Of a number that has changed; screens show no more. The first one is sent whole."""
+OLD_S = 3.0
+"""From this age on it is sent how old a reading is."""
+MOST_PROCESSES = 500
+
+
+class Changes:
+    """Turns samples into messages. For one thread."""
+
+    def __init__(self) -> None:
+        self._devices: dict[str, dict[str, Any]] = {}
+        self._rest: dict[str, Any] = {}
+
+    def since_last(self, sample: LiveSample, case: str = "") -> dict[str, Any]:
+        """What has changed since the last call, as JSON; empty if nothing has."""
+        found: dict[str, Any] = {}
+        devices = {_name(device): device for device in (sample.host, *sample.gpus)}
+        changed = {name: change for name, device in devices.items() if (change := self._change(name, device))}
+        gone = [name for name in self._devices if name not in devices]
+        for name in gone:
+            del self._devices[name]
+        ages = {
+            name: round(age_s)
+            for name, device in devices.items()
+            if (age_s := (sample.t_ns - device.t_ns) / 1e9) > OLD_S
+        }
+        rest: dict[str, Any] = {
+            "order": [_name(gpu) for gpu in sample.gpus],
+            "ages": ages,
+            "absent": {name: why.reason for name, why in sample.absent.items()},
+            "processes": _plain_processes(sample.processes),
+            "case": case,
+        }
+        if changed:
+            found["devices"] = changed
+        for key, value in rest.items():
+            if self._rest.get(key) != value:
+                found[key] = self._rest[key] = value
+        return found
+
+    def _change(self, name: str, device: DeviceSample) -> dict[str, Any]:
+        before = self._devices.get(name)
+        if before is None:
+            values = {key: _plain(value) for key, value in device.values.items()}
+            self._devices[name] = {"values": values, "problem": None}
+            change: dict[str, Any] = {
+                "device": device.device,
+                "source": device.source,
+                "parent": device.parent,
+                "values": values,
+            }
+        else:
+            known = before["values"]
+            values = {key: _rounded(_plain(value), known.get(key)) for key, value in device.values.items()}
+            news = {key: value for key, value in values.items() if key not in known or known[key] != value}
+            lost = [key for key in known if key not in values]
+            before["values"] = values
+            change = {**({"values": news} if news else {}), **({"lost": lost} if lost else {})}
+        problem = None if device.problem is None else device.problem.reason
+        if self._devices[name]["problem"] != problem:
+            self._devices[name]["problem"] = change["problem"] = problem
+        return change
+
+
+def _name(device: DeviceSample) -> str:
+    return "host" if device.source == "host" else f"{device.source} {device.device}"
+
+
+def _plain(value: Any) -> Any:
+    return {"missing": value.reason} if isinstance(value, Missing) else value
+
+
+def _rounded(value: Any, known: Any) -> Any:
+    """As few digits as are shown; the known number, if the new one is hardly different."""
+    if value == known or isinstance(value, bool) or not isinstance(value, int | float) or not value:
+        return value
+    if not math.isfinite(value):
+        return value
+    scale = DIGITS - 1 - math.floor(math.log10(abs(value)))
+    found = round(value, scale)
+    is_close = isinstance(known, int | float) and abs(found - known) < 0.5 * 10.0**-scale
+    return known if is_close else found
+
+
+def _plain_processes(processes: tuple[ProcessSample, ...] | Missing) -> Any:
+    if isinstance(processes, Missing):
+        return processes.reason
+    return [
+        {
+            **{f.name: _plain(getattr(one, f.name)) for f in fields(one) if f.name != "uses"},
+            "uses": [{key: _plain(value) for key, value in _flat(use).items()} for use in one.uses],
+        }
+        for one in processes[:MOST_PROCESSES]
+    ]
+
+
+def _flat(use: GpuUse) -> dict[str, Any]:
+    return {f.name: getattr(use, f.name) for f in fields(use)}

@@ -1,0 +1,315 @@
+"""Many sides: boxes by kind, how each kind spreads, and which boxes stand out.
+
+In: the sides of a comparison, each with the newest run of each case. Out: a ranking with one line per box,
+as text, Markdown or JSON. Two boxes are judged pair by pair elsewhere; here each is judged by its kind.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gputui.analysis.cost import Cost
+from gputui.analysis.fleet import FALSE_ALARMS, FEWEST, FleetSpread, spread_of, standing_out
+from gputui.analysis.quantiles import t_quantile
+from gputui.analysis.verdict import SpeedEstimate
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.case import Case
+from gputui.model.units import (
+    counted,
+    format_change,
+    format_rate,
+    listed,
+)
+from gputui.services.compare.pairing import Side, SideCase
+from gputui.services.prices.pricing import price_of_run
+from gputui.services.results.headline import as_sentence, case_order, case_subject
+from gputui.services.results.labels import device_words
+from gputui.services.results.throughput import cost_of, speed_of
+
+FLEET_FROM = 9
+"""Sides from which each is shown by its kind; fewer are shown side by side."""
+_NAMED = 5
+"""Boxes that a sentence names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One side in the ranking."""
+
+    name: str
+    kind: str
+    """Its devices: boxes of one kind should be equally fast."""
+    speed: SpeedEstimate
+    """In the main case."""
+    of_kind: float
+    """Its rate in the main case, times the median of its kind."""
+    overall: float
+    """The geometric mean of that over all cases that its kind measured too."""
+    cases: int
+    """How many those are."""
+    stands_out: str
+    """`slower` or `faster` than its kind overall; `uneven` if in some cases only; else empty."""
+    where: tuple[tuple[str, float], ...]
+    """Cases in which it stands out by itself, with its rate times the median."""
+    usd_per_million: float | Missing
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Boxes with the same devices."""
+
+    name: str
+    spread: FleetSpread
+    """Of the main case."""
+    low: float
+    high: float
+    """The 95 % interval of its median box: kinds whose intervals overlap tie."""
+    usd_per_million: float | Missing
+    """The median of its boxes'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All boxes, ranked by the main case."""
+
+    case: Case
+    subject: str
+    kinds: tuple[Kind, ...]
+    """The fastest first."""
+    boxes: tuple[Box, ...]
+    """The fastest first."""
+    unmeasured: tuple[str, ...]
+    """Sides that did not measure the main case."""
+
+    @property
+    def headline(self) -> str:
+        """How the kinds rank, and who stands out."""
+        first = self.kinds[0]
+        unit = self.case.unit
+        about = counted(sum(kind.spread.boxes for kind in self.kinds), "box")
+        if len(self.kinds) == 1:
+            sentences = [f"{as_sentence(self.subject)} on {about} of one kind: {_spread_words(first, unit)}."]
+        else:
+            ranked = ", then ".join(
+                f"{listed([kind.name for kind in tier])}{' (a tie)' if len(tier) > 1 else ''}"
+                f" at {format_rate(tier[0].spread.median, unit)}"
+                for tier in self.tiers
+            )
+            sentences = [f"{as_sentence(self.subject)} on {about}, fastest kind first: {ranked}."]
+        for word in ("slower", "faster"):
+            found = [box for box in self.boxes if box.stands_out == word]
+            found.sort(key=lambda box: -abs(math.log(box.overall)))
+            if found:
+                sentences.append(_outlier_sentence(word, found))
+        uneven = [box for box in self.boxes if box.stands_out == "uneven"]
+        if uneven:
+            some = [
+                f"{box.name} ({box.where[0][0]} {format_change(box.where[0][1])})" for box in uneven[:_NAMED]
+            ]
+            named = listed([*some, f"{len(uneven) - _NAMED} more"] if len(uneven) > _NAMED else some)
+            sentences.append(f"Only some cases stand out on {named}.")
+        if not any(box.stands_out for box in self.boxes):
+            small = all(kind.spread.boxes < FEWEST for kind in self.kinds)
+            sentences.append(
+                f"Too few boxes of a kind to say which stands out: {FEWEST} are needed."
+                if small
+                else "No box stands out from its kind."
+            )
+        return " ".join(sentences)
+
+    @property
+    def tiers(self) -> tuple[tuple[Kind, ...], ...]:
+        """Kinds that tie together, the fastest first."""
+        found: list[list[Kind]] = []
+        for kind in self.kinds:
+            if found and kind.high >= found[-1][0].low:
+                found[-1].append(kind)
+            else:
+                found.append([kind])
+        return tuple(tuple(tier) for tier in found)
+
+
+def _spread_words(kind: Kind, unit: str) -> str:
+    spread = kind.spread
+    which = "90 % of them" if spread.boxes >= 20 else "from"
+    return (
+        f"{format_rate(spread.median, unit)} is the median, {which} {format_rate(spread.low, unit)}"
+        f" to {format_rate(spread.high, unit)}"
+    )
+
+
+def _outlier_sentence(word: str, found: Sequence[Box]) -> str:
+    named = [f"{box.name} by {format_change(box.overall).lstrip('+-')}" for box in found[:_NAMED]]
+    if len(found) > _NAMED:
+        named.append(f"{len(found) - _NAMED} more")
+    count = "One stands out" if len(found) == 1 else f"{len(found)} stand out"
+    return f"{count} as {word} than {'its' if len(found) == 1 else 'their'} kind: {listed(named)}."
+
+
+def fleet_of(sides: Sequence[Side]) -> Fleet:
+    """Rank sides that are boxes. Raises GputuiError if no case was measured on two of them."""
+    names = _short_names([side.name for side in sides])
+    measured: dict[Case, dict[int, tuple[SideCase, SpeedEstimate]]] = {}
+    for place, side in enumerate(sides):
+        for case in side.cases:
+            speed = speed_of(case.result, case.launch_spread)
+            if isinstance(speed, SpeedEstimate):
+                measured.setdefault(case.result.case, {})[place] = case, speed
+    most = max(map(len, measured.values()), default=0)
+    if most < 2:
+        raise GputuiError("no case was measured on two of the sides", "run the same profile on each")
+    main = min((case for case in measured if len(measured[case]) == most), key=case_order)
+    kind_of = [device_words(side.run) for side in sides]
+    relative = {case: _relative(found, kind_of) for case, found in measured.items()}
+    cases_of = {kind: _shared_cases(kind, kind_of, measured) for kind in dict.fromkeys(kind_of)}
+    overall = {
+        place: statistics.fmean(
+            relative[case][place] for case in cases_of[kind_of[place]] if place in relative[case]
+        )
+        for place in measured[main]
+    }
+    words: dict[int, str] = {}
+    where: dict[int, list[tuple[str, float]]] = {}
+    for kind, cases in cases_of.items():
+        places = [place for place in measured[main] if kind_of[place] == kind]
+        level = FALSE_ALARMS / 2
+        for found in standing_out([overall[place] for place in places], level):
+            words[places[found]] = "slower" if overall[places[found]] < 0 else "faster"
+        for one in cases:
+            of_case = [place for place in relative[one] if kind_of[place] == kind]
+            for found in standing_out([relative[one][place] for place in of_case], level / len(cases)):
+                name = case_subject(one, list(measured))
+                where.setdefault(of_case[found], []).append((name, math.exp(relative[one][of_case[found]])))
+    boxes = []
+    for place, (case, speed) in measured[main].items():
+        single = sorted(where.get(place, []), key=lambda one: -abs(math.log(one[1])))
+        boxes.append(
+            Box(
+                names[place],
+                kind_of[place],
+                speed,
+                math.exp(relative[main][place]),
+                math.exp(overall[place]),
+                sum(place in relative[one] for one in cases_of[kind_of[place]]),
+                words.get(place, "uneven" if single else ""),
+                tuple(single),
+                _usd(case),
+            )
+        )
+    boxes.sort(key=lambda box: -box.speed.units_per_s)
+    return Fleet(
+        main,
+        case_subject(main, list(measured)),
+        tuple(sorted(map(_kind_of_boxes, _by_kind(boxes)), key=lambda kind: -kind.spread.median)),
+        tuple(boxes),
+        tuple(name for place, name in enumerate(names) if place not in measured[main]),
+    )
+
+
+def _relative(
+    found: Mapping[int, tuple[SideCase, SpeedEstimate]], kind_of: Sequence[str]
+) -> dict[int, float]:
+    """Logarithm of each side's rate times the median of its kind."""
+    rates: dict[str, list[float]] = {}
+    for place, (_, speed) in found.items():
+        rates.setdefault(kind_of[place], []).append(speed.units_per_s)
+    medians = {kind: statistics.median(values) for kind, values in rates.items()}
+    return {
+        place: math.log(speed.units_per_s / medians[kind_of[place]]) for place, (_, speed) in found.items()
+    }
+
+
+def _shared_cases(
+    kind: str, kind_of: Sequence[str], measured: Mapping[Case, Mapping[int, object]]
+) -> list[Case]:
+    """Those that at least half of the boxes of a kind measured: means over others are not comparable."""
+    boxes = kind_of.count(kind)
+    return [
+        case
+        for case, found in measured.items()
+        if 2 * sum(kind_of[place] == kind for place in found) >= boxes
+    ]
+
+
+def _by_kind(boxes: Iterable[Box]) -> list[list[Box]]:
+    found: dict[str, list[Box]] = {}
+    for box in boxes:
+        found.setdefault(box.kind, []).append(box)
+    return list(found.values())
+
+
+def _kind_of_boxes(boxes: Sequence[Box]) -> Kind:
+    spread = spread_of([box.speed.units_per_s for box in boxes])
+    if len(boxes) == 1:
+        low, high = boxes[0].speed.low, boxes[0].speed.high
+    else:
+        logs = [math.log(box.speed.units_per_s) for box in boxes]
+        half = t_quantile(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+        low, high = spread.median * math.exp(-half), spread.median * math.exp(half)
+    prices = [box.usd_per_million for box in boxes if not isinstance(box.usd_per_million, Missing)]
+    usd = statistics.median(prices) if prices else Missing("no price is known")
+    return Kind(boxes[0].kind, spread, low, high, usd)
+
+
+def _usd(case: SideCase) -> float | Missing:
+    price = price_of_run(case.run)
+    if isinstance(price, Missing):
+        return price
+    cost = cost_of(case.result, price, case.launch_spread)
+    return cost.usd_per_million if isinstance(cost, Cost) else cost
+
+
+def _short_names(names: Sequence[str]) -> list[str]:
+    """Names without directories, and without `.db` if all end in it; as typed if two would be equal."""
+    short = [name.rpartition("/")[2] for name in names]
+    if len(set(short)) < len(short):
+        return list(names)
+    ending = ".db" if all(name.endswith(".db") for name in short) else ""
+    return [name.removesuffix(ending) for name in short]
+
+
+def fleet_as_json(fleet: Fleet) -> dict[str, object]:
+    """The ranking, with rates in units per second and shares of the median of the kind."""
+
+    def known(value: float | Missing) -> float | None:
+        return None if isinstance(value, Missing) else value
+
+    return {
+        "schema": 1,
+        "headline": fleet.headline,
+        "case": fleet.subject,
+        "unit": fleet.case.unit,
+        "kinds": [
+            {
+                "name": kind.name,
+                "boxes": kind.spread.boxes,
+                "median_per_s": kind.spread.median,
+                "low_per_s": kind.spread.low,
+                "high_per_s": kind.spread.high,
+                "usd_per_million": known(kind.usd_per_million),
+                "tier": next(i for i, tier in enumerate(fleet.tiers, 1) if kind in tier),
+            }
+            for kind in fleet.kinds
+        ],
+        "boxes": [
+            {
+                "name": box.name,
+                "kind": box.kind,
+                "per_s": box.speed.units_per_s,
+                "low_per_s": box.speed.low,
+                "high_per_s": box.speed.high,
+                "of_kind": box.of_kind,
+                "overall": box.overall,
+                "cases": box.cases,
+                "stands_out": box.stands_out,
+                "where": [{"case": name, "of_kind": ratio} for name, ratio in box.where],
+                "usd_per_million": known(box.usd_per_million),
+            }
+            for box in fleet.boxes
+        ],
+        "unmeasured": list(fleet.unmeasured),
+    }

@@ -1,0 +1,193 @@
+"""What a host is, and whether two names mean one machine."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any  # Any: JSON of another machine
+
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.machine import Interpreter, Machine
+from gputui.model.units import format_bytes, format_seconds
+from gputui.recording.probing import PROBE_TIMEOUT_S
+from gputui.services.hosts.host import Host
+from gputui.services.hosts.link import HostFailed, Link
+from gputui.services.profiles.loader import Profile
+from gputui.services.profiles.user_workload import profile_as_described
+from gputui.store.strict import NotValid, strict
+from gputui.store.text import clean_text
+
+CLOCK_MAY_BE_OFF_S = 60.0
+BUSY_LOAD_PER_CORE = 0.5
+LITTLE_SPACE_BYTES = 2**30
+_LONGEST_TEXT = 300
+_MOST_TEXTS = 64
+
+
+def key_for_hosts(key: bytes) -> bytes:
+    """The key that other machines get to hash with: it tells nothing about the user's own."""
+    return hmac.digest(key, b"gputui hosts", "sha256")
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A host that answered."""
+
+    host: Host
+    machine: Machine
+    interpreter: Interpreter
+    found_as: str
+    passed_over: tuple[str, ...]
+    host_id: str
+    """Keyed hash of its name and machine-id."""
+    boot_id: str
+    clock_ahead_s: float
+    free_bytes: int
+    load: float
+    in_progress: tuple[str, ...]
+    """Ids of runs that were started there from elsewhere."""
+    others: tuple[str, ...]
+    """Other runs of gputui on it, as `PID 123 of ann`."""
+
+    @property
+    def device(self) -> str:
+        """`8 x NVIDIA H100`, or the processor and its cores."""
+        names = dict.fromkeys(gpu.name for gpu in self.machine.gpus)
+        if names:
+            counts = [sum(gpu.name == name for gpu in self.machine.gpus) for name in names]
+            return ", ".join(
+                name if count == 1 else f"{count} x {name}" for name, count in zip(names, counts, strict=True)
+            )
+        cpu = self.machine.cpu
+        model = "CPU" if isinstance(cpu.model, Missing) else cpu.model
+        return f"{model}, {cpu.usable_cores} core{'s' if cpu.usable_cores != 1 else ''}"
+
+    @property
+    def runtime(self) -> str:
+        torch = self.interpreter.runtime.torch_version
+        return f"no torch ({torch.reason})" if isinstance(torch, Missing) else f"torch {torch}"
+
+    def cautions(self) -> tuple[str, ...]:
+        """What would disturb a measurement there, or confuse its reader; each with what to do."""
+        found = []
+        if abs(self.clock_ahead_s) > CLOCK_MAY_BE_OFF_S:
+            off = format_seconds(round(abs(self.clock_ahead_s)))
+            way = "ahead" if self.clock_ahead_s > 0 else "behind"
+            found.append(
+                f"its clock is {off} {way}, and with it the times of its run: sudo timedatectl set-ntp true"
+            )
+        if self.others:
+            found.append(
+                f"gputui measures there already ({', '.join(self.others[:3])}): wait until it has ended"
+            )
+        elif self.load > BUSY_LOAD_PER_CORE * self.machine.cpu.usable_threads:
+            found.append(f"it is busy (load {self.load:.1f}): look with ssh and top")
+        if self.free_bytes < LITTLE_SPACE_BYTES:
+            found.append(f"{format_bytes(self.free_bytes)} are free for its journal: make space, or --dir")
+        return tuple(found)
+
+
+def describe(link: Link, key: bytes) -> Box:
+    """Ask what a host is. Blocks while torch is imported there, up to minutes. Raises HostFailed."""
+    host = link.host
+    asked_s = time.time()
+    answer = link.ask(
+        "describe", 2 * PROBE_TIMEOUT_S, key=key_for_hosts(key).hex(), python=host.python or None
+    )
+    answered_s = time.time()
+    try:
+        ahead_s = float(answer["utc_us"]) / 1e6 - answered_s
+        if 0 >= ahead_s >= asked_s - answered_s:
+            ahead_s = 0.0
+        return Box(
+            host=host,
+            machine=strict(answer["machine"], Machine),
+            interpreter=strict(answer["interpreter"], Interpreter),
+            found_as=_text(answer["found_as"]),
+            passed_over=_texts(answer["passed_over"]),
+            host_id=_text(answer["host_id"]),
+            boot_id=_text(answer["boot_id"]),
+            clock_ahead_s=ahead_s,
+            free_bytes=int(answer["free_bytes"]),
+            load=float(answer["load"]),
+            in_progress=_texts(answer["in_progress"]),
+            others=_texts(answer["others"]),
+        )
+    except (NotValid, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise HostFailed(
+            f"what it says of itself makes no sense ({clean_text(str(error))[:80]})",
+            "is something else than gputui answering there?",
+        ) from error
+    except GputuiError as error:
+        raise HostFailed(error.message, error.hint, error.exit_code) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What gputui has left on a host."""
+
+    path: str
+    size_bytes: int
+    runs: tuple[str, ...]
+    """Each with its state."""
+
+
+def checked(host: Host, key: bytes) -> tuple[Box, Left]:
+    """What a host is, and what lies there. Raises HostFailed."""
+    with Link(host) as link:
+        box = describe(link, key)
+        answer = link.ask("left")
+    try:
+        runs = tuple(
+            f"run {_text(run['run_id'])[-8:]}: {'in progress' if run['in_progress'] else 'not brought home'}"
+            for run in answer["runs"][:_MOST_TEXTS]
+        )
+        return box, Left(_text(answer["path"]), int(answer["size"]), runs)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise HostFailed("what it says of itself makes no sense", "is another gputui there?") from error
+
+
+def step_profile(link: Link, box: Box, path: Path, step: str) -> Profile:
+    """The profile of a user's workload, as the interpreter of that box reads it. Raises HostFailed."""
+    answer = link.ask("describe_step", 2 * PROBE_TIMEOUT_S, python=box.interpreter.executable, step=step)
+    try:
+        return profile_as_described(dict(answer["step"]), path)
+    except GputuiError as error:
+        raise HostFailed(clean_text(error.message)[:400], error.hint) from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise HostFailed("what it says of the workload makes no sense", "is another gputui there?") from error
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is not a text")
+    return clean_text(value)[:_LONGEST_TEXT]
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list):
+        raise TypeError(f"{values!r:.40} is not a list")
+    return tuple(_text(value) for value in values[:_MOST_TEXTS])
+
+
+def same_boxes(boxes: Sequence[Box]) -> tuple[tuple[int, ...], ...]:
+    """Indices of the boxes, grouped by machine: by machine-id and name, or by the boot of the kernel, which
+    containers share."""
+    groups: list[list[int]] = []
+    for index, box in enumerate(boxes):
+        same = [
+            group
+            for group in groups
+            if any(
+                boxes[other].host_id == box.host_id or (box.boot_id and boxes[other].boot_id == box.boot_id)
+                for other in group
+            )
+        ]
+        merged = [i for group in same for i in group]
+        groups = [group for group in groups if group not in same]
+        groups.append([*merged, index])
+    return tuple(tuple(sorted(group)) for group in sorted(groups, key=min))

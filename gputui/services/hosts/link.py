@@ -1,0 +1,395 @@
+"""A link to one host: stdin and stdout of its command, over which the measuring half is sent.
+
+What comes back is a stranger's: every line and every file has a limit, and names are compared with
+known ones.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import functools
+import hashlib
+import importlib.resources
+import json
+import os
+import re
+import secrets
+import select
+import signal
+import subprocess
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any  # Any: JSON of another machine
+
+from gputui.errors import EXIT_MACHINE_LACKS, GputuiError
+from gputui.recording.deployment import measuring_half
+from gputui.services.hosts.host import Host
+from gputui.services.hosts.ssh_errors import why_unreachable
+from gputui.store.text import clean_text
+
+LOGIN_TIMEOUT_S = 40.0
+"""Until our first line comes; ssh itself tries to connect for 15 s."""
+SENT_TIMEOUT_S = 180.0
+ANSWER_TIMEOUT_S = 30.0
+_LONGEST_LINE = 4 * 2**20
+_LARGEST_PIECE = 2**20
+_BANNER_BYTES = 2**18
+_STDERR_KEPT = 2**14
+_OUT_OF_SPACE = (28, 122)
+_READ_ONLY = (13, 30)
+"""EACCES and EROFS; above ENOSPC and EDQUOT. Of Linux, which may not be the system here."""
+
+_PYTHONS = (
+    "python3",
+    "python3.13",
+    "python3.12",
+    "python3.11",
+    "python3.10",
+    "/venv/main/bin/python",
+    "/opt/conda/bin/python",
+    "/opt/venv/bin/python",
+    "~/miniconda3/bin/python",
+    "~/anaconda3/bin/python",
+    "/usr/local/bin/python3",
+    "/usr/bin/python3",
+    "python",
+)
+"""Any of them may serve; which one measures is decided there."""
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_./~+=@:-]+")
+"""What no shell takes for anything else."""
+
+
+class HostFailed(GputuiError):
+    """One host cannot be used; the others can."""
+
+
+class LinkLost(HostFailed):
+    """The link to a host broke, or its command did not answer; what was started there goes on."""
+
+
+@functools.cache
+def _half() -> tuple[bytes, str]:
+    """The zip, and its hash."""
+    data = measuring_half()
+    return data, hashlib.sha256(data).hexdigest()
+
+
+def _script(host: Host, nonce: str) -> str:
+    """One line of `sh`: finds a Python that is new enough, and has it execute the first stage."""
+    source = importlib.resources.files("gputui.recording").joinpath("first_stage.py").read_bytes()
+    data, digest = _half()
+    stage = base64.b64encode(zlib.compress(source, 9)).decode()
+    directory = base64.b64encode(host.directory.encode()).decode()
+    stated = [host.python] if _PLAIN_PATH.fullmatch(host.python) and "/" in host.python else []
+    new_enough = "import sys; print(sys.version_info >= (3, 10)); print(sys.version.split()[0])"
+    unpack = (
+        "import base64, sys, zlib; d = base64.b64decode; a = sys.argv; "
+        "c = zlib.decompress(d(a.pop(1))); a[4] = d(a[4]).decode(); exec(c)"
+    )
+    return (
+        f't="{new_enough}"; try() {{ "$c" "$@" -c "$t" 2>/dev/null </dev/null; }}; '
+        f"o=; for p in {' '.join((*stated, *_PYTHONS))}; do "
+        'c=$(command -v "$p") || continue; '
+        "v=$(try -I || try) || continue; "
+        f'case "$v" in True*) exec "$c" -I -c "{unpack}" {stage} {nonce} {digest} {len(data)} '
+        f'"{directory}";; *) o="$o $c "$(echo $v);; esac; done; '
+        f'echo "gputui {nonce} nopython $o"'
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Part of a file of a host."""
+
+    offset: int
+    data: bytes
+
+
+class Link:
+    """An open link. For one thread; `close` may come from any."""
+
+    def __init__(self, host: Host) -> None:
+        """Log in, send the measuring half unless it is there, and start it.
+
+        Blocks until it answers. Raises HostFailed, with what to do.
+        """
+        self.host = host
+        self._buffer = b""
+        self._said = b""
+        self.received_bytes = 0
+        """Of live messages, as compressed."""
+        nonce = secrets.token_hex(8)
+        try:
+            self._process = subprocess.Popen(
+                host.command(_script(host, nonce)),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is for gputui, which ends the runs first
+                bufsize=0,
+            )
+        except OSError as error:
+            raise HostFailed(
+                f"{host.prefix[0] if host.prefix else 'sh'} cannot be started ({error.strerror})",
+                "is it installed?",
+            ) from error
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._in = self._process.stdin.fileno()
+        self._out = self._process.stdout.fileno()
+        self._err = self._process.stderr.fileno()
+        for descriptor in (self._in, self._out, self._err):
+            os.set_blocking(descriptor, False)
+        self._listens = [self._out, self._err]
+        try:
+            self._begin(nonce)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def hang_up(self) -> None:
+        """Ask the command here to end; returns at once, and the thread that reads finds the link closed."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGTERM)
+
+    def close(self) -> None:
+        """End the command here; what runs there goes on."""
+        self.hang_up()
+        try:
+            self._process.wait(2.0)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            with contextlib.suppress(OSError):
+                if stream is not None:
+                    stream.close()
+
+    def ask(self, do: str, timeout_s: float = ANSWER_TIMEOUT_S, **fields: object) -> dict[str, Any]:
+        """Send a request and return its only answer. Raises HostFailed if it is an error."""
+        self.send(do, **fields)
+        return self._answer(timeout_s)
+
+    def send(self, do: str, **fields: object) -> None:
+        """Send a request without waiting. Raises LinkLost."""
+        self._write(json.dumps({"do": do, **fields}).encode() + b"\n", ANSWER_TIMEOUT_S)
+
+    def pieces(self, do: str, **fields: object) -> Iterator[Piece | dict[str, Any]]:
+        """Send a request and yield what it brings: pieces of a file as they come, then the last answer.
+
+        Yields an empty piece for a sign of life. Raises HostFailed, and LinkLost after 30 s of silence.
+        """
+        self.send(do, **fields)
+        while True:
+            answer = self._answer(ANSWER_TIMEOUT_S)
+            if not answer.get("more"):
+                yield answer
+                return
+            packed, unpacked, offset = (answer.get(name, 0) for name in ("bytes", "unpacked", "offset"))
+            if not all(type(n) is int and n >= 0 for n in (packed, unpacked, offset)):
+                raise HostFailed("its answer makes no sense", _STRANGE)
+            if packed > _LARGEST_PIECE or unpacked > _LARGEST_PIECE:
+                raise HostFailed(f"it sent a piece of {max(packed, unpacked)} bytes", _STRANGE)
+            data = self._unpacked(self._exactly(packed, ANSWER_TIMEOUT_S), unpacked) if packed else b""
+            yield Piece(offset, data)
+
+    def messages(self, do: str, silence_s: float = ANSWER_TIMEOUT_S, **fields: object) -> Iterator[Any]:
+        """Send a request and yield the JSON messages it brings, which are one compressed stream, without end.
+
+        Raises HostFailed, and LinkLost after so many seconds of silence.
+        """
+        self.send(do, **fields)
+        unpacker, text = zlib.decompressobj(), b""
+        while True:
+            packed = self._answer(silence_s).get("bytes", 0)
+            if type(packed) is not int or not 0 < packed <= _LARGEST_PIECE:
+                raise HostFailed("its answer makes no sense", _STRANGE)
+            try:
+                text += unpacker.decompress(self._exactly(packed, silence_s), _LONGEST_LINE)
+                *lines, text = text.split(b"\n")
+                found = [json.loads(line) for line in lines]
+            except (zlib.error, ValueError, RecursionError) as error:
+                raise HostFailed("what it sent is damaged", _STRANGE) from error
+            if unpacker.unconsumed_tail or len(text) > _LONGEST_LINE:
+                raise HostFailed("it sent a line without an end", _STRANGE)
+            self.received_bytes += packed
+            yield from found
+
+    # The beginning
+
+    def _begin(self, nonce: str) -> None:
+        data, _ = _half()
+        answer = self._first_answer(nonce)
+        if answer == {"state": "needs"}:
+            self._write(data, SENT_TIMEOUT_S)
+            answer = self._first_answer(nonce)
+        if answer.get("state") == "ready":
+            return
+        reason, path = str(answer.get("reason", "")), clean_text(str(answer.get("path", "")))[:200]
+        if answer.get("code") in _OUT_OF_SPACE:
+            raise HostFailed(
+                f"no space is left for {path}", "make some there, or name another directory: --dir"
+            )
+        if answer.get("code") in _READ_ONLY:
+            raise HostFailed(
+                f"{path} cannot be written ({clean_text(reason)[:80]})",
+                "name a directory that can: --dir /tmp/gputui",
+            )
+        raise HostFailed(f"{path}: {clean_text(reason)[:120]}", "name another directory: --dir")
+
+    def _first_answer(self, nonce: str) -> dict[str, Any]:
+        """The next line that begins with our nonce; a login may print others before it."""
+        deadline_s = time.monotonic() + LOGIN_TIMEOUT_S
+        mark, printed = f"gputui {nonce} ".encode(), b""
+        while True:
+            line = self._line(deadline_s, printed)
+            place = line.find(mark)  # what was printed before it may lack its line end
+            if place < 0:
+                printed += line + b"\n"
+                if len(printed) > _BANNER_BYTES:
+                    raise HostFailed("its login prints without an end", "look at its shell's start-up files")
+                continue
+            text = line[place + len(mark) :]
+            if text.startswith(b"nopython"):
+                raise _no_python(text.decode(errors="replace").split()[1:])
+            try:
+                found: dict[str, Any] = json.loads(text)
+                return dict(found)
+            except (ValueError, TypeError) as error:
+                raise HostFailed("its answer makes no sense", _STRANGE) from error
+
+    # Bytes
+
+    def _answer(self, timeout_s: float) -> dict[str, Any]:
+        line = self._line(time.monotonic() + timeout_s, b"")
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise HostFailed("its answer makes no sense", _STRANGE)
+        if "error" in found:
+            code = found.get("code")
+            raise HostFailed(
+                clean_text(str(found["error"]))[:400],
+                clean_text(str(found.get("hint", "")))[:400],
+                code if code == EXIT_MACHINE_LACKS else 2,
+            )
+        return found
+
+    def _unpacked(self, packed: bytes, length: int) -> bytes:
+        try:
+            unpacker = zlib.decompressobj()
+            data = unpacker.decompress(packed, length)
+        except zlib.error as error:
+            raise HostFailed("what it sent is damaged", _STRANGE) from error
+        if len(data) != length or unpacker.unconsumed_tail:
+            raise HostFailed("what it sent has another size than it said", _STRANGE)
+        return data
+
+    def _line(self, deadline_s: float, printed: bytes) -> bytes:
+        while b"\n" not in self._buffer:
+            if len(self._buffer) > _LONGEST_LINE:
+                raise HostFailed("it sent a line without an end", _STRANGE)
+            self._fill(deadline_s, printed + self._buffer)
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def _exactly(self, count: int, timeout_s: float) -> bytes:
+        deadline_s = time.monotonic() + timeout_s
+        while len(self._buffer) < count:
+            self._fill(deadline_s, b"")
+        data, self._buffer = self._buffer[:count], self._buffer[count:]
+        return data
+
+    def _fill(self, deadline_s: float, printed: bytes) -> None:
+        """Wait for more output. Raises LinkLost at its end, and at the deadline."""
+        while True:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise self._lost(None, printed)
+            readable, _, _ = select.select(self._listens, [], [], left_s)
+            if self._err in readable:
+                self._hear_stderr()
+            if self._out in readable:
+                with contextlib.suppress(BlockingIOError):
+                    data = os.read(self._out, 1 << 16)
+                    if not data:
+                        raise self._lost(self._ended(), printed)
+                    self._buffer += data
+                    return
+
+    def _write(self, data: bytes, timeout_s: float) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        view = memoryview(data)
+        while view:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise self._lost(None, b"")
+            readable, writable, _ = select.select(self._listens[1:], [self._in], [], left_s)
+            if readable:
+                self._hear_stderr()
+            if writable:
+                try:
+                    view = view[os.write(self._in, view[: 1 << 16]) :]
+                except BlockingIOError:
+                    continue
+                except OSError as error:
+                    raise self._lost(self._ended(), b"") from error
+
+    def _hear_stderr(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self._err, 1 << 16)
+            self._said = (self._said + data)[-_STDERR_KEPT:]
+            if not data:
+                self._listens.remove(self._err)
+
+    def _ended(self) -> int:
+        """The exit status, with the rest of stderr read."""
+        try:
+            status = self._process.wait(2.0)
+        except subprocess.TimeoutExpired:
+            return 0
+        with contextlib.suppress(OSError):
+            while data := os.read(self._err, 1 << 16):
+                self._said = (self._said + data)[-_STDERR_KEPT:]
+        return status
+
+    def _lost(self, status: int | None, printed: bytes) -> LinkLost:
+        why, hint = why_unreachable(
+            self.host, status, self._said.decode(errors="replace"), printed.decode(errors="replace")
+        )
+        return LinkLost(why, hint)
+
+
+_STRANGE = "something there stands between gputui and its own answers: look at its shell's start-up files"
+
+
+def _no_python(found: list[str]) -> HostFailed:
+    pairs = [
+        f"{path} is {version}" for path, _, version in zip(found[::3], found[1::3], found[2::3], strict=False)
+    ]
+    if not pairs:
+        return HostFailed(
+            "there is no Python", "install python3, or name one: --python HOST=EXE", EXIT_MACHINE_LACKS
+        )
+    seen = clean_text("; ".join(dict.fromkeys(pairs)))[:200]
+    return HostFailed(
+        f"there is no Python 3.10 or newer ({seen})",
+        "install one, or name the environment that has torch: --python HOST=EXE",
+        EXIT_MACHINE_LACKS,
+    )

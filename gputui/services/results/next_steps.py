@@ -1,0 +1,101 @@
+"""What to type after a run: the commands that go further than its table, the most useful first."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputui.analysis.peak_tests import BELOW_NORMAL
+from gputui.model.result import Run, RunSummary
+from gputui.model.units import counted
+from gputui.services.profiles.loader import shipped_profiles
+from gputui.services.results.expected import performance_checks
+from gputui.services.results.labels import day
+from gputui.services.results.selectors import from_here
+
+_ROUNDED_TO_S = 10
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """A command to type next."""
+
+    command: str
+    why: str
+
+
+def next_steps(
+    results: Sequence[Run],
+    path: Path,
+    stored: Collection[RunSummary] = (),
+    *,
+    is_profiled: bool = False,
+    like: str = "",
+) -> Iterator[NextStep]:
+    """Two or three commands after runs that ended together.
+
+    `stored` are the runs of their file. `is_profiled`: the only run has profiled passes, so `show -v` has the
+    step breakdowns. `like` is the run that they repeat, as `F@RUN`; empty for none.
+    """
+    if not results:
+        return
+    here = from_here(str(path))
+    file, newest = shlex.quote(here), results[-1]
+    measured = [run for run in results if any(case.outcome == "ok" for case in run.cases)]
+    yield from _with_more_time(newest, file)
+    if not measured:
+        yield NextStep(f"gputui show {newest.summary.short_id} {file} -v", "why nothing was measured")
+        yield NextStep(f"gputui rm {newest.summary.short_id} {file}", "removes the run")
+        return
+    if any(check.word == BELOW_NORMAL for run in measured for check in performance_checks(run)):
+        yield NextStep("gputui doctor", "looks for what is wrong with the box")
+    names = [shlex.quote(f"{here}@{run.summary.short_id}") for run in measured]
+    if like:
+        yield NextStep(
+            shlex.join(("gputui", "compare", like)) + f" {' '.join(names)}", "this run vs that one"
+        )
+        return
+    if len(names) > 1:
+        yield NextStep(f"gputui compare {' '.join(names)}", "one vs the other")
+        return
+    earlier = _earlier(newest.summary, stored)
+    if earlier is not None:
+        name = shlex.quote(f"{here}@{earlier.short_id}")
+        yield NextStep(f"gputui compare {name} {names[0]}", f"vs the run of {day(earlier)}")
+    if is_profiled:
+        yield NextStep(f"gputui show {newest.summary.short_id} {file} -v", "where the time of a step goes")
+    if earlier is None:
+        yield NextStep(f"gputui compare {file} OTHER.db", "once another box has run the same")
+
+
+def _with_more_time(run: Run, file: str) -> Iterator[NextStep]:
+    """The same run with as much time as it needs, where at least half of the cases had too little."""
+    lost = sum(case.outcome == "skipped" and "budget" in case.reason for case in run.cases)
+    measured = sum(case.outcome == "ok" for case in run.cases)
+    usual_s = {profile.name: profile.budget_s for profile in shipped_profiles()}.get(run.summary.profile)
+    if usual_s is None or not lost or lost < measured:
+        return
+    needed_s = run.summary.budget_s * (lost + measured) / max(measured, 1)
+    rounded_s = math.ceil(needed_s / _ROUNDED_TO_S) * _ROUNDED_TO_S
+    budget = (
+        f" --budget {rounded_s}"
+        if measured and (rounded_s < usual_s or run.summary.budget_s >= usual_s)
+        else ""
+    )
+    why = f"{lost} of {counted(lost + measured, 'case')} had too little time"
+    yield NextStep(f"gputui run {run.summary.profile} --db {file}{budget}", why)
+
+
+def _earlier(run: RunSummary, stored: Collection[RunSummary]) -> RunSummary | None:
+    """The newest finished run before it of the same profile."""
+    alike = [
+        other
+        for other in stored
+        if (other.profile, other.profile_version, other.status)
+        == (run.profile, run.profile_version, "finished")
+        and other.started_utc_us < run.started_utc_us
+    ]
+    return max(alike, key=lambda other: other.started_utc_us, default=None)

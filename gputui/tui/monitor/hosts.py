@@ -1,0 +1,210 @@
+"""The hosts of a live view as lines: one for each, and which of them opens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gputui.analysis.health import GpuFinding, age, health
+from gputui.model.absent import Missing
+from gputui.model.live import DeviceSample
+from gputui.model.units import format_bytes
+from gputui.services.hosts.live import HostSample
+from gputui.tui.shell.keymap import Action, shown_key
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import clean, cut, filled, fitted, left, right, width_of
+from gputui.tui.widgets.charts import gauge
+from gputui.tui.widgets.plain_ascii import in_ascii
+
+HOSTS_ACTIONS: tuple[Action, ...] = (
+    Action("open", "enter", "Open", "The panes of the selected host; esc comes back"),
+    Action("down", "down,j", "Down", "Select the next host"),
+    Action("up", "up,k", "Up", "Select the host before"),
+    Action("first", "home", "First", "Select the first host"),
+    Action("last", "end", "Last", "Select the last host"),
+    Action("sort", "s", "Sort", "Those with faults first, or in the order they were named"),
+)
+_NAME_CELLS = 24
+_SEVERITY = {"alarm": 0, "warn": 1}
+_ABSENT = "—"
+_GAUGE_CELLS = 8
+_BUSY_FROM = 5.0
+
+
+class HostsModel:
+    """The state of the screen of hosts; for one thread."""
+
+    def __init__(self, ascii_only: bool = False) -> None:
+        self._ascii_only = ascii_only
+        self._selected = ""
+        self._top = 0
+        self._faults_first = False
+        self._seen: tuple[HostSample, ...] = ()
+        self._message = ""
+
+    def take(self, seen: Sequence[HostSample]) -> None:
+        """The hosts as they were heard last, in the order they were named."""
+        self._seen = tuple(seen)
+        if not self._selected and seen:
+            self._selected = seen[0].host.name
+
+    @property
+    def selected(self) -> str:
+        """Name of the selected host."""
+        return self._selected
+
+    def say(self, text: str) -> None:
+        """Show a message in the last line until the next key."""
+        self._message = text
+
+    def press(self, action_id: str) -> None:
+        """Do what an action other than `open` means."""
+        self._message = ""
+        names = [one.host.name for one in self._ordered(0)]
+        if not names:
+            return
+        at = names.index(self._selected)
+        moves = {"down": at + 1, "up": at - 1, "first": 0, "last": len(names) - 1}
+        if action_id == "sort":
+            self._faults_first = not self._faults_first
+        elif action_id in moves:
+            self._selected = names[min(max(moves[action_id], 0), len(names) - 1)]
+
+    def select_row(self, row: int, now_ns: int) -> None:
+        """Select the host in a row of the screen, if there is one."""
+        ordered = self._ordered(now_ns)
+        at = self._top + row - 2
+        if row >= 2 and 0 <= at < len(ordered):
+            self._selected = ordered[at].host.name
+
+    def lines(self, width: int, height: int, now_ns: int) -> tuple[Line, ...]:
+        """Exactly `height` lines of `width` cells; `now_ns` is monotonic."""
+        ordered = self._ordered(now_ns)
+        said = _problem_of(self._selected, ordered, now_ns)
+        room = max(height - 3 - bool(said), 1)
+        at = next((n for n, one in enumerate(ordered) if one.host.name == self._selected), 0)
+        self._top = min(max(self._top, at - room + 1, 0), at)
+        if self._top + room > len(ordered):
+            self._top = max(len(ordered) - room, 0)
+        name_cells = min(max([4, *(width_of(clean(one.host.name)) for one in ordered)]), _NAME_CELLS)
+        rows = [self._row(one, name_cells, width, now_ns) for one in ordered[self._top : self._top + room]]
+        below = len(ordered) - self._top - room
+        lines = [self._header(width, now_ns), _heading(name_cells, width), *rows]
+        last = self._message or self._hints(below)
+        whole = [fitted((Span(said, "alarm"),), width)] if said else []
+        lines = [*filled(lines, width, height - 1 - len(whole)), *whole, fitted((Span(last, "dim"),), width)]
+        return tuple(in_ascii(line) for line in lines) if self._ascii_only else tuple(lines)
+
+    def _ordered(self, now_ns: int) -> list[HostSample]:
+        if not self._faults_first:
+            return list(self._seen)
+        return sorted(self._seen, key=lambda one: _SEVERITY.get(_worst(one, now_ns)[1], 2))
+
+    def _header(self, width: int, now_ns: int) -> Line:
+        heard = [one for one in self._seen if not one.problem and one.sample is not None]
+        gpus = [gpu for one in heard for gpu in _gpus(one)]
+        watts = [v for gpu in gpus if isinstance(v := gpu.values.get("power_w"), int | float)]
+        parts = [f"{len(heard)} of {len(self._seen)} hosts"]
+        if gpus:
+            parts.append(f"{sum(map(_is_busy, gpus))} of {len(gpus)} GPUs busy")
+        if watts:
+            parts.append(f"{sum(watts):,.0f} W".replace(",", " "))
+        faults = sum(_worst(one, now_ns)[1] in _SEVERITY for one in self._seen)
+        spans = [Span("gputui", "title"), Span("  " + " · ".join(parts))]
+        if faults:
+            spans += [Span(" · "), Span(f"{faults} with a fault", "warn")]
+        return fitted(spans, width)
+
+    def _row(self, one: HostSample, name_cells: int, width: int, now_ns: int) -> Line:
+        is_selected = one.host.name == self._selected
+        spans = [
+            Span("▸" if is_selected else " ", "accent"),
+            Span(left(clean(one.host.name), name_cells), "accent" if is_selected else "title"),
+        ]
+        word, style = _worst(one, now_ns)
+        if one.sample is None:
+            return fitted([*spans, Span("  "), Span(word, style or "dim")], width)
+        dim = "dim" if one.problem else ""
+        gpus = _gpus(one)
+        host = one.sample.host.values
+        busy, shown = _busy(one)
+        filled_part, rest = gauge(busy, 100.0, _GAUGE_CELLS)
+        spans += [Span("  "), Span(filled_part, dim or "compute 1"), Span(rest, "track")]
+        spans.append(Span(right(shown, 9), dim))
+        watts = [v for gpu in gpus if isinstance(v := gpu.values.get("power_w"), int | float)]
+        spans.append(Span(right(f"{sum(watts):.0f} W" if watts else _ABSENT, 8), dim))
+        memory = gpus or [one.sample.host]
+        used, total = (_total(memory, f"memory_{what}_bytes") for what in ("used", "total"))
+        share = _ABSENT if used is None or not total else f"{format_bytes(used)} {100 * used / total:3.0f} %"
+        spans.append(Span(right(share, 15), dim))
+        load = host.get("load_1min")
+        spans.append(Span(right(f"{load:.1f}" if isinstance(load, int | float) else _ABSENT, 7), dim))
+        spans += [Span("  "), Span(word, style)]
+        if one.case and not one.problem:
+            spans += [Span("  " if word else ""), Span(clean(one.case), "accent")]
+        return fitted(spans, width)
+
+    def _hints(self, below: int) -> str:
+        more = f"{below} more below · " if below > 0 else ""
+        keys = " · ".join(f"{shown_key(action)} {action.title.lower()}" for action in HOSTS_ACTIONS[:1])
+        return f"{more}{keys} · s {'as named' if self._faults_first else 'faults first'} · ? keys · q quit"
+
+
+def _problem_of(name: str, seen: Sequence[HostSample], now_ns: int) -> str:
+    """Why nothing comes from a host, for the line that has room for all of it; empty if it is heard."""
+    one = next((one for one in seen if one.host.name == name), None)
+    return "" if one is None or not one.hint else f"{clean(name)}: {_worst(one, now_ns)[0]}"
+
+
+def _heading(name_cells: int, width: int) -> Line:
+    text = " " + left("HOST", name_cells) + "  " + left("BUSY", _GAUGE_CELLS + 9) + right("POWER", 8)
+    return fitted((Span(text + right("MEMORY", 15) + right("LOAD", 7) + "  HEALTH, CASE", "dim"),), width)
+
+
+def _gpus(one: HostSample) -> list[DeviceSample]:
+    return [] if one.sample is None else [gpu for gpu in one.sample.gpus if gpu.parent is None]
+
+
+def _is_busy(gpu: DeviceSample) -> bool:
+    busy = gpu.values.get("sm_busy_pct")
+    return isinstance(busy, int | float) and busy >= _BUSY_FROM
+
+
+def _busy(one: HostSample) -> tuple[float | None, str]:
+    """The mean load of the GPUs and how many have some; of a host without GPUs that of its CPUs."""
+    gpus = _gpus(one)
+    if gpus:
+        known = [v for gpu in gpus if isinstance(v := gpu.values.get("sm_busy_pct"), int | float)]
+        mean = sum(known) / len(known) if known else None
+        return mean, f"{sum(map(_is_busy, gpus))}/{len(gpus)} GPU"
+    values = {} if one.sample is None else one.sample.host.values
+    busy, cores = values.get("cpu_busy_pct"), values.get("cpu_limit_cores")
+    if not isinstance(busy, int | float) or not isinstance(cores, int | float) or not cores:
+        return None, _ABSENT
+    return busy / cores, f"{busy / cores:.0f} % CPU"
+
+
+def _total(devices: Sequence[DeviceSample], key: str) -> float | None:
+    known = [v for device in devices if isinstance(v := device.values.get(key), int | float)]
+    return sum(known) if known else None
+
+
+def _worst(one: HostSample, now_ns: int) -> tuple[str, str]:
+    """What ails a host most, and its style; two empty texts if nothing does."""
+    if one.problem:
+        silent = f"silent for {age((now_ns - one.heard_ns) / 1e9)}: " if one.heard_ns else ""
+        is_connecting = one.problem == "connecting"
+        hint = f" ({one.hint})" if one.hint else ""
+        return f"{silent}{clean(one.problem)}{clean(hint)}", "dim" if is_connecting else "alarm"
+    if one.sample is None:
+        return "", ""
+    found: list[tuple[GpuFinding, DeviceSample]] = [
+        (finding, gpu) for gpu in one.sample.gpus for finding in health(one.sample.t_ns, gpu)
+    ]
+    if isinstance(one.sample.host.problem, Missing):
+        return clean(one.sample.host.problem.reason), "warn"
+    ranked = sorted(found, key=lambda pair: _SEVERITY.get(pair[0].severity, 2))
+    if not ranked:
+        return "", ""
+    finding, gpu = ranked[0]
+    more = f" +{len(ranked) - 1}" if len(ranked) > 1 else ""
+    return cut(f"GPU {gpu.label} {clean(finding.brief)}{more}", 48), finding.severity

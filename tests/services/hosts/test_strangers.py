@@ -1,0 +1,250 @@
+"""Hosts that answer what no gputui would: nothing of it gets further than a line that says so."""
+
+from __future__ import annotations
+
+import json
+import sys
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any  # JSON
+
+import pytest
+from builders import make_plan, make_spec
+from journals import journal_lines
+
+from gputui.errors import GputuiError
+from gputui.machine import describe_machine
+from gputui.model.journal import encode_line, to_plain
+from gputui.recording.spec import Spec
+from gputui.services.hosts import bakeoff as bakeoff_module
+from gputui.services.hosts.bakeoff import DONE, FAILED, Bakeoff, on_all, probed
+from gputui.services.hosts.box import Box
+from gputui.services.hosts.host import Host, hosts_from, ssh_host
+
+STRANGER = """
+import json, re, sys
+nonce = re.search(r"nopython|gputui ([0-9a-f]{16})", sys.argv[-1])[1]
+answers = json.load(open(sys.argv[1]))
+out = sys.stdout.buffer
+for line in answers.pop("before", []):
+    out.write(bytes.fromhex(line))
+out.write(b'gputui %s {"state": "ready"}\\n' % nonce.encode())
+out.flush()
+for line in sys.stdin:
+    for head, payload in answers.get(json.loads(line)["do"], [[{}, ""]]):
+        payload = bytes.fromhex(payload)
+        text = head if isinstance(head, str) else json.dumps(head)
+        out.write(text.encode() + b"\\n" + payload)
+    out.flush()
+"""
+
+
+def stranger(directory: Path, answers: dict[str, Any]) -> Host:
+    """A host whose command answers each request with these lines and bytes."""
+    (directory / "stranger.py").write_text(STRANGER)
+    (directory / "answers.json").write_text(json.dumps(answers))
+    return Host("odd", (sys.executable, str(directory / "stranger.py"), str(directory / "answers.json")))
+
+
+def described(**changed: object) -> dict[str, Any]:
+    machine = describe_machine(hash_key=bytes(32))
+    runtime = {"missing": "not asked"}
+    plain: dict[str, Any] = {
+        "machine": to_plain(machine),
+        "interpreter": {
+            "executable": "/usr/bin/python3",
+            "runtime": {
+                "python_version": "3.12",
+                "python_implementation": "CPython",
+                **dict.fromkeys(
+                    (
+                        "torch_version",
+                        "torch_cuda",
+                        "torch_hip",
+                        "cudnn_version",
+                        "nccl_version",
+                        "triton_version",
+                        "cpu_capability",
+                        "blas",
+                    ),
+                    runtime,
+                ),
+                "arch_list": [],
+            },
+            "devices": [],
+        },
+        "found_as": "this Python",
+        "passed_over": [],
+        "host_id": "0" * 12,
+        "boot_id": "",
+        "utc_us": 0,
+        "free_bytes": 1,
+        "load": 0.0,
+        "in_progress": [],
+        "others": [],
+    }
+    return {**plain, **changed}
+
+
+def asked(directory: Path, answers: dict[str, Any]) -> Box | GputuiError:
+    (found,) = on_all([stranger(directory, answers)], probed(bytes(32)))
+    return found
+
+
+def said(found: Box | GputuiError) -> str:
+    assert isinstance(found, GputuiError), found
+    return found.message
+
+
+def test_what_a_host_says_of_itself_is_checked_and_cleaned(tmp_path: Path) -> None:
+    good = asked(tmp_path, {"describe": [[described(found_as="\x1b[2Jhere"), ""]]})
+    assert isinstance(good, Box)
+    assert good.found_as == "\\x1b[2Jhere"
+    assert good.clock_ahead_s < -1e9
+    assert any("its clock is" in caution for caution in good.cautions())
+    wrong: list[dict[str, object]] = [
+        {"machine": {}},
+        {"load": "much"},
+        {"others": "PID 1"},
+        {"passed_over": [7]},
+        {"utc_us": None},
+    ]
+    for changed in wrong:
+        assert said(asked(tmp_path, {"describe": [[described(**changed), ""]]})).startswith(
+            "what it says of itself makes no sense"
+        )
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ({"describe": [["not json", ""]]}, "its answer makes no sense"),
+        ({"describe": [["[" * 100_000, ""]]}, "its answer makes no sense"),
+        ({"describe": [[{"error": "\x1b]0;x\x07no", "hint": 7, "code": "x"}, ""]]}, "\\x1b]0;x\\x07no"),
+        ({"describe": [["x" * (5 << 20), ""]]}, "it sent a line without an end"),
+        ({"before": [(b"spam\n" * 60_000).hex()]}, "its login prints without an end"),
+    ],
+    ids=["no JSON", "nested", "escapes in an error", "an endless line", "an endless banner"],
+)
+def test_an_answer_that_makes_no_sense_ends_the_talk(
+    tmp_path: Path, answers: dict[str, Any], message: str
+) -> None:
+    assert said(asked(tmp_path, answers)) == message
+
+
+def piece(data: bytes, offset: int = 0, **changed: object) -> list[object]:
+    packed = zlib.compress(data)
+    return [
+        {"more": True, "offset": offset, "unpacked": len(data), "bytes": len(packed), **changed},
+        packed.hex(),
+    ]
+
+
+def journal(spec: Spec, **changed: object) -> bytes:
+    start = spec.start_now()
+    lines = journal_lines(run_id=str(changed.get("run_id", start.run_id)))
+    head = {**to_plain(start), **changed}
+    body = json.dumps({"n": 0, "kind": "RunStart", **head}, separators=(",", ":")).encode()
+    first = b"%d %08x %s\n" % (len(body), zlib.crc32(body), body)
+    return first + b"".join(encode_line(n, line) for n, line in enumerate(lines[1:], 1))
+
+
+def brought(directory: Path, spec: Spec, follow: Sequence[object], logs: Sequence[object] = ()) -> Bakeoff:
+    host = stranger(directory, {"start": [[{"started": True}, ""]], "follow": follow, "read": logs})
+    made = Bakeoff.create("b", [(host, spec)], [(0,)], gives_up_after_s=0)
+    made.start()
+    assert made.wait(60)
+    return made
+
+
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spec:
+    monkeypatch.setenv("GPUTUI_STATE", str(tmp_path / "state"))
+    made = make_spec(make_plan([0]), run_id="01a20404-f2b4-742b-8eba-873a617a4f8d")
+    return replace(made, label="", price=None, target=str(tmp_path / "a.db"), on_end=())
+
+
+ENDED = [{"ended": True, "logs": []}, ""]
+
+
+def test_a_journal_of_the_run_that_was_sent_is_stored(tmp_path: Path, spec: Spec) -> None:
+    made = brought(tmp_path, spec, [piece(journal(spec)), ENDED], [[{"offset": 0}, ""]])
+    assert (made.runs[0].state, (tmp_path / "a.db").exists()) == (DONE, True)
+
+
+@pytest.mark.parametrize("name", ["run_id", "label", "profile", "price"])
+def test_a_journal_of_another_run_is_refused(tmp_path: Path, spec: Spec, name: str) -> None:
+    price = {"usd_per_hour": 0.1, "gpu_count": 1.0, "kind": "stated", "provider": "", "instance_type": ""}
+    other = {
+        "run_id": "01a20404-0000-742b-8eba-873a617a4f8d",
+        "label": "best",
+        "profile": "x",
+        "price": {**price, "region": "", "date": ""},
+    }[name]
+    made = brought(tmp_path, spec, [piece(journal(spec, **{name: other})), ENDED], [[{"offset": 0}, ""]])
+    run = made.runs[0]
+    assert (run.state, (tmp_path / "a.db").exists()) == (FAILED, False)
+    assert run.why == f"its journal is of another run than the one that was sent: {name}"
+
+
+@pytest.mark.parametrize(
+    ("follow", "why"),
+    [
+        ([piece(b"x", unpacked=1 << 40)], "it sent a piece of 1099511627776 bytes"),
+        ([piece(b"x", bytes=1 << 30)], "it sent a piece of 1073741824 bytes"),
+        ([piece(b"x", offset=-1)], "its answer makes no sense"),
+        ([piece(b"x", offset=7)], "it sent byte 7 of its journal for byte 0"),
+        ([piece(bytes(1 << 22), unpacked=100)], "what it sent has another size than it said"),
+        (
+            [[{"more": True, "offset": 0, "unpacked": 5, "bytes": 5}, b"nozip".hex()]],
+            "what it sent is damaged",
+        ),
+        (
+            [piece(bytes(1 << 19)), piece(bytes(1 << 19), 1 << 19), piece(b"x", 1 << 20)],
+            "its journal is larger than 1 MiB",
+        ),
+    ],
+    ids=["a huge piece", "a huge packed piece", "a negative place", "a gap", "a bomb", "damage", "endless"],
+)
+def test_a_file_that_is_too_large_or_makes_no_sense_is_cut_off(
+    tmp_path: Path, spec: Spec, monkeypatch: pytest.MonkeyPatch, follow: Sequence[object], why: str
+) -> None:
+    monkeypatch.setattr(bakeoff_module, "LARGEST_JOURNAL", 1 << 20)
+    run = brought(tmp_path, spec, follow).runs[0]
+    assert run.state == FAILED
+    assert run.why.startswith(why)
+    assert not (tmp_path / "a.db").exists()
+    assert sum(path.stat().st_size for path in run.run_dir.rglob("*") if path.is_file()) < 3 << 20
+
+
+def test_names_of_logs_never_lead_out_of_the_directory_of_the_run(tmp_path: Path, spec: Spec) -> None:
+    names = ["../../../evil", "/tmp/evil", "launch-000.log/../../evil", "launch-000.log", 7, "x" * 5000]
+    head = journal(spec).split(b"\n")[0] + b"\n"  # no end: its logs are asked for
+    log = [piece(b"last words"), [{"offset": 10}, ""]]
+    made = brought(tmp_path, spec, [piece(head), [{"ended": True, "logs": names}, ""]], log)
+    run_dir = made.runs[0].run_dir
+    assert [path.name for path in (run_dir / "logs").iterdir()] == ["launch-000.log"]
+    assert not list(tmp_path.rglob("*evil*"))
+
+
+@pytest.mark.parametrize("address", ["-oProxyCommand=x", "a b", "", "host:port", "a:1:2", "u@-h;x y"])
+def test_an_address_that_ssh_could_take_for_something_else_is_refused(address: str) -> None:
+    with pytest.raises(GputuiError, match="is not"):
+        ssh_host(address)
+
+
+def test_addresses_prices_and_interpreters_go_to_their_hosts() -> None:
+    hosts = hosts_from(
+        ["ann@[::1]:2222", "b"],
+        ["docker exec -i 'a b'"],
+        with_local=True,
+        pythons=["b=/x/python", "/y/python"],
+        prices=["b=2.5"],
+    )
+    assert [host.name for host in hosts] == ["this box", "ann@[::1]:2222", "b", "docker exec -i 'a b'"]
+    assert hosts[1].prefix[-4:] == ("-p", "2222", "--", "ann@::1")
+    assert hosts[3].prefix == ("docker", "exec", "-i", "a b")
+    assert [host.python for host in hosts] == ["/y/python", "/y/python", "/x/python", "/y/python"]
+    assert [host.usd_per_hour for host in hosts] == [None, None, 2.5, None]

@@ -1,0 +1,76 @@
+"""What to type after a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from hand_made import make_run, measured, steady, unmeasured
+from journals import GPU_MACHINE, STARTED_US, make_case
+from test_expected import copy, gemm
+
+from gputui.model.result import Run
+from gputui.services.results.next_steps import NextStep, next_steps
+
+FILE = Path("a.db")
+GPT = make_case("gpt_train")
+RUN = make_run(measured(GPT, steady(0.1)))
+ID = RUN.summary.short_id
+
+
+def with_budget(run: Run, budget_s: float) -> Run:
+    return replace(run, summary=replace(run.summary, budget_s=budget_s))
+
+
+def test_after_the_first_run_of_a_box_comes_why_it_is_as_fast_and_another_box() -> None:
+    assert list(next_steps([RUN], FILE, [RUN.summary], is_profiled=True)) == [
+        NextStep(f"gputui show {ID} a.db -v", "where the time of a step goes"),
+        NextStep("gputui compare a.db OTHER.db", "once another box has run the same"),
+    ]
+
+
+def test_a_second_run_is_compared_with_the_newest_finished_one_of_its_profile_before_it() -> None:
+    old, cut, later = (
+        make_run(measured(GPT, steady(0.1)), started_utc_us=STARTED_US - us) for us in (9, 5, -9)
+    )
+    broken = replace(cut.summary, status="interrupted")
+    (step,) = next_steps([RUN], FILE, [RUN.summary, old.summary, broken, later.summary])
+
+    assert step.command == f"gputui compare a.db@{old.summary.short_id} a.db@{ID}"
+
+
+def test_runs_that_ended_together_and_a_repeated_one_are_compared() -> None:
+    other = make_run(measured(GPT, steady(0.2)))
+    both = next_steps([RUN, other], FILE)
+    assert [step.command for step in both] == [f"gputui compare a.db@{ID} a.db@{other.summary.short_id}"]
+
+    like = next_steps([RUN], FILE, like="their file.db@12345678")
+    assert [step.command for step in like] == [f"gputui compare 'their file.db@12345678' a.db@{ID}"]
+
+
+def test_a_box_below_normal_is_looked_at_first() -> None:
+    slow = make_run(gemm(300), copy(2.62), machine=GPU_MACHINE)
+
+    assert next(next_steps([slow], FILE)).command == "gputui doctor"
+
+
+def test_a_budget_that_was_too_small_for_most_cases_leads_to_one_that_is_not() -> None:
+    lost = [
+        unmeasured(make_case(name), "skipped", "the budget of 15 s is spent")
+        for name in ("conv_train", "decode")
+    ]
+    step = next(next_steps([with_budget(make_run(measured(GPT, steady(0.1)), *lost), 15)], FILE))
+    assert step == NextStep("gputui run quick --db a.db --budget 50", "2 of 3 cases had too little time")
+
+    step, *_ = next_steps([with_budget(make_run(*lost), 15)], FILE)
+    assert step == NextStep("gputui run quick --db a.db", "2 of 2 cases had too little time")
+
+    step = next(next_steps([with_budget(make_run(measured(GPT, steady(0.1)), *lost), 1500)], FILE))
+    assert step.command == "gputui run quick --db a.db --budget 4500"
+
+
+def test_a_run_without_a_result_leads_to_its_reasons_and_its_removal() -> None:
+    failed = make_run(unmeasured(GPT, "failed", "RuntimeError"))
+
+    commands = [step.command.split()[1] for step in next_steps([failed], FILE)]
+    assert commands == ["show", "rm"]
