@@ -158,7 +158,7 @@ def nearest_decoder(params: int) -> Decoder:
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class ServedModel:
     """What is to be served, and how."""
 
     params: int
@@ -195,7 +195,7 @@ INFERENCE_PART_TITLES: dict[str, str] = {
 }
 
 
-def weight_bytes(serving: Serving) -> int:
+def weight_bytes(serving: ServedModel) -> int:
     """Weights and their scales on each GPU.
 
     Products, embedding and head are split evenly over the GPUs and norms are on each, as Megatron-LM does
@@ -213,7 +213,7 @@ def weight_bytes(serving: Serving) -> int:
     return math.ceil(bits / 8 / gpus + max(others, 0) * form.other_bytes)
 
 
-def cache_bytes(serving: Serving) -> int:
+def cache_bytes(serving: ServedModel) -> int:
     """Keys and values of all tokens on each GPU: 2 x layers x KV heads x head size x bytes x tokens x batch.
 
     Kwon et al. 2023, arXiv 2309.06180, section 3, with KV heads in place of heads. A GPU has its share of the
@@ -226,7 +226,7 @@ def cache_bytes(serving: Serving) -> int:
     return per_token * serving.context * serving.batch
 
 
-def activation_bytes(serving: Serving, tokens: int | None = None) -> int:
+def activation_bytes(serving: ServedModel, tokens: int | None = None) -> int:
     """The most that one forward pass of so many tokens holds on each GPU; of None, of the largest chunk.
 
     Counted in `gputui.worker.models.llama`, in the MLP of a layer, d numbers wide: the layer's input and the
@@ -243,12 +243,12 @@ def activation_bytes(serving: Serving, tokens: int | None = None) -> int:
     return max(in_a_layer, serving.batch * model.vocabulary * 4)
 
 
-def inference_parts(serving: Serving) -> InferenceParts:
+def inference_parts(serving: ServedModel) -> InferenceParts:
     """Weights, cache and activations on each GPU."""
     return InferenceParts(weight_bytes(serving), cache_bytes(serving), activation_bytes(serving))
 
 
-def needed_for_inference(serving: Serving) -> tuple[int, int]:
+def needed_for_inference(serving: ServedModel) -> tuple[int, int]:
     """Memory each GPU must have, from what is surely needed to what is surely enough.
 
     The same overhead as of a training; only activations fragment, as the rest is allocated once.
@@ -280,10 +280,10 @@ def possible_gpus(model: Decoder) -> tuple[int, ...]:
     return tuple(n for n in range(1, model.heads + 1) if model.heads % n == 0)
 
 
-def fit_inference(serving: Serving, memory_bytes: int) -> InferenceFit:
+def fit_inference(serving: ServedModel, memory_bytes: int) -> InferenceFit:
     """Try it on as many GPUs as stated, then on more."""
 
-    def found(word: str, on: Serving) -> InferenceFit:
+    def found(word: str, on: ServedModel) -> InferenceFit:
         return InferenceFit(
             memory_bytes,
             word,
@@ -305,7 +305,7 @@ def fit_inference(serving: Serving, memory_bytes: int) -> InferenceFit:
     return found("does not fit", serving)
 
 
-def _most(serving: Serving, what: str, memory_bytes: int, most: int) -> int:
+def _most(serving: ServedModel, what: str, memory_bytes: int, most: int) -> int:
     def fits(number: int) -> bool:
         changed = replace(serving, **{what: number})  # type: ignore[arg-type]
         return needed_for_inference(changed)[1] <= memory_bytes

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from gputui.analysis.quantiles import incomplete_beta
 from gputui.analysis.statistics import mean, sample_variance
 from gputui.model.absent import Missing
+from gputui.model.result import Spread
 
 LEAST_ROWS = 4
 """Rows measured in launches apart from each other, below which they say too little of a box."""
@@ -43,17 +44,6 @@ class Scatter:
 
     variance: float
     df: float
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """The variance of the log time between launches, or between runs, and how well it is known."""
-
-    variance: float
-    df: float
-    """Infinite where it is assumed."""
-    box: str = ""
-    """Whose rows it was learnt from: errors of two that share a box are the same error."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, Self, TypeVar  # Any: a cache of several kinds of things
 
 from gputui.analysis.quantiles import normal_quantile, t_cdf, t_quantile
-from gputui.analysis.spread import ROW_CORRELATION, Scatter, Spread, together
+from gputui.analysis.spread import ROW_CORRELATION, Scatter, together
 from gputui.analysis.statistics import (
     dependence_factor,
     hodges_lehmann,
@@ -31,6 +31,7 @@ from gputui.analysis.statistics import (
     welch,
 )
 from gputui.model.absent import Missing
+from gputui.model.result import Spread
 
 WORDS = ("faster", "slower", "same", "inconclusive", "not comparable")
 BAND = 0.01  # criterion takes 1 %, nvbench's comparison 0.5 %

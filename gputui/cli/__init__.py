@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import click
 
+from gputui.cli.options import COMPLETES
 from gputui.cli.output import readable_output
 from gputui.errors import EXIT_BUG, EXIT_CASE_FAILED, EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE, GputuiError
 from gputui.store.text import clean_text
@@ -52,6 +53,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("label", "label", "Give a run another label."),
     Command("rm", "rm", "Remove a run from a result file."),
     Command("import", "importing", "Store traces of torch.profiler, or a run directory."),
+    Command("completion", "completion", "The script that completes commands in a shell."),
     Command("paths", "paths", "Where everything lies, and how it is removed."),
 )
 
@@ -68,20 +70,35 @@ class _Lazy(click.Group):
             return None
         module = importlib.import_module(f"gputui.cli.{found.module}")
         command: click.Command = module.command
+        if COMPLETES in os.environ:
+            from gputui.cli.completion import add_completions
+
+            add_completions(command, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(c.name, c.summary) for c in COMMANDS])
+        formatter.write_paragraph()
+        formatter.write_text(
+            "Pages: gputui help TOPIC, such as installing, measuring, monitor.md, compare.md or sql."
+        )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if ctx.resilient_parsing:  # a shell completes what is not complete
+            return super().resolve_command(ctx, args)
         if args and args[0] == "help":  # as git and docker have it
-            args = [*args[1:2], "--help"]
-            if len(args) == 1:
+            if not args[1:]:
                 click.echo(self.get_help(ctx))
                 ctx.exit()
+            if self.get_command(ctx, args[1]) is None:
+                from gputui.cli.pages import page_of
+
+                click.echo_via_pager(page_of(args[1]))
+                ctx.exit()
+            args = [args[1], "--help"]
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             import difflib
 
@@ -171,6 +188,10 @@ def gputui(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its status; errors are reported without a traceback."""
+    if COMPLETES in os.environ:
+        import gputui.cli.completion  # noqa: F401  # tells click how bash is answered
+
+        sys.exit(_status_of(sys.argv[1:]))  # click writes bytes, of words that need no cleaning
     with readable_output():
         status = _status_of(list(sys.argv[1:] if arguments is None else arguments))
     sys.exit(status)

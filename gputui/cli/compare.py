@@ -140,6 +140,9 @@ def command(
     F takes the newest run of each case, F@RUN one run: its short id, its label, `latest` or `latest~1`.
     `reference:NAME` is a file in $GPUTUI_REFERENCES. A directory is all result files in it.
     """
+    is_named = context.get_parameter_source("form") is not ParameterSource.DEFAULT
+    if output is not None and not on_screen and not is_named and output.suffix.lower() not in ("", ".txt"):
+        form = form_of(output)
     if traces_a or traces_b or _are_traces(files):
         return _compare_traces(context, files, traces_a, traces_b, form, output, step_range, window)
     if not files:
@@ -150,9 +153,6 @@ def command(
         raise GputuiError("--step and --window: go with traces", "leave them out")
     if on_screen:
         return _show(context, Request(files, by or "", baseline or "", pool, trust, columns))
-    is_named = context.get_parameter_source("form") is not ParameterSource.DEFAULT
-    if output is not None and not is_named and output.suffix.lower() not in ("", ".txt"):
-        form = form_of(output)
     if columns and form not in ("text", "markdown"):
         raise GputuiError(f"--columns: {form} has all of them", "leave it out, or --format markdown")
     files = every_file(files)

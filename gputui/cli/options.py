@@ -1,9 +1,11 @@
-"""Options that several commands have."""
+"""Options that several commands have, and the variable of shell completion."""
 
 from __future__ import annotations
 
 from gputui.errors import GputuiError, beginning
 
+COMPLETES = "_GPUTUI_COMPLETE"
+"""The variable in which a shell asks for completions."""
 MACHINE_HELP = "What to know this box by, if it has no lasting name.  [$GPUTUI_MACHINE]"
 _LONGEST_NAME = 80
 

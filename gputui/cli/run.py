@@ -32,6 +32,7 @@ from gputui.model.absent import Missing
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_whole_seconds
 from gputui.recording.interpreters import Chosen
+from gputui.recording.pacing import least_budget_s
 from gputui.services.profiles.loader import Profile
 from gputui.services.runs.process import LiveRun, RunRequest, start_runs, wait_until_begun
 from gputui.services.runs.progress import expected_s
@@ -176,6 +177,7 @@ def command(
         profile_of=None if model is None else partial(_profile_like, model, only),
     )
     requests, target = prepared.requests, prepared.target
+    _report_price(requests[0])
     if model is not None and percent is not None:
         requests = _with_looks(requests, model, percent)
     if prepared.warning:
@@ -201,6 +203,17 @@ def command(
         shows_all=shows_all,
         like="" if model is None else model.selector,
     )
+
+
+def _report_price(request: RunRequest) -> None:
+    """Say which list price is stored, since it may not be what the user pays."""
+    from gputui.model.units import format_hourly
+    from gputui.services.prices.pricing import STATED, price_source
+
+    price = request.price
+    if price is not None and price.kind != STATED:
+        usd = format_hourly(price.usd_per_hour)
+        _say(f"price: {usd} ({price_source(price)}); if you pay another: --price USD_PER_H")
 
 
 def _percent_to_resolve(like: str | None, against: str | None, resolve: str | None) -> float | None:
@@ -326,13 +339,20 @@ def _announce(plan: Plan, chosen: Chosen, target: Path) -> None:
     to_run = sum(1 for c in plan.cases if c.outcome is None)
     left_out = len(plan.cases) - to_run
     up_to = "up to " if plan.startup_share is not None and plan.replicates > 1 else ""
-    about = format_whole_seconds(sum(expected_s(plan, launch) for launch in plan.launches))
+    about_s = sum(expected_s(plan, launch) for launch in plan.launches)
+    about = format_whole_seconds(min(about_s, plan.budget_s))
     at_most = format_whole_seconds(plan.budget_s)
     _say(
         f"{plan.profile}: {counted(to_run, 'case')} in {up_to}{counted(len(plan.launches), 'launch')},"
         f"{'' if about == at_most else f' about {about},'}"
         f" at most {at_most}" + (f"; {left_out} cannot run here" if left_out else "")
     )
+    least_s = least_budget_s(plan)
+    if plan.budget_s < least_s:
+        _say(
+            f"{at_most} are not enough for all {counted(to_run, 'case')}, which need at least"
+            f" {format_whole_seconds(least_s)}: the most important come first"
+        )
     _say(f"with Python {runtime.python_version}, {torch} ({chosen.found_as}); into {target}")
     for found in chosen.passed_over:
         click.echo(f"passed over: {found}", err=True)

@@ -14,7 +14,7 @@ from gputui.model.absent import Missing
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted, format_percent
 from gputui.services.results.labels import run_heading, run_heading_in_one
-from gputui.services.results.selectors import run_and_file
+from gputui.services.results.selectors import run_and_file, run_in
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
 from gputui.store.reading import TelemetrySummary, open_result
@@ -43,7 +43,7 @@ def command(
     path, selector = run_and_file(run, file)
     with open_result(path, trust, as_stored=as_json) as result:
         stored = result.summaries()
-        found = result.run(find_run(stored, "latest" if selector is None else selector).run_id)
+        found = run_in(result, find_run(stored, "latest" if selector is None else selector).run_id)
         passes = result.profiled(found.summary.run_id)
         telemetry = result.telemetry_summary(found.summary.run_id)
         events, warnings = result.events(found.summary.run_id), result.warnings

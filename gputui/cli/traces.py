@@ -32,7 +32,7 @@ from gputui.services.traces.difference import (
 )
 from gputui.services.traces.difference import as_json as difference_as_json
 from gputui.services.traces.imported import TraceRun, contents_of, read_run, stored_run
-from gputui.services.traces.overview import category_table, operator_table, sentence
+from gputui.services.traces.overview import category_table, finding_lines, operator_table, sentence
 from gputui.services.traces.overview import kernel_table as kernel_overview
 from gputui.services.traces.ranks import Ranks, rank_lines, ranks_of
 from gputui.services.traces.window import described, window_from
@@ -108,9 +108,10 @@ def show_trace(
         if table is not None and table.rows:
             page.line()
             page.table(table.headings, table.rows, table.numeric)
-    if said:
+    lines = [*finding_lines(found, case.device_name), *said]
+    if lines:
         page.line()
-    for line in said:
+    for line in lines:
         page.line(line)
     page.show()
 
@@ -138,10 +139,14 @@ def _stored(text: str, trust: bool) -> TraceRun:
 
 def write_difference(found: TraceDifference, form: str, output: Path | None) -> None:
     """Print a difference, or write it to a file."""
-    if form not in ("text", "json"):
-        raise GputuiError(f"--format {form}: traces are compared as text or json", "--format json")
+    if form == "csv":
+        raise GputuiError("--format csv: traces have no rates to list", "--format json has all figures")
     if form == "json":
         text = json.dumps({"schema": 1, **difference_as_json(found)}, indent=1) + "\n"
+    elif form in ("html", "markdown"):
+        from gputui.services.traces.forms import difference_as_markdown, difference_as_page
+
+        text = difference_as_page(found) if form == "html" else difference_as_markdown(found)
     elif output is None:
         from gputui.cli.output import console
 

@@ -130,10 +130,11 @@ def finish(
     from gputui.services.compare.pairing import runtime_name
     from gputui.services.compare.resolve import Looks
     from gputui.services.results.next_steps import next_steps
+    from gputui.services.results.selectors import run_in
     from gputui.store.reading import open_result
 
     with open_result(target) as file:
-        results = [file.run(run.run_id) for run in runs]
+        results = [run_in(file, run.run_id) for run in runs]
         steps = next_steps(
             results,
             target,

@@ -14,21 +14,21 @@ _NO_LIMIT_BYTES = 2**62  # v1 writes "no limit" as the largest page-aligned numb
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CgroupDirectory:
     """One directory of a cgroup hierarchy."""
 
     path: str
     version: int
 
 
-def groups(tree: Tree, controller: str) -> tuple[Group, ...]:
+def groups(tree: Tree, controller: str) -> tuple[CgroupDirectory, ...]:
     """This process's group and all its parents up to the mount root, innermost first.
 
     Of both versions, if both are mounted: a missing file limits nothing. If the path in `/proc/self/cgroup`
     belongs to another namespace, only the mount root remains.
     """
     mounts = tree.mounts()
-    found: list[Group] = []
+    found: list[CgroupDirectory] = []
     for line in tree.found_text("/proc/self/cgroup").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
@@ -40,7 +40,7 @@ def groups(tree: Tree, controller: str) -> tuple[Group, ...]:
         else:
             continue
         for mount in matching[-1:]:  # a later mount hides an earlier one
-            found.extend(Group(directory, version) for directory in _upwards(mount, path))
+            found.extend(CgroupDirectory(directory, version) for directory in _upwards(mount, path))
     return tuple(found)
 
 
@@ -61,7 +61,7 @@ def cpu_quota(tree: Tree) -> float | None:
     return min(quotas, default=None)
 
 
-def _quota(tree: Tree, group: Group) -> float | None:
+def _quota(tree: Tree, group: CgroupDirectory) -> float | None:
     if group.version == 2:
         fields = tree.found_text(f"{group.path}/cpu.max").split()
     else:
@@ -92,7 +92,7 @@ def memory_limit(tree: Tree) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _memory_limit(tree: Tree, group: Group) -> int | None:
+def _memory_limit(tree: Tree, group: CgroupDirectory) -> int | None:
     names = ("memory.max", "memory.high") if group.version == 2 else ("memory.limit_in_bytes",)
     limits = [tree.integer(f"{group.path}/{name}") for name in names]
     return min(

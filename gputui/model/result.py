@@ -32,6 +32,17 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """The variance of the log time between launches, or between runs, and how well it is known."""
+
+    variance: float
+    df: float
+    """Infinite where it is assumed."""
+    box: str = ""
+    """Whose rows it was learnt from: errors of two that share a box are the same error."""
+
+
+@dataclass(frozen=True, slots=True)
 class CaseResult:
     """One case of one run with all its launches."""
 
@@ -43,6 +54,9 @@ class CaseResult:
     """`ok` if any launch measured it; else the outcome of the last, or the plan's."""
     reason: str
     measurements: tuple[Measurement, ...]
+    launch_spread: Spread | None = None
+    """Of one launch, as the runs of its box in the file show it; None where they were not read, or show no
+    more than its launches do."""
 
 
 @dataclass(frozen=True, slots=True)

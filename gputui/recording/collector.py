@@ -154,6 +154,9 @@ class Collector:
         self._closed_round = -1
         self._awaited_round = -1
         """The round that the host's thread waits for, or last waited for."""
+        self._uses_round = -1
+        """The last round that asked the GPUs for their processes."""
+        self._uses_begun_ns: int | None = None
         self._processes: tuple[ProcessSample, ...] | Missing = NOT_ASKED
         self._absent: dict[str, Missing] = {source.NAME: OPENING for source in self._sources}
         self._opening_since_ns: dict[str, int] = {}
@@ -344,7 +347,11 @@ class Collector:
                     if not slot.is_listed or slot.call_since_ns is not None or slot.done_round >= number:
                         continue
                     self._begin_call(slot, number)
-                    wants_uses = self._wants_processes and self._is_due(slot.uses_ns)
+                    if self._wants_processes and self._is_due(self._uses_begun_ns):
+                        self._uses_round, self._uses_begun_ns = number, self._clock()
+                    # All in one round: one look at the processes serves them all.
+                    is_round = self._uses_round == number or slot.uses_ns is None
+                    wants_uses = self._wants_processes and is_round
                 samples: tuple[DeviceSample, ...]
                 uses: tuple[GpuUse, ...] | Missing | None = None
                 try:

@@ -10,6 +10,9 @@ from gputui.model.units import counted
 
 LEAST_MEASURING_S = 1.5
 """With less, a workload cannot warm up and run five blocks of 0.2 s."""
+ENOUGH_S = 4.0
+"""Of measuring, for a case of the sizes that profiles choose. Where there is too little time for all cases,
+each gets as much before the next begins."""
 LEAST_OF_A_PROGRAM_S = 0.5
 """A program's blocks are as short as it makes them."""
 FIRST_STARTUP_S = {"cpu": 2.0, "gpu": 6.0}
@@ -21,12 +24,32 @@ END_S = 0.2
 """For a worker to exit."""
 
 
+def least_budget_s(plan: Plan) -> float:
+    """About how many seconds it takes to measure every case once, at least: starts, warm-up, short blocks.
+
+    As often as planned, where the number of launches is not for the run to choose.
+    """
+    programs = {command.case_id for command in plan.commands}
+    seconds = 0.0
+    for launch in plan.launches:
+        if launch.purpose == TIMED and (plan.startup_share is None or not launch.replicate):
+            start_s = FIRST_STARTUP_S[launch.device.device_class]
+            seconds += (start_s if launch.needs_torch else FIRST_STARTUP_WITHOUT_TORCH_S) + END_S
+            seconds += sum(
+                LEAST_OF_A_PROGRAM_S if case_id in programs else LEAST_MEASURING_S
+                for case_id in launch.case_ids
+            )
+    return seconds
+
+
 class Pace:
     """How much of the budget is spent, and what each launch gets of the rest.
 
     Each launch first costs its start: seconds in which nothing is measured, whatever its weight. What remains
     of the budget after all starts is divided by weight. If that leaves too little, the last launches are left
     out of the sum: what is dropped for lack of time is a later repetition, not the first of each case.
+
+    Where the budget is too small for all cases anyway, the first get enough each, and the last are dropped.
 
     With a `startup_share` cases get as many launches as can start within that share of the budget.
     """
@@ -64,9 +87,12 @@ class Pace:
         weights = sum(other.weight for other in sharing)
         is_program = not self._programs.isdisjoint(launch.case_ids)
         least_s = LEAST_OF_A_PROGRAM_S if is_program else LEAST_MEASURING_S
+        needed_s = starts_s + LEAST_MEASURING_S * sum(len(other.case_ids) for other in sharing)
+        is_short = needed_s > self._budget_s - self.spent_s and not is_program
+        wanted_s = ENOUGH_S * len(launch.case_ids) if is_short else least_s
         while True:
             measuring_s = (self._budget_s - self.spent_s - starts_s) * launch.weight / weights
-            if measuring_s >= least_s:
+            if measuring_s >= (wanted_s if len(sharing) > 1 else least_s):
                 return self._start_s(launch) - END_S + measuring_s
             if len(sharing) == 1:
                 is_near = measuring_s + GRACE * self._budget_s >= least_s
@@ -108,6 +134,7 @@ class Pace:
         """
         if self._plan.startup_share is None or launch.replicate or launch.launch_id not in self._planned:
             return 0.0, (), ""
+        self._most = self._replicates()
         if self._most > 1 and launch.launch_id not in self._too_slow:
             self._most -= 1
         elif launch.launch_id not in self._too_slow:

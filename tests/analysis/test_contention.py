@@ -30,7 +30,7 @@ def test_launches_of_different_speed_tell_nothing_by_that() -> None:
     fast, slow = [(1.0, 0.0)] * 6, [(9.0, 0.5)] * 6
     found = effect_of_waiting([fast, slow], threads=2)
 
-    assert found.power == 1.0
+    assert found.power == 1
     assert found.sd == pytest.approx(math.hypot(WAITING_POWER_SD, WAITING_SD))
     assert effect_of_waiting([], threads=2) == found
     assert effect_of_waiting([[(1.0, 0.4)]], threads=2) == found

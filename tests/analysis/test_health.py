@@ -172,3 +172,13 @@ def test_a_gpu_is_shared_with_processes_of_other_users() -> None:
 def test_processes_that_ended_or_cannot_be_looked_at_from_a_container_are_not_called_foreign() -> None:
     unknown = [process(1, ENDED), process(2, Missing("a process of the host"))]
     assert foreign_processes(unknown, "me") == {}
+
+
+def test_processes_of_others_are_counted_in_words() -> None:
+    assert [f.why for f in found(gpu(), foreign=1)] == ["1 process of other users on this GPU"]
+    assert [f.why for f in found(gpu(), foreign=2)] == ["2 processes of other users on this GPU"]
+
+
+def test_memory_that_could_not_be_repaired_is_an_alarm_of_its_own() -> None:
+    assert words(gpu(remapped_rows_failed=1)) == ["ROW REMAP FAILED"]
+    assert words(gpu(remapped_rows_failed=0)) == []

@@ -16,7 +16,6 @@ from gputui.analysis.spread import (
     LaunchPrior,
     RunMean,
     Scatter,
-    Spread,
     _digamma,
     _f_tail,
     _trigamma,
@@ -26,6 +25,7 @@ from gputui.analysis.spread import (
     together,
 )
 from gputui.model.absent import Missing
+from gputui.model.result import Spread
 
 SD = 0.1
 

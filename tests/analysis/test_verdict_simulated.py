@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 import pytest
 
-from gputui.analysis.spread import LaunchPrior, Scatter, Spread, learn_launches
+from gputui.analysis.spread import LaunchPrior, Scatter, learn_launches
 from gputui.analysis.verdict import (
     RatioEstimate,
     compare_launches,
@@ -14,6 +14,7 @@ from gputui.analysis.verdict import (
     judge,
     launch_scatter,
 )
+from gputui.model.result import Spread
 
 ROWS = 10
 CPU_PRIOR = 0.10

@@ -23,7 +23,6 @@ from gputui.analysis.spread import (
     LaunchPrior,
     RunMean,
     Scatter,
-    Spread,
     learn_launches,
     learn_runs,
     pooled,
@@ -31,6 +30,7 @@ from gputui.analysis.spread import (
 )
 from gputui.analysis.verdict import RatioEstimate, compare_launches, judge, launch_scatter, log_time
 from gputui.model.absent import Missing
+from gputui.model.result import Spread
 
 ROWS, BLOCKS = 12, 6
 BLOCK_SD = 0.005

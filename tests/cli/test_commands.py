@@ -314,6 +314,15 @@ def test_help_is_a_word_too() -> None:
     assert gputui_here("help", "nonsense").returncode == 2
 
 
+def test_help_of_a_topic_is_its_page_with_links_as_topics() -> None:
+    shown = gputui_here("help", "sql").stdout
+    assert shown.startswith("# Twelve answers in SQL\n")
+    assert "Open a file that a stranger made with gputui (gputui help housekeeping.md)" in shown
+    assert gputui_here("help", "compare.md").stdout.startswith("# ")
+    wrong = gputui_here("help", "instaling")
+    assert (wrong.returncode, "did you mean `gputui help installing`?" in wrong.stderr) == (2, True)
+
+
 def test_options_of_the_monitor_work_without_its_name_and_only_there() -> None:
     done = gputui_here("--interval", "1", "--price", "3.5", "--no-mouse")
     assert "no terminal to draw on" in done.stderr

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any  # JSON
 
-import pytest
-from command_line import gputui, gputui_here
+from command_line import gputui, gputui_here, gputui_together
 from journals import make_journal
 from nvml.standin import standin_environment
 
@@ -24,7 +25,15 @@ driver gpus 1
 
 def checks(*words: str | Path, scenario: str = ONE, state: str = "") -> tuple[int, dict[str, Any]]:
     env = standin_environment(scenario) | ({"GPUTUI_STATE": state} if state else {})
-    done = gputui("doctor", "--json", *words, env=env)
+    return found_by(gputui("doctor", "--json", *words, env=env))
+
+
+def checks_together(scenarios: Iterable[str]) -> list[tuple[int, dict[str, Any]]]:
+    envs = map(standin_environment, scenarios)
+    return [found_by(done) for done in gputui_together("doctor", "--json", envs=envs)]
+
+
+def found_by(done: subprocess.CompletedProcess[str]) -> tuple[int, dict[str, Any]]:
     found = json.loads(done.stdout)
     assert found["schema"] == 1
     return done.returncode, {check["topic"]: check for check in found["checks"]}
@@ -109,26 +118,24 @@ def test_a_python_that_is_none_is_refused() -> None:
     assert "--python /nowhere/python: is not an executable file" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "calls", ["*", "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetPowerManagementDefaultLimit"]
-)
-def test_a_gpu_that_hangs_is_a_problem_and_leaves_the_others_well(calls: str) -> None:
-    status, found = checks(scenario=f"driver gpus 3\n* sm_busy_pct 0\n2 hang {calls} 1\n")
-    assert status == 1
-    assert [found[f"GPU {index}"]["state"] for index in range(3)] == ["ok", "ok", "problem"]
-    assert "the driver has not answered for " in found["GPU 2"]["found"]
-    assert found["GPU 2"]["next_step"]
-    assert "2x NVIDIA H200, 1x unnamed GPU" in found["driver"]["found"] or calls.endswith("Rates")
+def test_a_gpu_that_hangs_is_a_problem_and_leaves_the_others_well() -> None:
+    of_calls = ("*", "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetPowerManagementDefaultLimit")
+    scenarios = [f"driver gpus 3\n* sm_busy_pct 0\n2 hang {calls} 1\n" for calls in of_calls]
+    for calls, (status, found) in zip(of_calls, checks_together(scenarios), strict=True):
+        assert status == 1, calls
+        assert [found[f"GPU {index}"]["state"] for index in range(3)] == ["ok", "ok", "problem"], calls
+        assert "the driver has not answered for " in found["GPU 2"]["found"], calls
+        assert found["GPU 2"]["next_step"], calls
+        assert "2x NVIDIA H200, 1x unnamed GPU" in found["driver"]["found"] or calls.endswith("Rates")
 
 
 def test_mig_instances_are_named_in_one_note() -> None:
     scenario = ONE + "0 mig 1\n0 mig_slices 2\n0:0 profile 1g.18gb\n0:1 profile 3g.71gb\n"
-    _, found = checks(scenario=scenario)
+    scenarios = (scenario, ONE + "0 mig 1\n", scenario + "0 hang nvmlDeviceGetTemperatureV 2\n")
+    (_, found), (_, empty), (_, hangs) = checks_together(scenarios)
     assert found["GPU 0"]["state"] == "ok"
     assert "(0:0 1g.18gb, 0:1 3g.71gb)" in found["GPU 0 MIG"]["found"]
     assert [topic for topic in found if topic.startswith("GPU 0:")] == []
-    _, empty = checks(scenario=ONE + "0 mig 1\n")
     assert "no instance can be seen" in empty["GPU 0 MIG"]["found"]
-    _, hangs = checks(scenario=scenario + "0 hang nvmlDeviceGetTemperatureV 2\n")
     assert hangs["GPU 0"]["state"] == "problem"
     assert [topic for topic in hangs if topic.startswith("GPU 0:")] == []

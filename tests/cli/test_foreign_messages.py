@@ -148,6 +148,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory, state: Path) -> Measured:
     return Measured(place / "a.db", ran.stderr, run_dir / "logs")
 
 
+@pytest.mark.slow
 def test_the_messages_of_a_step_are_in_the_logs_and_in_no_file(
     measured: Measured, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -334,6 +334,7 @@ def test_a_living_recorder_is_left_alone_and_what_a_killed_one_leaves_is_stored(
 _HANGS = {"from the first call on": "1 hang * 1", "while it is read": "1 hang nvmlDeviceGetPowerUsage 4"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hang", _HANGS.values(), ids=_HANGS)
 def test_a_gpu_that_hangs_costs_its_own_rows_until_it_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hang: str

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Terminal, gputui
+from command_line import Terminal, gputui, gputui_together
 from nvml.standin import standin_environment
 
 from gputui.errors import EXIT_MACHINE_LACKS
@@ -249,20 +249,33 @@ _HANGS = {
 }
 
 
-@pytest.mark.parametrize("hang", _HANGS.values(), ids=_HANGS)
-def test_of_several_gpus_only_the_one_that_hangs_is_stale(hang: str) -> None:
-    env = standin_environment(f"driver gpus 4\n* sm_busy_pct 40\n1 process {os.getpid()} C 512 7\n{hang}\n")
-    found = snapshot("--processes", env=env)
-    gpus = found["gpus"]
-    assert [gpu["device"] for gpu in gpus] == [0, 1, 2, 3]
-    for gpu in gpus[:3]:
-        assert (gpu["problem"], gpu["health"]) == (None, [])
-        assert gpu["age_s"] < 3
-        assert gpu["values"]["sm_busy_pct"] == 40
-    assert gpus[3]["age_s"] >= 3
-    assert gpus[3]["problem"] == f"the driver has not answered for {int(gpus[3]['problem'].split()[-2])} s"
-    assert [finding["word"].split()[0] for finding in gpus[3]["health"]] == ["STALE"]
-    assert [process["uses"][0]["device"] for process in found["processes"]] == [1]
-    lines = gputui("snapshot", env=standin_environment(f"driver gpus 4\n{hang}\n")).stdout.splitlines()[1:]
-    is_read = hang.startswith("3 hang nvmlDeviceGetCompute")  # lines without processes need no process list
-    assert ["STALE" in line for line in lines] == [False, False, False, not is_read]
+def test_of_several_gpus_only_the_one_that_hangs_is_stale() -> None:
+    used = f"driver gpus 4\n* sm_busy_pct 40\n1 process {os.getpid()} C 512 7\n"
+    read = gputui_together(
+        *("snapshot", "--json", "--processes"),
+        envs=[standin_environment(f"{used}{hang}\n") for hang in _HANGS.values()],
+    )
+    for when, done in zip(_HANGS, read, strict=True):
+        assert (done.returncode, done.stderr) == (0, ""), when
+        found = json.loads(done.stdout)
+        gpus = found["gpus"]
+        assert [gpu["device"] for gpu in gpus] == [0, 1, 2, 3], when
+        for gpu in gpus[:3]:
+            assert (gpu["problem"], gpu["health"]) == (None, []), when
+            assert gpu["age_s"] < 3, when
+            assert gpu["values"]["sm_busy_pct"] == 40, when
+        assert gpus[3]["age_s"] >= 3, when
+        seconds = int(gpus[3]["problem"].split()[-2])
+        assert gpus[3]["problem"] == f"the driver has not answered for {seconds} s", when
+        assert [finding["word"].split()[0] for finding in gpus[3]["health"]] == ["STALE"], when
+        assert [process["uses"][0]["device"] for process in found["processes"]] == [1], when
+
+
+def test_a_gpu_that_hangs_is_stale_in_lines_unless_only_its_processes_hang() -> None:
+    read = gputui_together(
+        "snapshot", envs=[standin_environment(f"driver gpus 4\n{hang}\n") for hang in _HANGS.values()]
+    )
+    for when, done in zip(_HANGS, read, strict=True):
+        is_stale = when != "when processes are listed"  # lines without processes need no process list
+        shown = ["STALE" in line for line in done.stdout.splitlines()[1:]]
+        assert shown == [False, False, False, is_stale], when

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 
@@ -46,6 +47,35 @@ def test_traces_are_stored_shown_and_compared_from_a_result_file(
     assert (plain["step_a_ns"], plain["step_b_ns"]) == (200_000, 160_000)
 
 
+def test_a_difference_is_written_as_a_page_and_as_markdown(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    names = [tmp_path / "<b>a.json.gz", tmp_path / "b|c.json"]
+    for path, name in zip(pair, names, strict=True):
+        path.rename(name)
+    answer = "b's steps take 40.0 µs less than a's (160 vs 200 µs, 4 and 4 steps)"
+    for ending in ("html", "md"):
+        report = tmp_path / f"r.{ending}"
+        assert gputui_here("compare", *names, "-o", report).returncode == EXIT_DONE
+        text = html.unescape(report.read_text(encoding="utf-8"))
+        assert answer in text
+        assert "ampere_sgemm_128x64_tn" in text
+        assert text.count("waiting for the loader") >= 2
+    page = (tmp_path / "r.html").read_text()
+    assert "<b>a<" not in page
+    assert "default-src 'none'" in page
+    assert page.count('<svg class="plot bars"') >= 1
+    printed = gputui_here("compare", *names, "--format", "markdown").stdout
+    assert printed == (tmp_path / "r.md").read_text(encoding="utf-8")
+    assert r"b\|c" in printed
+
+
+def test_show_tells_what_slows_the_steps_of_a_trace_down(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    db = tmp_path / "t.db"
+    assert gputui_here("import", *pair, "--db", db).returncode == EXIT_DONE
+    words = " ".join(gputui_here("show", "before", db).stdout.split())
+    assert "starved by the loader: the GPU waits for the data loader for 20 % of the step" in words
+    assert "starved" not in gputui_here("show", "after", db).stdout
+
+
 def test_several_traces_a_side_follow_the_letter_of_their_side(tmp_path: Path) -> None:
     a = [write_training(tmp_path / f"a{k}.json", gemm_us=100.0 + k) for k in range(3)]
     b = [write_training(tmp_path / f"b{k}.json", gemm_us=200.0 + k) for k in range(3)]
@@ -60,7 +90,7 @@ def test_several_traces_a_side_follow_the_letter_of_their_side(tmp_path: Path) -
         (("compare", "before.json.gz"), "1 trace: two are compared"),
         (("compare", "before.json.gz", "none.json"), "none.json cannot be read: No such file"),
         (("compare", "before.json.gz", "after.json", "--by", "precision"), "traces: go with"),
-        (("compare", "before.json.gz", "after.json", "--format", "csv"), "compared as text or json"),
+        (("compare", "before.json.gz", "after.json", "--format", "csv"), "traces have no rates to list"),
         (("compare", "--a", "before.json.gz"), "--b: no trace is named for this side"),
         (("compare", "before.json.gz", "--b", "after.json"), "is it of side a or of side b"),
         (("import", "before.json.gz", "--window", "9:8", "--db", "t.db"), "holds nothing of this trace"),

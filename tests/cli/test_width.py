@@ -195,7 +195,7 @@ def test_a_comparison_has_the_documented_keys(
 ) -> None:
     files = (str(place / "gpu.db"), str(place / "cpu.db"))
     compared = as_json(capsys, monkeypatch, "compare", *files, "--format", "json")
-    meanings = documented("for each side after the\nbaseline:")
+    meanings = documented("one for each side after the baseline:")
     (comparison,) = compared["comparisons"]
 
     of_rows = {"ratio", "verdict", "judgements", "flags", "holds_between_models", "why", "findings"}

@@ -130,7 +130,8 @@ def test_tensors_that_a_compiler_has_left_behind_hold_no_memory() -> None:
     del fake, functional
 
 
-@pytest.mark.parametrize("name", [pytest.param("lstm_train", marks=pytest.mark.slow), "decode"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["lstm_train", "decode"])
 def test_our_workloads_are_profiled_and_every_operator_has_a_category(name: str) -> None:
     found = profiled(workload_named(name))
     assert (found.is_valid, found.reason, found.fault()) == (True, "", "")

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import pytest
+
 Graph = dict[str, set[str]]
 
 
@@ -13,7 +15,8 @@ def module_name(path: Path) -> str:
     return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
 
 
-def imports_of(repository: Path) -> Graph:
+@pytest.fixture(scope="module")
+def imports(repository: Path) -> Graph:
     """Every module with its imports, at any place in the file."""
     files = {module_name(p.relative_to(repository)): p for p in (repository / "gputui").rglob("*.py")}
     found: Graph = {}
@@ -57,15 +60,14 @@ def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
         left = {name: others - ends for name, others in left.items() if name not in ends}
 
 
-def test_no_module_imports_itself_by_a_detour(repository: Path) -> None:
-    graph = imports_of(repository)
-    assert len(graph) > 300
-    assert circles(graph) == []
+def test_no_module_imports_itself_by_a_detour(imports: Graph) -> None:
+    assert len(imports) > 300
+    assert circles(imports) == []
 
 
-def test_no_room_imports_itself_by_a_detour(repository: Path) -> None:
+def test_no_room_imports_itself_by_a_detour(imports: Graph) -> None:
     rooms: Graph = {}
-    for module, others in imports_of(repository).items():
+    for module, others in imports.items():
         mine = rooms.setdefault(room_of(module), set())
         mine |= {room_of(other) for other in others} - {room_of(module)}
     assert {"gputui.services.compare", "gputui.tui.screens.run", "gputui.worker.launch"} <= rooms.keys()

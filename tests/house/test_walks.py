@@ -13,7 +13,7 @@ from walks import PAGE, WALKS, with_walk
     "name",
     [
         pytest.param("power", marks=pytest.mark.skipif(c_compiler() is None, reason="no C compiler")),
-        "block",
+        pytest.param("block", marks=pytest.mark.slow),
     ],
 )
 def test_the_page_lists_every_function_that_the_value_passes(name: str, tmp_path: Path) -> None:

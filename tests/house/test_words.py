@@ -69,24 +69,21 @@ def helps() -> Iterator[tuple[str, str]]:
 def messages(repository: Path) -> Iterator[tuple[str, str]]:
     """Every text in the code but docstrings: what may become a message, a label or a cell."""
     for module in (repository / "gputui").rglob("*.py"):
-        tree = ast.parse(module.read_text(encoding="utf-8"))
-        unseen = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        inside = {
-            id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values
-        }
-        for node in ast.walk(tree):
-            name = f"{module.relative_to(repository)}:{getattr(node, 'lineno', 0)}"
-            if isinstance(node, ast.JoinedStr):
-                yield (
-                    name,
-                    "".join(
-                        str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values
-                    ),
+        passed_over: set[int] = set()
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):  # parents before their parts
+            text = ""
+            if isinstance(node, ast.Expr):
+                passed_over.add(id(node.value))
+            elif isinstance(node, ast.JoinedStr):
+                passed_over.update(map(id, node.values))
+                text = "".join(
+                    str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values
                 )
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                is_shown = id(node) not in unseen and id(node) not in inside
-                if is_shown and node.value not in MACHINE_WORDS:
-                    yield name, node.value
+                is_shown = id(node) not in passed_over and node.value not in MACHINE_WORDS
+                text = node.value if is_shown else ""
+            if text:
+                yield f"{module.relative_to(repository)}:{getattr(node, 'lineno', 0)}", text
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any  # JSON
 
@@ -38,6 +39,15 @@ def gputui(*words: str | Path, env: Mapping[str, str] | None = None) -> subproce
         timeout=LONGEST_S,
         check=False,
     )
+
+
+def gputui_together(
+    *words: str | Path, envs: Iterable[Mapping[str, str]]
+) -> list[subprocess.CompletedProcess[str]]:
+    """Run a command in several environments at the same time, for commands that wait rather than work."""
+    started = list(envs)
+    with ThreadPoolExecutor(len(started)) as executor:
+        return list(executor.map(lambda env: gputui(*words, env=env), started))
 
 
 def gputui_here(*words: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:

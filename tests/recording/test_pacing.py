@@ -9,10 +9,12 @@ import pytest
 from gputui.model.plan import PROFILED, Plan, PlannedDevice, PlannedLaunch
 from gputui.recording.pacing import (
     END_S,
+    ENOUGH_S,
     FIRST_STARTUP_S,
     FIRST_STARTUP_WITHOUT_TORCH_S,
     GRACE,
     Pace,
+    least_budget_s,
 )
 
 CPU = PlannedDevice("cpu", "cpu", "CPU", "", "")
@@ -252,3 +254,22 @@ def test_closing_cases_leaves_out_only_the_launches_that_hold_no_other() -> None
     assert pace.close({0, 1}) == ()
     assert [pace.to_execute(launch) for launch in launches] == [None, together, launches[2]]
     assert pace.allowance_s(together) == all_open.allowance_s(together), "its time stays what it was"
+
+
+def test_with_too_little_time_for_all_cases_the_first_get_enough_and_the_last_are_dropped() -> None:
+    launches = [_launch(number) for number in range(8)]
+    least_s = least_budget_s(_plan(*launches))
+    plan = _plan(*launches, budget_s=least_s - 5)
+    pace = Pace(plan)
+    for launch in launches[:3]:
+        allowance_s = pace.allowance_s(launch)
+        assert allowance_s is not None
+        assert allowance_s - FIRST_STARTUP_S["cpu"] >= ENOUGH_S
+        pace.spent_s += allowance_s + END_S
+    while pace.allowance_s(launches.pop()) is not None:
+        pace.spent_s += 10
+
+    roomy = Pace(_plan(*[_launch(number) for number in range(8)], budget_s=least_s))
+    allowance_s = roomy.allowance_s(_launch(0))
+    assert allowance_s is not None
+    assert allowance_s - FIRST_STARTUP_S["cpu"] < ENOUGH_S

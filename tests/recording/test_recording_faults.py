@@ -61,6 +61,7 @@ def case_ends(run: Supervised) -> list[tuple[int, int, str, str]]:
     return [(e.launch_id, e.case_id, e.outcome, e.reason) for e in run.lines(CaseEnd)]
 
 
+@pytest.mark.slow
 def test_a_run_goes_to_its_end_while_a_gpu_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in standin_environment("driver gpus 4\n1 hang * 1\n").items():
         monkeypatch.setenv(name, value)

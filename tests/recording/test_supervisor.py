@@ -47,7 +47,7 @@ SKIPPED = PlannedCase(1, make_case("gemm"), "skipped", "torch not installed")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Supervised:
     """Two launches of one case, and a case that is only listed."""
     home = tmp_path_factory.mktemp("finished")
-    plan = make_plan([0], [0], budget_s=20.0, most_blocks=10)
+    plan = make_plan([0], [0], budget_s=20.0, most_blocks=8)
     plan = replace(plan, cases=(*plan.cases, SKIPPED))
     journal, copy = home / "run-0" / "journal.jsonl", home / "stored"
     run = Supervised(home, plan, on_end=(sys.executable, "-c", COPY, str(journal), str(copy)))

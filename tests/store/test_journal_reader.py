@@ -23,9 +23,20 @@ from journals import (
 )
 
 from gputui.errors import GputuiError
-from gputui.model.journal import JOURNAL_NAME, Block, CaseEnd, Line, MachineFound, RunStart, encode_line
+from gputui.model.absent import Missing
+from gputui.model.journal import (
+    JOURNAL_NAME,
+    TELEMETRY_NAME,
+    Block,
+    CaseEnd,
+    Line,
+    MachineFound,
+    RunStart,
+    WorkerReady,
+    encode_line,
+)
 from gputui.model.telemetry import CURRENT
-from gputui.store.journal_reader import JournalTail, read_journal, read_telemetry
+from gputui.store.journal_reader import JournalTail, TelemetryTail, read_journal, read_telemetry
 
 LINES = journal_lines(machine=GPU_MACHINE, cases=(*CASES, make_case(device_class="gpu")))
 ENCODED = [encode_line(number, line) for number, line in enumerate(LINES)]
@@ -332,3 +343,38 @@ def test_run_ids_are_taken_in_one_spelling(tmp_path: Path) -> None:
     write_lines(tmp_path, [replace(start, run_id=RUN_ID.upper().replace("-", "")), *LINES[1:]])
 
     assert read_journal(tmp_path).start.run_id == RUN_ID
+
+
+def test_the_tail_of_telemetry_gives_each_reading_once_also_of_a_file_that_was_replaced(
+    tmp_path: Path,
+) -> None:
+    readings = make_telemetry()
+    assert TelemetryTail(tmp_path).poll() == ()
+    write_telemetry(tmp_path, readings[:6])
+    tail = TelemetryTail(tmp_path)
+
+    def polled() -> list[int]:
+        found = tail.poll()
+        assert not isinstance(found, Missing)
+        return [reading.t_ns for reading in found]
+
+    times = [reading.t_ns for reading in readings]
+    assert polled() == times[:6]
+    assert polled() == []
+
+    other = tmp_path / "other"
+    other.mkdir()
+    write_telemetry(other, readings[2:])
+    (other / TELEMETRY_NAME).replace(tmp_path / TELEMETRY_NAME)
+    assert polled() == times[6:]
+    assert polled() == []
+
+
+@pytest.mark.parametrize("kind", [RunStart, MachineFound, WorkerReady, CaseEnd, Block])
+def test_a_line_of_any_kind_that_is_said_twice_counts_once(tmp_path: Path, kind: type[Line]) -> None:
+    again = encode_line(len(LINES), LINES[number_of(kind)])
+    contents = read_journal(journal_of(tmp_path, WHOLE + again))
+    assert contents.damage == (f"{kind.__name__} left out: said a second time",)
+    assert sum(isinstance(line, kind) for line in contents.lines) == sum(
+        isinstance(line, kind) for line in LINES
+    )

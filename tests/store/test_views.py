@@ -47,9 +47,8 @@ def run(db: Path, statements: Iterable[str]) -> None:
 
 
 def test_every_table_and_every_column_with_a_meaning_has_a_comment(stored: Path) -> None:
-    tables = {
-        name: comment for name, comment in asked(stored, "SELECT table_name, comment FROM duckdb_tables()")
-    }
+    found = asked(stored, "SELECT table_name, comment FROM duckdb_tables()")
+    tables = {str(name): comment for name, comment in found}
     assert tables == {table.name: table.meaning for table in TABLES}
     columns = {
         (table, column): comment

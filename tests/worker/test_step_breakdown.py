@@ -15,6 +15,7 @@ from gputui.worker.profiling.step_breakdown import (
     Partition,
     PartitionInParts,
     TraceEvent,
+    class_of,
     partition,
 )
 
@@ -234,6 +235,18 @@ def test_more_operators_than_are_kept_are_added_up_and_the_sum_still_holds() -> 
     assert_exact(found)
     assert len(found.rows) == MOST_ROWS + 1
     assert (found.rows[-1].operator, found.rows[-1].calls, found.rows[-1].time_ns) == ("others", 50, 350)
+
+
+def test_a_copy_has_the_class_of_its_direction_and_other_work_that_of_its_name() -> None:
+    def seen(kind: str, name: str) -> str:
+        return class_of(TraceEvent(name, kind, 0, 1, thread=1))
+
+    assert seen("copy", "Memcpy HtoD (Pageable -> Device)") == "copy_h2d"
+    assert seen("copy", "Memcpy DtoH (Device -> Pinned)") == "copy_d2h"
+    assert seen("copy", "Memcpy DtoD (Device -> Device)") == "copy_d2d"
+    assert seen("memset", "Memset (Device)") == "memset"
+    assert seen("kernel", "ncclDevKernel_AllReduce_Sum_f32") == "communication"
+    assert seen("kernel", "ampere_sgemm_128x64") == "compute"
 
 
 def test_a_window_without_events_is_all_python() -> None:

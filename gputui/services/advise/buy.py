@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gputui.analysis.owning import HOURS_PER_MONTH, Owning, RentOrBuy, rent_or_buy
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
-from gputui.services.advise.rent import Advice, Load, Offer
+from gputui.services.advise.rent import Advice, Offer, ServedLoad
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def weigh(
 
 
 def _weighed(offer: Offer, usd: float, terms: Terms, measured_w: Callable[[str], float | Missing]) -> Buying:
-    boxes = int(offer.load.boxes.value) if isinstance(offer.load, Load) else 1
+    boxes = int(offer.load.boxes.value) if isinstance(offer.load, ServedLoad) else 1
     hours = terms.hours_per_month * terms.utilisation
     power_w: float | Missing = Missing("power is not paid for")
     power_from = ""

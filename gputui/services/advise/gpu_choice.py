@@ -30,7 +30,7 @@ AnyFit = TypeVar("AnyFit", Fit, InferenceFit)
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class GpuOffer:
     """The cheapest instance with as many GPUs of one kind as are needed."""
 
     name: str
@@ -52,10 +52,10 @@ class GpuClass(Generic[AnyFit]):
     """True where the driver's figure is not known."""
     names: tuple[str, ...]
     fit: AnyFit
-    offers: tuple[Offer, ...]
+    offers: tuple[GpuOffer, ...]
     """For each name that can be rented in the number that the fit needs; none where it does not fit."""
 
-    def offer(self, name: str) -> Offer | None:
+    def offer(self, name: str) -> GpuOffer | None:
         """The cheapest instance with GPUs of one name."""
         return next((offer for offer in self.offers if offer.name == name), None)
 
@@ -114,9 +114,9 @@ def classes_of(rows: Iterable[GpuRow], fit_of: Callable[[int], AnyFit]) -> tuple
     return tuple(classes)
 
 
-def _offer(name: str, gpus: int) -> Offer | None:
+def _offer(name: str, gpus: int) -> GpuOffer | None:
     found = cheapest_instance(name, gpus, known_instances())
-    return None if found is None else Offer(name, *found)
+    return None if found is None else GpuOffer(name, *found)
 
 
 def only(classes: Iterable[GpuClass[AnyFit]], rows: Iterable[GpuRow]) -> tuple[GpuClass[AnyFit], ...]:
@@ -136,7 +136,7 @@ def only(classes: Iterable[GpuClass[AnyFit]], rows: Iterable[GpuRow]) -> tuple[G
     return tuple(one for one in few if one.names)
 
 
-def cheapest(classes: Iterable[GpuClass[AnyFit]], *words: str) -> tuple[GpuClass[AnyFit], Offer] | None:
+def cheapest(classes: Iterable[GpuClass[AnyFit]], *words: str) -> tuple[GpuClass[AnyFit], GpuOffer] | None:
     """The lowest price at which something with one of these words can be rented; `tight` only with tricks."""
     sure = (one for one in classes if one.fit.word != "tight" or in_words(one.fit))
     offers = ((one, offer) for one in sure if one.fit.word in words for offer in one.offers)
@@ -150,7 +150,7 @@ def fewest_gpus(classes: Iterable[GpuClass[AnyFit]]) -> GpuClass[AnyFit] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FitAnswer:
     """What is said before anything else."""
 
     text: str
@@ -165,7 +165,7 @@ def headline(
     needs_bytes: tuple[int, int],
     is_named: bool,
     stated_gpus: int = 1,
-) -> Answer:
+) -> FitAnswer:
     """The answer in a sentence or two: whether it fits, how much of which GPU, at what price.
 
     `asked` are the GPUs that were named, `everywhere` all of them; `needs_bytes` is for one GPU, or each of
@@ -182,12 +182,12 @@ def headline(
         verb = "Does not fit on one GPU" if tricked is None else "Does not fit as it is"
         if stated_gpus > 1:
             verb = f"Does not fit on {stated_gpus} GPUs"
-        return Answer(f"{verb}: {subject} needs {high}. {holds.text}", holds.names)
+        return FitAnswer(f"{verb}: {subject} needs {high}. {holds.text}", holds.names)
     text, names = f"Fits: {subject}. The cheapest that holds it: {_priced(*whole)}.", {whole[1].name}
     if tricked is not None and tricked[1].usd_per_hour < whole[1].usd_per_hour:
         text += f" With {in_words(tricked[0].fit)}: {_priced(*tricked)}."
         names.add(tricked[1].name)
-    return Answer(text, frozenset(names))
+    return FitAnswer(text, frozenset(names))
 
 
 def _on_these(
@@ -196,7 +196,7 @@ def _on_these(
     everywhere: Sequence[GpuClass[AnyFit]],
     low: str,
     high: str,
-) -> Answer:
+) -> FitAnswer:
     """Of the GPUs that were named, about the cheapest of those that hold it best."""
     word = min((one.fit.word for one in asked), key=(*_HOLDS, "does not fit").index)
     alike = [one for one in asked if one.fit.word == word]
@@ -212,39 +212,39 @@ def _on_these(
     if word in ("fits", "with tricks"):
         verb = f"Fits with {how}" if how else "Fits"
         text = f"{verb}: {subject} on {_counted(fit.gpus, name)}, {_used(best)}{price}."
-        return Answer(text, frozenset([name]))
+        return FitAnswer(text, frozenset([name]))
     if word == "tight":
         surely = f" With {how} it fits for sure{price}." if how else ""
         text = f"Tight: {subject} needs {low} to {high}, {_one(name)} has {memory}.{surely}"
-        return Answer(text, frozenset([name]))
+        return FitAnswer(text, frozenset([name]))
     text = f"Does not fit: {subject} needs {high}, {_one(name)} has {memory}."
     if word == "several GPUs":
         text += f" It fits on {fit.gpus} with {how}{price}."
     holds = _cheapest_that_holds(everywhere)
     if offered and holds.names == {name}:
-        return Answer(text, holds.names)
-    return Answer(f"{text} {holds.text}", holds.names | {name})
+        return FitAnswer(text, holds.names)
+    return FitAnswer(f"{text} {holds.text}", holds.names | {name})
 
 
-def _cheapest_that_holds(everywhere: Sequence[GpuClass[AnyFit]]) -> Answer:
+def _cheapest_that_holds(everywhere: Sequence[GpuClass[AnyFit]]) -> FitAnswer:
     found = cheapest(everywhere, "fits") or cheapest(everywhere, "tight", "with tricks", "several GPUs")
     if found is not None:
         how = in_words(found[0].fit)
         text = f"The cheapest that holds it: {_priced(*found)}{f', with {how}' if how else ''}."
-        return Answer(text, frozenset([found[1].name]))
+        return FitAnswer(text, frozenset([found[1].name]))
     several = fewest_gpus(everywhere)
     if several is not None:
         name = _by_rent(several.names)[0]
         text = f"It takes {_counted(several.fit.gpus, name)}, with {in_words(several.fit)}."
-        return Answer(text, frozenset([name]))
-    return Answer("Take a smaller model, batch or context, or fewer bits per weight.", frozenset())
+        return FitAnswer(text, frozenset([name]))
+    return FitAnswer("Take a smaller model, batch or context, or fewer bits per weight.", frozenset())
 
 
-def _priced(one: GpuClass[AnyFit], offer: Offer) -> str:
+def _priced(one: GpuClass[AnyFit], offer: GpuOffer) -> str:
     return f"{_counted(one.fit.gpus, offer.name)} at {_price(one, offer)}, {_used(one)}"
 
 
-def _price(one: GpuClass[AnyFit], offer: Offer) -> str:
+def _price(one: GpuClass[AnyFit], offer: GpuOffer) -> str:
     instance = offer.instance
     of = f" for {instance.gpu_count:g} of them" if instance.gpu_count > one.fit.gpus else ""
     return f"{format_usd(offer.usd_per_hour)}/h{of} ({instance.provider})"

@@ -12,7 +12,7 @@ from gputui.analysis.inference_fit import (
     Decoder,
     InferenceFit,
     InferenceParts,
-    Serving,
+    ServedModel,
     cache_bytes,
     decoder,
     fit_inference,
@@ -23,7 +23,7 @@ from gputui.analysis.inference_fit import (
 )
 from gputui.errors import GputuiError
 from gputui.services.advise.gpu_choice import (
-    Answer,
+    FitAnswer,
     GpuClass,
     classes_of,
     headline,
@@ -63,8 +63,8 @@ class InferenceWish:
 class InferenceReport:
     """The answer."""
 
-    headline: Answer
-    serving: Serving
+    headline: FitAnswer
+    serving: ServedModel
     notes: tuple[str, ...]
     """What was assumed where nothing was stated, and what is doubtful."""
     parts: InferenceParts
@@ -97,7 +97,7 @@ def inference_report(wish: InferenceWish) -> InferenceReport:
         context = whole_number("--context", wish.context, MOST_CONTEXT)
         if model.name and context > model.context:
             notes.append(f"{model.name} was trained for {model.context} tokens")
-    serving = Serving(params, weights, cache, model, batch, context, gpus)
+    serving = ServedModel(params, weights, cache, model, batch, context, gpus)
     everywhere = classes_of(rows_asked(None), lambda memory_bytes: fit_inference(serving, memory_bytes))
     classes = only(everywhere, rows)
     subject = f"{short_number(params)} in {weights.name} with {context} tokens x {batch}"

@@ -27,7 +27,7 @@ from gputui.model.case import Case
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.services.advise.gpu_choice import (
-    Answer,
+    FitAnswer,
     GpuClass,
     classes_of,
     headline,
@@ -88,7 +88,7 @@ class Measured:
 class Report:
     """The answer."""
 
-    headline: Answer
+    headline: FitAnswer
     training: Training
     notes: tuple[str, ...]
     """What was assumed where nothing was stated, and what is doubtful."""

@@ -88,7 +88,7 @@ class Estimated:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ServedLoad:
     """How much of its throughput a machine can serve within the bound."""
 
     fraction: float
@@ -120,7 +120,7 @@ class Offer:
     """The part of the price that the job pays."""
     time_s: Estimated | Missing
     """Of the work, without the start; Missing for serving."""
-    load: Load | Missing
+    load: ServedLoad | Missing
     """Missing for a job that ends, or with the reason why the bound is not met."""
     usd: Estimated | Missing
     """Of the job including its start; per month for serving."""
@@ -282,7 +282,7 @@ def _picked_terms(advice: Advice, pick: Pick) -> str:
 def _terms(offer: Offer) -> str:
     """What it takes and costs: `2 h 5 min for $12.30`, `3 boxes, $7300.00 a month`."""
     usd = "" if isinstance(offer.usd, Missing) else format_usd(offer.usd.value)
-    if isinstance(offer.load, Load):
+    if isinstance(offer.load, ServedLoad):
         boxes = counted(round(offer.load.boxes.value), "box")
         return f"{boxes}, {usd} a month" if usd else boxes
     time = "" if isinstance(offer.time_s, Missing) else format_seconds(offer.time_s.value)
@@ -357,7 +357,7 @@ def _why(result: CaseResult) -> str:
 
 def _pace(offer: Offer) -> float:
     """What ranks variants of one device: what it serves within the bound, or its speed."""
-    return offer.load.per_s.value if isinstance(offer.load, Load) else offer.speed.units_per_s
+    return offer.load.per_s.value if isinstance(offer.load, ServedLoad) else offer.speed.units_per_s
 
 
 def _offer(
@@ -374,7 +374,7 @@ def _offer(
     gpus = devices_of(case)
     share = price if isinstance(price, Missing) else share_of_price(price, device_class, gpus)
     time_s: Estimated | Missing = Missing("a service has no end")
-    load: Load | Missing = Missing("a job that ends has no load")
+    load: ServedLoad | Missing = Missing("a job that ends has no load")
     usd: Estimated | Missing
     if isinstance(job, Batch):
         time_s = _time(job, case, speed)
@@ -383,7 +383,7 @@ def _offer(
         usd = _usd_of_job(time_s, price, share, start_s)
     else:
         load, is_told = _load(job, found.result, speed, share)
-        meets = isinstance(load, Load)
+        meets = isinstance(load, ServedLoad)
         usd = load if isinstance(load, Missing) else _usd_per_month(load, price, share, hours)
     return Offer(
         box=box.side.name,
@@ -437,7 +437,7 @@ def _usd_of_job(
 
 
 def _usd_per_month(
-    load: Load, price: Price | Missing, share: float | Missing, hours: float
+    load: ServedLoad, price: Price | Missing, share: float | Missing, hours: float
 ) -> Estimated | Missing:
     if isinstance(price, Missing) or isinstance(share, Missing):
         return price if isinstance(price, Missing) else Missing(_reason(share))
@@ -450,7 +450,7 @@ def _reason(value: object) -> str:
 
 def _load(
     job: Serving, result: CaseResult, speed: SpeedEstimate, share: float | Missing
-) -> tuple[Load | Missing, bool]:
+) -> tuple[ServedLoad | Missing, bool]:
     """The highest measured fraction at which every launch meets the bound, and whether that is certain.
 
     A load that was too much for one launch ends the search; one with too few requests for the percentile says
@@ -480,7 +480,7 @@ def _load(
     needed = Estimated(*(_whole(job.per_s / rate) for rate in (per_s.value, per_s.high, per_s.low)))
     part = 1.0 if isinstance(share, Missing) else share
     boxes = Estimated(*(_whole(count * part) for count in (needed.value, needed.low, needed.high)))
-    return Load(fraction, wait_s, per_s, needed, boxes), True
+    return ServedLoad(fraction, wait_s, per_s, needed, boxes), True
 
 
 def waits_of(result: CaseResult, percentile: str) -> list[tuple[float, list[float | Missing]]]:
@@ -569,7 +569,7 @@ def _by_time(able: Sequence[_Measured]) -> list[_Candidate]:
         offer, load = one.offer, one.offer.load
         if isinstance(offer.time_s, Estimated):
             found.append(_Candidate(offer, one.case, one.side, RATE, offer.time_s, 1.0))
-        elif isinstance(load, Load):
+        elif isinstance(load, ServedLoad):
             between = Estimated(1 / load.per_s.value, 1 / load.per_s.high, 1 / load.per_s.low)
             found.append(_Candidate(offer, one.case, one.side, RATE, between, 1 / load.fraction))
     return found
@@ -748,7 +748,7 @@ def _cheaper(cpus: Sequence[_Candidate], gpus: Sequence[_Candidate]) -> str:
 
 
 def _boxes(offer: Offer) -> int:
-    return int(offer.load.boxes.value) if isinstance(offer.load, Load) else 0
+    return int(offer.load.boxes.value) if isinstance(offer.load, ServedLoad) else 0
 
 
 def _stands_for(work: Work) -> str:

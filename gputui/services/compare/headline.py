@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.attribution import Attribution
@@ -22,7 +22,7 @@ from gputui.model.units import (
 from gputui.services.compare.pairing import CROWDED, SHARED, Comparison, GroupMean, Row
 from gputui.services.compare.ranking import Ranked, by_speed, tied
 from gputui.services.compare.row_text import judgement_text
-from gputui.services.compare.suggestions import Step, settling_steps
+from gputui.services.compare.suggestions import SettlingStep, settling_steps, steps_to_pair
 from gputui.services.compare.why import Why, part_name
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.headline import as_sentence, case_order, case_subject, index_in, title_of
@@ -58,8 +58,10 @@ class Headline:
     """What a comparison says before anything else."""
 
     sentences: tuple[str, ...]
-    steps: tuple[Step, ...] = ()
+    steps: tuple[SettlingStep, ...] = ()
     """What would settle the main case if it is undecided: one for each box that has to measure again."""
+    purpose: str = "to tell"
+    """Of the steps."""
 
     @property
     def text(self) -> str:
@@ -76,9 +78,12 @@ def headline_of(
     main = main_row(comparison.rows)
     if main is None:
         failed = _only_on_one(comparison, None)
+        steps = steps_to_pair(comparison, evidence) if ignore in ("", "machine") else ()
         if failed:
-            return Headline((_failure_sentence(failed, comparison.rows),))
-        return Headline((_NOTHING, _SAME_PROFILE) if ignore in ("", "machine") else (_NOTHING,))
+            return Headline((_failure_sentence(failed, comparison.rows),), steps, "to compare")
+        if ignore not in ("", "machine"):
+            return Headline((_NOTHING,))
+        return Headline((_NOTHING,) if steps else (_NOTHING, _SAME_PROFILE), steps, "to compare")
     return (
         _of_values(comparison, main, ignore, evidence)
         if ignore
@@ -104,7 +109,7 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
     name = as_sentence(subject(main, comparison.rows, failed))
     if main.rate.is_decided:
         sentences.append(f"{name}: b {change_phrase(main)}{_because(main, whys)}.")
-        steps: tuple[Step, ...] = ()
+        steps: tuple[SettlingStep, ...] = ()
     else:
         cost = f"; b {_cost_phrase(main)}" if main.cost.differs else ""
         sentences.append(f"{name}: can't tell which is faster ({ends_words(main.rate)}){cost}.")
@@ -328,9 +333,14 @@ def _ranking(comparisons: Sequence[Comparison]) -> Headline:
         return Headline(
             ("Nothing to compare: the baseline and the first other side measured no case in common.",)
         )
-    cells = [(_short(comparisons[0].a.name), main.a)]
-    cells += [(_short(c.b.name), row.b) for c in comparisons if (row := same_case(main, c)) is not None]
-    tiers = [f"{_tier(tier)} at {_rates(tier, main)}" for tier in by_speed(cells)]
+    rows = {
+        chr(ord("b") + place): row
+        for place, comparison in enumerate(comparisons)
+        if (row := same_case(main, comparison)) is not None
+    }
+    cells = [("a", main.a), *((letter, row.b) for letter, row in rows.items())]
+    rates = {letter: _versus_a(row.rate) for letter, row in rows.items()}
+    tiers = [_tier(tier, rates, f" at {_rates(tier, main)}") for tier in by_speed(cells)]
     sentences = [
         f"{as_sentence(subject(main, comparisons[0].rows))}, fastest first: {', then '.join(tiers)}."
     ]
@@ -340,14 +350,10 @@ def _ranking(comparisons: Sequence[Comparison]) -> Headline:
         if isinstance(cell.cost, Cost)
     ]
     if len(costs) > 1:
-        cheapest = ", then ".join(map(_tier, tied(costs)))
+        versus = {letter: _versus_a(row.cost, with_interval=False) for letter, row in rows.items()}
+        cheapest = ", then ".join(_tier(tier, versus) for tier in tied(costs))
         sentences.append(f"Cheapest per {RATES[main.case.unit].noun} first: {cheapest}.")
     return Headline(tuple(sentences))
-
-
-def _short(name: str) -> str:
-    """A side without the directory of its file."""
-    return name.rpartition("/")[2] or name
 
 
 def same_case(row: Row, comparison: Comparison) -> Row | None:
@@ -357,9 +363,21 @@ def same_case(row: Row, comparison: Comparison) -> Row | None:
     )
 
 
-def _tier(tier: Sequence[Ranked]) -> str:
+def _versus_a(judgement: Judgement, *, with_interval: bool = True) -> str:
+    """`25 % faster than a, 24 to 26`, `4.10x as fast as a, 4.02 to 4.18`; empty if it does not differ."""
+    if not judgement.differs or judgement.ratio is None:
+        return ""
+    words = judgement_text(judgement, with_interval=False)
+    ends = format_size_of_change(*judgement.ratio)[1]
+    than = "as" if words.endswith("as fast") else "of" if words.endswith("the cost") else "than"
+    return f"{words} {than} a{f', {ends}' if with_interval else ''}"
+
+
+def _tier(tier: Sequence[Ranked], versus: Mapping[str, str], at: str = "") -> str:
+    """`c at 91.8k tok/s (25 % faster than a, 24 to 26)`, `a and b at 40.9k tok/s (a tie)`."""
     names = listed([side.name for side in tier])
-    return names if len(tier) == 1 else f"{names} (a tie)"
+    remark = "a tie" if len(tier) > 1 else versus.get(tier[0].name, "")
+    return f"{names}{at}{f' ({remark})' if remark else ''}"
 
 
 def _rates(tier: Sequence[Ranked], main: Row) -> str:

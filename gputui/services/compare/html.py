@@ -68,7 +68,6 @@ def comparisons_as_page(
 
     Raises GputuiError if the telemetry of a file can no longer be read.
     """
-    style = resources.files("gputui.services.compare").joinpath("html.css").read_text(encoding="utf-8")
     comparisons = [comparison for comparison, _ in pairs]
     sides = (comparisons[0].a, *(comparison.b for comparison in comparisons))
     names = " vs ".join(safe(side.name) for side in (*sides[1:], sides[0]))
@@ -86,11 +85,17 @@ def comparisons_as_page(
             folded("How to read this page", bullets(_HOW_TO_READ)),
         )
     )
+    return page_of(names, body)
+
+
+def page_of(title: str, body: str) -> str:
+    """The whole document around a body; both are markup already."""
+    style = resources.files("gputui.services.compare").joinpath("html.css").read_text(encoding="utf-8")
     page = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{names}</title>\n<style>\n{style}</style></head>\n<body>{body}\n"
+        f"<title>{title}</title>\n<style>\n{style}</style></head>\n<body>{body}\n"
         f"<footer>gputui {safe(__version__)} compare</footer></body></html>\n"
     )
     return page.encode(
@@ -209,7 +214,8 @@ def _to_tell(headline: Headline) -> str:
     if not headline.steps:
         return ""
     commands = "".join(f"<pre>{safe(f'{step.box}$ {step.command}')}</pre>" for step in headline.steps)
-    return f'\n<div class="tell"><p><b>To tell</b>, {safe(effort_words(headline.steps))}:</p>{commands}</div>'
+    purpose, effort = safe(headline.purpose.capitalize()), safe(effort_words(headline.steps))
+    return f'\n<div class="tell"><p><b>{purpose}</b>, {effort}:</p>{commands}</div>'
 
 
 def _forest(comparisons: Sequence[Comparison], ignore: str) -> str:

@@ -100,6 +100,18 @@ def _why(why: Why | None, name: str) -> str:
     found = why.attribution
     if not isinstance(found, Attribution):
         return f"{_heading('What holds a step back', name)}{findings}" if findings else ""
+    longer = "longer" if found.difference_ns > 0 else "less"
+    title = f"Why a step of b takes {format_seconds(abs(found.difference_ns) * 1e-9)} {longer}"
+    in_figures = (
+        f"<p>{safe(sentence(why.row, found))}.</p>{table(part_table(found, with_peak=True))}"
+        f'<p class="dim">{safe(trust_line(found))}</p>'
+    )
+    more = f"{findings}{folded('The step in figures', in_figures)}"
+    return f"{_heading(title, name)}{part_bars(found)}{more}"
+
+
+def part_bars(found: Attribution) -> str:
+    """A bar for each part with a relevant difference, and one for the rest."""
     shown = found.shown()
     bars = [(part_name(one), one.difference_ns) for one in shown]
     rest_ns = found.difference_ns - sum(one.difference_ns for one in shown)
@@ -111,14 +123,7 @@ def _why(why: Why | None, name: str) -> str:
         f'<span class="n">{signed(ns)}{_share(ns, found.difference_ns)}</span>{part_bar(ns, least, most)}'
         for name, ns in bars
     )
-    longer = "longer" if found.difference_ns > 0 else "less"
-    title = f"Why a step of b takes {format_seconds(abs(found.difference_ns) * 1e-9)} {longer}"
-    in_figures = (
-        f"<p>{safe(sentence(why.row, found))}.</p>{table(part_table(found, with_peak=True))}"
-        f'<p class="dim">{safe(trust_line(found))}</p>'
-    )
-    more = f"{findings}{folded('The step in figures', in_figures)}"
-    return f'{_heading(title, name)}<div class="parts">{rows}</div>{more}'
+    return f'<div class="parts">{rows}</div>'
 
 
 def _share(ns: int, of_ns: int) -> str:

@@ -40,7 +40,9 @@ def comparisons_as_markdown(
 ) -> str:
     """The headline, then each comparison; names from files cannot become markup."""
     steps = "".join(f"    {step.command}\n" for step in headline.steps)
-    first = f"**{escaped(headline.text)}**\n\n" + (f"To tell:\n\n{steps}\n" if steps else "")
+    first = f"**{escaped(headline.text)}**\n\n" + (
+        f"{headline.purpose.capitalize()}:\n\n{steps}\n" if steps else ""
+    )
     return first + "\n---\n\n".join(_one(*pair, ignore, columns) for pair in pairs)
 
 
@@ -59,7 +61,7 @@ def _one(
         "" if ignore else no_difference_words(comparison)
     )
     parts = [
-        _list(
+        markdown_list(
             [
                 *(
                     f"{letter}: {side_words(side, ignore, _ANY_WIDTH)}"
@@ -69,9 +71,9 @@ def _one(
                 *([f"differs: {told}"] if told else []),
             ]
         ),
-        _table(row_table(comparison, naming, "wide", columns or None)),
-        _list(f"[{number}] {note}" for number, note in enumerate(naming.notes, 1)),
-        _list(
+        markdown_table(row_table(comparison, naming, "wide", columns or None)),
+        markdown_list(f"[{number}] {note}" for number, note in enumerate(naming.notes, 1)),
+        markdown_list(
             (
                 *remarks(comparison, naming),
                 *absent_lines(comparison, columns),
@@ -79,14 +81,14 @@ def _one(
             )
         ),
         *(_why(why, naming) for why in whys),
-        _list(unattributed(whys, naming)),
-        _table(metric_table(comparison, naming)),
+        markdown_list(unattributed(whys, naming)),
+        markdown_table(metric_table(comparison, naming)),
         *(
-            _table(column_table(column, comparison, naming))
+            markdown_table(column_table(column, comparison, naming))
             for column in COLUMNS
             if column.default == "below" and not columns
         ),
-        _list(left_out(comparison, naming)),
+        markdown_list(left_out(comparison, naming)),
     ]
     return "\n".join(part for part in parts if part)
 
@@ -96,15 +98,16 @@ def _why(why: Why, naming: Naming) -> str:
     found = why.attribution
     if not isinstance(found, Attribution):
         lines = list(finding_lines(why))
-        return f"**{name}**\n\n{_list(lines)}" if lines else ""
-    table = _table(part_table(found, with_peak=True))
+        return f"**{name}**\n\n{markdown_list(lines)}" if lines else ""
+    table = markdown_table(part_table(found, with_peak=True))
     return (
         f"**why {name}:** {escaped(sentence(why.row, found))}\n\n{table}\n"
-        f"{_list((trust_line(found), *finding_lines(why)))}"
+        f"{markdown_list((trust_line(found), *finding_lines(why)))}"
     )
 
 
-def _table(table: TextTable | None) -> str:
+def markdown_table(table: TextTable | None) -> str:
+    """A table with escaped cells; nothing for None."""
     if table is None:
         return ""
     ruler = ["---:" if place in table.numeric else "---" for place in range(len(table.headings))]
@@ -112,5 +115,6 @@ def _table(table: TextTable | None) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in (lines[0], ruler, *lines[1:]))
 
 
-def _list(lines: Iterable[str]) -> str:
+def markdown_list(lines: Iterable[str]) -> str:
+    """A list of escaped lines; nothing without lines."""
     return "".join(f"- {escaped(line)}\n" for line in lines)

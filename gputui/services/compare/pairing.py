@@ -27,7 +27,7 @@ from gputui.analysis.judgement import (
 )
 from gputui.analysis.peak_tests import NO_REFERENCE, PerformanceCheck
 from gputui.analysis.priors import band_between_models, instance_prior_sd
-from gputui.analysis.spread import Spread, together
+from gputui.analysis.spread import together
 from gputui.analysis.verdict import (
     BAND,
     ONE_RUN,
@@ -42,7 +42,7 @@ from gputui.analysis.verdict import (
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
-from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.result import CaseResult, Run, RunSummary, Spread
 from gputui.model.units import format_percent, format_seconds
 from gputui.services.results.energy import PowerOf, energy_of
 from gputui.services.results.expected import performance_checks
@@ -582,6 +582,7 @@ def estimate_pair(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Mis
         b.result,
         is_one_run=is_one_run and a.result.case_id != b.result.case_id,
         spreads=(a.launch_spread, b.launch_spread),
+        paired=a.variation.paired_spread(a.result, b.result) if is_one_run else None,
         runs=ONE_RUN if is_one_run else together((a.run_spread, b.run_spread)),
     )
 

@@ -12,14 +12,14 @@ from gputui.analysis.verdict import RatioEstimate, launches_needed, nearest_edge
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult
 from gputui.model.units import format_minutes, format_usd
-from gputui.services.compare.pairing import CROWDED, Cell, Row, runs_in
+from gputui.services.compare.pairing import CROWDED, Cell, Comparison, Row, runs_in
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import had_no_time
 from gputui.services.results.selectors import from_here
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SettlingStep:
     """A measurement that would settle a row."""
 
     box: str
@@ -33,7 +33,7 @@ class Step:
     """There was CPU contention before: it pays to wait until the box is idle."""
 
 
-def settling_steps(row: Row, evidence: Evidence) -> tuple[Step, ...]:
+def settling_steps(row: Row, evidence: Evidence) -> tuple[SettlingStep, ...]:
     """One for each box that has to measure an undecided row again; none where that hardly pays.
 
     Only for that of b where what a measured is enough, and more launches of b are not.
@@ -48,7 +48,7 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[Step, ...]:
         return ()
     sides = ((row.a, row.estimate.launches_a, "a"), (row.b, row.estimate.launches_b, "b"))
     crowded = {flag.side for flag in row.flags if flag.word == CROWDED}
-    found: dict[str, Step] = {}
+    found: dict[str, SettlingStep] = {}
     for cell, launches, letter in sides:
         if cell.run is None or cell.result is None or (launches >= wanted and not crowded):
             continue
@@ -57,11 +57,25 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[Step, ...]:
         price = cell.run.price
         usd = None if isinstance(price, Missing) else price.usd_per_hour * seconds / 3600
         command = f"{_again(cell, evidence)} --only {only_text(row)} --launches {number}"
-        found.setdefault(cell.run.run_id, Step(letter, command, seconds, usd, letter in crowded))
+        found.setdefault(cell.run.run_id, SettlingStep(letter, command, seconds, usd, letter in crowded))
     return tuple(found.values())
 
 
-def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> Step | None:
+def steps_to_pair(comparison: Comparison, evidence: Evidence) -> tuple[SettlingStep, ...]:
+    """The cases of a on the box of b, where both sides have measured no case in common; none of programs."""
+    a, b = comparison.a.run, comparison.b.run
+    if a.run_id == b.run_id or not any(
+        row.a.result is not None and not row.case.is_program for row in comparison.rows
+    ):
+        return ()
+    seconds = a.budget_s if a.ended_utc_us is None else (a.ended_utc_us - a.started_utc_us) / 1e6
+    usd = None if isinstance(b.price, Missing) else b.price.usd_per_hour * seconds / 3600
+    files = [from_here(str(evidence.file(run.run_id))) for run in (a, b)]
+    like = shlex.quote(f"{files[0]}@{a.short_id}")
+    return (SettlingStep("b", f"gputui run --like {like} --db {shlex.quote(files[1])}", seconds, usd),)
+
+
+def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> SettlingStep | None:
     """Launches of b against a as it is, until the row is resolved; None where those can hardly do it."""
     if not estimate.replicated or any(flag.word == CROWDED for flag in row.flags):
         return None
@@ -83,10 +97,10 @@ def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> St
     base = shlex.quote(f"{files[0]}@{a.short_id}")
     options = f"--resolve {percent} --only {only_text(row)} --db {shlex.quote(files[1])}"
     command = f"gputui run --against {base} {options}"
-    return Step("b", command, seconds, usd)
+    return SettlingStep("b", command, seconds, usd)
 
 
-def effort_words(steps: Sequence[Step]) -> str:
+def effort_words(steps: Sequence[SettlingStep]) -> str:
     """What settling takes: `about 2 min on each box, $0.12`; the money only where all boxes have a price.
 
     A box that was busy is to be idle then.

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gputui.analysis.attribution import Attribution
+from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn, Width
@@ -198,25 +199,37 @@ def _next_lines(answer: Answer, comparison: Comparison, width: int | None) -> li
     steps = answer.headline.steps
     if steps:
         return [
-            f"to tell, {effort_words(steps)}:",
+            f"{answer.headline.purpose}, {effort_words(steps)}:",
             *(line for step in steps for line in command_lines(step.command, width, f"{step.box}$ ")),
         ]
-    undecided = [row for row in comparison.rows if row.rate.word == "inconclusive"]
-    if not undecided:
-        return []
-    return [
-        f"can't tell {len(undecided)} of {counted(len(comparison.rows), 'row')}: --verbose says what would"
+    lines = []
+    undecided = sum(row.rate.word == "inconclusive" for row in comparison.rows)
+    if undecided:
+        lines.append(
+            f"can't tell {undecided} of {counted(len(comparison.rows), 'row')}: --verbose says what would"
+        )
+    lacks = [
+        letter
+        for letter, side in (("a", comparison.a), ("b", comparison.b))
+        if isinstance(side.run.price, Missing)
     ]
+    if len(lacks) == 1:
+        lines.append(
+            f"no cost: {lacks[0]} has no price; gputui run --price USD or --instance TYPE stores one"
+        )
+    return lines
 
 
 def chosen_rows(rows: Sequence[Row], room: int | None) -> Sequence[Row]:
-    """All rows if they fit; else the main case, then the largest decided differences, then the undecided."""
-    if room is None or len(rows) <= room:
+    """As many as there is room for: the main case, the largest decided differences, then the undecided; None
+    is room for all, as they were measured."""
+    if room is None:
         return rows
     main = main_row(rows)
 
     def place(row: Row) -> tuple[bool, int, bool, float]:
-        kind = 0 if row.rate.differs else 1 if row.rate.word == "inconclusive" else 2
+        is_one_sided = row.a.result is None or row.b.result is None
+        kind = 0 if row.rate.differs else 1 if row.rate.word == "inconclusive" else 3 if is_one_sided else 2
         size = 0.0 if row.rate.ratio is None else abs(math.log(row.rate.ratio[0]))
         return row is not main, kind, row.case.variant.device_class != "gpu", -size
 
@@ -318,14 +331,14 @@ def _write_many(page: Page, asked: Asked, answer: Answer, most_lines: int | None
         for row in comparison.rows:
             by_case.setdefault(row.case, [None] * len(answer.comparisons))[place] = row
     first = [next(row for row in rows if row is not None) for rows in by_case.values()]
-    room = None if most_lines is None else max(most_lines - page.height - 3, _LEAST_ROWS)
+    room = None if most_lines is None else max(most_lines - page.height - _LINES_AROUND, _LEAST_ROWS)
     shown = chosen_rows(first, room)
     common = shared_words(first, asked.ignore)
     lines = [
         [
             row_name(row, common, asked.ignore, is_short=True),
             rate_text(row.a),
-            *("" if one is None else both_text(one.rate) for one in by_case[row.case]),
+            *("—" if one is None else both_text(one.rate) for one in by_case[row.case]),
         ]
         for row in shown
     ]

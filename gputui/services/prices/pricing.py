@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
+from collections.abc import Iterable
+from dataclasses import replace
 
 from gputui.errors import GputuiError
-from gputui.facts.instances import closest_instances, find_instance, list_price
+from gputui.facts.gpus import find_gpu
+from gputui.facts.instances import InstancePrice, closest_instances, find_instance, list_price
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.machine import Machine
@@ -15,12 +19,19 @@ from gputui.model.units import format_hourly
 from gputui.services.prices.price_list import age_words, known_instances
 
 MAX_USD_PER_HOUR = 100_000.0
+STATED = "stated"
+"""The kind of a price that the user gave."""
+_IS_BARGAIN = re.compile("community|lowest|marketplace")
+"""In the kind of a price below the one that a provider guarantees: passed over where there is another."""
+_BY_THE_GPU = ("modal", "runpod")
+"""Where several GPUs cost several times as much as one."""
 SPOT = ":spot"
 """Ends an instance type whose spot price is meant."""
 
 
 def price_of(usd_per_hour: float | None, instance: str | None, machine: Machine) -> Price | None:
-    """The price to store with a run: `--price` wins over `--instance`; None if neither was given.
+    """The price to store with a run: `--price` wins over `--instance`, and that over the list price of what
+    was rented, as far as the box tells; None without any of them.
 
     Raises GputuiError for an invalid price, and for an instance that is unknown, has no list price, or has
     several, with what would distinguish them.
@@ -31,8 +42,11 @@ def price_of(usd_per_hour: float | None, instance: str | None, machine: Machine)
                 f"--price {usd_per_hour:.15g}: is not a price of a box",
                 f"USD per hour for the whole box, from 0 to {MAX_USD_PER_HOUR:.0f}",
             )
-        return Price(usd_per_hour, float(len(machine.gpus)), "stated", "", instance or "", "", "")
-    return None if instance is None else _listed(instance)
+        return Price(usd_per_hour, float(len(machine.gpus)), STATED, "", instance or "", "", "")
+    if instance is not None:
+        return _listed(instance)
+    listed = listed_here(machine)
+    return listed if isinstance(listed, Price) else None
 
 
 def _listed(instance: str) -> Price:
@@ -61,29 +75,88 @@ def _listed(instance: str) -> Price:
 
 
 def price_of_run(run: RunSummary) -> Price | Missing:
-    """The price stored with a run, else the list price of the instance that was detected."""
-    if isinstance(run.price, Price):
-        return run.price
-    instance = run.machine.instance_type
-    if isinstance(instance, Missing):
-        return Missing("no price: state one")
-    rows = find_instance(instance, known_instances())
-    if not rows:
+    """The price stored with a run, else the list price of what was rented."""
+    return run.price if isinstance(run.price, Price) else listed_here(run.machine)
+
+
+def listed_here(machine: Machine) -> Price | Missing:
+    """The list price of the instance type that the box tells, else of its platform with its GPUs."""
+    if isinstance(machine.instance_type, Missing):
+        return _of_platform(machine)
+    instance = machine.instance_type
+    prices = _prices(find_instance(instance, known_instances()))
+    here = [price for price in prices if price.region == machine.region] or prices
+    if not here:
         return Missing(f"no list price of {instance} is known: state one")
-    prices = [price for price in map(list_price, rows) if isinstance(price, Price)]
-    if not prices:
-        return Missing(f"no list price of {instance} is known: state one")
-    here = [price for price in prices if price.region == run.machine.region] or prices
     if len(here) > 1:
         return Missing(f"{instance} has {len(here)} list prices: state the one you pay")
     return here[0]
 
 
+def _of_platform(machine: Machine) -> Price | Missing:
+    names = {layer.name for layer in machine.layers if layer.layer in ("platform", "vm")}
+    kinds, count = _gpus_of(machine), len(machine.gpus)
+    if len(kinds) != 1:
+        return Missing("no price: state one")
+    (gpu,) = kinds
+    offers = [row for row in known_instances() if row.provider in names and row.gpu == gpu]
+    prices = _prices(row for row in offers if row.gpu_count == count)
+    if not prices:
+        single = _prices(row for row in offers if row.gpu_count == 1 and row.provider in _BY_THE_GPU)
+        prices = [
+            replace(price, usd_per_hour=count * price.usd_per_hour, gpu_count=count) for price in single
+        ]
+    certain = [price for price in prices if not _IS_BARGAIN.search(price.kind)] or prices
+    if not certain:
+        return Missing("no price: state one")
+    if len(certain) > 1:
+        lowest, highest = (choose(price.usd_per_hour for price in certain) for choose in (min, max))
+        return Missing(
+            f"{certain[0].provider} lists {format_hourly(lowest)} to {format_hourly(highest)}: state yours"
+        )
+    return certain[0]
+
+
+def check_instance(instance: str, machine: Machine) -> None:
+    """Check that a box has a GPU of this instance type. Raises GputuiError.
+
+    An unknown type, and a GPU that is not known by its name, such as a virtual one, pass.
+    """
+    rows = find_instance(instance.removesuffix(SPOT), known_instances())
+    sold, seen = {row.gpu for row in rows}, _gpus_of(machine)
+    if not rows or sold & seen or (machine.gpus and not seen):
+        return
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in machine.gpus)) or "no GPU"
+    raise GputuiError(
+        f"--instance {instance}: has {rows[0].gpu_count:g}x {rows[0].gpu}, and this box has {names}",
+        "name the type of this box, or state what it costs: --price USD_PER_H",
+    )
+
+
+def _gpus_of(machine: Machine) -> frozenset[str]:
+    """Names of the GPUs of a box as the price list has them; empty if one of them is not known."""
+    names = set()
+    for gpu in machine.gpus:
+        memory_gib = None if isinstance(gpu.memory_bytes, Missing) else gpu.memory_bytes / 2**30
+        found = find_gpu(gpu.name, memory_gib)
+        if isinstance(found, Missing) or "(any)" in found.name:
+            return frozenset()
+        names.add(found.name)
+    return frozenset(names)
+
+
+def _prices(rows: Iterable[InstancePrice]) -> list[Price]:
+    return [price for price in map(list_price, rows) if isinstance(price, Price)]
+
+
 def price_source(price: Price, today: datetime.date | None = None) -> str:
-    """Where a price comes from: `stated`, or provider, instance, region, kind and date of a list price.
+    """Where a price comes from: `stated`, or `list price of 2026-07-20: aws g5.xlarge us-east-1 on-demand`.
 
     With its age, where that is over OLD_DAYS on the day `today`.
     """
-    words = (price.provider, price.instance_type, price.region, price.kind, price.date)
+    sold = (price.provider, price.instance_type, price.region)
+    if price.kind == STATED:
+        return " ".join(filter(None, (STATED, *sold)))
+    words = " ".join(filter(None, (*sold, price.kind)))
     age = age_words(price.date, today) if today and price.date else ""
-    return " ".join(filter(None, words)) + (f", {age}" if age else "")
+    return f"list price of {price.date or 'an unknown date'}{f', {age}' if age else ''}: {words}"

@@ -14,7 +14,7 @@ from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.findings import findings_of_case
-from gputui.services.results.selectors import Selection
+from gputui.services.results.selectors import Selection, run_in
 from gputui.services.results.worker_logs import end_of_log, logs_of
 from gputui.services.support.background import Job
 from gputui.services.support.paths import default_result_file, run_directories
@@ -129,7 +129,7 @@ def read_series(
 
 def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail:
     job.say("reading cases and blocks")
-    run = file.run(run_id)
+    run = run_in(file, run_id)
     job.say("reading profiled passes")
     passes = file.profiled(run_id)
     events = file.events(run_id)

@@ -230,7 +230,8 @@ def _ended(run: Run, *, has_some: bool) -> str:
         reason = f" ({run.summary.status_reason})" if run.summary.status_reason else ""
         parts.append(f"the run was {run.summary.status}{reason}")
     if not has_some and run.cases:
-        ((verb, reason), count), *_ = Counter(map(ending_words, run.cases)).most_common(1)
+        tried = [case for case in run.cases if case.measurements or "budget" in case.reason] or run.cases
+        ((verb, reason), count), *_ = Counter(map(ending_words, tried)).most_common(1)
         why = f": {reason}" if reason else ""
         was_stopped = bool(parts) and any(case.outcome == "interrupted" for case in run.cases)
         which = "" if was_stopped else f": {counted(count, 'case')} {verb}{why}"

@@ -19,6 +19,7 @@ from gputui.model.units import (
     format_seconds,
     format_spread,
 )
+from gputui.services.prices.pricing import price_source
 from gputui.services.results.metrics import CaseMetric
 from gputui.services.results.throughput import is_crowded, speed_of, waited_share
 
@@ -146,10 +147,7 @@ def run_heading(run: Run) -> Iterator[str]:
         )
     price = summary.price
     if not isinstance(price, Missing):
-        source = " ".join(
-            filter(None, (price.kind, price.provider, price.instance_type, price.region, price.date))
-        )
-        yield (f"price    {format_hourly(price.usd_per_hour)} ({source})")
+        yield f"price    {format_hourly(price.usd_per_hour)} ({price_source(price)})"
 
 
 def run_heading_in_one(run: Run) -> tuple[str]:
@@ -210,7 +208,8 @@ def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
         return counted(len(cases), "case") if is_brief else some_of([words(case) for case in cases])
 
     notes = []
-    launches = {speed.launches for speed in map(speed_of, run.cases) if isinstance(speed, SpeedEstimate)}
+    assumed = [speed_of(case) for case in run.cases if case.launch_spread is None]
+    launches = {speed.launches for speed in assumed if isinstance(speed, SpeedEstimate)}
     if launches and min(launches) < LAUNCHES_MEASURED:
         how = "three recordings measure it" if _is_recording(run) else "--launches 3 measures it"
         if any(had_no_time(case) for case in run.cases):

@@ -16,7 +16,7 @@ from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.services.results.machines import runs_with_common_ids, with_common_ids
 from gputui.services.results.references import PREFIX, reference_file
-from gputui.services.results.variation import RUNS_TAKEN
+from gputui.services.results.variation import RUNS_TAKEN, with_launch_spreads
 from gputui.services.support.paths import default_result_file
 from gputui.store.locking import Locked
 from gputui.store.opening import expanded
@@ -247,6 +247,16 @@ def _identity(path: Path) -> object:
     except OSError:
         return path
     return (found.st_dev, found.st_ino) if found.st_ino else path.resolve()
+
+
+def run_in(file: ResultFile, run_id: str) -> Run:
+    """One run of a file, with the spread between launches that the file shows for each case.
+
+    Raises GputuiError if the file does not contain it, or a row holds an impossible value.
+    """
+    run = file.run(run_id)
+    others = runs_of([file], [_others([run.summary], file.summaries())])[0]
+    return with_launch_spreads(run, others)
 
 
 def _others(chosen: Sequence[RunSummary], all_runs: Sequence[RunSummary]) -> Sequence[RunSummary]:

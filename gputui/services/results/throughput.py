@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gputui.analysis.contention import Waiting, effect_of_waiting
 from gputui.analysis.cost import Cost, cost_per_million
 from gputui.analysis.priors import launch_prior_sd, paired_prior_sd
-from gputui.analysis.spread import Spread, together
+from gputui.analysis.spread import together
 from gputui.analysis.verdict import (
     ONE_RUN,
     RatioEstimate,
@@ -25,7 +25,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Block, Price
 from gputui.model.plan import MIN_BLOCKS
-from gputui.model.result import CaseResult
+from gputui.model.result import CaseResult, Spread
 
 CROWDED_SHARE = 0.05
 """Of the time its threads wanted a CPU: from here a case counts as disturbed. A quiet box shows < 1 %."""
@@ -117,8 +117,9 @@ def _seconds(block: Block, units: float) -> float:
 def speed_of(case: CaseResult, spread: Spread | None = None) -> SpeedEstimate | Missing:
     """Units of work per second with its 95 % interval; Missing with the outcome's reason.
 
-    `spread`: of one launch, if other rows of the box show it.
+    `spread`: of one launch, if other rows of the box show it; without it the one that the case holds.
     """
+    spread = spread or case.launch_spread
     launches = launches_of(case)
     if not launches and case.outcome == "ok":
         return Missing(f"every launch was cut short: none has {MIN_BLOCKS} blocks")
@@ -184,19 +185,21 @@ def speed_ratio(
     *,
     is_one_run: bool,
     spreads: tuple[Spread | None, Spread | None] = (None, None),
+    paired: Spread | None = None,
     runs: Spread = ONE_RUN,
 ) -> RatioEstimate | Missing:
     """How many times as fast as A B is, both measured in the same unit; Missing without an interval.
 
     Cases that one run interleaved are compared block by block. CPU contention widens the interval, except of
     such pairs, which share it. `spreads` of one launch on each side and `runs` between them: see
-    `compare_launches`.
+    `compare_launches`; `paired`: of the log ratio of such pairs in one launch, see `compare_pairs`.
     """
     pairs = paired_launches(a, b) if is_one_run else Missing("two runs")
     speed_a, speed_b = speed_of(a), speed_of(b)
     if not (isinstance(pairs, Missing) or isinstance(speed_a, Missing) or isinstance(speed_b, Missing)):
-        paired = compare_pairs(pairs, prior_sd=max(paired_prior_of(a), paired_prior_of(b)))
-        return paired if isinstance(paired, Missing) else with_ratio_of_speeds(paired, speed_a, speed_b)
+        prior_sd = max(paired_prior_of(a), paired_prior_of(b))
+        found = compare_pairs(pairs, prior_sd=prior_sd, spread=paired)
+        return found if isinstance(found, Missing) else with_ratio_of_speeds(found, speed_a, speed_b)
     waited_a, waited_b = contention_of(a), contention_of(b)
     waiting = waiting_of(a, b)
     if waited_a or waited_b:

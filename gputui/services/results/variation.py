@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gputui.analysis.priors import run_prior_sd
 from gputui.analysis.quantiles import normal_quantile, t_quantile
@@ -12,16 +13,22 @@ from gputui.analysis.spread import (
     LaunchPrior,
     RunMean,
     Scatter,
-    Spread,
     learn_launches,
     learn_runs,
     pooled,
 )
+from gputui.analysis.statistics import hodges_lehmann, sample_variance
 from gputui.analysis.verdict import LAUNCHES_MEASURED, launch_scatter, log_time
 from gputui.model.absent import Missing
 from gputui.model.case import Case
-from gputui.model.result import CaseResult, Run
-from gputui.services.results.throughput import contention_of, launches_of, prior_of
+from gputui.model.result import CaseResult, Run, Spread
+from gputui.services.results.throughput import (
+    contention_of,
+    launches_of,
+    paired_launches,
+    paired_prior_of,
+    prior_of,
+)
 
 RUNS_TAKEN = 20
 """Of a box, the newest: more would change little."""
@@ -39,6 +46,8 @@ class BoxVariation:
     """Of each case on its own."""
     runs: Mapping[str, Spread]
     """Between runs, by device class."""
+    pairs: Mapping[Hashable, Scatter] = field(default_factory=dict)
+    """Of the log ratio of two cases between launches in which they were interleaved."""
 
     def launch_spread(self, result: CaseResult) -> Spread | None:
         """Of one launch of this case; None where no more is known than its own launches here show."""
@@ -47,10 +56,20 @@ class BoxVariation:
         launches, assumed = len(launches_of(result)), prior_of(result)
         if isinstance(prior, LaunchPrior):
             spread = prior.moderated(own, assumed)
-        elif own is not None and own.df > max(launches, LAUNCHES_MEASURED) - 1:
+        elif own is not None and own.df > max(launches - 1, LAUNCHES_MEASURED - 2):
             spread = Spread(own.variance, own.df)
         else:
             return None
+        return None if launches < LAUNCHES_MEASURED and _says_less(spread, assumed) else spread
+
+    def paired_spread(self, a: CaseResult, b: CaseResult) -> Spread | None:
+        """Of their log ratio in one launch; None where no more is known than their launches here show."""
+        own = self.pairs.get(_pair(a, b))
+        launches = min(len(launches_of(a)), len(launches_of(b)))
+        if own is None or own.df <= max(launches - 1, LAUNCHES_MEASURED - 2):
+            return None
+        spread = Spread(own.variance, own.df)
+        assumed = max(paired_prior_of(a), paired_prior_of(b))
         return None if launches < LAUNCHES_MEASURED and _says_less(spread, assumed) else spread
 
     def run_spread(self, result: CaseResult) -> Spread:
@@ -74,6 +93,13 @@ def variation_by_machine(runs: Iterable[Run]) -> dict[str, BoxVariation]:
     return {machine: _variation(machine, list(found.values())) for machine, found in by_machine.items()}
 
 
+def with_launch_spreads(run: Run, others: Iterable[Run]) -> Run:
+    """The run with the spread between launches that it and others of its box show for each case."""
+    variation = variation_by_machine([run, *others])[run.summary.machine.machine_id]
+    cases = (replace(case, launch_spread=variation.launch_spread(case)) for case in run.cases)
+    return replace(run, cases=tuple(cases))
+
+
 def _variation(machine: str, runs: Sequence[Run]) -> BoxVariation:
     newest = sorted(runs, key=lambda run: run.summary.started_utc_us)[-RUNS_TAKEN:]
     calm = [[result for result in run.cases if _is_calm(result)] for run in newest]
@@ -92,7 +118,25 @@ def _variation(machine: str, runs: Sequence[Run]) -> BoxVariation:
         if isinstance(prior, LaunchPrior):
             apart = _apart(newest, mine)
             between[device] = _between(f"{machine} {device}", apart, prior, rows)
-    return BoxVariation(launches, rows, between)
+    return BoxVariation(launches, rows, between, _paired(newest, calm))
+
+
+def _paired(runs: Sequence[Run], results: Sequence[Sequence[CaseResult]]) -> dict[Hashable, Scatter]:
+    """Of each two cases that were interleaved, over all launches that one software did."""
+    ratios: dict[tuple[Hashable, Hashable], list[float]] = {}
+    for run, of_run in zip(runs, results, strict=True):
+        for a, b in itertools.combinations(of_run, 2):
+            launches = Missing("") if _launched(a.case) != _launched(b.case) else paired_launches(a, b)
+            for launch in () if isinstance(launches, Missing) else launches:
+                a_to_b = hodges_lehmann([math.log(x / y) for x, y in launch])
+                is_turned = a.case.variant.precision > b.case.variant.precision
+                key = _pair(a, b), _software(run)
+                ratios.setdefault(key, []).append(-a_to_b if is_turned else a_to_b)
+    found: dict[Hashable, list[Scatter]] = {}
+    for (pair, _), logs in ratios.items():
+        if len(logs) > 1:
+            found.setdefault(pair, []).append(Scatter(sample_variance(logs), len(logs) - 1.0))
+    return {pair: pooled(scatters) for pair, scatters in found.items()}
 
 
 def _rows(groups: Sequence[Sequence[tuple[CaseResult, Scatter]]]) -> dict[Hashable, Scatter]:
@@ -190,6 +234,11 @@ def _identity(case: Case) -> Hashable:
 def _software(run: Run) -> Hashable:
     """Runs that differ in it differ for a reason, and say nothing of how much a box varies."""
     return run.summary.runtime, run.summary.machine.driver_version, run.summary.machine.kernel
+
+
+def _pair(a: CaseResult, b: CaseResult) -> Hashable:
+    """The same for two cases in either order."""
+    return _launched(a.case), frozenset({a.case.variant.precision, b.case.variant.precision})
 
 
 def _launched(case: Case) -> Hashable:

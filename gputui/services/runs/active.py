@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,7 +38,10 @@ class RunsWatch:
         while not self._ends.is_set():
             changed_ns = _changed_ns(run_directories())
             # A new run creates a directory and locks it soon after; until then one timestamp is enough.
-            polls = POLLS if changed_ns != seen_ns else polls - 1
+            if changed_ns != seen_ns:
+                polls = POLLS if time.time_ns() - changed_ns < POLLS * EVERY_S * 1e9 else 1
+            else:
+                polls -= 1
             if last or polls > 0:
                 from gputui.services.runs.held_runs import held_runs  # only if there was ever a run
 

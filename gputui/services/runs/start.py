@@ -17,7 +17,7 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Machine
 from gputui.model.plan import MIN_BLOCKS, Plan
 from gputui.recording.interpreters import Chosen, executable_at
-from gputui.services.prices.pricing import price_of
+from gputui.services.prices.pricing import check_instance, price_of
 from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.profiles.loader import MAX_BLOCKS, MAX_BUDGET_S, MAX_REPLICATES, Profile, find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
@@ -94,6 +94,8 @@ def prepare(
     shipped = find_profile(options.profile) if is_shipped else None
     target = target_of(options.db)
     machine = describe_machine(name=options.machine, hash_key=hash_key())
+    if options.instance is not None and options.price is None:
+        check_instance(options.instance, machine)
     price = price_of(options.price, options.instance, machine)
     if options.rendezvous:
         _check_rendezvous(options.rendezvous)

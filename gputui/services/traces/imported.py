@@ -47,6 +47,7 @@ _UNKNOWN = Missing("the trace does not say")
 _EARLIEST_US = 1_000_000_000_000_000
 """September 2001: a clock that shows less does not count from 1970."""
 _UNMARKED = "steps are not marked"
+_HOW_TO_MARK = "mark them with profile(schedule=...) and prof.step(), or name their range with --step"
 _UNMATCHED_SHOWN = 0.05
 
 
@@ -204,7 +205,8 @@ def _collectives(trace: Trace, window: Window, device: int | None) -> tuple[tupl
 
 def _notes(trace: Trace, window: Window, device: int | None, found: Partition) -> Iterator[str]:
     if not window.has_steps:
-        yield f"{_UNMARKED}: all figures are of {window.found_by}"
+        how = f"; {_HOW_TO_MARK}" if window.found_by == WHOLE else ""
+        yield f"{_UNMARKED}: all figures are of {window.found_by}{how}"
     busy_ns = sum(s.time_ns for s in found.slices if s.time_class != "idle")
     if found.unmatched_ns > _UNMATCHED_SHOWN * busy_ns:
         share = format_percent(found.unmatched_ns / busy_ns)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from gputui.analysis.attribution import ProfiledSide
+from gputui.analysis.findings import StepFacts, findings_of
 from gputui.model.profiled import IDLE, ProfiledPass
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.compare.tables import TextTable
@@ -38,6 +40,15 @@ def sentence(found: ProfiledPass, device: str) -> str:
             share = format_percent(ns / found.window_ns)
             text += f"; most of its idle time is {CATEGORY_WORDS.get(name, name)} ({share})"
     return text + "."
+
+
+def finding_lines(found: ProfiledPass, device: str) -> list[str]:
+    """What slows a step down, as far as a trace without peaks and telemetry tells; of one step, nothing."""
+    if found.steps == 1:
+        return []
+    step_ns = round(found.window_ns / found.steps)
+    facts = StepFacts(ProfiledSide(found, step_ns, bool(device)), "", None, None)
+    return [finding.text for finding in findings_of(facts)]
 
 
 def category_table(found: ProfiledPass) -> TextTable:

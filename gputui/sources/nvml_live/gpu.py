@@ -37,6 +37,7 @@ from gputui.sources.nvml_live.counters import (
 from gputui.sources.nvml_live.processes import NOT_OF_MIG, Processes
 from gputui.sources.nvml_live.questions import (
     ENERGY,
+    LESS_OFTEN,
     MEMORY,
     OF_INSTANCES,
     OFTEN,
@@ -49,6 +50,8 @@ from gputui.sources.nvml_live.xids import XidEvents
 
 SELDOM_NS = 8 * 10**9
 """How long limits, links, error counts and the MIG layout are cached."""
+_LESS_OFTEN_NS = 1900 * 10**6
+"""How long values are cached that the default screen does not chart: every second reading asks for them."""
 _ENERGY_NS = 900 * 10**6
 """The counter loses nothing while it is not read, and is the most expensive of the quick calls: up to 2.6
 ms."""
@@ -116,6 +119,8 @@ class NvmlGpu:
         self._asker = Asker(nvml, handle)
         self._throttled = throttle_counters(driver)
         self._fields = Fields(nvml, handle, fields_of(driver))
+        self._less_often: Values = {}
+        self._less_often_ns: int | None = None
         self._energy: Values = {}
         self._energy_ns: int | None = None
         self._gpm = Gpm(nvml, handle, None)
@@ -144,7 +149,11 @@ class NvmlGpu:
             self._seldom_ns = t_ns
         if self._energy_ns is None or t_ns - self._energy_ns >= _ENERGY_NS:
             self._energy, self._energy_ns = self._asker.values((ENERGY,)), t_ns
+        if self._less_often_ns is None or t_ns - self._less_often_ns >= _LESS_OFTEN_NS:
+            self._less_often = {**self._asker.values(LESS_OFTEN), **self._xids.read()}
+            self._less_often_ns = t_ns
         values |= self._energy
+        values |= self._less_often
         milliwatts = fields.get(nvml_calls.POWER_INSTANT)
         if milliwatts is None:
             values |= self._asker.values((POWER,))
@@ -156,7 +165,6 @@ class NvmlGpu:
         values |= {key: total for key, total in totals.items() if total is not None}
         gpm = self._gpm.read(self._clock)
         values |= {key: gpm[key] for key in GPM_SHARES}
-        values |= self._xids.read()
         values |= {key: self._rate(key, fields, fields_ns, gpm) for key in LINK_RATES}
         self._own_memory(values)
         if self._seldom["mig_mode"] == 1:

@@ -1,4 +1,4 @@
-"""What is queried from a GPU with one call each: often, rarely, and once."""
+"""What is queried from a GPU with one call each: often, less often, seldom, and once."""
 
 from __future__ import annotations
 
@@ -123,8 +123,11 @@ OFTEN: tuple[Question, ...] = (
     MEMORY,
     Question(("temperature_c",), (nvml_calls.temperature_v, nvml_calls.temperature)),
     Question(("sm_clock_mhz",), (nvml_calls.sm_clock,)),
-    Question(("memory_clock_mhz",), (nvml_calls.memory_clock,)),
     Question(("throttle_bits",), (nvml_calls.event_reasons, nvml_calls.throttle_reasons)),
+)
+
+LESS_OFTEN: tuple[Question, ...] = (
+    Question(("memory_clock_mhz",), (nvml_calls.memory_clock,)),
     Question(("pstate",), (_number("nvmlDeviceGetPerformanceState", "pstate"),)),
     Question(("encoder_pct",), (_share("nvmlDeviceGetEncoderUtilization", "encoder_pct"),)),
     Question(("decoder_pct",), (_share("nvmlDeviceGetDecoderUtilization", "decoder_pct"),)),

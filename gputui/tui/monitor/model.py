@@ -685,7 +685,7 @@ class MonitorModel:
         self._page = max(self._table.in_sight - 1, 1)
         table = self._table.drawn(width, box.height, self._units)
         if not has_users:
-            return lines + table
+            return [*lines, *table]
         return lines + side_by_side([table, users_lines(frame, box.height)], box.width, 2)
 
     def _header(self, width: int) -> Line:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gputui.model.absent import Missing
@@ -22,7 +22,7 @@ from gputui.tui.monitor.process_columns import (
     user_text,
 )
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import fitted, left, right
+from gputui.tui.widgets.cells import filled, fitted, left, right
 
 Identity = tuple[int, int | None]
 """PID and start time, which together identify a process."""
@@ -67,6 +67,9 @@ class ProcessList:
         self._shift = 0
         """By how many cells commands are scrolled."""
         self._lines: dict[tuple[object, ...], tuple[ProcessRow, Units, Line]] = {}
+        self._drawn_of: tuple[object, ...] = ()
+        self._drawn_rows: tuple[ProcessRow, ...] = ()
+        self._drawn: Sequence[Line] = ()
 
     def take(self, processes: tuple[ProcessSample, ...] | Missing) -> None:
         """Sort and filter the processes, if anything has changed."""
@@ -158,10 +161,8 @@ class ProcessList:
         longest = max((len(row.branch + command_text(row.process)) for row in self.rows), default=0)
         self._shift = min(max(self._shift + by, 0), max(longest - abs(by), 0))
 
-    def drawn(self, width: int, height: int, units: Units) -> list[Line]:
+    def drawn(self, width: int, height: int, units: Units) -> Sequence[Line]:
         """The heading and the visible rows; exactly `height` lines."""
-        columns = self._columns(width)
-        lines = [self._heading(columns, width)]
         room = height - 1
         self.in_sight = max(room, 0)
         if self._place < len(self.rows) and identity(self.rows[self._place].process) == self.selected:
@@ -170,6 +171,13 @@ class ProcessList:
             elif self._place >= self.top + room:
                 self.top = self._place - room + 1
         self.top = min(max(self.top, 0), max(len(self.rows) - max(room, 1), 0))
+        order = (self.sort, self.descending, bool(self.filter), self._there)
+        drawn_of = (width, height, units, self.top, self.selected, self._shift, order)
+        if drawn_of == self._drawn_of and self.rows is self._drawn_rows:
+            return self._drawn
+        self._drawn_of, self._drawn_rows = drawn_of, self.rows
+        columns = self._columns(width)
+        lines = [self._heading(columns, width)]
         kept: dict[tuple[object, ...], tuple[ProcessRow, Units, Line]] = {}
         for row in self.rows[self.top : self.top + max(room, 0)]:
             name = identity(row.process)
@@ -184,9 +192,8 @@ class ProcessList:
         if not self.rows and room > 0:
             text = "no process matches" if self.filter else "no process uses a GPU"
             lines.append(fitted((Span(text, "dim"),), width))
-        while len(lines) < height:
-            lines.append(fitted((), width))
-        return lines[:height]
+        self._drawn = filled(lines, width, height)
+        return self._drawn
 
     def _columns(self, width: int) -> tuple[ProcessColumn, ...]:
         return columns_for(width, self._there)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from contextvars import copy_context
 from time import monotonic, monotonic_ns
 from typing import Protocol
 
@@ -11,7 +13,6 @@ from rich.cells import set_cell_size
 from textual import events
 from textual.app import ComposeResult
 from textual.geometry import Region
-from textual.message import Message
 from textual.screen import Screen
 from textual.strip import Strip
 
@@ -54,14 +55,6 @@ class Feed(Protocol):
         """End within 0.1 s, even while a call hangs."""
 
 
-class SamplesArrived(Message, bubble=False):
-    """The collector has a new sample."""
-
-    def can_replace(self, message: Message) -> bool:
-        """The sample is fetched when it is drawn: one message is as good as two."""
-        return isinstance(message, SamplesArrived)
-
-
 class MonitorScreen(Screen[None], inherit_bindings=False):
     """One `LinesView` over the whole screen, and the keys of the model."""
 
@@ -96,7 +89,13 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self._mounted_s = monotonic()
-        self._bell.listener = self._rung
+        loop, context = asyncio.get_running_loop(), copy_context()
+
+        def rung() -> None:  # without a message: Textual takes longer to pass one on than a frame to be drawn
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._take_samples, context=context)
+
+        self._bell.listener = rung
         width, height = self.app.size  # the size the view will have: the first frame is not blank
         self._view.show(self._model.lines(width, height, monotonic_ns(), self._feed.latest()))
 
@@ -111,8 +110,10 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
     def on_resize(self, event: events.Resize) -> None:
         self.call_next(self.paint)
 
-    def on_samples_arrived(self) -> None:
-        """Add the sample to the charts; draw at most once a second."""
+    def _take_samples(self) -> None:
+        """Add the newest samples to the charts; draw at most once a second."""
+        if self._bell.listener is None:
+            return  # it came after the end
         now = monotonic()
         is_new = now - self._mounted_s < _BEGINNING_S
         wait_s = self._painted_s + (_PAINT_FIRST_EVERY_S if is_new else PAINT_EVERY_S - _SLACK_S) - now
@@ -202,9 +203,6 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
             self._next.cancel()
         loop = asyncio.get_running_loop()
         self._next = loop.call_later(seconds, lambda: self.call_later(self.paint))
-
-    def _rung(self) -> None:
-        self.post_message(SamplesArrived())
 
 
 def ending_with(note: str, line: Line, width: int) -> Line:

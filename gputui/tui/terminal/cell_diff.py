@@ -15,7 +15,7 @@ from rich.color import ColorSystem
 from rich.style import Style
 from textual.strip import Strip
 
-from gputui.tui.terminal.lines import Line
+from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.theme import Depth, definition
 
 JOINED_GAP = 6
@@ -144,6 +144,8 @@ class CellDiff:
         self._styles = [[""] * width for _ in range(height)]
         self._odd = [False] * height
         self._sent: list[tuple[Placed, ...]] = [()] * height
+        self._spans: list[dict[int, Span]] = [{}] * height
+        """By row and first column: spans of the last line, as far as they are known to be on the screen."""
 
     def diff(self, rows: Mapping[int, Iterable[Placed]]) -> str:
         """The bytes that make the terminal show these strips, by row; empty if it already does."""
@@ -156,39 +158,76 @@ class CellDiff:
     def diff_lines(self, rows: Mapping[int, Line]) -> str:
         """Like `diff`, for lines that each fill a row; they are cut or padded with blanks."""
         pen = self._pen()
-        width, height = self.size
         for y, line in rows.items():
-            if not 0 <= y < height:
-                continue
-            cells: list[str] = []
-            styles: list[str] = []
-            odd = False
-            for span in line:
-                text = span.text
-                if not text:
-                    continue
-                if _ONE_CELL_EACH.fullmatch(text):
-                    cells += text
-                else:
-                    odd = True
-                    cells += cells_of(text)
-                sgr = self._text_styles.named(span.style)
-                del cells[width:]
-                letters = len(cells) - len(styles)
-                if sgr.of_blanks != sgr.of_text:
-                    blanks = 0
-                    while blanks < letters and cells[-1 - blanks] == " ":
-                        blanks += 1
-                    styles += [sgr.of_text] * (letters - blanks)
-                    styles += [sgr.of_blanks] * blanks
-                else:
-                    styles += [sgr.of_text] * letters
-            if len(cells) < width:
-                styles += [""] * (width - len(cells))
-                cells += " " * (width - len(cells))
-            self._sent[y] = ()
-            self._change(y, cells, styles, odd, pen)
+            if 0 <= y < self.size[1]:
+                self._sent[y] = ()
+                if self._odd[y] or not self._change_spans(y, line, pen):
+                    self._spans[y] = {}
+                    self._change(y, *self._laid(line), pen)
         return pen.done()
+
+    def _change_spans(self, y: int, line: Line, pen: _Pen) -> bool:
+        """Write what changed of one row; False, with nothing done, if a character is not one cell wide.
+
+        Only spans that were not in the same place before are compared cell by cell.
+        """
+        width, known = self.size[0], self._spans[y]
+        spans: dict[int, Span] = {}
+        new: list[tuple[int, str, str]] = []
+        x = 0
+        for span in line:
+            text = span.text
+            if not text or x >= width:
+                continue
+            spans[x] = span
+            if known.get(x) != span:
+                if not _ONE_CELL_EACH.fullmatch(text):
+                    return False
+                new.append((x, text[: width - x], span.style))
+            x += len(text)
+        if x < width:
+            new.append((x, " " * (width - x), ""))
+        self._spans[y] = spans
+        cells, styles = self._cells[y], self._styles[y]
+        changed: list[int] = []
+        for start, text, style in new:
+            end = start + len(text)
+            sgr = self._text_styles.named(style)
+            letters = len(text.rstrip(" ")) if sgr.of_blanks != sgr.of_text else len(text)
+            its_styles = [sgr.of_text] * letters + [sgr.of_blanks] * (len(text) - letters)
+            its_changes = list(compress(range(start, end), map(ne, text, cells[start:end])))
+            if styles[start:end] != its_styles:
+                restyled = compress(range(start, end), map(ne, its_styles, styles[start:end]))
+                its_changes = sorted({*its_changes, *restyled})
+                styles[start:end] = its_styles
+            if its_changes:
+                cells[start:end] = text
+                changed += its_changes
+        if changed:
+            _write_row(y, cells, styles, _runs(cells, changed), odd=False, pen=pen)
+        return True
+
+    def _laid(self, line: Line) -> tuple[list[str], list[str], bool]:
+        """The cells of a line, their styles, and whether a character does not take exactly one cell."""
+        width = self.size[0]
+        cells: list[str] = []
+        styles: list[str] = []
+        odd = False
+        for span in line:
+            if not span.text:
+                continue
+            odd = odd or not _ONE_CELL_EACH.fullmatch(span.text)
+            cells += cells_of(span.text)
+            sgr = self._text_styles.named(span.style)
+            del cells[width:]
+            letters = len(cells) - len(styles)
+            blanks = 0
+            while sgr.of_blanks != sgr.of_text and blanks < letters and cells[-1 - blanks] == " ":
+                blanks += 1
+            styles += [sgr.of_text] * (letters - blanks) + [sgr.of_blanks] * blanks
+        styles += [""] * (width - len(cells))
+        cells += " " * (width - len(cells))
+        return cells, styles, odd
 
     def _pen(self) -> _Pen:
         pen = _Pen()
@@ -208,6 +247,7 @@ class CellDiff:
         for x, strip in strips:
             odd |= self._lay(cells, styles, x, strip)
         self._sent[y] = strips
+        self._spans[y] = {}
         self._change(y, cells, styles, odd, pen)
 
     def _change(self, y: int, cells: list[str], styles: list[str], odd: bool, pen: _Pen) -> None:

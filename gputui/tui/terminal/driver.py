@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import select
 import sys
 from codecs import getincrementaldecoder
+from collections.abc import Callable
 from threading import Condition
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 CURSOR_QUERY = "\x1b[6n"
 """Cursor position query. Every terminal since the VT100 answers it once it has parsed what came before."""
+_ANSWER = re.compile(rb"\x1b\[\d+;\d+R")
 _ALTERNATE_SCREEN = "\x1b[?1049h"
 _CLICKS = "\x1b[?1000h\x1b[?1006h"
 _LEAVING_S = 0.15
@@ -93,19 +96,22 @@ class QuietDriver(LinuxDriver):
         assert sys.__stdout__ is not None  # this process has a terminal
         self._terminal_fd = sys.__stdout__.fileno() if sys.__stdout__.isatty() else 2
         self._output: TerminalOutput | None = None
+        self._queued_writes = 0
         self._wake_read, self._wake_write = os.pipe()
         self._answers = Condition()
         self._queried = 0
         self._answered = 0
         self._is_closed = False
+        self.on_answer: Callable[[], None] | None = None
+        """Called in the app's loop instead of a CursorPosition message, which costs three times as much."""
         self.patience_s = LONGEST_PATIENCE_S
         """How long to wait for answers at exit, which would otherwise be typed into the user's shell."""
 
     @property
     def is_backlogged(self) -> bool:
         """Whether the pty has not yet accepted everything that was written."""
-        writer, output = self._writer_thread, self._output
-        return writer is not None and output is not None and (writer._queue.qsize() > 0 or output.is_busy)
+        output = self._output
+        return self._writer_thread is not None and output is not None and output.written < self._queued_writes
 
     def query(self) -> str:
         """The cursor position query, which the terminal answers with a CursorPosition; counted."""
@@ -114,15 +120,21 @@ class QuietDriver(LinuxDriver):
         return CURSOR_QUERY
 
     def write(self, data: str) -> None:
-        """Queue for the writer thread."""
+        """Write what the terminal takes at once, and queue the rest for the writer thread."""
         if data == _ALTERNATE_SCREEN and splash.is_drawn():
             return  # a second time would save the cursor of the wrong screen
-        if self._writer_thread is not None:
-            super().write(data)
+        if self._writer_thread is None or self._output is None:
+            return
+        if not self.is_backlogged:
+            if self._output.write_now(data):
+                return
+            data = ""
+        self._queued_writes += 1
+        super().write(data)
 
     def start_application_mode(self) -> None:
         """Take the terminal; the first query goes before the first picture, so its answer is quick."""
-        self._output = TerminalOutput(self._terminal_fd)
+        self._output, self._queued_writes = TerminalOutput(self._terminal_fd), 0
         self._file = cast(Any, self._output)  # implements what the writer thread uses of a file
         with self._answers:
             self._queried = self._answered = 0
@@ -183,6 +195,8 @@ class QuietDriver(LinuxDriver):
                             self._answers.notify_all()
                         self.send_message(TerminalClosed())
                         break
+                    if parser._timeout_time is None and self._is_answer(typed):
+                        continue
                     for event in parser.feed(pastes.feed(decode(typed))) if typed else ():
                         self.process_message(event)
                 for event in parser.tick():
@@ -191,6 +205,18 @@ class QuietDriver(LinuxDriver):
             with contextlib.suppress(EOFError, ParseError):
                 for _ in parser.feed(""):
                     pass
+
+    def _is_answer(self, typed: bytes) -> bool:
+        """Whether this is exactly the answer to a query, which is then passed on."""
+        if self.on_answer is None or not _ANSWER.fullmatch(typed):
+            return False
+        with self._answers:
+            if self._answered >= self._queried:
+                return False
+            self._answered += 1
+            self._answers.notify_all()
+        self._loop.call_soon_threadsafe(self.on_answer)
+        return True
 
     def _enable_mouse_support(self) -> None:
         """Clicks and the wheel only: reporting every movement would flood a slow link."""

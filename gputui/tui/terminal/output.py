@@ -13,7 +13,7 @@ _ABORT = b"\x18\x1b[?2026l\x1b[m"
 
 
 class TerminalOutput:
-    """A file that one thread writes to; a stalled reader never delays exit.
+    """A file that a stalled reader never delays: it takes what it can at once, a thread writes the rest.
 
     It reopens the terminal, so that non-blocking mode does not affect the shell's file description.
     """
@@ -23,8 +23,10 @@ class TerminalOutput:
         self._fd = fd if self._own is None else self._own
         self._wake_read, self._wake_write = os.pipe()
         self._give_up_s: float | None = None
-        self.is_busy = False
-        """Whether the reader has not yet accepted everything that was written."""
+        self._rest = b""
+        """What `write_now` could not write, before the text of the next `write`."""
+        self.written = 0
+        """How many calls of `write` have ended."""
         self.is_gone = False
         """Whether the terminal was closed."""
 
@@ -39,12 +41,31 @@ class TerminalOutput:
 
     def write(self, text: str) -> int:
         """Write all of it, however slow the reader is, until `give_up_in` expires."""
-        self.is_busy = True
+        rest, self._rest = self._rest, b""
         try:
-            self._write(text.encode("utf-8", "replace"))
+            self._write(rest + text.encode("utf-8", "replace"))
         finally:
-            self.is_busy = False
+            self.written += 1
         return len(text)
+
+    def write_now(self, text: str) -> bool:
+        """Write without waiting; False if the rest is left to the next `write`, in whichever thread.
+
+        Only while no call of `write` is in progress or queued.
+        """
+        data = text.encode("utf-8", "replace")
+        if self._own is None:
+            self._rest = data  # writing might block
+            return False
+        try:
+            done = os.write(self._own, data)
+        except (BlockingIOError, InterruptedError):
+            done = 0
+        except OSError:
+            self.is_gone = True
+            return True
+        self._rest = data[done:]
+        return not self._rest
 
     def give_up_in(self, seconds: float) -> None:
         """After this time, discard what the reader does not accept at once, oldest first."""

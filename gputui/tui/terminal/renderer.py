@@ -88,6 +88,8 @@ class FastPaint(App[int]):
 
     def on_mount(self) -> None:
         self._gate = FrameGate(monotonic())
+        if isinstance(self._driver, QuietDriver):
+            self._driver.on_answer = self._on_answer
         self.app_resume_signal.subscribe(self, self._resumed, immediate=True)
 
     def on_unmount(self) -> None:
@@ -95,12 +97,22 @@ class FastPaint(App[int]):
             self._retry.cancel()
 
     def on_cursor_position(self, event: events.CursorPosition) -> None:
-        """The terminal has parsed a frame: the next one may follow."""
+        """An answer that came with other input, or before the app was mounted."""
         event.stop()
+        self._take_answer()
+        self._catch_up_if_behind()
+
+    def _on_answer(self) -> None:
+        """An answer that came alone."""
+        self._take_answer()
+        if self._is_behind:
+            self.call_later(self._catch_up_if_behind)
+
+    def _take_answer(self) -> None:
+        """The terminal has parsed a frame: the next one may follow."""
         self._gate.answered(monotonic())
         if isinstance(self._driver, QuietDriver):
             self._driver.patience_s = max(3 * self._gate.round_trip_s, LEAST_PATIENCE_S)
-        self._catch_up_if_behind()
 
     def _resumed(self, _: App[object]) -> None:
         self._gate.reopen(monotonic())

@@ -82,6 +82,11 @@ def line_width(line: Line) -> int:
 
 def fitted(spans: Iterable[Span], width: int) -> Line:
     """A line of exactly `width` cells, cut with `…` or padded; adjacent spans of one style are merged."""
+    return _fitted(tuple(spans), width)
+
+
+@lru_cache(maxsize=256)  # most lines are those of the last picture
+def _fitted(spans: tuple[Span, ...], width: int) -> Line:
     line: list[Span] = []
     room = width
     for span in spans:

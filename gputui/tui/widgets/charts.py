@@ -6,7 +6,8 @@ Blocks and lines are translated by `in_ascii`, with the rest of their line; brai
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from gputui.tui.terminal.theme import TONES
 from gputui.tui.widgets.history import SECOND_NS, Series
@@ -51,6 +52,7 @@ def ascii_glyph(older: int, newer: int, rows: int) -> Glyph:
     return tuple(_ASCII[min(max(2 * (level - 4 * row), 0), 8)] for row in reversed(range(rows)))
 
 
+@lru_cache(maxsize=1024)
 def _column(level: int, rows: int) -> Glyph:
     """A column of blocks filled to a number of eighths."""
     return tuple(BLOCKS[min(max(level - 8 * row, 0), 8)] for row in reversed(range(rows)))
@@ -68,10 +70,11 @@ class Chart:
         self.rows = rows
         self.span_ns = span_ns
         self._late_ns = late_ns
-        self._kept: list[Glyph] = []
-        """Cells that will not change any more, oldest first."""
+        self._levels = 8 * rows - 1
+        self._kept = 0
+        """How many cells of the last drawing will not change any more, from the left."""
         self._first = 0
-        """The number of the first of them."""
+        """The number of its first cell."""
         self._high = 0.0
         self._seen: tuple[int, int | None, float] | None = None
         self._drawn: tuple[str, ...] = ()
@@ -85,24 +88,26 @@ class Chart:
         seen = (last, until_ns, high)
         if seen == self._seen:
             return self._drawn
-        if high != self._high:
-            self._kept = []
-            self._high = high
         ring = series.ring_for(self.span_ns)
         ring_ns = ring.length_ns
         settled_ns = (now_ns if series.last_ns is None else series.last_ns) // ring_ns * ring_ns
         first = last - self.width + 1
-        glyphs = self._kept[first - self._first :] if first >= self._first else []
-        for cell in range(first + len(glyphs), last + 1):
+        gone = first - self._first
+        kept = max(self._kept - gone, 0) if gone >= 0 and high == self._high else 0
+        columns = []
+        for cell in range(first + kept, last + 1):
             begin_ns, end_ns = self._begin_ns(cell), self._begin_ns(cell + 1)
             if until_ns is not None and until_ns > begin_ns:
                 end_ns = min(end_ns, until_ns)
             mean = ring.mean_over(begin_ns, end_ns)
-            level = 0 if mean is None else level_of(mean, high, 8 * self.rows - 1)
-            glyphs.append(_column(level, self.rows))
-        self._drawn = tuple(map("".join, zip(*glyphs, strict=True)))
+            columns.append(_column(0 if mean is None else level_of(mean, high, self._levels), self.rows))
+        new: Iterable[str] = map("".join, zip(*columns, strict=True)) if columns else ("",) * self.rows
+        if kept:
+            new = (row[gone : gone + kept] + end for row, end in zip(self._drawn, new, strict=True))
+        self._drawn = tuple(new)
         settled = self._cell_of(settled_ns + 1) - 1  # the last cell that ends no later than this
-        self._kept, self._first = glyphs[: max(settled - first + 1, 0)], first
+        self._kept = min(max(settled - first + 1, 0), self.width)
+        self._first, self._high = first, high
         self._seen = seen
         return self._drawn
 

@@ -236,7 +236,7 @@ class Lines:
         return message
 
 
-class Link:
+class RankLink:
     """The connection to the worker, in one of its processes. When it closes, this process exits at once."""
 
     def __init__(self, where: str) -> None:
@@ -273,4 +273,4 @@ class Link:
 
 
 if __name__ == "__main__":
-    import_module(sys.argv[2]).serve(Link(sys.argv[1]))
+    import_module(sys.argv[2]).serve(RankLink(sys.argv[1]))

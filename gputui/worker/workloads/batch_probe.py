@@ -10,14 +10,14 @@ from statistics import median
 from typing import Any  # JSON
 
 from ..contract import Request, Step
-from ..procs.ranks import Link
+from ..procs.ranks import RankLink
 from ..profiling.allocations import AllocationsUnavailable, highest_allocated
 from ..timing.stopwatch import stopwatch_for, with_waiting
 
 TIMED_STEPS = 3
 
 
-def serve(link: Link) -> None:
+def serve(link: RankLink) -> None:
     """Answer questions until the worker is gone."""
     link.serve(_Probe().answer)
 

@@ -10,11 +10,11 @@ from dataclasses import asdict
 from typing import Any  # Any: torch's types, and JSON
 
 from ..contract import Request, Step, Unsupported
-from ..procs.ranks import Link
+from ..procs.ranks import RankLink
 from ..timing.stopwatch import stopwatch_for, with_waiting
 
 
-def serve(link: Link) -> None:
+def serve(link: RankLink) -> None:
     """Build on the first question, then answer questions until the worker is gone."""
     link.serve(_Rank().answer)
 

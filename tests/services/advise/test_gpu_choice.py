@@ -13,7 +13,7 @@ from gputui.analysis.inference_fit import (
     DECODERS,
     WEIGHT_FORMATS,
     InferenceFit,
-    Serving,
+    ServedModel,
     fit_inference,
     needed_for_inference,
 )
@@ -33,7 +33,7 @@ from gputui.services.advise.inference_fit import InferenceWish, inference_report
 from gputui.services.advise.memory_fit import Wish, report
 
 EIGHT = next(model for model in DECODERS if model.name == "Llama 3.1 8B")
-SERVING = Serving(EIGHT.parameters, WEIGHT_FORMATS["bf16"], "bf16", EIGHT, 1, 8192)
+SERVING = ServedModel(EIGHT.parameters, WEIGHT_FORMATS["bf16"], "bf16", EIGHT, 1, 8192)
 TRAINING = Wish("7e9", "adamw", "amp", "1", None, None, None, None, None, None, None)
 
 
@@ -106,7 +106,7 @@ def test_of_many_gpus_the_ten_rented_first_are_shown_and_of_few_all() -> None:
 
 def test_the_price_is_that_of_an_instance_with_as_many_gpus_as_are_needed() -> None:
     large = next(model for model in DECODERS if model.name == "Llama 3.1 70B")
-    serving = Serving(large.parameters, WEIGHT_FORMATS["bf16"], "bf16", large, 1, 8192)
+    serving = ServedModel(large.parameters, WEIGHT_FORMATS["bf16"], "bf16", large, 1, 8192)
     classes = classes_of(rows_asked(None), lambda size: fit_inference(serving, size))
     for one in classes:
         for offer in one.offers:

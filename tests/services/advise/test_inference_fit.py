@@ -22,7 +22,7 @@ from gputui.analysis.inference_fit import (
     MOST_CONTEXT,
     WEIGHT_FORMATS,
     Decoder,
-    Serving,
+    ServedModel,
     activation_bytes,
     cache_bytes,
     fit_inference,
@@ -75,7 +75,7 @@ def measured() -> tuple[list[dict[str, int]], list[dict[str, int]]]:
     return found[: -len(PASSES)], found[-len(PASSES) :]
 
 
-def serving_of(p: dict[str, Any], dtype: str) -> Serving:
+def serving_of(p: dict[str, Any], dtype: str) -> ServedModel:
     heads = p["heads"]
     model = Decoder(
         "",
@@ -89,7 +89,7 @@ def serving_of(p: dict[str, Any], dtype: str) -> Serving:
         p["cache"],
     )
     name = DTYPES[dtype]
-    return Serving(model.parameters, WEIGHT_FORMATS[name], name, model, p["batch"], p["cache"])
+    return ServedModel(model.parameters, WEIGHT_FORMATS[name], name, model, p["batch"], p["cache"])
 
 
 @pytest.mark.slow
@@ -134,13 +134,13 @@ def test_published_shapes_have_the_weights_and_the_cache_that_are_published(
     model = next(m for m in DECODERS if m.name == name)
     assert model.parameters / 1e9 == pytest.approx(billions, rel=1e-4)
     assert nearest_decoder(model.parameters) is model
-    one = Serving(model.parameters, WEIGHT_FORMATS["bf16"], "bf16", model, 1, 1)
+    one = ServedModel(model.parameters, WEIGHT_FORMATS["bf16"], "bf16", model, 1, 1)
     assert cache_bytes(one) == cache_kib_per_token * 1024
 
 
-def serving(name: str = "Llama 3.1 8B", precision: str = "bf16", **more: Any) -> Serving:
+def serving(name: str = "Llama 3.1 8B", precision: str = "bf16", **more: Any) -> ServedModel:
     model = next(m for m in DECODERS if m.name == name)
-    made = Serving(model.parameters, WEIGHT_FORMATS[precision], "bf16", model, 1, 8192)
+    made = ServedModel(model.parameters, WEIGHT_FORMATS[precision], "bf16", model, 1, 8192)
     return replace(made, **more)
 
 
@@ -185,7 +185,7 @@ def test_tensor_parallel_gpus_share_weights_and_cache_but_not_norms_and_single_h
 
 
 servings = st.builds(
-    lambda model, precision, cache, batch, context: Serving(
+    lambda model, precision, cache, batch, context: ServedModel(
         model.parameters, WEIGHT_FORMATS[precision], cache, model, batch, context
     ),
     st.sampled_from(DECODERS),
@@ -198,7 +198,7 @@ servings = st.builds(
 
 @settings(deadline=None, derandomize=True)
 @given(servings, st.integers(6, 288))
-def test_what_fits_does_and_one_more_sequence_or_token_does_not(wanted: Serving, gib: int) -> None:
+def test_what_fits_does_and_one_more_sequence_or_token_does_not(wanted: ServedModel, gib: int) -> None:
     memory = gib * GIB
     found = fit_inference(wanted, memory)
     on = replace(wanted, gpus=found.gpus)

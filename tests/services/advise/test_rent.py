@@ -19,7 +19,7 @@ from gputui.model.case import Case, Variant, Work
 from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult
 from gputui.services.advise.buy import Terms, weigh
-from gputui.services.advise.rent import Advice, Choice, Estimated, Load, Offer, Pick, PricedSide, advise
+from gputui.services.advise.rent import Advice, Choice, Estimated, Offer, Pick, PricedSide, ServedLoad, advise
 from gputui.services.compare.pairing import compare_sides, side_of_runs
 from gputui.services.profiles.loader import find_profile
 from gputui.store.reading import CaseConditions
@@ -425,14 +425,14 @@ def _wait(load: int, wait_s: float | None) -> Figure:
 WAITS = {25: 0.01, 50: 0.02, 75: 0.04, 90: 0.3}
 
 
-def load_of(result: CaseResult, job: str, usd: float | None = None, gpus: int = 0) -> Load | Missing:
+def load_of(result: CaseResult, job: str, usd: float | None = None, gpus: int = 0) -> ServedLoad | Missing:
     return advise(parse_job(job), [box("a.db", result, usd=usd, gpus=gpus)]).offers[0].load
 
 
 def test_the_highest_load_that_meets_the_bound_gives_the_boxes() -> None:
     load = load_of(served(100, WAITS, WAITS, WAITS), "200 rps p99<50ms")
 
-    assert isinstance(load, Load)
+    assert isinstance(load, ServedLoad)
     assert (load.fraction, load.wait_s) == (0.75, 0.04)
     assert load.per_s.value == pytest.approx(75, rel=1e-3)
     assert load.boxes.value == 3  # 200 / 75 = 2.7
@@ -445,7 +445,7 @@ def test_a_load_counts_only_if_every_launch_met_the_bound() -> None:
 
     for waits, fraction in ((worse, 0.5), (stuck, 0.25)):
         load = load_of(served(100, WAITS, WAITS, waits), "200 rps p99<50ms")
-        assert isinstance(load, Load)
+        assert isinstance(load, ServedLoad)
         assert load.fraction == fraction
 
 
@@ -463,7 +463,7 @@ def test_a_bound_that_no_load_meets_is_reported_with_the_measured_wait() -> None
 def test_a_load_with_too_few_requests_says_nothing_and_a_higher_one_may() -> None:
     load = load_of(served(100, {25: FEW, 50: 0.02, 75: 0.04, 90: 0.3}), "200 rps p99<50ms")
 
-    assert isinstance(load, Load)
+    assert isinstance(load, ServedLoad)
     assert load.fraction == 0.75
 
 
@@ -482,7 +482,7 @@ def test_too_few_requests_at_every_load_are_inconclusive_and_not_a_failure() -> 
 def test_without_a_bound_whatever_the_queue_bore_is_served() -> None:
     load = load_of(served(100, {25: FEW, 50: FEW, 75: FEW, 90: None}), "200 rps")
 
-    assert isinstance(load, Load)
+    assert isinstance(load, ServedLoad)
     assert load.fraction == 0.75
     assert isinstance(load.wait_s, Missing)
 
@@ -517,7 +517,7 @@ def test_serving_costs_whole_boxes_for_the_hours_of_a_month() -> None:
 def test_gpus_of_one_box_serve_together() -> None:
     load = load_of(served(100, WAITS, WAITS, WAITS, device_class="gpu"), "1000 rps p99<50ms", usd=8, gpus=8)
 
-    assert isinstance(load, Load)
+    assert isinstance(load, ServedLoad)
     assert load.needed.value == 14  # 1000 / 75 = 13.3
     assert load.boxes.value == 2
 
@@ -527,7 +527,7 @@ def test_gpus_of_one_box_serve_together() -> None:
 def test_boxes_are_the_fewest_that_serve_the_target(per_s: float, target: float) -> None:
     load = load_of(served(per_s, WAITS), f"{target!r} rps p99<50ms")
 
-    assert isinstance(load, Load)
+    assert isinstance(load, ServedLoad)
     assert load.boxes.value * load.per_s.value >= target * (1 - 1e-9)
     assert load.boxes.value == 1 or (load.boxes.value - 1) * load.per_s.value < target
     assert load.boxes.low <= load.boxes.value <= load.boxes.high

@@ -19,7 +19,7 @@ from gputui.model.units import format_rate
 from gputui.services.compare.headline import Headline, headline_of
 from gputui.services.compare.pairing import compare_sides, side_of_runs, sides_by
 from gputui.services.compare.session import ask
-from gputui.services.compare.suggestions import Step, effort_words
+from gputui.services.compare.suggestions import SettlingStep, effort_words
 from gputui.services.results.conditions import Evidence
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
@@ -165,12 +165,6 @@ def test_own_steps_and_programs_are_named_as_a_person_would() -> None:
     assert headline(run_of({nap: 0.1}), run_of({nap: 0.2})).text.startswith("Your program nap: b is 50 %")
 
 
-def test_nothing_in_common_is_said() -> None:
-    assert headline(run_of({GPT: 0.1}), run_of({CNN: 0.1})).text == (
-        "Nothing to compare: a and b measured no case in common. Run the same profile on both boxes."
-    )
-
-
 def test_precisions_of_one_file_are_worth_it_for_some_work() -> None:
     run = run_of({GPT_FP32: 0.17, GPT: 0.1, CNN: 0.1, replace(CNN, variant=GPT_FP32.variant): 0.1})
     said = headline_by("precision", run).text
@@ -187,10 +181,23 @@ def test_devices_of_one_box_are_told_apart_by_a_factor() -> None:
 def test_three_boxes_are_ranked_and_those_that_overlap_tie() -> None:
     runs = (run_of({GPT: 0.1}, 2.0), run_of({GPT: 0.1}, 1.0), run_of({GPT: 0.05}, 8.0))
     rates = [format_rate(GPT.units_per_step / s, "tok") for s in (0.05, 0.1)]
+    tie = f"a and b at {rates[1]} (a tie)"
     assert headline(*runs).sentences == (
-        f"GPT training, fastest first: c.db at {rates[0]}, then a.db and b.db (a tie) at {rates[1]}.",
-        "Cheapest per token first: b.db, then a.db, then c.db.",
+        f"GPT training, fastest first: c at {rates[0]} (100 % faster than a, 98 to 102), then {tie}.",
+        "Cheapest per token first: b (50 % cheaper than a), then a, then c (100 % dearer than a).",
     )
+
+
+def test_boxes_without_a_common_case_lead_to_the_command_that_gives_them_one(tmp_path: Path) -> None:
+    files = [str(tmp_path / name) for name in ("a.db", "b.db")]
+    base = store_scattered(Path(files[0]), "aaaa", 1, seed=1, factor=1.0)
+    store_scattered(Path(files[1]), "bbbb", 1, seed=2, factor=1.0, case=GPT)
+    found = ask(files).compared().headline
+
+    assert found.text == "Nothing to compare: a and b measured no case in common."
+    (step,) = found.steps
+    assert (step.box, step.command) == ("b", f"gputui run --like {files[0]}@{base} --db {files[1]}")
+    assert found.purpose == "to compare"
 
 
 @pytest.mark.parametrize("cases", [(GEMM, DECODE, GPT), (GPT, GEMM, DECODE)])
@@ -226,7 +233,7 @@ def test_a_comparison_of_a_busy_box_says_so() -> None:
 
 
 def test_what_settles_a_case_of_a_busy_box_waits_until_it_is_idle() -> None:
-    steps = [Step(letter, "gputui run", 50.0, None, letter == "b") for letter in "ab"]
+    steps = [SettlingStep(letter, "gputui run", 50.0, None, letter == "b") for letter in "ab"]
     assert effort_words(steps) == "about 1 min on each box when it is idle"
     assert effort_words(steps[:1]) == "about 1 min on the box of a"
 
@@ -243,7 +250,7 @@ def test_one_undecided_kind_of_work_is_not_said_twice(monkeypatch: pytest.Monkey
     assert said.lower().count("can't tell") == 1
 
 
-def store_scattered(db: Path, label: str, launches: int, seed: int, factor: float) -> str:
+def store_scattered(db: Path, label: str, launches: int, seed: int, factor: float, case: Case = GEMM) -> str:
     """A run of a GPU whose launches have an sd of 2 %; its short id."""
     chance = random.Random(seed)
     factors = [factor * math.exp(chance.gauss(0, 0.02)) for _ in range(launches)]
@@ -258,7 +265,7 @@ def store_scattered(db: Path, label: str, launches: int, seed: int, factor: floa
         scattered(line)
         for line in journal_lines(
             run_id=f"0194b5a0-0000-7000-8000-00000000{label}",
-            cases=(GEMM,),
+            cases=(case,),
             skipped=(),
             launches=launches,
             machine=GPU_MACHINE,

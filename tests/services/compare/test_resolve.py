@@ -135,3 +135,16 @@ def test_a_value_that_is_no_per_cent_is_an_error_with_an_example(text: str) -> N
         percent_from(text)
     assert "such as 5" in caught.value.hint
     assert percent_from("2.5") == 2.5
+
+
+def test_a_case_that_one_side_did_not_measure_is_no_row_of_a_check() -> None:
+    base, run = run_with([0.1] * 4, [3] * 4, seed=50), run_with([0.2] * 4, [3] * 4)
+    fewer = replace(run, cases=run.cases[1:])
+    failed = replace(run, cases=(*run.cases[:3], replace(run.cases[3], outcome="failed", measurements=())))
+    for of_base, here, names in (
+        (base, fewer, CASES[1:]),
+        (replace(base, cases=base.cases[:3]), run, CASES[:3]),
+        (base, failed, CASES[:3]),
+    ):
+        found = look(here, Looks("base.db@1", 10.0, LOOKS), of_base, number=1)
+        assert [row.name for row in found.rows] == [case.name for case in names]

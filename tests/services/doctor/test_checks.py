@@ -14,7 +14,7 @@ from gputui.analysis.health import BUSY_PCT
 from gputui.errors import GputuiError
 from gputui.machine import GpuAddress
 from gputui.model.absent import Missing
-from gputui.model.devices import HOST
+from gputui.model.devices import HOST, mig_device
 from gputui.model.live import FOREIGN, Value
 from gputui.model.machine import Layer
 from gputui.model.plan import PlannedDevice, PlannedLaunch
@@ -157,6 +157,7 @@ def test_limits_of_a_container_are_shown_with_what_set_them() -> None:
     )
     box = make_box(0, machine=limited, interpreter=make_interpreter())
     assert the(box, "CPU").found.startswith("3.50 of 16 threads, set by cgroup")
+    assert the(box, "CPU").state == the(box, "memory").state == the(box, "/dev/shm").state == "note"
     assert the(box, "memory").found == "8.00 GiB of 64.0 GiB, set by cgroup"
     assert "--shm-size" in the(box, "/dev/shm").next_step
 
@@ -167,7 +168,9 @@ def test_a_load_of_others_and_a_slow_clock_are_noted() -> None:
     assert the(box, "neighbours").found == "CPU contention from other processes: load 7.3 on 16 threads"
     assert the(box, "clock").state == the(box, "CPU clock").state == "note"
     assert "neighbours" not in states(replace(box, measuring=1))
-    assert the(replace(box, measuring=2), "in progress").found.startswith("2 runs are being measured")
+    in_progress = the(replace(box, measuring=2), "in progress")
+    assert in_progress.found.startswith("2 runs are being measured")
+    assert in_progress.state == "note"
 
 
 def test_files_that_cannot_be_written_or_read_are_problems() -> None:
@@ -177,6 +180,8 @@ def test_files_that_cannot_be_written_or_read_are_problems() -> None:
     assert the(closed, "result file").found == f"{DB}: {refused}"
     alone = make_box(unwritable={DB: "no permission to write"})
     assert the(alone, "result file").found == f"{DB}: no permission to write"
+    assert "--db" in the(alone, "result file").next_step
+    assert "$GPUTUI_STATE" in the(closed, "run directories").next_step
     broken = make_box(file_error=GputuiError(f"{DB}: is no result file", "name another"))
     assert the(broken, "result file").found == f"{DB}: is no result file"
     full = make_box(free_bytes={DB.parent: 1000, STATE: Missing("gone")})
@@ -419,6 +424,35 @@ def test_groups_and_their_checks_come_worst_first_and_equal_gpus_are_one_line() 
     }
     gpus = [(check.state, check.topic) for check in groups[0].checks]
     assert gpus[:2] == [("problem", "GPU 7"), ("ok", "GPU 0-6")]
+
+
+def test_several_healthy_gpus_are_one_line_with_the_ranges_of_their_numbers_whatever_lies_between() -> None:
+    sound = [Check(f"GPU {index}", "ok", f"{40 + index} °C, idle") for index in (0, 1, 2, 5, 7, 8)]
+    (group,) = grouped([*sound, Check("GPU 3", "problem", "LOST"), Check("GPU 4", "unknown", "?")])
+    assert [(check.topic, check.found) for check in group.checks] == [
+        ("GPU 3", "LOST"),
+        ("GPU 4", "?"),
+        ("GPU 0-2, 5, 7-8", "idle"),
+    ]
+    assert group.verdict == "1 fault, 1 unknown"
+
+
+def test_two_unknowns_are_counted_in_the_singular_and_one_check_is_ok_alone() -> None:
+    unknown = [Check(f"GPU {index} clock", "unknown", "?") for index in (0, 1)]
+    assert [group.verdict for group in grouped(unknown)] == ["2 unknown"]
+    assert [group.verdict for group in grouped([Check("GPU 0", "ok", "idle")])] == ["ok"]
+
+
+def test_a_gpu_that_is_divided_names_its_own_instances_alone() -> None:
+    machine = make_machine("NVIDIA H200")
+    divided = replace(machine, gpus=(replace(machine.gpus[0], mig_enabled=True),))
+    seen = sample(2, processes=0)
+    whose = [replace(gpu, device=mig_device(n, 1), parent=n) for n, gpu in enumerate(seen.gpus)]
+    box = make_box(machine=divided, sample=replace(seen, gpus=(*make_box().sample.gpus, *whose)))
+    own, other = whose[0].label, whose[1].label
+    found = the(box, "GPU 0 MIG").found
+    assert own in found
+    assert other not in found
 
 
 def test_every_topic_has_a_group_whatever_it_is_called() -> None:

@@ -164,7 +164,7 @@ def test_an_old_price_is_shown_with_its_age_and_a_recent_one_without() -> None:
     (row,) = find_instance("aws/p4d.24xlarge")
     price = list_price(row)
     assert isinstance(price, Price)
-    assert price_source(price, today).endswith("2026-07-20, 125 days old")
+    assert price_source(price, today).startswith("list price of 2026-07-20, 125 days old: aws p4d.24xlarge")
     assert age_words("2026-08-24", today) == ""
     assert age_words("2026-08-23", today) == "91 days old"
     assert age_words("2026 (catalogue snapshot, undated)", today) == "date unsure"

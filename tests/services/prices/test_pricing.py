@@ -4,12 +4,20 @@ from dataclasses import replace
 
 import pytest
 from hand_made import make_run
-from journals import CPU_MACHINE, GPU_MACHINE
+from journals import CPU_MACHINE, GPU_MACHINE, H200
 
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
-from gputui.services.prices.pricing import MAX_USD_PER_HOUR, price_of, price_of_run, price_source
+from gputui.model.machine import Gpu, Layer, Machine
+from gputui.services.prices.pricing import (
+    MAX_USD_PER_HOUR,
+    check_instance,
+    listed_here,
+    price_of,
+    price_of_run,
+    price_source,
+)
 
 
 def refused(usd_per_hour: float | None, instance: str | None) -> GputuiError:
@@ -101,7 +109,8 @@ def test_a_run_without_a_price_has_the_list_price_of_the_instance_it_was_on() ->
 
     assert isinstance(price, Price)
     message = price_source(price)
-    assert message.startswith("aws g4ad.xlarge us-east-1 on-demand Linux 20")
+    assert message.startswith("list price of 20")
+    assert message.endswith(": aws g4ad.xlarge us-east-1 on-demand Linux")
 
 
 def test_the_price_stored_with_a_run_wins_over_the_list() -> None:
@@ -117,3 +126,46 @@ def test_an_instance_that_is_not_listed_has_no_price_and_is_named() -> None:
     assert isinstance(price, Missing)
     assert "q9.gigantic" in price.reason
     assert isinstance(price_of_run(make_run(machine=CPU_MACHINE).summary), Missing)
+
+
+H100 = replace(H200, name="NVIDIA H100 80GB HBM3", memory_bytes=85_520_809_984)
+
+
+def rented(platform: str, *gpus: Gpu) -> Machine:
+    return replace(
+        CPU_MACHINE, gpus=gpus, layers=(Layer("platform", platform, ()), Layer("container", "docker", ()))
+    )
+
+
+def test_platform_gpu_and_count_have_a_list_price_which_a_stated_one_wins_over() -> None:
+    one, four = (price_of(None, None, rented("runpod", *[H100] * count)) for count in (1, 4))
+    assert one is not None
+    assert four is not None
+    assert (one.instance_type, one.kind) == ("H100 SXM (secure)", "on-demand secure cloud")
+    assert price_source(one) == (
+        f"list price of {one.date}: runpod H100 SXM (secure) any on-demand secure cloud"
+    )
+    assert (four.usd_per_hour, four.gpu_count) == (4 * one.usd_per_hour, 4)
+    stated = price_of(2.5, None, rented("runpod", H100))
+    assert stated is not None
+    assert price_source(stated) == "stated"
+
+
+def test_a_platform_with_several_prices_or_none_leaves_it_to_the_user() -> None:
+    several = listed_here(rented("vast", H100))
+    assert isinstance(several, Missing)
+    assert several.reason.startswith("vast lists $")
+    assert price_of(None, None, rented("runpod", H100, H200)) is None
+    assert price_of(None, None, rented("runpod")) is None
+    assert price_of(None, None, rented("lambda", H100, H100, H100)) is None
+
+
+def test_an_instance_type_with_other_gpus_is_refused() -> None:
+    t4 = replace(H100, name="Tesla T4", memory_bytes=15_843_721_216)
+    for machine, has in ((CPU_MACHINE, "no GPU"), (replace(CPU_MACHINE, gpus=(t4,)), "Tesla T4")):
+        with pytest.raises(GputuiError, match=f"8x H100 SXM 80GB, and this box has {has}"):
+            check_instance("p5.48xlarge", machine)
+    check_instance("aws/p5.48xlarge:spot", replace(CPU_MACHINE, gpus=(H100,)))
+    check_instance("no-such-type", CPU_MACHINE)
+    virtual = replace(H100, name="NVIDIA L4-3Q")
+    check_instance("p5.48xlarge", replace(CPU_MACHINE, gpus=(virtual,)))

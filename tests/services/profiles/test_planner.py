@@ -210,6 +210,16 @@ def test_the_order_is_the_seeds_and_launch_ids_follow_it(seed: int) -> None:
     assert plan.seed == seed
 
 
+def test_with_too_little_time_for_all_cases_the_most_important_come_first() -> None:
+    plan = resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(budget_s=10, seed=3))
+    first = [plan.cases[one.case_ids[0]].case.work.workload for one in plan.launches if not one.replicate]
+    timed = [launch for launch in plan.launches if launch.purpose == TIMED]
+
+    assert first[:3] == ["gpt_train", "decode", "conv_train"]
+    assert [launch.launch_id for launch in plan.launches] == list(range(len(plan.launches)))
+    assert [launch.replicate for launch in timed] == sorted(launch.replicate for launch in timed)
+
+
 def test_another_seed_gives_another_order() -> None:
     assert len({plan_of_five(seed).launches for seed in range(10)}) == 10
 

@@ -12,7 +12,7 @@ from hand_made import make_case, make_run, measured, steady
 from journals import GPU_MACHINE, H200, STARTED_NS, journal_lines, write_lines, write_telemetry
 
 from gputui.analysis.cost import Cost
-from gputui.analysis.priors import paired_prior_sd
+from gputui.analysis.priors import launch_prior_sd, paired_prior_sd
 from gputui.analysis.verdict import (
     RatioEstimate,
     SpeedEstimate,
@@ -150,7 +150,7 @@ def test_one_pair_says_nothing() -> None:
 def test_a_prior_of_pairs_is_never_wider_than_that_of_launches() -> None:
     for device in ("cpu", "gpu"):
         for workload_class in ("ceiling", "training", "inference", "host"):
-            assert 0 < paired_prior_sd(device, workload_class) <= 0.1
+            assert 0 < paired_prior_sd(device, workload_class) <= launch_prior_sd(device, workload_class)
 
 
 # Neighbours

@@ -74,6 +74,10 @@ def test_what_failed_is_said_and_what_kept_everything_from_being_measured() -> N
     assert headline(gemm(780), failed).endswith(" 1 case failed.")
     lost = unmeasured(shipped_case("decode", "base", "amp"), "skipped", "no GPU")
     assert headline(lost) == "Nothing was measured: 1 case did not run: no GPU."
+    late = unmeasured(make_case("decode"), "skipped", "the budget of 15 s is spent")
+    assert (
+        headline(lost, lost, late) == "Nothing was measured: 1 case did not run: the budget of 15 s is spent."
+    )
     assert run_headline(make_run(lost, status="interrupted")).startswith("The run was interrupted")
     stopped = unmeasured(shipped_case("decode", "base", "amp"), "interrupted", "the run ended first")
     for cases in ((stopped,), (lost, lost, stopped)):

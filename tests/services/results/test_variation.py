@@ -9,12 +9,17 @@ from pathlib import Path
 from hand_made import make_case, make_run, measured, steady
 from journals import RUNTIME, STARTED_US, make_journal
 
-from gputui.analysis.spread import LaunchPrior, Spread
+from gputui.analysis.spread import LaunchPrior
+from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.model.machine import Runtime
-from gputui.model.result import CaseResult, Run
+from gputui.model.result import CaseResult, Run, Spread
+from gputui.services.compare.pairing import compare_sides, sides_by
 from gputui.services.compare.session import ask
+from gputui.services.results.selectors import run_in
+from gputui.services.results.throughput import speed_of
 from gputui.services.results.variation import BoxVariation, variation_by_machine
 from gputui.store.journal_reader import read_journal, read_telemetry
+from gputui.store.reading import open_result
 from gputui.store.writing import store_run
 
 CASES = [make_case(size=f"mini-{place}") for place in range(5)]
@@ -96,17 +101,79 @@ def test_launches_of_one_run_are_better_evidence_than_what_runs_differ_by() -> N
     assert math.sqrt(found.variance) < 0.02
 
 
-def test_the_difference_that_is_asked_for_is_not_taken_for_the_variation_of_a_box(tmp_path: Path) -> None:
-    db = tmp_path / "r.db"
-    for number, scale in enumerate((1.0, 1.01, 0.99, 2.0)):
-        run_dir = tmp_path / f"run-{number}"
+def stored(place: Path, *scales: float) -> Path:
+    """A file with a run of one launch for each of these factors of the time."""
+    db = place / "r.db"
+    for number, scale in enumerate(scales):
+        run_dir = place / f"run-{number}"
         run_id = f"0194b5a0-0000-7000-8000-{number}00000000000"
         make_journal(run_dir, run_id=run_id, scale=scale, seed=number, started_utc_us=STARTED_US + number)
         store_run(db, read_journal(run_dir), read_telemetry(run_dir))
+    return db
 
+
+def test_the_difference_that_is_asked_for_is_not_taken_for_the_variation_of_a_box(tmp_path: Path) -> None:
+    db = stored(tmp_path, 1.0, 1.01, 0.99, 2.0)
     asked = ask([f"{db}@latest~1", f"{db}@latest"])
     spread = asked.sides[0].cases[0].launch_spread
     assert spread is not None
     assert math.sqrt(spread.variance) < 0.1
-    rows = asked.compared().comparisons[0].rows
-    assert {row.verdict.word for row in rows} <= {"slower", "not comparable"}
+
+
+def test_a_run_that_is_shown_has_the_interval_that_its_file_knows(tmp_path: Path) -> None:
+    db = stored(tmp_path, 1.0, 1.01, 0.99, 1.005)
+    with open_result(db) as file:
+        newest = file.summaries()[0].run_id
+        shown, alone = run_in(file, newest).cases[0], file.run(newest).cases[0]
+    assert alone.launch_spread is None
+    assert shown.launch_spread is not None
+    known, assumed = speed_of(shown), speed_of(alone)
+    assert isinstance(known, SpeedEstimate)
+    assert isinstance(assumed, SpeedEstimate)
+    assert known.units_per_s == assumed.units_per_s
+    assert assumed.low < known.low < known.high < assumed.high
+    assert "moderated" in known.method
+
+
+def interleaved(*ratios: float) -> Run:
+    """A run with a launch for each ratio of fp32 to amp, whose blocks alternate."""
+    slow = measured(make_case(precision="fp32"), *(steady(0.1 * ratio) for ratio in ratios))
+    fast = measured(make_case(precision="amp"), *(steady(0.1) for _ in ratios))
+    return make_run(*(_in_turns(case, place) for place, case in enumerate((slow, fast))))
+
+
+def _in_turns(case: CaseResult, place: int) -> CaseResult:
+    return replace(
+        case,
+        measurements=tuple(
+            replace(
+                m,
+                blocks=tuple(
+                    replace(block, start_ns=(2 * number + place) * 10**11)
+                    for number, block in enumerate(m.blocks)
+                ),
+            )
+            for m in case.measurements
+        ),
+    )
+
+
+def test_precisions_that_were_interleaved_know_how_much_their_ratio_varies_from_earlier_runs() -> None:
+    earlier, one = [interleaved(2.0, 2.02, 1.98), interleaved(2.01, 1.99)], interleaved(2.0)
+    (variation,) = variation_by_machine([*earlier, one]).values()
+    fp32, amp = one.cases
+
+    spread = variation.paired_spread(fp32, amp)
+    assert spread is not None
+    assert spread == variation.paired_spread(amp, fp32)
+    assert spread.df == 5
+    assert 0.005 < math.sqrt(spread.variance) < 0.01
+
+    alone, known = (
+        compare_sides(*sides_by("precision", [one], history=history), ignore="precision").rows[0].estimate
+        for history in ([], earlier)
+    )
+    assert isinstance(alone, RatioEstimate)
+    assert isinstance(known, RatioEstimate)
+    assert known.paired
+    assert known.high / known.low < alone.high / alone.low

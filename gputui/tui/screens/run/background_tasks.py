@@ -24,6 +24,7 @@ from gputui.services.results.headline import run_headline
 from gputui.services.results.labels import case_name, interval_words, outcome_words
 from gputui.services.results.next_steps import NextStep, next_steps
 from gputui.services.results.roofline import peak_share
+from gputui.services.results.selectors import run_in
 from gputui.services.results.throughput import speed_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import end_of_log
@@ -317,7 +318,7 @@ def _finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InPro
         from gputui.store.reading import open_result  # duckdb: only who opens a file pays for it
 
         with open_result(target) as file:
-            results = [file.run(run.run_id) for run in runs]
+            results = [run_in(file, run.run_id) for run in runs]
             passes = file.profiled(runs[0].run_id) if len(runs) == 1 else {}
             steps = tuple(next_steps(results, target, file.summaries(), is_profiled=bool(passes)))
         for number, result in enumerate(results, 1):

@@ -1,0 +1,205 @@
+"""`gputui completion`: what a shell completes behind `gputui`, and the script that it needs for that."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    add_completion_class,
+    get_completion_class,
+    split_arg_string,
+)
+
+from gputui.cli.options import COMPLETES
+from gputui.errors import EXIT_DONE, GputuiError
+
+SHELLS = ("bash", "zsh", "fish")
+_MOST_RUNS = 50
+_PLAIN = re.compile(r"[\w.+@%/-]+", re.ASCII)
+"""Labels that need no quotes."""
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS), required=False)
+def command(shell: str | None) -> int:
+    """Print the script that completes commands, profiles, runs, labels, workloads and GPUs.
+
+    bash and zsh: `eval "$(gputui completion bash)"` (or zsh) in ~/.bashrc or ~/.zshrc; fish: `gputui
+    completion fish | source` in config.fish. Without a name, for the shell of $SHELL.
+    """
+    name = shell or Path(os.environ.get("SHELL", "")).name
+    if name not in SHELLS:
+        raise GputuiError(f"completion: {name or 'no shell'} is not known", f"name one: {', '.join(SHELLS)}")
+    found = get_completion_class(name)
+    assert found is not None
+    click.echo(found(click.Group("gputui"), {}, "gputui", COMPLETES).source())
+    return EXIT_DONE
+
+
+def add_completions(found: click.Command, name: str) -> None:
+    """Let the parameters of a command be completed."""
+    for parameter in found.params:
+        complete = _COMPLETED.get((name, parameter.name or ""))
+        if complete is not None:
+            # click looks here first, and only for the parameter that is being typed
+            setattr(parameter, "shell_complete", _method(complete))  # noqa: B010
+
+
+def _method(
+    complete: Callable[[str], Iterator[CompletionItem]],
+) -> Callable[[click.Context, str], list[CompletionItem]]:
+    def shell_complete(context: click.Context, incomplete: str) -> list[CompletionItem]:
+        try:
+            found = [item for item in complete(incomplete) if str(item.value).startswith(incomplete)]
+        except (GputuiError, OSError):  # nothing to offer, and a message would be in the line being typed
+            found = []
+        return found or [CompletionItem(incomplete, type="file")]
+
+    return shell_complete
+
+
+def _profiles(incomplete: str) -> Iterator[CompletionItem]:
+    from gputui.services.profiles.loader import shipped_profiles
+
+    for profile in shipped_profiles():
+        yield CompletionItem(profile.name, help=profile.question)
+
+
+def _workloads(incomplete: str) -> Iterator[CompletionItem]:
+    from gputui.worker.workloads import WORKLOADS
+
+    name, colon, _ = incomplete.partition(":")
+    for workload in WORKLOADS:
+        if not colon:
+            yield CompletionItem(workload.name, help=workload.title)
+        elif workload.name == name:
+            yield from (CompletionItem(f"{name}:{size}") for size in workload.sizes)
+
+
+def _devices(incomplete: str) -> Iterator[CompletionItem]:
+    from gputui.machine import nvml_addresses
+
+    yield from (CompletionItem(word) for word in ("cpu", "gpu"))
+    yield from (CompletionItem(f"gpu:{gpu.index}") for gpu in nvml_addresses())
+
+
+def _precisions(incomplete: str) -> Iterator[CompletionItem]:
+    yield from (CompletionItem(word) for word in ("fp32", "tf32", "amp"))
+
+
+def _runs(incomplete: str) -> Iterator[CompletionItem]:
+    """Short ids and labels of the default file, or `F@RUN` of the file before the `@`."""
+    from gputui.services.results.labels import day
+    from gputui.services.support.paths import default_result_file
+    from gputui.store.opening import expanded
+    from gputui.store.reading import open_result
+
+    file, at, _ = incomplete.rpartition("@")
+    if not at and Path(incomplete or "-").exists():
+        return
+    path = expanded(Path(file)) if at else default_result_file()
+    with open_result(path) as opened:
+        summaries = opened.summaries()[:_MOST_RUNS]
+    yield CompletionItem(f"{file}{at}latest", help="the newest run")
+    for run in summaries:
+        about = f"{run.profile}, {run.status}, {day(run)}"
+        yield CompletionItem(
+            f"{file}{at}{run.short_id}", help=f"{run.label}: {about}" if run.label else about
+        )
+        if _PLAIN.fullmatch(run.label):
+            yield CompletionItem(f"{file}{at}{run.label}", help=about)
+
+
+def _files_and_runs(incomplete: str) -> Iterator[CompletionItem]:
+    return _runs(incomplete) if "@" in incomplete else iter(())
+
+
+def _in_progress(incomplete: str) -> Iterator[CompletionItem]:
+    from gputui.services.runs.process import called, runs_in_progress
+
+    for runs in runs_in_progress():
+        yield from (CompletionItem(run.short_id, help=called(run)) for run in runs)
+
+
+def _gpus(incomplete: str) -> Iterator[CompletionItem]:
+    from gputui.facts.tables import gpu_rows
+
+    words = dict.fromkeys(
+        word for row in gpu_rows() for word in row.name.split() if re.fullmatch(r"[A-Z]+\d\w*|\d{4}", word)
+    )
+    yield from (CompletionItem(word) for word in words)
+
+
+def _instances(incomplete: str) -> Iterator[CompletionItem]:
+    from gputui.services.prices.price_list import known_instances
+
+    for row in known_instances():
+        name = f"{row.provider}/{row.instance_type}"
+        if _PLAIN.fullmatch(name):
+            yield CompletionItem(name, help=f"{row.gpu_count:g}x {row.gpu}")
+
+
+_COMPLETED: dict[tuple[str, str], Callable[[str], Iterator[CompletionItem]]] = {
+    ("run", "profile"): _profiles,
+    ("run", "only"): _workloads,
+    ("run", "device"): _devices,
+    ("run", "precisions"): _precisions,
+    ("run", "like"): _runs,
+    ("run", "against"): _runs,
+    ("run", "instance"): _instances,
+    ("profiles", "name"): _profiles,
+    ("attach", "run"): _in_progress,
+    ("stop", "run"): _in_progress,
+    ("show", "run"): _runs,
+    ("replay", "run"): _runs,
+    ("label", "run"): _runs,
+    ("rm", "run"): _runs,
+    ("compare", "files"): _files_and_runs,
+    ("advise", "files"): _files_and_runs,
+    ("results", "file"): _files_and_runs,
+    ("facts", "gpu"): _gpus,
+    ("prices", "name"): _gpus,
+    ("fit", "gpu"): _gpus,
+}
+"""Command and parameter: what completes it; files where nothing fits."""
+
+
+class _Bash(BashComplete):
+    """As click's, but words keep their `:`, `@` and `=`, at which bash would split them."""
+
+    source_template = r"""%(complete_func)s() {
+    local IFS=$'\n' line="${COMP_LINE:0:$COMP_POINT}" typed breaks="" begun="" each type value
+    typed="${line##*[[:space:]]}"
+    for each in : @ =; do
+        [[ $COMP_WORDBREAKS == *"$each"* ]] && breaks+=$each
+    done
+    [[ -n $breaks && $typed == *[$breaks]* ]] && begun="${typed%%"${typed##*[$breaks]}"}"
+    COMPREPLY=()
+    for each in $(env COMP_WORDS="$line" COMP_CWORD=0 %(complete_var)s=bash_complete $1); do
+        IFS=',' read -r type value <<< "$each"
+        if [[ $type == file || $type == dir ]]; then
+            compopt -o default 2> /dev/null
+        else
+            COMPREPLY+=("${value#"$begun"}")
+        fi
+    done
+    return 0
+}
+
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        line = os.environ["COMP_WORDS"]
+        words = split_arg_string(line)
+        typed = words.pop() if words and not line[-1].isspace() else ""
+        return words[1:], typed
+
+
+add_completion_class(_Bash)

@@ -1,0 +1,57 @@
+"""A difference of traces as a page, and as Markdown."""
+
+from __future__ import annotations
+
+from gputui.services.compare.html import page_of
+from gputui.services.compare.html_details import part_bars
+from gputui.services.compare.html_elements import bullets, letter, part, safe, table
+from gputui.services.compare.markdown import escaped, markdown_list, markdown_table
+from gputui.services.traces.difference import (
+    TraceDifference,
+    kernel_table,
+    notes,
+    parts_of,
+    sentences,
+    side_lines,
+)
+
+_ANY_WIDTH = 10_000
+_KERNEL_NAME_WIDTH = 160
+
+
+def difference_as_page(found: TraceDifference) -> str:
+    """A page that fetches and runs nothing; names from traces cannot become markup."""
+    first, *rest = sentences(found)
+    names = " vs ".join(safe(side[0].name) for side in (found.b, found.a))
+    lines = [line.partition("  ") for line in side_lines(found)]
+    boxes = "".join(
+        f'<div class="box {side}">{letter(side)} <b>{safe(words.partition(": ")[0])}</b>'
+        f'<p class="dim">{safe(words.partition(": ")[2])}</p></div>'
+        for side, _, words in lines
+    )
+    kernels = kernel_table(found, _KERNEL_NAME_WIDTH)
+    body = "".join(
+        (
+            f'<p class="dim">{names}</p><h1>{safe(first)}</h1><p class="lead">{safe(" ".join(rest))}</p>',
+            f'\n<div class="sides">{boxes}</div>',
+            part("Where the difference lies", part_bars(found.attribution)),
+            part("The parts of a step", table(parts_of(found))),
+            part("The kernels that differ most", table(kernels) if kernels.rows else ""),
+            part("What to know of these traces", bullets(notes(found), "notes")),
+        )
+    )
+    return page_of(names, body)
+
+
+def difference_as_markdown(found: TraceDifference) -> str:
+    """The answer, the sides, and the tables; names from traces cannot become markup."""
+    first, *rest = sentences(found)
+    kernels = kernel_table(found, _ANY_WIDTH)
+    parts = (
+        f"**{escaped(first)}** {escaped(' '.join(rest))}\n",
+        markdown_list(side_lines(found)),
+        markdown_table(parts_of(found)),
+        markdown_table(kernels) if kernels.rows else "",
+        markdown_list(notes(found)),
+    )
+    return "\n".join(part for part in parts if part)

@@ -1,0 +1,133 @@
+"""Writes the schemas in docs/schemas anew, from what the commands print."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any  # JSON
+
+import pytest
+from command_line import gputui_here
+from journals import GPU_MACHINE
+from stored_runs import store
+
+PLACE = Path(__file__).parents[2] / "docs" / "schemas"
+_ABSENT = {
+    "description": "null, or why there is no value",
+    "anyOf": [
+        {"type": "null"},
+        {
+            "type": "object",
+            "properties": {"missing": {"type": "string"}},
+            "required": ["missing"],
+            "additionalProperties": False,
+        },
+    ],
+}
+_LEAVES = {bool: "boolean", str: "string", int: "number", float: "number"}
+_DEFS = {
+    "absent": _ABSENT,
+    **{leaf: {"anyOf": [{"type": leaf}, {"$ref": "#/$defs/absent"}]} for leaf in sorted({*_LEAVES.values()})},
+}
+_BY_NAME = frozenset({"values", "absent", "parameters", "judgements"})
+"""Objects whose keys are data."""
+
+
+def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The name of each schema with what a command prints as JSON, several times where outputs differ."""
+    a, b = str(place / "a.db"), str(place / "b.db")
+    store(Path(a), 1, machine=GPU_MACHINE, on_gpu=True)
+    store(Path(a), 2, machine=GPU_MACHINE, log_tail="it died")
+    store(Path(b), 3, gpt_ms=80.0, machine=GPU_MACHINE, on_gpu=True)
+    commands: Mapping[str, tuple[tuple[str, ...], ...]] = {
+        "runs": (("runs", a),),
+        "show": (("show", "latest", a), ("show", "latest~1", a)),
+        "compare": (("compare", a, b, "--format"), ("compare", a, "--by", "device", "--format")),
+        "advise": (("advise", a, b, "--job", "50M tokens train"),),
+        "fit": (("fit", "--params", "7e9"),),
+        "fit-infer": (("fit", "--infer", "--params", "7e9"),),
+        "paths": (("paths",),),
+        "profiles": (("profiles",),),
+        "doctor": (("doctor",),),
+        "facts": (("facts",), ("facts", "H200")),
+        "prices": (("prices", "H200"),),
+        "snapshot": (("snapshot", "--processes"),),
+    }
+    for name, each in commands.items():
+        for words in each:
+            done = gputui_here(*words, *(("json",) if words[-1] == "--format" else ("--json",)))
+            if not done.stdout:
+                raise ValueError(f"{words}: {done.stderr}")
+            yield name, json.loads(done.stdout)
+
+
+def schema_texts(outputs: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, str]:
+    """The text of each schema by name."""
+    found: dict[str, list[Any]] = {}
+    for name, value in outputs:
+        found.setdefault(name, []).append(value)
+    return {
+        name: json.dumps(
+            {
+                "$schema": "https://json-schema.org/draft/2020-12/schema",
+                "title": f"gputui {name.replace('-', ' --')} --json",
+                **_schema_of(values, ""),
+                "$defs": _DEFS,
+            },
+            indent=1,
+        )
+        + "\n"
+        for name, values in found.items()
+    }
+
+
+def _schema_of(values: list[Any], key: str) -> dict[str, Any]:
+    """The schema of values in one place; keys that all have are required, and others may come."""
+    there = [value for value in values if value is not None and not _is_missing(value)]
+    kinds = []
+    objects = [value for value in there if isinstance(value, dict)]
+    if objects:
+        names = list(dict.fromkeys(name for value in objects for name in value))
+        parts = {name: [value[name] for value in objects if name in value] for name in names}
+        if key in _BY_NAME:
+            every = [part for name in names for part in parts[name]]
+            kinds.append({"type": "object", "additionalProperties": _schema_of(every, "")})
+        else:
+            kinds.append(
+                {
+                    "type": "object",
+                    "properties": {name: _schema_of(parts[name], name) for name in names},
+                    "required": [name for name in names if len(parts[name]) == len(objects)],
+                }
+            )
+    lists = [value for value in there if isinstance(value, list)]
+    if lists:
+        items = [item for value in lists for item in value]
+        kinds.append({"type": "array", "items": _schema_of(items, "")} if items else {"type": "array"})
+    leaves = {_LEAVES[type(value)] for value in there if not isinstance(value, dict | list)}
+    if not kinds and len(leaves) == 1:
+        return {"$ref": f"#/$defs/{leaves.pop()}"}
+    kinds += [{"type": leaf} for leaf in sorted(leaves)]
+    if not kinds:
+        return {}
+    is_always_there = not key and len(kinds) == 1 and len(there) == len(values)
+    return kinds[0] if is_always_there else {"anyOf": [*kinds, {"$ref": "#/$defs/absent"}]}
+
+
+def _is_missing(value: Any) -> bool:
+    return isinstance(value, dict) and list(value) == ["missing"]
+
+
+def main() -> None:
+    PLACE.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUTUI_STATE", place)
+        patch.setenv("HOME", place)
+        for name, text in schema_texts(printed(Path(place))).items():
+            (PLACE / f"{name}.json").write_text(text)
+
+
+if __name__ == "__main__":
+    main()
