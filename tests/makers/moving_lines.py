@@ -130,10 +130,14 @@ class Ticking:
         self._ends.set()
         threading.Event().wait(self._close_takes_s)
 
+    def tick(self) -> None:
+        """The next sample."""
+        self._last = sample_number(self._last.number + 1)
+        self.bell.ring()
+
     def _run(self) -> None:
         while not self._ends.wait(self._every_s):
-            self._last = sample_number(self._last.number + 1)
-            self.bell.ring()
+            self.tick()
 
 
 def sample_number(number: int) -> LiveSample:

@@ -19,7 +19,7 @@ if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 from journals import GPU_MACHINE
-from shell_app import make_app, picture, press, settled
+from shell_app import make_app, only_coloured, picture, press, settled
 from stored_runs import HOSTILE, store
 
 from gputui.services.results import labels as wording
@@ -81,8 +81,14 @@ def store_on_gpu(db: Path) -> Path:
     return place
 
 
-async def pictures(width: int, height: int, *, ascii_only: bool = False) -> dict[str, str]:
-    """All pictures at one size, of the result file that GPUTUI_DB names."""
+async def pictures(
+    width: int, height: int, *, ascii_only: bool = False, only_by_colour: list[str] | None = None
+) -> dict[str, str]:
+    """All pictures at one size, of the result file that GPUTUI_DB names.
+
+    Appends the rows in which nothing but a colour tells the state to `only_by_colour`.
+    """
+    found = [] if only_by_colour is None else only_by_colour
     before = vars(wording)["datetime"]
     vars(wording)["datetime"] = _Then
     try:
@@ -94,11 +100,13 @@ async def pictures(width: int, height: int, *, ascii_only: bool = False) -> dict
                 for name, keys in FLOW:
                     await press(pilot, *keys)
                     taken[f"{name}-{width}x{height}"] = without_header(picture(app))
+                    found += only_coloured(app)
                 app.open_screen("results", (f"{Path('gpu.db').absolute()}@latest",))
                 await settled(pilot)
                 for name, keys in GPU_FLOW:
                     await press(pilot, *keys)
                     taken[f"{name}-{width}x{height}"] = without_header(picture(app))
+                    found += only_coloured(app)
         return taken
     finally:
         vars(wording)["datetime"] = before

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
 from moving_lines import MovingLines, Ticking
+from rich.color import Color
 from textual.pilot import Pilot
 
 from gputui.tui.app import MonitorApp
 from gputui.tui.shell.registry import SCREENS
 from gputui.tui.shell.shell_screen import ShellScreen
-from gputui.tui.terminal.theme import Depth
+from gputui.tui.terminal.theme import Depth, definition
 
 DEADLINE_S = 300.0
 
 
-def make_app(
-    *opens: str, every_s: float | None = None, ascii_only: bool = False, depth: Depth = Depth.INDEXED
-) -> MonitorApp:
+def make_app(*opens: str, ascii_only: bool = False, depth: Depth = Depth.INDEXED) -> MonitorApp:
     """The app, with a monitor of small lines behind it."""
-    collector = Ticking(every_s)
+    collector = Ticking(None)
     app = MonitorApp(
-        MovingLines(is_still=every_s is None),
+        MovingLines(is_still=True),
         collector,
         collector.bell,
         (),
@@ -58,3 +59,26 @@ def picture(app: MonitorApp) -> str:
     update = app.screen._compositor.render_update(full=True, screen_stack=app._background_screens)
     lines = ["".join(segment.text for strip in line for segment in strip) for line in update.strips]  # type: ignore[union-attr]
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+_STATES = {Color.parse(definition(name, Depth.INDEXED).split()[-1]) for name in ("good", "warn", "alarm")}
+
+
+def only_coloured(app: MonitorApp) -> list[str]:
+    """Rows where a shape has the colour of a state, no word or `!` has it too, and no figure has a sign."""
+    update = app.screen._compositor.render_update(full=True, screen_stack=app._background_screens)
+    found = []
+    for line in update.strips:  # type: ignore[union-attr]
+        texts: dict[Color | None, str] = {}
+        for segment in (segment for strip in line for segment in strip):
+            colour = segment.style.color if segment.style else None
+            texts[colour] = texts.get(colour, "") + segment.text
+        row = "".join(segment.text for strip in line for segment in strip)
+        shapes = [text for colour in _STATES & texts.keys() if (text := texts[colour]).strip()]
+        if not all(map(_WORD.search, shapes)) and not _SIGNED.search(row):
+            found.append(row)
+    return found
+
+
+_WORD = re.compile(r"[\w!]")
+_SIGNED = re.compile(r"[+-]\d")

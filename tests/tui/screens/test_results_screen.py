@@ -8,11 +8,11 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic
 
 import pytest
 from hand_made import make_case, measured
 from journals import CPU_MACHINE, GPU_MACHINE
+from moving_lines import Ticking
 from pty_harness import Terminal
 from screen_goldens import FOLDER, SIZES, pictures, store_on_gpu, store_three
 from shell_app import make_app, picture, press, settled
@@ -73,14 +73,16 @@ def db(stored: Path, tmp_path: Path) -> Path:
     [SIZES[0], *(pytest.param(size, marks=pytest.mark.slow) for size in SIZES[1:])],
     ids=lambda size: f"{size[0]}x{size[1]}",
 )
-async def test_the_screens_are_as_the_pictures_say(
+async def test_the_screens_are_as_the_pictures_say_and_no_state_is_told_by_its_colour_alone(
     size: tuple[int, int], db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUTUI_DB", str(db))
-    for name, text in (await pictures(*size)).items():
+    only_by_colour: list[str] = []
+    for name, text in (await pictures(*size, only_by_colour=only_by_colour)).items():
         assert text == (FOLDER / f"{name}.txt").read_text(encoding="utf-8"), (
             f"{name}: python tests/makers/goldens.py makes it anew; look at it"
         )
+    assert only_by_colour == []
 
 
 async def test_without_any_file_the_screen_says_how_to_make_one(
@@ -713,15 +715,13 @@ async def test_a_file_that_takes_long_is_given_up_by_esc_and_the_app_leaves_at_o
 
 
 async def test_the_monitor_goes_on_while_another_screen_is_shown(db: Path) -> None:
-    app = make_app(every_s=0.01)
+    app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, str(db))
-        model = app._monitor._model
-        before = model.samples  # type: ignore[attr-defined]
-        until = monotonic() + 300
-        while model.samples == before:  # type: ignore[attr-defined]
-            assert monotonic() < until
-            await pilot.pause()
+        assert isinstance(app._feed, Ticking)
+        app._feed.tick()
+        await pilot.pause()
+        assert app._monitor._model.samples == 1  # type: ignore[attr-defined]
         await press(pilot, "1")
         assert picture(app).startswith("moving 80x24 samples ")
 
