@@ -106,7 +106,7 @@ def test_training_and_serving_are_answered_apart_with_what_was_measured(
     assert "a ranking of boxes, not your time" in training
     assert re.search(r"^fastest: gpu.db gpu$", training, re.MULTILINE)
     assert re.search(
-        r"gpu \$3\.59/h \(runpod 2x H200 EU-RO-1 on-demand 2026-07-01, \d+ days old\)",
+        r"gpu \$3\.59/h \(list price of 2026-07-01, \d+ days old: runpod 2x H200 EU-RO-1 on-demand\)",
         " ".join(training.split()),
     )
     assert "cpu no price: --price cpu.db=USD_PER_H gives its cost" in training

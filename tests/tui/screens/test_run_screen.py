@@ -152,7 +152,7 @@ def all_but_ids_and_times(file: Path) -> dict[str, tuple[list[str], set[tuple[ob
     """Each table of a result file, as SQL sees it: its columns, and what two runs of one profile share."""
     found = {}
     with duckdb.connect(str(file), read_only=True) as connection:
-        names = [row[0] for row in connection.execute("SHOW TABLES").fetchall()]
+        names = [row[0] for row in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
         for name in names:
             columns = [row[0] for row in connection.execute(f"DESCRIBE {name}").fetchall()]
             kept = [
