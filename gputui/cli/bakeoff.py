@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gputui.services.profiles.planner import Choices
 
 _DRAWN_EVERY_S = 0.5
+_DEVICE_CELLS = 20
 _ERASE_BELOW = "\x1b[J"
 _HOW_TO_LEAVE = "Ctrl-C ends the runs, Ctrl-\\ leaves them running"
 
@@ -458,7 +459,7 @@ def _summary(statuses: Sequence[HostStatus]) -> str:
 
 
 def _row(status: HostStatus) -> str:
-    parts = [f"{status.state:13}"]
+    parts = [f"{status.device[:_DEVICE_CELLS]:{_DEVICE_CELLS}}", f"{status.state:13}"]
     if status.share_done is not None and status.state == "running":
         left = "" if status.left_s is None else f" ~{format_seconds(round(status.left_s))} left"
         parts.append(f"{100 * status.share_done:3.0f} %{left}")

@@ -25,7 +25,7 @@ from gputui.model.journal import (
 )
 from gputui.recording.lock import held_if_free
 from gputui.recording.spec import Spec
-from gputui.services.hosts.box import Box, describe, step_profile
+from gputui.services.hosts.box import Box, describe, device_of, step_profile
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.link import HostFailed, Link, LinkLost, Piece
 from gputui.services.profiles.loader import Profile
@@ -88,6 +88,8 @@ class HostStatus:
     state: str
     why: str
     """What went wrong and what to do; empty while all is well."""
+    device: str
+    """Its GPUs or processor; empty before its journal has it."""
     case: str
     rate: str
     share_done: float | None
@@ -147,6 +149,7 @@ class HostRun:
             name=self.host.name,
             state=self.state,
             why=self.why,
+            device="" if picture.machine is None else clean_text(device_of(picture.machine)),
             case="" if case is None or self.is_over else case.short_name,
             rate="" if case is None or self.is_over else " ".join(filter(None, (case.rate, case.spread))),
             share_done=1.0 if self.state == DONE else picture.share_done if is_running else None,
