@@ -309,7 +309,7 @@ def _chart(
     room = width - _AXIS
     columns, _ = _columns(device, metric, room)
     limit = metric.lowered(machine, device.device)
-    note = Span("" if limit is None else f"  limit {metric.show(limit)}", "dim")
+    note = Span("" if limit is None else f" of {metric.end(limit)}", "dim")
     lines: list[Line] = [fitted((Span(" " * _AXIS), Span(f"{metric.title}  ", "dim"), figure, note), width)]
     for number, row in enumerate(area_lines(columns, top, rows, room, metric.family, limit)):
         end = metric.end(top) if number == 0 else "0" if number == rows - 1 else ""
