@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from chrome_traces import write_training
 from hand_made import make_case, measured
 from journals import CPU_MACHINE, GPU_MACHINE
 from moving_lines import Ticking
@@ -24,9 +25,11 @@ from gputui.model.absent import Missing
 from gputui.recording.worker_process import log_of
 from gputui.services.results.step_breakdown import breakdown_of
 from gputui.services.support.paths import copies_directory, run_directories
+from gputui.services.traces.imported import contents_of, read_run
 from gputui.store.editing import remove_run
 from gputui.store.locking import write_lock
 from gputui.store.reading import open_result
+from gputui.store.writing import store_run
 from gputui.tui.app import MonitorApp
 from gputui.tui.screens.results.actions import ACTIONS
 from gputui.tui.screens.results.overview import step_lines
@@ -749,6 +752,21 @@ async def test_esc_goes_up_level_by_level_to_the_monitor(db: Path, monkeypatch: 
             levels.append(app.screen.level)
             await press(pilot, "escape")
         assert levels == ["run", "runs", "files"]
+
+
+async def test_a_stored_trace_opens_with_where_its_steps_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = tmp_path / "t.db"
+    trace = read_run(write_training(tmp_path / "before.json", steps=4, gemm_us=100, wait_us=40))
+    store_run(db, contents_of(trace), ())
+    monkeypatch.setenv("GPUTUI_DB", str(db))
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "3", "enter")
+        await settled(pilot)
+        shown = " ".join(picture(app).split())
+    assert "A step takes 200 µs: the GPU is busy 60 % of it; most of its idle time is waiting" in shown
 
 
 def test_keys_of_a_screen_are_declared_once() -> None:

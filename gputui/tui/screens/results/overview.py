@@ -10,6 +10,7 @@ from statistics import median
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
+from gputui.model.plan import TRACE_PROFILE
 from gputui.model.result import CaseResult, Run
 from gputui.model.telemetry import HOST
 from gputui.model.units import (
@@ -38,6 +39,7 @@ from gputui.services.results.labels import (
 from gputui.services.results.roofline import peak_share
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
 from gputui.services.results.throughput import speed_of
+from gputui.services.traces.overview import sentence
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, right, side_by_side
@@ -72,7 +74,7 @@ def overview_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
     """All of it; the page is scrolled where a terminal is low."""
     room = width - _SCROLLBAR
     run = detail.run
-    lines = [*_answer(run, room), *_facts(detail, room), ()]
+    lines = [*_answer(detail, room), *_facts(detail, room), ()]
     measured = [(case, speed) for case in run.cases if isinstance(speed := speed_of(case), SpeedEstimate)]
     if measured:
         lines += [*_rates(run, measured, room), ()]
@@ -86,10 +88,14 @@ def overview_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _answer(run: Run, width: int) -> Iterator[Line]:
+def _answer(detail: RunDetail, width: int) -> Iterator[Line]:
+    run = detail.run
     words = {check.word for check in performance_checks(run)}
     style = "alarm" if ABOVE_LIMIT in words else "warn" if BELOW_NORMAL in words else "title"
-    for row in wrapped(clean(run_headline(run)), width - 1, 4):
+    text = run_headline(run)
+    if run.summary.profile == TRACE_PROFILE and detail.passes:
+        text = sentence(next(iter(detail.passes.values())), run.cases[0].device_name)
+    for row in wrapped(clean(text), width - 1, 4):
         yield fitted((Span(row, style),), width)
 
 
