@@ -22,6 +22,7 @@ from gputui.analysis.verdict import (
     estimate_speed,
     geometric_mean,
     judge,
+    runs_needed,
 )
 from gputui.model.absent import Missing
 
@@ -264,3 +265,10 @@ def test_every_class_of_work_has_priors_and_an_unknown_one_gets_the_widest() -> 
 def test_a_claim_about_models_of_gpu_has_a_wider_band() -> None:
     assert band_between_models(0.01, 0.0) == pytest.approx(0.01)
     assert band_between_models(0.01, 0.018) == pytest.approx(0.0509, abs=1e-3)
+
+
+def test_runs_are_needed_in_proportion_to_the_square_of_the_interval_over_the_distance_to_the_limit() -> None:
+    found = compared([launch(1.1)], [launch(1.0)])
+    wide = replace(found, ratio=1.1, low=1.1 / 1.2, high=1.1 * 1.2)
+    assert runs_needed(wide, 1.01) == math.ceil((math.log(1.2) / math.log(1.1 / 1.01)) ** 2)
+    assert isinstance(runs_needed(wide, 1.099), Missing)
