@@ -142,6 +142,7 @@ def _print_version(context: click.Context, parameter: click.Parameter, is_set: b
 @click.option("--ascii", "is_ascii", is_flag=True, help="Draw the screens without blocks and lines.")
 @click.option("--notify", is_flag=True, help="Let the screens ring when a run ends or fails.")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
+@click.option("--host", "addresses", multiple=True, metavar="[USER@]HOST[:PORT]", help="Watch another box.")
 @click.pass_context
 def gputui(
     context: click.Context,
@@ -151,6 +152,7 @@ def gputui(
     is_ascii: bool,
     notify: bool,
     no_mouse: bool,
+    addresses: tuple[str, ...],
 ) -> int:
     """Profile GPUs and CPUs, and compare runs across machines and runtimes.
 
@@ -168,6 +170,7 @@ def gputui(
                 is_ascii=is_ascii,
                 notify=notify,
                 no_mouse=no_mouse,
+                addresses=addresses,
             )
         )
     given = (
@@ -176,6 +179,7 @@ def gputui(
         ("--ascii", is_ascii),
         ("--notify", notify),
         ("--no-mouse", no_mouse),
+        ("--host", addresses),
     )
     for option, value in given:
         if value:

@@ -30,9 +30,10 @@ from gputui.services.runs.process import find_in_progress, runs_in_progress
 @click.option("-v", "--verbose", is_flag=True, help=VERBOSE_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(run: str, notify: bool, shows_all: bool, verbose: bool, as_json: bool) -> int:
-    """Watch RUN (its short id or label; the only one without it) until it ends, then show its results.
+    """Watch a run until it ends, then show its results.
 
-    RUN may be a bakeoff; without it, also the last one of today that is not over.
+    RUN is its short id or label, needed if several are in progress. It may be a bakeoff; without it, also the
+    last one of today that is not over.
     """
     report_recovered()
     bakeoff = bakeoff_in_progress(run) if run or not runs_in_progress() else None

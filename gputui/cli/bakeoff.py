@@ -195,7 +195,7 @@ def command(
             raise GputuiError("nothing was measured", "--yes starts without a question")
     name = time.strftime("%Y%m%d-%H%M%S")
     parts = [(box.host, _spec(box, plan, target, key_for_hosts(key))) for box, plan in planned]
-    bakeoff = Bakeoff.create(name, parts, groups, step, gives_up_after_s)
+    bakeoff = Bakeoff.create(name, parts, groups, step, sys.argv[1:], gives_up_after_s)
     status = see_through(bakeoff, shows_all=shows_all, verbose=verbose)
     return status or (EXIT_DONE if len(planned) == len(hosts) else EXIT_CASE_FAILED)
 
@@ -372,7 +372,20 @@ def _compare(bakeoff: Bakeoff, done: Sequence[tuple[str, str]], *, shows_all: bo
     answer = asked.compared(0)
     for page in comparison_pages(asked, answer, (), console(), verbose, shows_all):
         page.show()
-    click.echo(f"again: gputui compare {shlex.join(selectors)}")
+    click.echo(f"compare again: gputui compare {shlex.join(selectors)}")
+    if bakeoff.words:
+        click.echo(
+            f"measure all again, with three launches each: {shlex.join(_with_launches(bakeoff.words))}"
+        )
+
+
+def _with_launches(words: Sequence[str]) -> list[str]:
+    """The command that did this, with three launches per case."""
+    left = list(words)
+    if "--launches" in left:
+        at = left.index("--launches")
+        del left[at : at + 2]
+    return ["gputui", *left, "--launches", "3"]
 
 
 def _clean(hosts: Sequence[Host]) -> int:

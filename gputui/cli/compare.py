@@ -73,7 +73,9 @@ class _Sides(click.Command):
 )
 @click.option("--window", metavar="START:END", help="Of traces: only this part, in seconds.")
 @click.option(
-    "--by", type=click.Choice(list(DIMENSIONS)), help="Compare the values of this within the files."
+    "--by",
+    type=click.Choice(list(DIMENSIONS)),
+    help="Compare by this within the files: precision, for example, is fp32 vs amp.",
 )
 @click.option("--baseline", metavar="X", help="Which side is the baseline.  [the first]")
 @click.option("--pool", is_flag=True, help="Take the launches of all runs of a side together.")
@@ -90,14 +92,14 @@ class _Sides(click.Command):
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Write to this file, whole or not; its ending says how, if --format does not.",
+    help="Write to this file; its ending (.html, .md, .csv, .json) sets the format.",
 )
 @click.option(
     "--fail-if-slower",
     "slower_pct",
     callback=_percent,
     metavar="PCT",
-    help="Exit 1 if a rate is surely over PCT % lower, 5 if undecided.",
+    help="Exit 1 if a rate is clearly more than PCT % lower, 5 if it cannot tell.",
 )
 @click.option(
     "--unsure",

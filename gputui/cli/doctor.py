@@ -36,7 +36,7 @@ _TOPIC = 15
 
 
 @click.command()
-@click.option("--python", metavar="EXE", help="Interpreter to look at.  [the first that has torch]")
+@click.option("--python", metavar="EXE", help="Interpreter to check.  [the first that has torch]")
 @click.option(
     "--db",
     type=click.Path(path_type=Path),
@@ -142,7 +142,7 @@ def _print(headline: str, checks: Sequence[Check], *, shows_all: bool) -> None:
         is_heading = not line.startswith(" ")
         out.print(Text(line, style="bold" if is_heading else ""), soft_wrap=True)
     if room is not None and len(lines) > room:
-        click.echo(f"{len(lines) - room} more lines: --all")
+        click.echo(f"{counted(len(lines) - room, 'more line')}: --all")
 
 
 def _lines_of_group(group: Group, width: int) -> list[str]:

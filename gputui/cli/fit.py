@@ -26,8 +26,12 @@ _ONE_BOX = 8
 _LEAST_SHARE = 0.01
 """Of the peak: a smaller part is shown with --all only."""
 
+_LEAST_PARAMS = 1000
+"""A smaller number is one of billions without its letter."""
+
 
 @click.command()
+@click.argument("size", metavar="[N]", required=False)
 @click.option("--infer", is_flag=True, help="Inference: weights and KV cache. Without: training.")
 @click.option("--params", metavar="N", help="Weights of the model: 7e9, 7B, 124M.")
 @click.option(
@@ -52,6 +56,7 @@ _LEAST_SHARE = 0.01
 @click.option("--gpus", metavar="N", help="--infer: split over N GPUs (tensor parallel).  [1]")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(
+    size: str | None,
     infer: bool,
     params: str | None,
     precision: str | None,
@@ -72,10 +77,15 @@ def command(
     gpus: str | None,
     as_json: bool,
 ) -> int:
-    """Will a model fit on a GPU, and what does the cheapest one cost.
+    """Will a model fit on a GPU, and what does the cheapest one cost?
 
-    Give --params, or --layers and --width, or all three.
+    N is --params, such as 7B. Give it, or --layers and --width, or all three.
     """
+    if size is not None and params is not None:
+        raise GputuiError(f"{size} and --params {params}: two sizes of the model", "give one of them")
+    params = params or size
+    if params is not None and params.isdigit() and int(params) < _LEAST_PARAMS:
+        raise GputuiError(f"{params}: a model with {params} weights", f"billions of weights are {params}B")
     if infer:
         _refuse(
             {

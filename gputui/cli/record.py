@@ -75,12 +75,12 @@ class _RecordCommand(click.Command):
 @click.option(
     "--interval", type=float, default=1.0, show_default=True, metavar="S", help="Seconds between readings."
 )
-@click.option(
-    "--for", "seconds", type=float, metavar="S", help="End after so many seconds; without a command."
-)
+@click.option("--for", "seconds", type=float, metavar="S", help="Stop after S seconds; only without COMMAND.")
 @click.option("--label", default="", help="What this is: recordings of one label are compared.")
 @click.option("--price", type=float, metavar="USD_PER_H", help="What the whole box costs per hour.")
-@click.option("--machine", type=machine_from, default="", envvar="GPUTUI_MACHINE", help=MACHINE_HELP)
+@click.option(
+    "--machine", type=machine_from, metavar="NAME", default="", envvar="GPUTUI_MACHINE", help=MACHINE_HELP
+)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 def command(
     db: Path | None,

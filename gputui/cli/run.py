@@ -88,7 +88,9 @@ if TYPE_CHECKING:
 @click.option(
     "--instance", metavar="TYPE", help="Take the list price of this instance type; TYPE:spot its spot price."
 )
-@click.option("--machine", type=machine_from, default="", envvar="GPUTUI_MACHINE", help=MACHINE_HELP)
+@click.option(
+    "--machine", type=machine_from, metavar="NAME", default="", envvar="GPUTUI_MACHINE", help=MACHINE_HELP
+)
 @click.option(
     "--seed", type=click.IntRange(0, 2**31 - 1), metavar="N", help="Order of launches and random inputs."
 )

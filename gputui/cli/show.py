@@ -26,7 +26,9 @@ from gputui.store.selecting import find_run
 @click.argument("file", required=False, type=click.Path(path_type=Path, readable=False))
 @click.option("--trust", is_flag=True, help="Also read a file that holds macros or triggers.")
 @click.option(
-    "--top", type=click.IntRange(0, 400), help="Step breakdowns, with so many operators each.  [5 with -v]"
+    "--top",
+    type=click.IntRange(0, 400),
+    help="Print step breakdowns, with this many operators each.  [5 with -v]",
 )
 @click.option("--all", "shows_all", is_flag=True, help=ALL_HELP)
 @click.option(

@@ -105,7 +105,10 @@ def test_training_and_serving_are_answered_apart_with_what_was_measured(
     assert "gpt_train mini (a GPT: layers 6, width 384, context 256, batch 2)" in training
     assert "a ranking of boxes, not your time" in training
     assert re.search(r"^fastest: gpu.db gpu$", training, re.MULTILINE)
-    assert "gpu $3.59/h (runpod 2x H200 EU-RO-1 on-demand 2026-07-01)" in training
+    assert re.search(
+        r"gpu \$3\.59/h \(runpod 2x H200 EU-RO-1 on-demand 2026-07-01, \d+ days old\)",
+        " ".join(training.split()),
+    )
     assert "cpu no price: --price cpu.db=USD_PER_H gives its cost" in training
     assert "assumed: every box bills 10 min of setup on top of the work" in training
     assert "infer_rps mini-text" in serving

@@ -66,6 +66,13 @@ def test_the_textbook_sum_does_not_fit_on_80_gb(capsys: pytest.CaptureFixture[st
     assert "It fits on 3 with FSDP, from $" in told
 
 
+def test_the_size_needs_no_option_but_its_letter(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys, "fit", "7B") == printed(capsys, "fit", "--params", "7B")
+    status, _, err = printed(capsys, "fit", "7")
+    assert (status, "billions of weights are 7B" in err) == (2, True)
+    assert printed(capsys, "fit", "7B", "--params", "8B")[0] == 2
+
+
 def test_the_output_says_where_activations_and_the_shape_are_from(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = printed(capsys, "fit", "--params", "7B", "--gpu", "H200")
     told = " ".join(out.split())

@@ -51,8 +51,8 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         "paths": (("paths",),),
         "profiles": (("profiles",),),
         "doctor": (("doctor",),),
-        "facts": (("facts",), ("facts", "H200")),
-        "prices": (("prices", "H200"),),
+        "facts": (("facts", "H200 SXM", "B200"),),
+        "prices": (("prices", "H200 SXM"),),
         "snapshot": (("snapshot", "--processes"),),
     }
     for name, each in commands.items():

@@ -328,7 +328,10 @@ class Bakeoff:
         runs: Sequence[HostRun],
         groups: Sequence[Sequence[int]],
         gives_up_after_s: float = GIVES_UP_AFTER_S,
+        words: Sequence[str] = (),
     ) -> None:
+        self.words = tuple(words)
+        """Of the command line that began it, without the program; empty if unknown."""
         self.directory = directory
         self.runs = tuple(runs)
         self._groups = groups
@@ -366,11 +369,13 @@ class Bakeoff:
         parts: Sequence[tuple[Host, Spec]],
         groups: Sequence[Sequence[int]],
         step: str = "",
+        words: Sequence[str] = (),
         gives_up_after_s: float = GIVES_UP_AFTER_S,
     ) -> Bakeoff:
         """Write down what is to be done, before anything begins. Raises NotStored.
 
-        `groups` are indices of `parts`; the hosts of one group are measured one after the other.
+        `groups` are indices of `parts`; the hosts of one group are measured one after the other. `words` are
+        those of the command line.
         """
         directory = bakeoffs_directory() / name
         try:
@@ -379,6 +384,7 @@ class Bakeoff:
                 "hosts": [{**asdict(host), "run_id": spec.run_id} for host, spec in parts],
                 "groups": [list(group) for group in groups],
                 "step": step,
+                "words": list(words),
             }
             (directory / _NOTE).write_text(json.dumps(note, indent=1), encoding="utf-8")
             for _, spec in parts:
@@ -390,7 +396,7 @@ class Bakeoff:
                 "set GPUTUI_STATE to a directory you may write",
             ) from error
         runs = [HostRun(host, spec, directory / spec.run_id, step) for host, spec in parts]
-        return Bakeoff(directory, runs, groups, gives_up_after_s)
+        return Bakeoff(directory, runs, groups, gives_up_after_s, words)
 
     @staticmethod
     def read(directory: Path, gives_up_after_s: float = GIVES_UP_AFTER_S) -> Bakeoff:
@@ -402,7 +408,7 @@ class Bakeoff:
                 run_dir = directory / plain.pop("run_id")
                 host = Host(**{**plain, "prefix": tuple(plain["prefix"])})
                 runs.append(HostRun(host, Spec.read(run_dir), run_dir, note["step"]))
-            return Bakeoff(directory, runs, note["groups"], gives_up_after_s)
+            return Bakeoff(directory, runs, note["groups"], gives_up_after_s, note["words"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise GputuiError(
                 f"{directory}: is not a bakeoff ({error})", "gputui bakeoff --host A --host B"

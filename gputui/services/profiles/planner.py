@@ -282,7 +282,7 @@ def _meant(profile: Profile, only: Sequence[str]) -> list[_Only]:
             there = f"; {', '.join(others)} would: gputui run {others[0]} --only {text}" if others else ""
             raise GputuiError(
                 f"--only {text}: {what if text == name else f'{name} {what}'}",
-                f"it has {', '.join(has)}{there}",
+                f"{profile.called} has {', '.join(has)}{there}",
             )
     return found
 

@@ -47,7 +47,8 @@ def next_steps(
     measured = [run for run in results if any(case.outcome == "ok" for case in run.cases)]
     yield from _with_more_time(newest, file)
     if not measured:
-        yield NextStep(f"gputui show {newest.summary.short_id} {file} -v", "why nothing was measured")
+        if not newest.summary.status_reason.startswith("stopped by"):
+            yield NextStep(f"gputui show {newest.summary.short_id} {file} -v", "why nothing was measured")
         yield NextStep(f"gputui rm {newest.summary.short_id} {file}", "removes the run")
         return
     if any(check.word == BELOW_NORMAL for run in measured for check in performance_checks(run)):

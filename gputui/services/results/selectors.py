@@ -121,7 +121,12 @@ def run_and_file(run: str, file: Path | None) -> tuple[Path, str | None]:
     path, selector = split_selector(run)
     if selector or is_there(path):
         return path, selector or None
-    return default_result_file(), run
+    default = default_result_file()
+    if not is_there(default):
+        raise GputuiError(
+            f"nothing is stored in {default} yet", "measure this box: gputui run; or name a file: a.db"
+        )
+    return default, run
 
 
 def locate_run(run: str, file: Path | None) -> tuple[Path, RunSummary]:

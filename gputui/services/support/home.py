@@ -53,16 +53,23 @@ def missing_home(environ: Mapping[str, str] = os.environ) -> str:
 def temporary_home(environ: Mapping[str, str] = os.environ) -> Path | None:
     """This user's directory below a temporary one, which may not exist yet; None if there can be none.
 
-    Of several, one that is there, else where there is room. One that belongs to somebody else, or that others
-    may write, is not used.
+    In $TMPDIR if possible; else one that is there, else where there is room. One that belongs to somebody
+    else, or that others may write, is not used.
     """
     user = os.getuid() if hasattr(os, "getuid") else 0
-    bases = [Path(base) for base in (environ.get("TMPDIR", ""), *_TEMPORARY) if base.startswith("/")]
-    possible = [base / f"{APPLICATION}-{user}" for base in bases if is_writable(base)]
-    for directory in possible:
-        if _is_private(directory, user):
-            return directory
-    return next((d for d in possible if not os.path.lexists(d) and _has_room(d.parent)), None)
+    for bases in ((environ.get("TMPDIR", ""),), _TEMPORARY):
+        possible = [
+            Path(base, f"{APPLICATION}-{user}")
+            for base in bases
+            if base.startswith("/") and is_writable(Path(base))
+        ]
+        for directory in possible:
+            if _is_private(directory, user):
+                return directory
+        for directory in possible:
+            if not os.path.lexists(directory) and _has_room(directory.parent):
+                return directory
+    return None
 
 
 def _is_private(directory: Path, user: int) -> bool:

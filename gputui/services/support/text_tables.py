@@ -30,6 +30,7 @@ def console_on(file: IO[str], width: int | None = None, *, is_terminal: bool | N
         file=file,
         width=width,
         force_terminal=is_terminal,
+        force_jupyter=False,  # else text made in a kernel has colours
         highlight=False,
         markup=False,
         emoji=False,

@@ -14,6 +14,7 @@ from gputui.tui.widgets.cells import clean, cut, filled, fitted, left, right, wi
 from gputui.tui.widgets.charts import NO_READING, body_styles
 from gputui.tui.widgets.history import SECOND_NS
 from gputui.tui.widgets.load import Load
+from gputui.tui.widgets.sections import with_line
 
 _AXIS = 9
 """Cells before a chart: the ends of its axis, and a blank."""
@@ -117,21 +118,8 @@ def _plot(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int, ro
     for row, (body, body_style) in enumerate(zip(drawn, styles, strict=True)):
         label = top if row == 0 else bottom if row == rows - 1 else ""
         axis = Span(right(cut(label, lead - 1), lead - 1) + " " if lead else "", "dim")
-        lines.append((axis, *(_with_line(body, body_style) if row == marked else (Span(body, body_style),))))
+        lines.append((axis, *(with_line(body, body_style) if row == marked else (Span(body, body_style),))))
     return lines
-
-
-def _with_line(body: str, style: str) -> list[Span]:
-    """A row of a chart whose empty cells are part of a line."""
-    spans: list[Span] = []
-    start = 0
-    for end in range(1, len(body) + 1):
-        if end == len(body) or (body[end] == " ") != (body[start] == " "):
-            is_line = body[start] == " "
-            text = NO_READING * (end - start) if is_line else body[start:end]
-            spans.append(Span(text, "track" if is_line else style))
-            start = end
-    return spans
 
 
 def fitting_note(note: str, room: int) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, line_width, width_of
-from gputui.tui.widgets.charts import area, body_styles, gauge
+from gputui.tui.widgets.charts import NO_READING, area, body_styles, gauge
 
 _LEAD = "── "
 
@@ -36,14 +37,28 @@ def gauge_spans(value: float | None, high: float, width: int, style: str) -> tup
 
 
 def area_lines(
-    values: Sequence[float | None], high: float, rows: int, width: int, family: str
+    values: Sequence[float | None],
+    high: float,
+    rows: int,
+    width: int,
+    family: str,
+    mark: float | None = None,
 ) -> list[tuple[Span, ...]]:
-    """An area of `rows` rows, padded to `width` cells, top first."""
-    drawn = area(values, high, rows)
+    """An area of `rows` rows, padded to `width` cells, top first; a dotted line is at `mark`."""
+    marked = None if mark is None or rows < 2 else rows - 1 - min(int(mark / high * rows), rows - 1)
+    drawn = zip(area(values, high, rows), body_styles(family, rows), strict=True)
     return [
-        (Span(f"{text:{width}}", style),)
-        for text, style in zip(drawn, body_styles(family, rows), strict=True)
+        with_line(f"{text:{width}}", style) if row == marked else (Span(f"{text:{width}}", style),)
+        for row, (text, style) in enumerate(drawn)
     ]
+
+
+def with_line(body: str, style: str) -> tuple[Span, ...]:
+    """A row of a chart whose empty cells are part of a line."""
+    return tuple(
+        Span(NO_READING * len(text), "track") if text.isspace() else Span(text, style)
+        for text in re.findall(" +|[^ ]+", body)
+    )
 
 
 def joined(parts: Iterable[Sequence[Span]], gap: str = "  ") -> tuple[Span, ...]:

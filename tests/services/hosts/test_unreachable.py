@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from gputui.services.hosts import link
 from gputui.services.hosts.bakeoff import on_all, probed
 from gputui.services.hosts.box import Box
 from gputui.services.hosts.host import Host, hosts_from
+from gputui.services.hosts.link import Link
 
 pytestmark = [needs_sshd, pytest.mark.slow]
 KEY = bytes(32)
@@ -101,6 +103,15 @@ def test_a_login_that_prints_is_fine_and_a_python_or_a_disk_that_will_not_do_is_
         f"{locked_dir} cannot be written (Read-only file system):"
         " name a directory that can: --dir /tmp/gputui"
     )
+
+
+def test_any_login_shell_starts_the_measuring_half_and_a_directory_may_have_a_blank(tmp_path: Path) -> None:
+    """The command reaches ssh as one text, which the login shell there parses."""
+    shells = [shell for shell in ("sh", "dash", "bash", "zsh", "ksh", "tcsh", "fish") if shutil.which(shell)]
+    there = tmp_path / "a directory"
+    for shell in shells:
+        with Link(Host(shell, (shell, "-c"), is_ssh=True, directory=str(there))) as opened:
+            assert opened.ask("left")["path"] == str(there), shell
 
 
 def test_a_login_that_hangs_is_given_up(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:

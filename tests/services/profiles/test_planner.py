@@ -285,7 +285,7 @@ def test_only_keeps_the_workloads_that_were_named() -> None:
 def test_only_what_the_profile_has_can_be_requested(only: str, expected: str) -> None:
     with pytest.raises(GputuiError, match=expected) as caught:
         resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(only=("gemm", only)))
-    assert caught.value.hint.startswith("it has conv_train, decode, gemm, gpt_train, membw")
+    assert caught.value.hint.startswith("profile quick has conv_train, decode, gemm, gpt_train, membw")
 
 
 def test_what_another_profile_has_is_refused_with_the_command_that_measures_it() -> None:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from monitor_samples import START, sample
 from rich.cells import cell_len
 
 from gputui.errors import GputuiError
 from gputui.services.support.paths import monitor_file
 from gputui.tui.monitor.layout import NOWHERE, Rect, laid_out
 from gputui.tui.monitor.metrics import METRICS, Units, degrees, gigahertz, memory, memory_of
+from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings
 from gputui.tui.terminal.lines import Span
-from gputui.tui.widgets.cells import clean, cut, fitted, left, line_width, right, ruled, width_of
+from gputui.tui.widgets.cells import _fitted, clean, cut, fitted, left, line_width, right, ruled, width_of
 from gputui.tui.widgets.charts import (
     Chart,
     area,
@@ -381,3 +384,23 @@ def test_the_docs_name_every_setting_and_every_metric(repository: Path) -> None:
     rows = [f"| `{field.name}` |" for field in fields(MonitorSettings)]
     rows += [f"| `{metric.id}` | {metric.title} |" for metric in METRICS]
     assert [row for row in rows if row not in text] == []
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
+def test_new_samples_that_look_the_same_change_no_line_and_lay_out_none(size: tuple[int, int]) -> None:
+    made = MonitorModel(MonitorSettings())
+    still = sample(8)
+    pictures, laid = [], []
+    for second in range(330):  # charts show five minutes
+        t_ns = START + second * SECOND
+        power_w = 300.1 + second / 1000
+        gpus = tuple(replace(gpu, t_ns=t_ns, values={**gpu.values, "power_w": power_w}) for gpu in still.gpus)
+        made.add(replace(still, t_ns=t_ns, gpus=gpus, host=replace(still.host, t_ns=t_ns)))
+        if second >= 310:
+            before = _fitted.cache_info().misses
+            pictures.append(made.lines(*size, t_ns))
+            laid.append(_fitted.cache_info().misses - before)
+    changed = [sum(a is not b for a, b in zip(old, new, strict=True)) for old, new in pairwise(pictures)]
+    assert changed == [0] * 19
+    assert laid[0] > 15
+    assert max(laid[1:]) == 0

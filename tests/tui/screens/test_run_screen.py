@@ -26,6 +26,7 @@ from command_line import (
     write_failing_profile,
     write_spin_profile,
 )
+from journals import GPU_MACHINE
 from pty_harness import Terminal
 from run_screen_app import RunScreenApp
 from run_screen_golden import (
@@ -36,6 +37,7 @@ from run_screen_golden import (
     ended_gpu,
     models,
     pictures,
+    plan,
     text_of,
     watching,
     watching_gpu,
@@ -48,13 +50,15 @@ from gputui.model.journal import JOURNAL_NAME, Block
 from gputui.model.result import Run
 from gputui.recording.lock import read_holder
 from gputui.services.doctor.disturbances import Check
-from gputui.services.runs.progress import Happened
+from gputui.services.runs.device_history import DeviceHistory
+from gputui.services.runs.progress import Happened, ProgressTracker
 from gputui.services.runs.start import Draft, DraftChecker, RunOptions, command_line, read_draft
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.tui.screens.run import background_tasks
 from gputui.tui.screens.run.actions import ACTIONS, keys_table
+from gputui.tui.screens.run.devices_pane import device_charts, device_rows
 from gputui.tui.screens.run.form import Text
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.pictures import heading, picture
@@ -659,3 +663,24 @@ def test_probed_interpreters_are_remembered_until_the_user_refreshes() -> None:
     model.press("again")
     (request,) = model.take_requests()
     assert getattr(request, "anew", False)
+
+
+def test_a_lowered_power_limit_is_a_line_in_the_chart_of_the_device() -> None:
+    gpu = replace(GPU_MACHINE.gpus[0], power_limit_w=350.0, power_default_limit_w=700.0)
+    history = DeviceHistory(0, {"power_w": 340.0}, 1.0, {"power_w": (90.0, 340.0, 340.0)})
+    for capped in (gpu, replace(gpu, power_limit_w=700.0)):
+        progress = replace(
+            ProgressTracker([plan()]).picture(),
+            machine=replace(GPU_MACHINE, gpus=(capped,)),
+            devices=(history,),
+            under_test=0,
+        )
+        _, title, *rows = [
+            "".join(span.text for span in line) for line in device_charts(progress, 40, 4, abreast=1)
+        ]
+        is_lowered = capped is gpu
+        assert title.split() == ["power", "340", "W", *(["limit", "350", "W"] if is_lowered else [])]
+        assert [row.split()[0] for row in (rows[0], rows[3])] == ["700", "0"]
+        assert ["┄" in row for row in rows[:4]] == [False, is_lowered, False, False]
+        (_, first, *_) = device_rows(progress, 80)
+        assert ("of 350" if is_lowered else "of 700") in "".join(span.text for span in first)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gputui.model.absent import Missing
-from gputui.model.machine import Machine
+from gputui.model.machine import Gpu, Machine
 from gputui.model.telemetry import HOST
 from gputui.model.units import counted, format_bytes, format_percent, three_digits
 from gputui.services.runs.device_history import MOST_BINS, DeviceHistory
@@ -41,15 +41,32 @@ class _Metric:
     """What the end of the axis is, before it in a row: `of` a limit, `max` of the run."""
     limit: Callable[[Machine | None, int], float | None]
     """The top of the chart; None for the highest value of the run."""
+    lowered: Callable[[Machine | None, int], float | None] = lambda machine, device: None
+    """A limit below the top, which the chart shows as a line."""
 
 
-def _watts_limit(machine: Machine | None, device: int) -> float | None:
-    gpu = None if machine is None else next((g for g in machine.gpus if g.index == device), None)
-    return None if gpu is None or isinstance(gpu.power_limit_w, Missing) else gpu.power_limit_w
+def _gpu_of(machine: Machine | None, device: int) -> Gpu | None:
+    return None if machine is None else next((gpu for gpu in machine.gpus if gpu.index == device), None)
+
+
+def _watts_top(machine: Machine | None, device: int) -> float | None:
+    """The power limit in force, or the default one if that is higher."""
+    gpu = _gpu_of(machine, device)
+    if gpu is None or isinstance(gpu.power_limit_w, Missing):
+        return None
+    default = gpu.power_default_limit_w
+    return gpu.power_limit_w if isinstance(default, Missing) else max(gpu.power_limit_w, default)
+
+
+def _lowered_watts(machine: Machine | None, device: int) -> float | None:
+    gpu, top = _gpu_of(machine, device), _watts_top(machine, device)
+    if gpu is None or top is None or isinstance(gpu.power_limit_w, Missing):
+        return None
+    return gpu.power_limit_w if gpu.power_limit_w < top - 0.5 else None
 
 
 def _gpu_memory(machine: Machine | None, device: int) -> float | None:
-    gpu = None if machine is None else next((g for g in machine.gpus if g.index == device), None)
+    gpu = _gpu_of(machine, device)
     return None if gpu is None or isinstance(gpu.memory_bytes, Missing) else gpu.memory_bytes / _MIB
 
 
@@ -87,7 +104,7 @@ def _as_threads(percent: float) -> str:
 
 _OF_GPU: tuple[_Metric, ...] = (
     _Metric("sm_clock_mhz", "clock", "clock", _gigahertz, _as_gigahertz, "max", _none),
-    _Metric("power_w", "power", "power", lambda w: f"{w:.0f} W", _whole, "of", _watts_limit),
+    _Metric("power_w", "power", "power", lambda w: f"{w:.0f} W", _whole, "of", _watts_top, _lowered_watts),
     _Metric("temperature_c", "temperature", "clock", lambda c: f"{c:.0f} °C", _whole, "to", _hundred),
     _Metric(
         "memory_used_mib",
@@ -207,7 +224,7 @@ def _heading(progress: ProgressSnapshot, device: DeviceHistory, width: int) -> L
         name = [Span("host", "title")]
         state: list[Sequence[Span]] = [*_host_notes(device)]
     else:
-        gpu = None if machine is None else next((g for g in machine.gpus if g.index == device.device), None)
+        gpu = _gpu_of(machine, device.device)
         model = "" if gpu is None else gpu.name.removeprefix("NVIDIA ")
         name = [Span(f"GPU {device.device}", "title")]
         state = [_throttling(device)]
@@ -275,7 +292,8 @@ def _row(device: DeviceHistory, metric: _Metric, machine: Machine | None, width:
         Span(left("temp" if metric.title == "temperature" else metric.title, 7), "dim"),
         Span(right("–" if value is None else metric.show(value), 8)),
     )
-    end = f"{metric.of} {metric.end(top)}"
+    limit = metric.lowered(machine, device.device)
+    end = f"{metric.of} {metric.end(top if limit is None else limit)}"
     room = max(width - 16 - len(end) - 1, 4)
     (chart,) = area_lines(_columns(device, metric, room)[0], top, 1, room, metric.family)
     return fitted((*head, Span(" "), *chart, Span(" "), Span(end, "dim")), width)
@@ -290,8 +308,10 @@ def _chart(
     top = _top(device, metric, machine)
     room = width - _AXIS
     columns, _ = _columns(device, metric, room)
-    lines: list[Line] = [fitted((Span(" " * _AXIS), Span(f"{metric.title}  ", "dim"), figure), width)]
-    for number, row in enumerate(area_lines(columns, top, rows, room, metric.family)):
+    limit = metric.lowered(machine, device.device)
+    note = Span("" if limit is None else f"  limit {metric.show(limit)}", "dim")
+    lines: list[Line] = [fitted((Span(" " * _AXIS), Span(f"{metric.title}  ", "dim"), figure, note), width)]
+    for number, row in enumerate(area_lines(columns, top, rows, room, metric.family, limit)):
         end = metric.end(top) if number == 0 else "0" if number == rows - 1 else ""
         lines.append((Span(f"{right(end, _AXIS - 1)} ", "dim"), *row))
     return lines
