@@ -19,6 +19,8 @@ from gputui.worker.workloads import WORKLOADS
 OF_THE_GROUP = {"--help", "--version", "--debug", "--ascii", "--notify"}
 OF_SCRIPTS = {"--real", "--measure"}
 """Of tests/benchmarks and screenshots."""
+OF_INSTALLERS = {"--from", "--no-deps"}
+"""Of uvx and pip."""
 
 PLACEHOLDERS = {"NAME", "WHICH"}
 
@@ -51,7 +53,7 @@ def test_the_pages_name_every_command_and_each_of_its_options(
 
 
 def test_the_pages_name_no_option_that_does_not_exist(pages: dict[str, str]) -> None:
-    known = OF_THE_GROUP | OF_SCRIPTS
+    known = OF_THE_GROUP | OF_SCRIPTS | OF_INSTALLERS
     known |= {name for command in COMMANDS for names in options_of(command) for name in names}
     unknown = {
         (page, name)
