@@ -51,7 +51,7 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         "paths": (("paths",),),
         "profiles": (("profiles",),),
         "doctor": (("doctor",),),
-        "facts": (("facts", "H200 SXM", "B200"),),
+        "facts": (("facts", "H200 SXM"), ("facts", "B200")),
         "prices": (("prices", "H200 SXM"),),
         "snapshot": (("snapshot", "--processes"),),
     }
