@@ -38,7 +38,7 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     """What each case showed, all from one process."""
     torch = Path(pytest.importorskip("torch").__file__).parent
     library = tmp_path_factory.mktemp("device") / "none.so"
-    words = [
+    words: list[str | Path] = [
         "g++",
         "-O0",
         "-std=c++20",
