@@ -336,11 +336,26 @@ def test_a_damaged_memory_only_costs_the_time_to_ask_again(with_torch: Environme
     assert with_torch.imports() == 2
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(
+def test_a_cache_that_cannot_be_written_lies_in_the_temporary_directory(
     with_torch: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
+    (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    choose_interpreter(with_torch.python)
+    choose_interpreter(with_torch.python)
+    assert with_torch.imports() == 1
+    assert list((tmp_path / "temporary").rglob("*.json"))
+
+
+def test_without_any_place_for_a_cache_torch_is_asked_again(
+    with_torch: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(
+        "gputui.services.profiles.interpreters.probe_cache", lambda: tmp_path / "file" / "probes"
+    )
     choose_interpreter(with_torch.python)
     choose_interpreter(with_torch.python)
     assert with_torch.imports() == 2
