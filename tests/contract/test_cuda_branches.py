@@ -45,7 +45,6 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
         "-shared",
         "-fPIC",
         f"-I{torch}/include",
-        HERE / "no_cuda_device.cpp",
     ]
     subprocess.run(
         [*words, HERE / "no_cuda_device.cpp", "-o", library, f"-L{torch}/lib", "-lc10", "-ltorch_cpu"],
