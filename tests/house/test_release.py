@@ -159,6 +159,6 @@ def test_installed_by_name_every_command_works_without_torch_pandas_and_numpy(
 
 def test_installed_by_name_the_live_view_opens(installed: Path, tmp_path: Path) -> None:
     with Terminal([str(installed.parent / "gputui"), "demo"], 80, 24) as terminal:
-        terminal.wait_for("H100")
+        terminal.wait_for("8x H200")
         terminal.type(b"q")
         assert terminal.ended() == 0

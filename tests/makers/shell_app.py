@@ -65,7 +65,7 @@ _STATES = {Color.parse(definition(name, Depth.INDEXED).split()[-1]) for name in 
 
 
 def only_coloured(app: MonitorApp) -> list[str]:
-    """Rows where a shape has the colour of a state, no word or `!` has it too, and no figure has a sign."""
+    """Rows where a shape has the colour of a state, and no word, `!`, change or share stands beside it."""
     update = app.screen._compositor.render_update(full=True, screen_stack=app._background_screens)
     found = []
     for line in update.strips:  # type: ignore[union-attr]
@@ -75,10 +75,10 @@ def only_coloured(app: MonitorApp) -> list[str]:
             texts[colour] = texts.get(colour, "") + segment.text
         row = "".join(segment.text for strip in line for segment in strip)
         shapes = [text for colour in _STATES & texts.keys() if (text := texts[colour]).strip()]
-        if not all(map(_WORD.search, shapes)) and not _SIGNED.search(row):
+        if not all(map(_WORD.search, shapes)) and not _FIGURE.search(row):
             found.append(row)
     return found
 
 
 _WORD = re.compile(r"[\w!]")
-_SIGNED = re.compile(r"[+-]\d")
+_FIGURE = re.compile(r"[+-]\d|\d %")
