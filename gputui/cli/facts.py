@@ -25,14 +25,17 @@ _MEASURES = {
 
 
 @click.command()
-@click.argument("gpu", nargs=-1, required=True)
+@click.argument("gpu", nargs=-1, required=True, metavar="GPU")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(gpu: tuple[str, ...], as_json: bool) -> int:
     """Show peaks, memory, what healthy ones reach and where to rent them, each with its sources.
 
     GPU is a name as people or drivers have it: H100 SXM, "NVIDIA A100-SXM4-80GB".
     """
-    row = _named(" ".join(gpu))
+    text = " ".join(gpu)
+    row = _named(text)
+    for word in gpu if len(gpu) > 1 and not _is_of_a_driver(text) else ():
+        _check_is_of(word, row)
     ranges = _ranges(row)
     if as_json:
         click.echo(json.dumps(_plain(row, ranges), indent=1))
@@ -51,7 +54,7 @@ def _named(text: str) -> GpuRow:
     driven = find_gpu(text, None)
     if exact:
         return exact[0]
-    if not isinstance(driven, Missing) and text.upper().startswith(("NVIDIA ", "TESLA ", "AMD ", "QUADRO ")):
+    if not isinstance(driven, Missing) and _is_of_a_driver(text):
         return driven.row
     if len(rows) == 1:
         return rows[0]
@@ -65,6 +68,20 @@ def _named(text: str) -> GpuRow:
         f"unknown GPU '{text}'",
         f"did you mean {', '.join(close)}?" if close else "gputui fit --all lists every GPU",
     )
+
+
+def _is_of_a_driver(text: str) -> bool:
+    """Whether a text begins as the names do that drivers report."""
+    return text.upper().startswith(("NVIDIA ", "TESLA ", "AMD ", "QUADRO "))
+
+
+def _check_is_of(word: str, row: GpuRow) -> None:
+    """Raises GputuiError if a word is the name of another GPU: one is shown at a time."""
+    from gputui.facts.gpus import rows_named
+
+    meant = rows_named(word)
+    if meant and row not in meant:
+        raise GputuiError(f"'{word}' is not {row.name}", "name one GPU at a time")
 
 
 def _ranges(row: GpuRow) -> list[PlausibleRow]:
@@ -101,7 +118,8 @@ def _print(row: GpuRow, ranges: list[PlausibleRow]) -> None:
     out.print(flowing(f"memory     {', '.join(memory) or 'not known'}"))
     box = [f"{row.tdp_w:g} W"] if row.tdp_w else []
     box += [f"PCIe {row.pcie_gen:g}.0"] if row.pcie_gen else []
-    box += [f"NVLink {row.nvlink_gbs:g} GB/s"] if row.nvlink_gbs else []
+    link = "NVLink" if row.vendor == "NVIDIA" else "link between GPUs"
+    box += [f"{link} {row.nvlink_gbs:g} GB/s"] if row.nvlink_gbs else []
     box += [f"slows down at {row.slowdown_temp_c:g} °C"] if row.slowdown_temp_c else []
     if box:
         out.print(flowing(f"board      {', '.join(box)}"))

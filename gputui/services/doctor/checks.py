@@ -355,7 +355,7 @@ def _identity(box: SystemState) -> Iterator[Check]:
         yield Check("known by", "ok", known_by[0])
     elif not box.machine.is_sure:
         found = "nothing lasting: runs of another account, container or boot count as those of another box"
-        yield Check("known by", "note", found, "name this box: run --machine NAME, or set GPUTUI_MACHINE")
+        yield Check("known by", "note", found, "gputui run --machine NAME names it, as does GPUTUI_MACHINE")
 
 
 def _measuring(box: SystemState) -> Iterator[Check]:

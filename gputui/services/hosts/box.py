@@ -14,7 +14,7 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Machine
 from gputui.model.units import counted, format_bytes, format_seconds
 from gputui.recording.probing import PROBE_TIMEOUT_S
-from gputui.services.hosts.host import Host
+from gputui.services.hosts.host import LOCAL, Host
 from gputui.services.hosts.link import HostFailed, Link
 from gputui.services.profiles.loader import Profile
 from gputui.services.profiles.user_workload import profile_as_described
@@ -76,7 +76,8 @@ class Box:
                 f"gputui measures there already ({', '.join(self.others[:3])}): wait until it has ended"
             )
         elif self.load > BUSY_LOAD_PER_CORE * self.machine.cpu.usable_threads:
-            found.append(f"it is busy (load {self.load:.1f}): look with ssh and top")
+            look = "look with top" if self.host.name == LOCAL else "look with ssh and top"
+            found.append(f"it is busy (load {self.load:.1f}): {look}")
         if self.free_bytes < LITTLE_SPACE_BYTES:
             found.append(f"{format_bytes(self.free_bytes)} are free for its journal: make space, or --dir")
         return tuple(found)

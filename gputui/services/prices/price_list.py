@@ -329,13 +329,13 @@ def offers_of(gpu_names: Iterable[str]) -> list[InstanceRow]:
 
 
 def cheapest_first(gpu_name: str) -> InstanceRow | None:
-    """The lowest price above zero that has a date; one without a date if there is no other."""
-    paid = [
+    """The offer with the lowest price of a GPU hour that is not free."""
+    paid = (
         row
         for row in offers_of([gpu_name])
         if not isinstance(row.usd_per_hour, Missing) and row.usd_per_hour > 0
-    ]
-    return next((row for row in paid if _DATE.fullmatch(row.price_date)), next(iter(paid), None))
+    )
+    return next(paid, None)
 
 
 def per_gpu(usd_per_hour: float | Missing, row: InstanceRow) -> float:

@@ -10,7 +10,7 @@ import pytest
 from journals import GPU_MACHINE
 
 from gputui.errors import GputuiError
-from gputui.facts.instances import find_instance, list_price
+from gputui.facts.instances import cheapest_instance, find_instance, list_price
 from gputui.facts.tables import instance_rows
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
@@ -170,9 +170,11 @@ def test_an_old_price_is_shown_with_its_age_and_a_recent_one_without() -> None:
     assert age_words("2026 (catalogue snapshot, undated)", today) == "date unsure"
 
 
-def test_the_cheapest_offer_costs_money_and_has_a_date_if_any_has() -> None:
-    row = cheapest_first("T4")
-    assert row is not None
-    assert not isinstance(row.usd_per_hour, Missing)
-    assert row.usd_per_hour > 0
+def test_the_cheapest_offer_costs_money_and_no_other_offer_of_whole_gpus_costs_less() -> None:
+    for gpu in ("T4", "H200 SXM", "L40S"):
+        row, cheapest = cheapest_first(gpu), cheapest_instance(gpu, 1)
+        assert row is not None
+        assert cheapest is not None
+        assert not isinstance(row.usd_per_hour, Missing)
+        assert 0 < row.usd_per_hour / row.gpu_count <= cheapest[1]
     assert cheapest_first("RTX 3050") is None
