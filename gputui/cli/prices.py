@@ -54,10 +54,10 @@ def command(
         raise GputuiError("--provider and --date describe a list", "add --import FILE")
     if imported is not None:
         return _import(imported, provider, date)
-    from gputui.services.prices.price_list import users_list
+    from gputui.services.support.paths import price_list_file
 
     if forget:
-        path = users_list()
+        path = price_list_file()
         found = path.exists()
         path.unlink(missing_ok=True)
         click.echo(f"removed {path}" if found else "there is no imported list")
@@ -71,10 +71,11 @@ def command(
 
 
 def _import(path: Path, provider: str, date: str) -> int:
-    from gputui.services.prices.price_list import import_prices, users_list
+    from gputui.services.prices.price_list import import_prices
+    from gputui.services.support.paths import price_list_file
 
     done = import_prices(path, provider, date)
-    click.echo(f"{done.prices} prices from a {done.layout} list, kept in {users_list()}")
+    click.echo(f"{done.prices} prices from a {done.layout} list, kept in {price_list_file()}")
     if done.skipped:
         click.echo(f"{done.skipped} lines without a GPU or a price left out")
     if done.unknown_gpus:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from gputui.cli import main
 from gputui.model.journal import LaunchStart
-from gputui.services.prices.pricing import MAX_USD_PER_HOUR
+from gputui.services.prices.price_list import MAX_USD_PER_HOUR
 from gputui.store.journal_reader import read_journal
 
 PROFILE = """

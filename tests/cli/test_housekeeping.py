@@ -187,6 +187,7 @@ def test_paths_names_everything_that_is_there_and_how_it_goes(
         "result file": True,
         "run directories": True,
         "probes": False,
+        "price list": False,
         "errors": False,
         "copied texts": False,
         "monitor settings": True,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputui.errors import GputuiError
-from gputui.services.prices.pricing import MAX_USD_PER_HOUR
+from gputui.services.prices.price_list import MAX_USD_PER_HOUR
 
 _ADDRESS = re.compile(
     r"(?P<destination>(?:[^@\s:]+@)?(?:\[[0-9A-Fa-f:.%\w]+\]|[^@\s:\[\]]+))(?::(?P<port>\d{1,5}))?"

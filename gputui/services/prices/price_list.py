@@ -16,13 +16,14 @@ from gputui.facts.gpus import find_gpu, memory_of, rows_named
 from gputui.facts.tables import InstanceRow, gpu_rows, instance_rows
 from gputui.model.absent import Missing
 from gputui.services.support.atomic_write import write_whole
-from gputui.services.support.home import make_directory, user_directory
+from gputui.services.support.home import make_directory
+from gputui.services.support.paths import price_list_file
 from gputui.store.text import clean_text
 
 OLD_DAYS = 90
 """A price older than this is shown with its age."""
 MOST_BYTES = 256 * 2**20
-MOST_USD_PER_HOUR = 100_000.0
+MAX_USD_PER_HOUR = 100_000.0
 USERS_SOURCE = "your list"
 _FIELDS = (
     "provider", "instance_type", "gpu", "gpu_count", "gpu_memory_gb_each", "vcpus", "ram_gib", "usd_per_hour",
@@ -91,14 +92,9 @@ class Imported:
     """Rows without a GPU or a price."""
 
 
-def users_list() -> Path:
-    """Where the imported list is kept."""
-    return user_directory("config") / "prices.csv"
-
-
 def known_instances() -> tuple[InstanceRow, ...]:
     """The user's prices, then those that ship of other instance types of the same provider."""
-    path = users_list()
+    path = price_list_file()
     try:
         own = _read_own(path, path.stat().st_mtime_ns)
     except FileNotFoundError:
@@ -161,7 +157,7 @@ def import_prices(path: Path, provider: str, date: str) -> Imported:
     writer = csv.DictWriter(page, _FIELDS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(found.values())
-    target = users_list()
+    target = price_list_file()
     try:
         make_directory(target.parent)
     except OSError as error:
@@ -242,8 +238,8 @@ def _figure(cell: str, what: str) -> float | None:
         value = float(cell)
     except ValueError:
         value = -1.0
-    if not 0 <= value <= MOST_USD_PER_HOUR:
-        raise GputuiError(f"{what}: must be a number from 0 to {MOST_USD_PER_HOUR:.0f}, got {cell[:40]!r}")
+    if not 0 <= value <= MAX_USD_PER_HOUR:
+        raise GputuiError(f"{what}: must be a number from 0 to {MAX_USD_PER_HOUR:.0f}, got {cell[:40]!r}")
     return value
 
 

@@ -16,9 +16,8 @@ from gputui.model.journal import Price
 from gputui.model.machine import Machine
 from gputui.model.result import RunSummary
 from gputui.model.units import format_hourly
-from gputui.services.prices.price_list import age_words, known_instances
+from gputui.services.prices.price_list import MAX_USD_PER_HOUR, age_words, known_instances
 
-MAX_USD_PER_HOUR = 100_000.0
 STATED = "stated"
 """The kind of a price that the user gave."""
 _IS_BARGAIN = re.compile("community|lowest|marketplace")

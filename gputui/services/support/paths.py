@@ -88,6 +88,11 @@ def copies_directory() -> Path:
     return user_directory("cache") / "copies"
 
 
+def price_list_file() -> Path:
+    """The user's own list of prices."""
+    return user_directory("config") / "prices.csv"
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """One thing that gputui keeps on this machine."""
@@ -117,6 +122,7 @@ def places(environ: Mapping[str, str] = os.environ) -> tuple[Place, ...]:
         _place("probes", probe_cache()),
         _place("copied texts", copies_directory()),
         _place("monitor settings", monitor_file(environ), "removed, the monitor opens as it did at first"),
+        _place("price list", price_list_file(), "yours; gputui prices --forget removes it"),
         _place("key of hashes", _key_path(environ), "removed, a box without a lasting name gets another id"),
     )
 

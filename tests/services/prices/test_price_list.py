@@ -20,9 +20,9 @@ from gputui.services.prices.price_list import (
     gpu_named,
     import_prices,
     known_instances,
-    users_list,
 )
 from gputui.services.prices.pricing import price_of, price_source
+from gputui.services.support.paths import price_list_file
 
 OURS = "provider,instance_type,gpu,gpu_count,usd_per_hour,price_date,spot_usd_per_hour,spot_date\n"
 
@@ -38,7 +38,7 @@ def written(tmp_path: Path, text: str, name: str = "list.csv") -> Path:
     return path
 
 
-def test_a_users_list_goes_before_the_shipped_one_and_leaves_other_types_alone(tmp_path: Path) -> None:
+def test_a_price_list_goes_before_the_shipped_one_and_leaves_other_types_alone(tmp_path: Path) -> None:
     (shipped,) = find_instance("aws/g5.xlarge")
     import_prices(written(tmp_path, f"{OURS}aws,g5.xlarge,A10G,1,0.5,2026-11-20,,\n"), "", "")
 
@@ -46,7 +46,7 @@ def test_a_users_list_goes_before_the_shipped_one_and_leaves_other_types_alone(t
     assert (mine.usd_per_hour, mine.price_date) == (0.5, "2026-11-20")
     assert shipped not in known_instances()
     assert len(known_instances()) == len(instance_rows())
-    users_list().unlink()
+    price_list_file().unlink()
     assert known_instances() == instance_rows()
 
 
@@ -103,11 +103,11 @@ def test_a_list_that_cannot_be_read_is_refused_and_the_old_one_stays(
     tmp_path: Path, text: str, said: str
 ) -> None:
     import_prices(written(tmp_path, f"{OURS}aws,g5.xlarge,A10G,1,0.5,2026-11-20,,\n"), "", "")
-    before = users_list().read_bytes()
+    before = price_list_file().read_bytes()
 
     with pytest.raises(GputuiError, match=said):
         import_prices(written(tmp_path, text, "other.csv"), "", "")
-    assert users_list().read_bytes() == before
+    assert price_list_file().read_bytes() == before
 
 
 def test_bytes_that_are_neither_csv_nor_parquet_and_missing_files_are_refused(tmp_path: Path) -> None:
