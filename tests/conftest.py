@@ -24,18 +24,26 @@ _NAMES = frozenset(
         "CLICOLOR_FORCE",
         "COLORTERM",
         "COLUMNS",
+        "BITBUCKET_BUILD_NUMBER",
         "BUILDKITE",
         "CI",
+        "CIRCLECI",
+        "CODEBUILD_BUILD_ID",
         "CONDA_PREFIX",
         "CUDA_VISIBLE_DEVICES",
+        "DRONE",
         "FORCE_COLOR",
         "GITHUB_ACTIONS",
         "GITLAB_CI",
         "HIP_VISIBLE_DEVICES",
+        "JENKINS_URL",
         "LINES",
         "NO_COLOR",
         "PYTHONSAFEPATH",
         "ROCR_VISIBLE_DEVICES",
+        "STY",
+        "TEAMCITY_VERSION",
+        "TF_BUILD",
         "TMUX",
         "VIRTUAL_ENV",
         "ZE_AFFINITY_MASK",
@@ -47,8 +55,18 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else all processes of all tes
 sys.dont_write_bytecode = False
 
 
+def _surroundings() -> list[str]:
+    """The variables that tell what the tests run in: a CI job, a notebook, somebody's terminal."""
+    return [name for name in os.environ if name in _NAMES or name.startswith(_PREFIXES)]
+
+
 def pytest_configure() -> None:
-    """Restore the default action of signals that nohup or a background job ignores: children inherit them."""
+    """Make children start as from a terminal, those of fixtures that many tests share too.
+
+    Without CI's variables, and with the default action of signals that nohup or a background job ignores.
+    """
+    for name in _surroundings():
+        del os.environ[name]
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
@@ -74,9 +92,8 @@ def _isolated_environment(monkeypatch: pytest.MonkeyPatch, _users: Path, _probes
 
     The directories lie outside `tmp_path`, which stays empty for the test; they are created on demand.
     """
-    for name in list(os.environ):
-        if name in _NAMES or name.startswith(_PREFIXES):
-            monkeypatch.delenv(name)
+    for name in _surroundings():
+        monkeypatch.delenv(name)
     place = Path(tempfile.mkdtemp(dir=_users))
     for name, directory in _DIRECTORIES.items():
         monkeypatch.setenv(name, str(place / directory))
