@@ -29,7 +29,6 @@ from gputui.store.reading import (
     open_result,
 )
 
-SUFFIXES = (".db", ".duckdb")
 MOST_FILES = 200
 PIECES = 400
 """Of a run's time: telemetry is cut into as many in SQL, so that a day costs what a minute does."""
