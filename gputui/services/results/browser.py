@@ -18,6 +18,7 @@ from gputui.services.results.selectors import Selection, run_in
 from gputui.services.results.worker_logs import end_of_log, logs_of
 from gputui.services.support.background import Job
 from gputui.services.support.paths import default_result_file, run_directories
+from gputui.store.opening import SUFFIXES
 from gputui.store.reading import (
     BlockReasons,
     CaseConditions,
