@@ -29,6 +29,7 @@ from gputui.services.doctor.checks import (
     readiness,
 )
 from gputui.services.doctor.disturbances import Check, State, _of_finding, disturbances, gpus_of
+from gputui.services.support.paths import _key_path
 
 DB, STATE = Path("/data/results.db"), Path("/state/runs")
 QUIET: Mapping[str, Value] = {
@@ -311,6 +312,7 @@ def test_an_unreported_clock_is_unknown_and_a_steady_governor_is_not_mentioned()
         ({"GPU 7": "problem", "GPU 0 power": "note"}, 8, "on 7 of 8 GPUs. 1 fault, 1 caution."),
         ({"GPU 1": "problem", "torch cuda:1": "problem"}, 10, "on 9 of 10 GPUs. 2 faults."),
         ({"GPU 0": "problem"}, 1, "on the CPU only. 1 fault."),
+        ({}, 2, "on all 2 GPUs. Nothing is wrong."),
         ({"disk": "note", "clock": "unknown"}, 1, "on the GPU. 1 caution."),
         ({}, 0, "on the CPU; no GPU is seen. Nothing is wrong."),
     ],
@@ -349,6 +351,7 @@ def test_before_a_run_only_its_own_gpus_and_the_load_are_named_in_the_words_of_d
     by_doctor = {check.topic: check.found for check in judged(box)}
     assert found(0, 1).items() <= by_doctor.items()
     assert found(0)["GPU 0 heat"] == "84 °C before anything is measured, slowed from 87 °C on"
+    assert the(box, "GPU 0 heat").next_step == "let it cool down, or see to its fans"
 
 
 def test_the_gpus_of_a_run_are_known_by_their_uuids_and_all_count_where_one_is_not(
@@ -515,9 +518,15 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
         ("ok", "driver", "unknown, CUDA up to unknown: 2x NVIDIA H200", ""),
         ("ok", "GPU 0", f"66 °C, {sound}", ""),
         ("ok", "GPU 1", f"62 °C, {sound}", ""),
-        ("note", "GPU 0 power", "power limit 400 W of the 700 W it comes with", "until then it is slower than its name"),
+        (
+            "note", "GPU 0 power", "power limit 400 W of the 700 W it comes with",
+            "until then it is slower than its name",
+        ),
         ("note", "GPU 0 memory", "memory is not checked for errors (ECC is off)", ""),
-        ("note", "GPU 0 MIG", "NVIDIA H200: MIG is on, and no instance can be seen: nothing runs on it without one", ""),
+        (
+            "note", "GPU 0 MIG",
+            "NVIDIA H200: MIG is on, and no instance can be seen: nothing runs on it without one", "",
+        ),
         ("ok", "torch", "2.13.0+cu130, Python 3.12.3 (this Python)", ""),
         ("ok", "torch cuda:0", "NVIDIA H200, compute capability 9.0, no native bf16: amp becomes fp16", ""),
         (
@@ -605,6 +614,7 @@ def test_looking_at_this_machine_names_its_steps_and_what_it_found(tmp_path: Pat
     assert box.sample.host.values
     assert set(box.free_bytes) == {db.parent, box.state_directory}
     assert list(tmp_path.iterdir()) == []
+    assert not _key_path().exists()
     default = gathered(Terminal(80, 24, True, "utf-8", "xterm"))
     assert default.result_file == Path(os.environ["GPUTUI_DB"])
 
