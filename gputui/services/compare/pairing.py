@@ -42,12 +42,14 @@ from gputui.analysis.verdict import (
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
+from gputui.model.plan import REFERENCE_PROFILE
 from gputui.model.result import CaseResult, Run, RunSummary, Spread
 from gputui.model.units import format_percent, format_seconds
 from gputui.services.results.energy import PowerOf, energy_of
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import had_no_time
 from gputui.services.results.metrics import CaseMetric, LaunchValues, launch_values_of, metrics_of
+from gputui.services.results.references import version_of, version_order
 from gputui.services.results.roofline import Use, is_impossible, uses_of
 from gputui.services.results.throughput import contention_of, cost_of, speed_of, speed_ratio
 from gputui.services.results.variation import NOTHING_KNOWN, BoxVariation, variation_by_machine
@@ -76,6 +78,8 @@ COLD_SHARE = 0.2
 ConditionsOf = Callable[[str, int], CaseConditions | Missing]
 """By run and case."""
 
+NONE_BETWEEN_LAUNCHES = Spread(0.0, math.inf)
+"""Of a reference: `between_boxes` has all that it varies by."""
 NO_ENERGY = Missing("the power was not read")
 _COMBINED = {"max": "a maximum", "min": "a minimum", "sum": "a sum"}
 _MORE_THAN_LAUNCHES = 2**32
@@ -95,11 +99,16 @@ class SideCase:
 
     @property
     def launch_spread(self) -> Spread | None:
+        """Of one launch, for its rate; None where no more is known than `result` shows."""
+        if self.result.between_boxes is not None:
+            return self.result.launch_spread
         return self.variation.launch_spread(self.result)
 
     @property
     def run_spread(self) -> Spread:
         """Of the mean of its launches, because they are of one run, or of a few that were pooled."""
+        if self.result.between_boxes is not None:
+            return self.result.between_boxes
         launches = _launches_by_run(self.result)
         share = math.fsum(count**2 for count in launches.values()) / max(launches.total(), 1) ** 2
         spread = self.variation.run_spread(self.result)
@@ -581,7 +590,10 @@ def estimate_pair(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Mis
         a.result,
         b.result,
         is_one_run=is_one_run and a.result.case_id != b.result.case_id,
-        spreads=(a.launch_spread, b.launch_spread),
+        spreads=tuple(
+            NONE_BETWEEN_LAUNCHES if side.result.between_boxes is not None else side.launch_spread
+            for side in (a, b)
+        ),
         paired=a.variation.paired_spread(a.result, b.result) if is_one_run else None,
         runs=ONE_RUN if is_one_run else together((a.run_spread, b.run_spread)),
     )
@@ -783,7 +795,20 @@ def _group_means(
 def differences(a: RunSummary, b: RunSummary) -> tuple[tuple[str, str, str], ...]:
     """Recorded properties that differ between the sides, the most interesting first."""
     seen = ((name, _shown(value(a)), _shown(value(b))) for name, value in _COMPARED)
-    return tuple((name, on_a, on_b) for name, on_a, on_b in seen if on_a != on_b)
+    found = tuple((name, on_a, on_b) for name, on_a, on_b in seen if on_a != on_b)
+    if REFERENCE_PROFILE not in (a.profile, b.profile):
+        return found
+    return tuple(
+        (name, on_a, on_b)
+        for name, on_a, on_b in found
+        if name in _KEPT_OF_BOXES and not _is_among(version_of(on_a) or on_a, on_b)
+    )
+
+
+def _is_among(a: str, b: str) -> bool:
+    """Whether one of two versions is in a range, `2.8.0 to 2.13.0`, that the other is."""
+    ends = [[version_order(version_of(end) or end) for end in text.split(" to ")] for text in (a, b)]
+    return ends[0][0] <= ends[1][-1] and ends[1][0] <= ends[0][-1]
 
 
 def _shown(value: object) -> str:
@@ -802,6 +827,8 @@ def _layers(run: RunSummary) -> str:
     return " ".join(layer.name for layer in run.machine.layers) or "none"
 
 
+_KEPT_OF_BOXES = ("driver", "torch", "CUDA", "Python", "gputui")
+"""What a reference says of its boxes, and a run of one of them."""
 _COMPARED: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
     ("machine", lambda r: r.machine.machine_id),
     ("platform", _layers),

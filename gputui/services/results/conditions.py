@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
+from gputui.model.plan import REFERENCE_PROFILE
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.services.results.selectors import Selection, batches
@@ -42,8 +43,11 @@ class Evidence:
                 self._files.setdefault(run.summary.run_id, selection.path)
             self._passes.update(selection.passes)
         self._trust = trust
-        self._conditions: dict[str, Mapping[int, CaseConditions]] = {}
-        self._powers: dict[str, Mapping[int, tuple[LaunchPower, ...]]] = {}
+        references = [
+            run_id for run_id, run in self._runs.items() if run.summary.profile == REFERENCE_PROFILE
+        ]
+        self._conditions: dict[str, Mapping[int, CaseConditions]] = {run_id: {} for run_id in references}
+        self._powers: dict[str, Mapping[int, tuple[LaunchPower, ...]]] = {run_id: {} for run_id in references}
 
     def keep(
         self,
