@@ -44,7 +44,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
 from gputui.model.plan import REFERENCE_PROFILE
 from gputui.model.result import CaseResult, Run, RunSummary, Spread
-from gputui.model.units import format_percent, format_seconds
+from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.results.energy import PowerOf, energy_of
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import had_no_time
@@ -78,8 +78,6 @@ COLD_SHARE = 0.2
 ConditionsOf = Callable[[str, int], CaseConditions | Missing]
 """By run and case."""
 
-NONE_BETWEEN_LAUNCHES = Spread(0.0, math.inf)
-"""Of a reference: `between_boxes` has all that it varies by."""
 NO_ENERGY = Missing("the power was not read")
 _COMBINED = {"max": "a maximum", "min": "a minimum", "sum": "a sum"}
 _MORE_THAN_LAUNCHES = 2**32
@@ -204,6 +202,8 @@ class Row:
     def models_band(self) -> float | Missing:
         """How far two machines of one name may lie apart: the band for claims about more than these two."""
         a, b = self.a.run, self.b.run
+        if REFERENCE_PROFILE in {run.profile for run in (a, b) if run is not None}:
+            return Missing("the spread between boxes is in the row")
         if a is None or b is None or a.machine.machine_id == b.machine.machine_id:
             return Missing("it is one machine")
         prior = instance_prior_sd(self.case.variant.device_class, self.case.workload_class)
@@ -586,17 +586,31 @@ def estimate_pair(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Mis
     if units[0] != units[1]:
         return Missing(f"a counts {units[0]}, b {units[1]}")
     is_one_run = a.run.run_id == b.run.run_id
-    return speed_ratio(
+    estimate = speed_ratio(
         a.result,
         b.result,
         is_one_run=is_one_run and a.result.case_id != b.result.case_id,
-        spreads=tuple(
-            NONE_BETWEEN_LAUNCHES if side.result.between_boxes is not None else side.launch_spread
-            for side in (a, b)
-        ),
+        spreads=(_between_launches(a), _between_launches(b)),
         paired=a.variation.paired_spread(a.result, b.result) if is_one_run else None,
         runs=ONE_RUN if is_one_run else together((a.run_spread, b.run_spread)),
     )
+    return _without_blocks(estimate, a, b)
+
+
+def _between_launches(side: SideCase) -> Spread | None:
+    """What adds to the spread between runs, or between boxes of a reference, which has no launches."""
+    return Spread(0.0, math.inf) if side.result.between_boxes is not None else side.launch_spread
+
+
+def _without_blocks(estimate: RatioEstimate | Missing, a: SideCase, b: SideCase) -> RatioEstimate | Missing:
+    """The same without counts for a reference, which has neither blocks nor launches."""
+    if isinstance(estimate, Missing):
+        return estimate
+    if a.result.between_boxes is not None:
+        estimate = replace(estimate, n_a=0, independent_a=0, launches_a=0)
+    if b.result.between_boxes is not None:
+        estimate = replace(estimate, n_b=0, independent_b=0, launches_b=0)
+    return estimate
 
 
 def _explained(
@@ -608,6 +622,8 @@ def _explained(
     if impossible:
         which = f"{' and '.join(impossible)} {'is' if len(impossible) == 1 else 'are'}"
         return Verdict("inconclusive", f"{which} above the physical peak: an error of measurement")
+    if verdict.word == "inconclusive" and any(side and side.result.between_boxes for side in pair):
+        return Verdict("inconclusive", "boxes of one model differ as much, or the run is too short to tell")
     shares = [0.0 if side is None else contention_of(side.result) for side in pair]
     crowded = [
         f"{format_percent(share)} of {letter}'s" for share, letter in zip(shares, "ab", strict=True) if share
@@ -756,7 +772,7 @@ def _cell(case: SideCase | None, side: Side, powers: PowerOf | None) -> Cell:
     used = [m.precision_used for m in case.result.measurements if m.outcome == "ok"]
     same_machine = [c.result for c in side.cases if c.run.machine.machine_id == case.run.machine.machine_id]
     return Cell(
-        speed_of(case.result, case.launch_spread),
+        _speed(case),
         cost_of(case.result, case.run.price, case.launch_spread),
         used[-1] if used else "",
         case.result,
@@ -764,6 +780,15 @@ def _cell(case: SideCase | None, side: Side, powers: PowerOf | None) -> Cell:
         case.run,
         energy_of(case.result, NO_ENERGY if powers is None else _power(case, powers)),
     )
+
+
+def _speed(case: SideCase) -> SpeedEstimate | Missing:
+    """That of a reference is of a typical box, and of no blocks."""
+    speed = speed_of(case.result, case.launch_spread)
+    if isinstance(speed, Missing) or case.result.between_boxes is None:
+        return speed
+    method = f"typical of {counted(case.run.replicates, 'box')}"
+    return replace(speed, blocks=0, independent=0, launches=0, method=method)
 
 
 def _power(case: SideCase, powers: PowerOf) -> Sequence[LaunchPower] | Missing:
@@ -851,5 +876,7 @@ _COMPARED: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
 
 def performance_checks_of_side(side: Side) -> tuple[PerformanceCheck, ...]:
     """As `performance_checks` for the cases of one side of a comparison, only where figures are known."""
+    if side.run.profile == REFERENCE_PROFILE:
+        return ()
     run = Run(side.run, tuple(case.result for case in side.cases))
     return tuple(one for one in performance_checks(run) if one.word != NO_REFERENCE)

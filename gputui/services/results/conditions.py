@@ -46,6 +46,7 @@ class Evidence:
         references = [
             run_id for run_id, run in self._runs.items() if run.summary.profile == REFERENCE_PROFILE
         ]
+        self._without_telemetry = frozenset(references)
         self._conditions: dict[str, Mapping[int, CaseConditions]] = {run_id: {} for run_id in references}
         self._powers: dict[str, Mapping[int, tuple[LaunchPower, ...]]] = {run_id: {} for run_id in references}
 
@@ -122,6 +123,8 @@ class Evidence:
 
     def series(self, run_id: str, pieces: int) -> tuple[TelemetrySeries, ...]:
         """Telemetry of a run, the host first. Raises GputuiError if it can no longer be read."""
+        if run_id in self._without_telemetry:
+            return ()
         with open_result(self._files[run_id], self._trust) as file:
             return file.telemetry_series(run_id, pieces)
 
@@ -129,5 +132,7 @@ class Evidence:
         self, run_id: str, case_id: int, launch_ids: Collection[int], pieces: int
     ) -> tuple[LaunchSeries, ...]:
         """Telemetry while a case was timed in these launches. Raises GputuiError as `series` does."""
+        if run_id in self._without_telemetry:
+            return ()
         with open_result(self._files[run_id], self._trust) as file:
             return file.launch_series(run_id, case_id, launch_ids, pieces)

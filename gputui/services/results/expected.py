@@ -58,8 +58,8 @@ def performance_checks(run: Run) -> tuple[PerformanceCheck, ...]:
     figures known from elsewhere are of large products and copies. A link to the host counts where a figure is
     known of that very GPU. Of trainings nothing is published.
 
-    Where a reference of the model holds enough boxes, these judge all its cases, and published figures what is
-    left. It has to be of the software of this run, or of older and newer one.
+    Where a reference of the model holds enough boxes, these judge all its cases, and published figures what
+    is left. It has to be of the torch of this run, or of an older and a newer one.
     """
     largest: dict[tuple[str, int | None, str, str, str], CaseResult] = {}
     for case in run.cases:

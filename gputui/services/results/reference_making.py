@@ -154,7 +154,8 @@ def problems_of_run(candidate: Candidate) -> Iterator[str]:
         yield f"'{summary.profile}' is not a profile that comes with gputui"
         return
     if summary.profile_version != versions[summary.profile]:
-        yield f"{summary.profile} is at version {versions[summary.profile]}, this was {summary.profile_version}"
+        now = versions[summary.profile]
+        yield f"{summary.profile} is at version {now}, this was {summary.profile_version}"
     if summary.status != "finished":
         yield f"the run was {summary.status}"
     cases = _cases(run)
@@ -180,11 +181,11 @@ def problems_of_run(candidate: Candidate) -> Iterator[str]:
     crowded = [case.case.name for case in cases if contention_of(case)]
     if crowded:
         yield f"other processes had the CPUs in {some_of(crowded)}"
-    for word, get in (
-        ("slowed by heat or a power brake", lambda seen: seen.slowed_share),
-        ("shared with another process", lambda seen: seen.shared_share),
+    seen = [candidate.conditions[c.case_id] for c in cases if c.case_id in candidate.conditions]
+    for word, shares in (
+        ("slowed by heat or a power brake", [one.slowed_share for one in seen]),
+        ("shared with another process", [one.shared_share for one in seen]),
     ):
-        shares = [get(candidate.conditions[c.case_id]) for c in cases if c.case_id in candidate.conditions]
         most = max((share for share in shares if not isinstance(share, Missing)), default=0.0)
         if device_class == "gpu" and most >= _SLOWED_SHARE:
             yield f"the GPU was {word} for {format_percent(most)} of the time"

@@ -23,12 +23,15 @@ _BLOCK_S = 0.2
 
 
 def run_of_reference(reference: Reference) -> Run:
-    """One launch at the typical rate for each case. Raises GputuiError if this gputui measures none of them."""
+    """One launch at the typical rate for each case.
+
+    Raises GputuiError if this gputui measures none of them.
+    """
     cases = reference.known_cases()
     if not cases:
         raise GputuiError(
             f"{PREFIX}{reference.name}: its cases are of another version of gputui",
-            f"it was measured with gputui {' to '.join(reference.versions.get('gputui', ('an unknown one',)))}",
+            f"it was measured with gputui {_range_of(reference, 'gputui') or 'of unknown version'}",
         )
     year, month = map(int, reference.last_month.split("-"))
     started_us = round(datetime(year, month, 1, tzinfo=timezone.utc).timestamp() * 1e6)
@@ -42,7 +45,7 @@ def run_of_reference(reference: Reference) -> Run:
         profile=REFERENCE_PROFILE,
         profile_version=reference.profile_version,
         seed=0,
-        replicates=1,
+        replicates=reference.boxes,
         budget_s=0.0,
         label="",
         gputui_version=_range_of(reference, "gputui") or "",
@@ -50,12 +53,10 @@ def run_of_reference(reference: Reference) -> Run:
         runtime=_runtime(reference),
         price=_UNKNOWN,
     )
-    return Run(
-        summary,
-        tuple(
-            _result(place, case, rates, reference.model) for place, (case, rates) in enumerate(cases.values())
-        ),
+    results = (
+        _result(place, case, rates, reference.model) for place, (case, rates) in enumerate(cases.values())
     )
+    return Run(summary, tuple(results))
 
 
 def _result(case_id: int, case: Case, rates: BoxRates, model: Model) -> CaseResult:
@@ -64,7 +65,7 @@ def _result(case_id: int, case: Case, rates: BoxRates, model: Model) -> CaseResu
     block_ns = round(steps * case.units_per_step / rates.typical_per_s * 1e9)
     on_gpu = model.device_class == "gpu"
     blocks = tuple(
-        Block(0, case_id, index, steps, index * block_ns, block_ns, block_ns if on_gpu else None, None, None)
+        Block(0, case_id, index, steps, index * block_ns, block_ns, None, None, None)
         for index in range(MIN_BLOCKS)
     )
     measured = Measurement(0, 0, "ok", "", "", None, None, None, None, None, blocks)
@@ -86,7 +87,7 @@ def _result(case_id: int, case: Case, rates: BoxRates, model: Model) -> CaseResu
 
 
 def _between_boxes(case: Case, rates: BoxRates, known_sd: float) -> Spread:
-    """As `BoxRates.p_healthy` has it; where boxes are too few to show it, at least what is assumed of them."""
+    """As `BoxRates.p_healthy` has it; below FEWEST boxes, at least what is assumed of them."""
     of_mean = 1 + 1 / rates.boxes
     if rates.boxes >= FEWEST:
         return Spread(rates.log_sd**2 * of_mean, rates.boxes - 1.0)

@@ -20,6 +20,7 @@ from gputui.facts.gpus import find_gpu
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
 from gputui.model.machine import Machine
+from gputui.model.units import counted
 from gputui.services.profiles.planner import case_of
 from gputui.services.support.home import user_directory
 from gputui.store.strict import NotValid, strict
@@ -53,20 +54,21 @@ class Model:
     def words(self) -> str:
         """`H100 SXM`, `AMD EPYC, 2 cores`."""
         memory = f" {self.memory_gib} GiB" if self.memory_gib else ""
-        return f"{self.name}, {self.cores} cores" if self.device_class == "cpu" else f"{self.name}{memory}"
+        cores = counted(self.cores, "core")
+        return f"{self.name}, {cores}" if self.device_class == "cpu" else f"{self.name}{memory}"
 
     @property
     def slug(self) -> str:
         """The usual name of its reference: `h100-sxm`, `amd-epyc-2-cores`."""
         plain = _CPU_NOISE.sub(" ", self.words) if self.device_class == "cpu" else self.words
-        cores = f" {self.cores} cores" if self.device_class == "cpu" and "@" in self.name else ""
+        cores = f" {counted(self.cores, 'core')}" if self.device_class == "cpu" and "@" in self.name else ""
         return re.sub(r"[^a-z0-9]+", "-", f"{plain}{cores}".lower()).strip("-")
 
     def counted(self, boxes: int) -> str:
         """`18 H100 SXM`, `1 box with AMD EPYC, 2 cores`."""
         if self.device_class == "gpu":
             return f"{boxes} {self.words}"
-        return f"{boxes} {'box' if boxes == 1 else 'boxes'} with {self.words}"
+        return f"{counted(boxes, 'box')} with {self.words}"
 
 
 @dataclass(frozen=True, slots=True)
