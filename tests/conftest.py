@@ -17,6 +17,7 @@ _DIRECTORIES = {
     "XDG_CONFIG_HOME": "home/.config",
     "XDG_DATA_HOME": "home/.local/share",
     "XDG_STATE_HOME": "home/.local/state",
+    "GPUTUI_REFERENCES": "references",
     "GPUTUI_STATE": "state",
 }
 _NAMES = frozenset(

@@ -44,6 +44,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("fit", "fit", "Will training or inference fit on a GPU, and at what price."),
     Command("facts", "facts", "What is known of a GPU without measuring it."),
     Command("prices", "prices", "What GPUs cost to rent; a price list of yours."),
+    Command("reference", "reference", "What boxes of one model reach, made of results."),
     Command("profiles", "profiles", "What can be measured, and what would run here."),
     Command("new-workload", "new_workload", "A file to begin a workload of your own with."),
     Command("runs", "runs", "List the runs of a result file."),

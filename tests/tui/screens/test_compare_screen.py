@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from journals import CPU_MACHINE, GPU_MACHINE
+from quick_runs import place_reference
 from screen_goldens import store_three
 from shell_app import make_app, picture, press, settled
 from stored_runs import HOSTILE, store, store_gpu
@@ -311,10 +312,7 @@ async def test_what_tells_sides_apart_is_chosen_on_the_screen(
 async def test_the_words_of_the_command_line_may_be_typed_with_their_options(
     db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    references = tmp_path / "references"
-    references.mkdir()
-    store(references / "xeon.db", 7, gpt_ms=200.0)
-    monkeypatch.setenv("GPUTUI_REFERENCES", str(references))
+    monkeypatch.setenv("GPUTUI_REFERENCES", str(place_reference(tmp_path / "references", "xeon", 5)))
     app = make_app()
     async with app.run_test(size=(120, 24)) as pilot:
         screen = await opened(pilot)
