@@ -26,9 +26,10 @@ from gputui.recording.spec import Spec
 from gputui.services.runs.start import blocks_from, budget_from, launches_from
 
 if TYPE_CHECKING:
-    from gputui.services.hosts.bakeoff import Bakeoff, HostStatus
+    from gputui.services.hosts.bakeoff import Bakeoff, BatchPart, HostStatus
     from gputui.services.hosts.box import Box
     from gputui.services.hosts.host import Host
+    from gputui.services.hosts.slurm import NodeType
     from gputui.services.profiles.loader import Profile
     from gputui.services.profiles.planner import Choices
 
@@ -57,6 +58,13 @@ _HOW_TO_LEAVE = "Ctrl-C ends the runs, Ctrl-\\ leaves them running"
     multiple=True,
     metavar="COMMAND",
     help="A command that runs a program in another place: 'docker exec -i NAME'.",
+)
+@click.option(
+    "--slurm",
+    "partitions",
+    multiple=True,
+    metavar="'[LOGIN:]PARTITION [OPTION ...]'",
+    help="A batch job for each kind of node there; options are those of sbatch.",
 )
 @click.option("--local", is_flag=True, help="Measure this box too, as the baseline.")
 @click.option(
@@ -114,6 +122,7 @@ def command(
     addresses: tuple[str, ...],
     files: tuple[Path, ...],
     vias: tuple[str, ...],
+    partitions: tuple[str, ...],
     local: bool,
     db: Path | None,
     prices: tuple[str, ...],
@@ -139,7 +148,7 @@ def command(
     lost; `--resume` brings it home. PROFILE is a name, a .toml file, or a .py file with a workload of your
     own; without one, `quick`.
     """
-    from gputui.services.hosts.bakeoff import Bakeoff, find_bakeoff
+    from gputui.services.hosts.bakeoff import Bakeoff, find_bakeoff, spec_of
     from gputui.services.hosts.host import hosts_from, hosts_in
 
     if resume:
@@ -147,7 +156,16 @@ def command(
             find_bakeoff(profile or "", gives_up_after_s), shows_all=shows_all, verbose=verbose
         )
     named = [*addresses, *(name for file in files for name in hosts_in(file))]
-    hosts = hosts_from(named, vias, with_local=local, pythons=pythons, prices=prices, directory=directory)
+    kinds = () if clean else _node_types(partitions, directory)
+    hosts = hosts_from(
+        named,
+        vias,
+        with_local=local,
+        pythons=pythons,
+        prices=prices,
+        directory=directory,
+        others=_logins(partitions, directory) if clean else [kind.host for kind in kinds],
+    )
     if clean:
         return _clean(hosts)
 
@@ -155,6 +173,7 @@ def command(
     from gputui.services.profiles.loader import find_profile
     from gputui.services.profiles.planner import Choices
     from gputui.services.profiles.user_workload import is_step_file
+    from gputui.services.runs.process import new_run_id
     from gputui.services.runs.start import target_of
     from gputui.services.support.paths import hash_key
     from gputui.store.writing import check_writable
@@ -181,7 +200,10 @@ def command(
     )
     key = hash_key()
     step = "" if step_file is None else _step_text(step_file)
-    planned = _planned(hosts, _asked(hosts, key, measured, step_file, step), choices)
+    hosts, queued = hosts[: len(hosts) - len(kinds)], hosts[len(hosts) - len(kinds) :]
+    planned = _planned(hosts, _asked(hosts, key, measured, step_file, step), choices) if hosts else []
+    if not planned and not queued:
+        raise MachineLacks("no host can be measured", "the lines above say why")
     groups: Sequence[Sequence[int]] = same_boxes([box for box, _ in planned])
     if same_box_parallel:
         groups = [(index,) for index in range(len(planned))]
@@ -189,14 +211,19 @@ def command(
         names = " and ".join(planned[index][0].host.name for index in group)
         _say(f"{names} are one box: measured one after the other, since they would disturb each other")
     _announce(planned, len(hosts), target)
+    jobs = _jobs(kinds, queued, measured, step_file, choices, key_for_hosts(key))
+    _announce_jobs(kinds, jobs, target)
     if not yes:
         if unattended() or not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise GputuiError("no terminal to ask on before it starts", "--yes starts without a question")
         if not click.confirm("Start?", err=True):
             raise GputuiError("nothing was measured", "--yes starts without a question")
     name = time.strftime("%Y%m%d-%H%M%S")
-    parts = [(box.host, _spec(box, plan, target, key_for_hosts(key))) for box, plan in planned]
-    bakeoff = Bakeoff.create(name, parts, groups, step, sys.argv[1:], gives_up_after_s)
+    parts: list[tuple[Host, Spec | BatchPart]] = [
+        (box.host, spec_of(box, plan, new_run_id(), target, key_for_hosts(key))) for box, plan in planned
+    ]
+    groups = [*groups, *((index,) for index in range(len(parts), len(parts) + len(jobs)))]
+    bakeoff = Bakeoff.create(name, target, [*parts, *jobs], groups, step, sys.argv[1:], gives_up_after_s)
     status = see_through(bakeoff, shows_all=shows_all, verbose=verbose)
     return status or (EXIT_DONE if len(planned) == len(hosts) else EXIT_CASE_FAILED)
 
@@ -226,10 +253,7 @@ def _asked(
 def _planned(
     hosts: Sequence[Host], asked: Sequence[tuple[Box, Profile] | GputuiError], choices: Choices
 ) -> list[tuple[Box, Plan]]:
-    """Plan the run of every host that answered; those that cannot be used are reported.
-
-    Raises MachineLacks if none is left.
-    """
+    """Plan the run of every host that answered; those that cannot be used are reported."""
     from gputui.recording.interpreters import Chosen
     from gputui.services.profiles.planner import resolve_plan
     from gputui.services.runs.start import check_something_runs
@@ -255,14 +279,14 @@ def _planned(
             )
             continue
         planned.append((box, replace(plan, step_file=Path(plan.step_file).name)))  # no path of this box
-    if not planned:
-        raise MachineLacks("no host can be measured", "the lines above say why")
     return planned
 
 
 def _announce(planned: Sequence[tuple[Box, Plan]], count: int, target: Path) -> None:
     from gputui.services.runs.progress import expected_s
 
+    if not planned:
+        return
     longest_s, usd = 0.0, 0.0
     width = max(len(box.host.name) for box, _ in planned)
     for box, plan in planned:
@@ -287,21 +311,53 @@ def _announce(planned: Sequence[tuple[Box, Plan]], count: int, target: Path) -> 
     _say(f"{planned[0][1].profile} on {hosts}, about {format_seconds(round(longest_s))}{cost}; into {target}")
 
 
-def _spec(box: Box, plan: Plan, target: Path, key: bytes) -> Spec:
-    from gputui.services.prices.pricing import price_of
+def _node_types(partitions: Sequence[str], directory: str) -> tuple[NodeType, ...]:
+    """Every kind of node of these partitions. Raises GputuiError."""
+    from gputui.services.hosts.slurm import node_types, partition_from
+
+    return tuple(kind for text in partitions for kind in node_types(partition_from(text, directory)))
+
+
+def _logins(partitions: Sequence[str], directory: str) -> list[Host]:
+    """Where jobs are submitted, each once."""
+    from gputui.services.hosts.slurm import partition_from
+
+    return list(dict.fromkeys(partition_from(text, directory).login for text in partitions))
+
+
+def _jobs(
+    kinds: Sequence[NodeType],
+    hosts: Sequence[Host],
+    profile: Profile | None,
+    step_file: Path | None,
+    choices: Choices,
+    key: bytes,
+) -> list[tuple[Host, BatchPart]]:
+    """A batch job for each kind of node; `hosts` are theirs."""
+    from gputui.services.hosts.bakeoff import BatchPart
+    from gputui.services.hosts.batch_job import JobRequest
     from gputui.services.runs.process import new_run_id
 
-    return Spec(
-        run_id=new_run_id(),
-        plan=plan,
-        runtime=box.interpreter.runtime,
-        label="",
-        price=price_of(box.host.usd_per_hour, None, box.machine),
-        machine_name="",
-        hash_key=key,
-        target=str(target),
-        on_end=(),
-    )
+    budget_s = choices.budget_s
+    if budget_s is None and profile is not None:
+        budget_s = profile.budget_s * (choices.replicates or profile.replicates) / profile.replicates
+    step_name = "" if step_file is None else step_file.name
+    parts = []
+    for kind, host in zip(kinds, hosts, strict=True):
+        request = JobRequest(new_run_id(), profile, step_name, choices, host.python, key.hex())
+        parts.append((host, BatchPart(request, tuple(kind.options(budget_s)))))
+    return parts
+
+
+def _announce_jobs(kinds: Sequence[NodeType], jobs: Sequence[tuple[Host, BatchPart]], target: Path) -> None:
+    if not jobs:
+        return
+    width = max(len(host.name) for host, _ in jobs)
+    for kind, (host, part) in zip(kinds, jobs, strict=True):
+        price = [] if host.usd_per_hour is None else [format_hourly(host.usd_per_hour)]
+        words = [f"one of {counted(kind.count, 'node')}", f"{kind.cpus} CPUs", *price]
+        _say(f"{host.name:{width}}  {' · '.join(words)}: sbatch {shlex.join(part.options)}")
+    _say(f"{counted(len(jobs), 'batch job')}, which plan on their nodes; into {target}")
 
 
 def see_through(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> int:

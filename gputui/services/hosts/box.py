@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # Any: JSON of another machine
@@ -101,6 +101,11 @@ def describe(link: Link, key: bytes) -> Box:
     answer = link.ask(
         "describe", 2 * PROBE_TIMEOUT_S, key=key_for_hosts(key).hex(), python=host.python or None
     )
+    return box_from(host, answer, asked_s)
+
+
+def box_from(host: Host, answer: Mapping[str, Any], asked_s: float) -> Box:
+    """A box from what it says of itself, which was asked for at `asked_s`. Raises HostFailed."""
     answered_s = time.time()
     try:
         ahead_s = float(answer["utc_us"]) / 1e6 - answered_s
