@@ -60,7 +60,7 @@ _NOTE = "bakeoff.json"
 _RECENT_S = 86_400.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 
-WAITING, STARTING, QUEUED, RUNNING, LOST, FETCHING, DONE, FAILED = (
+WAITING, STARTING, QUEUED, RUNNING, LOST, FETCHING, DONE, STOPPED, FAILED = (
     "waiting",
     "starting",
     "queued",
@@ -68,8 +68,10 @@ WAITING, STARTING, QUEUED, RUNNING, LOST, FETCHING, DONE, FAILED = (
     "link lost",
     "bringing home",
     "done",
+    "stopped",
     "failed",
 )
+"""Of a host. DONE: measured to the end and stored; STOPPED: stored, but ended early."""
 
 
 def bakeoffs_directory() -> Path:
@@ -139,7 +141,7 @@ class HostRun:
         self.step = step
         """The text of a user's workload; empty without one."""
         self.batch = batch
-        self.state = DONE if (run_dir / STORED_NAME).exists() else WAITING
+        self.state = WAITING
         self.why = ""
         self._lock = threading.Lock()
         self._tracker = None if spec is None else ProgressTracker([spec.plan])
@@ -153,6 +155,8 @@ class HostRun:
         self._link: Link | None = None
         self._is_stopped = threading.Event()
         self._read_journal()
+        if (run_dir / STORED_NAME).exists():
+            self._set(*self._how_stored())
 
     @property
     def run_id(self) -> str:
@@ -164,12 +168,17 @@ class HostRun:
 
     @property
     def is_over(self) -> bool:
-        return self.state in (DONE, FAILED)
+        return self.state in (DONE, STOPPED, FAILED)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether what it measured is in the result file, to its end or not."""
+        return self.state in (DONE, STOPPED)
 
     @property
     def is_whole(self) -> bool:
         """Whether it was measured to its end and stored."""
-        return self.state == DONE and self._end is not None and self._end.status == "finished"
+        return self.state == DONE
 
     @property
     def has_begun(self) -> bool:
@@ -193,7 +202,7 @@ class HostRun:
             device="" if picture.machine is None else clean_text(device_of(picture.machine)),
             case="" if case is None or self.is_over else case.short_name,
             rate="" if case is None or self.is_over else " ".join(filter(None, (case.rate, case.spread))),
-            share_done=1.0 if self.state == DONE else picture.share_done if is_running else None,
+            share_done=1.0 if self.is_whole else picture.share_done if is_running else None,
             left_s=picture.left_s if is_running else None,
             health=warnings[-1] if warnings else "",
             silent_s=time.monotonic() - self._heard_s,
@@ -392,13 +401,19 @@ class HostRun:
         with _STORING:
             stored = store_run(self.target, contents, read_telemetry(self.run_dir))
         mark_stored(self.run_dir, self.target)
-        why = "" if self._end is not None else self._how_it_ended or "its supervisor was killed"
-        why += ": what was finished is stored" if why else ""
-        if self._end is not None and self._end.status != "finished":
-            why = f"{self._end.status}: {clean_text(self._end.reason)}"
-        elif stored.left_out:
+        state, why = self._how_stored()
+        if stored.left_out and not why:
             why = f"left out: {clean_text(stored.left_out[0])}"
-        self._set(DONE, why)
+        self._set(state, why)
+
+    def _how_stored(self) -> tuple[str, str]:
+        """The state of a run that is stored, and why it did not come to its end."""
+        if self._end is not None and self._end.status == "finished":
+            return DONE, ""
+        why = self._how_it_ended or "its supervisor was killed"
+        if self._end is not None:
+            why = clean_text(self._end.reason) or self._end.status
+        return STOPPED, f"{why}: what was finished is stored"
 
     def _check(self, start: RunStart) -> None:
         """A journal may only be of the run that was sent: it could replace another one in the file."""
@@ -416,13 +431,13 @@ _STORING = threading.Lock()
 """Result files are written by one thread at a time."""
 
 
-def spec_of(box: Box, plan: Plan, run_id: str, target: Path, key: bytes) -> Spec:
+def spec_of(box: Box, plan: Plan, run_id: str, target: Path, key: bytes, label: str = "") -> Spec:
     """The run of a plan on a box, to be stored in `target` here. Raises GputuiError for a wrong price."""
     return Spec(
         run_id=run_id,
         plan=plan,
         runtime=box.interpreter.runtime,
-        label="",
+        label=label,
         price=price_of(box.host.usd_per_hour, None, box.machine),
         machine_name="",
         hash_key=key,
@@ -442,6 +457,30 @@ def _plain_part(host: Host, part: Spec | BatchPart) -> dict[str, Any]:
     return {**asdict(host), "run_id": _run_id_of(part), "batch": batch}
 
 
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """What a bakeoff in rounds is to resolve, and which round it is."""
+
+    name: str
+    """Of the first round; labels of its runs begin with it."""
+    percent: float
+    looks: tuple[int, ...]
+    """Launches per case after each round."""
+    hosts: tuple[str, ...]
+    """All of the first round, the baseline first."""
+    before: int = 0
+    """Rounds before this one."""
+
+    def label_of(self, host: str) -> str:
+        """The label of a host's runs, by which they are taken together."""
+        return f"{self.name}-{self.hosts.index(host) + 1}"
+
+    @staticmethod
+    def from_plain(plain: dict[str, Any]) -> Rounds:
+        """Raises TypeError, KeyError."""
+        return Rounds(**{**plain, "looks": tuple(plain["looks"]), "hosts": tuple(plain["hosts"])})
+
+
 class Bakeoff:
     """All hosts of a bakeoff, kept in a directory so that another process can go on with it."""
 
@@ -452,13 +491,15 @@ class Bakeoff:
         groups: Sequence[Sequence[int]],
         gives_up_after_s: float = GIVES_UP_AFTER_S,
         words: Sequence[str] = (),
+        rounds: Rounds | None = None,
     ) -> None:
         self.words = tuple(words)
         """Of the command line that began it, without the program; empty if unknown."""
         self.directory = directory
         self.runs = tuple(runs)
-        self._groups = groups
-        self._gives_up_after_s = gives_up_after_s
+        self.groups = groups
+        self.gives_up_after_s = gives_up_after_s
+        self.rounds = rounds
         self._gate = threading.Semaphore(AT_ONCE)
         self._threads: list[threading.Thread] = []
 
@@ -483,6 +524,11 @@ class Bakeoff:
             yield
 
     @property
+    def step(self) -> str:
+        """The text of a user's workload; empty without one."""
+        return self.runs[0].step
+
+    @property
     def target(self) -> Path:
         return self.runs[0].target
 
@@ -495,6 +541,7 @@ class Bakeoff:
         step: str = "",
         words: Sequence[str] = (),
         gives_up_after_s: float = GIVES_UP_AFTER_S,
+        rounds: Rounds | None = None,
     ) -> Bakeoff:
         """Write down what is to be done, before anything begins. Raises NotStored.
 
@@ -510,6 +557,7 @@ class Bakeoff:
                 "target": str(target),
                 "step": step,
                 "words": list(words),
+                "rounds": None if rounds is None else asdict(rounds),
             }
             (directory / _NOTE).write_text(json.dumps(note, indent=1), encoding="utf-8")
             for _, part in parts:
@@ -528,7 +576,7 @@ class Bakeoff:
             else HostRun(host, None, directory / part.request.run_id, target, step, part)
             for host, part in parts
         ]
-        return Bakeoff(directory, runs, groups, gives_up_after_s, words)
+        return Bakeoff(directory, runs, groups, gives_up_after_s, words, rounds)
 
     @staticmethod
     def read(directory: Path, gives_up_after_s: float = GIVES_UP_AFTER_S) -> Bakeoff:
@@ -544,7 +592,8 @@ class Bakeoff:
                 has_spec = batch is None or (run_dir / SPEC_NAME).exists()
                 spec = Spec.read(run_dir) if has_spec else None
                 runs.append(HostRun(host, spec, run_dir, target, note["step"], batch))
-            return Bakeoff(directory, runs, note["groups"], gives_up_after_s, note["words"])
+            rounds = None if note["rounds"] is None else Rounds.from_plain(note["rounds"])
+            return Bakeoff(directory, runs, note["groups"], gives_up_after_s, note["words"], rounds)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise GputuiError(
                 f"{directory}: is not a bakeoff ({error})", "gputui bakeoff --host A --host B"
@@ -554,7 +603,7 @@ class Bakeoff:
         """Start and follow all runs in threads; returns at once."""
         self._threads = [
             threading.Thread(target=self._bring_group, args=(group,), name=f"host {group[0]}", daemon=True)
-            for group in self._groups
+            for group in self.groups
         ]
         for thread in self._threads:
             thread.start()
@@ -563,7 +612,7 @@ class Bakeoff:
         for index in group:
             run = self.runs[index]
             try:
-                run.bring_home(self._gate, self._gives_up_after_s)
+                run.bring_home(self._gate, self.gives_up_after_s)
             finally:
                 run.end()
 

@@ -76,7 +76,7 @@ class Box:
                 f"gputui measures there already ({', '.join(self.others[:3])}): wait until it has ended"
             )
         elif self.load > BUSY_LOAD_PER_CORE * self.machine.cpu.usable_threads:
-            look = "look with top" if self.host.name == LOCAL else "look with ssh and top"
+            look = "look with top" if self.host.name == LOCAL else "look with top there"
             found.append(f"it is busy (load {self.load:.1f}): {look}")
         if self.free_bytes < LITTLE_SPACE_BYTES:
             found.append(f"{format_bytes(self.free_bytes)} are free for its journal: make space, or --dir")
