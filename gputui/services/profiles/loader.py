@@ -14,8 +14,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any  # Any: TOML that is not yet checked
 
-import tomllib
-
 from gputui.errors import GputuiError, beginning
 from gputui.model.case import (
     DEVICE_CLASSES,
@@ -208,6 +206,8 @@ def _directory() -> Any:
 
 def read_profile(text: str, name: str, source: str) -> Profile:
     """Read one profile. Raises GputuiError naming source, key, what is allowed, and the closest name."""
+    import tomllib  # not in Python 3.10, where batch jobs plan from a profile that was read elsewhere
+
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also numbers and nesting beyond Python's limits
