@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import cast
 
 from .address import Address
 from .answer import UNFINISHED, UNREACHABLE, Answer, Head, Usage, chunks_end, head_of, read_answer
@@ -88,8 +89,7 @@ class _Connection(asyncio.Protocol):
         self._scanned = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's has its methods, not its class
         self.is_open = True
         self.idle_s = time.monotonic()
 
