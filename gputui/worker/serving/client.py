@@ -67,9 +67,7 @@ class Exchange:
             if self.is_stopped:
                 return Answer(UNFINISHED, "the load was over", None, None, None, (), Usage(), "", b"")
             return Answer(UNREACHABLE, "no connection", None, None, None, (), Usage(), "", b"")
-        return read_answer(
-            self.reads, self.stamps_ns, was_closed=self.is_closed, was_stopped=self.is_stopped
-        )
+        return read_answer(self.reads, self.stamps_ns, was_closed=self.is_closed, was_stopped=self.is_stopped)
 
 
 class _Connection(asyncio.Protocol):
@@ -113,8 +111,6 @@ class _Connection(asyncio.Protocol):
                 self._head = head_of(b"".join(exchange.reads))
                 if self._head is None:
                     return
-            elif self._head.is_chunked and not data.endswith(b"\r\n"):
-                return  # most reads: the middle of an answer
             if self._is_complete(exchange, self._head):
                 self._end(exchange, now_ns)
         except ValueError:
@@ -127,9 +123,10 @@ class _Connection(asyncio.Protocol):
             return self._joined - head.size >= head.content_length
         if not head.is_chunked:
             return False  # it ends with the connection
-        tail = b"".join(exchange.reads[-3:])[-7:]
-        if not (tail.endswith(b"\n0\r\n\r\n") or (len(tail) < 7 and tail.endswith(b"0\r\n\r\n"))):
-            return False
+        last = exchange.reads[-1]
+        tail = last if len(last) >= 6 else b"".join(exchange.reads[-6:])
+        if not tail.endswith(b"\n0\r\n\r\n"):
+            return False  # most reads: the middle of an answer
         raw = b"".join(exchange.reads)  # a candidate: at most a few times per answer
         self._scanned, is_end = chunks_end(raw, max(self._scanned, head.size))
         return is_end
