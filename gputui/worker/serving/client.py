@@ -13,6 +13,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
+from typing import cast
 
 from .address import Address
 from .answer import UNFINISHED, UNREACHABLE, Answer, Head, Usage, chunks_end, head_of, read_answer
@@ -86,8 +88,7 @@ class _Connection(asyncio.Protocol):
         self._scanned = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's is one, but does not say so
         self.is_open = True
         self.idle_s = time.monotonic()
 
@@ -371,4 +372,4 @@ def event_loop() -> tuple[asyncio.AbstractEventLoop, str]:
         import uvloop
     except ImportError:
         return asyncio.new_event_loop(), "asyncio"
-    return uvloop.new_event_loop(), f"uvloop {uvloop.__version__}"
+    return uvloop.new_event_loop(), f"uvloop {version('uvloop')}"
