@@ -88,7 +88,7 @@ class _Connection(asyncio.Protocol):
         self._scanned = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)  # uvloop's is one, but does not say so
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's has its methods, not its class
         self.is_open = True
         self.idle_s = time.monotonic()
 

@@ -187,7 +187,14 @@ class LoadLaunch:
             )
             loop, self._loop_name = event_loop()
             try:
-                loop.run_until_complete(self._measured())
+                measuring = loop.create_task(self._measured())
+
+                def fail(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+                    loop.default_exception_handler(context)  # into the log
+                    measuring.cancel()
+
+                loop.set_exception_handler(fail)
+                loop.run_until_complete(measuring)
             finally:
                 loop.close()
         except _Ended as end:
