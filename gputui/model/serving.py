@@ -41,6 +41,8 @@ class ServerFound:
     context_tokens: int | None
     slots: int | None
     """Requests it decodes at once, where it says so."""
+    is_here: bool
+    """Its address is one of the box that sent the requests, whose telemetry is then that of the server."""
     t_ns: int
 
 
@@ -117,6 +119,27 @@ class RequestRow:
     answer_bytes: int
     answer_hash: str
 
+    @property
+    def ttft_s(self) -> float | None:
+        """Time to first token; None without any output."""
+        return None if self.first_ns is None else (self.first_ns - self.due_ns) * 1e-9
+
+    @property
+    def e2e_s(self) -> float | None:
+        """Until the last output; None if it was not answered in full."""
+        if self.last_ns is None or self.outcome != ANSWERED:
+            return None
+        return (self.last_ns - self.due_ns) * 1e-9
+
+    @property
+    def tpot_s(self) -> float | None:
+        """Time per output token after the first; None if there is only one, or no count."""
+        if self.outcome != ANSWERED or self.first_ns is None or self.last_ns is None:
+            return None
+        if self.output_tokens is None or self.output_tokens < 2:
+            return None
+        return (self.last_ns - self.first_ns) * 1e-9 / (self.output_tokens - 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Requests:
@@ -126,3 +149,14 @@ class Requests:
     case_id: int
     step_index: int
     rows: tuple[RequestRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ServingRecords:
+    """What a stored run holds of its loads, beside its cases."""
+
+    servers: tuple[ServerFound, ...]
+    """One per launch that found it."""
+    steps: tuple[LoadStep, ...]
+    requests: tuple[Requests, ...]
+    """One for each step that has any."""

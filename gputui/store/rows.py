@@ -331,10 +331,7 @@ def _profiled_rows(contents: JournalContents) -> dict[str, list[Row]]:
 
 
 def _serving_rows(contents: JournalContents) -> dict[str, list[Row]]:
-    servers: list[Row] = []
-    for server in contents.of(ServerFound):
-        row: Row = {f.name: getattr(server, f.name) for f in fields(server) if f.name != "t_ns"}
-        servers.append({**row, "t_us": contents.utc_us(server.t_ns)})
+    servers: list[Row] = [_fields(server, {}) for server in contents.of(ServerFound)]
     steps: list[Row] = [_fields(step, {}) for step in contents.of(LoadStep)]
     requests: list[Row] = []
     for some in contents.of(Requests):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +26,7 @@ from gputui.services.support.home import make_directory
 from gputui.services.support.paths import hash_key
 from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable
-from gputui.worker.serving.address import Address, address_of
+from gputui.worker.serving.address import Address, address_of, is_own
 from gputui.worker.serving.prompts import TOKENS_PER_WORD, Body, Prompts
 from gputui.worker.serving.server import ServerError, ServerFound, body_for, find_server
 
@@ -190,22 +189,6 @@ def key_from(name: str) -> str:
     if not key.isascii() or any(character <= " " for character in key):
         raise GputuiError(f"--api-key-env {name}: its value has spaces, line ends or non-ASCII letters", "set it again")
     return key
-
-
-def is_own(host: str) -> bool:
-    """Whether a host name leads to this box: a loopback address, or one that a socket can be bound to."""
-    try:
-        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-    except OSError:
-        return False
-    for family, kind, protocol, _, place in found:
-        try:
-            with socket.socket(family, kind, protocol) as one:
-                one.bind(place)
-        except OSError:
-            continue
-        return True
-    return False
 
 
 def _model(options: ServeOptions, server: ServerFound) -> str:

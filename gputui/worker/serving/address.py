@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -60,3 +61,19 @@ def address_of(url: str) -> Address:
         raise ValueError("its path has spaces or control characters")
     is_tls = parts.scheme == "https"
     return Address(parts.hostname, port or (443 if is_tls else 80), is_tls, base or "/v1")
+
+
+def is_own(host: str) -> bool:
+    """Whether a host name leads to this box: a loopback address, or one that a socket can be bound to."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    for family, kind, protocol, _, place in found:
+        try:
+            with socket.socket(family, kind, protocol) as one:
+                one.bind(place)
+        except OSError:
+            continue
+        return True
+    return False

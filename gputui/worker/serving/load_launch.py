@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any  # Any: the JSON of a launch
 
 from ..channel import Channel
-from .address import address_of
+from .address import address_of, is_own
 from .answer import EMPTY, OK, UNFINISHED, UNREACHABLE, Answer
 from .client import Client, Exchange, LagProbe, event_loop, without_collections
 from .prompts import TOKENS_PER_WORD, Body, Prompts
@@ -129,6 +129,11 @@ class Step:
         return (self.window_ns[1] - self.window_ns[0]) * 1e-9
 
     @property
+    def offered_per_s(self) -> float:
+        """Arrivals in the window over its length: chance makes it differ from the rate that was meant."""
+        return len(self.counted) / self.window_s if self.counted and self.window_s > 0 else self.rate_per_s or 0.0
+
+    @property
     def counted(self) -> list[Sample]:
         return [sample for sample in self.samples if sample.counts]
 
@@ -183,6 +188,7 @@ class LoadLaunch:
                 version=found.version,
                 context_tokens=found.context_tokens,
                 slots=found.slots,
+                is_here=is_own(address.host),
                 t_ns=time.monotonic_ns(),
             )
             loop, self._loop_name = event_loop()
@@ -283,6 +289,8 @@ class LoadLaunch:
         """Wait until the server answers one request about as soon as it did at first."""
         ttft_s = self._solo[-1].ttft_s or 0.0
         for _ in range(5):
+            if self._left_s() < 4 * self._alone_s:
+                return
             sample = await self._alone()
             if (sample.ttft_s or 0.0) <= 2 * ttft_s + 0.05:
                 return
@@ -346,11 +354,11 @@ class LoadLaunch:
             self._check_answers(step)
             assert step.good_share is not None
             is_held = step.good_share >= load.attained_share and not step.is_overloaded
-            tried.append(Tried(rate, step.good_share, is_held))
+            tried.append(Tried(step.offered_per_s, step.good_share, is_held))
             rate = next_rate(tried)
             if rate is not None and known is not None and not _has_bracket(tried):
                 rate = tried[-1].rate_per_s * (1.08 if is_held else 1 / 1.08)
-            if not is_held:
+            if not is_held and rate is not None:
                 await self._settle()
         limit = limit_of(tried, load.attained_share)
         if limit is None:
@@ -359,7 +367,7 @@ class LoadLaunch:
         self._note_limit(limit)
         best = max(
             (step for step, one in zip(steps, tried) if one.is_held and one.rate_per_s <= limit * 1.0001),
-            key=lambda step: step.rate_per_s or 0.0,
+            key=lambda step: step.offered_per_s,
         )
         tokens = _mean([float(s.answer.usage.output or 0) for s in best.counted if s.answer.outcome == OK])
         self._figure(
@@ -484,7 +492,7 @@ class LoadLaunch:
         """
         loop = asyncio.get_running_loop()
         client, prompts = self._client, self._prompts
-        gaps = random.Random(f"{self._seed} {self._replicate} {self._steps}")
+        gaps = random.Random(f"{self._seed} {self._replicate}")
         in_flight = math.ceil(rate * self._alone_s)
         await client.open(min(in_flight + 4, 256) if self._reuses() else 0)
         idle = asyncio.Event()
@@ -671,12 +679,17 @@ class LoadLaunch:
             )
         counted = step.counted
         ok = [sample for sample in counted if sample.answer.outcome == OK]
-        rate = len(ok) / step.window_s if step.window_s > 0 else 0.0
-        self._figure("requests_per_s", "requests answered", "1/s", "more", rate, len(ok))
+        start_ns, end_ns = step.window_ns
+        ended = sum(
+            start_ns <= sample.exchange.ended_ns < end_ns and sample.answer.outcome == OK
+            for sample in step.samples
+        )
+        rate = ended / step.window_s if step.window_s > 0 else 0.0
+        self._figure("requests_per_s", "requests answered", "1/s", "more", rate, ended)
         prompt = [sample.answer.usage.prompt for sample in ok]
         prompts = sum(tokens for tokens in prompt if tokens is not None)
         if None not in prompt and ok:
-            total = prompts / step.window_s + step.output_tokens / step.window_s
+            total = rate * prompts / len(ok) + step.output_tokens / step.window_s
             self._figure("total_tokens_per_s", "input and output tokens", "1/s", "more", total, len(ok))
         cached = [sample.answer.usage.cached for sample in ok]
         share = None
