@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import cast
 
 from .address import Address
@@ -68,9 +69,7 @@ class Exchange:
             if self.is_stopped:
                 return Answer(UNFINISHED, "the load was over", None, None, None, (), Usage(), "", b"")
             return Answer(UNREACHABLE, "no connection", None, None, None, (), Usage(), "", b"")
-        return read_answer(
-            self.reads, self.stamps_ns, was_closed=self.is_closed, was_stopped=self.is_stopped
-        )
+        return read_answer(self.reads, self.stamps_ns, was_closed=self.is_closed, was_stopped=self.is_stopped)
 
 
 class _Connection(asyncio.Protocol):
@@ -113,8 +112,6 @@ class _Connection(asyncio.Protocol):
                 self._head = head_of(b"".join(exchange.reads))
                 if self._head is None:
                     return
-            elif self._head.is_chunked and not data.endswith(b"\r\n"):
-                return  # most reads: the middle of an answer
             if self._is_complete(exchange, self._head):
                 self._end(exchange, now_ns)
         except ValueError:
@@ -127,9 +124,10 @@ class _Connection(asyncio.Protocol):
             return self._joined - head.size >= head.content_length
         if not head.is_chunked:
             return False  # it ends with the connection
-        tail = b"".join(exchange.reads[-3:])[-7:]
-        if not (tail.endswith(b"\n0\r\n\r\n") or (len(tail) < 7 and tail.endswith(b"0\r\n\r\n"))):
-            return False
+        last = exchange.reads[-1]
+        tail = last if len(last) >= 6 else b"".join(exchange.reads[-6:])
+        if not tail.endswith(b"\n0\r\n\r\n"):
+            return False  # most reads: the middle of an answer
         raw = b"".join(exchange.reads)  # a candidate: at most a few times per answer
         self._scanned, is_end = chunks_end(raw, max(self._scanned, head.size))
         return is_end
@@ -374,4 +372,4 @@ def event_loop() -> tuple[asyncio.AbstractEventLoop, str]:
         import uvloop
     except ImportError:
         return asyncio.new_event_loop(), "asyncio"
-    return uvloop.new_event_loop(), f"uvloop {uvloop.__version__}"
+    return uvloop.new_event_loop(), f"uvloop {version('uvloop')}"
