@@ -31,6 +31,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("monitor", "monitor", "GPUs, host and processes, live; also `gputui` alone."),
     Command("run", "run", "Measure a profile and store the result."),
     Command("bakeoff", "bakeoff", "Measure several boxes at once over ssh, and compare them."),
+    Command("serve-bench", "serve_bench", "Load an LLM server: first token, tokens per second, its limit."),
     Command("snapshot", "snapshot", "One reading of every GPU and the host."),
     Command("doctor", "doctor", "Can this box measure, and is it healthy."),
     Command("demo", "demo", "The monitor on made-up GPUs."),

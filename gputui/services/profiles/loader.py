@@ -182,7 +182,7 @@ def shipped_profiles() -> tuple[Profile, ...]:
     """The profiles that come with gputui, `quick` first."""
     profiles = [
         read_profile(entry.read_text(encoding="utf-8"), entry.name.removesuffix(".toml"), entry.name)
-        for entry in _directory().iterdir()
+        for entry in profile_directory().iterdir()
         if entry.name.endswith(".toml")
     ]
     return tuple(sorted(profiles, key=lambda p: (p.name != "quick", p.name)))
@@ -193,7 +193,7 @@ def shipped_with(workload: str) -> tuple[str, ...]:
     return tuple(p.name for p in shipped_profiles() if any(entry.workload == workload for entry in p.cases))
 
 
-def _directory() -> Any:
+def profile_directory() -> Any:
     """The directory of shipped profiles: inside the package in a wheel, next to it in a checkout."""
     inside = importlib.resources.files("gputui").joinpath("profiles")
     if inside.is_dir():
