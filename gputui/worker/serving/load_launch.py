@@ -37,14 +37,18 @@ LEAST_REQUESTS = 3
 RAMP_REQUESTS = 16
 """Of a rate that is far from the limit."""
 FINE_REQUESTS = 40
-"""At least, of a rate close to it: the 90th percentile has an upper bound from 36 on."""
+"""At least, of a rate close to it: the 90th percentile has an upper end from 36 on."""
 FIRST_IN_FLIGHT = 4.0
 """About as many are in flight at the first rate of a search."""
 NEEDED_FOR_P99 = 368
 """Requests: with fewer, the order-statistic interval (95 %) of the 99th percentile has no upper end."""
-LAG_SHARE, LEAST_LAG_S = 0.1, 0.001
-"""The client is in the way if its mean lag exceeds both this share of the median TTFT and this time, or if it
-needs a whole CPU. What arrives is stamped late by the lag of that moment, so a mean is late by its mean."""
+LATE_SHARE, LAG_SHARE, LEAST_LAG_S = 0.95, 0.1, 0.005
+"""The client is in the way if its 95th percentile of lag exceeds both this share of the median TTFT and this
+time, or if it needs a whole CPU."""
+FIRST_FACTOR = 1.08
+"""Between the first two rates close to where the limit is thought to be."""
+SHORT_SHARE, LONG_SHARE = 0.12, 0.3
+"""Of a launch, for one rate, before and after the limit is known to lie between two."""
 MOST_CPU_SHARE = 0.9
 BATCH = 200
 """Requests per message."""
@@ -339,25 +343,29 @@ class LoadLaunch:
         load = self._load
         if not any(self._is_good(sample) for sample in self._solo):
             raise _Ended("unsupported", f"one request alone misses the limits: {_times_text(self._solo[-1])}")
-        known = self._known_limit()
-        rate: float | None = FIRST_IN_FLIGHT / self._alone_s if known is None else known / 1.04
+        about = self._known_limit() or await self._about_the_limit()
         tried: list[Tried] = []
         steps: list[Step] = []
+        rate: float | None = about / math.sqrt(FIRST_FACTOR)
+        factor = FIRST_FACTOR
+        is_checked = False
         while rate is not None:
-            seconds = self._step_s(rate, tried, is_near=known is not None or _has_bracket(tried))
-            if seconds is None:
+            least_s = max(FINE_REQUESTS / rate, 4 * self._alone_s)
+            share = LONG_SHARE if _has_bracket(tried) else SHORT_SHARE
+            seconds = max(least_s, min(self._left_for_arrivals_s(), self._allowance_s * share))
+            if self._left_for_arrivals_s() < least_s:
+                if not tried:
+                    raise self._too_slow(f"{FINE_REQUESTS} requests at {rate:.3g} a second take {least_s:.3g} s")
                 break
-            step = await self._open(rate, seconds, self._most_in_flight(rate))
+            step, is_held = await self._tried(rate, seconds)
             steps.append(step)
-            self._report(step)
-            self._check_client(step)
-            self._check_answers(step)
-            assert step.good_share is not None
-            is_held = step.good_share >= load.attained_share and not step.is_overloaded
-            tried.append(Tried(step.offered_per_s, step.good_share, is_held))
-            rate = next_rate(tried)
-            if rate is not None and known is not None and not _has_bracket(tried):
-                rate = tried[-1].rate_per_s * (1.08 if is_held else 1 / 1.08)
+            tried.append(Tried(step.offered_per_s, step.good_share or 0.0, is_held))
+            if _has_bracket(tried):
+                rate = next_rate(tried)
+                if rate is None and not is_checked:  # both ends may have been short
+                    rate, is_checked = limit_of(tried, load.attained_share), True
+            else:
+                rate, factor = rate * (factor if is_held else 1 / factor), factor**2
             if not is_held and rate is not None:
                 await self._settle()
         limit = limit_of(tried, load.attained_share)
@@ -378,18 +386,43 @@ class LoadLaunch:
         # many requests as were counted take at the limit, from when they were.
         self._send_block(best.window_ns[0], round(len(best.counted) / limit * 1e9), float(len(best.counted)))
 
-    def _step_s(self, rate: float, tried: Sequence[Tried], *, is_near: bool) -> float | None:
-        """How long to offer a rate; None if no time is left for that."""
-        after_s = 2 * self._alone_s  # until the last ones are answered
-        least_s = max((FINE_REQUESTS if is_near else RAMP_REQUESTS) / rate, 2 * self._alone_s)
-        left_s = self._left_s() - after_s
-        if not tried and left_s < least_s:
-            raise self._too_slow(f"{FINE_REQUESTS} requests at {rate:.3g} a second take {least_s:.3g} s")
-        if left_s < least_s:
-            return None
-        if not is_near:
-            return least_s
-        return max(least_s, min(left_s, self._allowance_s * 0.3))
+    async def _about_the_limit(self) -> float:
+        """The highest rate that held for a moment, where twice as many did not."""
+        rate = FIRST_IN_FLIGHT / self._alone_s
+        held: float | None = None
+        while True:
+            seconds = max(RAMP_REQUESTS / rate, 4 * self._alone_s)
+            if self._left_for_arrivals_s() < seconds:
+                raise self._too_slow(f"{RAMP_REQUESTS} requests at {rate:.3g} a second take {seconds:.3g} s")
+            _, is_held = await self._tried(rate, seconds)
+            if is_held:
+                if held is None or rate > held:
+                    held = rate
+                if rate < FIRST_IN_FLIGHT / self._alone_s:
+                    return held
+                rate *= 2
+            else:
+                await self._settle()
+                if held is not None:
+                    return held
+                rate /= 2
+
+    async def _tried(self, rate: float, seconds: float) -> tuple[Step, bool]:
+        """Offer a rate; whether it held. Once more if the client was late, then raises _Ended."""
+        step = await self._open(rate, seconds, self._most_in_flight(rate))
+        self._report(step)
+        if self._why_client(step) and self._left_for_arrivals_s() > seconds:
+            await self._settle()
+            step = await self._open(rate, seconds, self._most_in_flight(rate))
+            self._report(step)
+        self._check_client(step)
+        self._check_answers(step)
+        is_held = (step.good_share or 0.0) >= self._load.attained_share and not step.is_overloaded
+        return step, is_held
+
+    def _left_for_arrivals_s(self) -> float:
+        """Until arrivals must end, so that the last ones are answered in time."""
+        return self._left_s() - 2 * self._alone_s
 
     def _most_in_flight(self, rate: float) -> int:
         """Beyond, requests surely miss their limits: twice what is in flight if each just meets them."""
@@ -597,19 +630,20 @@ class LoadLaunch:
 
     def _check_client(self, step: Step) -> None:
         """Raise _Ended if this process may have been slower than the server."""
-        lag_s = _mean(step.lags_s)
+        why = self._why_client(step)
+        if why:
+            raise _Ended("skipped", f"the client was the bottleneck: {why}; not judged")
+
+    def _why_client(self, step: Step) -> str:
+        """Why this process may have been slower than the server; empty if it was not."""
+        lag_s = _quantile(step.lags_s, LATE_SHARE)
         ttft_s = _quantile(step.values(lambda s: s.ttft_s), 0.5)
         if step.cpu_share > MOST_CPU_SHARE:
-            raise _Ended(
-                "skipped",
-                f"the client was the bottleneck: it used {100 * step.cpu_share:.0f} % of a CPU; not judged",
-            )
-        if ttft_s is not None and lag_s > max(LAG_SHARE * ttft_s, LEAST_LAG_S):
-            raise _Ended(
-                "skipped",
-                f"the client was the bottleneck: it lagged by {1e3 * lag_s:.1f} ms in the mean beside a median"
-                f" TTFT of {1e3 * ttft_s:.1f} ms; not judged",
-            )
+            return f"it used {100 * step.cpu_share:.0f} % of a CPU"
+        if lag_s is not None and ttft_s is not None and lag_s > max(LAG_SHARE * ttft_s, LEAST_LAG_S):
+            late = f"one wake-up in {round(1 / (1 - LATE_SHARE))} was {1e3 * lag_s:.1f} ms late or more"
+            return f"{late}, beside a median TTFT of {1e3 * ttft_s:.1f} ms"
+        return ""
 
     def _check_answers(self, step: Step) -> None:
         """Raise _Ended if no request was answered."""

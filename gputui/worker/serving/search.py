@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-CLOSE_ENOUGH = 1.08
+CLOSE_ENOUGH = 1.12
 """Ratio of the lowest rate that failed to the highest that held, below which the limit is interpolated."""
 GROWING_T = 3.0
 """Of the slopes of requests in flight and of TTFT over time, from which both count as rising."""

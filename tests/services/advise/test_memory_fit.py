@@ -274,6 +274,20 @@ def test_the_tricks_are_tried_in_the_order_of_what_they_cost() -> None:
     assert words[2] == ("fits", NO_TRICK)
 
 
+def test_before_a_model_is_spread_activations_are_recomputed_and_the_fewest_gpus_are_taken() -> None:
+    shape = USUAL_SHAPES[3]
+    alone = Training(shape.parameters, "adamw", PRECISIONS["amp"], shape, 1, 4096)
+    high = needed_bytes(alone, Tricks(checkpoint=True))[1]
+    assert fit(alone, high).tricks == Tricks(checkpoint=True)
+
+    wide = Training(shape.parameters, "adamw", PRECISIONS["amp"], shape, 64, 4096)
+    spread = fit(wide, 16 * GIB)
+    assert spread.word == "several GPUs"
+    fewer = replace(spread.tricks, gpus=spread.tricks.gpus - 1)
+    assert needed_bytes(wide, fewer)[1] > 16 * GIB
+    assert (spread.tricks.checkpoint, spread.tricks.pieces) == (True, 64)
+
+
 def test_nothing_can_be_done_for_a_model_that_a_thousand_gpus_do_not_hold() -> None:
     training = Training(10**14, "adamw", PRECISIONS["fp32"], nearest_shape(10**14), 1, 2048)
     verdict = fit(training, 80 * GIB)
