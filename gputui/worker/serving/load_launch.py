@@ -43,8 +43,8 @@ FIRST_IN_FLIGHT = 4.0
 NEEDED_FOR_P99 = 368
 """Requests: with fewer, the order-statistic interval (95 %) of the 99th percentile has no upper end."""
 LAG_SHARE, LEAST_LAG_S = 0.05, 0.002
-"""The client is in the way if its median lag exceeds both this share of the median TTFT and this time, or if it
-needs a whole CPU. Others that use its CPU for a moment lengthen the tail, which is shown."""
+"""The client is in the way if its median lag exceeds both this share of the median TTFT and this time, or if
+it needs a whole CPU. Others that use its CPU for a moment lengthen the tail, which is shown."""
 FIRST_FACTOR = 1.08
 """Between the first two rates close to where the limit is thought to be."""
 SHORT_SHARE, LONG_SHARE = 0.12, 0.3
@@ -135,7 +135,11 @@ class Step:
     @property
     def offered_per_s(self) -> float:
         """Arrivals in the window over its length: chance makes it differ from the rate that was meant."""
-        return len(self.counted) / self.window_s if self.counted and self.window_s > 0 else self.rate_per_s or 0.0
+        return (
+            len(self.counted) / self.window_s
+            if self.counted and self.window_s > 0
+            else self.rate_per_s or 0.0
+        )
 
     @property
     def counted(self) -> list[Sample]:
@@ -213,9 +217,7 @@ class LoadLaunch:
             outcome, reason = "failed", error.message
         except OSError as error:
             outcome, reason = "failed", f"no connection to the server: {error.strerror or error}"
-        self._send(
-            "case_end", outcome=outcome, reason=reason, blocks=self._blocks, t_ns=time.monotonic_ns()
-        )
+        self._send("case_end", outcome=outcome, reason=reason, blocks=self._blocks, t_ns=time.monotonic_ns())
 
     async def _measured(self) -> None:
         load = self._load
@@ -280,7 +282,8 @@ class LoadLaunch:
             exchange = await asyncio.wait_for(done, max(self._left_s(), 0.01))
         except asyncio.TimeoutError:
             raise _Ended(
-                "skipped", f"one request alone takes longer than its {self._allowance_s:.3g} s share: raise --budget"
+                "skipped",
+                f"one request alone takes longer than its {self._allowance_s:.3g} s share: raise --budget",
             ) from None
         finally:
             self._client.clear()
@@ -355,11 +358,15 @@ class LoadLaunch:
             seconds = max(least_s, min(self._left_for_arrivals_s(), self._allowance_s * share))
             if self._left_for_arrivals_s() < least_s:
                 if not tried:
-                    raise self._too_slow(f"{FINE_REQUESTS} requests at {rate:.3g} a second take {least_s:.3g} s")
+                    raise self._too_slow(
+                        f"{FINE_REQUESTS} requests at {rate:.3g} a second take {least_s:.3g} s"
+                    )
                 break
             step, is_held = await self._tried(rate, seconds)
             steps.append(step)
-            tried.append(Tried(step.offered_per_s, step.good_share or 0.0, is_held, max(len(step.counted), 1)))
+            tried.append(
+                Tried(step.offered_per_s, step.good_share or 0.0, is_held, max(len(step.counted), 1))
+            )
             if _has_bracket(tried):
                 rate = next_rate(tried)
                 if rate is None and not is_checked:  # both ends may have been short
@@ -374,12 +381,17 @@ class LoadLaunch:
             return
         self._note_limit(limit)
         best = min(
-            (step for step, one in zip(steps, tried) if one.is_held),
+            (step for step, one in zip(steps, tried, strict=True) if one.is_held),
             key=lambda step: abs(math.log(step.offered_per_s / limit)),
         )
         tokens = _mean([float(s.answer.usage.output or 0) for s in best.counted if s.answer.outcome == OK])
         self._figure(
-            "output_tokens_per_s", "output tokens at the limit", "1/s", "more", limit * tokens, len(best.counted)
+            "output_tokens_per_s",
+            "output tokens at the limit",
+            "1/s",
+            "more",
+            limit * tokens,
+            len(best.counted),
         )
         self._send_figures(best)
         # The limit lies between two rates that were offered, so no window has it: the block says how long as
@@ -440,7 +452,8 @@ class LoadLaunch:
         if highest is None:
             lowest = min(t.rate_per_s for t in tried)
             raise _Ended(
-                "skipped", f"the limits were missed at every rate down to {lowest:.3g} requests/s: raise --budget"
+                "skipped",
+                f"the limits were missed at every rate down to {lowest:.3g} requests/s: raise --budget",
             )
         raise _Ended(
             "skipped",
@@ -523,7 +536,6 @@ class LoadLaunch:
         The seed fixes the gaps in units of their mean, so every box gets the same arrivals. Ends early once
         more than `most_in_flight` wait.
         """
-        loop = asyncio.get_running_loop()
         client, prompts = self._client, self._prompts
         gaps = random.Random(f"{self._seed} {self._replicate}")
         in_flight = math.ceil(rate * self._alone_s)
@@ -641,7 +653,8 @@ class LoadLaunch:
         if step.cpu_share > MOST_CPU_SHARE:
             return f"it used {100 * step.cpu_share:.0f} % of a CPU"
         if lag_s is not None and ttft_s is not None and lag_s > max(LAG_SHARE * ttft_s, LEAST_LAG_S):
-            return f"half of its wake-ups were {1e3 * lag_s:.1f} ms late, beside a median TTFT of {1e3 * ttft_s:.1f} ms"
+            late = f"half of its wake-ups were {1e3 * lag_s:.1f} ms late"
+            return f"{late}, beside a median TTFT of {1e3 * ttft_s:.1f} ms"
         return ""
 
     def _check_answers(self, step: Step) -> None:
@@ -729,25 +742,47 @@ class LoadLaunch:
         if prompts and any(tokens is not None for tokens in cached):
             share = sum(tokens or 0 for tokens in cached) / prompts
         self._figure(
-            "cached_share", "prompt tokens from a cache", "share", "neither", share, len(ok),
+            "cached_share",
+            "prompt tokens from a cache",
+            "share",
+            "neither",
+            share,
+            len(ok),
             "the server does not say",
         )
         asked = self._load.output_tokens
         short = sum((sample.answer.usage.output or 0) != asked for sample in ok)
         self._figure(
-            "other_length_share", f"answers not of {asked} tokens", "share", "neither",
-            short / len(ok) if ok else None, len(ok), "no answer",
+            "other_length_share",
+            f"answers not of {asked} tokens",
+            "share",
+            "neither",
+            short / len(ok) if ok else None,
+            len(ok),
+            "no answer",
         )
         failed = len(counted) - len(ok)
         self._figure(
-            "failed_share", "requests without an answer", "share", "less",
-            failed / len(counted) if counted else None, len(counted), "no request",
+            "failed_share",
+            "requests without an answer",
+            "share",
+            "less",
+            failed / len(counted) if counted else None,
+            len(counted),
+            "no request",
         )
         if step.good_share is not None:
-            self._figure("good_share", "requests within the limits", "share", "more", step.good_share, len(counted))
+            self._figure(
+                "good_share", "requests within the limits", "share", "more", step.good_share, len(counted)
+            )
         self._figure(
-            "client_lag_p99_s", "lag of the client, p99", "s", "neither",
-            _quantile(step.lags_s, 0.99), len(step.lags_s), "too short",
+            "client_lag_p99_s",
+            "lag of the client, p99",
+            "s",
+            "neither",
+            _quantile(step.lags_s, 0.99),
+            len(step.lags_s),
+            "too short",
         )
 
     def _report(self, step: Step) -> None:
@@ -784,7 +819,7 @@ class LoadLaunch:
 def _row(place: int, sample: Sample) -> dict[str, object]:
     """A request as it is stored: no text, only lengths and hashes."""
     exchange, answer = sample.exchange, sample.answer
-    gaps = [b - a for a, b in zip(answer.output_ns, answer.output_ns[1:])]
+    gaps = [b - a for a, b in zip(answer.output_ns, answer.output_ns[1:], strict=False)]
     return {
         "request_index": place,
         "counts": sample.counts,
@@ -842,8 +877,8 @@ def _tokens_within(samples: Sequence[Sample], window: tuple[int, int]) -> float:
 def _is_behind(step: Step, rate: float) -> bool:
     """Whether the queue grew: requests in flight and TTFT rise, and fewer are completed than arrive.
 
-    Rises alone also happen by chance in a queue that holds, by the square root of the arrivals; then it completes
-    more than arrive at last.
+    Rises alone also happen by chance in a queue that holds, by the square root of the arrivals; then it
+    completes more than arrive at last.
     """
     counted = step.counted
     timed = [(s.exchange.due_ns * 1e-9, s.ttft_s, s.exchange.in_flight) for s in counted]
