@@ -25,8 +25,8 @@ OK, REFUSED, REJECTED, FAILED, CUT, EMPTY, UNFINISHED, UNREACHABLE = OUTCOMES = 
     "unreachable",
 )
 """How a request ended: answered; refused for overload (429, 503); rejected as wrong (other 4xx); failed in
-the server (5xx, or an error inside the stream); cut off before its end; answered without any output; not ended
-when the load was; no connection."""
+the server (5xx, or an error inside the stream); cut off before its end; answered without any output; not
+ended when the load was; no connection."""
 
 _HEAD_END = b"\r\n\r\n"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
