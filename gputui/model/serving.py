@@ -120,6 +120,11 @@ class RequestRow:
     answer_hash: str
 
     @property
+    def is_in_one_piece(self) -> bool:
+        """All its output arrived at one instant, although it is several tokens: something held it back."""
+        return self.first_ns is not None and self.first_ns == self.last_ns and (self.output_tokens or 0) > 1
+
+    @property
     def ttft_s(self) -> float | None:
         """Time to first token; None without any output."""
         return None if self.first_ns is None else (self.first_ns - self.due_ns) * 1e-9
@@ -133,8 +138,8 @@ class RequestRow:
 
     @property
     def tpot_s(self) -> float | None:
-        """Time per output token after the first; None if there is only one, or no count."""
-        if self.outcome != ANSWERED or self.first_ns is None or self.last_ns is None:
+        """Time per output token after the first; None if there is only one, no count, or no time between."""
+        if self.outcome != ANSWERED or self.first_ns is None or self.last_ns is None or self.is_in_one_piece:
             return None
         if self.output_tokens is None or self.output_tokens < 2:
             return None

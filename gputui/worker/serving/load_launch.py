@@ -693,7 +693,7 @@ class LoadLaunch:
     def _send_figures(self, step: Step) -> None:
         for key, title, of in (
             ("ttft", "TTFT", lambda s: s.ttft_s),
-            ("tpot", "TPOT", lambda s: s.tpot_s),
+            ("tpot", "TPOT", lambda s: s.tpot_s or None),  # 0: all in one piece, which tells no rate
             ("e2e", "E2E", lambda s: s.e2e_s),
         ):
             values = step.values(of)
