@@ -19,6 +19,7 @@ from gputui.services.results.selectors import Selection, run_in
 from gputui.services.results.worker_logs import end_of_log, logs_of
 from gputui.services.support.background import Job
 from gputui.services.support.paths import default_result_file, run_directories
+from gputui.store.opening import SUFFIXES
 from gputui.store.reading import (
     BlockReasons,
     CaseConditions,
@@ -30,7 +31,6 @@ from gputui.store.reading import (
     open_result,
 )
 
-SUFFIXES = (".db", ".duckdb")
 MOST_FILES = 200
 PIECES = 400
 """Of a run's time: telemetry is cut into as many in SQL, so that a day costs what a minute does."""

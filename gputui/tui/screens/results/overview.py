@@ -70,6 +70,8 @@ class _Chart:
     show: Callable[[float], str]
     most: Callable[[Run, int], float | None]
     """The upper end of its axis; None for the highest value."""
+    line: Callable[[Run, int], float | None] = lambda run, device: None
+    """A limit within the axis, shown as a line."""
 
 
 def overview_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
@@ -242,6 +244,11 @@ def _power_limit(run: Run, device: int) -> float | None:
     return None if gpu is None or isinstance(gpu.power_limit_w, Missing) else gpu.power_limit_w
 
 
+def _slows_at(run: Run, device: int) -> float | None:
+    gpu = next((gpu for gpu in run.summary.machine.gpus if gpu.index == device), None)
+    return None if gpu is None or isinstance(gpu.temperature_limit_c, Missing) else gpu.temperature_limit_c
+
+
 def _gpu_memory(run: Run, device: int) -> float | None:
     gpu = next((gpu for gpu in run.summary.machine.gpus if gpu.index == device), None)
     return None if gpu is None or isinstance(gpu.memory_bytes, Missing) else gpu.memory_bytes / _MIB
@@ -255,7 +262,14 @@ _OF_GPU: tuple[_Chart, ...] = (
     _Chart("power_w", "power", "power", lambda w: f"{w:.0f} W", _power_limit),
     _Chart("sm_clock_mhz", "clock", "clock", lambda mhz: f"{three_digits(mhz / 1000)} GHz", _itself),
     _Chart("memory_used_mib", "memory", "memory", lambda mib: format_bytes(mib * _MIB), _gpu_memory),
-    _Chart("temperature_c", "temperature", "clock", lambda c: f"{c:.0f} °C", lambda run, device: 100.0),
+    _Chart(
+        "temperature_c",
+        "temperature",
+        "clock",
+        lambda c: f"{c:.0f} °C",
+        lambda run, device: max(100.0, _slows_at(run, device) or 0.0),
+        _slows_at,
+    ),
     _Chart("sm_busy_pct", "busy", "compute", lambda pct: f"{pct:.0f} %", lambda run, device: 100.0),
 )
 _OF_HOST: tuple[_Chart, ...] = (
@@ -325,11 +339,14 @@ def _chart_lines(run: Run, series: TelemetrySeries, chart: _Chart, width: int) -
     title = (Span(" " * _AXIS), Span(f"{chart.title}  ", "dim"), Span(chart.show(median(finite)), "title"))
     used = sum(len(span.text) for span in title)
     notes = (f"median; most {chart.show(highest)}", f"most {chart.show(highest)}", "")
+    mark = chart.line(run, series.device_index)
+    if mark is not None:
+        notes = (f"median; most {chart.show(highest)}, slows at {chart.show(mark)}", *notes)
     note = next(text for text in notes if used + len(text) < width)
     lines: list[Line] = [fitted((*title, Span(right(note, max(width - used, 0)), "dim")), width)]
     room = width - _AXIS
     columns = _columns(series, values, room)
-    for number, row in enumerate(area_lines(columns, top, 3, room, chart.family)):
+    for number, row in enumerate(area_lines(columns, top, 3, room, chart.family, mark)):
         end = chart.show(top) if number == 0 else "0" if number == 2 else ""
         lines.append((Span(f"{right(end, _AXIS - 1)} ", "dim"), *row))
     return lines
