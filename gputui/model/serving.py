@@ -84,6 +84,32 @@ class LoadStep:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadNow:
+    """A load while it is offered, about once a second: for who watches, and not stored."""
+
+    launch_id: int
+    case_id: int
+    step_index: int
+    users: int | None
+    rate_per_s: float | None
+    """Offered; None for a number of users."""
+    in_flight: int
+    ended: int
+    """Requests that ended since the report before."""
+    over_ns: int
+    """How long that is."""
+    ttft_s: float | None
+    """Of the last few that ended, the median; None if none did, or has no output."""
+    event_gap_s: float | None
+    """Between two events of a stream, of the same; an event may be several tokens."""
+    t_ns: int
+
+    @property
+    def ended_per_s(self) -> float:
+        return self.ended / (self.over_ns * 1e-9) if self.over_ns > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class RequestRow:
     """One request: lengths and hashes, no text."""
 

@@ -19,6 +19,7 @@ from ..channel import Channel
 from .address import address_of, is_own
 from .answer import EMPTY, OK, UNFINISHED, UNREACHABLE, Answer
 from .client import Client, Exchange, LagProbe, event_loop, without_collections
+from .now import NowReport
 from .prompts import TOKENS_PER_WORD, Body, Prompts
 from .search import KEEPS_UP_SHARE, Tried, is_growing, limit_of, next_rate
 from .server import ServerError, find_server, path_of
@@ -503,6 +504,7 @@ class LoadLaunch:
         lag = LagProbe()
         with without_collections():
             lag.start()
+            now = self._now(users, None)
             spread_s = min(self._alone_s, seconds / 4)
             for user in range(users):
                 loop.call_later(spread_s * user / users, begin, user)
@@ -512,6 +514,7 @@ class LoadLaunch:
                 over.set_result(None)
             window = (begins_ns or time.monotonic_ns(), time.monotonic_ns())
             client.stop()
+            now.stop()
             cpu_share = lag.stop()
         for exchange in client.exchanges:  # a user is not late: it sends when it is ready
             exchange.due_ns = exchange.sent_ns or exchange.queued_ns
@@ -540,6 +543,7 @@ class LoadLaunch:
         lag = LagProbe()
         with without_collections():
             lag.start()
+            now = self._now(None, rate)
             begun_ns = time.monotonic_ns() + 20_000_000
             at_s = 0.0
             index = 0
@@ -565,9 +569,20 @@ class LoadLaunch:
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(idle.wait(), wait_s)
             client.stop()
+            now.stop()
             cpu_share = lag.stop()
         step = self._read(OPEN, None, rate, window, lag, cpu_share, is_closed_loop=False)
         return replace(step, is_overloaded=is_too_many or _is_behind(step, rate))
+
+    def _now(self, users: int | None, rate: float | None) -> NowReport:
+        """Report on the load that begins now, once a second until it is stopped."""
+
+        def send(**fields: object) -> None:
+            self._send("load_now", step_index=self._steps, users=users, rate_per_s=rate, **fields)
+
+        report = NowReport(self._client, send)
+        report.start()
+        return report
 
     def _reuses(self) -> bool:
         """Whether the server keeps connections open: those of llama.cpp occupy a thread each meanwhile."""
