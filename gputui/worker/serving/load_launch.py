@@ -43,9 +43,9 @@ FIRST_IN_FLIGHT = 4.0
 """About as many are in flight at the first rate of a search."""
 NEEDED_FOR_P99 = 368
 """Requests: with fewer, the order-statistic interval (95 %) of the 99th percentile has no upper end."""
-LATE_SHARE, LAG_SHARE, LEAST_LAG_S = 0.95, 0.1, 0.005
-"""The client is in the way if its 95th percentile of lag exceeds both this share of the median TTFT and this
-time, or if it needs a whole CPU."""
+LAG_SHARE, LEAST_LAG_S = 0.05, 0.002
+"""The client is in the way if its median lag exceeds both this share of the median TTFT and this time, or if it
+needs a whole CPU. Others that use its CPU for a moment lengthen the tail, which is shown."""
 FIRST_FACTOR = 1.08
 """Between the first two rates close to where the limit is thought to be."""
 SHORT_SHARE, LONG_SHARE = 0.12, 0.3
@@ -360,7 +360,7 @@ class LoadLaunch:
                 break
             step, is_held = await self._tried(rate, seconds)
             steps.append(step)
-            tried.append(Tried(step.offered_per_s, step.good_share or 0.0, is_held))
+            tried.append(Tried(step.offered_per_s, step.good_share or 0.0, is_held, max(len(step.counted), 1)))
             if _has_bracket(tried):
                 rate = next_rate(tried)
                 if rate is None and not is_checked:  # both ends may have been short
@@ -374,9 +374,9 @@ class LoadLaunch:
             self._raise_without_limit(tried)
             return
         self._note_limit(limit)
-        best = max(
-            (step for step, one in zip(steps, tried) if one.is_held and one.rate_per_s <= limit * 1.0001),
-            key=lambda step: step.offered_per_s,
+        best = min(
+            (step for step, one in zip(steps, tried) if one.is_held),
+            key=lambda step: abs(math.log(step.offered_per_s / limit)),
         )
         tokens = _mean([float(s.answer.usage.output or 0) for s in best.counted if s.answer.outcome == OK])
         self._figure(
@@ -651,13 +651,12 @@ class LoadLaunch:
 
     def _why_client(self, step: Step) -> str:
         """Why this process may have been slower than the server; empty if it was not."""
-        lag_s = _quantile(step.lags_s, LATE_SHARE)
+        lag_s = _quantile(step.lags_s, 0.5)
         ttft_s = _quantile(step.values(lambda s: s.ttft_s), 0.5)
         if step.cpu_share > MOST_CPU_SHARE:
             return f"it used {100 * step.cpu_share:.0f} % of a CPU"
         if lag_s is not None and ttft_s is not None and lag_s > max(LAG_SHARE * ttft_s, LEAST_LAG_S):
-            late = f"one wake-up in {round(1 / (1 - LATE_SHARE))} was {1e3 * lag_s:.1f} ms late or more"
-            return f"{late}, beside a median TTFT of {1e3 * ttft_s:.1f} ms"
+            return f"half of its wake-ups were {1e3 * lag_s:.1f} ms late, beside a median TTFT of {1e3 * ttft_s:.1f} ms"
         return ""
 
     def _check_answers(self, step: Step) -> None:
@@ -858,7 +857,8 @@ def _tokens_within(samples: Sequence[Sample], window: tuple[int, int]) -> float:
 def _is_behind(step: Step, rate: float) -> bool:
     """Whether the queue grew: requests in flight and TTFT rise, and fewer are completed than arrive.
 
-    Both rises alone also happen by chance in a queue that holds; then it completes more than arrive at last.
+    Rises alone also happen by chance in a queue that holds, by the square root of the arrivals; then it completes
+    more than arrive at last.
     """
     counted = step.counted
     timed = [(s.exchange.due_ns * 1e-9, s.ttft_s, s.exchange.in_flight) for s in counted]
@@ -866,10 +866,14 @@ def _is_behind(step: Step, rate: float) -> bool:
     grows = is_growing([at for at, _, _ in timed], [float(n) for _, _, n in timed]) and is_growing(
         [at for at, _ in known], [ttft for _, ttft in known]
     )
+    quarter = max(len(timed) // 4, 1)
+    first, last = (_mean([float(n) for _, _, n in part]) for part in (timed[:quarter], timed[-quarter:]))
+    if not grows or last - first < math.sqrt(len(timed)):
+        return False
     middle_ns = sum(step.window_ns) // 2
     done = sum(middle_ns <= s.exchange.ended_ns < step.window_ns[1] for s in step.samples)
     half_s = (step.window_ns[1] - middle_ns) * 1e-9
-    return grows and done / half_s < KEEPS_UP_SHARE * rate
+    return done / half_s < KEEPS_UP_SHARE * rate
 
 
 def _queue_text(step: Step) -> str:
