@@ -243,7 +243,7 @@ class OfferedLoad:
     """Its number among the launches of the case."""
     launches: int
     now: tuple[LoadNow, ...]
-    """Of this step, about one a second, the oldest first."""
+    """Of this launch, about one a second, the oldest first."""
     steps: tuple[LoadStep, ...]
     """Of this launch, that have ended: a search tries several rates."""
     curve: tuple[LoadSummary, ...]
@@ -453,7 +453,6 @@ class ProgressTracker:
             self._hear_load(index, line)
         elif isinstance(line, LoadStep):
             self._steps.append(line)
-            self._loads.clear()
         elif isinstance(line, Figure) and not isinstance(line.value, Missing):
             by_key = self._figures.setdefault((index, line.case_id), {})
             by_key.setdefault(line.key, []).append(line.value)
@@ -544,8 +543,9 @@ class ProgressTracker:
     def _hear_load(self, index: int, line: LoadNow) -> None:
         if (index, line.case_id) not in self._cases:
             return
-        if self._steps and self._steps[-1].launch_id != line.launch_id:
-            self._steps.clear()
+        if self._loads and self._loads[-1].launch_id != line.launch_id:
+            self._loads.clear()
+            self._steps = [step for step in self._steps if step.launch_id == line.launch_id]
         self._offered = index, line.case_id
         self._become(index, line.case_id, "timing")
         self._loads.append(line)

@@ -37,6 +37,11 @@ LEAST_REQUESTS = 3
 """That began and ended within the window; with fewer there is nothing to report."""
 RAMP_REQUESTS = 16
 """Of a rate that is far from the limit."""
+QUEUED_LIMITS = 2.0
+"""How many times the longest wait a rate is offered at first: at twice the capacity, the queue is as long
+after once."""
+FINE_LIMITS = 10.0
+"""Likewise close to the limit: a tenth beyond the capacity, the queue is as long after ten."""
 FINE_REQUESTS = 40
 """At least, of a rate close to it: the 90th percentile has an upper end from 36 on."""
 FIRST_IN_FLIGHT = 4.0
@@ -136,7 +141,11 @@ class Step:
     @property
     def offered_per_s(self) -> float:
         """Arrivals in the window over its length: chance makes it differ from the rate that was meant."""
-        return len(self.counted) / self.window_s if self.counted and self.window_s > 0 else self.rate_per_s or 0.0
+        return (
+            len(self.counted) / self.window_s
+            if self.counted and self.window_s > 0
+            else self.rate_per_s or 0.0
+        )
 
     @property
     def counted(self) -> list[Sample]:
@@ -214,9 +223,7 @@ class LoadLaunch:
             outcome, reason = "failed", error.message
         except OSError as error:
             outcome, reason = "failed", f"no connection to the server: {error.strerror or error}"
-        self._send(
-            "case_end", outcome=outcome, reason=reason, blocks=self._blocks, t_ns=time.monotonic_ns()
-        )
+        self._send("case_end", outcome=outcome, reason=reason, blocks=self._blocks, t_ns=time.monotonic_ns())
 
     async def _measured(self) -> None:
         load = self._load
@@ -281,7 +288,8 @@ class LoadLaunch:
             exchange = await asyncio.wait_for(done, max(self._left_s(), 0.01))
         except asyncio.TimeoutError:
             raise _Ended(
-                "skipped", f"one request alone takes longer than its {self._allowance_s:.3g} s share: raise --budget"
+                "skipped",
+                f"one request alone takes longer than its {self._allowance_s:.3g} s share: raise --budget",
             ) from None
         finally:
             self._client.clear()
@@ -351,16 +359,20 @@ class LoadLaunch:
         factor = FIRST_FACTOR
         is_checked = False
         while rate is not None:
-            least_s = max(FINE_REQUESTS / rate, 4 * self._alone_s)
+            least_s = max(FINE_REQUESTS / rate, 4 * self._alone_s, FINE_LIMITS * self._longest_wait_s)
             share = LONG_SHARE if _has_bracket(tried) else SHORT_SHARE
             seconds = max(least_s, min(self._left_for_arrivals_s(), self._allowance_s * share))
             if self._left_for_arrivals_s() < least_s:
                 if not tried:
-                    raise self._too_slow(f"{FINE_REQUESTS} requests at {rate:.3g} a second take {least_s:.3g} s")
+                    raise self._too_slow(
+                        f"{FINE_REQUESTS} requests at {rate:.3g} a second take {least_s:.3g} s"
+                    )
                 break
             step, is_held = await self._tried(rate, seconds)
             steps.append(step)
-            tried.append(Tried(step.offered_per_s, step.good_share or 0.0, is_held, max(len(step.counted), 1)))
+            tried.append(
+                Tried(step.offered_per_s, step.good_share or 0.0, is_held, max(len(step.counted), 1))
+            )
             if _has_bracket(tried):
                 rate = next_rate(tried)
                 if rate is None and not is_checked:  # both ends may have been short
@@ -380,7 +392,12 @@ class LoadLaunch:
         )
         tokens = _mean([float(s.answer.usage.output or 0) for s in best.counted if s.answer.outcome == OK])
         self._figure(
-            "output_tokens_per_s", "output tokens at the limit", "1/s", "more", limit * tokens, len(best.counted)
+            "output_tokens_per_s",
+            "output tokens at the limit",
+            "1/s",
+            "more",
+            limit * tokens,
+            len(best.counted),
         )
         self._send_figures(best)
         # The limit lies between two rates that were offered, so no window has it: the block says how long as
@@ -392,9 +409,9 @@ class LoadLaunch:
         rate = FIRST_IN_FLIGHT / self._alone_s
         held: float | None = None
         while True:
-            seconds = max(RAMP_REQUESTS / rate, 4 * self._alone_s)
+            seconds = max(RAMP_REQUESTS / rate, 4 * self._alone_s, QUEUED_LIMITS * self._longest_wait_s)
             if self._left_for_arrivals_s() < seconds:
-                raise self._too_slow(f"{RAMP_REQUESTS} requests at {rate:.3g} a second take {seconds:.3g} s")
+                raise self._too_slow(f"{rate:.3g} requests a second must be offered for {seconds:.3g} s")
             _, is_held = await self._tried(rate, seconds)
             if is_held:
                 if held is None or rate > held:
@@ -421,6 +438,12 @@ class LoadLaunch:
         is_held = (step.good_share or 0.0) >= self._load.attained_share and not step.is_overloaded
         return step, is_held
 
+    @property
+    def _longest_wait_s(self) -> float:
+        """A request that waits longer misses its limits."""
+        limits = [limit for limit in (self._load.ttft_s, self._load.e2e_s) if limit is not None]
+        return min(limits, default=0.0)
+
     def _left_for_arrivals_s(self) -> float:
         """Until arrivals must end, so that the last ones are answered in time."""
         return self._left_s() - 2 * self._alone_s
@@ -441,7 +464,8 @@ class LoadLaunch:
         if highest is None:
             lowest = min(t.rate_per_s for t in tried)
             raise _Ended(
-                "skipped", f"the limits were missed at every rate down to {lowest:.3g} requests/s: raise --budget"
+                "skipped",
+                f"the limits were missed at every rate down to {lowest:.3g} requests/s: raise --budget",
             )
         raise _Ended(
             "skipped",
@@ -744,25 +768,47 @@ class LoadLaunch:
         if prompts and any(tokens is not None for tokens in cached):
             share = sum(tokens or 0 for tokens in cached) / prompts
         self._figure(
-            "cached_share", "prompt tokens from a cache", "share", "neither", share, len(ok),
+            "cached_share",
+            "prompt tokens from a cache",
+            "share",
+            "neither",
+            share,
+            len(ok),
             "the server does not say",
         )
         asked = self._load.output_tokens
         short = sum((sample.answer.usage.output or 0) != asked for sample in ok)
         self._figure(
-            "other_length_share", f"answers not of {asked} tokens", "share", "neither",
-            short / len(ok) if ok else None, len(ok), "no answer",
+            "other_length_share",
+            f"answers not of {asked} tokens",
+            "share",
+            "neither",
+            short / len(ok) if ok else None,
+            len(ok),
+            "no answer",
         )
         failed = len(counted) - len(ok)
         self._figure(
-            "failed_share", "requests without an answer", "share", "less",
-            failed / len(counted) if counted else None, len(counted), "no request",
+            "failed_share",
+            "requests without an answer",
+            "share",
+            "less",
+            failed / len(counted) if counted else None,
+            len(counted),
+            "no request",
         )
         if step.good_share is not None:
-            self._figure("good_share", "requests within the limits", "share", "more", step.good_share, len(counted))
+            self._figure(
+                "good_share", "requests within the limits", "share", "more", step.good_share, len(counted)
+            )
         self._figure(
-            "client_lag_p99_s", "lag of the client, p99", "s", "neither",
-            _quantile(step.lags_s, 0.99), len(step.lags_s), "too short",
+            "client_lag_p99_s",
+            "lag of the client, p99",
+            "s",
+            "neither",
+            _quantile(step.lags_s, 0.99),
+            len(step.lags_s),
+            "too short",
         )
 
     def _report(self, step: Step) -> None:
