@@ -23,9 +23,9 @@ REQUEST_OUTCOMES = (
     "unfinished",
     "unreachable",
 )
-"""How a request ended: answered; refused for overload (429, 503); rejected as wrong (other 4xx); failed in the
-server (5xx, or an error inside the stream); cut off before its end; answered without output; not ended when
-the load was; no connection."""
+"""How a request ended: answered; refused for overload (429, 503); rejected as wrong (other 4xx); failed in
+the server (5xx, or an error inside the stream); cut off before its end; answered without output; not ended
+when the load was; no connection."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Sends requests and records the bytes of their answers, each read with its instant; parses nothing meanwhile.
+"""Sends requests and records the bytes of their answers, each read with its instant; parses none meanwhile.
 
 A client that decodes JSON while 500 streams write measures itself. So a read costs one stamp and two appends,
 and whether an answer has ended is seen from its last bytes. `answer` reads the recordings after the load.

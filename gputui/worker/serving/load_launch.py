@@ -49,8 +49,8 @@ FIRST_IN_FLIGHT = 4.0
 NEEDED_FOR_P99 = 368
 """Requests: with fewer, the order-statistic interval (95 %) of the 99th percentile has no upper end."""
 LAG_SHARE, LEAST_LAG_S = 0.05, 0.002
-"""The client is in the way if its median lag exceeds both this share of the median TTFT and this time, or if it
-needs a whole CPU. Others that use its CPU for a moment lengthen the tail, which is shown."""
+"""The client is in the way if its median lag exceeds both this share of the median TTFT and this time, or if
+it needs a whole CPU. Others that use its CPU for a moment lengthen the tail, which is shown."""
 FIRST_FACTOR = 1.08
 """Between the first two rates close to where the limit is thought to be."""
 SHORT_SHARE, LONG_SHARE = 0.12, 0.3
@@ -387,7 +387,7 @@ class LoadLaunch:
             return
         self._note_limit(limit)
         best = min(
-            (step for step, one in zip(steps, tried) if one.is_held),
+            (step for step, one in zip(steps, tried, strict=True) if one.is_held),
             key=lambda step: abs(math.log(step.offered_per_s / limit)),
         )
         tokens = _mean([float(s.answer.usage.output or 0) for s in best.counted if s.answer.outcome == OK])
@@ -550,7 +550,6 @@ class LoadLaunch:
         The seed fixes the gaps in units of their mean, so every box gets the same arrivals. Ends early once
         more than `most_in_flight` wait.
         """
-        loop = asyncio.get_running_loop()
         client, prompts = self._client, self._prompts
         gaps = random.Random(f"{self._seed} {self._replicate}")
         in_flight = math.ceil(rate * self._alone_s)
@@ -680,7 +679,8 @@ class LoadLaunch:
         if step.cpu_share > MOST_CPU_SHARE:
             return f"it used {100 * step.cpu_share:.0f} % of a CPU"
         if lag_s is not None and ttft_s is not None and lag_s > max(LAG_SHARE * ttft_s, LEAST_LAG_S):
-            return f"half of its wake-ups were {1e3 * lag_s:.1f} ms late, beside a median TTFT of {1e3 * ttft_s:.1f} ms"
+            late = f"half of its wake-ups were {1e3 * lag_s:.1f} ms late"
+            return f"{late}, beside a median TTFT of {1e3 * ttft_s:.1f} ms"
         return ""
 
     def _check_answers(self, step: Step) -> None:
@@ -845,7 +845,7 @@ class LoadLaunch:
 def _row(place: int, sample: Sample) -> dict[str, object]:
     """A request as it is stored: no text, only lengths and hashes."""
     exchange, answer = sample.exchange, sample.answer
-    gaps = [b - a for a, b in zip(answer.output_ns, answer.output_ns[1:])]
+    gaps = [b - a for a, b in zip(answer.output_ns, answer.output_ns[1:], strict=False)]
     return {
         "request_index": place,
         "counts": sample.counts,
@@ -903,8 +903,8 @@ def _tokens_within(samples: Sequence[Sample], window: tuple[int, int]) -> float:
 def _is_behind(step: Step, rate: float) -> bool:
     """Whether the queue grew: requests in flight and TTFT rise, and fewer are completed than arrive.
 
-    Rises alone also happen by chance in a queue that holds, by the square root of the arrivals; then it completes
-    more than arrive at last.
+    Rises alone also happen by chance in a queue that holds, by the square root of the arrivals; then it
+    completes more than arrive at last.
     """
     counted = step.counted
     timed = [(s.exchange.due_ns * 1e-9, s.ttft_s, s.exchange.in_flight) for s in counted]

@@ -47,7 +47,8 @@ def limit_of(tried: Sequence[Tried], attained_share: float) -> float | None:
     """The rate at which the share of good requests falls below the wanted one; None without a bracket.
 
     The share can only fall as the rate rises, so shares that rise are pooled, weighted by their requests
-    (isotonic regression; Barlow et al. 1972). Between two pools it falls evenly with the logarithm of the rate.
+    (isotonic regression; Barlow et al. 1972). Between two pools it falls evenly with the logarithm of the
+    rate.
     """
     if None in _bracket(tried):
         return None
@@ -82,10 +83,10 @@ def is_growing(at_s: Sequence[float], values: Sequence[float]) -> bool:
         return False
     mean_x, mean_y = math.fsum(at_s) / n, math.fsum(values) / n
     sxx = math.fsum((x - mean_x) ** 2 for x in at_s)
-    sxy = math.fsum((x - mean_x) * (y - mean_y) for x, y in zip(at_s, values))
+    sxy = math.fsum((x - mean_x) * (y - mean_y) for x, y in zip(at_s, values, strict=True))
     if sxx == 0:
         return False
     slope = sxy / sxx
-    rest = math.fsum((y - mean_y - slope * (x - mean_x)) ** 2 for x, y in zip(at_s, values))
+    rest = math.fsum((y - mean_y - slope * (x - mean_x)) ** 2 for x, y in zip(at_s, values, strict=True))
     error = math.sqrt(rest / (n - 2) / sxx)
     return slope > GROWING_T * error
