@@ -19,6 +19,8 @@ TIMED = "timed"
 PROFILED = "profiled"
 TRACE_PROFILE = "trace"
 """In place of a profile: the run is an imported trace."""
+REFERENCE_PROFILE = "reference"
+"""In place of a profile: the run stands for the boxes of a reference."""
 MIN_BLOCKS = 5
 """A launch with fewer is not a measurement; the worker, which imports nothing of ours, repeats this
 number."""

@@ -73,8 +73,8 @@ def _columns(*lines: str) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-METRIC_NAMES = frozenset(metric.key for metric in METRICS)
-"""Columns that a file of the same schema version may lack: metrics are added as needed."""
+LATE_COLUMNS = frozenset({"temperature_limit_c", *(metric.key for metric in METRICS)})
+"""Columns that a file of the same schema version may lack, and gets when it is written to."""
 
 
 def _telemetry_columns(scope: str) -> tuple[Column, ...]:
@@ -206,6 +206,7 @@ TABLES: tuple[Table, ...] = (
             "pcie_width BIGINT",
             "ecc_enabled BOOLEAN",
             "mig_enabled BOOLEAN",
+            "temperature_limit_c DOUBLE where the driver begins to slow it",
             _ABSENT,
         ),
     ),

@@ -5,6 +5,7 @@ Precise figures are printed by `tests/benchmarks/serving_theory.py`.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 from itertools import accumulate
@@ -15,7 +16,9 @@ from model_server import Behaviour, served_by, serving_process
 from offered_loads import LOAD, Offered, capacity_per_s, first_tokens, offer, service_s
 from queue_theory import waits_s
 
-_DOES = Behaviour(slots=4, prefill_s=0.01, decode_s=0.002)
+from gputui.worker.serving.client import LagProbe
+
+_DOES = Behaviour(slots=8, prefill_s=0.04, decode_s=0.002)
 _CAPACITY_PER_S = capacity_per_s(_DOES, LOAD.output_tokens)
 _TOLERANCE_S = (
     0.01  # of a median; a busy box is late by milliseconds, a wrong clock by a service time or more
@@ -41,12 +44,12 @@ def test_first_tokens_and_gaps_are_those_that_theory_predicts() -> None:
 
 def test_beyond_its_capacity_a_server_is_called_overloaded_and_no_percentile_is_claimed() -> None:
     with serving_process(_DOES) as url:
-        offered = offer(url, 1.4, rate_per_s=1.3 * _CAPACITY_PER_S)
+        offered = offer(url, 1.4, rate_per_s=1.4 * _CAPACITY_PER_S)
         arrived_s = [served.arrived_s for served in served_by(url)][2:]  # two were sent alone before
 
     outcome, reason = offered.end
     assert outcome == "unsupported"
-    assert reason.startswith("overloaded at 185.714 requests/s: the queue grew, from ")
+    assert reason.startswith("overloaded at 193.103 requests/s: the queue grew, from ")
     assert offered.of_kind("figure") == []
     assert offered.of_kind("load_step")[0]["is_overloaded"]
     # The arrivals are those that were planned: a server that is behind does not slow them.
@@ -56,7 +59,7 @@ def test_beyond_its_capacity_a_server_is_called_overloaded_and_no_percentile_is_
 
 def test_users_get_the_first_token_of_an_idle_server_however_many_wait_elsewhere() -> None:
     """As many users as slots: nobody waits, so TTFT is the prefill, and the rate is the capacity."""
-    offered = _offer(_DOES, 1.2, kind="closed", users=4)
+    offered = _offer(_DOES, 1.2, kind="closed", users=8)
 
     assert offered.figure("ttft_p50_s") == pytest.approx(_DOES.prefill_s, abs=_TOLERANCE_S)
     rate = offered.figure("requests_per_s")
@@ -65,7 +68,7 @@ def test_users_get_the_first_token_of_an_idle_server_however_many_wait_elsewhere
 
 
 def test_prompts_are_new_to_a_cache_and_the_cache_is_asked() -> None:
-    does = Behaviour(slots=4, prefill_s=0.02, caches_prompts=True)
+    does = Behaviour(slots=4, prefill_s=0.08, caches_prompts=True)
     offered = _offer(does, 1.0, kind="closed", users=2)
 
     share, first_s = offered.figure("cached_share"), offered.figure("ttft_p50_s")
@@ -76,14 +79,14 @@ def test_prompts_are_new_to_a_cache_and_the_cache_is_asked() -> None:
 
 
 def test_a_shared_prefix_is_in_the_cache_and_the_share_is_reported() -> None:
-    does = Behaviour(slots=4, prefill_s=0.02, caches_prompts=True)
+    does = Behaviour(slots=4, prefill_s=0.08, caches_prompts=True)
     offered = _offer(does, 1.0, kind="closed", users=2, prompt_tokens=40, shared_tokens=20)
 
     assert offered.figure("cached_share") == pytest.approx(0.5, abs=0.1)
 
 
 def test_what_a_server_refuses_is_counted_and_never_a_time_of_zero() -> None:
-    does = Behaviour(slots=8, prefill_s=0.005, fault="429", fault_after=2, fault_every=3)
+    does = Behaviour(slots=8, prefill_s=0.05, fault="429", fault_after=2, fault_every=3)
     offered = _offer(does, 1.0, rate_per_s=60)
 
     refused = [row for row in offered.rows if row["outcome"] == "refused"]
@@ -127,3 +130,39 @@ def _limit_per_s(does: Behaviour, ttft_s: float, share: float) -> float:
         good = sum(wait + does.prefill_s <= ttft_s for wait in waits) / len(waits)
         low, high = (rate, high) if good >= share else (low, rate)
     return low
+
+
+def test_a_client_that_is_slower_than_the_server_says_so_and_is_not_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its event loop is held up for 15 ms again and again, as by a client without enough CPU."""
+    start = LagProbe.start
+
+    def held_up(probe: LagProbe) -> None:
+        start(probe)
+        loop = asyncio.get_running_loop()
+
+        def hold_up() -> None:
+            until_s = loop.time() + 0.015
+            while loop.time() < until_s:
+                pass
+            loop.call_later(0.01, hold_up)
+
+        hold_up()
+
+    monkeypatch.setattr(LagProbe, "start", held_up)
+    outcome, reason = _offer(_DOES, 1.0, kind="closed", users=2).end
+    assert outcome == "skipped"
+    assert reason.startswith("the client was the bottleneck")
+
+
+def test_answers_that_arrive_in_one_piece_have_no_time_per_token() -> None:
+    """As from a proxy that buffers: the time to the first token is then that of all."""
+    does = Behaviour(slots=4, prefill_s=0.15, decode_s=0.005, events_per_write=1000)
+    offered = _offer(does, 1.0, kind="closed", users=2)
+
+    assert offered.end == ("ok", "")
+    assert offered.figure("tpot_p50_s") is None
+    first_s = offered.figure("ttft_p50_s")
+    assert first_s is not None
+    assert first_s >= service_s(does, LOAD.output_tokens)

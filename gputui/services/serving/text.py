@@ -158,6 +158,13 @@ def serving_notes(serving: Serving) -> Iterator[str]:
                 f"{load_words(level)}: {format_percent(share)} of the answers do not have"
                 f" {serving.output_tokens} tokens"
             )
+    for level in measured:
+        if level.in_one_piece > _NOTEWORTHY_SHARE * level.outcomes[ANSWERED]:
+            share = format_percent(level.in_one_piece / max(level.outcomes[ANSWERED], 1))
+            yield (
+                f"{load_words(level)}: {share} of the answers arrived in one piece, so their TTFT is the time of"
+                " all tokens and they have no TPOT: does a proxy buffer, or does the server lack a CPU?"
+            )
     for level in serving.levels:
         bad = [(outcome, n) for outcome, n in level.outcomes.most_common() if outcome != ANSWERED]
         if bad:

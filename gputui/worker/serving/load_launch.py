@@ -19,6 +19,7 @@ from ..channel import Channel
 from .address import address_of, is_own
 from .answer import EMPTY, OK, UNFINISHED, UNREACHABLE, Answer
 from .client import Client, Exchange, LagProbe, event_loop, without_collections
+from .now import NowReport
 from .prompts import TOKENS_PER_WORD, Body, Prompts
 from .search import KEEPS_UP_SHARE, Tried, is_growing, limit_of, next_rate
 from .server import ServerError, find_server, path_of
@@ -36,6 +37,11 @@ LEAST_REQUESTS = 3
 """That began and ended within the window; with fewer there is nothing to report."""
 RAMP_REQUESTS = 16
 """Of a rate that is far from the limit."""
+QUEUED_LIMITS = 2.0
+"""How many times the longest wait a rate is offered at first: at twice the capacity, the queue is as long
+after once."""
+FINE_LIMITS = 10.0
+"""Likewise close to the limit: a tenth beyond the capacity, the queue is as long after ten."""
 FINE_REQUESTS = 40
 """At least, of a rate close to it: the 90th percentile has an upper end from 36 on."""
 FIRST_IN_FLIGHT = 4.0
@@ -353,7 +359,7 @@ class LoadLaunch:
         factor = FIRST_FACTOR
         is_checked = False
         while rate is not None:
-            least_s = max(FINE_REQUESTS / rate, 4 * self._alone_s)
+            least_s = max(FINE_REQUESTS / rate, 4 * self._alone_s, FINE_LIMITS * self._longest_wait_s)
             share = LONG_SHARE if _has_bracket(tried) else SHORT_SHARE
             seconds = max(least_s, min(self._left_for_arrivals_s(), self._allowance_s * share))
             if self._left_for_arrivals_s() < least_s:
@@ -403,9 +409,9 @@ class LoadLaunch:
         rate = FIRST_IN_FLIGHT / self._alone_s
         held: float | None = None
         while True:
-            seconds = max(RAMP_REQUESTS / rate, 4 * self._alone_s)
+            seconds = max(RAMP_REQUESTS / rate, 4 * self._alone_s, QUEUED_LIMITS * self._longest_wait_s)
             if self._left_for_arrivals_s() < seconds:
-                raise self._too_slow(f"{RAMP_REQUESTS} requests at {rate:.3g} a second take {seconds:.3g} s")
+                raise self._too_slow(f"{rate:.3g} requests a second must be offered for {seconds:.3g} s")
             _, is_held = await self._tried(rate, seconds)
             if is_held:
                 if held is None or rate > held:
@@ -431,6 +437,12 @@ class LoadLaunch:
         self._check_answers(step)
         is_held = (step.good_share or 0.0) >= self._load.attained_share and not step.is_overloaded
         return step, is_held
+
+    @property
+    def _longest_wait_s(self) -> float:
+        """A request that waits longer misses its limits."""
+        limits = [limit for limit in (self._load.ttft_s, self._load.e2e_s) if limit is not None]
+        return min(limits, default=0.0)
 
     def _left_for_arrivals_s(self) -> float:
         """Until arrivals must end, so that the last ones are answered in time."""
@@ -516,6 +528,7 @@ class LoadLaunch:
         lag = LagProbe()
         with without_collections():
             lag.start()
+            now = self._now(users, None)
             spread_s = min(self._alone_s, seconds / 4)
             for user in range(users):
                 loop.call_later(spread_s * user / users, begin, user)
@@ -525,6 +538,7 @@ class LoadLaunch:
                 over.set_result(None)
             window = (begins_ns or time.monotonic_ns(), time.monotonic_ns())
             client.stop()
+            now.stop()
             cpu_share = lag.stop()
         for exchange in client.exchanges:  # a user is not late: it sends when it is ready
             exchange.due_ns = exchange.sent_ns or exchange.queued_ns
@@ -552,6 +566,7 @@ class LoadLaunch:
         lag = LagProbe()
         with without_collections():
             lag.start()
+            now = self._now(None, rate)
             begun_ns = time.monotonic_ns() + 20_000_000
             at_s = 0.0
             index = 0
@@ -577,9 +592,20 @@ class LoadLaunch:
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(idle.wait(), wait_s)
             client.stop()
+            now.stop()
             cpu_share = lag.stop()
         step = self._read(OPEN, None, rate, window, lag, cpu_share, is_closed_loop=False)
         return replace(step, is_overloaded=is_too_many or _is_behind(step, rate))
+
+    def _now(self, users: int | None, rate: float | None) -> NowReport:
+        """Report on the load that begins now, once a second until it is stopped."""
+
+        def send(**fields: object) -> None:
+            self._send("load_now", step_index=self._steps, users=users, rate_per_s=rate, **fields)
+
+        report = NowReport(self._client, send)
+        report.start()
+        return report
 
     def _reuses(self) -> bool:
         """Whether the server keeps connections open: those of llama.cpp occupy a thread each meanwhile."""
@@ -705,7 +731,7 @@ class LoadLaunch:
     def _send_figures(self, step: Step) -> None:
         for key, title, of in (
             ("ttft", "TTFT", lambda s: s.ttft_s),
-            ("tpot", "TPOT", lambda s: s.tpot_s),
+            ("tpot", "TPOT", lambda s: s.tpot_s or None),  # 0: all in one piece, which tells no rate
             ("e2e", "E2E", lambda s: s.e2e_s),
         ):
             values = step.values(of)
