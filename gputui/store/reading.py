@@ -189,6 +189,7 @@ class FailedLaunch:
     reason: str
     case_ids: tuple[int, ...]
 
+
 _Kind = TypeVar("_Kind")
 _STEP_KEYS = frozenset({"run_id", "launch_id", "case_id", "step_index"})
 

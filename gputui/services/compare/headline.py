@@ -24,7 +24,15 @@ from gputui.services.compare.row_text import judgement_text
 from gputui.services.compare.suggestions import SettlingStep, settling_steps, steps_to_pair
 from gputui.services.compare.why import Why, part_name
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.headline import as_sentence, case_order, case_subject, index_in, title_of
+from gputui.services.results.headline import (
+    as_sentence,
+    case_order,
+    case_subject,
+    index_in,
+    is_serving_limit,
+    title_of,
+)
+from gputui.services.serving.curve import limits_of
 
 _RUNS = {
     "training": "training runs",
@@ -104,11 +112,15 @@ def main_row(rows: Iterable[Row]) -> Row | None:
 
 def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: Evidence) -> Headline:
     failed = _only_on_one(comparison, main)
+    steps: tuple[SettlingStep, ...]
     sentences = [_failure_sentence(failed, comparison.rows) if failed else ""]
     name = as_sentence(subject(main, comparison.rows, failed))
-    if main.rate.is_decided:
+    if is_serving_limit(main.case):
+        sentences.append(_of_limits(main))
+        steps = () if main.rate.is_decided else settling_steps(main, evidence)
+    elif main.rate.is_decided:
         sentences.append(f"{name}: b {change_phrase(main)}{_because(main, whys)}.")
-        steps: tuple[SettlingStep, ...] = ()
+        steps = ()
     else:
         cost = f"; b {_cost_phrase(main)}" if main.cost.differs else ""
         sentences.append(f"{name}: can't tell which is faster ({ends_words(main.rate)}){cost}.")
@@ -116,6 +128,28 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
     sentences.append(_busy(main))
     sentences.append(_what_changes_the_choice(main, comparison.rows))
     return Headline(tuple(filter(None, sentences)), steps)
+
+
+def _of_limits(main: Row) -> str:
+    """`chat: b answers 31 % more requests within TTFT 500 ms (24 to 38), and a million output tokens ...`."""
+    profile = main.case.work.workload.removeprefix("serve:").partition(" ")[0]
+    within = f"within {limits_of(main.case).text}"
+    rate, cost = main.rate, ""
+    if main.cost.word == "same":
+        cost = "a million output tokens cost the same"
+    elif main.cost.differs and main.cost.ratio is not None:
+        size, _ = format_size_of_change(*main.cost.ratio)
+        less = "less" if main.cost.ratio[0] < 1 else "more"
+        cost = f"a million output tokens cost {f'{size} as much' if size.endswith('x') else f'{size} {less}'}"
+    if rate.differs and rate.ratio is not None:
+        size, ends = format_size_of_change(*rate.ratio)
+        more = "as many" if size.endswith("x") else "more" if rate.ratio[0] > 1 else "fewer"
+        said = f"b answers {size} {more} requests {within} (95 %: {ends}{'' if size.endswith('x') else ' %'})"
+    elif rate.word == "same":
+        said = f"b answers as many requests as a {within} ({ends_words(rate)})"
+    else:
+        said = f"can't tell which answers more requests {within} ({ends_words(rate)})"
+    return f"{as_sentence(profile)}: {said}{f', and {cost}' if cost else ''}."
 
 
 def _busy(main: Row) -> str:
