@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from gputui.analysis.fleet import spread_of
+from gputui.model.absent import Missing
 from gputui.model.units import counted, format_change, format_rate, listed
 from gputui.services.compare.fleet import Box, Fleet, Kind
-from gputui.services.compare.fleet_text import kind_rows, why_of
+from gputui.services.compare.fleet_text import price_text, why_of
 from gputui.services.compare.html import page_of
-from gputui.services.compare.html_elements import bullets, folded, part, safe, table
+from gputui.services.compare.html_elements import bullets, folded, part, safe
 from gputui.services.compare.svg import ChangeAxis
-from gputui.services.compare.tables import TextTable
 
 _KINDS = {"slower": "bad", "faster": "good", "uneven": "open", "": "same"}
 _NARROWEST = math.log(1.02)
@@ -29,7 +30,7 @@ def fleet_as_page(fleet: Fleet) -> str:
             f'<p class="dim">{safe(title)}: {safe(fleet.subject)}</p><h1>{safe(first)}</h1>',
             f'<p class="lead">{safe(" ".join(rest))}</p>' if rest else "",
             part("Stands out", _forest(fleet, out)),
-            part("Kinds", _kinds(fleet)),
+            part("All" if len(fleet.kinds) == 1 else "Kinds, the fastest first", _kinds(fleet)),
             *(_of_kind(fleet, kind) for kind in fleet.kinds),
             bullets([f"not measured there: {listed(fleet.unmeasured)}"] if fleet.unmeasured else [], "notes"),
             folded("How to read this page", bullets(_how_to_read(fleet))),
@@ -40,19 +41,46 @@ def fleet_as_page(fleet: Fleet) -> str:
 
 def _how_to_read(fleet: Fleet) -> Iterable[str]:
     noun = fleet.noun
-    yield f"Each {noun} is beside the median of its kind, those with the same devices, in the main case."
-    yield "Lines are 95 % intervals of the run, by its own launches; the band is the middle 90 % of the kind."
     yield (
-        f"A {noun} stands out if its rate does not belong to one distribution with the rest of its kind, over"
-        " all cases or in one. 5 % of healthy fleets have one that does. Less than 3 % never stands out."
+        f"Each dot is a {noun}: its rates against the medians of its kind, those with the same devices, as the"
+        " geometric mean over all cases. The band is the middle 90 % of the kind."
     )
+    yield f"Rates and ranks are of the main case: {fleet.subject}."
+    yield (
+        f"A {noun} stands out if it does not belong to one distribution with the rest of its kind, over all"
+        " cases or in one. 5 % of healthy fleets have one. Less than 3 % never stands out."
+    )
+    yield "A line is the 95 % interval of its distance from the others, by how far these lie apart."
 
 
 def _kinds(fleet: Fleet) -> str:
-    if len(fleet.kinds) < 2:
-        return ""
-    headings, rows = kind_rows(fleet)
-    return table(TextTable(tuple(headings), tuple(map(tuple, rows)), (1, 2, 3)))
+    """A row for each kind, with all of its boxes as dots."""
+    axis = _axis(fleet.boxes)
+    lines = "".join(
+        f'<tr class="first"><th>{safe(kind.name)}</th>'
+        f'<td class="n rate">{safe(format_rate(kind.spread.median, fleet.case.unit))}</td>'
+        f'<td class="n change">{kind.spread.boxes}</td>'
+        f'<td class="drawn">{_plot(fleet, [box for box in fleet.boxes if box.kind == kind.name], axis)}</td>'
+        f'<td class="verdict">{safe(_about(fleet, kind))}</td></tr>\n'
+        for kind in fleet.kinds
+    )
+    many = counted(2, fleet.noun).removeprefix("2 ")
+    head = (
+        f'<th>kind</th><th class="n rate">median</th><th class="n change">{safe(many)}</th>'
+        f'<th class="drawn">{axis.labels()}</th><th class="verdict">middle 90 %</th>'
+    )
+    return f'<table class="forest fleet"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>'
+
+
+def _about(fleet: Fleet, kind: Kind) -> str:
+    ends = (format_rate(end, fleet.case.unit) for end in (kind.spread.low, kind.spread.high))
+    tie = next(tier for tier in fleet.tiers if kind in tier)
+    words = [" to ".join(ends)]
+    if not isinstance(kind.usd_per_million, Missing):
+        words.append(price_text(kind.usd_per_million, fleet.case.unit))
+    if len(tie) > 1:
+        words.append(f"ties with {listed([one.name for one in tie if one != kind])}")
+    return "; ".join(words)
 
 
 def _of_kind(fleet: Fleet, kind: Kind) -> str:
@@ -68,42 +96,52 @@ def _of_kind(fleet: Fleet, kind: Kind) -> str:
 def _forest(fleet: Fleet, boxes: Sequence[Box]) -> str:
     if not boxes:
         return ""
-    kinds = {kind.name: kind for kind in fleet.kinds}
-    axis = _axis(fleet.boxes, fleet.kinds)
+    axis = _axis(fleet.boxes)
     ranks = {box.name: rank for rank, box in enumerate(fleet.boxes, 1)}
-    lines = "".join(_line(fleet, box, ranks[box.name], kinds[box.kind], axis) for box in boxes)
+    lines = "".join(_line(fleet, box, ranks[box.name], axis) for box in boxes)
     head = (
-        f'<th>{safe(fleet.noun)}</th><th class="n rate">rate</th><th class="n change">vs its kind</th>'
+        f'<th>{safe(fleet.noun)}</th><th class="n rate">rate</th><th class="n change">all cases</th>'
         f'<th class="drawn">{axis.labels()}</th><th class="verdict">stands out</th>'
     )
     return f'<table class="forest fleet"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>'
 
 
-def _axis(boxes: Sequence[Box], kinds: Sequence[Kind]) -> ChangeAxis:
+def _axis(boxes: Sequence[Box]) -> ChangeAxis:
     """One for all boxes, so that tables can be held against each other."""
-    medians = {kind.name: kind.spread.median for kind in kinds}
-    ends = [math.log(end / medians[box.kind]) for box in boxes for end in (box.speed.low, box.speed.high)]
+    apart = [end for box in boxes if not isinstance(box.apart, Missing) for end in box.apart]
+    ends = [math.log(ratio) for ratio in (*(box.overall for box in boxes), *apart)]
     low, high = min([-_NARROWEST, *ends]), max([_NARROWEST, *ends])
     margin = 0.08 * (high - low)
     return ChangeAxis(low - margin, high + margin)
 
 
-def _line(fleet: Fleet, box: Box, rank: int, kind: Kind, axis: ChangeAxis) -> str:
-    colour, median = _KINDS[box.stands_out], kind.spread.median
-    low, high = (axis.at(end / median) for end in (box.speed.low, box.speed.high))
-    band = axis.at(kind.spread.low / median), axis.at(kind.spread.high / median)
-    drawn = (
-        f'<rect class="band" x="{band[0]:.2f}%" width="{band[1] - band[0]:.2f}%" height="100%"/>{axis.grid()}'
-        f'<line class="interval {colour}" x1="{low:.2f}%" x2="{high:.2f}%" y1="50%" y2="50%"/>'
-        f'<circle class="point {colour}" cx="{axis.at(box.of_kind):.2f}%" cy="50%" r="5.5"/>'
-    )
-    why = why_of(fleet, box)
-    if box.stands_out in ("slower", "faster"):
-        why = f"{format_change(box.overall)} over {counted(box.cases, 'case')}, {why}"
+def _line(fleet: Fleet, box: Box, rank: int, axis: ChangeAxis) -> str:
+    colour, change = _KINDS[box.stands_out], format_change(box.overall)
     return (
         f'<tr class="first"><th>{safe(f"{rank}. {box.name}")}</th>'
         f'<td class="n rate">{safe(format_rate(box.speed.units_per_s, fleet.case.unit))}</td>'
-        f'<td class="n change"><b class="{colour}">{safe(format_change(box.of_kind))}</b></td>'
-        f'<td class="drawn"><svg class="plot" aria-hidden="true">{drawn}</svg></td>'
-        f'<td class="verdict">{safe(why)}</td></tr>\n'
+        f'<td class="n change"><b class="{colour}">{safe(change)}</b></td>'
+        f'<td class="drawn">{_plot(fleet, [box], axis)}</td>'
+        f'<td class="verdict">{safe(why_of(fleet, box))}</td></tr>\n'
     )
+
+
+def _plot(fleet: Fleet, boxes: Sequence[Box], axis: ChangeAxis) -> str:
+    """Boxes of one kind on the axis, over the middle 90 % of their kind."""
+    kind = spread_of([box.overall for box in fleet.boxes if box.kind == boxes[0].kind])
+    low, high = axis.at(kind.low), axis.at(kind.high)
+    drawn = [f'<rect class="band" x="{low:.2f}%" width="{high - low:.2f}%" height="100%"/>{axis.grid()}']
+    for box in boxes:
+        colour = _KINDS[box.stands_out]
+        if len(boxes) == 1 and not isinstance(box.apart, Missing):
+            ends = (axis.at(end) for end in box.apart)
+            drawn.append(
+                '<line class="interval {}" x1="{:.2f}%" x2="{:.2f}%" y1="50%" y2="50%"/>'.format(
+                    colour, *ends
+                )
+            )
+        radius = 5.5 if len(boxes) == 1 else 4
+        drawn.append(
+            f'<circle class="point {colour}" cx="{axis.at(box.overall):.2f}%" cy="50%" r="{radius}"/>'
+        )
+    return f'<svg class="plot" aria-hidden="true">{"".join(drawn)}</svg>'
