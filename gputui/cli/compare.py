@@ -20,6 +20,7 @@ from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_o
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
 from gputui.services.compare.pairing import DIMENSIONS
 from gputui.services.compare.session import Request, ask
+from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import every_file
 
 FORMATS = ("text", "markdown", "csv", "json", "html")
@@ -160,7 +161,8 @@ def command(
     files = every_file(files)
     is_gate = slower_pct is not None or unsure is not None or fail_if_unsure
     may_rank = not (columns or verbose or matrix or is_gate or baseline)
-    if may_rank and (by in RANKED_BY or (by is None and len(files) >= FLEET_FROM)):
+    has_reference = any(file.startswith(PREFIX) for file in files)
+    if may_rank and not has_reference and (by in RANKED_BY or (by is None and len(files) >= FLEET_FROM)):
         fleet = _ranking(files, by or "", pool, trust)
         if fleet is not None:
             return _rank(fleet, form, output, shows_all)

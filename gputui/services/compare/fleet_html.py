@@ -42,7 +42,7 @@ def fleet_as_page(fleet: Fleet) -> str:
 def _how_to_read(fleet: Fleet) -> Iterable[str]:
     noun = fleet.noun
     yield (
-        f"Each dot is a {noun}: its rates against the medians of its kind, those with the same devices, as the"
+        f"Each dot is a {noun}: its rates against the medians of its kind, of the same devices, as the"
         " geometric mean over all cases. The band is the middle 90 % of the kind."
     )
     yield f"Rates and ranks are of the main case: {fleet.subject}."
