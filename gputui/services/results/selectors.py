@@ -207,7 +207,7 @@ def select_all(
     try:
         for text in texts:
             selectors.append(split_selector(text))
-            file_of.append(places.setdefault(_identity(selectors[-1][0]), len(places)))
+            file_of.append(places.setdefault(identity(selectors[-1][0]), len(places)))
         paths = [selectors[file_of.index(place)][0] for place in range(len(places))]
         with ExitStack() as stack:
             files: Sequence[ResultFile] = (
@@ -217,7 +217,7 @@ def select_all(
             )
             summaries = with_common_ids(summaries_of(files), pool=pool)
             chosen = [
-                _chosen(path, selector, summaries[place], pool)
+                chosen_runs(path, selector, summaries[place], pool)
                 for (path, selector), place in zip(selectors, file_of, strict=True)
             ]
             others = [
@@ -280,12 +280,13 @@ def _of_common_boxes(selections: Sequence[Selection], pool: bool) -> list[Select
     ]
 
 
-def batches(files: Sequence[_File]) -> list[Sequence[_File]]:
-    """Files in groups that may be open at the same time."""
-    return [files[start : start + _TOGETHER] for start in range(0, len(files), _TOGETHER)]
+def batches(files: Sequence[_File], size: int = 0) -> list[Sequence[_File]]:
+    """Files in groups that may be open at the same time: of this size, or of 50."""
+    size = size or _TOGETHER
+    return [files[start : start + size] for start in range(0, len(files), size)]
 
 
-def _identity(path: Path) -> object:
+def identity(path: Path) -> object:
     """The identity of a file, since DuckDB opens none twice."""
     try:
         found = path.stat()
@@ -312,7 +313,10 @@ def _others(chosen: Sequence[RunSummary], all_runs: Sequence[RunSummary]) -> Seq
     return sorted(found, key=lambda summary: summary.started_utc_us)[-RUNS_TAKEN:]
 
 
-def _chosen(path: Path, selector: str, summaries: Sequence[RunSummary], pool: bool) -> Sequence[RunSummary]:
+def chosen_runs(
+    path: Path, selector: str, summaries: Sequence[RunSummary], pool: bool
+) -> Sequence[RunSummary]:
+    """The runs of a file that a selector names; empty names all. Raises GputuiError if there is none."""
     if selector:
         found = find_runs(summaries, selector) if pool else (find_run(summaries, selector),)
     else:
