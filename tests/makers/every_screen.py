@@ -1,4 +1,4 @@
-"""Every screen in each of its states, at any size and depth of colours: for contact sheets and tests of colours."""
+"""Every screen in each of its states, at any size and depth of colours."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def preview_lines(detail: RunDetail, width: int, height: int) -> list[Line]:
     if summary.label:
         lines.append((Span(cut(clean_text(summary.label), width)),))
     for block in (
-        _verdict(run, width),
+        verdict_lines(run, width),
         _facts(detail, width),
         _peaks(run, width),
         _step(detail, width),
@@ -69,7 +69,8 @@ def preview_lines(detail: RunDetail, width: int, height: int) -> list[Line]:
     return [fitted(line, width) for line in lines]
 
 
-def _verdict(run: Run, width: int) -> list[Line]:
+def verdict_lines(run: Run, width: int) -> list[Line]:
+    """What the run says, a line for each sentence."""
     text = run_headline(run)
     style = "warn" if text.startswith(BELOW_NORMAL) else "alarm" if text.startswith(ABOVE_LIMIT) else ""
     lines: list[Line] = []
