@@ -137,3 +137,23 @@ def test_a_pass_that_is_rough_makes_rough_findings() -> None:
     rough = replace(rough, side=replace(rough.side, step_ns=70 * MS))
 
     assert {f.confidence for f in findings_of(rough)} == {"low"}
+
+
+def test_a_pass_of_a_cpu_that_took_its_usual_time_makes_findings_as_sure_as_their_rule() -> None:
+    assert only(findings_of(facts(60, 40, "data_wait", on_gpu=False))).confidence == "high"
+    slow_gpu = facts(60, 40, "data_wait")
+    slow_gpu = replace(slow_gpu, side=replace(slow_gpu.side, step_ns=70 * MS))
+    assert only(findings_of(slow_gpu)).confidence == "high"
+
+
+def test_kernels_that_were_never_called_do_not_count_among_the_short_ones() -> None:
+    launches = facts(40, 60, "dispatch", kernel_us=3)
+    never = Kernel("sm90_copy", "memcpy", "aten::copy_", 0, 0, 1)
+    found = replace(launches.side.found, kernels=(*launches.side.found.kernels, never))
+    finding = only(findings_of(replace(launches, side=replace(launches.side, found=found))))
+
+    assert finding.confidence == "high"
+    assert (
+        "for 60 % of the step the GPU waits for the host, and half of its kernels take less than 3.00 µs"
+        in finding.text
+    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gputui.analysis.health import GpuFinding, Slowed, foreign_processes, health
+from gputui.analysis.health import HW_SLOWDOWN, GpuFinding, Slowed, foreign_processes, health
 from gputui.model.absent import Missing
 from gputui.model.live import (
     ENDED,
@@ -182,3 +182,16 @@ def test_processes_of_others_are_counted_in_words() -> None:
 def test_memory_that_could_not_be_repaired_is_an_alarm_of_its_own() -> None:
     assert words(gpu(remapped_rows_failed=1)) == ["ROW REMAP FAILED"]
     assert words(gpu(remapped_rows_failed=0)) == []
+
+
+@pytest.mark.parametrize(("temperature_c", "wanted"), [(84.9, []), (85.0, ["HOT"]), (90.0, ["HOT"])])
+def test_a_gpu_within_5_degrees_of_where_it_slows_itself_is_hot(
+    temperature_c: float, wanted: list[str]
+) -> None:
+    assert words(gpu(HEALTHY, temperature_c=temperature_c, temperature_limit_c=90.0)) == wanted
+
+
+def test_a_slowdown_without_a_cause_and_an_old_value_are_explained() -> None:
+    halved = "the hardware has halved the clocks or worse: heat, or the power supply"
+    assert found(gpu(throttle_bits=HW_SLOWDOWN)) == [GpuFinding("HW SLOWDOWN", "alarm", halved)]
+    assert found(gpu(age_s=99.6)) == [GpuFinding("STALE 2 min", "warn", "the last reading is 2 min old")]

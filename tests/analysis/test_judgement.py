@@ -6,8 +6,16 @@ import math
 
 import pytest
 
-from gputui.analysis.judgement import FIGURE, RATE, figure_ratio, judgements, surely_slower
-from gputui.analysis.verdict import RatioEstimate, Verdict, compare_launches
+from gputui.analysis.energy import Energy
+from gputui.analysis.judgement import (
+    FIGURE,
+    RATE,
+    figure_ratio,
+    judgements,
+    surely_slower,
+    work_per_joule,
+)
+from gputui.analysis.verdict import Estimate, RatioEstimate, Verdict, compare_launches
 from gputui.model.absent import Missing
 
 
@@ -55,3 +63,24 @@ def test_only_what_is_judged_slower_is_surely_slower_than_a_limit() -> None:
     assert surely_slower(judged, 0.95) == [True, False, True]
     assert surely_slower([judged[0], judged[1], open_row], 0.95) == [True, False, False]
     assert surely_slower(judged, 0.4) == [False, False, False]
+
+
+RATE_OF_B = Estimate(1.5, 1.4, 1.6, math.inf, True, 0.0, 1.0, 1.0)
+
+
+def energy(joules_per_unit: float, low: float | None, high: float | None) -> Energy:
+    return Energy(joules_per_unit, low, high, mean_power_w=100.0, launches=3, samples=50)
+
+
+def test_work_per_joule_is_as_unsure_as_both_sides_together() -> None:
+    found = work_per_joule(RATE_OF_B, energy(3.0, 2.7, 3.0 / 0.9), energy(2.0, 1.6, 2.5))
+
+    assert isinstance(found, Estimate)
+    assert found.ratio == pytest.approx(1.5)
+    half = math.hypot(math.log(1 / 0.9), math.log(1.25))
+    assert (found.low, found.high) == pytest.approx((1.5 * math.exp(-half), 1.5 * math.exp(half)))
+    few = work_per_joule(RATE_OF_B, energy(3.0, 2.7, 3.3), energy(2.0, None, None))
+    assert few == Missing("fewer than 3 launches with power on a side")
+    assert work_per_joule(Missing("not on b"), energy(3.0, 2.7, 3.3), Missing("no sensor")) == Missing(
+        "not on b"
+    )

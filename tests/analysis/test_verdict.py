@@ -19,12 +19,16 @@ from gputui.analysis.verdict import (
     SpeedEstimate,
     Verdict,
     compare_launches,
+    compare_pairs,
     estimate_speed,
     geometric_mean,
+    is_explained_by_clock,
     judge,
     runs_needed,
+    with_ratio_of_speeds,
 )
 from gputui.model.absent import Missing
+from gputui.model.result import Spread
 
 JITTER = (1.002, 0.998, 1.001, 0.9995, 1.0005, 0.999, 1.003, 0.997, 1.0015, 0.9985)
 
@@ -272,3 +276,67 @@ def test_runs_are_needed_in_proportion_to_the_square_of_the_interval_over_the_di
     wide = replace(found, ratio=1.1, low=1.1 / 1.2, high=1.1 * 1.2)
     assert runs_needed(wide, 1.01) == math.ceil((math.log(1.2) / math.log(1.1 / 1.01)) ** 2)
     assert isinstance(runs_needed(wide, 1.099), Missing)
+
+
+def test_a_mean_has_no_more_degrees_of_freedom_than_its_worst_row() -> None:
+    rows = [replace(compared([launch(1.0)] * 3, [launch(2.0)] * 3), df=df) for df in (9.0, 2.0, 30.0)]
+    mean = geometric_mean(rows)
+    assert not isinstance(mean, Missing)
+    assert mean.df == 2.0
+
+
+@pytest.mark.parametrize(
+    ("ratio", "clock_a_mhz", "clock_b_mhz", "is_explained"),
+    [
+        (1.2, 1000, 1200, True),
+        (1.2, 1000, 1050, False),  # less than half of it
+        (1.2, 1000, 1500, False),  # the clock would make it faster than it is
+        (1.02, 1000, 1005, False),  # touches the band, and the clocks say little
+        (1.2, 0, 1200, False),
+    ],
+)
+def test_a_difference_is_of_the_clock_if_the_cycles_are_alike_and_most_of_it_vanishes(
+    ratio: float, clock_a_mhz: float, clock_b_mhz: float, is_explained: bool
+) -> None:
+    exact = replace(
+        compared([launch(1.0)] * 3, [launch(1.0)] * 3), ratio=ratio, low=ratio / 1.01, high=ratio * 1.01
+    )
+    assert is_explained_by_clock(exact, clock_a_mhz, clock_b_mhz) is is_explained
+
+
+def paired(*ratios: float, spread: Spread | None = None) -> RatioEstimate:
+    launches = [[(ratio * seconds, seconds) for seconds in launch(1.0)] for ratio in ratios]
+    found = compare_pairs(launches, prior_sd=0.06, spread=spread)
+    assert isinstance(found, RatioEstimate)
+    return found
+
+
+def test_pairs_tell_how_they_were_judged_and_what_they_could_have_told() -> None:
+    alone = paired(1.5)
+    assert alone.method == "this run only, blocks in pairs, launch prior 6 %"
+    own = paired(1.49, 1.5, 1.51)
+    assert own.method == "t on ratios of paired blocks by launch"
+    of_the_box = paired(1.5, spread=Spread(0.02**2, 10.0))
+    assert of_the_box.method == "moderated t on ratios of paired blocks by launch"
+    for found in (alone, own, of_the_box):
+        half = math.log(found.high / found.low) / 2
+        assert found.resolvable == pytest.approx(math.exp(half) * 1.01)
+
+
+def test_pairs_that_do_not_hold_the_ratio_of_the_speeds_are_widened_to_it_and_could_tell_less() -> None:
+    pairs = paired(1.49, 1.5, 1.51)
+    speeds = [estimate_speed([launch(seconds)] * 3, prior_sd=0.1) for seconds in (1.6, 1.0)]
+    a, b = speeds
+    assert not isinstance(a, Missing)
+    assert not isinstance(b, Missing)
+    found = with_ratio_of_speeds(pairs, a, b)
+
+    assert (found.ratio, found.high) == pytest.approx((1.6, 1.6), rel=0.01)
+    assert found.low == pairs.low
+    wider = found.high / pairs.high
+    assert found.resolvable == pytest.approx(pairs.resolvable * math.sqrt(wider))
+
+
+def test_a_difference_without_any_doubt_has_a_p_of_0() -> None:
+    sure = replace(compared([launch(2.0)] * 3, [launch(1.0)] * 3), ratio=2.0, low=2.0, high=2.0)
+    assert sure.p_beyond(0.01) == 0.0

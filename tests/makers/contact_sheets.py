@@ -20,9 +20,10 @@ if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parent), str(tests), str(tests.parent / "screenshots")]
 
 from browser import CHROMIUM, Browser, browser
-from every_screen import Look, Row, app_states, drawn_states
+from every_screen import Look, app_states, drawn_states
 from rich.terminal_theme import TerminalTheme
 from screen_goldens import store_on_gpu, store_three
+from shell_app import Row
 from terminal_svg import Ground, contact_sheet
 
 from gputui.tui.terminal.theme import Depth

@@ -25,11 +25,19 @@ from gputui.store.writing import store_run
 A, B, C = (f"0194b5a0-0000-7000-8000-0000bbbb000{n}" for n in range(1, 4))
 
 
+_made: dict[tuple[str, ...], bytes] = {}
+"""The file of these runs: copying it takes a hundredth of the time of storing them."""
+
+
 def make_file(place: Path, name: str, *run_ids: str) -> Path:
     db = place / name
+    if run_ids in _made:
+        db.write_bytes(_made[run_ids])
+        return db
     for run_id in run_ids:
         run_dir = make_journal(place / f"{name}-{run_id[-4:]}", run_id=run_id)
         store_run(db, read_journal(run_dir), read_telemetry(run_dir))
+    _made[run_ids] = db.read_bytes()
     return db
 
 

@@ -124,6 +124,28 @@ def _box(checks: Sequence[PerformanceCheck]) -> list[str]:
 
 
 def _device(check: PerformanceCheck, *, many: bool) -> list[str]:
+    standing = check.standing
+    where = f"GPU {check.device_index}: " if many else ""
+    if standing is not None and check.word == NO_REFERENCE:
+        return [f"{where}{standing.text}"]
+    below = [one for one in check.peak_tests if one.word == BELOW_NORMAL and _is_of_boxes(one)]
+    if standing is not None and check.word == BELOW_NORMAL and below:
+        remarks = "".join(f", {remark}" for remark in standing.remarks)
+        which = f"in {len(below)} of {counted(standing.cases, 'case')}" if standing.cases > 1 else ""
+        than = " ".join(filter(None, ("slower than", standing.model, which)))
+        source = f"reference of {standing.months}"
+        return [f"{BELOW_NORMAL}: {where}{than} ({source}): {standing.lowest}{remarks}."]
+    published = _published(check, many=many)
+    return published if standing is None or many else [*published, standing.text]
+
+
+def _is_of_boxes(judged: JudgedPeakTest) -> bool:
+    """Whether a reference judged it, and no published range."""
+    expectation = judged.peak_test.expectation
+    return expectation is not None and expectation.rates is not None
+
+
+def _published(check: PerformanceCheck, *, many: bool) -> list[str]:
     name = check.device_name.removeprefix("NVIDIA ")
     which = f"GPU {check.device_index} ({name})" if many else f"this {name}"
     judged = [one for one in check.peak_tests if one.word != NO_REFERENCE]
@@ -149,7 +171,8 @@ def _device(check: PerformanceCheck, *, many: bool) -> list[str]:
         run = "runs" if hits[0].peak_test.measure == "copy" else "run"
         parts[0] = f"{_named(hits[0])} {run} at {shares[0]}"
         return [f"{BELOW_NORMAL}: {where}{listed(parts)} of what {_one(name)} does elsewhere.", *others]
-    tests = f"all {len(judged)} peak tests" if len(judged) > 1 else "its one peak test"
+    noun = "case" if any(map(_is_of_boxes, judged)) else "peak test"
+    tests = f"all {len(judged)} {noun}s" if len(judged) > 1 else f"its one {noun}"
     return [as_sentence(f"{which} is normal in {tests}.")]
 
 

@@ -15,7 +15,8 @@ from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.services.results.machines import runs_with_common_ids, with_common_ids
-from gputui.services.results.references import PREFIX, reference_file
+from gputui.services.results.reference_runs import run_of_reference
+from gputui.services.results.references import PREFIX, reference_named, reference_path
 from gputui.services.results.variation import RUNS_TAKEN, with_launch_spreads
 from gputui.services.support.paths import default_result_file
 from gputui.store.locking import Locked
@@ -65,8 +66,7 @@ def split_selector(text: str) -> tuple[Path, str]:
     if is_there(path):
         return path, ""
     if text.startswith(PREFIX):
-        name, _, run = text.removeprefix(PREFIX).partition("@")
-        return reference_file(name), run
+        return reference_path(text.removeprefix(PREFIX)), ""
     if "@" not in text:
         return path, ""
     file, _, run = text.rpartition("@")
@@ -160,6 +160,13 @@ def select_all(
 
     Raises GputuiError for the first that `select_runs` raises it for.
     """
+    references = {place: found for place, text in enumerate(texts) if (found := _reference(text)) is not None}
+    if references:
+        files_asked = [text for place, text in enumerate(texts) if place not in references]
+        rest = iter(
+            select_all(files_asked, trust=trust, pool=pool, with_passes=with_passes) if files_asked else ()
+        )
+        return [references[place] if place in references else next(rest) for place in range(len(texts))]
     groups = batches(texts)
     if len(groups) != 1:
         read = partial(select_all, trust=trust, pool=pool, with_passes=with_passes)
@@ -224,6 +231,15 @@ def select_all(
             texts, selectors, file_of, chosen, others, strict=True
         )
     ]
+
+
+def _reference(text: str) -> Selection | None:
+    """What `reference:NAME` selects; None for anything else, and for a file of that name."""
+    if not text.startswith(PREFIX) or is_there(expanded(Path(text))):
+        return None
+    name = text.removeprefix(PREFIX)
+    run = run_of_reference(reference_named(name))
+    return Selection(text, reference_path(name), (run,), (), {run.summary.run_id: {}})
 
 
 def _of_common_boxes(selections: Sequence[Selection], pool: bool) -> list[Selection]:

@@ -10,7 +10,10 @@ from gputui.tui.widgets.wrapping import JOINED
 
 
 def paragraph(text: str, width: int, style: str = "", *, indent: int = 0) -> tuple[Line, ...]:
-    """A text wrapped at spaces: paths and options stay whole, numbers keep their `%`; later lines are indented."""
+    """A text wrapped at spaces: paths and options stay whole, and numbers keep their `%`.
+
+    Lines after the first are indented.
+    """
     broken: Iterable[str] = wrap(
         text.replace(" %", f"{JOINED}%"),
         max(width - 1, 20),

@@ -25,6 +25,7 @@ from gputui.analysis.inference_fit import (
     ServedModel,
     activation_bytes,
     cache_bytes,
+    decoder,
     fit_inference,
     inference_parts,
     nearest_decoder,
@@ -259,3 +260,19 @@ def test_each_bad_value_is_an_error_that_names_it(
     assert caught.value.exit_code == EXIT_USAGE
     assert caught.value.message.startswith(message)
     assert any(part in caught.value.hint for part in hint.split("|"))
+
+
+@pytest.mark.parametrize(("width", "hidden"), [(4096, 11008), (5120, 13824), (8192, 22016)])
+def test_a_stated_shape_has_the_mlp_of_llama_s_sizes(width: int, hidden: int) -> None:
+    """LLaMA 7B and 13B (arXiv 2302.13971); its 65B, too, has 22 016."""
+    assert decoder(32, width, 32000).hidden == hidden
+
+
+def test_heads_of_keys_and_values_that_are_fewer_than_the_gpus_are_on_several() -> None:
+    shape = decoder(2, 1024, 1000, head_dim=128, kv_heads=2)
+    params = shape.block_weights + shape.end_weights + shape.norm_weights
+    served = ServedModel(params, WEIGHT_FORMATS["bf16"], "bf16", shape, 1, 128)
+    keys_and_values = 2 * 2 * 1024 * 2 * 128
+
+    evenly = (shape.block_weights + shape.end_weights) / 4 + shape.norm_weights
+    assert weight_bytes(replace(served, gpus=4)) == pytest.approx(2 * (evenly + keys_and_values / 4), abs=1)

@@ -147,6 +147,7 @@ def test_the_formula_is_within_10_percent_of_a_measured_step(number: int) -> Non
         assert kept == pytest.approx(found["after_forward"]["activations"], rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(MODEL_STEPS)), ids=lambda n: described(MODEL_STEPS[n]))
 def test_weights_gradients_and_state_of_every_optimizer_are_exact(number: int) -> None:
     training, _ = training_of(MODEL_STEPS[number])
@@ -272,6 +273,20 @@ def test_the_tricks_are_tried_in_the_order_of_what_they_cost() -> None:
     assert words[1] == ("with tricks", replace(words[1][1], checkpoint=False, offload=False, gpus=1))
     assert words[1][1].pieces > 1
     assert words[2] == ("fits", NO_TRICK)
+
+
+def test_before_a_model_is_spread_activations_are_recomputed_and_the_fewest_gpus_are_taken() -> None:
+    shape = USUAL_SHAPES[3]
+    alone = Training(shape.parameters, "adamw", PRECISIONS["amp"], shape, 1, 4096)
+    high = needed_bytes(alone, Tricks(checkpoint=True))[1]
+    assert fit(alone, high).tricks == Tricks(checkpoint=True)
+
+    wide = Training(shape.parameters, "adamw", PRECISIONS["amp"], shape, 64, 4096)
+    spread = fit(wide, 16 * GIB)
+    assert spread.word == "several GPUs"
+    fewer = replace(spread.tricks, gpus=spread.tricks.gpus - 1)
+    assert needed_bytes(wide, fewer)[1] > 16 * GIB
+    assert (spread.tricks.checkpoint, spread.tricks.pieces) == (True, 64)
 
 
 def test_nothing_can_be_done_for_a_model_that_a_thousand_gpus_do_not_hold() -> None:

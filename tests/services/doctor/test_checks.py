@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,16 +11,25 @@ import pytest
 from builders import H200, make_interpreter, make_machine, make_torchless_interpreter
 from monitor_samples import sample
 
-from gputui.analysis.health import BUSY_PCT
+from gputui.analysis.health import BUSY_PCT, GpuFinding
 from gputui.errors import GputuiError
 from gputui.machine import GpuAddress
 from gputui.model.absent import Missing
 from gputui.model.devices import HOST, mig_device
 from gputui.model.live import FOREIGN, Value
-from gputui.model.machine import Layer
+from gputui.model.machine import Identity, Layer
 from gputui.model.plan import PlannedDevice, PlannedLaunch
-from gputui.services.doctor.checks import SystemState, Terminal, group_of, grouped, judged, readiness
-from gputui.services.doctor.disturbances import Check, State, disturbances, gpus_of
+from gputui.services.doctor.checks import (
+    SystemState,
+    Terminal,
+    gathered,
+    group_of,
+    grouped,
+    judged,
+    readiness,
+)
+from gputui.services.doctor.disturbances import Check, State, _of_finding, disturbances, gpus_of
+from gputui.services.support.paths import _key_path
 
 DB, STATE = Path("/data/results.db"), Path("/state/runs")
 QUIET: Mapping[str, Value] = {
@@ -302,6 +312,7 @@ def test_an_unreported_clock_is_unknown_and_a_steady_governor_is_not_mentioned()
         ({"GPU 7": "problem", "GPU 0 power": "note"}, 8, "on 7 of 8 GPUs. 1 fault, 1 caution."),
         ({"GPU 1": "problem", "torch cuda:1": "problem"}, 10, "on 9 of 10 GPUs. 2 faults."),
         ({"GPU 0": "problem"}, 1, "on the CPU only. 1 fault."),
+        ({}, 2, "on all 2 GPUs. Nothing is wrong."),
         ({"disk": "note", "clock": "unknown"}, 1, "on the GPU. 1 caution."),
         ({}, 0, "on the CPU; no GPU is seen. Nothing is wrong."),
     ],
@@ -340,6 +351,7 @@ def test_before_a_run_only_its_own_gpus_and_the_load_are_named_in_the_words_of_d
     by_doctor = {check.topic: check.found for check in judged(box)}
     assert found(0, 1).items() <= by_doctor.items()
     assert found(0)["GPU 0 heat"] == "84 °C before anything is measured, slowed from 87 °C on"
+    assert the(box, "GPU 0 heat").next_step == "let it cool down, or see to its fans"
 
 
 def test_the_gpus_of_a_run_are_known_by_their_uuids_and_all_count_where_one_is_not(
@@ -472,3 +484,143 @@ def test_a_power_limit_and_a_governor_name_the_command_that_lifts_them() -> None
     box = make_box(1, machine=replace(machine, gpus=(limited,)), governor="powersave")
     assert the(box, "GPU 0 power").command == "sudo nvidia-smi -i 0 -pl 700"
     assert the(box, "CPU clock").command == "sudo cpupower frequency-set -g performance"
+
+
+def test_the_findings_of_a_poor_box_in_their_words() -> None:
+    machine = make_machine("NVIDIA H200", "NVIDIA H200")
+    limited = replace(
+        machine.gpus[0], power_limit_w=400.0, power_default_limit_w=700.0, ecc_enabled=False, mig_enabled=True
+    )
+    machine = replace(
+        machine,
+        gpus=(limited, machine.gpus[1]),
+        memory=replace(machine.memory, shm_bytes=Missing("not mounted")),
+        layers=(Layer("container", "docker", ("cgroup",)), Layer("cloud", "aws", ("dmi",))),
+        identities=(Identity("account", "0" * 12), Identity("boot", "1" * 12)),
+    )
+    unfit = replace(H200, index=1, runs_here=False, why_not="built for sm_70, this is sm_90")
+    box = make_box(
+        2,
+        machine=machine,
+        interpreter=make_interpreter(replace(H200, bf16=False), unfit),
+        passed_over=("/usr/bin/python3: torch 1.4",),
+        clock_source="hpet",
+        governor="powersave",
+        unwritable={STATE: "no file can be made in /: Read-only file system"},
+        missing_home="HOME is not set: state lies in /tmp",
+        free_bytes={DB.parent: 1 << 20, STATE: Missing("gone")},
+        measuring=1,
+    )
+    sound = "PCIe x16, not slowed, no memory errors"
+    found = [(check.state, check.topic, check.found, check.next_step) for check in judged(box)]
+    other_python = "update it if it is the one to be measured, or name another: --python EXE"
+    assert found == [
+        ("ok", "driver", "unknown, CUDA up to unknown: 2x NVIDIA H200", ""),
+        ("ok", "GPU 0", f"66 °C, {sound}", ""),
+        ("ok", "GPU 1", f"62 °C, {sound}", ""),
+        (
+            "note", "GPU 0 power", "power limit 400 W of the 700 W it comes with",
+            "until then it is slower than its name",
+        ),
+        ("note", "GPU 0 memory", "memory is not checked for errors (ECC is off)", ""),
+        (
+            "note", "GPU 0 MIG",
+            "NVIDIA H200: MIG is on, and no instance can be seen: nothing runs on it without one", "",
+        ),
+        ("ok", "torch", "2.13.0+cu130, Python 3.12.3 (this Python)", ""),
+        ("ok", "torch cuda:0", "NVIDIA H200, compute capability 9.0, no native bf16: amp becomes fp16", ""),
+        (
+            "problem", "torch cuda:1", "NVIDIA H200: built for sm_70, this is sm_90",
+            "install a torch built for it, or name a Python that has one: --python EXE",
+        ),
+        ("note", "torch", "passed over: /usr/bin/python3: torch 1.4", other_python),
+        ("ok", "CPU", "8 cores, 16 threads, no limit", ""),
+        ("ok", "memory", "64.0 GiB", ""),
+        ("unknown", "/dev/shm", "not mounted", ""),
+        ("note", "clock", "hpet takes a system call to read: very short steps look longer", ""),
+        ("note", "CPU clock", "governor powersave: the clock rises late, CPU rows vary", ""),
+        ("ok", "runs in", "docker, aws", ""),
+        (
+            "note", "known by",
+            "nothing lasting: runs of another account, container or boot count as those of another box",
+            "gputui run --machine NAME names it, as does GPUTUI_MACHINE",
+        ),
+        (
+            "note", "in progress", "1 run is being measured: use and load are its own",
+            "look again when it has ended; to see it:",
+        ),
+        ("ok", "result file", str(DB), ""),
+        ("note", "home", "HOME is not set: state lies in /tmp", ""),
+        (
+            "problem", "run directories",
+            f"{STATE}: no file can be made in /: Read-only file system: no run can begin",
+            "set $GPUTUI_STATE to a directory you may write",
+        ),
+        (
+            "note", "disk", "1.00 MiB free for the result file",
+            "make room, or a run ends early; what is finished is kept",
+        ),
+        ("unknown", "disk", "run directories: gone", ""),
+        ("ok", "terminal", "80x24, utf-8, TERM=xterm-256color", ""),
+    ]  # fmt: skip
+    assert [(group.name, group.verdict) for group in grouped(judged(box))] == [
+        ("GPUs", "1 fault, 3 cautions"),
+        ("results", "1 fault, 2 cautions, 1 unknown"),
+        ("software", "1 caution"),
+        ("host", "4 cautions, 1 unknown"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "shown"),
+    [
+        (("stated", "product-uuid"), "the name that you gave it"),
+        (("account", "product-uuid", "machine-id"), "the UUID of its firmware"),
+        (("gpus",), "its GPUs"),
+    ],
+)
+def test_a_box_is_known_by_the_surest_of_its_lasting_identities(kinds: tuple[str, ...], shown: str) -> None:
+    identities = tuple(Identity(kind, "0" * 12) for kind in kinds)
+    box = make_box(machine=replace(make_machine("NVIDIA H200"), identities=identities))
+    assert the(box, "known by") == Check("known by", "ok", shown)
+
+
+def test_two_healthy_gpus_keep_a_line_each_and_checks_without_a_number_are_never_folded() -> None:
+    sound = [Check(f"GPU {index}", "ok", "40 °C, idle") for index in (0, 1)]
+    words = [Check(f"torch {name}", "ok", "idle") for name in ("one", "two", "three")]
+    topics = [check.topic for group in grouped([*sound, *words]) for check in group.checks]
+    assert topics == ["GPU 0", "GPU 1", "torch one", "torch two", "torch three"]
+
+
+def test_before_a_run_what_is_well_is_not_named() -> None:
+    box = make_box(1)
+    assert disturbances(box.machine, (0,), lambda: box.sample) == ()
+
+
+def test_what_a_gpu_suffered_from_earlier_is_a_caution_as_it_is_now() -> None:
+    was = GpuFinding("was POWER-CAPPED", "warn", "for 3 s")
+    lost = GpuFinding("was THERMAL", "warn", "for 3 s")
+    (gpu,) = make_box(1).sample.gpus
+    assert [_of_finding(gpu, one).state for one in (was, lost)] == ["note", "problem"]
+
+
+def test_looking_at_this_machine_names_its_steps_and_what_it_found(tmp_path: Path) -> None:
+    steps: list[str] = []
+    db = tmp_path / "new" / "a.db"
+    box = gathered(Terminal(80, 24, True, "utf-8", "xterm"), db=db, on_step=steps.append)
+    assert steps == ["the driver and the host", "Python and torch", "files"]
+    assert (box.result_file, box.file_error, box.measuring) == (db, None, 0)
+    assert box.machine.cpu.host_threads > 0
+    assert box.sample.host.values
+    assert set(box.free_bytes) == {db.parent, box.state_directory}
+    assert list(tmp_path.iterdir()) == []
+    assert not _key_path().exists()
+    default = gathered(Terminal(80, 24, True, "utf-8", "xterm"))
+    assert default.result_file == Path(os.environ["GPUTUI_DB"])
+
+
+def test_a_file_that_is_no_result_file_is_found_when_the_machine_is_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "notes.db").write_text("shopping\n")
+    box = gathered(Terminal(80, 24, True, "utf-8", "xterm"), db=tmp_path / "notes.db")
+    assert box.file_error is not None
+    assert "notes.db" in the(box, "result file").found

@@ -39,8 +39,10 @@ from gputui.services.results.labels import (
 from gputui.services.results.roofline import peak_share
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
 from gputui.services.results.throughput import speed_of
+from gputui.services.serving.text import server_line
 from gputui.services.traces.overview import sentence
 from gputui.store.reading import TelemetrySeries
+from gputui.tui.screens.results.load_lines import headline, load_lines, loads_of, note_lines
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, right, side_by_side
 from gputui.tui.widgets.charts import round_ceiling
@@ -77,6 +79,11 @@ def overview_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
     room = width - _SCROLLBAR
     run = detail.run
     lines = [*_answer(detail, room), *_facts(detail, room), ()]
+    loads = loads_of(detail)
+    if loads is not None:
+        lines += [*load_lines(loads, room), *note_lines(loads, room), ()]
+        series = main_series(detail)
+        return tuple(lines) if series is None else (*lines, *telemetry_lines(run, series, room))
     measured = [(case, speed) for case in run.cases if isinstance(speed := speed_of(case), SpeedEstimate)]
     if measured:
         lines += [*_rates(run, measured, room), ()]
@@ -94,7 +101,8 @@ def _answer(detail: RunDetail, width: int) -> Iterator[Line]:
     run = detail.run
     words = {check.word for check in performance_checks(run)}
     style = "alarm" if ABOVE_LIMIT in words else "warn" if BELOW_NORMAL in words else "title"
-    text = run_headline(run)
+    loads = loads_of(detail)
+    text = run_headline(run) if loads is None else headline(detail, loads)
     if run.summary.profile == TRACE_PROFILE and detail.passes:
         text = sentence(next(iter(detail.passes.values())), run.cases[0].device_name)
     for row in wrapped(clean(text), width - 1, 4):
@@ -112,11 +120,13 @@ def _facts(detail: RunDetail, width: int) -> Iterator[Line]:
     sure = f"{counted(min(launches), 'launch')} a case" if launches else ""
     notes = run_notes(detail.run, is_brief=True)
     driver = summary.machine.driver_version
-    software = torch_words(summary) + ("" if isinstance(driver, Missing) else f", driver {driver}")
+    loads = loads_of(detail)
+    software = torch_words(summary) if loads is None else server_line(loads)
+    software += "" if isinstance(driver, Missing) else f", driver {driver}"
     facts = [
         ("box", device_words(summary) + price),
         ("run", f"{summary.profile}, {day(summary)}{', ' if took else ''}{took}"),
-        ("software", software),
+        ("software" if loads is None else "server", software),
         ("launches", ", ".join(filter(None, (sure, *notes[:1])))),
     ]
     facts = [(name, clean(text)) for name, text in facts if text]

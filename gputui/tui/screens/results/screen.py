@@ -264,7 +264,7 @@ class ResultsScreen(ShellScreen):
             self._show_lines(self._preview, [fitted((Span("│ ", "track"), *line), wide) for line in lines])
             self._draw_below(detail, [], width - wide - 1, height - rows)
         else:
-            verdict = [] if detail is None else verdict_lines(detail.run, width)
+            verdict = [] if detail is None else verdict_lines(detail, width)
             self._draw_below(detail, verdict, width, height - rows)
         if not self.is_busy:
             self._read_preview(contents, run)

@@ -1,4 +1,4 @@
-"""A run that has ended: the answer, the box beside its published range, the results, what to do next."""
+"""A run that has ended: the answer, the box beside others of its kind, the results, what to do next."""
 
 from __future__ import annotations
 
@@ -91,8 +91,12 @@ def _published(
     width: int,
 ) -> Iterator[Line]:
     names = dict.fromkeys(check.device_name.removeprefix("NVIDIA ") for check, _ in judged)
-    legend = (Span("● ", "title"), Span("this box  ", "dim"), Span("━━ published", "dim"))
-    yield section((Span(f"published figures for {clean(' and '.join(names))}", "title"),), width, legend)
+    standings = [check.standing for check in checks if check.standing is not None and check.standing.judges]
+    whose = " and ".join(dict.fromkeys(counted(one.boxes, "box") for one in standings)) or "published"
+    legend = (Span("● ", "title"), Span("this box  ", "dim"), Span(f"━━ {whose}", "dim"))
+    named = clean(" and ".join(names))
+    words = f"{named} and {whose} of its kind" if standings else f"published figures for {named}"
+    yield section((Span(words, "title"),), width, legend)
     many = len({check.device_index for check, _ in judged}) > 1
     name = min(max(len(_label(check, one, many=many)) for check, one in judged) + 1, 34)
     rate, share = 13, 6
