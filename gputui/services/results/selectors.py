@@ -163,7 +163,9 @@ def select_all(
     references = {place: found for place, text in enumerate(texts) if (found := _reference(text)) is not None}
     if references:
         files_asked = [text for place, text in enumerate(texts) if place not in references]
-        rest = iter(select_all(files_asked, trust=trust, pool=pool, with_passes=with_passes) if others else ())
+        rest = iter(
+            select_all(files_asked, trust=trust, pool=pool, with_passes=with_passes) if files_asked else ()
+        )
         return [references[place] if place in references else next(rest) for place in range(len(texts))]
     groups = batches(texts)
     if len(groups) != 1:
