@@ -162,8 +162,8 @@ def serving_notes(serving: Serving) -> Iterator[str]:
         if level.in_one_piece > _NOTEWORTHY_SHARE * level.outcomes[ANSWERED]:
             part = format_percent(level.in_one_piece / max(level.outcomes[ANSWERED], 1))
             yield (
-                f"{load_words(level)}: {part} of the answers arrived in one piece, so their TTFT is"
-                " the time of all tokens and they have no TPOT: does a proxy buffer, or does the server lack a CPU?"
+                f"{load_words(level)}: {part} of the answers arrived in one piece, so their TTFT is the time"
+                " of all tokens and they have no TPOT: does a proxy buffer, or does the server lack a CPU?"
             )
     for level in serving.levels:
         bad = [(outcome, n) for outcome, n in level.outcomes.most_common() if outcome != ANSWERED]
