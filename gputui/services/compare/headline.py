@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.attribution import Attribution
-from gputui.analysis.cost import Cost
 from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import Estimate, SpeedEstimate
 from gputui.model.absent import Missing
@@ -20,7 +19,7 @@ from gputui.model.units import (
     listed,
 )
 from gputui.services.compare.pairing import CROWDED, SHARED, Comparison, GroupMean, Row
-from gputui.services.compare.ranking import Ranked, by_speed, tied
+from gputui.services.compare.ranking import Ranked, by_cost, by_speed
 from gputui.services.compare.row_text import judgement_text
 from gputui.services.compare.suggestions import SettlingStep, settling_steps, steps_to_pair
 from gputui.services.compare.why import Why, part_name
@@ -372,20 +371,15 @@ def _ranking(comparisons: Sequence[Comparison]) -> Headline:
         for place, comparison in enumerate(comparisons)
         if (row := same_case(main, comparison)) is not None
     }
-    cells = [("a", main.a), *((letter, row.b) for letter, row in rows.items())]
     rates = {letter: _versus_a(row.rate) for letter, row in rows.items()}
-    tiers = [_tier(tier, rates, f" at {_rates(tier, main)}") for tier in by_speed(cells)]
+    tiers = [_tier(tier, rates, f" at {_rates(tier, main)}") for tier in by_speed(main.a, rows)]
     sentences = [
         f"{as_sentence(subject(main, comparisons[0].rows))}, fastest first: {', then '.join(tiers)}."
     ]
-    costs = [
-        Ranked(name, cell, cell.cost.low, cell.cost.high)
-        for name, cell in cells
-        if isinstance(cell.cost, Cost)
-    ]
-    if len(costs) > 1:
+    costs = by_cost(main.a, rows)
+    if sum(map(len, costs)) > 1:
         versus = {letter: _versus_a(row.cost, with_interval=False) for letter, row in rows.items()}
-        cheapest = ", then ".join(_tier(tier, versus) for tier in tied(costs))
+        cheapest = ", then ".join(_tier(tier, versus) for tier in costs)
         sentences.append(f"Cheapest per {RATES[main.case.unit].noun} first: {cheapest}.")
     return Headline(tuple(sentences))
 
@@ -417,4 +411,7 @@ def _tier(tier: Sequence[Ranked], versus: Mapping[str, str], at: str = "") -> st
 def _rates(tier: Sequence[Ranked], main: Row) -> str:
     rates = [s.cell.speed.units_per_s for s in tier if isinstance(s.cell.speed, SpeedEstimate)]
     ends = [format_rate(rate, main.case.unit) for rate in (min(rates), max(rates))]
-    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+    if ends[0] == ends[1]:
+        return ends[0]
+    (low, unit), high = ends[0].rsplit(" ", 1), ends[1]
+    return f"{low if high.endswith(f' {unit}') else ends[0]} to {high}"
