@@ -114,8 +114,8 @@ def advise_llm(job: LlmJob, boxes: Sequence[PricedSide], hours_per_month: float)
         slo = ",".join(f"{name}={1e3 * limit:g}ms" for name, limit in known)
         raise GputuiError(
             f"no box has measured {job.text} ({left_out[0][1]})",
-            f"gputui serve-bench URL --slo {slo} --profile FILE.toml, with prompt_tokens = {job.prompt_tokens}"
-            f" and output_tokens = {job.output_tokens}",
+            f"gputui serve-bench URL --slo {slo} --profile FILE.toml,"
+            f" with prompt_tokens = {job.prompt_tokens} and output_tokens = {job.output_tokens}",
         )
     return LlmAdvice(job, tuple(sorted(offers, key=_order)), tuple(left_out), hours_per_month)
 
