@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any  # Any: fields of a load
 from urllib.request import urlopen
 
 import pytest
@@ -46,7 +47,7 @@ def test_from_the_url_of_a_server_to_its_curve(model: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize("api", ["chat", "completions"])
 def test_counts_of_tokens_are_those_of_the_server(model: Path, api: str) -> None:
     with llama_serving(model, slots=2) as url:
-        load = {"api": api, "model": "random-3m", "prompt_tokens": 60, "output_tokens": 15}
+        load: Any = {"api": api, "model": "random-3m", "prompt_tokens": 60, "output_tokens": 15}
         offered = offer(url, 4.0, kind="closed", users=2, **load)
         metrics = urlopen(f"{url}/metrics", timeout=10).read().decode()
     answered = [row for row in offered.rows if row["outcome"] == "ok"]
@@ -61,7 +62,7 @@ def test_counts_of_tokens_are_those_of_the_server(model: Path, api: str) -> None
 
 def test_more_users_than_slots_wait_for_each_other(model: Path) -> None:
     """One slot and four users: three wait, so a first token takes about four answers."""
-    load = {"model": "random-3m", "prompt_tokens": 60, "output_tokens": 60}
+    load: Any = {"model": "random-3m", "prompt_tokens": 60, "output_tokens": 60}
     with llama_serving(model, slots=1) as url:
         alone = offer(url, 4.0, kind="closed", users=1, **load)
         four = offer(url, 6.0, kind="closed", users=4, **load)
