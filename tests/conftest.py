@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -71,6 +72,14 @@ def pytest_configure() -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+def pytest_unconfigure() -> None:
+    """Free DuckDB's types, which its bindings would report as leaked.
+
+    A command that ran in this process has exempted them from garbage collection.
+    """
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

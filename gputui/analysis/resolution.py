@@ -91,9 +91,15 @@ def _welch_df(a: int, b: int) -> float:
 
 
 def decisions(
-    estimates: Sequence[RatioEstimate | Missing], looks: Sequence[int], limit: float
+    estimates: Sequence[RatioEstimate | Missing],
+    looks: Sequence[int],
+    limit: float,
+    *,
+    base_grows: bool = False,
 ) -> list[Decision | Missing]:
     """What one look says of each row; `looks` are all of the run, `limit` is a fraction.
+
+    With `base_grows` the baseline gets as many launches as the run that is compared with it.
 
     Each row is judged by itself, as `judge` does, at the error rate of one look and without a band around 0.
     """
@@ -104,7 +110,8 @@ def decisions(
             found.append(at_95)
             continue
         estimate = at_95.at_error_rate(rate)
-        reach = half_width_with(at_95, at_95.launches_a, max(looks[-1], at_95.launches_b), rate)
+        launches_a = max(looks[-1], at_95.launches_a) if base_grows else at_95.launches_a
+        reach = half_width_with(at_95, launches_a, max(looks[-1], at_95.launches_b), rate)
         (verdict,) = judge([estimate], band=0.0)
         word = verdict.word
         if estimate.is_within(limit):

@@ -27,6 +27,10 @@ from gputui.store.text import clean_text
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+SUFFIXES = (".db", ".duckdb")
+"""Of result files."""
+_LISTED = 8
+"""Files that an error names."""
 CATALOG = "d0"
 """The name of an attached file inside a connection: ours, never derived from the file's name."""
 QUERY_LIMIT_S = 30.0
@@ -467,10 +471,13 @@ def _refuse_code(
 
 def _nearest(db: Path) -> str:
     try:
-        names = [entry.name for entry in db.parent.iterdir() if entry.suffix in (".db", ".duckdb")]
+        names = [entry.name for entry in db.parent.iterdir() if entry.suffix in SUFFIXES]
     except OSError:
         return f"there is no directory {db.parent} either" if not db.parent.exists() else "check the path"
-    near = difflib.get_close_matches(db.name, names, n=3, cutoff=0.5) or sorted(names)[:3]
-    there = f"in {db.parent} there is: {', '.join(near)}" if near else f"no .db file lies in {db.parent}"
-    as_run = f"; a run or label is named with its file: {near[0]}@{db.name}" if near and not db.suffix else ""
-    return there + as_run
+    if not names:
+        return f"no .db file lies in {db.parent}"
+    near = difflib.get_close_matches(db.name, names, n=3, cutoff=0.5)
+    shown = near or sorted(names)[:_LISTED]
+    rest = "" if near or len(names) <= _LISTED else f" and {len(names) - _LISTED} more"
+    there = f"did you mean {', '.join(near)}?" if near else f"{db.parent} holds {', '.join(shown)}{rest}"
+    return there if db.suffix else f"{there}; a run or label is named with its file: {shown[0]}@{db.name}"

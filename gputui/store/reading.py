@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any  # Any: cells whose types were checked with the file, and keys of rows
+from typing import Any, TypeVar  # Any: cells whose types were checked with the file, and keys of rows
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.serving import LoadStep, Requests, ServerFound, ServingRecords
 from gputui.model.telemetry import HOST, METRICS, Metric
 from gputui.store.opening import Checked, expanded, open_read_only, open_together, rows_of
 from gputui.store.rebuilding import (
@@ -189,6 +190,14 @@ class FailedLaunch:
     case_ids: tuple[int, ...]
 
 
+_Kind = TypeVar("_Kind")
+_STEP_KEYS = frozenset({"run_id", "launch_id", "case_id", "step_index"})
+
+
+def _without_keys(rows: Iterable[Row]) -> list[Row]:
+    return [{name: cell for name, cell in row.items() if name not in _STEP_KEYS} for row in rows]
+
+
 class ResultFile:
     """An open result file. For one thread; its results outlive it."""
 
@@ -226,6 +235,26 @@ class ResultFile:
         """The profiled passes of a run by case, including those without a result."""
         found = passes_of([self], [(run_id,)])[0]
         return next(iter(found.values()), {})
+
+    def serving(self, run_id: str) -> ServingRecords:
+        """The loads that a run offered to a server, and every request; empty for other runs."""
+        with self._valid(f"loads of run {run_id}"):
+            servers = [self._plain(row, ServerFound) for row in self._fetch("servers", run_id, "launch_id")]
+            steps = [self._plain(row, LoadStep) for row in self._fetch("load_steps", run_id, "launch_id")]
+            found: dict[tuple[Any, ...], list[Row]] = {}
+            for row in self._fetch("requests", run_id, "request_index"):
+                found.setdefault((row["launch_id"], row["case_id"], row["step_index"]), []).append(row)
+            requests = [
+                strict(
+                    {"launch_id": launch, "case_id": case, "step_index": step, "rows": _without_keys(rows)},
+                    Requests,
+                )
+                for (launch, case, step), rows in found.items()
+            ]
+        return ServingRecords(tuple(servers), tuple(steps), tuple(requests))
+
+    def _plain(self, row: Row, kind: type[_Kind]) -> _Kind:
+        return strict({name: cell for name, cell in row.items() if name != "run_id"}, kind)
 
     def events(self, run_id: str) -> tuple[StoredEvent, ...]:
         """What the user should know about a run, oldest first."""

@@ -301,7 +301,7 @@ def _migrate(
 
 
 def _add_what_came_late(connection: DuckDBPyConnection, db: Path, there: Collection[tuple[str, str]]) -> None:
-    """Create the tables and metrics that were added after the file was made, within its schema version."""
+    """Create the tables and columns that were added after the file was made, within its schema version."""
     tables = {table for table, _ in there}
     with explaining(db):
         for table in schema.TABLES:
@@ -309,7 +309,7 @@ def _add_what_came_late(connection: DuckDBPyConnection, db: Path, there: Collect
                 connection.execute(table.create_sql(CATALOG))
                 continue
             for column in table.columns:
-                if column.name in schema.METRIC_NAMES and (table.name, column.name) not in there:
+                if column.name in schema.LATE_COLUMNS and (table.name, column.name) not in there:
                     added = f"ADD COLUMN {column.name} {column.sql_type}"
                     connection.execute(f"ALTER TABLE {CATALOG}.main.{table.name} {added}")
 

@@ -21,6 +21,8 @@ OF_SCRIPTS = {"--real", "--measure"}
 """Of tests/benchmarks and screenshots."""
 OF_INSTALLERS = {"--from", "--no-deps"}
 """Of uvx and pip."""
+OF_SLURM = {"--account", "--exclusive", "--gres", "--mem"}
+"""Of sbatch."""
 
 PLACEHOLDERS = {"NAME", "WHICH"}
 
@@ -59,7 +61,7 @@ def test_the_pages_name_every_command_and_each_of_its_options(
 
 
 def test_the_pages_name_no_option_that_does_not_exist(pages: dict[str, str]) -> None:
-    known = OF_THE_GROUP | OF_SCRIPTS | OF_INSTALLERS
+    known = OF_THE_GROUP | OF_SCRIPTS | OF_INSTALLERS | OF_SLURM
     known |= {name for command in COMMANDS for names in options_of(command) for name in names}
     unknown = {
         (page, name)

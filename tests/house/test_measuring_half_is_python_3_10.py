@@ -13,7 +13,7 @@ import pytest
 
 import gputui
 from gputui.errors import EXIT_MACHINE_LACKS
-from gputui.recording.deployment import _MAIN, copy_worker, measuring_half
+from gputui.recording.deployment import _MAIN, PLANNING, copy_worker, measuring_half
 from gputui.recording.interpreters import _PROBE
 
 PACKAGE = Path(gputui.__file__).parent
@@ -24,6 +24,7 @@ MEASURING = [
         for room in ("model", "sources", "machine", "worker", "recording")
         for path in sorted((PACKAGE / room).rglob("*.py"))
     ),
+    *(PACKAGE / "services" / name for name in PLANNING),
 ]
 
 

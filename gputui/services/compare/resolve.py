@@ -295,12 +295,13 @@ def look(run: Run, asked: Looks, base: Run, *, number: int) -> Looks:
         if pair[1] is None or isinstance(decision, Missing) or isinstance(estimate, Missing):
             continue
         result = pair[1].result
-        standing = _standing(result.case_id, result.case.name, decision, number, estimate.launches_b)
+        standing = standing_of(result.case_id, result.case.name, decision, number, estimate.launches_b)
         rows.append(before.get(result.case_id, standing))
     return replace(asked, made=number, rows=tuple(rows))
 
 
-def _standing(case_id: int, name: str, decision: Decision, number: int, launches: int) -> Standing:
+def standing_of(case_id: int, name: str, decision: Decision, number: int, launches: int) -> Standing:
+    """What a look says of a row."""
     return Standing(
         case_id,
         name,

@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar  # Any: JSON
 
 from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import (
     JOURNAL_NAME,
+    SPEC_NAME,
     STORED_NAME,
     TELEMETRY_NAME,
     CaseEnd,
@@ -23,14 +24,20 @@ from gputui.model.journal import (
     RunEnd,
     RunStart,
 )
+from gputui.model.plan import Plan
+from gputui.recording.interpreters import Chosen
 from gputui.recording.lock import held_if_free
 from gputui.recording.spec import Spec
-from gputui.services.hosts.box import Box, describe, device_of, step_profile
+from gputui.services.hosts.batch_job import JobRequest
+from gputui.services.hosts.box import Box, box_from, describe, device_of, step_profile
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.link import HostFailed, Link, LinkLost, Piece
+from gputui.services.hosts.slurm import job_script
+from gputui.services.prices.pricing import price_of
 from gputui.services.profiles.loader import Profile
 from gputui.services.runs.process import mark_stored
 from gputui.services.runs.progress import ProgressTracker
+from gputui.services.runs.start import check_something_runs
 from gputui.services.support.paths import state_directory
 from gputui.store.journal_reader import JournalTail, read_journal, read_telemetry
 from gputui.store.text import clean_text
@@ -42,24 +49,29 @@ AT_ONCE = 32
 """Hosts that are probed, sent to or started at the same time."""
 GIVES_UP_AFTER_S = 300.0
 """How long a host that was lost is looked for."""
+SUBMIT_TIMEOUT_S = 90.0
+LONGEST_WHY = 200
 LARGEST_JOURNAL = 128 * 2**20
 LARGEST_TELEMETRY = 128 * 2**20
 LARGEST_LOG = 2**17
 MOST_LOGS = 64
-_LOG_NAME = re.compile(r"launch-\d{3,6}\.log|supervisor\.log")
+_LOG_NAME = re.compile(r"launch-\d{3,6}\.log|supervisor\.log|job\.log")
 _NOTE = "bakeoff.json"
 _RECENT_S = 86_400.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 
-WAITING, STARTING, RUNNING, LOST, FETCHING, DONE, FAILED = (
+WAITING, STARTING, QUEUED, RUNNING, LOST, FETCHING, DONE, STOPPED, FAILED = (
     "waiting",
     "starting",
+    "queued",
     "running",
     "link lost",
     "bringing home",
     "done",
+    "stopped",
     "failed",
 )
+"""Of a host. DONE: measured to the end and stored; STOPPED: stored, but ended early."""
 
 
 def bakeoffs_directory() -> Path:
@@ -81,6 +93,15 @@ def on_all(hosts: Sequence[Host], do: Callable[[Host], T]) -> list[T | GputuiErr
 
 
 @dataclass(frozen=True, slots=True)
+class BatchPart:
+    """A host that is yet to be found: a batch job measures there."""
+
+    request: JobRequest
+    options: tuple[str, ...]
+    """For sbatch."""
+
+
+@dataclass(frozen=True, slots=True)
 class HostStatus:
     """One host of a bakeoff at one moment."""
 
@@ -91,6 +112,7 @@ class HostStatus:
     device: str
     """Its GPUs or processor; empty before its journal has it."""
     case: str
+    """Or what the job waits for that would measure one."""
     rate: str
     share_done: float | None
     left_s: float | None
@@ -102,36 +124,61 @@ class HostStatus:
 class HostRun:
     """One host's part of a bakeoff. Its thread changes it; `status` may be called from any."""
 
-    def __init__(self, host: Host, spec: Spec, run_dir: Path, step: str = "") -> None:
+    def __init__(
+        self,
+        host: Host,
+        spec: Spec | None,
+        run_dir: Path,
+        target: Path,
+        step: str = "",
+        batch: BatchPart | None = None,
+    ) -> None:
         self.host = host
         self.spec = spec
+        """None until a batch job has described its node."""
         self.run_dir = run_dir
+        self.target = target
         self.step = step
         """The text of a user's workload; empty without one."""
-        self.state = DONE if (run_dir / STORED_NAME).exists() else WAITING
+        self.batch = batch
+        self.state = WAITING
         self.why = ""
         self._lock = threading.Lock()
-        self._tracker = ProgressTracker([spec.plan])
+        self._tracker = None if spec is None else ProgressTracker([spec.plan])
+        self._job_state = ""
         self._tail = JournalTail(run_dir)
         self._heard_s = time.monotonic()
         self._has_failures = False
         self._end: RunEnd | None = None
+        self._how_it_ended = ""
+        """What became of its job, if one measured."""
         self._link: Link | None = None
         self._is_stopped = threading.Event()
         self._read_journal()
+        if (run_dir / STORED_NAME).exists():
+            self._set(*self._how_stored())
+
+    @property
+    def run_id(self) -> str:
+        return self.run_dir.name
 
     @property
     def short_id(self) -> str:
-        return self.spec.run_id[-8:]
+        return self.run_id[-8:]
 
     @property
     def is_over(self) -> bool:
-        return self.state in (DONE, FAILED)
+        return self.state in (DONE, STOPPED, FAILED)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether what it measured is in the result file, to its end or not."""
+        return self.state in (DONE, STOPPED)
 
     @property
     def is_whole(self) -> bool:
         """Whether it was measured to its end and stored."""
-        return self.state == DONE and self._end is not None and self._end.status == "finished"
+        return self.state == DONE
 
     @property
     def has_begun(self) -> bool:
@@ -141,7 +188,10 @@ class HostRun:
     def status(self) -> HostStatus:
         """What to show of it now."""
         with self._lock:
-            picture = self._tracker.picture()
+            tracker = self._tracker
+            if tracker is None:
+                return self._status_without_plan()
+            picture = tracker.picture()
         case = next((case for case in picture.cases if case.is_now), None)
         warnings = [event.message for event in picture.events if event.level in ("warning", "error")]
         is_running = self.state == RUNNING
@@ -152,11 +202,16 @@ class HostRun:
             device="" if picture.machine is None else clean_text(device_of(picture.machine)),
             case="" if case is None or self.is_over else case.short_name,
             rate="" if case is None or self.is_over else " ".join(filter(None, (case.rate, case.spread))),
-            share_done=1.0 if self.state == DONE else picture.share_done if is_running else None,
+            share_done=1.0 if self.is_whole else picture.share_done if is_running else None,
             left_s=picture.left_s if is_running else None,
             health=warnings[-1] if warnings else "",
             silent_s=time.monotonic() - self._heard_s,
         )
+
+    def _status_without_plan(self) -> HostStatus:
+        silent_s = time.monotonic() - self._heard_s
+        case = self._job_state if self.state == QUEUED else ""
+        return HostStatus(self.host.name, self.state, self.why, "", case, "", None, None, "", silent_s)
 
     def end(self) -> None:
         """Its thread ends: what is not over by now was left by an error that nobody foresaw."""
@@ -167,7 +222,7 @@ class HostRun:
         """Ask the host to end its run and keep what is finished; one that has not begun never does."""
         self._is_stopped.set()
         link = self._link
-        if link is not None and self.state == RUNNING:
+        if link is not None and self.state in (RUNNING, QUEUED):
             with suppress(GputuiError, OSError, ValueError):
                 link.send("stop")
 
@@ -213,12 +268,14 @@ class HostRun:
         with link:
             self._link = link
             try:
-                if not self.has_begun:
+                if self.batch is not None:
+                    self._submit(link, self.batch, gate)
+                elif self.spec is not None and not self.has_begun:
                     with gate:
-                        link.ask("start", run_id=self.spec.run_id, spec=self.spec.to_plain(), step=self.step)
+                        link.ask("start", run_id=self.run_id, spec=self.spec.to_plain(), step=self.step)
                 self._set(RUNNING)
                 if self._is_stopped.is_set():
-                    link.ask("stop", run_id=self.spec.run_id)
+                    link.ask("stop", run_id=self.run_id)
                 logs = self._bring_journal(link)
                 self._set(FETCHING)
                 self._bring_file(link, TELEMETRY_NAME, self.run_dir / TELEMETRY_NAME, LARGEST_TELEMETRY)
@@ -226,16 +283,53 @@ class HostRun:
                     self._bring_log(link, name)
                 self._store()
                 with suppress(HostFailed):  # `--clean` removes what is left, `doctor --host` lists it
-                    link.ask("forget", run_id=self.spec.run_id)
+                    link.ask("forget", run_id=self.run_id)
             finally:
                 self._link = None
+
+    def _submit(self, link: Link, batch: BatchPart, gate: threading.Semaphore) -> None:
+        """Submit the job unless it was, wait until it describes its node, and plan as it does there."""
+        with gate:
+            job = link.ask(
+                "submit",
+                SUBMIT_TIMEOUT_S,
+                run_id=self.run_id,
+                request=batch.request.to_plain(),
+                script=job_script(self.host),
+                step=self.step,
+                options=list(batch.options),
+            ).get("job")
+        if self.spec is not None:
+            return
+        self._set(QUEUED)
+        for piece in link.pieces("await_job", run_id=self.run_id):
+            self._heard_s = time.monotonic()
+            if isinstance(piece, Piece):
+                self._job_state = f"job {clean_text(str(job))[:20]}: {piece.state or 'starting'}"
+            else:
+                self._know_node(piece, batch.request)
+
+    def _know_node(self, described: dict[str, Any], request: JobRequest) -> None:
+        """Raises GputuiError if the node makes no sense, or nothing can run there."""
+        box = box_from(self.host, described, time.time())
+        try:
+            profile, plan = request.plan(box.machine, box.interpreter, described.get("step"))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise HostFailed(
+                "what it says of the workload makes no sense", "is another gputui there?"
+            ) from error
+        check_something_runs(profile, plan, Chosen(box.interpreter, box.found_as, box.passed_over))
+        spec = spec_of(box, plan, self.run_id, self.target, bytes.fromhex(request.key))
+        spec.write(self.run_dir)
+        with self._lock:
+            self.spec, self._tracker = spec, ProgressTracker([plan])
 
     def _bring_journal(self, link: Link) -> Sequence[str]:
         """Append what is new to the journal here until the run has ended; returns the names of its logs."""
         path = self.run_dir / JOURNAL_NAME
         offset = self._journal_bytes()
         with path.open("ab") as journal:
-            for piece in link.pieces("follow", run_id=self.spec.run_id, offset=offset):
+            for piece in link.pieces("follow", run_id=self.run_id, offset=offset):
                 self._heard_s = time.monotonic()
                 if isinstance(piece, Piece):
                     if piece.data:
@@ -249,6 +343,7 @@ class HostRun:
                         self._read_journal()
                 else:
                     logs = piece.get("logs")
+                    self._how_it_ended = clean_text(str(piece.get("how") or ""))[:LONGEST_WHY]
                     return [name for name in logs if isinstance(name, str)] if isinstance(logs, list) else []
         raise LinkLost("the link broke", "")
 
@@ -256,7 +351,7 @@ class HostRun:
         size = 0
         draft = path.with_suffix(".part")
         with draft.open("wb") as file:
-            for piece in link.pieces("read", run_id=self.spec.run_id, name=name, offset=0):
+            for piece in link.pieces("read", run_id=self.run_id, name=name, offset=0):
                 self._heard_s = time.monotonic()
                 if isinstance(piece, Piece):
                     size += len(piece.data)
@@ -282,8 +377,9 @@ class HostRun:
 
     def _read_journal(self) -> None:
         with self._lock:
-            for line in self._tail.poll():
-                self._tracker.hear(0, line)
+            for line in () if self._tracker is None else self._tail.poll():
+                if self._tracker is not None:
+                    self._tracker.hear(0, line)
                 if isinstance(line, LaunchEnd | CaseEnd) and line.outcome == "failed":
                     self._has_failures = True
                 if isinstance(line, RunEnd):
@@ -300,19 +396,32 @@ class HostRun:
         """Store the run. Raises GputuiError if the journal is not of this run."""
         contents = read_journal(self.run_dir)
         self._check(contents.start)
+        if self.batch is not None and self.spec is not None:  # a node knows no price
+            contents = replace(contents, start=replace(contents.start, price=self.spec.price))
         with _STORING:
-            stored = store_run(Path(self.spec.target), contents, read_telemetry(self.run_dir))
-        mark_stored(self.run_dir, Path(self.spec.target))
-        why = "" if self._end is not None else "its supervisor was killed: what was finished is stored"
-        if self._end is not None and self._end.status != "finished":
-            why = f"{self._end.status}: {clean_text(self._end.reason)}"
-        elif stored.left_out:
+            stored = store_run(self.target, contents, read_telemetry(self.run_dir))
+        mark_stored(self.run_dir, self.target)
+        state, why = self._how_stored()
+        if stored.left_out and not why:
             why = f"left out: {clean_text(stored.left_out[0])}"
-        self._set(DONE, why)
+        self._set(state, why)
+
+    def _how_stored(self) -> tuple[str, str]:
+        """The state of a run that is stored, and why it did not come to its end."""
+        if self._end is not None and self._end.status == "finished":
+            return DONE, ""
+        why = self._how_it_ended or "its supervisor was killed"
+        if self._end is not None:
+            why = clean_text(self._end.reason) or self._end.status
+        return STOPPED, f"{why}: what was finished is stored"
 
     def _check(self, start: RunStart) -> None:
         """A journal may only be of the run that was sent: it could replace another one in the file."""
+        if self.spec is None:
+            raise HostFailed("its journal came before it said what it is")
         expected = self.spec.start_now()
+        if self.batch is not None:
+            expected = replace(expected, price=None)
         for name in ("run_id", "profile", "profile_version", "seed", "replicates", "label", "price"):
             if getattr(start, name) != getattr(expected, name):
                 raise HostFailed(f"its journal is of another run than the one that was sent: {name}")
@@ -320,6 +429,56 @@ class HostRun:
 
 _STORING = threading.Lock()
 """Result files are written by one thread at a time."""
+
+
+def spec_of(box: Box, plan: Plan, run_id: str, target: Path, key: bytes, label: str = "") -> Spec:
+    """The run of a plan on a box, to be stored in `target` here. Raises GputuiError for a wrong price."""
+    return Spec(
+        run_id=run_id,
+        plan=plan,
+        runtime=box.interpreter.runtime,
+        label=label,
+        price=price_of(box.host.usd_per_hour, None, box.machine),
+        machine_name="",
+        hash_key=key,
+        target=str(target),
+        on_end=(),
+    )
+
+
+def _run_id_of(part: Spec | BatchPart) -> str:
+    return part.run_id if isinstance(part, Spec) else part.request.run_id
+
+
+def _plain_part(host: Host, part: Spec | BatchPart) -> dict[str, Any]:
+    batch = None
+    if isinstance(part, BatchPart):
+        batch = {"request": part.request.to_plain(), "options": list(part.options)}
+    return {**asdict(host), "run_id": _run_id_of(part), "batch": batch}
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """What a bakeoff in rounds is to resolve, and which round it is."""
+
+    name: str
+    """Of the first round; labels of its runs begin with it."""
+    percent: float
+    looks: tuple[int, ...]
+    """Launches per case after each round."""
+    hosts: tuple[str, ...]
+    """All of the first round, the baseline first."""
+    before: int = 0
+    """Rounds before this one."""
+
+    def label_of(self, host: str) -> str:
+        """The label of a host's runs, by which they are taken together."""
+        return f"{self.name}-{self.hosts.index(host) + 1}"
+
+    @staticmethod
+    def from_plain(plain: dict[str, Any]) -> Rounds:
+        """Raises TypeError, KeyError."""
+        return Rounds(**{**plain, "looks": tuple(plain["looks"]), "hosts": tuple(plain["hosts"])})
 
 
 class Bakeoff:
@@ -332,13 +491,15 @@ class Bakeoff:
         groups: Sequence[Sequence[int]],
         gives_up_after_s: float = GIVES_UP_AFTER_S,
         words: Sequence[str] = (),
+        rounds: Rounds | None = None,
     ) -> None:
         self.words = tuple(words)
         """Of the command line that began it, without the program; empty if unknown."""
         self.directory = directory
         self.runs = tuple(runs)
-        self._groups = groups
-        self._gives_up_after_s = gives_up_after_s
+        self.groups = groups
+        self.gives_up_after_s = gives_up_after_s
+        self.rounds = rounds
         self._gate = threading.Semaphore(AT_ONCE)
         self._threads: list[threading.Thread] = []
 
@@ -363,17 +524,24 @@ class Bakeoff:
             yield
 
     @property
+    def step(self) -> str:
+        """The text of a user's workload; empty without one."""
+        return self.runs[0].step
+
+    @property
     def target(self) -> Path:
-        return Path(self.runs[0].spec.target)
+        return self.runs[0].target
 
     @staticmethod
     def create(
         name: str,
-        parts: Sequence[tuple[Host, Spec]],
+        target: Path,
+        parts: Sequence[tuple[Host, Spec | BatchPart]],
         groups: Sequence[Sequence[int]],
         step: str = "",
         words: Sequence[str] = (),
         gives_up_after_s: float = GIVES_UP_AFTER_S,
+        rounds: Rounds | None = None,
     ) -> Bakeoff:
         """Write down what is to be done, before anything begins. Raises NotStored.
 
@@ -384,34 +552,48 @@ class Bakeoff:
         try:
             directory.mkdir(parents=True, mode=0o700)
             note = {
-                "hosts": [{**asdict(host), "run_id": spec.run_id} for host, spec in parts],
+                "hosts": [_plain_part(host, part) for host, part in parts],
                 "groups": [list(group) for group in groups],
+                "target": str(target),
                 "step": step,
                 "words": list(words),
+                "rounds": None if rounds is None else asdict(rounds),
             }
             (directory / _NOTE).write_text(json.dumps(note, indent=1), encoding="utf-8")
-            for _, spec in parts:
-                (directory / spec.run_id).mkdir(mode=0o700)
-                spec.write(directory / spec.run_id)
+            for _, part in parts:
+                run_dir = directory / _run_id_of(part)
+                run_dir.mkdir(mode=0o700)
+                if isinstance(part, Spec):
+                    part.write(run_dir)
         except OSError as error:
             raise NotStored(
                 f"{directory}: cannot be made ({error.strerror})",
                 "set GPUTUI_STATE to a directory you may write",
             ) from error
-        runs = [HostRun(host, spec, directory / spec.run_id, step) for host, spec in parts]
-        return Bakeoff(directory, runs, groups, gives_up_after_s, words)
+        runs = [
+            HostRun(host, part, directory / part.run_id, target, step)
+            if isinstance(part, Spec)
+            else HostRun(host, None, directory / part.request.run_id, target, step, part)
+            for host, part in parts
+        ]
+        return Bakeoff(directory, runs, groups, gives_up_after_s, words, rounds)
 
     @staticmethod
     def read(directory: Path, gives_up_after_s: float = GIVES_UP_AFTER_S) -> Bakeoff:
         """Read what `create` wrote. Raises GputuiError."""
         try:
             note = json.loads((directory / _NOTE).read_text(encoding="utf-8"))
-            runs = []
+            target, runs = Path(note["target"]), []
             for plain in note["hosts"]:
-                run_dir = directory / plain.pop("run_id")
+                run_dir, batch = directory / plain.pop("run_id"), plain.pop("batch")
                 host = Host(**{**plain, "prefix": tuple(plain["prefix"])})
-                runs.append(HostRun(host, Spec.read(run_dir), run_dir, note["step"]))
-            return Bakeoff(directory, runs, note["groups"], gives_up_after_s, note["words"])
+                if batch is not None:
+                    batch = BatchPart(JobRequest.read(batch["request"]), tuple(batch["options"]))
+                has_spec = batch is None or (run_dir / SPEC_NAME).exists()
+                spec = Spec.read(run_dir) if has_spec else None
+                runs.append(HostRun(host, spec, run_dir, target, note["step"], batch))
+            rounds = None if note["rounds"] is None else Rounds.from_plain(note["rounds"])
+            return Bakeoff(directory, runs, note["groups"], gives_up_after_s, note["words"], rounds)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise GputuiError(
                 f"{directory}: is not a bakeoff ({error})", "gputui bakeoff --host A --host B"
@@ -421,7 +603,7 @@ class Bakeoff:
         """Start and follow all runs in threads; returns at once."""
         self._threads = [
             threading.Thread(target=self._bring_group, args=(group,), name=f"host {group[0]}", daemon=True)
-            for group in self._groups
+            for group in self.groups
         ]
         for thread in self._threads:
             thread.start()
@@ -430,7 +612,7 @@ class Bakeoff:
         for index in group:
             run = self.runs[index]
             try:
-                run.bring_home(self._gate, self._gives_up_after_s)
+                run.bring_home(self._gate, self.gives_up_after_s)
             finally:
                 run.end()
 

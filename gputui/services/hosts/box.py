@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # Any: JSON of another machine
@@ -76,7 +76,7 @@ class Box:
                 f"gputui measures there already ({', '.join(self.others[:3])}): wait until it has ended"
             )
         elif self.load > BUSY_LOAD_PER_CORE * self.machine.cpu.usable_threads:
-            look = "look with top" if self.host.name == LOCAL else "look with ssh and top"
+            look = "look with top" if self.host.name == LOCAL else "look with top there"
             found.append(f"it is busy (load {self.load:.1f}): {look}")
         if self.free_bytes < LITTLE_SPACE_BYTES:
             found.append(f"{format_bytes(self.free_bytes)} are free for its journal: make space, or --dir")
@@ -101,6 +101,11 @@ def describe(link: Link, key: bytes) -> Box:
     answer = link.ask(
         "describe", 2 * PROBE_TIMEOUT_S, key=key_for_hosts(key).hex(), python=host.python or None
     )
+    return box_from(host, answer, asked_s)
+
+
+def box_from(host: Host, answer: Mapping[str, Any], asked_s: float) -> Box:
+    """A box from what it says of itself, which was asked for at `asked_s`. Raises HostFailed."""
     answered_s = time.time()
     try:
         ahead_s = float(answer["utc_us"]) / 1e6 - answered_s

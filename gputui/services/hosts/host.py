@@ -105,12 +105,19 @@ def hosts_from(
     pythons: Iterable[str] = (),
     prices: Iterable[str] = (),
     directory: str = "",
+    others: Sequence[Host] = (),
 ) -> tuple[Host, ...]:
-    """All named hosts in order, this box first. Raises GputuiError for the first that is wrong."""
+    """All named hosts in order, this box first and `others` last.
+
+    Raises GputuiError for the first that is wrong.
+    """
     hosts = [Host(LOCAL, ())] if with_local else []
-    hosts += [ssh_host(address) for address in addresses] + [via_host(via) for via in vias]
+    hosts += [*map(ssh_host, addresses), *map(via_host, vias), *others]
     if not hosts:
-        raise GputuiError("no host is named", "--host [USER@]HOST, --hosts FILE, --via COMMAND or --local")
+        raise GputuiError(
+            "no host is named",
+            "--host [USER@]HOST, --hosts FILE, --via COMMAND, --slurm PARTITION or --local",
+        )
     if len(hosts) > MOST_HOSTS:
         raise GputuiError(f"{len(hosts)} hosts are named", f"at most {MOST_HOSTS}")
     names = [host.name for host in hosts]

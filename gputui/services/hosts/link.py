@@ -39,6 +39,7 @@ _LONGEST_LINE = 4 * 2**20
 _LARGEST_PIECE = 2**20
 _BANNER_BYTES = 2**18
 _STDERR_KEPT = 2**14
+_SHOWN_STATE = 80
 _OUT_OF_SPACE = (28, 122)
 _READ_ONLY = (13, 30)
 """EACCES and EROFS; above ENOSPC and EDQUOT. Of Linux, which may not be the system here."""
@@ -78,27 +79,35 @@ def _half() -> tuple[bytes, str]:
     return data, hashlib.sha256(data).hexdigest()
 
 
-def _script(host: Host, nonce: str) -> str:
-    """One line of `sh`: finds a Python that is new enough, and has it execute the first stage."""
-    source = importlib.resources.files("gputui.recording").joinpath("first_stage.py").read_bytes()
-    data, digest = _half()
-    stage = base64.b64encode(zlib.compress(source, 9)).decode()
-    directory = base64.b64encode(host.directory.encode()).decode()
+def find_python(host: Host, run: str, none: str) -> str:
+    """One line of `sh` that finds a Python that is new enough, and runs `$c` with the words `run`.
+
+    Without one it runs `none`, with what was found instead in `$o`.
+    """
     stated = [host.python] if _PLAIN_PATH.fullmatch(host.python) and "/" in host.python else []
     new_enough = "import sys; print(sys.version_info >= (3, 10)); print(sys.version.split()[0])"
-    unpack = (
-        "import base64, sys, zlib; d = base64.b64decode; a = sys.argv; "
-        "c = zlib.decompress(d(a.pop(1))); a[4] = d(a[4]).decode(); exec(c)"
-    )
     return (
         f't="{new_enough}"; try() {{ "$c" "$@" -c "$t" 2>/dev/null </dev/null; }}; '
         f"o=; for p in {' '.join((*stated, *_PYTHONS))}; do "
         'c=$(command -v "$p") || continue; '
         "v=$(try -I || try) || continue; "
-        f'case "$v" in True*) exec "$c" -I -c "{unpack}" {stage} {nonce} {digest} {len(data)} '
-        f'"{directory}";; *) o="$o $c "$(echo $v);; esac; done; '
-        f'echo "gputui {nonce} nopython $o"'
+        f'case "$v" in True*) exec "$c" {run};; *) o="$o $c "$(echo $v);; esac; done; '
+        f"{none}"
     )
+
+
+def _script(host: Host, nonce: str) -> str:
+    """The command that starts the first stage there."""
+    source = importlib.resources.files("gputui.recording").joinpath("first_stage.py").read_bytes()
+    data, digest = _half()
+    stage = base64.b64encode(zlib.compress(source, 9)).decode()
+    directory = base64.b64encode(host.directory.encode()).decode()
+    unpack = (
+        "import base64, sys, zlib; d = base64.b64decode; a = sys.argv; "
+        "c = zlib.decompress(d(a.pop(1))); a[4] = d(a[4]).decode(); exec(c)"
+    )
+    run = f'-I -c "{unpack}" {stage} {nonce} {digest} {len(data)} "{directory}"'
+    return find_python(host, run, f'echo "gputui {nonce} nopython $o"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +116,8 @@ class Piece:
 
     offset: int
     data: bytes
+    state: str = ""
+    """Of the job that is waited for."""
 
 
 class Link:
@@ -205,7 +216,7 @@ class Link:
             if packed > _LARGEST_PIECE or unpacked > _LARGEST_PIECE:
                 raise HostFailed(f"it sent a piece of {max(packed, unpacked)} bytes", _STRANGE)
             data = self._unpacked(self._exactly(packed, ANSWER_TIMEOUT_S), unpacked) if packed else b""
-            yield Piece(offset, data)
+            yield Piece(offset, data, clean_text(str(answer.get("state", "")))[:_SHOWN_STATE])
 
     def messages(self, do: str, silence_s: float = ANSWER_TIMEOUT_S, **fields: object) -> Iterator[Any]:
         """Send a request and yield the JSON messages it brings, which are one compressed stream, without end.

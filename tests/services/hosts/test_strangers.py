@@ -153,7 +153,7 @@ def journal(spec: Spec, **changed: object) -> bytes:
 
 def brought(directory: Path, spec: Spec, follow: Sequence[object], logs: Sequence[object] = ()) -> Bakeoff:
     host = stranger(directory, {"start": [[{"started": True}, ""]], "follow": follow, "read": logs})
-    made = Bakeoff.create("b", [(host, spec)], [(0,)], gives_up_after_s=0)
+    made = Bakeoff.create("b", Path(spec.target), [(host, spec)], [(0,)], gives_up_after_s=0)
     made.start()
     assert made.wait(60)
     return made

@@ -77,7 +77,7 @@ class BackgroundTasks:
             threading.Thread(target=work, name=f"run screen: {name}", daemon=True).start()
 
     def close(self) -> None:
-        """Nothing is told any more. Waits for no thread."""
+        """Report nothing from now on. Waits for no thread."""
         with self._wake:
             self._is_closed = True
             self._wake.notify_all()

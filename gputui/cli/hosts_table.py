@@ -1,0 +1,126 @@
+"""The table of hosts while they are measured."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from gputui.cli.output import beneath, shown, wrapped
+from gputui.model.units import format_seconds
+
+if TYPE_CHECKING:
+    from gputui.services.hosts.bakeoff import HostStatus
+
+_DEVICE_CELLS, _STATE_CELLS, _MOST_NAME_CELLS = 20, 13, 24
+_DEVICES_FROM = 110
+"""Columns of a terminal; the devices were listed before the start."""
+_ERASE_BELOW = "\x1b[J"
+
+
+class HostsTable:
+    """One line per host, rewritten in place on a terminal; elsewhere a line whenever it changes."""
+
+    def __init__(self, is_live: bool) -> None:
+        self._is_live = is_live
+        self._drawn = 0
+        self._seen: dict[str, tuple[str, str]] = {}
+        self._begun_s = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """Print a line that stays."""
+        self._erase()
+        say(text)
+
+    def draw(self, statuses: Sequence[HostStatus], *, is_last: bool = False) -> None:
+        """Show all hosts; the last table stays, with every line in full."""
+        width = min(max(len(shown(status.name)) for status in statuses), _MOST_NAME_CELLS)
+        if not self._is_live:
+            for status in statuses:
+                now = status.state, status.why or status.case
+                if self._seen.get(status.name) != now:
+                    self._seen[status.name] = now
+                    say(f"{self._elapsed()} {_row(status, width)}")
+            return
+        size = shutil.get_terminal_size()
+        has_devices = size.columns >= _DEVICES_FROM
+        rows = [_row(status, width, has_devices=has_devices) for status in statuses]
+        if is_last:
+            rows = [line for row in rows for line in _in_lines(row, size.columns, width + 2)]
+        elif len(rows) > size.lines - 3:  # what is over, or goes well, is counted
+            room = size.lines - 3
+            order = sorted(
+                range(len(rows)), key=lambda n: (not statuses[n].why, statuses[n].state == "done", n)
+            )
+            rows = [rows[n] for n in sorted(order[: room - 1])] + [f"and {len(rows) - room + 1} more"]
+        lines = [f"{self._elapsed()} {_summary(statuses)}", *rows]
+        self._erase()
+        out = beneath(sys.stderr)
+        print(
+            "\n".join(_cut(shown(line, sys.stderr), size.columns - 1) for line in lines), file=out, flush=True
+        )
+        self._drawn = 0 if is_last else len(lines)
+
+    def _erase(self) -> None:
+        if self._drawn:
+            print(f"\x1b[{self._drawn}A\r{_ERASE_BELOW}", end="", file=beneath(sys.stderr))
+            self._drawn = 0
+
+    def _elapsed(self) -> str:
+        seconds = int(time.monotonic() - self._begun_s)
+        return f"{seconds // 60}:{seconds % 60:02d}"
+
+
+def _summary(statuses: Sequence[HostStatus]) -> str:
+    counts = {
+        state: sum(status.state == state for status in statuses)
+        for state in dict.fromkeys(s.state for s in statuses)
+    }
+    return " · ".join(f"{count} {state}" for state, count in counts.items())
+
+
+def _row(status: HostStatus, name_cells: int, *, has_devices: bool = True) -> str:
+    """`gpu-a  NVIDIA L4  running  45 %  ~2 min left  gemm base gpu fp32  41.2 TFLOP/s ±1 %`."""
+    parts = [f"{_cut(shown(status.name), name_cells):{name_cells}}"]
+    if has_devices:
+        parts.append(f"{_cut(shown(status.device), _DEVICE_CELLS):{_DEVICE_CELLS}}")
+    parts.append(f"{status.state:{_STATE_CELLS}}")
+    if status.share_done is not None and status.state == "running":
+        left = "" if status.left_s is None else f"  ~{format_seconds(round(status.left_s))} left"
+        parts.append(f"{100 * status.share_done:3.0f} %{left}")
+    if status.state == "link lost":
+        parts.append(f"heard {format_seconds(round(status.silent_s))} ago")
+    parts += filter(None, (status.case, status.rate, status.why))
+    if status.health and not status.why:
+        parts.append(f"! {status.health}")
+    return "  ".join(parts).rstrip()
+
+
+def _cut(text: str, cells: int) -> str:
+    """The beginning of a text that is too long, up to a whole word."""
+    if len(text) <= cells:
+        return text
+    words = text[: cells - 1].rsplit(" ", 1)[0].rstrip()
+    return f"{words if len(words) > cells // 2 else text[: cells - 1]}…"
+
+
+def _in_lines(row: str, columns: int, indent: int) -> list[str]:
+    """The whole row, in as many lines as it needs."""
+    return textwrap.wrap(
+        row,
+        columns - 1,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )
+
+
+def say(line: str) -> None:
+    """Print a line for people; one with a command is not wrapped, so that it can be copied."""
+    click.echo(line if "gputui " in line or "ssh" in line else wrapped(line, sys.stderr), err=True)

@@ -1,0 +1,134 @@
+"""What each host would run, before anything is started there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gputui.errors import GputuiError
+from gputui.model.plan import Plan
+from gputui.model.units import counted, format_hourly, format_seconds
+from gputui.recording.interpreters import Chosen
+from gputui.services.hosts.bakeoff import on_all, probed, probed_with_step
+from gputui.services.hosts.box import Box, same_boxes
+from gputui.services.hosts.host import Host
+from gputui.services.profiles.loader import Profile
+from gputui.services.profiles.planner import Choices, resolve_plan
+from gputui.services.runs.progress import expected_s
+from gputui.services.runs.start import check_something_runs
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedHost:
+    """A host that answered, and what it would measure."""
+
+    box: Box
+    plan: Plan
+
+    @property
+    def about_s(self) -> float:
+        """Seconds that its run will take, about."""
+        return sum(expected_s(self.plan, launch) for launch in self.plan.launches)
+
+    def lines(self) -> Iterator[str]:
+        """What it is and would do, then what would disturb that."""
+        price = self.box.host.usd_per_hour
+        to_run = sum(case.outcome is None for case in self.plan.cases)
+        left_out = len(self.plan.cases) - to_run
+        parts = [
+            self.box.device,
+            self.box.runtime,
+            counted(to_run, "case") + (f", {left_out} cannot run there" if left_out else ""),
+            f"about {format_seconds(round(self.about_s))}",
+            *([] if price is None else [format_hourly(price)]),
+        ]
+        yield " · ".join(parts)
+        yield from self.box.cautions()
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedHost:
+    """A host that cannot be measured."""
+
+    host: Host
+    error: GputuiError
+
+    @property
+    def line(self) -> str:
+        """Its name, why, and what to do."""
+        hint = f": {self.error.hint}" if self.error.hint else ""
+        return f"{self.host.name}: {self.error.message}{hint}"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """All hosts of a bakeoff before its start."""
+
+    planned: tuple[PlannedHost, ...]
+    refused: tuple[RefusedHost, ...]
+    groups: tuple[tuple[int, ...], ...]
+    """Indices of `planned`: hosts of one group are measured one after the other."""
+
+    def same(self) -> Iterator[str]:
+        """Which hosts are one box, a line each."""
+        for group in (group for group in self.groups if len(group) > 1):
+            names = " and ".join(self.planned[index].box.host.name for index in group)
+            yield f"{names} are one box: measured one after the other, since they would disturb each other"
+
+    def summary(self) -> str:
+        """Profile, hosts, time and cost of all together; the empty text without any host."""
+        if not self.planned:
+            return ""
+        usd = sum((one.box.host.usd_per_hour or 0.0) * one.about_s / 3600 for one in self.planned)
+        longest_s = max(sum(self.planned[index].about_s for index in group) for group in self.groups)
+        count = len(self.planned)
+        hosts = counted(count, "host") + (f" of {count + len(self.refused)}" if self.refused else "")
+        cost = f", about ${usd:.2f} in all" if usd else ""
+        return f"{self.planned[0].plan.profile} on {hosts}, about {format_seconds(round(longest_s))}{cost}"
+
+
+def prepare(
+    hosts: Sequence[Host],
+    profile: Profile | None,
+    choices: Choices,
+    key: bytes,
+    *,
+    step_file: Path | None = None,
+    step: str = "",
+    in_parallel: bool = False,
+) -> Prepared:
+    """Ask all hosts what they are and plan for each; blocks while torch is imported there.
+
+    `profile` is None for the workload of `step_file`, whose text is `step`. With `in_parallel` names of one
+    box are not measured in turn. Never raises for a single host.
+    """
+    planned, refused = [], []
+    found: Sequence[tuple[Box, Profile] | GputuiError]
+    if profile is None and step_file is not None:
+        found = on_all(hosts, probed_with_step(key, step_file, step))
+    else:
+        assert profile is not None
+        asked = on_all(hosts, probed(key))
+        found = [one if isinstance(one, GputuiError) else (one, profile) for one in asked]
+    for host, one in zip(hosts, found, strict=True):
+        try:
+            if isinstance(one, GputuiError):
+                raise one
+            planned.append(_planned(*one, choices))
+        except GputuiError as error:
+            refused.append(RefusedHost(host, error))
+    alone = tuple((index,) for index in range(len(planned)))
+    groups = alone if in_parallel else same_boxes([one.box for one in planned])
+    return Prepared(tuple(planned), tuple(refused), groups)
+
+
+def _planned(box: Box, profile: Profile, choices: Choices) -> PlannedHost:
+    if box.in_progress:
+        raise GputuiError(
+            f"run {box.in_progress[0][-8:]} of another bakeoff is in progress there",
+            "gputui bakeoff --resume waits for it",
+        )
+    plan = resolve_plan(profile, box.interpreter, box.machine, choices)
+    check_something_runs(profile, plan, Chosen(box.interpreter, box.found_as, box.passed_over))
+    return PlannedHost(box, replace(plan, step_file=Path(plan.step_file).name))  # no path of this box

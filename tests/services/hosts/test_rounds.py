@@ -1,0 +1,77 @@
+"""`bakeoff --resolve`: rounds of launches until the rows of all hosts are told from those of the first."""
+
+from __future__ import annotations
+
+import venv
+from pathlib import Path
+
+import pytest
+from builders import make_case, make_plan
+from command_line import gputui, write_spin_profile
+
+from gputui.model.plan import TIMED, Plan
+from gputui.services.profiles.planner import plan_again
+from gputui.store.reading import open_result
+
+
+def test_a_plan_of_a_later_round_times_the_open_cases_alone_in_the_time_they_had() -> None:
+    cases = [make_case(precision=precision) for precision in ("fp32", "amp")]
+    plan, first, others = make_plan((0, 1), (0, 1), cases=cases), 0, [1]
+    again = plan_again(plan, {first}, 4, seed=7)
+    assert [launch.case_ids for launch in again.launches] == [(first,)] * 4
+    assert [launch.launch_id for launch in again.launches] == [0, 1, 2, 3]
+    assert {launch.purpose for launch in again.launches} == {TIMED}
+    assert [again.cases[case_id].outcome for case_id in others] == ["skipped"]
+
+    def seconds(one: Plan) -> float:
+        launch = next(launch for launch in one.launches if first in launch.case_ids)
+        share = launch.weight / sum(other.weight for other in one.launches)
+        return one.budget_s * share / len(launch.case_ids)
+
+    assert seconds(again) == pytest.approx(seconds(plan))
+
+
+@pytest.mark.slow
+def test_hosts_go_in_rounds_until_their_rows_are_told_from_those_of_the_first(tmp_path: Path) -> None:
+    venv.create(tmp_path / "lean", symlinks=True)
+    lean, db = str(tmp_path / "lean" / "bin" / "python"), tmp_path / "a.db"
+    vias = ("--via", "env A=1", "--via", "env GPUTUI_SPIN_WORK=3", "--via", "env A=2")
+    rounds = (
+        "--resolve",
+        "0.5",
+        "--launches",
+        "6",
+        "--yes",
+        "--same-box-parallel",
+        "--dir",
+        str(tmp_path / "there"),
+    )
+    profile = write_spin_profile(tmp_path / "spin.toml")
+    done = gputui(
+        "bakeoff",
+        profile,
+        *vias,
+        *rounds,
+        "--dir",
+        tmp_path / "there",
+        "--python",
+        lean,
+        "--db",
+        db,
+        env={"GPUTUI_STATE": str(tmp_path / "state")},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "at most 2 rounds, to 3 and 6 launches per case, with 97.5 % intervals" in done.stderr
+    assert "env GPUTUI_SPIN_WORK=3: 1 of 1 row decided after 3 launches" in done.stderr
+    with open_result(db) as file:
+        runs = [file.run(summary.run_id) for summary in file.summaries()]
+    launches = dict.fromkeys(sorted({run.summary.label for run in runs}), 0)
+    for run in runs:
+        launches[run.summary.label] += len(run.cases[0].measurements)
+    base, slow, same = launches.values()
+    assert slow == 3
+    assert (base, same) in ((6, 6), (3, 3)), "the one like the first is open, or out of reach already"
+    assert "% slower" in done.stdout
+    assert "--pool" in done.stdout
+    again = gputui("bakeoff", "--resume", env={"GPUTUI_STATE": str(tmp_path / "state")})
+    assert (again.returncode, again.stdout) == (0, done.stdout)
