@@ -14,6 +14,7 @@ from gputui.model.units import counted
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import day
+from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import from_here
 
 _ROUNDED_TO_S = 10
@@ -54,6 +55,10 @@ def next_steps(
     if any(check.word == BELOW_NORMAL for run in measured for check in performance_checks(run)):
         yield NextStep("gputui doctor", "looks for what is wrong with the box")
     names = [shlex.quote(f"{here}@{run.summary.short_id}") for run in measured]
+    below = [check.standing for check in performance_checks(newest) if check.word == BELOW_NORMAL]
+    if below and below[0] is not None and below[0].judges and len(measured) == 1:
+        command = f"gputui compare {PREFIX}{below[0].reference} {names[0]}"
+        yield NextStep(command, f"every case vs {below[0].model}")
     if like:
         yield NextStep(
             shlex.join(("gputui", "compare", like)) + f" {' '.join(names)}", "this run vs that one"
