@@ -52,13 +52,14 @@ def next_steps(
             yield NextStep(f"gputui show {newest.summary.short_id} {file} -v", "why nothing was measured")
         yield NextStep(f"gputui rm {newest.summary.short_id} {file}", "removes the run")
         return
-    if any(check.word == BELOW_NORMAL for run in measured for check in performance_checks(run)):
+    below = [check for run in measured for check in performance_checks(run) if check.word == BELOW_NORMAL]
+    if below:
         yield NextStep("gputui doctor", "looks for what is wrong with the box")
     names = [shlex.quote(f"{here}@{run.summary.short_id}") for run in measured]
-    below = [check.standing for check in performance_checks(newest) if check.word == BELOW_NORMAL]
-    if below and below[0] is not None and below[0].judges and len(measured) == 1:
-        command = f"gputui compare {PREFIX}{below[0].reference} {names[0]}"
-        yield NextStep(command, f"every case vs {below[0].model}")
+    standing = below[0].standing if below and len(measured) == 1 else None
+    if standing is not None and standing.judges:
+        command = f"gputui compare {PREFIX}{standing.reference} {names[0]}"
+        yield NextStep(command, f"every case vs {standing.model}")
     if like:
         yield NextStep(
             shlex.join(("gputui", "compare", like)) + f" {' '.join(names)}", "this run vs that one"
