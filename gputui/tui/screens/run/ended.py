@@ -190,7 +190,7 @@ def _results(rows: Sequence[ResultRow], width: int) -> Iterator[Line]:
     taken += cost + 2 if has_costs else 0
     name = max(width - taken, 10)
     most = max(len(clean(row.name)) for row in rows) + 2
-    spare = max(name - most, 0) if has_gauges else 0
+    spare = max(name - most, 0)
     name -= spare
     gauge = _GAUGE + min(spare, 24)
     yield section(
