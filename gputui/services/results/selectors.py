@@ -138,6 +138,9 @@ def run_and_file(run: str, file: Path | None) -> tuple[Path, str | None]:
 
     Raises GputuiError if run and file are swapped.
     """
+    if run.startswith(PREFIX) and not is_there(expanded(Path(run))):
+        name = run.removeprefix(PREFIX)
+        raise GputuiError(f"{run}: is a reference, and no run", f"gputui reference show {name}")
     if file is not None:
         if is_there(expanded(Path(run))) and not is_there(expanded(file)):
             raise GputuiError(f"{run} is a file, and {file} is none", f"the run goes first: {file} {run}")
