@@ -64,7 +64,9 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
 @click.command(epilog=DEFINITIONS)
 @click.argument("url")
 @click.option("--model", default="", metavar="M", help="As the server names it; needed if it has several.")
-@click.option("--name", default="", metavar="NAME", help="What results call the model; runs of one name pair.")
+@click.option(
+    "--name", default="", metavar="NAME", help="What results call the model; runs of one name pair."
+)
 @click.option(
     "--profile", default="chat", show_default=True, metavar="P", help="chat, rag, code, or a .toml file."
 )
@@ -78,7 +80,11 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
 )
 @click.option("--rate", "rates", type=rates_from, metavar="R,R", help="Also these arrivals per second.")
 @click.option(
-    "--slo", "limits", type=limits_from, metavar="LIMITS", help="ttft=500ms,tpot=50ms,e2e=10s, or none.  [the profile's]"
+    "--slo",
+    "limits",
+    type=limits_from,
+    metavar="LIMITS",
+    help="ttft=500ms,tpot=50ms,e2e=10s, or none.  [the profile's]",
 )
 @click.option(
     "--attain",
@@ -90,7 +96,11 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
     help="Share of requests that must be good.",
 )
 @click.option(
-    "--shared-prefix", "shared", type=click.IntRange(min=0), metavar="TOKENS", help="Let prompts begin alike.  [0]"
+    "--shared-prefix",
+    "shared",
+    type=click.IntRange(min=0),
+    metavar="TOKENS",
+    help="Let prompts begin alike.  [0]",
 )
 @click.option(
     "--budget",
@@ -108,8 +118,12 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
     metavar="N",
     help="Repetitions of each load.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", help="Of arrivals and order.  [0]")
-@click.option("--api-key-env", "key_name", default="", metavar="NAME", help="Environment variable with the key.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", help="Of arrivals and order.  [0]"
+)
+@click.option(
+    "--api-key-env", "key_name", default="", metavar="NAME", help="Environment variable with the key."
+)
 @click.option(
     "--db",
     type=click.Path(path_type=Path, readable=False),

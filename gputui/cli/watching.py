@@ -152,7 +152,9 @@ def finish(
 
         found: dict[str, object] = {"schema": 1, "runs": [run_as_json(result) for result in results]}
         if loads:
-            found["serving"] = [_serving_as_json(one, result) for one, result in zip(loads, results, strict=True)]
+            found["serving"] = [
+                _serving_as_json(one, result) for one, result in zip(loads, results, strict=True)
+            ]
         if any(looks):
             found["looks"] = [None if one is None else asdict(one) for one in looks]
         click.echo(json.dumps(found, indent=1))

@@ -209,9 +209,7 @@ def _output(result: CaseResult, speed: SpeedEstimate | Missing, kind: str) -> fl
 
 
 def _times(rows: Iterable[RequestRow], of: Callable[[RequestRow], float | None]) -> Times:
-    values = sorted(
-        value for row in rows if row.outcome == ANSWERED and (value := of(row)) is not None
-    )
+    values = sorted(value for row in rows if row.outcome == ANSWERED and (value := of(row)) is not None)
     return Times(percentile(values, 0.5), percentile(values, 0.99), len(values))
 
 

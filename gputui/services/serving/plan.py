@@ -187,7 +187,9 @@ def key_from(name: str) -> str:
     if not key:
         raise GputuiError(f"--api-key-env {name}: this variable is empty or not set", f"export {name}=...")
     if not key.isascii() or any(character <= " " for character in key):
-        raise GputuiError(f"--api-key-env {name}: its value has spaces, line ends or non-ASCII letters", "set it again")
+        raise GputuiError(
+            f"--api-key-env {name}: its value has spaces, line ends or non-ASCII letters", "set it again"
+        )
     return key
 
 

@@ -15,7 +15,6 @@ from gputui.model.units import (
     format_spread,
     format_usd,
     listed,
-
     with_prefix,
 )
 from gputui.services.serving.curve import CLOSED, SEARCH, Level, Serving, Times, limits_of, parameter_of
@@ -41,7 +40,11 @@ def load_words(level: Level) -> str:
     if level.kind == CLOSED:
         return counted(level.users or 0, "user")
     if level.kind == SEARCH:
-        rate = "limit" if isinstance(level.speed, Missing) else f"limit, {_number(level.speed.units_per_s)} req/s"
+        rate = (
+            "limit"
+            if isinstance(level.speed, Missing)
+            else f"limit, {_number(level.speed.units_per_s)} req/s"
+        )
         return rate
     return f"{level.rate_per_s or 0.0:g} req/s"
 
@@ -123,7 +126,9 @@ def usd_per_million_tokens(level: Level, price: Price | Missing) -> float | Miss
         return price
     if isinstance(level.output_per_s, Missing):
         return level.output_per_s
-    return price.usd_per_hour / 3600 / level.output_per_s * 1e6 if level.output_per_s else Missing("no output")
+    return (
+        price.usd_per_hour / 3600 / level.output_per_s * 1e6 if level.output_per_s else Missing("no output")
+    )
 
 
 def server_line(serving: Serving) -> str:
@@ -193,7 +198,13 @@ def detail_rows(serving: Serving) -> list[tuple[str, ...]]:
         for name, times in (("TTFT", level.ttft), ("TPOT", level.tpot), ("E2E", level.e2e)):
             if times.n:
                 rows.append(
-                    (load_words(level), name, *_with_interval(times.p50_s), *_with_interval(times.p99_s), str(times.n))
+                    (
+                        load_words(level),
+                        name,
+                        *_with_interval(times.p50_s),
+                        *_with_interval(times.p99_s),
+                        str(times.n),
+                    )
                 )
     return rows
 
@@ -202,5 +213,3 @@ def _with_interval(found: Percentile | Missing) -> tuple[str, str]:
     if isinstance(found, Missing):
         return _NOTHING, found.reason
     return format_seconds(found.value), f"{format_seconds(found.low)} to {format_seconds(found.high)}"
-
-

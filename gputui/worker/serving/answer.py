@@ -155,9 +155,7 @@ def read_answer(
     if not is_streamed:
         reason = "it answered without streaming"
         return _without_output(FAILED, reason, head.status, is_streamed=False)
-    outcome, reason = stream.end(
-        is_whole=_is_whole(raw, head, was_closed), was_stopped=was_stopped
-    )
+    outcome, reason = stream.end(is_whole=_is_whole(raw, head, was_closed), was_stopped=was_stopped)
     return Answer(
         outcome,
         reason,

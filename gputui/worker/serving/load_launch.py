@@ -135,7 +135,11 @@ class Step:
     @property
     def offered_per_s(self) -> float:
         """Arrivals in the window over its length: chance makes it differ from the rate that was meant."""
-        return len(self.counted) / self.window_s if self.counted and self.window_s > 0 else self.rate_per_s or 0.0
+        return (
+            len(self.counted) / self.window_s
+            if self.counted and self.window_s > 0
+            else self.rate_per_s or 0.0
+        )
 
     @property
     def counted(self) -> list[Sample]:
@@ -213,9 +217,7 @@ class LoadLaunch:
             outcome, reason = "failed", error.message
         except OSError as error:
             outcome, reason = "failed", f"no connection to the server: {error.strerror or error}"
-        self._send(
-            "case_end", outcome=outcome, reason=reason, blocks=self._blocks, t_ns=time.monotonic_ns()
-        )
+        self._send("case_end", outcome=outcome, reason=reason, blocks=self._blocks, t_ns=time.monotonic_ns())
 
     async def _measured(self) -> None:
         load = self._load
@@ -280,7 +282,8 @@ class LoadLaunch:
             exchange = await asyncio.wait_for(done, max(self._left_s(), 0.01))
         except asyncio.TimeoutError:
             raise _Ended(
-                "skipped", f"one request alone takes longer than its {self._allowance_s:.3g} s share: raise --budget"
+                "skipped",
+                f"one request alone takes longer than its {self._allowance_s:.3g} s share: raise --budget",
             ) from None
         finally:
             self._client.clear()
@@ -355,7 +358,9 @@ class LoadLaunch:
             seconds = max(least_s, min(self._left_for_arrivals_s(), self._allowance_s * share))
             if self._left_for_arrivals_s() < least_s:
                 if not tried:
-                    raise self._too_slow(f"{FINE_REQUESTS} requests at {rate:.3g} a second take {least_s:.3g} s")
+                    raise self._too_slow(
+                        f"{FINE_REQUESTS} requests at {rate:.3g} a second take {least_s:.3g} s"
+                    )
                 break
             step, is_held = await self._tried(rate, seconds)
             steps.append(step)
@@ -379,7 +384,12 @@ class LoadLaunch:
         )
         tokens = _mean([float(s.answer.usage.output or 0) for s in best.counted if s.answer.outcome == OK])
         self._figure(
-            "output_tokens_per_s", "output tokens at the limit", "1/s", "more", limit * tokens, len(best.counted)
+            "output_tokens_per_s",
+            "output tokens at the limit",
+            "1/s",
+            "more",
+            limit * tokens,
+            len(best.counted),
         )
         self._send_figures(best)
         # The limit lies between two rates that were offered, so no window has it: the block says how long as
@@ -440,7 +450,8 @@ class LoadLaunch:
         if highest is None:
             lowest = min(t.rate_per_s for t in tried)
             raise _Ended(
-                "skipped", f"the limits were missed at every rate down to {lowest:.3g} requests/s: raise --budget"
+                "skipped",
+                f"the limits were missed at every rate down to {lowest:.3g} requests/s: raise --budget",
             )
         raise _Ended(
             "skipped",
@@ -730,25 +741,47 @@ class LoadLaunch:
         if prompts and any(tokens is not None for tokens in cached):
             share = sum(tokens or 0 for tokens in cached) / prompts
         self._figure(
-            "cached_share", "prompt tokens from a cache", "share", "neither", share, len(ok),
+            "cached_share",
+            "prompt tokens from a cache",
+            "share",
+            "neither",
+            share,
+            len(ok),
             "the server does not say",
         )
         asked = self._load.output_tokens
         short = sum((sample.answer.usage.output or 0) != asked for sample in ok)
         self._figure(
-            "other_length_share", f"answers not of {asked} tokens", "share", "neither",
-            short / len(ok) if ok else None, len(ok), "no answer",
+            "other_length_share",
+            f"answers not of {asked} tokens",
+            "share",
+            "neither",
+            short / len(ok) if ok else None,
+            len(ok),
+            "no answer",
         )
         failed = len(counted) - len(ok)
         self._figure(
-            "failed_share", "requests without an answer", "share", "less",
-            failed / len(counted) if counted else None, len(counted), "no request",
+            "failed_share",
+            "requests without an answer",
+            "share",
+            "less",
+            failed / len(counted) if counted else None,
+            len(counted),
+            "no request",
         )
         if step.good_share is not None:
-            self._figure("good_share", "requests within the limits", "share", "more", step.good_share, len(counted))
+            self._figure(
+                "good_share", "requests within the limits", "share", "more", step.good_share, len(counted)
+            )
         self._figure(
-            "client_lag_p99_s", "lag of the client, p99", "s", "neither",
-            _quantile(step.lags_s, 0.99), len(step.lags_s), "too short",
+            "client_lag_p99_s",
+            "lag of the client, p99",
+            "s",
+            "neither",
+            _quantile(step.lags_s, 0.99),
+            len(step.lags_s),
+            "too short",
         )
 
     def _report(self, step: Step) -> None:
