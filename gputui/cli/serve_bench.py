@@ -35,6 +35,7 @@ from gputui.services.serving.plan import (
     rates_from,
     users_from,
 )
+from gputui.services.serving.text import API_PRICE_HELP, api_price_from
 
 DEFINITIONS = """
 \b
@@ -135,6 +136,7 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
 @click.option(
     "--machine", type=machine_from, metavar="NAME", default="", envvar="GPUTUI_MACHINE", help=MACHINE_HELP
 )
+@click.option("--api-price", type=api_price_from, metavar="IN,OUT", help=API_PRICE_HELP)
 @click.option("--detach", is_flag=True, help="Start it and return at once; see it with `gputui attach`.")
 @click.option("--notify", is_flag=True, help=NOTIFY_HELP)
 @click.option("-v", "--verbose", is_flag=True, help="Also notes, and why loads were not measured.")
@@ -159,6 +161,7 @@ def command(
     price: float | None,
     instance: str | None,
     machine: str,
+    api_price: tuple[float, float] | None,
     detach: bool,
     notify: bool,
     verbose: bool,
@@ -166,7 +169,8 @@ def command(
 ) -> int:
     """Measure the OpenAI-compatible server at URL: speed by number of users, and the rate within limits.
 
-    Prompts begin with random words, so that no cache of earlier prompts helps, unless --shared-prefix says so.
+    Prompts begin with random words, so that no cache of earlier prompts helps, unless --shared-prefix says
+    so.
     """
     report_recovered()
     report_missing_home()
@@ -209,7 +213,7 @@ def command(
     hold_signals()
     runs = start_runs([request], prepared.target)
     watched = watch(runs, [request.plan], alerts_of(runs, [request.plan]) if notify else None)
-    return finish(runs, watched, prepared.target, as_json=as_json, is_verbose=verbose)
+    return finish(runs, watched, prepared.target, as_json=as_json, is_verbose=verbose, api_price=api_price)
 
 
 def _announce(prepared: PreparedServe, attained_share: float) -> None:

@@ -121,10 +121,12 @@ def finish(
     is_verbose: bool = False,
     shows_all: bool = False,
     like: str = "",
+    api_price: tuple[float, float] | None = None,
 ) -> int:
     """Results of every run, the next commands, and the exit status. Raises NotStored.
 
-    `like` is the run that was repeated, as `F@RUN`; empty for none.
+    `like` is the run that was repeated, as `F@RUN`; empty for none. `api_price`: of a hosted API, for a
+    run of loads; USD per million tokens in and out.
     """
     keepers = [_who_stored(index, run, watched) for index, run in enumerate(runs)]
     from gputui.cli.output import console
@@ -165,7 +167,9 @@ def finish(
             if not isinstance(load, Missing):
                 lines = list(_last_lines(target, results, steps, console()))
                 click.echo()
-                print_serving(console(), result, load, footer=lines, is_verbose=is_verbose)
+                print_serving(
+                    console(), result, load, footer=lines, is_verbose=is_verbose, api_price=api_price
+                )
     else:
         out = console()
         for result, one in zip(results, looks, strict=True):

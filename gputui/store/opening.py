@@ -240,8 +240,11 @@ def _explaining_lock(db: Path) -> Iterator[None]:
         ) from error
 
 
-def close_the_doors(connection: DuckDBPyConnection) -> None:
-    """Cut the connection off from files, the network and settings."""
+def close_the_doors(connection: DuckDBPyConnection, but_for: Sequence[Path] = ()) -> None:
+    """Cut the connection off from files, the network and settings; `but_for`: not from these directories."""
+    if but_for:
+        listed = ", ".join("'" + _name_for_duckdb(path).replace("'", "''") + "'" for path in but_for)
+        connection.execute(f"SET allowed_directories=[{listed}]")
     connection.execute("SET enable_external_access=false")
     connection.execute("SET lock_configuration=true")
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
+from gputui.services.results.exports import result_file_of
 from gputui.services.results.machines import runs_with_common_ids, with_common_ids
 from gputui.services.results.reference_runs import run_of_reference
 from gputui.services.results.references import PREFIX, reference_named, reference_path
@@ -21,6 +22,7 @@ from gputui.services.results.variation import RUNS_TAKEN, with_launch_spreads
 from gputui.services.support.paths import default_result_file
 from gputui.store.locking import Locked
 from gputui.store.opening import expanded
+from gputui.store.parquet import is_export
 from gputui.store.reading import (
     ResultFile,
     open_result,
@@ -60,28 +62,29 @@ class Selection:
 def split_selector(text: str) -> tuple[Path, str]:
     """File and run of `F[@RUN]`; what exists as a path is one, else the last `@` divides.
 
-    `reference:NAME` is the file of a reference. Raises GputuiError if there is none of that name.
+    An exported directory is the file with what it holds, `reference:NAME` that of a reference. Raises
+    GputuiError if there is none of that name.
     """
     path = expanded(Path(text))
     if is_there(path):
-        return path, ""
+        return result_file_of(path), ""
     if text.startswith(PREFIX):
         return reference_path(text.removeprefix(PREFIX)), ""
     if "@" not in text:
         return path, ""
     file, _, run = text.rpartition("@")
-    return expanded(Path(file)), run
+    return result_file_of(expanded(Path(file))), run
 
 
 def every_file(texts: Sequence[str]) -> tuple[str, ...]:
-    """Selectors, where a directory stands for the result files in it, by name.
+    """Selectors, where a directory that is no export stands for the result files in it, by name.
 
     Raises GputuiError for a directory without one.
     """
     found: list[str] = []
     for text in texts:
         path = expanded(Path(text))
-        if not is_there(path) or not path.is_dir():
+        if not is_there(path) or not path.is_dir() or is_export(path):
             found.append(text)
             continue
         inside = sorted(str(entry) for entry in path.iterdir() if entry.suffix in (".db", ".duckdb"))
@@ -89,6 +92,27 @@ def every_file(texts: Sequence[str]) -> tuple[str, ...]:
             raise GputuiError(f"{text}: holds no result file (*.db)", "name the files, or their directory")
         found += inside
     return tuple(found)
+
+
+def chosen_files(texts: Sequence[str]) -> tuple[list[Path], dict[Path, frozenset[str]]]:
+    """The files of some selectors, directories as in `every_file`; of those named as `F@RUN`, the runs.
+
+    Raises GputuiError if a file cannot be read or a run is unknown.
+    """
+    paths: list[Path] = []
+    only: dict[Path, frozenset[str]] = {}
+    whole: set[Path] = set()
+    for text in every_file(texts):
+        path, selector = split_selector(text)
+        path = path.resolve()
+        paths.append(path)
+        if not selector:
+            whole.add(path)
+            continue
+        with open_result(path) as file:
+            run = find_run(file.summaries(), selector).run_id
+        only[path] = only.get(path, frozenset()) | {run}
+    return paths, {path: runs for path, runs in only.items() if path not in whole}
 
 
 def from_here(word: str) -> str:

@@ -52,6 +52,8 @@ class Level:
     """Prompt tokens that came from a cache."""
     other_lengths: int
     """Answers whose length is not the one that was asked for."""
+    in_one_piece: int
+    """Answers all of whose output arrived at one instant."""
     longest_lag_s: float
     """The largest p99 of the client's lag among its steps."""
     offered: tuple[LoadStep, ...]
@@ -166,6 +168,7 @@ def _level(result: CaseResult, records: ServingRecords) -> Level:
         outcomes=Counter(row.outcome for row in rows),
         cached_share=_cached(rows),
         other_lengths=sum(row.outcome == ANSWERED and row.output_tokens != asked for row in rows),
+        in_one_piece=sum(row.outcome == ANSWERED and row.is_in_one_piece for row in rows),
         longest_lag_s=max((step.client_lag_p99_s or 0.0 for step in offered), default=0.0),
         offered=offered,
     )

@@ -6,11 +6,12 @@ One TOML file each in `profiles/serving`, or a file of the user's.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # Any: TOML that is not yet checked
+
+import tomllib
 
 from gputui.errors import GputuiError
 from gputui.services.profiles.loader import profile_directory

@@ -116,7 +116,7 @@ def _copy(
             )
             cells.append(f"t_{column.name}.new")
         else:
-            cells.append(_SHIFTED.get((table.name, column.name), "s.{0}").format(column.name))
+            cells.append(SHIFTED.get((table.name, column.name), "s.{0}").format(column.name))
     if table.name == "telemetry":
         joins.append(
             f"LEFT JOIN (SELECT run_id, device_index, min(energy_mj) AS energy_mj FROM {source} GROUP BY ALL)"
@@ -130,11 +130,20 @@ def _copy(
     )
 
 
-_SHIFTED = {
+SHIFTED = {
     ("runs", "started_ns"): "0",
     ("runs", "utc_offset_min"): "0",
     ("runs", "stored_us"): "epoch_us(get_current_timestamp())",
-    ("blocks", "start_ns"): "greatest(s.start_ns - r.started_ns, 0)",
+    **{
+        (table, column): f"if(s.{column} IS NULL, NULL, greatest(s.{column} - r.started_ns, 0))"
+        for table, columns in (
+            ("blocks", ("start_ns",)),
+            ("servers", ("t_ns",)),
+            ("load_steps", ("window_start_ns", "window_end_ns")),
+            ("requests", ("due_ns", "sent_ns", "first_ns", "last_ns", "ended_ns")),
+        )
+        for column in columns
+    },
     ("telemetry", "energy_mj"): "s.energy_mj - first.energy_mj",
 }
 """Numbers that would tell how long the box was up, or where it stands."""

@@ -204,9 +204,8 @@ def _device(check: PerformanceCheck) -> str:
 def _sources(checks: Iterable[tuple[Box, PerformanceCheck]]) -> Iterator[str]:
     keys: dict[str, None] = {}
     for box, check in checks:
-        measures = {
-            one.peak_test.measure for one in check.peak_tests if one.peak_test.expectation is not None
-        }
+        expectations = {one.peak_test.measure: one.peak_test.expectation for one in check.peak_tests}
+        measures = {name for name, one in expectations.items() if one is not None and one.rates is None}
         gpu = next((g for g in box.run.summary.machine.gpus if g.index == check.device_index), None)
         size = None if gpu is None or isinstance(gpu.memory_bytes, Missing) else gpu.memory_bytes / 2**30
         found = find_gpu(check.device_name, size)

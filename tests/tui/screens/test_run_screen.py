@@ -340,11 +340,11 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
         first.wait_for("[ Start ]", DEADLINE_S)
         first.wait_for("at most", DEADLINE_S)
         first.type(b"k" + b"\x1b[B" * 30)
-        first.wait_for("> of your own", DEADLINE_S)
+        first.wait_for("▸ of your own", DEADLINE_S)
         first.type(b"\r" + str(long_spin).encode())
         first.wait_for("1 case", DEADLINE_S)
         first.type(b"\r")
-        first.wait_for("> [ Start ]", DEADLINE_S)
+        first.wait_for("▸ [ Start ]", DEADLINE_S)
         first.type(b"\r")
         first.wait_for(
             lambda: any(words in first.text for words in ("running", "Measure anyway?")), DEADLINE_S

@@ -59,7 +59,7 @@ def preview_lines(detail: RunDetail, width: int, height: int) -> list[Line]:
     if summary.label:
         lines.append((Span(cut(clean_text(summary.label), width)),))
     for block in (
-        _verdict(detail, width),
+        verdict_lines(detail, width),
         _facts(detail, width),
         _loads(detail, width),
         _peaks(run, width),
@@ -72,7 +72,8 @@ def preview_lines(detail: RunDetail, width: int, height: int) -> list[Line]:
     return [fitted(line, width) for line in lines]
 
 
-def _verdict(detail: RunDetail, width: int) -> list[Line]:
+def verdict_lines(detail: RunDetail, width: int) -> list[Line]:
+    """What the run says, a line for each sentence."""
     loads = loads_of(detail)
     text = run_headline(detail.run) if loads is None else headline(detail, loads)
     style = "warn" if text.startswith(BELOW_NORMAL) else "alarm" if text.startswith(ABOVE_LIMIT) else ""
