@@ -618,7 +618,7 @@ def case_times_of(
                 if device_name is None or (device_index is not None and device_index < 0):
                     raise NotValid(f"the device is {device_index}, {device_name}")
                 one = CaseTimes(case_id, work_from(row), device_index, device_name, times)
-            of_file.setdefault(run_id, []).append(one)
+            of_file.setdefault(str(run_id), []).append(one)
         found.append({run_id: tuple(times) for run_id, times in of_file.items()})
     return found
 

@@ -49,6 +49,8 @@ _WITH: dict[str, Callable[[str], str]] = {
     ),
     "machine": "on {}".format,
     "runtime": "in {}".format,
+    "label": "in {}".format,
+    "gpu": "on {}".format,
 }
 _LEAST_SHARE = 0.2
 """Of a difference: a part that holds less of it is not why."""

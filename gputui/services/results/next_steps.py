@@ -68,6 +68,9 @@ def next_steps(
     if len(names) > 1:
         yield NextStep(f"gputui compare {' '.join(names)}", "one vs the other")
         return
+    gpus = {case.device_index for case in newest.cases if case.outcome == "ok"} - {None}
+    if len(gpus) > 1:
+        yield NextStep(f"gputui compare {names[0]} --by gpu", f"which of the {len(gpus)} GPUs stands out")
     earlier = _earlier(newest.summary, stored)
     if earlier is not None:
         name = shlex.quote(f"{here}@{earlier.short_id}")
