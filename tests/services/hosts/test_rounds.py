@@ -43,8 +43,6 @@ def test_hosts_go_in_rounds_until_their_rows_are_told_from_those_of_the_first(tm
         "6",
         "--yes",
         "--same-box-parallel",
-        "--dir",
-        str(tmp_path / "there"),
     )
     profile = write_spin_profile(tmp_path / "spin.toml")
     done = gputui(
