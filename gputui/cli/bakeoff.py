@@ -421,6 +421,7 @@ def _follow(bakeoff: Bakeoff) -> int:
 def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> None:
     """The comparison of all that were measured, the first as the baseline."""
     from gputui.cli.output import console
+    from gputui.services.compare.equal_boxes import equal_boxes
     from gputui.services.compare.session import ask
     from gputui.services.compare.text import comparison_pages
     from gputui.services.results.selectors import from_here
@@ -443,6 +444,8 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> None:
     answer = asked.compared(0)
     for page in comparison_pages(asked, answer, (), console(), verbose, shows_all):
         page.show()
+    for kind in equal_boxes(asked.sides, [shown(name) for name, _ in done]):
+        click.echo(f"{kind.line}\n")
     if rounds is not None:
         _show_standings(bakeoff)
     pool = [] if rounds is None else ["--pool"]

@@ -207,7 +207,7 @@ def new_bakeoff(
     """
     parts: list[tuple[Host, Spec | BatchPart]] = []
     for one in prepared.planned:
-        host = one.box.host
+        host = replace(one.box.host, clock_ahead_s=one.box.clock_wrong_by_s)
         label = "" if rounds is None else rounds.label_of(host.name)
         parts.append((host, spec_of(one.box, one.plan, new_run_id(), target, key_for_hosts(key), label)))
     groups = [*prepared.groups, *((index,) for index in range(len(parts), len(parts) + len(jobs)))]
