@@ -8,12 +8,13 @@ stand in their cells whatever the font has.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
 from rich.color import Color
 from rich.style import Style
+from rich.terminal_theme import TerminalTheme
 from textual.strip import Strip
 
 from gputui.tui.terminal.cell_diff import cells_of
@@ -63,6 +64,27 @@ Piece = tuple[str, Colours]
 """A text and what it looks like."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """The colours of a terminal."""
+
+    background: str = BACKGROUND
+    foreground: str = FOREGROUND
+    sixteen: TerminalTheme | None = None
+    """What the numbers below 16 look like; None for Rich's choice."""
+
+    def colours_of(self, style: Style) -> Colours:
+        """A style of Rich in this terminal."""
+        before, behind = self._hex(style.color) or self.foreground, self._hex(style.bgcolor)
+        if style.reverse:
+            before, behind = behind or self.background, before
+        return Colours(before, behind, bool(style.bold), bool(style.underline))
+
+    def _hex(self, colour: Color | None) -> str:
+        """Empty for the terminal's own."""
+        return "" if colour is None or colour.is_default else colour.get_truecolor(self.sixteen).hex
+
+
 def svg_of(lines: Sequence[Line], width: int, title: str) -> str:
     """A picture of so many columns; `title` is read to those who do not see it."""
     return svg_of_pieces(pieces_of_lines(lines), width, title)
@@ -71,23 +93,11 @@ def svg_of(lines: Sequence[Line], width: int, title: str) -> str:
 def pieces_of(strips: Iterable[Strip]) -> list[Piece]:
     """One row of a screen, as Textual draws it."""
     return [
-        (text, _colours_of_rich(style or Style.null()))
+        (text, Ground().colours_of(style or Style.null()))
         for strip in strips
         for text, style, control in strip
         if text and not control
     ]
-
-
-def _colours_of_rich(style: Style) -> Colours:
-    before, behind = _hex(style.color) or FOREGROUND, _hex(style.bgcolor)
-    if style.reverse:
-        before, behind = behind or BACKGROUND, before
-    return Colours(before, behind, bool(style.bold), bool(style.underline))
-
-
-def _hex(colour: Color | None) -> str:
-    """Empty for the terminal's own."""
-    return "" if colour is None or colour.is_default else colour.get_truecolor().hex
 
 
 def pieces_of_lines(lines: Iterable[Line]) -> list[list[Piece]]:
@@ -102,6 +112,36 @@ def svg_of_pieces(rows: Sequence[Sequence[Piece]], width: int, title: str) -> st
     for row, pieces in enumerate(rows):
         _draw(pieces, row, shapes, shapes, texts)
     return _picture((width, len(rows)), title, "", [*shapes.drawn(), *texts])
+
+
+def contact_sheet(
+    pictures: Mapping[str, Sequence[Sequence[tuple[str, Style]]]], width: int, across: int, ground: Ground
+) -> tuple[str, tuple[int, int]]:
+    """Screens of so many columns beside and below each other, each under its name; and the size in pixels."""
+    high = max(len(rows) for rows in pictures.values()) * CELL_HEIGHT + 3 * MARGIN + CELL_HEIGHT
+    wide = width * CELL_WIDTH + 2 * MARGIN
+    drawn: list[str] = []
+    for place, (name, rows) in enumerate(pictures.items()):
+        shapes = _Shapes()
+        texts: list[str] = []
+        for row, pieces in enumerate(rows):
+            _draw([(text, ground.colours_of(style)) for text, style in pieces], row, shapes, shapes, texts)
+        left, top = place % across * wide + MARGIN, place // across * high + MARGIN + CELL_HEIGHT
+        drawn += [
+            f'<text x="{left}" y="{top - 6}" fill="#888888">{escape(name)}</text>',
+            f'<g transform="translate({left} {top})">',
+            f'<rect x="-4" y="-2" width="{wide - 12}" height="{high - 32}" fill="{ground.background}"/>',
+            f'<g fill="{ground.foreground}">',
+            *shapes.drawn(),
+            *texts,
+            "</g></g>",
+        ]
+    size = (min(across, len(pictures)) * wide, -(-len(pictures) // across) * high)
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{size[0]}" height="{size[1]}" '
+        f'font-family="{_FONTS}" font-size="{FONT_SIZE}" xml:space="preserve">'
+    )
+    return "\n".join([head, *drawn, "</svg>\n"]), size
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ _DIRECTORIES = {
     "XDG_CONFIG_HOME": "home/.config",
     "XDG_DATA_HOME": "home/.local/share",
     "XDG_STATE_HOME": "home/.local/state",
+    "GPUTUI_REFERENCES": "references",
     "GPUTUI_STATE": "state",
 }
 _NAMES = frozenset(
@@ -70,6 +72,14 @@ def pytest_configure() -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+def pytest_unconfigure() -> None:
+    """Free DuckDB's types, which its bindings would report as leaked.
+
+    A command that ran in this process has exempted them from garbage collection.
+    """
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

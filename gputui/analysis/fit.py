@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from gputui.model.absent import Missing
 
@@ -262,6 +263,7 @@ def all_at_once(training: Training) -> Parts:
     )
 
 
+@lru_cache(maxsize=4096)  # searches for GPUs of other sizes ask for the same batches
 def peak_of(training: Training, tricks: Tricks = NO_TRICK) -> Peak:
     """The most that a step holds on one GPU at one instant, in bytes, without the process's overhead."""
     return max(_moments(training, tricks), key=lambda peak: peak.parts.total)

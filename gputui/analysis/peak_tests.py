@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gputui.model.units import format_percent, format_rate
+from gputui.analysis.box_rates import BoxRates, below_normal
+from gputui.model.units import counted, format_percent, format_rate
 
 NORMAL = "NORMAL"
 BELOW_NORMAL = "BELOW NORMAL"
@@ -32,6 +33,8 @@ class Expectation:
     """One person measured one card: not the range of a kind, so less is claimed."""
     is_unsure: bool = False
     """Of low confidence: never a reason for BELOW NORMAL."""
+    rates: BoxRates | None = None
+    """Where it comes from boxes of a reference: these decide, and `warn_below` does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,46 @@ class PeakTest:
     """None if nothing is known about this device."""
     is_small: bool = False
     """Too small to fill the device."""
+    high_per_s: float = 0.0
+    """The upper end of the 95 % interval of `units_per_s`; asked for only beside a reference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a device stands among the boxes of a reference."""
+
+    reference: str
+    """The name of the reference."""
+    model: str
+    """Of its boxes, counted: `18 H100 SXM`."""
+    boxes: int
+    months: str
+    cases: int
+    """Cases that both have measured."""
+    share_slower: float
+    """Which share of the boxes is slower, the mean over the cases; 0 to 1."""
+    ratio: float
+    """The geometric mean over the cases of its rate over what is typical."""
+    lowest: str
+    """The case in which it stands lowest, with its rate and the usual ones: `gemm 612 of 680–794 TFLOP/s`."""
+    remarks: tuple[str, ...]
+    """What else makes a difference, such as a power limit."""
+    judges: bool
+    """Whether there are boxes enough, of the same software, to call this one normal or below."""
+
+    @property
+    def source(self) -> str:
+        """`reference of 2026-11, 12 cases`."""
+        return f"reference of {self.months}, {counted(self.cases, 'case')}"
+
+    @property
+    def text(self) -> str:
+        """`Faster than 31 % of 18 H100 SXM (reference of 2026-11, 12 cases): gemm 612 of 680–794 TFLOP/s.`"""
+        remarks = "".join(f", {remark}" for remark in self.remarks)
+        if self.judges:
+            share = format_percent(self.share_slower)
+            return f"Faster than {share} of {self.model} ({self.source}): {self.lowest}{remarks}."
+        return f"At {format_percent(self.ratio)} of the rates of {self.model} ({self.source}){remarks}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +115,8 @@ class PerformanceCheck:
     device_name: str
     device_index: int | None
     """Of a GPU; None for a CPU."""
+    standing: Standing | None = None
+    """Where a reference of its model is known."""
 
     @property
     def has_small_tests_only(self) -> bool:
@@ -80,32 +125,47 @@ class PerformanceCheck:
 
 
 def check_performance(
-    device_name: str, peak_tests: Sequence[PeakTest], device_index: int | None = None
+    device_name: str,
+    peak_tests: Sequence[PeakTest],
+    device_index: int | None = None,
+    standing: Standing | None = None,
 ) -> PerformanceCheck:
-    """Compare the peak tests of one device with what its kind reaches elsewhere.
+    """Compare the tests of one device with what its kind reaches elsewhere.
 
     The worst word wins: an impossible value before a low one, a low one before a normal one. Tests without a
     reference do not count, and are not in the line unless all are without.
     """
-    judged = tuple(_judge(peak_test) for peak_test in peak_tests)
+    of_boxes = [
+        (test.units_per_s, test.high_per_s, test.expectation.rates)
+        for test in peak_tests
+        if test.expectation is not None and test.expectation.rates is not None
+    ]
+    is_below = iter(below_normal(of_boxes))
+    judged = tuple(_judge(peak_test, is_below) for peak_test in peak_tests)
     known = [one for one in judged if one.word != NO_REFERENCE]
-    word, text = NORMAL, f"{NORMAL}: {', '.join(_phrase(one) for one in known)}"
+    word, text = NORMAL, f"{NORMAL}: {', '.join(_phrases(known))}"
     if not known:
         word, text = NO_REFERENCE, _text_without_reference(device_name, peak_tests)
     for worse in (BELOW_NORMAL, ABOVE_LIMIT):
         hits = [one for one in known if one.word == worse]
         if hits:
             rest = [one for one in known if one.word != worse]
-            word, text = worse, f"{worse}: {'; '.join(_phrase(one) for one in hits + rest)}"
-    return PerformanceCheck(word, text, judged, device_name, device_index)
+            word, text = worse, f"{worse}: {'; '.join([*map(_phrase, hits), *_phrases(rest)])}"
+    if standing is not None:
+        text = f"{text}. {standing.text}"
+    return PerformanceCheck(word, text, judged, device_name, device_index, standing)
 
 
-def _judge(peak_test: PeakTest) -> JudgedPeakTest:
+def _judge(peak_test: PeakTest, is_below: Iterator[bool]) -> JudgedPeakTest:
+    """`is_below` has the next word for each test of a reference."""
     expectation = peak_test.expectation
     if expectation is None:
         return JudgedPeakTest(peak_test, NO_REFERENCE, None)
+    by_boxes = next(is_below) if expectation.rates is not None else None
     if peak_test.units_per_s > expectation.suspicious_above:
         word = ABOVE_LIMIT
+    elif by_boxes is not None:
+        word = BELOW_NORMAL if by_boxes else NORMAL
     elif expectation.is_unsure:
         word = NO_REFERENCE
     elif peak_test.units_per_s < expectation.warn_below:
@@ -113,6 +173,20 @@ def _judge(peak_test: PeakTest) -> JudgedPeakTest:
     else:
         word = NORMAL
     return JudgedPeakTest(peak_test, word, peak_test.units_per_s / expectation.measured_low)
+
+
+def _phrases(judged: Sequence[JudgedPeakTest]) -> Iterator[str]:
+    """One for each test; those that are as in a reference, which may be many, are counted."""
+    as_boxes = [one.peak_test.expectation for one in judged if one.word == NORMAL and _is_of_boxes(one)]
+    if as_boxes:
+        most = max(one.rates.boxes for one in as_boxes if one is not None and one.rates is not None)
+        yield f"{counted(len(as_boxes), 'case')} as on {counted(most, 'box')} of its model"
+    yield from (_phrase(one) for one in judged if one.word != NORMAL or not _is_of_boxes(one))
+
+
+def _is_of_boxes(judged: JudgedPeakTest) -> bool:
+    expectation = judged.peak_test.expectation
+    return expectation is not None and expectation.rates is not None
 
 
 def _phrase(judged: JudgedPeakTest) -> str:
@@ -128,8 +202,12 @@ def _phrase(judged: JudgedPeakTest) -> str:
         )
     is_single = expectation.is_one_report
     where = "one report:" if is_single else "elsewhere"
+    if expectation.rates is not None:
+        where = f"{counted(expectation.rates.boxes, 'box')}:"
     phrase = f"{peak_test.label} {rate} ({where} {_elsewhere(expectation, peak_test.unit, rate)})"
-    if round(judged.share, 2) < 1:
+    if round(judged.share, 2) < 1 and expectation.rates is not None:
+        phrase = f"{phrase}, {format_percent(judged.share)} of the slowest that is usual"
+    elif round(judged.share, 2) < 1:
         least = "" if expectation.measured_high is not None else "at least "
         of = f"{least}that report" if is_single else f"what this GPU does {least}elsewhere"
         phrase = f"{phrase}, {format_percent(judged.share)} of {of}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -14,7 +13,6 @@ from gputui.errors import EXIT_DONE, GputuiError
 if TYPE_CHECKING:
     from gputui.facts.tables import GpuRow, PlausibleRow
 
-_CLOSE = 5
 _MEASURES = {
     "lbm": "traffic of a fluid simulation",
     "h2d_pinned": "pinned copy to the GPU",
@@ -45,8 +43,7 @@ def command(gpu: tuple[str, ...], as_json: bool) -> int:
 
 
 def _named(text: str) -> GpuRow:
-    from gputui.facts.gpus import find_gpu, rows_named
-    from gputui.facts.tables import gpu_rows
+    from gputui.facts.gpus import closest_gpus, find_gpu, rows_named
     from gputui.model.absent import Missing
 
     rows = rows_named(text)
@@ -62,8 +59,7 @@ def _named(text: str) -> GpuRow:
         raise GputuiError(
             f"'{text}' is {len(rows)} GPUs", f"name one: {', '.join(row.name for row in rows[:8])}"
         )
-    names = [row.name for row in gpu_rows()]
-    close = difflib.get_close_matches(text, names, n=_CLOSE, cutoff=0.4)
+    close = closest_gpus(text)
     raise GputuiError(
         f"unknown GPU '{text}'",
         f"did you mean {', '.join(close)}?" if close else "gputui fit --all lists every GPU",

@@ -85,7 +85,7 @@ def _import(path: Path, provider: str, date: str) -> int:
 
 
 def _offers(name: str | None) -> list[InstanceRow]:
-    from gputui.facts.gpus import rows_named
+    from gputui.facts.gpus import closest_gpus, rows_named
     from gputui.facts.instances import closest_instances, find_instance, most_rented
     from gputui.services.prices.price_list import cheapest_first, known_instances, offers_of
 
@@ -94,7 +94,8 @@ def _offers(name: str | None) -> list[InstanceRow]:
         return [row for row in best if row is not None]
     found = offers_of(row.name for row in rows_named(name)) or list(find_instance(name, known_instances()))
     if not found:
-        close = ", ".join(closest_instances(name, rows=known_instances()))
+        priced = (gpu for gpu in closest_gpus(name) if offers_of([gpu]))
+        close = ", ".join(priced) or ", ".join(closest_instances(name, rows=known_instances()))
         raise GputuiError(
             f"no price of '{name}' is listed",
             f"did you mean {close}?" if close else "gputui prices lists the GPUs that are",

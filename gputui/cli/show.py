@@ -17,6 +17,8 @@ from gputui.services.results.labels import run_heading, run_heading_in_one
 from gputui.services.results.selectors import run_and_file, run_in
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
+from gputui.services.serving.curve import serving_of
+from gputui.services.serving.text import API_PRICE_HELP, api_price_from
 from gputui.store.reading import TelemetrySummary, open_result
 from gputui.store.selecting import find_run
 
@@ -37,9 +39,17 @@ from gputui.store.selecting import find_run
     is_flag=True,
     help="Also the box, step breakdowns, telemetry, efficiency, notes, and why cases were not measured.",
 )
+@click.option("--api-price", type=api_price_from, metavar="IN,OUT", help=API_PRICE_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(
-    run: str, file: Path | None, trust: bool, top: int | None, shows_all: bool, verbose: bool, as_json: bool
+    run: str,
+    file: Path | None,
+    trust: bool,
+    top: int | None,
+    shows_all: bool,
+    verbose: bool,
+    api_price: tuple[float, float] | None,
+    as_json: bool,
 ) -> int:
     """Show RUN (its short id, its label, `latest` or `latest~1`) of FILE; without them, the latest run."""
     path, selector = run_and_file(run, file)
@@ -48,13 +58,19 @@ def command(
         found = run_in(result, find_run(stored, "latest" if selector is None else selector).run_id)
         passes = result.profiled(found.summary.run_id)
         telemetry = result.telemetry_summary(found.summary.run_id)
+        loads = serving_of(found, result.serving(found.summary.run_id))
         events, warnings = result.events(found.summary.run_id), result.warnings
     for warning in warnings:
         click.echo(warning, err=True)
     if as_json:
         from gputui.services.results.json import run_as_json
 
-        click.echo(json.dumps({"schema": 1, **run_as_json(found, passes)}, indent=1))
+        plain = {"schema": 1, **run_as_json(found, passes)}
+        if not isinstance(loads, Missing):
+            from gputui.services.serving.json import serving_as_json
+
+            plain["serving"] = serving_as_json(loads, found.summary.price)
+        click.echo(json.dumps(plain, indent=1))
         return EXIT_DONE
     from gputui.cli.output import console, step_lines
 
@@ -64,6 +80,7 @@ def command(
         show_trace(found, passes[0], [event.message for event in events], top, is_verbose=verbose)
         return EXIT_DONE
     from gputui.cli.results import print_run
+    from gputui.cli.serving import print_serving
     from gputui.cli.step_breakdown import print_breakdowns
     from gputui.services.results.next_steps import next_steps
 
@@ -74,7 +91,10 @@ def command(
     if not verbose:
         footer += [f"{counted(warnings_kept, 'warning')}: --verbose"] if warnings_kept else []
         footer += step_lines(next_steps([found], path, stored, is_profiled=bool(passes)), out)
-    print_run(out, found, heading, footer, is_verbose=verbose, shows_all=shows_all)
+    if isinstance(loads, Missing):
+        print_run(out, found, heading, footer, is_verbose=verbose, shows_all=shows_all)
+    else:
+        print_serving(out, found, loads, heading, footer, is_verbose=verbose, api_price=api_price)
     if verbose or top is not None:
         print_breakdowns(out, found, passes, 5 if top is None else top)
     if not verbose:

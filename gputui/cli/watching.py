@@ -18,6 +18,7 @@ import click
 from gputui.cli.output import beneath
 from gputui.cli.progress import Progress
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, GputuiError
+from gputui.model.absent import Missing
 from gputui.model.journal import RunEnd, Stored
 from gputui.model.plan import Plan
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from gputui.model.result import Run
     from gputui.services.results.next_steps import NextStep
+    from gputui.services.serving.curve import Serving
 
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 HOW_TO_LEAVE = "Ctrl-C ends the run, Ctrl-\\ leaves it running"
@@ -119,10 +121,12 @@ def finish(
     is_verbose: bool = False,
     shows_all: bool = False,
     like: str = "",
+    api_price: tuple[float, float] | None = None,
 ) -> int:
     """Results of every run, the next commands, and the exit status. Raises NotStored.
 
-    `like` is the run that was repeated, as `F@RUN`; empty for none.
+    `like` is the run that was repeated, as `F@RUN`; empty for none. `api_price`: of a hosted API, for a
+    run of loads; USD per million tokens in and out.
     """
     keepers = [_who_stored(index, run, watched) for index, run in enumerate(runs)]
     from gputui.cli.output import console
@@ -131,10 +135,12 @@ def finish(
     from gputui.services.compare.resolve import Looks
     from gputui.services.results.next_steps import next_steps
     from gputui.services.results.selectors import run_in
+    from gputui.services.serving.curve import is_serving, serving_of
     from gputui.store.reading import open_result
 
     with open_result(target) as file:
         results = [run_in(file, run.run_id) for run in runs]
+        loads = [serving_of(one, file.serving(one.summary.run_id)) for one in results if is_serving(one)]
         steps = next_steps(
             results,
             target,
@@ -147,9 +153,23 @@ def finish(
         from gputui.services.results.json import run_as_json
 
         found: dict[str, object] = {"schema": 1, "runs": [run_as_json(result) for result in results]}
+        if loads:
+            found["serving"] = [
+                _serving_as_json(one, result) for one, result in zip(loads, results, strict=True)
+            ]
         if any(looks):
             found["looks"] = [None if one is None else asdict(one) for one in looks]
         click.echo(json.dumps(found, indent=1))
+    elif loads:
+        from gputui.cli.serving import print_serving
+
+        for result, load in zip(results, loads, strict=True):
+            if not isinstance(load, Missing):
+                lines = list(_last_lines(target, results, steps, console()))
+                click.echo()
+                print_serving(
+                    console(), result, load, footer=lines, is_verbose=is_verbose, api_price=api_price
+                )
     else:
         out = console()
         for result, one in zip(results, looks, strict=True):
@@ -172,6 +192,12 @@ def finish(
             click.echo(line, err=True)
     status = exit_status_of(watched.ended)
     return status or (EXIT_CASE_FAILED if failed or "us" in keepers else EXIT_DONE)
+
+
+def _serving_as_json(load: Serving | Missing, run: Run) -> object:
+    from gputui.services.serving.json import serving_as_json
+
+    return None if isinstance(load, Missing) else serving_as_json(load, run.summary.price)
 
 
 def exit_status_of(ended: Mapping[int, RunEnd]) -> int:

@@ -9,6 +9,7 @@ from gputui.facts.tables import GpuRow, gpu_rows
 from gputui.model.absent import Missing
 
 _WORD = re.compile(r"[a-z0-9]+")
+_LEAST_SHARED = 3
 _MIG_SUFFIX = re.compile(r"\s+MIG\s+(\S+)$", re.IGNORECASE)
 
 
@@ -66,6 +67,32 @@ def rows_named(text: str) -> tuple[GpuRow, ...]:
             if row.mem_min_gib is None and row.mem_max_gib is None:
                 break
     return tuple(driven)
+
+
+def closest_gpus(text: str, count: int = 5) -> tuple[str, ...]:
+    """Names of known memory that a person may have meant, likeliest first.
+
+    Names with a word that begins as the text does, for as many letters as possible and at least three: `H100`
+    is closer to `H100x` than `H20` is. Else those with similar spelling.
+    """
+    from difflib import get_close_matches  # only needed for a mistyped name
+
+    wanted = "".join(_WORD.findall(text.lower()))
+    names = [row.name for row in gpu_rows() if not isinstance(memory_of(row), Missing)]
+    shared = {name: _shared(wanted, name.lower()) for name in sorted(names, key=len)}
+    most = max(shared.values())
+    if most >= _LEAST_SHARED:
+        return tuple(name for name, letters in shared.items() if letters == most)[:count]
+    known = {name.lower(): name for name in names}
+    return tuple(known[name] for name in get_close_matches(text.lower(), known, n=count, cutoff=0.5))
+
+
+def _shared(wanted: str, name: str) -> int:
+    """How many letters the text shares with the name, from the beginning of one of its words on."""
+    words = _WORD.findall(name)
+    tails = ["".join(words[start:]) for start in range(len(words))]
+    lengths = range(len(wanted), 0, -1)
+    return next((length for length in lengths if any(t.startswith(wanted[:length]) for t in tails)), 0)
 
 
 def find_gpu(device_name: str, memory_gib: float | None) -> GpuFacts | Missing:

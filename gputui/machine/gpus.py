@@ -17,6 +17,9 @@ T = TypeVar("T")
 
 _SILENCE_S = 3.0
 """If no GPU answers for this long, the rest are described without: a call may hang forever."""
+_SLOWDOWN, _BEYOND = 1, 194
+"""NVML_TEMPERATURE_THRESHOLD_SLOWDOWN and NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT of nvml.h."""
+_HOTTEST_C = 200
 _SILENT = Missing(f"the driver has not answered for {_SILENCE_S:.0f} s")
 
 
@@ -175,11 +178,30 @@ def _gpu(library: _Library, index: int, handle: Any, gpu_id: str) -> Gpu:
         pcie_width=_convert(library.ask("nvmlDeviceGetCurrPcieLinkWidth", handle), int),
         ecc_enabled=_convert(library.ask("nvmlDeviceGetEccMode", handle), lambda modes: modes[0] == 1),
         mig_enabled=_convert(library.ask("nvmlDeviceGetMigMode", handle), lambda modes: modes[0] == 1),
+        temperature_limit_c=_temperature_limit_c(library, handle),
     )
 
 
+def _temperature_limit_c(library: _Library, handle: Any) -> float | Missing:
+    """Where the clocks begin to fall; newer GPUs report how far away that is instead."""
+    limit = library.ask("nvmlDeviceGetTemperatureThreshold", handle, _SLOWDOWN)
+    if isinstance(limit, Missing):
+        now = library.ask("nvmlDeviceGetTemperature", handle, 0)
+        margin = library.ask("nvmlDeviceGetMarginTemperature", handle)
+        if isinstance(now, Missing) or isinstance(margin, Missing):
+            return limit
+        limit = now + margin - _celsius(library.ask("nvmlDeviceGetFieldValues", handle, [(_BEYOND, 0)]))
+    return float(limit) if 0 < limit <= _HOTTEST_C else Missing(f"the driver reports {limit} °C")
+
+
+def _celsius(fields: Any | Missing) -> int:
+    """How far beyond the margin the clocks begin to fall; 0 if that is not reported."""
+    is_known = not isinstance(fields, Missing) and fields[0].nvmlReturn == 0
+    return int(fields[0].value.siVal) if is_known else 0
+
+
 def _lost(index: int, why: Missing) -> Gpu:
-    return Gpu(index, "", "unnamed GPU", "nvidia", why, why, why, why, why, why, why, why, why)
+    return Gpu(index, "", "unnamed GPU", "nvidia", why, why, why, why, why, why, why, why, why, why)
 
 
 def _convert(answer: Any | Missing, convert: Callable[[Any], T]) -> T | Missing:

@@ -18,6 +18,7 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import TIMED, PlannedCase
 from gputui.model.profiled import ProfiledPass
+from gputui.model.serving import LoadNow, LoadStep, Requests, ServerFound
 
 JOURNAL_SCHEMA = 1
 JOURNAL_NAME = "journal.jsonl"
@@ -266,6 +267,10 @@ Line = (
     | Block
     | Figure
     | ProfiledPass
+    | ServerFound
+    | LoadNow
+    | LoadStep
+    | Requests
     | CaseEnd
     | LaunchEnd
     | Event
@@ -285,6 +290,10 @@ LINE_KINDS: tuple[type[Line], ...] = (
     Block,
     Figure,
     ProfiledPass,
+    ServerFound,
+    LoadNow,
+    LoadStep,
+    Requests,
     CaseEnd,
     LaunchEnd,
     Event,

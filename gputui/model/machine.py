@@ -58,6 +58,8 @@ class Gpu:
     """The trained width now; a link that should be x16 and is x4 is a defect."""
     ecc_enabled: bool | Missing
     mig_enabled: bool | Missing
+    temperature_limit_c: float | Missing = Missing("not recorded")  # noqa: RUF009 - frozen
+    """Where the driver begins to slow it; runs of older versions did not ask."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ TIMED = "timed"
 PROFILED = "profiled"
 TRACE_PROFILE = "trace"
 """In place of a profile: the run is an imported trace."""
+REFERENCE_PROFILE = "reference"
+"""In place of a profile: the run stands for the boxes of a reference."""
 MIN_BLOCKS = 5
 """A launch with fewer is not a measurement; the worker, which imports nothing of ours, repeats this
 number."""
@@ -50,6 +52,41 @@ class PlannedCommand:
     """Regular expression that matches a line of output at the end of each step; empty for none."""
     directory: str
     """Its working directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLoad:
+    """The load of one case on an LLM server. It stays in the plan: no result file has the URL."""
+
+    case_id: int
+    url: str
+    api: str
+    """`chat` or `completions`."""
+    model: str
+    """As requests name it."""
+    key_name: str
+    """Environment variable with the API key; empty for none. The key itself is never written."""
+    kind: str
+    """`closed`: so many users, each with one request at a time; `open`: Poisson arrivals at a rate; `search`:
+    the highest rate that meets the limits."""
+    users: int
+    """Of `closed`; else 0."""
+    rate_per_s: float
+    """Of `open`; else 0."""
+    prompt_tokens: int
+    shared_tokens: int
+    """At the start of all prompts; 0 if no two begin alike."""
+    output_tokens: int
+    limit_name: str
+    """`max_tokens`, or `max_completion_tokens`."""
+    ignores_eos: bool
+    asks_usage: bool
+    ttft_s: float | None
+    """Limit of a good request; None for none, as the next two."""
+    tpot_s: float | None
+    e2e_s: float | None
+    attained_share: float
+    """Of the requests that must be good for a rate to hold; 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +137,7 @@ class Plan:
     interpreter: tuple[str, ...]
     """Command prefix of a worker: the path of a Python."""
     commands: tuple[PlannedCommand, ...] = ()
+    loads: tuple[PlannedLoad, ...] = ()
     step_file: str = ""
     """Path of a user's workload, to which cases without a workload of ours belong; empty for none."""
     rendezvous: str = ""
@@ -117,6 +155,15 @@ class Plan:
     def command_of(self, case_id: int) -> PlannedCommand | None:
         """The program of a case; None if it is a workload."""
         return next((command for command in self.commands if command.case_id == case_id), None)
+
+    @property
+    def program_ids(self) -> frozenset[int]:
+        """Cases that no workload of ours measures: programs, and loads on a server."""
+        return frozenset([one.case_id for one in self.commands] + [one.case_id for one in self.loads])
+
+    def load_of(self, case_id: int) -> PlannedLoad | None:
+        """The load of a case on a server; None if it is none."""
+        return next((load for load in self.loads if load.case_id == case_id), None)
 
     def to_json(self) -> str:
         return json.dumps({"schema": PLAN_SCHEMA, **asdict(self)})
@@ -140,6 +187,7 @@ class Plan:
                 PlannedCommand(**{**command, "argv": tuple(command["argv"])})
                 for command in plain.get("commands", ())
             )
+            plain["loads"] = tuple(PlannedLoad(**load) for load in plain.get("loads", ()))
             return Plan(**plain)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise GputuiError(f"plan cannot be read: {error!r}", "start the run again") from error

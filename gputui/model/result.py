@@ -57,6 +57,8 @@ class CaseResult:
     launch_spread: Spread | None = None
     """Of one launch, as the runs of its box in the file show it; None where they were not read, or show no
     more than its launches do."""
+    between_boxes: Spread | None = None
+    """How far one more box may lie from this, if it stands for the boxes of a reference."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from gputui.model.case import WHOLE_BOX
 from gputui.model.plan import TIMED, Plan, PlannedLaunch
 from gputui.model.units import counted
 
@@ -15,7 +16,7 @@ ENOUGH_S = 4.0
 each gets as much before the next begins."""
 LEAST_OF_A_PROGRAM_S = 0.5
 """A program's blocks are as short as it makes them."""
-FIRST_STARTUP_S = {"cpu": 2.0, "gpu": 6.0}
+FIRST_STARTUP_S = {"cpu": 2.0, "gpu": 6.0, WHOLE_BOX: 0.3}
 """Importing torch, and opening a GPU: assumed until this run has measured it."""
 FIRST_STARTUP_WITHOUT_TORCH_S = 0.3
 GRACE = 0.05
@@ -29,7 +30,7 @@ def least_budget_s(plan: Plan) -> float:
 
     As often as planned, where the number of launches is not for the run to choose.
     """
-    programs = {command.case_id for command in plan.commands}
+    programs = plan.program_ids
     seconds = 0.0
     for launch in plan.launches:
         if launch.purpose == TIMED and (plan.startup_share is None or not launch.replicate):
@@ -64,7 +65,7 @@ class Pace:
         self._startup_s = dict(FIRST_STARTUP_S)
         self._unknown = {launch.device.device_class for launch in plan.launches if launch.needs_torch}
         """Device classes whose start is not measured yet."""
-        self._programs = {command.case_id for command in plan.commands}
+        self._programs = plan.program_ids
         self._most = plan.replicates
         """Launches per case, as far as is known."""
         self._is_settled = plan.startup_share is None

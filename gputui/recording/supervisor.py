@@ -215,6 +215,7 @@ class Supervisor:
             "device": launch.device.torch_device,
             "threads": launch.threads,
             "seed": plan.seed,
+            "replicate": launch.replicate,
             "allowance_s": allowance_s,
             "most_blocks": plan.most_blocks,
             "rendezvous": plan.rendezvous,
@@ -527,6 +528,9 @@ def _described(run: _Run, case_id: int) -> dict[str, Any]:
     command = run.spec.plan.command_of(case_id)
     if command is not None:
         return {"case_id": case_id, "command": asdict(command)}
+    load = run.spec.plan.load_of(case_id)
+    if load is not None:
+        return {"case_id": case_id, "load": asdict(load)}
     case = run.spec.plan.cases[case_id].case
     return {
         "step_file": run.spec.plan.step_file,

@@ -14,7 +14,7 @@ _LONGEST_ENVIRONMENT = 256 * 1024
 _SLURM = re.compile(r"/(?:slurm[^/]*/.*)?job_(\d+)(?:/|$)")
 _POD = re.compile(r"/(?:kubepods[^/]*-)?pod([0-9a-f]{8}[-_][0-9a-f_-]{27})(?:\.slice)?(?:/|$)")
 _CONTAINERS = (
-    # cgroupfs and systemd name a container by its 64 digits, each engine in a way of its own.
+    # cgroupfs and systemd name a container by its 64 digits, and each engine writes the name differently.
     ("docker", re.compile(r"/(?:docker[-/])([0-9a-f]{64})(?:\.scope)?(?:/|$)")),
     ("podman", re.compile(r"/libpod-(?:payload-)?([0-9a-f]{64})(?:\.scope)?(?:/|$)")),
     ("container", re.compile(r"/(?:cri-containerd-|crio-)?([0-9a-f]{64})(?:\.scope)?(?:/|$)")),

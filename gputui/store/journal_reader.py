@@ -35,12 +35,14 @@ from gputui.model.journal import (
     check_line,
 )
 from gputui.model.profiled import ProfiledPass
+from gputui.model.serving import LoadNow, LoadStep, Requests, ServerFound
 from gputui.model.telemetry import Reading, TelemetryFormat, UnreadableHeader
 from gputui.model.units import counted
 from gputui.store.strict import NotValid, strict
 from gputui.store.text import clean_text
 
-_OF_CASES = (CaseWarm, Block, Figure, ProfiledPass, CaseEnd)
+_OF_LAUNCHES = (CaseWarm, Block, Figure, ProfiledPass, ServerFound, LoadNow, LoadStep, Requests)
+_OF_CASES = (*_OF_LAUNCHES, CaseEnd)
 _KINDS: dict[str, type[Line]] = {kind.__name__: kind for kind in LINE_KINDS}
 _ROWS_AT_A_TIME = 4096
 _MOST_ROWS_AT_FIRST = 65_536
@@ -341,9 +343,7 @@ def _consistent(start: RunStart, lines: list[Line], damage: list[str]) -> list[L
             why = f"case {line.case_id} was never planned"
         elif isinstance(line, ProfiledPass) and not line.is_valid and line.launch_id not in launches:
             pass  # it explains why its launch never started
-        elif isinstance(line, CaseWarm | Block | Figure | ProfiledPass) and line.case_id not in launches.get(
-            line.launch_id, ()
-        ):
+        elif isinstance(line, _OF_LAUNCHES) and line.case_id not in launches.get(line.launch_id, ()):
             why = f"case {line.case_id} does not belong to launch {line.launch_id}"
         if why:
             damage.append(f"{type(line).__name__} left out: {why}")
@@ -361,10 +361,14 @@ def _said_once(line: Line) -> object:
         return (CasePlanned, line.planned.case_id)
     if isinstance(line, LaunchStart | WorkerReady | LaunchEnd):
         return (type(line), line.launch_id)
-    if isinstance(line, CaseWarm | CaseEnd | ProfiledPass):
+    if isinstance(line, CaseWarm | CaseEnd | ProfiledPass | ServerFound):
         return (type(line), line.launch_id, line.case_id)
     if isinstance(line, Block):
         return (Block, line.launch_id, line.case_id, line.index)
+    if isinstance(line, LoadStep):
+        return (LoadStep, line.launch_id, line.case_id, line.step_index)
+    if isinstance(line, Requests) and line.rows:
+        return (Requests, line.launch_id, line.case_id, line.step_index, line.rows[0].request_index)
     if isinstance(line, Figure):
         return (Figure, line.launch_id, line.case_id, line.key)
     return None

@@ -27,6 +27,10 @@ from gputui.store.text import clean_text
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+SUFFIXES = (".db", ".duckdb")
+"""Of result files."""
+_LISTED = 8
+"""Files that an error names."""
 CATALOG = "d0"
 """The name of an attached file inside a connection: ours, never derived from the file's name."""
 QUERY_LIMIT_S = 30.0
@@ -39,7 +43,6 @@ _CONFIG = {
     "allow_persistent_secrets": "false",
     "python_enable_replacements": "false",
     "memory_limit": "1GB",
-    "threads": "2",
     "max_temp_directory_size": "0B",
 }
 _SQLITE_MAGIC = b"SQLite format 3\x00"
@@ -63,13 +66,13 @@ def has_working_directory() -> bool:
     return True
 
 
-def connect() -> DuckDBPyConnection:
+def connect(threads: int = 2) -> DuckDBPyConnection:
     """An in-memory connection that loads and downloads no extension; takes about 15 ms."""
     import duckdb  # takes 0.1 s, and few callers open a file
 
     if not has_working_directory():  # removed during a run; DuckDB opens nothing without one
         os.chdir("/")
-    return duckdb.connect(":memory:", config=dict(_CONFIG))
+    return duckdb.connect(":memory:", config={**_CONFIG, "threads": str(threads)})
 
 
 def check_name(db: Path) -> None:
@@ -206,7 +209,7 @@ def open_read_only(db: Path, trust: bool = False) -> Checked:
         raise
 
 
-def open_together(files: Sequence[Path], trust: bool = False) -> list[Checked]:
+def open_together(files: Sequence[Path], trust: bool = False, threads: int = 2) -> list[Checked]:
     """Open several different files like `open_read_only`, on one connection that all share.
 
     No file can refer to another: nothing in them is executed. Does not wait for a writer while it holds other
@@ -215,7 +218,7 @@ def open_together(files: Sequence[Path], trust: bool = False) -> list[Checked]:
     for db in files:
         check_place(db)
         let_writers_pass(db)
-    connection = connect()
+    connection = connect(threads)
     try:
         attached = {f"d{number}": db for number, db in enumerate(files)}
         for name, db in attached.items():
@@ -237,8 +240,11 @@ def _explaining_lock(db: Path) -> Iterator[None]:
         ) from error
 
 
-def close_the_doors(connection: DuckDBPyConnection) -> None:
-    """Cut the connection off from files, the network and settings."""
+def close_the_doors(connection: DuckDBPyConnection, but_for: Sequence[Path] = ()) -> None:
+    """Cut the connection off from files, the network and settings; `but_for`: not from these directories."""
+    if but_for:
+        listed = ", ".join("'" + _name_for_duckdb(path).replace("'", "''") + "'" for path in but_for)
+        connection.execute(f"SET allowed_directories=[{listed}]")
     connection.execute("SET enable_external_access=false")
     connection.execute("SET lock_configuration=true")
 
@@ -467,10 +473,13 @@ def _refuse_code(
 
 def _nearest(db: Path) -> str:
     try:
-        names = [entry.name for entry in db.parent.iterdir() if entry.suffix in (".db", ".duckdb")]
+        names = [entry.name for entry in db.parent.iterdir() if entry.suffix in SUFFIXES]
     except OSError:
         return f"there is no directory {db.parent} either" if not db.parent.exists() else "check the path"
-    near = difflib.get_close_matches(db.name, names, n=3, cutoff=0.5) or sorted(names)[:3]
-    there = f"in {db.parent} there is: {', '.join(near)}" if near else f"no .db file lies in {db.parent}"
-    as_run = f"; a run or label is named with its file: {near[0]}@{db.name}" if near and not db.suffix else ""
-    return there + as_run
+    if not names:
+        return f"no .db file lies in {db.parent}"
+    near = difflib.get_close_matches(db.name, names, n=3, cutoff=0.5)
+    shown = near or sorted(names)[:_LISTED]
+    rest = "" if near or len(names) <= _LISTED else f" and {len(names) - _LISTED} more"
+    there = f"did you mean {', '.join(near)}?" if near else f"{db.parent} holds {', '.join(shown)}{rest}"
+    return there if db.suffix else f"{there}; a run or label is named with its file: {shown[0]}@{db.name}"

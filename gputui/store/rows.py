@@ -24,6 +24,7 @@ from gputui.model.journal import (
 from gputui.model.machine import Gpu, Layer, Machine, Runtime
 from gputui.model.plan import PROFILED
 from gputui.model.profiled import ProfiledPass
+from gputui.model.serving import LoadStep, Requests, ServerFound
 from gputui.model.telemetry import HOST, Reading
 from gputui.store.journal_reader import JournalContents
 from gputui.store.schema import TABLE_BY_NAME
@@ -61,6 +62,7 @@ def run_rows(contents: JournalContents, imported_from: str, stored_us: int) -> d
         "blocks": blocks,
         "figures": _figure_rows(contents),
         **_profiled_rows(contents),
+        **_serving_rows(contents),
         "events": _event_rows(contents),
     }
 
@@ -326,6 +328,16 @@ def _profiled_rows(contents: JournalContents) -> dict[str, list[Row]]:
                     {**key, **{n: None if isinstance(v, Missing) else v for n, v in cells.items()}}
                 )
     return rows
+
+
+def _serving_rows(contents: JournalContents) -> dict[str, list[Row]]:
+    servers: list[Row] = [_fields(server, {}) for server in contents.of(ServerFound)]
+    steps: list[Row] = [_fields(step, {}) for step in contents.of(LoadStep)]
+    requests: list[Row] = []
+    for some in contents.of(Requests):
+        key: Row = {"case_id": some.case_id, "launch_id": some.launch_id, "step_index": some.step_index}
+        requests += [{**key, **_fields(one, {})} for one in some.rows]
+    return {"servers": servers, "load_steps": steps, "requests": requests}
 
 
 def _event_rows(contents: JournalContents) -> list[Row]:

@@ -34,6 +34,7 @@ from gputui.model.profiled import (
     ProfiledPass,
     TimeSlice,
 )
+from gputui.model.serving import LOADS, REQUEST_OUTCOMES, LoadStep, RequestRow
 
 T = TypeVar("T")
 
@@ -45,6 +46,8 @@ _AT_LEAST_ONE = {
 }
 _WORDS: dict[type, tuple[tuple[str, tuple[str, ...]], ...]] = {
     CaseEnd: (("outcome", OUTCOMES),),
+    LoadStep: (("load", LOADS),),
+    RequestRow: (("outcome", REQUEST_OUTCOMES),),
     LaunchEnd: (("outcome", OUTCOMES),),
     RunEnd: (("status", ("finished", "interrupted", "failed")),),
     Figure: (

@@ -70,6 +70,15 @@ def main(arguments: list[str]) -> int:
         channel.send("end", t_ns=time.monotonic_ns())
         return 0
 
+    if "load" in described["cases"][0]:
+        from .serving.load_launch import LoadLaunch
+
+        load = LoadLaunch(described, channel, started_ns, Path(arguments[1]).parent)
+        channel.send("ready", threads_used=threads, t_ns=time.monotonic_ns())
+        load.run()
+        channel.send("end", t_ns=time.monotonic_ns())
+        return 0
+
     workload_named = _workloads(described["cases"])
     if any(workload_named(case["workload"]).needs_torch for case in described["cases"]):
         import torch

@@ -38,7 +38,9 @@ def test_facts_takes_what_a_driver_calls_it(capsys: pytest.CaptureFixture[str]) 
     [
         (("facts", "H100"), "'H100' is 4 GPUs"),
         (("facts", "L4", "H200"), "'L4' is not H200 SXM name one GPU at a time"),
-        (("facts", "RTX 5091"), "did you mean RTX 5090"),
+        (("facts", "RTX 5091"), "did you mean RTX 5090, RTX 5090 D"),
+        (("facts", "H100x"), "did you mean H100 NVL, H100 PCIe, H100 SXM 80GB"),
+        (("prices", "H2000"), "did you mean H200 SXM?"),
         (("prices", "p5en.48xlrge"), "did you mean aws/p5en.48xlarge"),
         (("prices", "--date", "2026-11-22"), "add --import FILE"),
         (("prices", "--import", "/nonexistent.csv"), "No such file"),

@@ -159,6 +159,7 @@ def test_the_messages_of_a_step_are_in_the_logs_and_in_no_file(
     assert TOKEN not in printed_about(measured.db, capsys)
 
 
+@pytest.mark.slow
 def test_a_failure_is_reported_with_its_line_and_kind_and_its_message_only_where_it_is_measured(
     measured: Measured, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,6 +190,7 @@ def test_the_last_line_of_a_program_is_in_the_log_and_in_no_file(
     assert "exited with status 3" in shown
 
 
+@pytest.mark.slow
 def test_show_says_where_the_messages_are_only_where_they_are(
     measured: Measured, state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

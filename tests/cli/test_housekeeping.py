@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,15 +17,22 @@ from gputui.store.writing import store_run
 A, B, C = (f"0194b5a0-0000-7000-8000-0000cccc000{n}" for n in range(1, 4))
 
 
-@pytest.fixture
-def db(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three runs of one launch each; two of them share a label."""
+    place = tmp_path_factory.mktemp("made")
     for number, (run_id, label) in enumerate(((A, "mine"), (B, "mine"), (C, ""))):
         run_dir = make_journal(
-            tmp_path / run_id, run_id=run_id, label=label, seed=number, started_utc_us=STARTED_US + number
+            place / run_id, run_id=run_id, label=label, seed=number, started_utc_us=STARTED_US + number
         )
-        store_run(tmp_path / "a.db", read_journal(run_dir), ())
-    return tmp_path / "a.db"
+        store_run(place / "a.db", read_journal(run_dir), ())
+    return place / "a.db"
+
+
+@pytest.fixture
+def db(made: Path, tmp_path: Path) -> Path:
+    """A copy that the test may change."""
+    return Path(shutil.copy(made, tmp_path))
 
 
 def stored(capsys: pytest.CaptureFixture[str], db: Path) -> dict[str, str]:

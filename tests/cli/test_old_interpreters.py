@@ -65,6 +65,7 @@ def test_the_form_has_the_same_words(old_torch: Path) -> None:
     assert error.message == f"{old_torch} has torch 2.1.0; {NEEDED}"
 
 
+@pytest.mark.slow
 def test_one_that_is_passed_over_is_reported_if_another_is_taken(
     tmp_path: Path, old_torch: Path, old_python: Path
 ) -> None:

@@ -77,6 +77,7 @@ def rank_of(process: psutil.Process) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_two_ranks_train_as_one_process_does_with_both_batches(ranks: RankGroup) -> None:
     found = []
     for _ in range(3):
@@ -127,12 +128,14 @@ def test_sharded_ranks_train_the_same_weights_and_each_holds_a_part(sharded: Ran
         assert answer["numbers"] == pytest.approx(weights / 2, rel=0.01)
 
 
+@pytest.mark.slow
 def test_what_all_ranks_sum_is_checked_number_by_number(ranks: RankGroup) -> None:
     for answer in ranks.ask_all(do="reduce", size_bytes=2**16, times=3):
         assert answer["is_right"] is True
         assert float(answer["seconds"]) > 0
 
 
+@pytest.mark.slow
 def test_what_a_rank_cannot_do_is_reported_and_it_goes_on(ranks: RankGroup) -> None:
     with pytest.raises(RuntimeError, match="lay eggs"):
         ranks.ask(1, do="lay eggs")

@@ -8,7 +8,7 @@ import pytest
 from many import crowd
 
 
-@pytest.mark.parametrize("seconds", [2.0, pytest.param(10.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [0.5, pytest.param(10.0, marks=pytest.mark.slow)])
 def test_four_writers_and_two_readers_lose_nothing_and_store_nothing_twice(
     tmp_path: Path, seconds: float
 ) -> None:

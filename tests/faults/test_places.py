@@ -181,6 +181,7 @@ def test_where_no_run_directory_can_be_made_nothing_is_measured(
     assert "launch 1" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_run_directory_that_becomes_read_only_costs_the_run_but_not_what_is_finished(
     tmp_path: Path, profile: Path
 ) -> None:

@@ -65,7 +65,20 @@ CPU_MACHINE = Machine(
 )
 
 H200 = Gpu(
-    0, "0a1b2c3d4e5f", "NVIDIA H200", "nvidia", 150_754_820_096, 700.0, 700.0, "9.0", 5, 16, 16, True, False
+    0,
+    "0a1b2c3d4e5f",
+    "NVIDIA H200",
+    "nvidia",
+    150_754_820_096,
+    700.0,
+    700.0,
+    "9.0",
+    5,
+    16,
+    16,
+    True,
+    False,
+    87.0,
 )
 
 GPU_MACHINE = replace(

@@ -7,6 +7,8 @@ regenerates them.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,8 @@ from pathlib import Path
 from builders import H200, make_interpreter, make_machine, make_torchless_interpreter
 from journals import CPU_MACHINE, GPU_MACHINE
 
-from gputui.analysis.peak_tests import Expectation, PeakTest, check_performance
+from gputui.analysis.box_rates import rates_of_both, rates_of_one
+from gputui.analysis.peak_tests import Expectation, PeakTest, Standing, check_performance
 from gputui.errors import GputuiError
 from gputui.model.journal import (
     JOURNAL_SCHEMA,
@@ -334,6 +337,43 @@ def ended_gpu() -> RunModel:
     return model
 
 
+def ended_beside_boxes() -> RunModel:
+    """A run on a GPU that is slower in one case than the boxes of a reference."""
+    model = watching_gpu()
+    tests = []
+    for number, case in enumerate(
+        ("gemm fp32", "gemm tf32", "gemm amp", "copy", "decode", "gpt_train", "lstm")
+    ):
+        typical = (1 + number) * 1e13
+        boxes = [rates_of_one(typical * (1 + place / 200), typical, typical) for place in range(18)]
+        rates = functools.reduce(rates_of_both, boxes)
+        expectation = Expectation(*rates.usual_range, rates.lowest_normal(0.05), math.inf, rates=rates)
+        here = typical * (0.8 if case == "gemm amp" else 1.01 + number / 100)
+        tests.append(PeakTest(case, "", here, "flop", expectation, high_per_s=here))
+    standing = Standing(
+        reference="h200-sxm",
+        model="18 H200 SXM",
+        boxes=18,
+        months="2026-11",
+        cases=7,
+        share_slower=0.31,
+        ratio=0.97,
+        lowest="gemm amp 24.0 of 30.0–32.6 TFLOP/s",
+        remarks=("power-capped at 500 of 700 W",),
+        judges=True,
+    )
+    check = check_performance("NVIDIA H200", tests, 0, standing)
+    headline = (
+        f"{check.word}: slower than 18 H200 SXM in 1 of 7 cases (reference of 2026-11): {standing.lowest}."
+    )
+    steps = (NextStep("gputui doctor", "looks for what is wrong with the box"),)
+    rows = (ResultRow("gemm large gpu amp(bf16)", "24.0 TFLOP/s", "±1 %", 90, ""),)
+    model.know_ended(
+        EndedRuns(RUN, "/home/ana/results.db", "finished", rows, (), None, (headline,), (check,), steps)
+    )
+    return model
+
+
 def wrong_form() -> RunModel:
     """A form with invalid input."""
     model = choosing()
@@ -465,6 +505,7 @@ def models() -> Iterator[tuple[str, RunModel]]:
     yield "hosts", hosts_measuring()
     yield "ended", ended()
     yield "ended_gpu", ended_gpu()
+    yield "ended_boxes", ended_beside_boxes()
     failed = "run 1a2b3c4d was measured but not stored: no space left on device"
     yield (
         "not_stored",

@@ -66,6 +66,10 @@ driver gpus 2
 1 power_default_limit_mw 72000
 1 pcie_width 4
 1 ecc 0
+1 error nvmlDeviceGetTemperatureThreshold 3
+1 field 194 -2
+1 margin_c 45
+1 temperature_c 40
 """
 
 
@@ -78,6 +82,7 @@ def test_two_gpus_are_described() -> None:
     assert (second["power_limit_w"], second["power_default_limit_w"]) == (60.0, 72.0)
     assert (second["pcie_width"], second["pcie_width_max"]) == (4, 16)
     assert (second["ecc_enabled"], second["mig_enabled"]) == (False, False)
+    assert (first["temperature_limit_c"], second["temperature_limit_c"]) == (87.0, 87.0)
     assert first["gpu_id"] != second["gpu_id"]
     assert found["machine"]["gpus_absent"] == ""
     assert found["machine"]["driver_version"] == "580.95.05"

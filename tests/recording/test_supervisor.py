@@ -47,7 +47,7 @@ SKIPPED = PlannedCase(1, make_case("gemm"), "skipped", "torch not installed")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Supervised:
     """Two launches of one case, and a case that is only listed."""
     home = tmp_path_factory.mktemp("finished")
-    plan = make_plan([0], [0], budget_s=20.0, most_blocks=8)
+    plan = make_plan([0], [0], budget_s=20.0, most_blocks=6)
     plan = replace(plan, cases=(*plan.cases, SKIPPED))
     journal, copy = home / "run-0" / "journal.jsonl", home / "stored"
     run = Supervised(home, plan, on_end=(sys.executable, "-c", COPY, str(journal), str(copy)))
@@ -180,7 +180,7 @@ def test_a_run_that_was_begun_is_not_begun_again(finished: Supervised) -> None:
 def terminated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Supervised, int, int]:
     """Hung up in its first launch and terminated in its second; with the worker's pid, and the exit status of
     another supervisor that was started in between."""
-    run = Supervised(tmp_path_factory.mktemp("terminated"), make_plan([0], [0], [0], most_blocks=10))
+    run = Supervised(tmp_path_factory.mktemp("terminated"), make_plan([0], [0], [0], most_blocks=6))
     run.wait_for(Block)
     run.process.send_signal(signal.SIGHUP)
     second = start_supervisor(run.run_dir).wait(300)

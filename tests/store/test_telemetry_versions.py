@@ -258,7 +258,11 @@ def build_with(place: Path, metrics: Sequence[tuple[str, str]]) -> dict[str, str
 POWER_LINE = '    Metric("power_w", "f", "gpu", "power drawn now"),\n'
 
 
-@pytest.mark.parametrize("has_more", [True, False], ids=["a metric more", "a metric fewer"])
+@pytest.mark.parametrize(
+    "has_more",
+    [True, pytest.param(False, marks=pytest.mark.slow)],
+    ids=["a metric more", "a metric fewer"],
+)
 def test_two_builds_store_in_one_file_and_read_what_the_other_stored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], has_more: bool
 ) -> None:

@@ -266,7 +266,8 @@ def test_one_run_stored_by_several_processes_at_once_is_there_once(tmp_path: Pat
     assert rows(tmp_path / "a.db", "SELECT count(*) FROM blocks") == [(12,)]
 
 
-@pytest.mark.parametrize("exists", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("exists", [False, True])
 def test_killed_at_any_moment_and_stored_again_the_run_is_there_exactly_once(
     tmp_path: Path, exists: bool
 ) -> None:

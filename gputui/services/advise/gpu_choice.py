@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from gputui.analysis.fit import GIB, Fit, Tricks
 from gputui.analysis.inference_fit import InferenceFit
 from gputui.errors import GputuiError
-from gputui.facts.gpus import memory_of, rows_named
+from gputui.facts.gpus import closest_gpus, memory_of, rows_named
 from gputui.facts.instances import cheapest_instance, most_rented
 from gputui.facts.tables import GpuRow, InstanceRow, gpu_rows
 from gputui.model.absent import Missing
@@ -21,7 +21,6 @@ from gputui.services.prices.price_list import known_instances
 
 SHOWN_FIRST = 10
 """GPUs that are shown without `--all`."""
-_NEAR = 5
 _HOLDS = ("fits", "tight", "with tricks", "several GPUs")
 _MULTIPLIERS = {"": 1, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 _AMOUNT = re.compile(r"([0-9.]+(?:e[+-]?[0-9]+)?)([kmbgt]?)", re.IGNORECASE)
@@ -87,10 +86,7 @@ def rows_asked(name: str | None) -> tuple[GpuRow, ...]:
                 "name it with its size: gputui fit --all lists every GPU",
             )
         return sized
-    names = {row.name.lower(): row.name for row in known}
-    close = difflib.get_close_matches(name.lower(), names, n=_NEAR, cutoff=0.4)
-    close += [n for n in names if n not in close and name.strip() and name.strip().lower() in n]
-    listed = ", ".join(names[n] for n in close[:_NEAR])
+    listed = ", ".join(closest_gpus(name))
     raise GputuiError(
         f"--gpu: unknown GPU {name!r}",
         f"did you mean {listed}?" if listed else "gputui fit --all lists every GPU",

@@ -94,7 +94,8 @@ def _rate(cell: Cell, in_full: bool, beside: Sequence[Cell]) -> str:
 
 def _blocks(row: Row, width: Width) -> tuple[str]:
     known = row.estimate
-    return ("" if isinstance(known, Missing) else f"{known.n_a}/{known.n_b}",)
+    # a reference has boxes, and no blocks
+    return ("" if isinstance(known, Missing) else f"{known.n_a or '—'}/{known.n_b or '—'}",)
 
 
 def _pair(a: str, b: str, unit: str = "") -> tuple[str]:

@@ -135,7 +135,9 @@ def _times(row: Row, name: str) -> str:
     """How long a step took in the blocks of each side, on one axis."""
     sides: list[tuple[str, list[list[float]]]] = []
     for side, cell in (("a", row.a), ("b", row.b)):
-        launches = () if cell.result is None else launches_of(cell.result)
+        result = cell.result
+        has_blocks = result is not None and result.between_boxes is None
+        launches = launches_of(result) if result is not None and has_blocks else ()
         steps = [[s_per_unit * row.case.units_per_step for s_per_unit in launch] for launch in launches]
         if any(steps):
             sides.append((side, steps))

@@ -19,6 +19,7 @@ from gputui.services.results.json import (
     case_identity,
     cost_as_json,
     metrics_as_json,
+    performance_as_json,
     speed_as_json,
     summary_as_json,
 )
@@ -122,7 +123,7 @@ def _why(row: Row, why: Why | None) -> dict[str, Any]:
 
 
 def _side(side: Side) -> dict[str, Any]:
-    performance = [{"word": n.word, "text": n.text} for n in performance_checks_of_side(side)]
+    performance = [performance_as_json(check) for check in performance_checks_of_side(side)]
     return {
         "name": side.name,
         "run": summary_as_json(side.run),

@@ -7,6 +7,7 @@ precision, number of threads, mode, machine or runtime. The first side is the ba
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,29 +43,39 @@ from gputui.analysis.verdict import (
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
+from gputui.model.plan import REFERENCE_PROFILE
 from gputui.model.result import CaseResult, Run, RunSummary, Spread
-from gputui.model.units import format_percent, format_seconds
+from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.results.energy import PowerOf, energy_of
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import had_no_time
 from gputui.services.results.metrics import CaseMetric, LaunchValues, launch_values_of, metrics_of
+from gputui.services.results.references import version_of, version_order
 from gputui.services.results.roofline import Use, is_impossible, uses_of
 from gputui.services.results.throughput import contention_of, cost_of, speed_of, speed_ratio
 from gputui.services.results.variation import NOTHING_KNOWN, BoxVariation, variation_by_machine
-from gputui.store.reading import CaseConditions, LaunchPower
+from gputui.store.reading import CaseConditions, CaseTimes, LaunchPower
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}
 """Classes of workloads in the order of the table, with the name of their geometric mean."""
 MEANS = {"ceilings": "peak tests", "training": "training", "inference": "inference", "host": "host"}
 """How people read the name of a mean."""
 
-DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult], str]] = {
+
+def _gpu_value(run: RunSummary, case: CaseResult | CaseTimes) -> str:
+    is_one = case.case.variant.device_class == "gpu" and case.device_index is not None
+    return f"GPU {case.device_index} of machine {run.machine.machine_id}" if is_one else ""
+
+
+DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult | CaseTimes], str]] = {
     "device": lambda run, case: case.case.variant.device_class,
     "precision": lambda run, case: case.case.variant.precision,
     "threads": lambda run, case: case.case.variant.threads if case.case.variant.device_class == "cpu" else "",
     "mode": lambda run, case: "" if case.case.is_program else case.case.variant.mode,
     "machine": lambda run, case: f"machine {run.machine.machine_id}",
     "runtime": lambda run, case: runtime_name(run),
+    "label": lambda run, case: run.label,
+    "gpu": _gpu_value,
 }
 """What `--by` may take out of the pairing: the value that tells the sides apart; empty if a case has none."""
 
@@ -95,11 +106,16 @@ class SideCase:
 
     @property
     def launch_spread(self) -> Spread | None:
+        """Of one launch, for its rate; None where no more is known than `result` shows."""
+        if self.result.between_boxes is not None:
+            return self.result.launch_spread
         return self.variation.launch_spread(self.result)
 
     @property
     def run_spread(self) -> Spread:
         """Of the mean of its launches, because they are of one run, or of a few that were pooled."""
+        if self.result.between_boxes is not None:
+            return self.result.between_boxes
         launches = _launches_by_run(self.result)
         share = math.fsum(count**2 for count in launches.values()) / max(launches.total(), 1) ** 2
         spread = self.variation.run_spread(self.result)
@@ -195,6 +211,8 @@ class Row:
     def models_band(self) -> float | Missing:
         """How far two machines of one name may lie apart: the band for claims about more than these two."""
         a, b = self.a.run, self.b.run
+        if REFERENCE_PROFILE in {run.profile for run in (a, b) if run is not None}:
+            return Missing("the spread between boxes is in the row")
         if a is None or b is None or a.machine.machine_id == b.machine.machine_id:
             return Missing("it is one machine")
         prior = instance_prior_sd(self.case.variant.device_class, self.case.workload_class)
@@ -252,17 +270,21 @@ def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False, history:
 
     Raises GputuiError if the runs are of several machines or runtimes, with the list.
     """
+    check_one_box(name, [run.summary for run in runs])
+    return _side(name, runs, pool, variation_by_machine([*runs, *history]))
+
+
+def check_one_box(name: str, runs: Sequence[RunSummary]) -> None:
+    """Raises GputuiError if runs are of several machines or runtimes, with the list."""
     kinds = _kinds(runs)
     if len(kinds) > 1:
         listed = "; ".join(
-            f"{run.summary.short_id} machine {run.summary.machine.machine_id}, {runtime_name(run.summary)}"
-            for run in runs[:8]
+            f"{run.short_id} machine {run.machine.machine_id}, {runtime_name(run)}" for run in runs[:8]
         )
         raise GputuiError(
             f"{name}: holds runs of {len(kinds)} machines or runtimes: {listed}",
             f"choose one as {name}@RUN, or compare them with --by machine or --by runtime",
         )
-    return _side(name, runs, pool, variation_by_machine([*runs, *history]))
 
 
 def _side(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, BoxVariation]) -> Side:
@@ -273,14 +295,10 @@ def _side(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, B
     return Side(name, _newest(runs), cases, 1 if pool else max(measuring, 1))
 
 
-def _kinds(runs: Sequence[Run]) -> set[tuple[str, str]]:
+def _kinds(runs: Sequence[RunSummary]) -> set[tuple[str, str]]:
     """Machine and runtime of each run; a recording, whose runtime is unknown, matches any."""
-    known = {
-        (run.summary.machine.machine_id, runtime_name(run.summary))
-        for run in runs
-        if run.summary.runtime.python_version
-    }
-    machines = {run.summary.machine.machine_id for run in runs} - {machine for machine, _ in known}
+    known = {(run.machine.machine_id, runtime_name(run)) for run in runs if run.runtime.python_version}
+    machines = {run.machine.machine_id for run in runs} - {machine for machine, _ in known}
     return known | {(machine, "") for machine in machines}
 
 
@@ -306,18 +324,33 @@ def sides_by(
             "give a second file, or another dimension",
         )
     variations = variation_by_machine([*runs, *history])
-    return tuple(_side(value, values[value], pool, variations) for value in in_order(values))
+    is_short = dimension == "gpu" and len({run.summary.machine.machine_id for run in runs}) == 1
+    return tuple(
+        _side(value.partition(" of ")[0] if is_short else value, values[value], pool, variations)
+        for value in in_order(values)
+    )
 
 
 def _in_words(dimension: str, value: str) -> str:
     if dimension == "threads":
         return {"1": "on 1 thread", "all": "on all cores"}.get(value, value)
-    return {"machine": f"of {value}", "runtime": f"of {value}"}.get(dimension, value)
+    return {
+        "machine": f"of {value}",
+        "runtime": f"of {value}",
+        "label": f"of {value}",
+        "gpu": f"on {value}",
+    }.get(dimension, value)
 
 
 def in_order(values: Iterable[str]) -> list[str]:
-    """Values of a dimension in a fixed order, the usual baseline first."""
-    return sorted(values, key=lambda v: (_ORDER.index(v) if v in _ORDER else len(_ORDER), v))
+    """Values of a dimension in a fixed order, the usual baseline first, and GPU 2 before GPU 10."""
+
+    def key(value: str) -> tuple[int, list[str | int]]:
+        parts = re.split(r"([0-9]+)", value)
+        place = _ORDER.index(value) if value in _ORDER else len(_ORDER)
+        return place, [int(part) if at % 2 else part for at, part in enumerate(parts)]
+
+    return sorted(values, key=key)
 
 
 def telling_dimension(runs: Sequence[Run]) -> str:
@@ -500,13 +533,18 @@ def _newest(runs: Sequence[Run]) -> RunSummary:
 
 
 def _latest_cases(runs: Iterable[Run]) -> tuple[SideCase, ...]:
-    """Each case from the newest run that measured it, or else from the newest that lists it."""
+    """Each case from the newest run that measured it, or else from the newest that lists it.
+
+    Of a run that measured several GPUs, from the first.
+    """
     chosen: dict[Pairing, SideCase] = {}
     for run in sorted(runs, key=lambda r: r.summary.started_utc_us):
         for result in run.cases:
             key = pairing(result.case)
             known = chosen.get(key)
-            if known is None or result.outcome == "ok" or known.result.outcome != "ok":
+            is_there = known is not None and known.result.outcome == "ok"
+            is_first = known is None or known.run.run_id != run.summary.run_id  # of several GPUs
+            if not is_there or (result.outcome == "ok" and is_first):
                 chosen[key] = SideCase(run.summary, result)
     return tuple(chosen.values())
 
@@ -577,14 +615,31 @@ def estimate_pair(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Mis
     if units[0] != units[1]:
         return Missing(f"a counts {units[0]}, b {units[1]}")
     is_one_run = a.run.run_id == b.run.run_id
-    return speed_ratio(
+    estimate = speed_ratio(
         a.result,
         b.result,
         is_one_run=is_one_run and a.result.case_id != b.result.case_id,
-        spreads=(a.launch_spread, b.launch_spread),
+        spreads=(_between_launches(a), _between_launches(b)),
         paired=a.variation.paired_spread(a.result, b.result) if is_one_run else None,
         runs=ONE_RUN if is_one_run else together((a.run_spread, b.run_spread)),
     )
+    return _without_blocks(estimate, a, b)
+
+
+def _between_launches(side: SideCase) -> Spread | None:
+    """What adds to the spread between runs, or between boxes of a reference, which has no launches."""
+    return Spread(0.0, math.inf) if side.result.between_boxes is not None else side.launch_spread
+
+
+def _without_blocks(estimate: RatioEstimate | Missing, a: SideCase, b: SideCase) -> RatioEstimate | Missing:
+    """The same without counts for a reference, which has neither blocks nor launches."""
+    if isinstance(estimate, Missing):
+        return estimate
+    if a.result.between_boxes is not None:
+        estimate = replace(estimate, n_a=0, independent_a=0, launches_a=0)
+    if b.result.between_boxes is not None:
+        estimate = replace(estimate, n_b=0, independent_b=0, launches_b=0)
+    return estimate
 
 
 def _explained(
@@ -596,6 +651,8 @@ def _explained(
     if impossible:
         which = f"{' and '.join(impossible)} {'is' if len(impossible) == 1 else 'are'}"
         return Verdict("inconclusive", f"{which} above the physical peak: an error of measurement")
+    if verdict.word == "inconclusive" and any(side and side.result.between_boxes for side in pair):
+        return Verdict("inconclusive", "boxes of one model differ as much, or the run is too short to tell")
     shares = [0.0 if side is None else contention_of(side.result) for side in pair]
     crowded = [
         f"{format_percent(share)} of {letter}'s" for share, letter in zip(shares, "ab", strict=True) if share
@@ -744,7 +801,7 @@ def _cell(case: SideCase | None, side: Side, powers: PowerOf | None) -> Cell:
     used = [m.precision_used for m in case.result.measurements if m.outcome == "ok"]
     same_machine = [c.result for c in side.cases if c.run.machine.machine_id == case.run.machine.machine_id]
     return Cell(
-        speed_of(case.result, case.launch_spread),
+        _speed(case),
         cost_of(case.result, case.run.price, case.launch_spread),
         used[-1] if used else "",
         case.result,
@@ -752,6 +809,15 @@ def _cell(case: SideCase | None, side: Side, powers: PowerOf | None) -> Cell:
         case.run,
         energy_of(case.result, NO_ENERGY if powers is None else _power(case, powers)),
     )
+
+
+def _speed(case: SideCase) -> SpeedEstimate | Missing:
+    """That of a reference is of a typical box, and of no blocks."""
+    speed = speed_of(case.result, case.launch_spread)
+    if isinstance(speed, Missing) or case.result.between_boxes is None:
+        return speed
+    method = f"typical of {counted(case.run.replicates, 'box')}"
+    return replace(speed, blocks=0, independent=0, launches=0, method=method)
 
 
 def _power(case: SideCase, powers: PowerOf) -> Sequence[LaunchPower] | Missing:
@@ -783,7 +849,20 @@ def _group_means(
 def differences(a: RunSummary, b: RunSummary) -> tuple[tuple[str, str, str], ...]:
     """Recorded properties that differ between the sides, the most interesting first."""
     seen = ((name, _shown(value(a)), _shown(value(b))) for name, value in _COMPARED)
-    return tuple((name, on_a, on_b) for name, on_a, on_b in seen if on_a != on_b)
+    found = tuple((name, on_a, on_b) for name, on_a, on_b in seen if on_a != on_b)
+    if REFERENCE_PROFILE not in (a.profile, b.profile):
+        return found
+    return tuple(
+        (name, on_a, on_b)
+        for name, on_a, on_b in found
+        if name in _KEPT_OF_BOXES and not _is_among(version_of(on_a) or on_a, on_b)
+    )
+
+
+def _is_among(a: str, b: str) -> bool:
+    """Whether one of two versions is in a range, `2.8.0 to 2.13.0`, that the other is."""
+    ends = [[version_order(version_of(end) or end) for end in text.split(" to ")] for text in (a, b)]
+    return ends[0][0] <= ends[1][-1] and ends[1][0] <= ends[0][-1]
 
 
 def _shown(value: object) -> str:
@@ -802,6 +881,8 @@ def _layers(run: RunSummary) -> str:
     return " ".join(layer.name for layer in run.machine.layers) or "none"
 
 
+_KEPT_OF_BOXES = ("driver", "torch", "CUDA", "Python", "gputui")
+"""What a reference says of its boxes, and a run of one of them."""
 _COMPARED: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
     ("machine", lambda r: r.machine.machine_id),
     ("platform", _layers),
@@ -824,5 +905,7 @@ _COMPARED: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
 
 def performance_checks_of_side(side: Side) -> tuple[PerformanceCheck, ...]:
     """As `performance_checks` for the cases of one side of a comparison, only where figures are known."""
+    if side.run.profile == REFERENCE_PROFILE:
+        return ()
     run = Run(side.run, tuple(case.result for case in side.cases))
     return tuple(one for one in performance_checks(run) if one.word != NO_REFERENCE)

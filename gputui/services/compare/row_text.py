@@ -9,6 +9,7 @@ from gputui.analysis.energy import Energy
 from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import GeometricMean, SpeedEstimate
 from gputui.model.absent import Missing
+from gputui.model.plan import REFERENCE_PROFILE
 from gputui.model.units import (
     cost_unit,
     counted,
@@ -57,10 +58,17 @@ def side_parts(side: Side, ignore: str) -> tuple[str, str, str, str, str, str]:
 
 
 def launches_words(side: Side) -> str:
-    """`3 launches`, or `1 to 3 launches` where cases differ."""
+    """`3 launches`, or `1 to 3 launches` where cases differ; `18 boxes` of a reference."""
+    if side.run.profile == REFERENCE_PROFILE:
+        return counted(side.run.replicates, "box")
     launches = {sum(m.outcome == "ok" for m in c.result.measurements) for c in side.cases} - {0} or {0}
     few, most = min(launches), max(launches)
     return counted(most, "launch") if few == most else f"{few} to {most} launches"
+
+
+def part_words(place: int) -> str:
+    """Which side a later comparison of several is about, by its letter in the headline; `place` from 0."""
+    return f"in this part b is {chr(ord('b') + place)}"
 
 
 def choice_words(comparison: Comparison, ignore: str) -> Iterable[str]:

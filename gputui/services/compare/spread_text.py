@@ -17,6 +17,9 @@ def spread_lines(comparison: Comparison) -> Iterator[str]:
     sides = (("", comparison.a),) if is_one_run else (("a: ", comparison.a), ("b: ", comparison.b))
     for name, side in sides:
         for device, case in _devices(side).items():
+            if case.result.between_boxes is not None:
+                yield f"{name}{_boxes(case)}"
+                continue
             prior = case.variation.launches.get(device)
             if isinstance(prior, LaunchPrior):
                 times = f"{math.sqrt(prior.factor):.2g} times the assumed spread"
@@ -32,7 +35,7 @@ def spread_as_json(side: Side) -> list[dict[str, Any]]:
     found = []
     for device, case in _devices(side).items():
         prior = case.variation.launches.get(device)
-        runs = case.variation.run_spread(case.result)
+        runs = case.result.between_boxes or case.variation.run_spread(case.result)
         found.append(
             {
                 "device_class": device,
@@ -45,6 +48,20 @@ def spread_as_json(side: Side) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _boxes(case: SideCase) -> str:
+    """How far one more box may lie from those of a reference."""
+    boxes = counted(case.run.replicates, "box")
+    if _is_assumed(case):
+        return f"{boxes}: too few to show how much such boxes vary, so an assumed spread is taken"
+    return f"{boxes} and one more: how much they vary, each row shows"
+
+
+def _is_assumed(case: SideCase) -> bool:
+    """Whether how much boxes of a reference vary is assumed."""
+    spread = case.result.between_boxes
+    return spread is not None and math.isinf(spread.df)
 
 
 def _runs(case: SideCase) -> str:

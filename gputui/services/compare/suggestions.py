@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from gputui.analysis.resolution import error_rate_of, half_width_with, looks_up_to, most_launches
 from gputui.analysis.verdict import RatioEstimate, launches_needed, nearest_edge, runs_needed
 from gputui.model.absent import Missing
+from gputui.model.plan import REFERENCE_PROFILE
 from gputui.model.result import CaseResult
 from gputui.model.units import format_minutes, format_usd
 from gputui.services.compare.pairing import CROWDED, Cell, Comparison, Row, runs_in
@@ -40,6 +41,8 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[SettlingStep, ...]:
     """
     if not isinstance(row.estimate, RatioEstimate):
         return ()
+    if _has_reference(row):
+        return ()
     resolving = _resolving_step(row, row.estimate, evidence)
     if resolving is not None:
         return (resolving,)
@@ -64,8 +67,10 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[SettlingStep, ...]:
 def steps_to_pair(comparison: Comparison, evidence: Evidence) -> tuple[SettlingStep, ...]:
     """The cases of a on the box of b, where both sides have measured no case in common; none of programs."""
     a, b = comparison.a.run, comparison.b.run
-    if a.run_id == b.run_id or not any(
-        row.a.result is not None and not row.case.is_program for row in comparison.rows
+    if (
+        a.run_id == b.run_id
+        or REFERENCE_PROFILE in (a.profile, b.profile)
+        or not any(row.a.result is not None and not row.case.is_program for row in comparison.rows)
     ):
         return ()
     seconds = a.budget_s if a.ended_utc_us is None else (a.ended_utc_us - a.started_utc_us) / 1e6
@@ -140,6 +145,8 @@ def _launch_s(result: CaseResult) -> float:
 
 def next_steps(row: Row, evidence: Evidence) -> tuple[str, ...]:
     """A command per line; none for rows that were judged or cannot be helped."""
+    if _has_reference(row):
+        return ()
     if isinstance(row.estimate, Missing):
         return tuple(steps_for_absent(row, evidence))
     if row.verdict.word != "inconclusive":
@@ -149,7 +156,7 @@ def next_steps(row: Row, evidence: Evidence) -> tuple[str, ...]:
 
 def steps_for_limit(row: Row, limit: float | None, evidence: Evidence) -> Iterable[str]:
     """Commands that would tell on which side of a limit a row lies; None: of the nearest edge of the band."""
-    if not isinstance(row.estimate, RatioEstimate):
+    if not isinstance(row.estimate, RatioEstimate) or _has_reference(row):
         return
     crowded = [flag.side for flag in row.flags if flag.word == CROWDED]
     sides = ((row.a, row.estimate.launches_a, "a"), (row.b, row.estimate.launches_b, "b"))
@@ -193,6 +200,8 @@ def _steps_for_runs(row: Row, limit: float | None, evidence: Evidence, launches:
 
 def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:
     """Commands that would measure the missing side of a row."""
+    if _has_reference(row):
+        return
     for mine, other, letter in ((row.a, row.b, "a"), (row.b, row.a, "b")):
         if mine.result is None and other.run is not None:
             again = _again(other, evidence, same_side=False)
@@ -202,6 +211,11 @@ def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:
         elif mine.result is not None and "budget" in mine.result.reason:
             only = f"--only {row.case.work.workload}"
             yield f"on the box of {letter}: the same profile with {only} gives it more time"
+
+
+def _has_reference(row: Row) -> bool:
+    """Whether a side stands for boxes that nobody here can measure again."""
+    return any(cell.run is not None and cell.run.profile == REFERENCE_PROFILE for cell in (row.a, row.b))
 
 
 def _again(cell: Cell, evidence: Evidence, *, same_side: bool = True) -> str:

@@ -367,6 +367,7 @@ def _of_gpu(gpu: Gpu) -> dict[str, Value]:
         "memory_total_bytes": gpu.memory_bytes,
         "power_limit_w": gpu.power_limit_w,
         "power_limit_default_w": gpu.power_default_limit_w,
+        "temperature_limit_c": gpu.temperature_limit_c,
         "pcie_generation_max": gpu.pcie_generation_max,
         "pcie_width": gpu.pcie_width,
         "pcie_width_max": gpu.pcie_width_max,

@@ -172,8 +172,8 @@ def find_profile(name_or_path: str) -> Profile:
                 f"a file here is: give {name_or_path}.toml",
             )
         raise GputuiError(
-            f'profile "{name_or_path}": there is none of that name{_nearest(name_or_path, shipped)}',
-            f"one of {', '.join(shipped)}, or the path of a .toml file",
+            f'profile "{name_or_path}": there is none of that name',
+            f"{_meant(name_or_path, shipped)}one of {', '.join(shipped)}, or the path of a .toml file",
         )
     return shipped[name_or_path]
 
@@ -182,7 +182,7 @@ def shipped_profiles() -> tuple[Profile, ...]:
     """The profiles that come with gputui, `quick` first."""
     profiles = [
         read_profile(entry.read_text(encoding="utf-8"), entry.name.removesuffix(".toml"), entry.name)
-        for entry in _directory().iterdir()
+        for entry in profile_directory().iterdir()
         if entry.name.endswith(".toml")
     ]
     return tuple(sorted(profiles, key=lambda p: (p.name != "quick", p.name)))
@@ -193,7 +193,7 @@ def shipped_with(workload: str) -> tuple[str, ...]:
     return tuple(p.name for p in shipped_profiles() if any(entry.workload == workload for entry in p.cases))
 
 
-def _directory() -> Any:
+def profile_directory() -> Any:
     """The directory of shipped profiles: inside the package in a wheel, next to it in a checkout."""
     inside = importlib.resources.files("gputui").joinpath("profiles")
     if inside.is_dir():
@@ -268,7 +268,7 @@ class _Reader:
         pattern = self._pattern(table, place)
         unit = table.get("unit", "step" if pattern else "run")
         if unit not in RATES:
-            raise self._wrong(f"{place}unit", unit, _allowed(unit, RATES))
+            raise self._wrong(f"{place}unit", unit, RATES)
         devices = (
             self._choices(table, "devices", place, DEVICE_CLASSES, DEVICE_CLASSES)
             if "devices" in table
@@ -278,7 +278,7 @@ class _Reader:
             raise self._wrong(f"{place}devices", table["devices"], "one device: a program is run as it is")
         workload_class = table.get("class", "host")
         if workload_class not in WORKLOAD_CLASSES:
-            raise self._wrong(f"{place}class", workload_class, _allowed(workload_class, WORKLOAD_CLASSES))
+            raise self._wrong(f"{place}class", workload_class, WORKLOAD_CLASSES)
         return ProfileCommand(
             name=name,
             version=int(self._number(table, "version", place, 1, 10**6, whole=True)),
@@ -332,7 +332,7 @@ class _Reader:
         names = [w.name for w in WORKLOADS]
         name = table.get("workload")
         if not isinstance(name, str) or name not in names:
-            raise self._wrong(f"{place}workload", name, _allowed(name, names))
+            raise self._wrong(f"{place}workload", name, names)
         workload = workload_named(name)
         place = f"{place}{name}: "
         devices = self._choices(table, "devices", place, DEVICE_CLASSES, workload.device_classes)
@@ -380,8 +380,8 @@ class _Reader:
         for key in table:
             if key not in allowed:
                 raise GputuiError(
-                    f"profile {self._source}: {place}unknown key {key!r}{_nearest(key, allowed)}",
-                    f"allowed: {', '.join(allowed)}",
+                    f"profile {self._source}: {place}unknown key {key!r}",
+                    f"{_meant(key, allowed)}allowed: {', '.join(allowed)}",
                 )
 
     def _choices(
@@ -398,7 +398,7 @@ class _Reader:
         for value in values:
             if value not in possible:
                 known = isinstance(value, str) and value in words
-                expected = f"this workload has {', '.join(possible)}" if known else _allowed(value, possible)
+                expected = f"this workload has {', '.join(possible)}" if known else possible
                 raise self._wrong(place + key, value, expected)
         return tuple(dict.fromkeys(values))
 
@@ -418,9 +418,15 @@ class _Reader:
             raise self._wrong(place + key, value, f"{kind} from {low:g} to {high:.15g}")
         return float(value or 0)
 
-    def _wrong(self, key: str, value: object, allowed: str) -> GputuiError:
+    def _wrong(self, key: str, value: object, allowed: str | Iterable[str]) -> GputuiError:
+        """What is allowed is described, or is one of some words."""
         shown = "missing" if value is None else f"{_shortened(value)} is not allowed"
-        return GputuiError(f"profile {self._source}: {key}: {shown}", f"allowed: {allowed}")
+        hint = (
+            f"allowed: {allowed}"
+            if isinstance(allowed, str)
+            else f"{_meant(value, allowed)}allowed: {', '.join(allowed)}"
+        )
+        return GputuiError(f"profile {self._source}: {key}: {shown}", hint)
 
 
 def _shortened(value: object) -> str:
@@ -431,11 +437,7 @@ def _shortened(value: object) -> str:
     return beginning(text, SHOWN_LETTERS)
 
 
-def _allowed(value: object, words: Iterable[str]) -> str:
-    listed = ", ".join(words)
-    return f"{listed}{_nearest(value, words)}" if isinstance(value, str) else listed
-
-
-def _nearest(word: object, words: Iterable[str]) -> str:
-    close = difflib.get_close_matches(str(word), list(words), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+def _meant(word: object, words: Iterable[str]) -> str:
+    """The beginning of a hint, if one of the words is close to what was typed."""
+    close = difflib.get_close_matches(word, list(words), n=1) if isinstance(word, str) else []
+    return f"did you mean {close[0]}? " if close else ""

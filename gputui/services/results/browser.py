@@ -12,12 +12,14 @@ from typing import Any
 from gputui.analysis.findings import Finding
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.serving import ServingRecords
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.findings import findings_of_case
 from gputui.services.results.selectors import Selection, run_in
 from gputui.services.results.worker_logs import end_of_log, logs_of
 from gputui.services.support.background import Job
 from gputui.services.support.paths import default_result_file, run_directories
+from gputui.store.opening import SUFFIXES
 from gputui.store.reading import (
     BlockReasons,
     CaseConditions,
@@ -29,7 +31,6 @@ from gputui.store.reading import (
     open_result,
 )
 
-SUFFIXES = (".db", ".duckdb")
 MOST_FILES = 200
 PIECES = 400
 """Of a run's time: telemetry is cut into as many in SQL, so that a day costs what a minute does."""
@@ -84,6 +85,8 @@ class RunDetail:
     """The directory of the whole logs of its workers, if it is of this machine and still there."""
     findings: tuple[tuple[CaseResult, tuple[Finding, ...]], ...]
     """Of the cases whose profiled pass is believed and has some."""
+    loads: ServingRecords
+    """What was offered to a server, request by request; empty for other runs."""
 
 
 def recent_files(
@@ -157,6 +160,7 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
         logs=logs_of(run_id),
         series=series,
         findings=tuple((case, found) for case, found in findings if found),
+        loads=file.serving(run_id),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
+from gputui.model.plan import REFERENCE_PROFILE
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.services.results.selectors import Selection, batches
@@ -42,8 +43,12 @@ class Evidence:
                 self._files.setdefault(run.summary.run_id, selection.path)
             self._passes.update(selection.passes)
         self._trust = trust
-        self._conditions: dict[str, Mapping[int, CaseConditions]] = {}
-        self._powers: dict[str, Mapping[int, tuple[LaunchPower, ...]]] = {}
+        references = [
+            run_id for run_id, run in self._runs.items() if run.summary.profile == REFERENCE_PROFILE
+        ]
+        self._without_telemetry = frozenset(references)
+        self._conditions: dict[str, Mapping[int, CaseConditions]] = {run_id: {} for run_id in references}
+        self._powers: dict[str, Mapping[int, tuple[LaunchPower, ...]]] = {run_id: {} for run_id in references}
 
     def keep(
         self,
@@ -118,6 +123,8 @@ class Evidence:
 
     def series(self, run_id: str, pieces: int) -> tuple[TelemetrySeries, ...]:
         """Telemetry of a run, the host first. Raises GputuiError if it can no longer be read."""
+        if run_id in self._without_telemetry:
+            return ()
         with open_result(self._files[run_id], self._trust) as file:
             return file.telemetry_series(run_id, pieces)
 
@@ -125,5 +132,7 @@ class Evidence:
         self, run_id: str, case_id: int, launch_ids: Collection[int], pieces: int
     ) -> tuple[LaunchSeries, ...]:
         """Telemetry while a case was timed in these launches. Raises GputuiError as `series` does."""
+        if run_id in self._without_telemetry:
+            return ()
         with open_result(self._files[run_id], self._trust) as file:
             return file.launch_series(run_id, case_id, launch_ids, pieces)

@@ -1,23 +1,54 @@
-"""Is this box normal: the ceilings of a run beside what its devices reach elsewhere."""
+"""Is this box normal: a run beside what its devices reach elsewhere, by references or as published."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from gputui.analysis.peak_tests import Expectation, PeakTest, PerformanceCheck, check_performance
+from gputui.analysis.box_rates import BoxRates
+from gputui.analysis.fleet import FALSE_ALARMS, FEWEST
+from gputui.analysis.peak_tests import (
+    Expectation,
+    PeakTest,
+    PerformanceCheck,
+    Standing,
+    check_performance,
+)
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.facts.gpus import find_gpu
 from gputui.facts.plausible import expected
 from gputui.model.absent import Missing
-from gputui.model.machine import Machine
+from gputui.model.machine import Gpu, Machine
 from gputui.model.result import CaseResult, Run
-from gputui.services.results.throughput import speed_of
+from gputui.model.units import format_rate
+from gputui.services.results.labels import shared_case_words, short_case_name
+from gputui.services.results.references import (
+    Reference,
+    key_of,
+    known_references,
+    model_of,
+    version_of,
+)
+from gputui.services.results.throughput import contention_of, speed_of
 
+_CAPPED_W = 1.0
+"""Drivers report limits with a rounding error."""
 _PEAK_TESTS = {"gemm": "matmul", "membw": "copy"}
 _LINKS = {"256m-h2d": "h2d_pinned", "256m-d2h": "d2h_pinned"}
 """Sizes of `xfer` that are what the figures of links were measured with: large copies, pinned memory."""
-_SMALL = {("gemm", "mini"), ("gemm", "base"), ("membw", "mini")}
+SMALL = {("gemm", "mini"), ("gemm", "base"), ("membw", "mini")}
 """Sizes that do not fill a large GPU: the figures known from elsewhere are not of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """A reference beside the cases of one device."""
+
+    reference: Reference
+    cases: tuple[tuple[CaseResult, SpeedEstimate, BoxRates], ...]
+    """Those that both have measured, and that nothing disturbed here."""
+    judges: bool
 
 
 def performance_checks(run: Run) -> tuple[PerformanceCheck, ...]:
@@ -25,7 +56,10 @@ def performance_checks(run: Run) -> tuple[PerformanceCheck, ...]:
 
     Of each ceiling and precision only the largest size counts, and it is judged only if it is not small: the
     figures known from elsewhere are of large products and copies. A link to the host counts where a figure is
-    known of that very GPU. Of trainings no figures are known.
+    known of that very GPU. Of trainings nothing is published.
+
+    Where a reference of the model holds enough boxes, these judge all its cases, and published figures what
+    is left. It has to be of the torch of this run, or of an older and a newer one.
     """
     largest: dict[tuple[str, int | None, str, str, str], CaseResult] = {}
     for case in run.cases:
@@ -41,11 +75,137 @@ def performance_checks(run: Run) -> tuple[PerformanceCheck, ...]:
         peak_test = _peak_test(case, _memory_gib(run.summary.machine, index))
         if peak_test is not None:
             by_device.setdefault((device_class, index, name), []).append(peak_test)
-    ordered = sorted(by_device, key=lambda device: (device[0] != "gpu", device[1] or 0))
-    return tuple(
-        check_performance(name, by_device[device_class, index, name], index)
-        for device_class, index, name in ordered
+    beside = {device: found for device in _devices(run) if (found := _beside(run, *device)) is not None}
+    ordered = sorted({**by_device, **beside}, key=lambda device: (device[0] != "gpu", device[1] or 0))
+    return tuple(_check(run, device, by_device.get(device, ()), beside.get(device)) for device in ordered)
+
+
+_Device = tuple[str, int | None, str]
+"""Class, index and name."""
+
+
+def _check(
+    run: Run, device: _Device, published: Sequence[PeakTest], beside: _Beside | None
+) -> PerformanceCheck:
+    _, index, name = device
+    if beside is None:
+        return check_performance(name, published, index)
+    standing = _standing(run, beside, index)
+    if not beside.judges:
+        return check_performance(name, published, index, standing)
+    limits = {test.label: test.expectation for test in published}
+    among = [case.case for case, _, _ in beside.cases]
+    tests = []
+    for case, speed, rates in beside.cases:
+        label = _label(case, is_small=False) if _measure(case) else ""
+        limit = limits.pop(label, None)
+        low, high = rates.usual_range
+        above = math.inf if limit is None else limit.suspicious_above
+        tests.append(
+            PeakTest(
+                short_case_name(case.case, shared_case_words(among), is_short=True),
+                _measure(case),
+                speed.units_per_s,
+                case.case.unit,
+                Expectation(low, high, rates.lowest_normal(FALSE_ALARMS), above, rates=rates),
+                high_per_s=speed.high,
+            )
+        )
+    left = [test for test in published if test.label in limits and not test.is_small]
+    return check_performance(name, [*tests, *left], index, standing)
+
+
+def _devices(run: Run) -> Iterator[_Device]:
+    measured = (case for case in run.cases if case.outcome == "ok")
+    return iter(
+        dict.fromkeys(
+            (case.case.variant.device_class, case.device_index, case.device_name) for case in measured
+        )
     )
+
+
+def _beside(run: Run, device_class: str, index: int | None, name: str) -> _Beside | None:
+    """The reference that says most of a device: one that judges before one that does not, then by cases."""
+    machine, torch = run.summary.machine, run.summary.runtime.torch_version
+    model = model_of(machine, device_class, index, name) if device_class in ("gpu", "cpu") else None
+    found = []
+    for reference in known_references() if model is not None else ():
+        if reference.model != model:
+            continue
+        known = reference.known_cases()
+        cases = tuple(
+            (case, speed, known[key_of(case.case)][1])
+            for case in run.cases
+            if (case.case.variant.device_class, case.device_index, case.device_name)
+            == (device_class, index, name)
+            and key_of(case.case) in known
+            and not contention_of(case)
+            and isinstance(speed := speed_of(case), SpeedEstimate)
+        )
+        judges = reference.boxes >= FEWEST and reference.holds_torch(torch)
+        enough = tuple(one for one in cases if one[2].boxes >= FEWEST) if judges else cases
+        if enough:
+            found.append(_Beside(reference, enough, judges))
+    return max(found, key=lambda one: (one.judges, len(one.cases), one.reference.boxes), default=None)
+
+
+def _standing(run: Run, beside: _Beside, index: int | None) -> Standing:
+    reference, cases = beside.reference, beside.cases
+    shares = [rates.share_slower(speed.units_per_s) for _, speed, rates in cases]
+    logs = [math.log(speed.units_per_s / rates.typical_per_s) for _, speed, rates in cases]
+    lowest = min(range(len(cases)), key=lambda place: (shares[place], logs[place]))
+    case, speed, rates = cases[lowest]
+    name = short_case_name(case.case, shared_case_words(one.case for one, _, _ in cases), is_short=True)
+    here = format_rate(speed.units_per_s, case.case.unit)
+    low, high = (format_rate(rate, case.case.unit) for rate in rates.usual_range)
+    is_one_unit = len({text.partition(" ")[2] for text in (here, low, high)}) == 1
+    figures = (
+        f"{here.partition(' ')[0]} of {low.partition(' ')[0]}–{high}"
+        if is_one_unit
+        else f"{here} of {low} to {high}"
+    )
+    return Standing(
+        reference.name,
+        reference.model.counted(reference.boxes),
+        reference.boxes,
+        reference.months,
+        len(cases),
+        math.fsum(shares) / len(shares),
+        math.exp(math.fsum(logs) / len(logs)),
+        f"{name} {figures}",
+        tuple(_remarks(run, beside, index)),
+        beside.judges,
+    )
+
+
+def _remarks(run: Run, beside: _Beside, index: int | None) -> Iterator[str]:
+    """What makes this box another than those of the reference."""
+    reference, torch = beside.reference, run.summary.runtime.torch_version
+    for gpu in run.summary.machine.gpus if index is not None else ():
+        if gpu.index == index and (cap := power_cap_of(gpu)):
+            yield cap
+    if reference.boxes < FEWEST:
+        yield "too few boxes to judge by"
+    elif not reference.holds_torch(torch):
+        low, high = reference.versions.get("torch", ("unknown", "unknown"))
+        known = low if low == high else f"{low} to {high}"
+        yield f"measured with torch {version_of(str(torch)) or 'unknown'}, the reference with {known}"
+
+
+def power_cap_of(gpu: Gpu) -> str:
+    """`power-capped at 500 of 700 W`; empty if it is not, or unknown."""
+    limit, default = gpu.power_limit_w, gpu.power_default_limit_w
+    if isinstance(limit, Missing) or isinstance(default, Missing) or limit >= default - _CAPPED_W:
+        return ""
+    return f"power-capped at {limit:.0f} of {default:.0f} W"
+
+
+def _label(case: CaseResult, *, is_small: bool) -> str:
+    work = case.case.work
+    if work.workload == "xfer":
+        return "pinned copy to the GPU" if _measure(case) == "h2d_pinned" else "pinned copy from the GPU"
+    label = f"{work.workload} {case.case.variant.precision}" if _measure(case) == "matmul" else "copy"
+    return f"{work.size} {label}" if is_small else label
 
 
 def _peak_test(case: CaseResult, memory_gib: float | None) -> PeakTest | None:
@@ -56,7 +216,7 @@ def _peak_test(case: CaseResult, memory_gib: float | None) -> PeakTest | None:
     measure = _measure(case)
     is_link = work.workload == "xfer"
     expectation = None
-    is_small = variant.device_class == "gpu" and (work.workload, work.size) in _SMALL
+    is_small = variant.device_class == "gpu" and (work.workload, work.size) in SMALL
     gpu = find_gpu(case.device_name, memory_gib) if variant.device_class == "gpu" else Missing("a CPU")
     if not isinstance(gpu, Missing) and not is_small:
         used = _precision_used(case)
@@ -72,12 +232,9 @@ def _peak_test(case: CaseResult, memory_gib: float | None) -> PeakTest | None:
             )
     if is_link and expectation is None:
         return None
-    label = f"{work.workload} {variant.precision}" if measure == "matmul" else "copy"
-    if is_link:
-        label = "pinned copy to the GPU" if measure == "h2d_pinned" else "pinned copy from the GPU"
-    if is_small:
-        label = f"{work.size} {label}"
-    return PeakTest(label, measure, speed.units_per_s, case.case.unit, expectation, is_small)
+    return PeakTest(
+        _label(case, is_small=is_small), measure, speed.units_per_s, case.case.unit, expectation, is_small
+    )
 
 
 def _measure(case: CaseResult) -> str:

@@ -53,6 +53,7 @@ def case_order(case: Case) -> tuple[int, ...]:
     variant = case.variant
     return (
         index_in(_CLASSES, case.workload_class),
+        not is_serving_limit(case),
         variant.device_class != "gpu",
         index_in(_WORKLOADS, case.work.workload),
         variant.mode != "eager",
@@ -60,6 +61,11 @@ def case_order(case: Case) -> tuple[int, ...]:
         index_in(_PRECISIONS, variant.precision),
         variant.threads != "all",
     )
+
+
+def is_serving_limit(case: Case) -> bool:
+    """Whether it is the highest rate of requests that an LLM server answers within limits."""
+    return dict(case.work.parameters).get("load") == "search" and case.work.workload.startswith("serve:")
 
 
 def size_order(case: Case) -> int:
@@ -75,6 +81,9 @@ def index_in(order: Sequence[str], value: str) -> int:
 def title_of(workload: str) -> str:
     """As within a sentence: `GPT training`, `matrix product`, `your step hashing`."""
     kind, _, name = workload.partition(":")
+    if kind == "serve" and name:
+        profile, _, load = name.partition(" ")
+        return f"{profile} serving at its limit" if load == "limit" else f"{profile} serving, {load}"
     return _OF_USER[kind].format(name) if kind in _OF_USER and name else _TITLES.get(workload, workload)
 
 
@@ -124,6 +133,28 @@ def _box(checks: Sequence[PerformanceCheck]) -> list[str]:
 
 
 def _device(check: PerformanceCheck, *, many: bool) -> list[str]:
+    standing = check.standing
+    where = f"GPU {check.device_index}: " if many else ""
+    if standing is not None and check.word == NO_REFERENCE:
+        return [f"{where}{standing.text}"]
+    below = [one for one in check.peak_tests if one.word == BELOW_NORMAL and _is_of_boxes(one)]
+    if standing is not None and check.word == BELOW_NORMAL and below:
+        remarks = "".join(f", {remark}" for remark in standing.remarks)
+        which = f"in {len(below)} of {counted(standing.cases, 'case')}" if standing.cases > 1 else ""
+        than = " ".join(filter(None, ("slower than", standing.model, which)))
+        source = f"reference of {standing.months}"
+        return [f"{BELOW_NORMAL}: {where}{than} ({source}): {standing.lowest}{remarks}."]
+    published = _published(check, many=many)
+    return published if standing is None or many else [*published, standing.text]
+
+
+def _is_of_boxes(judged: JudgedPeakTest) -> bool:
+    """Whether a reference judged it, and no published range."""
+    expectation = judged.peak_test.expectation
+    return expectation is not None and expectation.rates is not None
+
+
+def _published(check: PerformanceCheck, *, many: bool) -> list[str]:
     name = check.device_name.removeprefix("NVIDIA ")
     which = f"GPU {check.device_index} ({name})" if many else f"this {name}"
     judged = [one for one in check.peak_tests if one.word != NO_REFERENCE]
@@ -149,7 +180,8 @@ def _device(check: PerformanceCheck, *, many: bool) -> list[str]:
         run = "runs" if hits[0].peak_test.measure == "copy" else "run"
         parts[0] = f"{_named(hits[0])} {run} at {shares[0]}"
         return [f"{BELOW_NORMAL}: {where}{listed(parts)} of what {_one(name)} does elsewhere.", *others]
-    tests = f"all {len(judged)} peak tests" if len(judged) > 1 else "its one peak test"
+    noun = "case" if any(map(_is_of_boxes, judged)) else "peak test"
+    tests = f"all {len(judged)} {noun}s" if len(judged) > 1 else f"its one {noun}"
     return [as_sentence(f"{which} is normal in {tests}.")]
 
 
@@ -181,6 +213,8 @@ def _main(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
     main, speed = min(speeds, key=lambda pair: case_order(pair[0].case))
     case = main.case
     subject = as_sentence(case_subject(case, [other.case for other, _ in speeds], with_precision=False))
+    if case.work.workload.startswith("serve:"):
+        return f"{subject}: {format_rate(speed.units_per_s, case.unit)}."
     if case.is_whole:
         return f"{subject}: {format_seconds(1 / speed.units_per_s)} a run."
     alike = [

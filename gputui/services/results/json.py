@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any  # JSON
 
 from gputui.analysis.cost import Cost
+from gputui.analysis.peak_tests import PerformanceCheck
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import Case
@@ -45,7 +46,16 @@ def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> d
         ],
         "headline": run_headline(run),
         "notes": run_notes(run),
-        "normality": [{"word": n.word, "text": n.text} for n in performance_checks(run)],
+        "normality": [performance_as_json(check) for check in performance_checks(run)],
+    }
+
+
+def performance_as_json(check: PerformanceCheck) -> dict[str, Any]:
+    """Whether a device performs as expected; `standing` is where it stands among the boxes of a reference."""
+    return {
+        "word": check.word,
+        "text": check.text,
+        "standing": None if check.standing is None else to_plain(check.standing),
     }
 
 

@@ -9,6 +9,7 @@ from gputui.analysis.health import CONTENTION
 from gputui.analysis.verdict import LAUNCHES_MEASURED, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import WHOLE_BOX, Case
+from gputui.model.plan import REFERENCE_PROFILE
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import (
     counted,
@@ -27,9 +28,14 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def day(run: RunSummary) -> str:
-    """The day and time of a run in its own time zone: `20 Nov 14:02`; the year where it is another."""
+    """The day and time of a run in its own time zone: `20 Nov 14:02`; the year where it is another.
+
+    Of a reference the month.
+    """
     zone = timezone(timedelta(minutes=run.utc_offset_min))
     moment = datetime.fromtimestamp(run.started_utc_us / 1e6, zone)
+    if run.profile == REFERENCE_PROFILE:
+        return f"{_MONTHS[moment.month - 1]} {moment.year}"
     year = "" if moment.year == datetime.now(zone).year else f" {moment.year}"
     return f"{moment.day} {_MONTHS[moment.month - 1]}{year} {moment:%H:%M}"
 

@@ -36,6 +36,17 @@ def runs_with_common_ids(runs: Sequence[Run], *, pool: bool = False) -> tuple[Ru
     )
 
 
+def known_by(machine: Machine) -> tuple[Identity, ...]:
+    """What the box is known by, its GPUs included."""
+    return _known_by(machine, pool=False)
+
+
+def are_one_box(a: Iterable[Identity], b: Iterable[Identity]) -> bool:
+    """Whether what two boxes are known by makes them one, as in `with_common_ids`."""
+    a, b = set(a), set(b)
+    return bool(a & b) and not _are_two(a, b)
+
+
 def _renamed(summary: RunSummary, ids: Mapping[_Known, str], pool: bool) -> RunSummary:
     machine = summary.machine
     common = ids[_known_by(machine, pool)]

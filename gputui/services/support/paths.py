@@ -83,6 +83,11 @@ def probe_cache() -> Path:
     return user_directory("cache") / "probes"
 
 
+def exports_cache() -> Path:
+    """Directory of exports as result files."""
+    return user_directory("cache") / "exports"
+
+
 def copies_directory() -> Path:
     """Directory of texts that a terminal may have failed to copy."""
     return user_directory("cache") / "copies"
@@ -120,6 +125,7 @@ def places(environ: Mapping[str, str] = os.environ) -> tuple[Place, ...]:
         _place("run directories", runs, "; ".join(filter(None, notes))),
         _place("errors", error_log(environ).parent, "errors shown on screens; L lists them there"),
         _place("probes", probe_cache()),
+        _place("copies of exports", exports_cache(), "made anew when they are read"),
         _place("copied texts", copies_directory()),
         _place("monitor settings", monitor_file(environ), "removed, the monitor opens as it did at first"),
         _place("price list", price_list_file(), "yours; gputui prices --forget removes it"),

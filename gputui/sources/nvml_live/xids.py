@@ -15,7 +15,7 @@ _MOST_AT_ONCE = 64
 
 
 class XidEvents:
-    """The events of one GPU, in a set of its own: waiting for none of them keeps another GPU waiting."""
+    """The events of one GPU, in an event set not shared with others: waiting for them delays no other GPU."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         self._nvml = nvml

@@ -147,6 +147,7 @@ def test_the_formula_is_within_10_percent_of_a_measured_step(number: int) -> Non
         assert kept == pytest.approx(found["after_forward"]["activations"], rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(MODEL_STEPS)), ids=lambda n: described(MODEL_STEPS[n]))
 def test_weights_gradients_and_state_of_every_optimizer_are_exact(number: int) -> None:
     training, _ = training_of(MODEL_STEPS[number])

@@ -22,7 +22,6 @@ from gputui.errors import (
     EXIT_NOT_STORED,
     EXIT_UNDECIDED,
     EXIT_USAGE,
-    GputuiError,
     NotStored,
 )
 from gputui.model.absent import Missing
@@ -35,8 +34,7 @@ from gputui.services.compare.session import ask
 from gputui.services.compare.tables import Naming, performance_lines, remarks, row_table
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.energy import energy_of
-from gputui.services.results.references import reference_directory, reference_file, reference_names
-from gputui.services.results.selectors import Selection, split_selector
+from gputui.services.results.selectors import Selection
 from gputui.services.support.atomic_write import write_whole
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import LaunchPower, open_result
@@ -406,53 +404,6 @@ def test_a_file_that_newer_runs_of_another_replace_is_named(tmp_path: Path) -> N
     assert f"gputui compare {files[1]} --by precision" in warning
     assert ask(files, by="precision", pool=True).warnings == ()
     assert ask(files[1:], by="precision").warnings == ask(files).warnings == ()
-
-
-def test_a_reference_is_compared_like_a_file(
-    ran: Ran, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "xeon.db").write_bytes((place / "slow.db").read_bytes())
-    monkeypatch.setenv("GPUTUI_REFERENCES", str(tmp_path))
-
-    _, out, _ = ran("a.db", "reference:xeon")
-    assert "b  reference:xeon" in out
-    assert re.search(r"-33 % \(-3\d to -3\d\) +slower", out)
-
-    status, _, err = ran("a.db", "reference:h200")
-    assert status == EXIT_USAGE
-    assert "reference:h200: no reference of that name" in err
-    assert "one of xeon" in err
-
-
-# References
-
-
-def test_the_shipped_directory_of_references_is_there_with_how_they_are_made() -> None:
-    directory = reference_directory({})
-
-    assert (directory / "README.md").is_file()
-
-
-def test_a_reference_may_name_a_run_and_a_file_of_that_name_goes_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "h200.db").touch()
-    (tmp_path / "notes.txt").touch()
-    monkeypatch.setenv("GPUTUI_REFERENCES", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-
-    assert reference_names(tmp_path) == ("h200",)
-    assert split_selector("reference:h200@latest~1") == (tmp_path / "h200.db", "latest~1")
-    (tmp_path / "reference:h200").touch()
-    assert split_selector("reference:h200") == (Path("reference:h200"), "")
-
-
-@pytest.mark.parametrize("name", ["../a", "/etc/passwd", "", "h200.db"])
-def test_a_reference_is_one_of_its_directory(name: str, tmp_path: Path) -> None:
-    (tmp_path / "h200.db").touch()
-
-    with pytest.raises(GputuiError, match="no reference of that name"):
-        reference_file(name, tmp_path)
 
 
 # Writing

@@ -94,13 +94,13 @@ def test_a_right_profile_is_read_as_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("budget_s = 60", "budget = 60", ["unknown key 'budget'", "did you mean 'budget_s'?", "replicates"]),
-        ("weight = 1.5", "wieght = 1.5", ["case 1: ", "'wieght'", "did you mean 'weight'?", "precisions"]),
-        ('"gemm"', '"gem"', ["case 1: workload: 'gem'", "did you mean 'gemm'?", "conv_train"]),
+        ("budget_s = 60", "budget = 60", ["unknown key 'budget'", "did you mean budget_s?", "replicates"]),
+        ("weight = 1.5", "wieght = 1.5", ["case 1: ", "'wieght'", "did you mean weight?", "precisions"]),
+        ('"gemm"', '"gem"', ["case 1: workload: 'gem'", "did you mean gemm?", "conv_train"]),
         ('"spin"', '"resnet"', ["case 2: workload: 'resnet'", "gpt_train"]),
         ('"gemm"', "3", ["case 1: workload: 3", "gemm"]),
-        ('"base"', '"bass"', ["case 1: gemm: sizes: 'bass'", "did you mean 'base'?", "large"]),
-        ('"gpu"', '"gpus"', ["case 1: gemm: devices: 'gpus'", "did you mean 'gpu'?", "cpu"]),
+        ('"base"', '"bass"', ["case 1: gemm: sizes: 'bass'", "did you mean base?", "large"]),
+        ('"gpu"', '"gpus"', ["case 1: gemm: devices: 'gpus'", "did you mean gpu?", "cpu"]),
         ('"amp"', '"fp16"', ["case 1: gemm: precisions: 'fp16'", "fp32, tf32, amp"]),
         ('"all"', '"4"', ["case 1: gemm: threads: '4'", "1, all"]),
         ('["1", "all"]', "[1]", ["case 1: gemm: threads: 1 is", "1, all"]),
@@ -204,7 +204,7 @@ def test_a_value_of_the_wrong_kind_is_reported_with_its_key(key: str, value: str
 def test_an_unknown_name_suggests_the_closest(typed: str, meant: str) -> None:
     with pytest.raises(GputuiError) as caught:
         find_profile(typed)
-    assert f"did you mean '{meant}'?" in caught.value.message
+    assert caught.value.hint.startswith(f"did you mean {meant}? one of quick")
     assert (
         "quick, bakeoff, burn-in, compile, cpu-vs-gpu, fp32-vs-amp, hosts, inference, llm, memory, pipeline,"
         " scaling" in caught.value.hint

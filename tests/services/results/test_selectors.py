@@ -6,7 +6,13 @@ import pytest
 from journals import RUN_ID, STARTED_US, make_journal
 
 from gputui.errors import EXIT_USAGE, GputuiError
-from gputui.services.results.selectors import Selection, run_and_file, select_runs, split_selector
+from gputui.services.results.selectors import (
+    Selection,
+    locate_run,
+    run_and_file,
+    select_runs,
+    split_selector,
+)
 from gputui.store.editing import remove_run
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
@@ -135,6 +141,15 @@ def test_a_run_and_a_file_that_changed_places_are_distinguished(db: Path) -> Non
     assert caught.value.hint == f"the run goes first: twice {db}"
     assert run_and_file("twice", db) == (db, "twice")
     assert run_and_file(str(db), None) == (db, None)
+
+
+def test_a_mistyped_file_name_is_not_taken_for_a_run(db: Path) -> None:
+    for locate in (run_and_file, locate_run):
+        with pytest.raises(GputuiError, match="there is no file al, and nothing is stored in"):
+            locate("al", None)
+    with pytest.raises(GputuiError, match=r"there is no result file .*al\.db") as caught:
+        locate_run(str(db.parent / "al.db"), None)
+    assert caught.value.hint == "did you mean all.db?"
 
 
 def test_a_label_that_was_given_as_a_file_is_told_how_it_is_named(db: Path) -> None:

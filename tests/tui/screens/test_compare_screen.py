@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from journals import CPU_MACHINE, GPU_MACHINE
+from quick_runs import place_reference
 from screen_goldens import store_three
 from shell_app import make_app, picture, press, settled
 from stored_runs import HOSTILE, store, store_gpu
@@ -311,10 +312,7 @@ async def test_what_tells_sides_apart_is_chosen_on_the_screen(
 async def test_the_words_of_the_command_line_may_be_typed_with_their_options(
     db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    references = tmp_path / "references"
-    references.mkdir()
-    store(references / "xeon.db", 7, gpt_ms=200.0)
-    monkeypatch.setenv("GPUTUI_REFERENCES", str(references))
+    monkeypatch.setenv("GPUTUI_REFERENCES", str(place_reference(tmp_path / "references", "xeon", 5)))
     app = make_app()
     async with app.run_test(size=(120, 24)) as pilot:
         screen = await opened(pilot)
@@ -464,31 +462,34 @@ async def test_the_whole_comparison_is_saved_by_the_ending_of_its_name_against_t
         assert "end it in .md, .csv, .json, .html" in picture(app)
 
 
+@pytest.mark.slow
 async def test_what_colours_say_words_and_marks_say_too(tmp_path: Path) -> None:
     words = []
     for number, (gpt_ms, launches) in enumerate(((100.0, 3), (160.0, 3), (103.0, 1)), 1):
         store(tmp_path / f"box{number}.db", number, gpt_ms=gpt_ms, launches=launches)
         words.append(str(tmp_path / f"box{number}.db"))
-    for sides, seen in (
+    cases = (
         (words[:2], ("-38 %", "●", "slower", "+60 %")),
         (words[::2], ("-3 %", "○", "can't tell")),
         (words, ("-38 %", "b", "-3 %?", "c", "a or c")),
-    ):
-        taken: dict[tuple[int, int], set[str]] = {(80, 24): set(), (120, 40): set(), (200, 50): set()}
-        for depth in (Depth.INDEXED, Depth.LIGHT, Depth.ANSI, Depth.NONE):
-            app = make_app(depth=depth)
-            async with app.run_test(size=(100, 30)) as pilot:
+    )
+    sizes = ((80, 24), (120, 40), (200, 50))
+    taken: dict[tuple[int, tuple[int, int]], set[str]] = {}
+    for depth in (Depth.INDEXED, Depth.LIGHT, Depth.ANSI, Depth.NONE):
+        app = make_app(depth=depth)
+        async with app.run_test(size=(100, 30)) as pilot:
+            for number, (sides, _) in enumerate(cases):
                 await opened(pilot, *sides)
-                for size, pictures in taken.items():
+                for size in sizes:
                     await pilot.resize_terminal(*size)
-                    await pilot.pause()
-                    pictures.add(picture(app))
-        for size, pictures in taken.items():
-            (lines,) = (one.splitlines() for one in pictures)
-            assert len(lines) == size[1]
-            row = next(line for line in lines if line.startswith("▸ gpt_train"))
-            below = lines[lines.index(row) + 1]
-            assert [text for text in seen if text not in row + below] == [], size
+                    await settled(pilot)
+                    taken.setdefault((number, size), set()).add(picture(app))
+    for (number, size), pictures in taken.items():
+        (lines,) = (one.splitlines() for one in pictures)
+        assert len(lines) == size[1]
+        row = next(line for line in lines if line.startswith("▸ gpt_train"))
+        below = lines[lines.index(row) + 1]
+        assert [text for text in cases[number][1] if text not in row + below] == [], size
 
 
 async def test_a_screen_of_24_lines_holds_answer_sides_rows_evidence_and_keys(tmp_path: Path) -> None:

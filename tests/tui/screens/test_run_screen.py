@@ -203,6 +203,7 @@ async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path
     }
 
 
+@pytest.mark.slow
 async def test_on_a_busy_box_the_screen_asks_as_the_command_line_does(
     spin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,7 +284,10 @@ async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_ask
     assert sum(len(m.blocks) for case in stored(tmp_path / "a.db").cases for m in case.measurements) == blocks
 
 
-@pytest.mark.parametrize("keys", [("q", "y"), ("ctrl+backslash", "ctrl+backslash")])
+@pytest.mark.parametrize(
+    "keys",
+    [("q", "y"), pytest.param(("ctrl+backslash", "ctrl+backslash"), marks=pytest.mark.slow)],
+)
 async def test_the_run_goes_on_when_the_screen_is_left_and_another_key_comes_back(
     long_spin: Path, keys: tuple[str, str]
 ) -> None:
@@ -324,6 +328,7 @@ async def test_a_run_whose_supervisor_is_killed_is_stored_by_who_watches_it(
     assert stored(tmp_path / "a.db").summary.run_id == only_run_dir().name
 
 
+@pytest.mark.slow
 def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
     repository: Path, long_spin: Path
 ) -> None:
@@ -335,11 +340,11 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
         first.wait_for("[ Start ]", DEADLINE_S)
         first.wait_for("at most", DEADLINE_S)
         first.type(b"k" + b"\x1b[B" * 30)
-        first.wait_for("> of your own", DEADLINE_S)
+        first.wait_for("▸ of your own", DEADLINE_S)
         first.type(b"\r" + str(long_spin).encode())
         first.wait_for("1 case", DEADLINE_S)
         first.type(b"\r")
-        first.wait_for("> [ Start ]", DEADLINE_S)
+        first.wait_for("▸ [ Start ]", DEADLINE_S)
         first.type(b"\r")
         first.wait_for(
             lambda: any(words in first.text for words in ("running", "Measure anyway?")), DEADLINE_S

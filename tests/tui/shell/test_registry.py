@@ -159,7 +159,8 @@ def test_the_monitor_shows_runs_in_progress_too() -> None:
     assert "[1 Mon]" in first
 
 
-@pytest.mark.parametrize("size", [SIZES[0], pytest.param(SIZES[-1], marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [SIZES[0], SIZES[-1]])
 async def test_every_picture_of_every_screen_is_ascii_where_nothing_else_can_be_shown(
     size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

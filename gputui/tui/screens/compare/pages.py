@@ -16,7 +16,7 @@ from gputui.services.compare.row_text import (
     unmeasured_words,
 )
 from gputui.services.results.labels import day, device_words, torch_words
-from gputui.services.results.references import PREFIX, reference_directory, reference_names
+from gputui.services.results.references import PREFIX, reference_names
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.loaded import Loaded, called, short_name
 from gputui.tui.screens.compare.rows_table import letter_of
@@ -117,7 +117,7 @@ def _columns(rows: Sequence[Sequence[str]], width: int) -> list[Line]:
 
 def teaching(width: int) -> tuple[Line, ...]:
     """How to begin."""
-    references = [f"{PREFIX}{name}" for name in reference_names(reference_directory())]
+    references = [f"{PREFIX}{name}" for name in reference_names()]
     return (
         *paragraph("Nothing is compared yet.", width, "title"),
         (),

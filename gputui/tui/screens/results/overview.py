@@ -39,8 +39,10 @@ from gputui.services.results.labels import (
 from gputui.services.results.roofline import peak_share
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
 from gputui.services.results.throughput import speed_of
+from gputui.services.serving.text import server_line
 from gputui.services.traces.overview import sentence
 from gputui.store.reading import TelemetrySeries
+from gputui.tui.screens.results.load_lines import headline, load_lines, loads_of, note_lines
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, right, side_by_side
 from gputui.tui.widgets.charts import round_ceiling
@@ -68,6 +70,8 @@ class _Chart:
     show: Callable[[float], str]
     most: Callable[[Run, int], float | None]
     """The upper end of its axis; None for the highest value."""
+    line: Callable[[Run, int], float | None] = lambda run, device: None
+    """A limit within the axis, shown as a line."""
 
 
 def overview_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
@@ -75,6 +79,11 @@ def overview_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
     room = width - _SCROLLBAR
     run = detail.run
     lines = [*_answer(detail, room), *_facts(detail, room), ()]
+    loads = loads_of(detail)
+    if loads is not None:
+        lines += [*load_lines(loads, room), *note_lines(loads, room), ()]
+        series = main_series(detail)
+        return tuple(lines) if series is None else (*lines, *telemetry_lines(run, series, room))
     measured = [(case, speed) for case in run.cases if isinstance(speed := speed_of(case), SpeedEstimate)]
     if measured:
         lines += [*_rates(run, measured, room), ()]
@@ -92,7 +101,8 @@ def _answer(detail: RunDetail, width: int) -> Iterator[Line]:
     run = detail.run
     words = {check.word for check in performance_checks(run)}
     style = "alarm" if ABOVE_LIMIT in words else "warn" if BELOW_NORMAL in words else "title"
-    text = run_headline(run)
+    loads = loads_of(detail)
+    text = run_headline(run) if loads is None else headline(detail, loads)
     if run.summary.profile == TRACE_PROFILE and detail.passes:
         text = sentence(next(iter(detail.passes.values())), run.cases[0].device_name)
     for row in wrapped(clean(text), width - 1, 4):
@@ -110,11 +120,13 @@ def _facts(detail: RunDetail, width: int) -> Iterator[Line]:
     sure = f"{counted(min(launches), 'launch')} a case" if launches else ""
     notes = run_notes(detail.run, is_brief=True)
     driver = summary.machine.driver_version
-    software = torch_words(summary) + ("" if isinstance(driver, Missing) else f", driver {driver}")
+    loads = loads_of(detail)
+    software = torch_words(summary) if loads is None else server_line(loads)
+    software += "" if isinstance(driver, Missing) else f", driver {driver}"
     facts = [
         ("box", device_words(summary) + price),
         ("run", f"{summary.profile}, {day(summary)}{', ' if took else ''}{took}"),
-        ("software", software),
+        ("software" if loads is None else "server", software),
         ("launches", ", ".join(filter(None, (sure, *notes[:1])))),
     ]
     facts = [(name, clean(text)) for name, text in facts if text]
@@ -173,7 +185,7 @@ def _profiled(detail: RunDetail) -> Iterator[tuple[CaseResult, StepBreakdown | M
 
 
 def step_lines(case: CaseResult, breakdown: StepBreakdown, width: int) -> Iterator[Line]:
-    """One bar whose parts have a gap between them; the legend names them in the same order."""
+    """One bar whose parts have a gap between them; the legend names them by their numbers."""
     title = (
         Span(f"a step of {clean(case_name(case))}", "title"),
         Span(f"  {format_seconds(breakdown.step_ns / 1e9)}"),
@@ -181,17 +193,21 @@ def step_lines(case: CaseResult, breakdown: StepBreakdown, width: int) -> Iterat
     yield section(title, width, (Span("of the profiled pass", "dim"),))
     parts = _parts(breakdown)
     room = width - len(_MARGIN) - (len(parts) - 1)
-    bar: list[Span] = [Span(_MARGIN)]
+    bar, numbered = [Span(_MARGIN)], [Span(_MARGIN)]
     legend: list[tuple[Span, ...]] = []
     widths = [max(round(share * room), 1) for _, share in parts]
     widths[widths.index(max(widths))] -= max(sum(widths) - room, 0)
     for number, ((name, share), cells) in enumerate(zip(parts, widths, strict=True)):
         style = "track" if name.startswith("idle") else f"{_FAMILIES[number % len(_FAMILIES)]}"
-        bar += [Span(" ") if number else Span(""), Span("█" * cells, style)]
         words = "dim" if style == "track" else style
-        legend.append((Span("█ ", style), Span(name, ""), Span(f" {format_percent(share)}", words)))
+        between = Span(" ") if number else Span("")
+        bar += [between, Span("█" * cells, style)]
+        numbered += [between, Span(f"{number + 1}", words), Span("█" * (cells - 1), style)]
+        legend.append(
+            (Span(f"{number + 1} ", words), Span(name, ""), Span(f" {format_percent(share)}", words))
+        )
     yield fitted(bar, width)
-    yield fitted(bar, width)
+    yield fitted(numbered, width)
     row: list[Span] = [Span(_MARGIN)]
     for entry in legend:
         if sum(len(span.text) for span in (*row, *entry)) + 2 > width and len(row) > 1:
@@ -232,6 +248,11 @@ def _power_limit(run: Run, device: int) -> float | None:
     return None if gpu is None or isinstance(gpu.power_limit_w, Missing) else gpu.power_limit_w
 
 
+def _slows_at(run: Run, device: int) -> float | None:
+    gpu = next((gpu for gpu in run.summary.machine.gpus if gpu.index == device), None)
+    return None if gpu is None or isinstance(gpu.temperature_limit_c, Missing) else gpu.temperature_limit_c
+
+
 def _gpu_memory(run: Run, device: int) -> float | None:
     gpu = next((gpu for gpu in run.summary.machine.gpus if gpu.index == device), None)
     return None if gpu is None or isinstance(gpu.memory_bytes, Missing) else gpu.memory_bytes / _MIB
@@ -245,7 +266,14 @@ _OF_GPU: tuple[_Chart, ...] = (
     _Chart("power_w", "power", "power", lambda w: f"{w:.0f} W", _power_limit),
     _Chart("sm_clock_mhz", "clock", "clock", lambda mhz: f"{three_digits(mhz / 1000)} GHz", _itself),
     _Chart("memory_used_mib", "memory", "memory", lambda mib: format_bytes(mib * _MIB), _gpu_memory),
-    _Chart("temperature_c", "temperature", "clock", lambda c: f"{c:.0f} °C", lambda run, device: 100.0),
+    _Chart(
+        "temperature_c",
+        "temperature",
+        "clock",
+        lambda c: f"{c:.0f} °C",
+        lambda run, device: max(100.0, _slows_at(run, device) or 0.0),
+        _slows_at,
+    ),
     _Chart("sm_busy_pct", "busy", "compute", lambda pct: f"{pct:.0f} %", lambda run, device: 100.0),
 )
 _OF_HOST: tuple[_Chart, ...] = (
@@ -315,11 +343,14 @@ def _chart_lines(run: Run, series: TelemetrySeries, chart: _Chart, width: int) -
     title = (Span(" " * _AXIS), Span(f"{chart.title}  ", "dim"), Span(chart.show(median(finite)), "title"))
     used = sum(len(span.text) for span in title)
     notes = (f"median; most {chart.show(highest)}", f"most {chart.show(highest)}", "")
+    mark = chart.line(run, series.device_index)
+    if mark is not None:
+        notes = (f"median; most {chart.show(highest)}, slows at {chart.show(mark)}", *notes)
     note = next(text for text in notes if used + len(text) < width)
     lines: list[Line] = [fitted((*title, Span(right(note, max(width - used, 0)), "dim")), width)]
     room = width - _AXIS
     columns = _columns(series, values, room)
-    for number, row in enumerate(area_lines(columns, top, 3, room, chart.family)):
+    for number, row in enumerate(area_lines(columns, top, 3, room, chart.family, mark)):
         end = chart.show(top) if number == 0 else "0" if number == 2 else ""
         lines.append((Span(f"{right(end, _AXIS - 1)} ", "dim"), *row))
     return lines

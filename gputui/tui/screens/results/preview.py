@@ -33,7 +33,9 @@ from gputui.services.results.machines import runs_with_common_ids
 from gputui.services.results.roofline import uses_of
 from gputui.services.results.step_breakdown import breakdown_of
 from gputui.services.results.throughput import speed_of
+from gputui.services.serving.text import server_line
 from gputui.store.text import clean_text
+from gputui.tui.screens.results.load_lines import headline, load_lines, loads_of
 from gputui.tui.screens.results.overview import main_series, step_lines, telemetry_lines
 from gputui.tui.screens.results.tables import CASE_HEADINGS, case_rows
 from gputui.tui.terminal.lines import Line, Span
@@ -57,8 +59,9 @@ def preview_lines(detail: RunDetail, width: int, height: int) -> list[Line]:
     if summary.label:
         lines.append((Span(cut(clean_text(summary.label), width)),))
     for block in (
-        _verdict(run, width),
+        verdict_lines(detail, width),
         _facts(detail, width),
+        _loads(detail, width),
         _peaks(run, width),
         _step(detail, width),
     ):
@@ -69,8 +72,10 @@ def preview_lines(detail: RunDetail, width: int, height: int) -> list[Line]:
     return [fitted(line, width) for line in lines]
 
 
-def _verdict(run: Run, width: int) -> list[Line]:
-    text = run_headline(run)
+def verdict_lines(detail: RunDetail, width: int) -> list[Line]:
+    """What the run says, a line for each sentence."""
+    loads = loads_of(detail)
+    text = run_headline(detail.run) if loads is None else headline(detail, loads)
     style = "warn" if text.startswith(BELOW_NORMAL) else "alarm" if text.startswith(ABOVE_LIMIT) else ""
     lines: list[Line] = []
     for number, sentence in enumerate(text.replace(". ", ".\n").splitlines()):
@@ -94,9 +99,10 @@ def _facts(detail: RunDetail, width: int) -> list[Line]:
                 format_hourly(summary.price.usd_per_hour),
             ]
     driver = "" if isinstance(machine.driver_version, Missing) else machine.driver_version
+    loads = loads_of(detail)
     facts = (
         ("box", device_words(summary)),
-        ("software", torch_words(summary)),
+        ("software", torch_words(summary)) if loads is None else ("server", server_line(loads)),
         ("driver", driver if machine.gpus else ""),
         ("platform", "" if not machine.layers else " ".join(layer.name for layer in machine.layers)),
         ("launches", "" if not launches else counted(max(launches), "launch") + " a case"),
@@ -108,6 +114,11 @@ def _facts(detail: RunDetail, width: int) -> list[Line]:
         for name, text in facts
         if text
     ]
+
+
+def _loads(detail: RunDetail, width: int) -> list[Line]:
+    loads = loads_of(detail)
+    return [] if loads is None else list(load_lines(loads, width, _MOST_CASES))
 
 
 def _peaks(run: Run, width: int) -> list[Line]:

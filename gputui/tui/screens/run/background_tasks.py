@@ -14,6 +14,7 @@ from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError, MachineLacks
 from gputui.model.absent import Missing
 from gputui.model.result import Run
+from gputui.model.serving import ServingRecords
 from gputui.model.units import format_rate
 from gputui.recording.lock import boot_id, read_holder
 from gputui.recording.spec import Spec
@@ -46,6 +47,8 @@ from gputui.services.runs.process import (
 from gputui.services.runs.progress import LogTail, ProgressTracker
 from gputui.services.runs.recovery import recover_orphans
 from gputui.services.runs.start import DraftChecker, choices_of, prepare, read_draft, target_of
+from gputui.services.serving.curve import serving_of
+from gputui.services.serving.text import serving_headline
 from gputui.services.support.error_log import keep_error
 from gputui.services.support.home import make_directory
 from gputui.services.support.paths import error_log, hash_key
@@ -88,7 +91,7 @@ class BackgroundTasks:
             threading.Thread(target=work, name=f"run screen: {name}", daemon=True).start()
 
     def close(self) -> None:
-        """Nothing is told any more. Waits for no thread."""
+        """Report nothing from now on. Waits for no thread."""
         with self._wake:
             self._is_closed = True
             self._wake.notify_all()
@@ -373,6 +376,8 @@ def _in_progress(runs: tuple[LiveRun, ...]) -> InProgress:
 
 def _runtime_words(spec: Spec) -> str:
     runtime = spec.runtime
+    if not runtime.python_version:
+        return ""  # a load on a server asks no interpreter
     torch = "no torch" if isinstance(runtime.torch_version, Missing) else f"torch {runtime.torch_version}"
     return f"Python {runtime.python_version}, {torch}"
 
@@ -385,6 +390,7 @@ def _finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InPro
     wrong: GputuiError | None = None
     results: list[Run] = []
     steps: tuple[NextStep, ...] = ()
+    headlines: tuple[str, ...] = ()
     try:
         for index, run in enumerate(runs):
             said += see_stored(run, progress.stored.get(index))
@@ -392,6 +398,7 @@ def _finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InPro
 
         with open_result(target) as file:
             results = [run_in(file, run.run_id) for run in runs]
+            headlines = tuple(_headline(result, file.serving(result.summary.run_id)) for result in results)
             passes = file.profiled(runs[0].run_id) if len(runs) == 1 else {}
             steps = tuple(next_steps(results, target, file.summaries(), is_profiled=bool(passes)))
         for number, result in enumerate(results, 1):
@@ -412,10 +419,17 @@ def _finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InPro
         tuple(rows),
         tuple(said),
         wrong,
-        headlines=tuple(run_headline(result) for result in results),
+        headlines=headlines,
         checks=checks,
         next_steps=steps,
     )
+
+
+def _headline(result: Run, records: ServingRecords) -> str:
+    loads = serving_of(result, records)
+    if isinstance(loads, Missing):
+        return run_headline(result)
+    return serving_headline(loads, result.summary.price)
 
 
 def result_rows(result: Run, prefix: str = "") -> list[ResultRow]:

@@ -23,6 +23,8 @@ THROTTLED_FROM = 0.005
 _AXIS = 7
 """Cells of the ends of an axis, as `1.98`, and blanks around them."""
 _MIB = 2**20
+_HOTTER_C = 5.0
+"""Between the temperature at which a GPU is slowed and the end of the axis, at least."""
 _STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, MOST_BINS)
 """Bins in a cell."""
 
@@ -43,6 +45,7 @@ class _Metric:
     """The top of the chart; None for the highest value of the run."""
     lowered: Callable[[Machine | None, int], float | None] = lambda machine, device: None
     """A limit below the top, which the chart shows as a line."""
+    before_lowered: str = "of"
 
 
 def _gpu_of(machine: Machine | None, device: int) -> Gpu | None:
@@ -63,6 +66,16 @@ def _lowered_watts(machine: Machine | None, device: int) -> float | None:
     if gpu is None or top is None or isinstance(gpu.power_limit_w, Missing):
         return None
     return gpu.power_limit_w if gpu.power_limit_w < top - 0.5 else None
+
+
+def _slows_at(machine: Machine | None, device: int) -> float | None:
+    gpu = _gpu_of(machine, device)
+    return None if gpu is None or isinstance(gpu.temperature_limit_c, Missing) else gpu.temperature_limit_c
+
+
+def _celsius_top(machine: Machine | None, device: int) -> float:
+    """The temperature at which the driver slows the GPU, with room above it."""
+    return max(100.0, (_slows_at(machine, device) or 0.0) + _HOTTER_C)
 
 
 def _gpu_memory(machine: Machine | None, device: int) -> float | None:
@@ -105,7 +118,17 @@ def _as_threads(percent: float) -> str:
 _OF_GPU: tuple[_Metric, ...] = (
     _Metric("sm_clock_mhz", "clock", "clock", _gigahertz, _as_gigahertz, "max", _none),
     _Metric("power_w", "power", "power", lambda w: f"{w:.0f} W", _whole, "of", _watts_top, _lowered_watts),
-    _Metric("temperature_c", "temperature", "clock", lambda c: f"{c:.0f} °C", _whole, "to", _hundred),
+    _Metric(
+        "temperature_c",
+        "temperature",
+        "clock",
+        lambda c: f"{c:.0f} °C",
+        _whole,
+        "to",
+        _celsius_top,
+        _slows_at,
+        "slows at",
+    ),
     _Metric(
         "memory_used_mib",
         "memory",
@@ -293,7 +316,9 @@ def _row(device: DeviceHistory, metric: _Metric, machine: Machine | None, width:
         Span(right("–" if value is None else metric.show(value), 8)),
     )
     limit = metric.lowered(machine, device.device)
-    end = f"{metric.of} {metric.end(top if limit is None else limit)}"
+    end = (
+        f"{metric.of} {metric.end(top)}" if limit is None else f"{metric.before_lowered} {metric.end(limit)}"
+    )
     room = max(width - 16 - len(end) - 1, 4)
     (chart,) = area_lines(_columns(device, metric, room)[0], top, 1, room, metric.family)
     return fitted((*head, Span(" "), *chart, Span(" "), Span(end, "dim")), width)
@@ -309,7 +334,7 @@ def _chart(
     room = width - _AXIS
     columns, _ = _columns(device, metric, room)
     limit = metric.lowered(machine, device.device)
-    note = Span("" if limit is None else f" of {metric.end(limit)}", "dim")
+    note = Span("" if limit is None else f" {metric.before_lowered} {metric.end(limit)}", "dim")
     lines: list[Line] = [fitted((Span(" " * _AXIS), Span(f"{metric.title}  ", "dim"), figure, note), width)]
     for number, row in enumerate(area_lines(columns, top, rows, room, metric.family, limit)):
         end = metric.end(top) if number == 0 else "0" if number == rows - 1 else ""

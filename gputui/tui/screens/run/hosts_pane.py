@@ -9,6 +9,7 @@ from gputui.services.hosts.bakeoff import DONE, FAILED, LOST, RUNNING, STOPPED, 
 from gputui.tui.screens.run.devices_pane import clock
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, right, width_of
+from gputui.tui.widgets.lines_list import MARKER
 from gputui.tui.widgets.sections import gauge_spans, section
 from gputui.tui.widgets.wrapping import wrapped
 
@@ -100,7 +101,7 @@ def _heading(name_cells: int, width: int) -> Line:
 def _row(one: HostStatus, name_cells: int, width: int, *, is_selected: bool) -> Line:
     done = one.share_done
     spans = [
-        Span("> " if is_selected else "  ", "accent"),
+        Span(MARKER if is_selected else "  ", "accent"),
         Span(left(clean(one.name), name_cells), "title" if is_selected else ""),
         Span("  "),
     ]

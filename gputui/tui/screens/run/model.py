@@ -57,7 +57,7 @@ class WatchedRuns:
     plans: tuple[Plan, ...]
     target: str
     with_python: str
-    """The interpreters."""
+    """The interpreters; empty for a load on a server."""
     run_dirs: tuple[str, ...] = ()
     """Where the whole logs of their workers lie."""
 

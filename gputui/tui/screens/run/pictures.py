@@ -28,6 +28,7 @@ from gputui.tui.widgets.cells import (
     ruled,
     width_of,
 )
+from gputui.tui.widgets.lines_list import MARKER
 from gputui.tui.widgets.plain_ascii import in_ascii
 from gputui.tui.widgets.wrapping import wrapped
 
@@ -137,9 +138,9 @@ def _profiles(model: RunModel, width: int, rows: int) -> list[Line]:
         spans = entries[index]
         if is_selected and model.region != "path":
             style = "selected" if model.region == "profiles" else "title"
-            spans = (Span("> "), *(Span(span.text, style) for span in spans))
+            spans = (Span(MARKER, "accent"), *(Span(span.text, style) for span in spans))
         else:
-            spans = (Span("> " if is_selected else "  "), *spans)
+            spans = (_mark(is_selected), *spans)
         lines.append(fitted(spans, width))
     hidden = len(entries) - rows
     if hidden > 0 and rows > 1:
@@ -231,9 +232,7 @@ def _form(model: RunModel, width: int) -> list[Line]:
     for index, field in enumerate(FIELDS):
         is_selected = model.region == "form" and model.form.selected == index
         text = model.form.texts[field.name]
-        label = Span(
-            ("> " if is_selected else "  ") + left(field.title, 12), "title" if is_selected else "dim"
-        )
+        label = (_mark(is_selected), Span(left(field.title, 12), "title" if is_selected else "dim"))
         error = wrong.get(field.name)
         room = width - 14
         empty = field.empty
@@ -250,10 +249,10 @@ def _form(model: RunModel, width: int) -> list[Line]:
             spans = [Span(empty, "dim")]
         if error is not None:
             spans = [*spans, Span("  ! ", "alarm"), Span(clean(error.message), "alarm")]
-        lines.append(fitted((label, *spans), width))
+        lines.append(fitted((*label, *spans), width))
     is_selected = model.region == "form" and model.form.field is None
     start = Span("[ Start ]", "selected" if is_selected else "")
-    lines.append(fitted((Span("> " if is_selected else "  "), start, *_start_note(model)), width))
+    lines.append(fitted((_mark(is_selected), start, *_start_note(model)), width))
     return lines
 
 
@@ -395,8 +394,8 @@ def _said(model: RunModel, width: int) -> list[Line]:
         if named:
             error = wrong[named]
             text, style = (f"{error.message}: {error.hint}" if error.hint else error.message), "alarm"
-    rows = wrapped(clean(text), width - 1, 2)
-    return [fitted((Span(" "), Span(row, style)), width) for row in rows]
+    rows = wrapped(clean(text), width, 2)
+    return [fitted((Span(row, style),), width) for row in rows]
 
 
 def _keys(model: RunModel, width: int) -> Line:
@@ -420,20 +419,24 @@ def _keys(model: RunModel, width: int) -> Line:
     if place == "watch" and model.watched is None and not model.question:
         names = ("back", "leave")
     help_too = not model.is_typing and not model.question
-    end = (Span(" ?", "accent"), Span(" Help ")) if help_too else ()
+    end = (Span("?", "accent"), Span(" Help", "dim")) if help_too else ()
     spans: list[Span] = []
     for name in names:
         title = _CALLED.get((place, name), TITLES[name])
         if name == "choose" and place == "form" and model.form.field is None:
             title = "Start"
-        key = (Span(f" {KEYS[name]}", "accent"), Span(f" {title} "))
+        key = (Span(KEYS[name], "accent"), Span(f" {title}  ", "dim"))
         if line_width((*spans, *key, *end)) > width:
             break
         spans += key
-    palette = (Span(" ctrl-p", "accent"), Span(" Palette "))
+    palette = (Span("ctrl-p", "accent"), Span(" Palette  ", "dim"))
     if help_too and line_width((*spans, *palette, *end)) <= width:
         spans += palette
     return fitted((*spans, *end), width)
+
+
+def _mark(is_selected: bool) -> Span:
+    return Span(MARKER, "accent") if is_selected else Span(" " * len(MARKER))
 
 
 def _words(text: str, width: int, style: str = "") -> Line:

@@ -59,8 +59,9 @@ class _Learnt(Message, bubble=False):
 class RunScreen(Screen[None], inherit_bindings=False):
     """Choose what to measure, start it, watch it, leave it and come back.
 
-    The app is told by `ResultsAsked` and `LeaveAsked` if it listens to them; else its `open_screen` and its
-    action `quit` are used. Keys that have no meaning here go on to the app, but while text is typed.
+    It posts `ResultsAsked` and `LeaveAsked` to an app that handles them; with any other it calls the app's
+    `open_screen` and its action `quit`. Keys that have no meaning here go on to the app, but while text is
+    typed.
     """
 
     DEFAULT_CSS = "RunScreen { overflow: hidden; }"

@@ -1,0 +1,124 @@
+"""Boxes of one model: how their rates spread, where one more box stands, and when it is below normal."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gputui.analysis.fleet import FALSE_ALARMS, FEWEST, LEAST_CHANGE
+from gputui.analysis.quantiles import t_cdf, t_quantile
+
+MOST_QUANTILES = 11
+_LEAST_SD = 0.001
+"""Of the log rate: boxes that agree better than a launch repeats do so by chance, or were rounded."""
+_MIDDLE_FROM = 20
+"""Boxes from which a range leaves out the outer 5 % on each side."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoxRates:
+    """How fast one case is on boxes of one model, in units of work per second."""
+
+    boxes: int
+    """At least 1; each counts once, however often it was measured."""
+    typical_per_s: float
+    """The geometric mean."""
+    low_per_s: float
+    high_per_s: float
+    """The 95 % interval of that; of one box, of its measurement."""
+    log_sd: float
+    """Of the log rates of the boxes; 0 for one box."""
+    quantiles_per_s: tuple[float, ...]
+    """Evenly spaced, from the slowest box to the fastest; up to 11 boxes, their rates."""
+
+    def quantile(self, share: float) -> float:
+        """The rate below which this share of the boxes lies, between two of them interpolated."""
+        return _between(self.quantiles_per_s, share)
+
+    @property
+    def median_per_s(self) -> float:
+        return self.quantile(0.5)
+
+    @property
+    def usual_range(self) -> tuple[float, float]:
+        """The middle 90 % of the boxes; all of them below 20."""
+        cut = 0.05 if self.boxes >= _MIDDLE_FROM else 0.0
+        return self.quantile(cut), self.quantile(1 - cut)
+
+    def share_slower(self, units_per_s: float) -> float:
+        """Which share of the boxes is slower; boxes as fast count half."""
+        known = self.quantiles_per_s
+        below, upto = bisect.bisect_left(known, units_per_s), bisect.bisect_right(known, units_per_s)
+        if self.boxes <= len(known) or below != upto or not 0 < below < len(known):
+            return (below + upto) / 2 / len(known)
+        between = (units_per_s - known[below - 1]) / (known[below] - known[below - 1])
+        return (below - 1 + between) / (len(known) - 1)
+
+    def p_healthy(self, units_per_s: float) -> float:
+        """The chance that one more healthy box is this slow or slower.
+
+        By Student's t with `boxes - 1` degrees of freedom, on logs: the mean of the boxes is uncertain too,
+        so one more box spreads by sqrt(1 + 1/boxes) times theirs. 1 below 2 boxes.
+        """
+        if self.boxes < 2:
+            return 1.0
+        sd = max(self.log_sd, _LEAST_SD) * math.sqrt(1 + 1 / self.boxes)
+        return t_cdf(math.log(units_per_s / self.typical_per_s) / sd, self.boxes - 1)
+
+    def lowest_normal(self, level: float) -> float:
+        """The rate at which `p_healthy` is `level`, 0 to 0.5. Needs 2 boxes."""
+        sd = max(self.log_sd, _LEAST_SD) * math.sqrt(1 + 1 / self.boxes)
+        return self.typical_per_s * math.exp(t_quantile(level, self.boxes - 1) * sd)
+
+
+def rates_of_one(units_per_s: float, low: float, high: float) -> BoxRates:
+    """Of one box, whose measurement has this 95 % interval."""
+    return BoxRates(1, units_per_s, low, high, 0.0, (units_per_s,))
+
+
+def rates_of_both(a: BoxRates, b: BoxRates) -> BoxRates:
+    """Of the boxes of two groups that have none in common.
+
+    Count, mean and sd are exact (Chan, Golub and LeVeque 1983, American Statistician 37); above 11 boxes the
+    quantiles of a group stand for its rates.
+    """
+    boxes = a.boxes + b.boxes
+    apart = math.log(b.typical_per_s / a.typical_per_s)
+    squares = a.log_sd**2 * (a.boxes - 1) + b.log_sd**2 * (b.boxes - 1) + apart**2 * a.boxes * b.boxes / boxes
+    typical = a.typical_per_s * math.exp(apart * b.boxes / boxes)
+    sd = math.sqrt(squares / (boxes - 1))
+    half = t_quantile(0.975, boxes - 1) * sd / math.sqrt(boxes)
+    rates = sorted(of.quantile(place / max(of.boxes - 1, 1)) for of in (a, b) for place in range(of.boxes))
+    kept = min(boxes, MOST_QUANTILES)
+    quantiles = tuple(_between(rates, place / (kept - 1)) for place in range(kept))
+    return BoxRates(boxes, typical, typical * math.exp(-half), typical * math.exp(half), sd, quantiles)
+
+
+def below_normal(cases: Sequence[tuple[float, float, BoxRates]]) -> list[bool]:
+    """Which cases of one run are slower than a healthy box of its model would be.
+
+    Each is a rate, the upper end of its 95 % interval, and what other boxes reach. Holm's procedure over the
+    cases that FEWEST boxes have measured keeps the chance of any false alarm in a run at FALSE_ALARMS,
+    however the cases depend on each other. A case must also be LEAST_CHANGE below what is typical, with its
+    whole interval below it: else it is too small to mind, or measured too roughly.
+    """
+    asked = [place for place, (_, _, known) in enumerate(cases) if known.boxes >= FEWEST]
+    chances = sorted((cases[place][2].p_healthy(cases[place][0]), place) for place in asked)
+    found = [False] * len(cases)
+    for number, (chance, place) in enumerate(chances):
+        if chance > FALSE_ALARMS / (len(chances) - number):
+            break
+        rate, high, known = cases[place]
+        is_small = math.log(known.typical_per_s / rate) < LEAST_CHANGE
+        found[place] = not is_small and high < known.typical_per_s
+    return found
+
+
+def _between(ordered: Sequence[float], share: float) -> float:
+    """The value below which a share of some lies, in order and between two of them interpolated."""
+    place = share * (len(ordered) - 1)
+    below = min(int(place), len(ordered) - 1)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)

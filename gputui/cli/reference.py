@@ -1,0 +1,181 @@
+"""`gputui reference`: what boxes of one model reach, made of results, listed and shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any  # Any: JSON
+
+import click
+
+from gputui.errors import EXIT_DONE, GputuiError
+from gputui.model.units import counted
+
+if TYPE_CHECKING:
+    from gputui.services.results.reference_making import Candidate
+    from gputui.services.results.references import Reference
+
+
+@click.group()
+def command() -> None:
+    """What boxes of one model reach: `run` and `show` say where a box stands among them."""
+
+
+@command.command()
+@click.argument("selectors", nargs=-1, required=True, metavar="F[@RUN]...")
+@click.option("--name", default="", help="Name of the reference.  [the model]")
+@click.option("--note", default="", help="A sentence kept in the file; whoever gets it can read it.")
+@click.option("--trust", is_flag=True, help="Also read files that hold macros or triggers.")
+def add(selectors: tuple[str, ...], name: str, note: str, trust: bool) -> int:
+    """Make a reference out of results, or extend it; of a file without @RUN, the newest run of each box.
+
+    It holds aggregates only: no ids, labels, paths or prices.
+    """
+    from gputui.cli.output import console
+    from gputui.services.results.reference_making import MOST_NOTE, add_to_reference, problems_of_reference
+    from gputui.services.support.text_tables import flowing
+
+    if len(note) > MOST_NOTE:
+        raise GputuiError(f"--note: {len(note)} letters", f"at most {MOST_NOTE}")
+    if name and not all(letter.isalnum() or letter in "-_." for letter in name):
+        raise GputuiError(f"--name {name}: not a name", "letters, digits, - and _")
+    candidates = [one for text in selectors for one in _candidates(text, trust)]
+    added = add_to_reference(candidates, name=name, note=note)
+    out = console()
+    made = added.reference
+    out.print(
+        flowing(
+            f"{made.name}: {made.model.counted(made.boxes)}, {counted(len(made.cases), 'case')}"
+            f" of {made.profile}; {counted(added.boxes, 'box')} added"
+        )
+    )
+    for line in added.left_out:
+        out.print(flowing(f"left out: {line}"))
+    out.print(flowing(f"written to {added.path}"))
+    problems = problems_of_reference(made)
+    for problem in problems:
+        out.print(flowing(f"not fit to send: {problem}"))
+    if not problems:
+        out.print(flowing("it may be sent as it is: gputui help references.md says how"))
+    return EXIT_DONE
+
+
+def _candidates(text: str, trust: bool) -> list[Candidate]:
+    from gputui.services.results.reference_making import Candidate
+    from gputui.services.results.selectors import split_selector
+    from gputui.store.reading import open_result
+    from gputui.store.selecting import find_run
+
+    path, selector = split_selector(text)
+    with open_result(path, trust) as file:
+        summaries = file.summaries()
+        chosen = [find_run(summaries, selector)] if selector else summaries
+        return [
+            Candidate(
+                text if selector else f"{text}@{summary.short_id}",
+                file.run(summary.run_id),
+                file.conditions(summary.run_id),
+            )
+            for summary in chosen
+        ]
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def list_all(as_json: bool) -> int:
+    """List the references that are known here: those that ship, and yours."""
+    from gputui.cli.output import console
+    from gputui.services.results.references import known_references, read_reference, reference_paths
+    from gputui.services.support.text_tables import add_row, flowing, table
+
+    found = known_references()
+    if as_json:
+        click.echo(
+            json.dumps(
+                {"schema": 1, "references": [_plain(one, with_cases=False) for one in found]}, indent=1
+            )
+        )
+        return EXIT_DONE
+    out = console()
+    if found:
+        made = table(("name", "boxes", "model", "profile", "measured", "torch"), right=(1,))
+        for one in found:
+            torch = _range_words(one.versions.get("torch", ("", "")))
+            add_row(made, one.name, str(one.boxes), one.model.words, one.profile, one.months, torch)
+        out.print(made)
+    else:
+        out.print("no reference is known here: gputui reference add F@RUN makes one")
+    for path in reference_paths():
+        try:
+            read_reference(path)
+        except GputuiError as error:
+            out.print(flowing(error.message))
+    return EXIT_DONE
+
+
+@command.command()
+@click.argument("name", metavar="NAME|FILE")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def show(name: str, as_json: bool) -> int:
+    """Show one reference: its boxes, what each case reaches, and whether it is fit to be sent."""
+    from gputui.cli.output import console
+    from gputui.model.units import format_percent, format_rate
+    from gputui.services.results.reference_making import problems_of_reference
+    from gputui.services.results.references import PREFIX, read_reference, reference_named, reference_path
+    from gputui.services.support.text_tables import add_row, flowing, table
+
+    is_file = name.endswith(".json")
+    found = read_reference(Path(name)) if is_file else reference_named(name.removeprefix(PREFIX))
+    problems = problems_of_reference(found)
+    if as_json:
+        click.echo(
+            json.dumps({"schema": 1, **_plain(found, with_cases=True), "problems": problems}, indent=1)
+        )
+        return EXIT_DONE
+    out = console()
+    about = [
+        found.model.counted(found.boxes),
+        f"{found.profile}, version {found.profile_version}",
+        found.months,
+    ]
+    out.print(flowing(f"{found.name}: {'; '.join(about)}"))
+    if found.note:
+        out.print(flowing(f"note: {found.note}"))
+    versions = ", ".join(f"{key} {_range_words(ends)}" for key, ends in found.versions.items())
+    fewest, most = found.launches
+    launches = counted(most, "launch") if fewest == most else f"{fewest} to {most} launches"
+    out.print(flowing(f"measured with {versions or 'unknown versions'}; {launches} of a case"))
+    if found.power_limit_w is not None:
+        low, high = found.power_limit_w
+        out.print(flowing(f"power limit {low:.0f} W" + (f" to {high:.0f} W" if high > low else "")))
+    known = found.known_cases()
+    made = table(("case", "boxes", "typical", "slowest", "fastest", "spread"), right=(1, 2, 3, 4, 5))
+    for case, rates in known.values():
+        spread = "—" if rates.boxes < 2 else format_percent(rates.log_sd)
+        ends = (rates.typical_per_s, rates.quantiles_per_s[0], rates.quantiles_per_s[-1])
+        add_row(made, case.name, str(rates.boxes), *(format_rate(rate, case.unit) for rate in ends), spread)
+    out.print()
+    out.print(made)
+    unknown = len(found.cases) - len(known)
+    if unknown:
+        out.print(f"{counted(unknown, 'case')} of another version of gputui left out")
+    out.print()
+    if found.boxes < 5:
+        out.print(flowing("below five boxes it calls no box BELOW NORMAL"))
+    for problem in problems:
+        out.print(flowing(f"not fit to send: {problem}"))
+    out.print(flowing(f"file {Path(name) if is_file else reference_path(found.name)}"))
+    return EXIT_DONE
+
+
+def _range_words(ends: tuple[str, str]) -> str:
+    low, high = ends
+    return low if low == high else f"{low} to {high}"
+
+
+def _plain(found: Reference, *, with_cases: bool) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    plain: dict[str, Any] = {**asdict(found), "boxes": found.boxes}
+    cases = plain.pop("cases")
+    return {**plain, "cases": cases} if with_cases else {**plain, "case_count": len(cases)}

@@ -1,0 +1,241 @@
+"""`gputui serve-bench`: load on an LLM server."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from gputui.cli.options import MACHINE_HELP, machine_from
+from gputui.cli.output import wrapped
+from gputui.cli.recovered import report_missing_home, report_recovered
+from gputui.cli.watching import (
+    HOW_TO_LEAVE,
+    NOTIFY_HELP,
+    alerts_of,
+    finish,
+    hold_signals,
+    watch,
+)
+from gputui.errors import EXIT_DONE, GputuiError
+from gputui.model.units import counted, format_percent, format_whole_seconds
+from gputui.services.runs.process import start_runs, wait_until_begun
+from gputui.services.runs.start import budget_from, launches_from, price_from
+from gputui.services.serving.limits import Limits, limits_from
+from gputui.services.serving.plan import (
+    DEFAULT_ATTAINED_SHARE,
+    DEFAULT_BUDGET_S,
+    DEFAULT_LAUNCHES,
+    DEFAULT_USERS,
+    PreparedServe,
+    ServeOptions,
+    prepare_serve,
+    rates_from,
+    users_from,
+)
+from gputui.services.serving.text import API_PRICE_HELP, api_price_from
+
+DEFINITIONS = """
+\b
+TTFT  time to first token: first event with output - when the request was due
+TPOT  time per output token: (last - first event with output) / (N - 1)
+E2E   last event with output - when the request was due
+N     output tokens, as the server counts them (usage)
+      A request is due when its arrival was scheduled (--rate, --slo), or when
+      its user sent it (--concurrency).
+good  a request that meets every limit of --slo at once
+limit the rate of requests at which 90 % of them (--attain) are good
+
+\b
+Examples:
+  gputui serve-bench http://127.0.0.1:8000 --db a.db
+  gputui serve-bench http://127.0.0.1:8000 --slo ttft=500ms,tpot=50ms
+  gputui serve-bench https://api.example.com/v1 --model M --api-key-env KEY
+"""
+
+
+def _attained(context: click.Context, parameter: click.Parameter, value: float) -> float:
+    if not 0.5 <= value <= 0.99:
+        raise GputuiError(f"--attain {value:g}: is not in the range 0.5 to 0.99", "such as 0.9, the default")
+    return value
+
+
+@click.command(epilog=DEFINITIONS)
+@click.argument("url")
+@click.option("--model", default="", metavar="M", help="As the server names it; needed if it has several.")
+@click.option(
+    "--name", default="", metavar="NAME", help="What results call the model; runs of one name pair."
+)
+@click.option(
+    "--profile", default="chat", show_default=True, metavar="P", help="chat, rag, code, or a .toml file."
+)
+@click.option("--api", type=click.Choice(["chat", "completions"]), help="[chat if the server has it]")
+@click.option(
+    "--concurrency",
+    "users",
+    type=users_from,
+    metavar="N,N",
+    help=f"Numbers of users, or none.  [{','.join(map(str, DEFAULT_USERS))}]",
+)
+@click.option("--rate", "rates", type=rates_from, metavar="R,R", help="Also these arrivals per second.")
+@click.option(
+    "--slo",
+    "limits",
+    type=limits_from,
+    metavar="LIMITS",
+    help="ttft=500ms,tpot=50ms,e2e=10s, or none.  [the profile's]",
+)
+@click.option(
+    "--attain",
+    type=float,
+    default=DEFAULT_ATTAINED_SHARE,
+    show_default=True,
+    callback=_attained,
+    metavar="SHARE",
+    help="Share of requests that must be good.",
+)
+@click.option(
+    "--shared-prefix",
+    "shared",
+    type=click.IntRange(min=0),
+    metavar="TOKENS",
+    help="Let prompts begin alike.  [0]",
+)
+@click.option(
+    "--budget",
+    type=budget_from,
+    default=f"{DEFAULT_BUDGET_S:g}",
+    show_default=True,
+    metavar="S",
+    help="Seconds it may take in all.",
+)
+@click.option(
+    "--launches",
+    type=launches_from,
+    default=str(DEFAULT_LAUNCHES),
+    show_default=True,
+    metavar="N",
+    help="Repetitions of each load.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", help="Of arrivals and order.  [0]"
+)
+@click.option(
+    "--api-key-env", "key_name", default="", metavar="NAME", help="Environment variable with the key."
+)
+@click.option(
+    "--db",
+    type=click.Path(path_type=Path, readable=False),
+    help="Result file.  [$GPUTUI_DB, else the one `gputui paths` names]",
+)
+@click.option("--label", default="", help="A name for this run.")
+@click.option("--price", type=price_from, metavar="USD_PER_H", help="What the whole box costs per hour.")
+@click.option("--instance", metavar="TYPE", help="Take the list price of this instance type.")
+@click.option(
+    "--machine", type=machine_from, metavar="NAME", default="", envvar="GPUTUI_MACHINE", help=MACHINE_HELP
+)
+@click.option("--api-price", type=api_price_from, metavar="IN,OUT", help=API_PRICE_HELP)
+@click.option("--detach", is_flag=True, help="Start it and return at once; see it with `gputui attach`.")
+@click.option("--notify", is_flag=True, help=NOTIFY_HELP)
+@click.option("-v", "--verbose", is_flag=True, help="Also notes, and why loads were not measured.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+def command(
+    url: str,
+    model: str,
+    name: str,
+    profile: str,
+    api: str | None,
+    users: tuple[int, ...] | None,
+    rates: tuple[float, ...] | None,
+    limits: Limits | None,
+    attain: float,
+    shared: int | None,
+    budget: float,
+    launches: int,
+    seed: int,
+    key_name: str,
+    db: Path | None,
+    label: str,
+    price: float | None,
+    instance: str | None,
+    machine: str,
+    api_price: tuple[float, float] | None,
+    detach: bool,
+    notify: bool,
+    verbose: bool,
+    as_json: bool,
+) -> int:
+    """Measure the OpenAI-compatible server at URL: speed by number of users, and the rate within limits.
+
+    Prompts begin with random words, so that no cache of earlier prompts helps, unless --shared-prefix says
+    so.
+    """
+    report_recovered()
+    report_missing_home()
+    prepared = prepare_serve(
+        ServeOptions(
+            url=url,
+            profile=profile,
+            api=api or "",
+            model=model,
+            name=name,
+            users=DEFAULT_USERS if users is None else users,
+            rates_per_s=rates or (),
+            limits=limits,
+            attained_share=attain,
+            shared_tokens=shared,
+            launches=launches,
+            budget_s=budget,
+            seed=seed,
+            key_name=key_name,
+            db=db,
+            label=label,
+            machine=machine,
+            price=price,
+            instance=instance,
+        )
+    )
+    _announce(prepared, attain)
+    request = prepared.request
+    if detach:
+        runs = start_runs([request], prepared.target)
+        wait_until_begun(runs)
+        if as_json:
+            click.echo(json.dumps({"schema": 1, "runs": [{"run_id": runs[0].run_id}]}, indent=1))
+        else:
+            click.echo(f"run {runs[0].short_id} goes on by itself")
+            click.echo(f"watch it: gputui attach {runs[0].short_id}; end it: gputui stop {runs[0].short_id}")
+        return EXIT_DONE
+    if sys.stderr.isatty():
+        click.echo(HOW_TO_LEAVE, err=True)
+    hold_signals()
+    runs = start_runs([request], prepared.target)
+    watched = watch(runs, [request.plan], alerts_of(runs, [request.plan]) if notify else None)
+    return finish(runs, watched, prepared.target, as_json=as_json, is_verbose=verbose, api_price=api_price)
+
+
+def _announce(prepared: PreparedServe, attained_share: float) -> None:
+    server, plan = prepared.server, prepared.request.plan
+    engine = " ".join(part for part in (server.engine or "unknown engine", server.version) if part)
+    context = "" if server.context_tokens is None else f", context {server.context_tokens}"
+    slots = "" if server.slots is None else f", {counted(server.slots, 'slot')}"
+    where = "here" if prepared.is_here else "elsewhere"
+    _say(f"{engine} {where}: {prepared.model}, {prepared.api}{context}{slots}")
+    profile = prepared.profile
+    shared = f", of which {profile.shared_tokens} are shared" if profile.shared_tokens else ""
+    limits = f"; {format_percent(attained_share)} within {profile.limits.text}" if profile.limits else ""
+    _say(f"{profile.name}: {profile.prompt_tokens} tokens in{shared}, {profile.output_tokens} out{limits}")
+    _say(
+        f"{counted(len(plan.cases), 'load')} in {counted(len(plan.launches), 'launch')},"
+        f" at most {format_whole_seconds(plan.budget_s)}; into {prepared.target}"
+    )
+    for note in prepared.notes:
+        _say(note)
+    if prepared.warning:
+        click.echo(prepared.warning, err=True)
+
+
+def _say(line: str) -> None:
+    click.echo(wrapped(line, sys.stderr), err=True)

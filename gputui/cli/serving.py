@@ -1,0 +1,62 @@
+"""The page of one run of loads on a server, as `serve-bench` ends with it and `show` prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from gputui.model.absent import Missing
+from gputui.model.journal import Price
+from gputui.model.result import Run
+from gputui.services.serving.curve import Serving
+from gputui.services.serving.text import (
+    HEADINGS,
+    break_even_line,
+    curve_rows,
+    detail_rows,
+    server_line,
+    serving_headline,
+    serving_notes,
+    unmeasured_lines,
+)
+from gputui.services.support.text_tables import Page
+
+
+def print_serving(
+    out: Console,
+    run: Run,
+    serving: Serving,
+    heading: Sequence[str] = (),
+    footer: Sequence[str] = (),
+    *,
+    is_verbose: bool = False,
+    api_price: tuple[float, float] | None = None,
+) -> None:
+    """The headline, the server, the curve, what limits its meaning, and `footer`."""
+    page = Page(out)
+    price: Price | Missing = run.summary.price
+    page.add(Text(serving_headline(serving, price), style="bold"))
+    if run.summary.status != "finished":
+        why = f" ({run.summary.status_reason})" if run.summary.status_reason else ""
+        page.line(f"The run was {run.summary.status}{why}.")
+    for line in (*heading, server_line(serving)):
+        page.line(line)
+    page.line()
+    rows = curve_rows(serving)
+    if rows:
+        page.table(HEADINGS, rows, right=range(1, len(HEADINGS)))
+        page.line()
+    details = detail_rows(serving) if is_verbose else []
+    if details:
+        headings = ("load", "time", "median", "95 %", "p99", "95 %", "requests")
+        page.table(headings, details, right=(2, 4, 6))
+        page.line()
+    hosted = [] if api_price is None else [break_even_line(serving, price, api_price)]
+    for line in (*hosted, *unmeasured_lines(serving), *serving_notes(serving)):
+        page.line(line)
+    page.show()
+    for line in footer:
+        click.echo(line)  # the terminal breaks it, so that a command can be copied whole

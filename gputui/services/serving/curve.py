@@ -1,0 +1,224 @@
+"""What a stored run says of a server: one row per load, with percentiles over all its requests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from gputui.analysis.order_statistics import Percentile, percentile
+from gputui.analysis.verdict import SpeedEstimate
+from gputui.model.absent import Missing
+from gputui.model.case import Case
+from gputui.model.result import CaseResult, Run
+from gputui.model.serving import ANSWERED, SERVE_PROFILE, LoadStep, RequestRow, ServerFound, ServingRecords
+from gputui.services.results.throughput import speed_of
+from gputui.services.serving.limits import Limits
+
+CLOSED, OPEN, SEARCH = "closed", "open", "search"
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """A time of all answered requests of a load."""
+
+    p50_s: Percentile | Missing
+    p99_s: Percentile | Missing
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One load in all its launches."""
+
+    result: CaseResult
+    kind: str
+    """`closed`, `open` or `search`."""
+    users: int | None
+    rate_per_s: float | None
+    """Offered, of `open`."""
+    speed: SpeedEstimate | Missing
+    """Output tokens per second; of `search` requests per second at the limit."""
+    tokens_per_user: float | Missing
+    """Output tokens per second and user, waiting for the first included."""
+    output_per_s: float | Missing
+    """Output tokens per second; of `search` at the limit, the median of its launches."""
+    ttft: Times
+    tpot: Times
+    e2e: Times
+    outcomes: Counter[str]
+    """Of the requests that count."""
+    cached_share: float | Missing
+    """Prompt tokens that came from a cache."""
+    other_lengths: int
+    """Answers whose length is not the one that was asked for."""
+    in_one_piece: int
+    """Answers all of whose output arrived at one instant."""
+    longest_lag_s: float
+    """The largest p99 of the client's lag among its steps."""
+    offered: tuple[LoadStep, ...]
+    """All its steps; a search offers several rates."""
+
+    @property
+    def case(self) -> Case:
+        return self.result.case
+
+    @property
+    def is_overloaded(self) -> bool:
+        """The queue grew in every launch of a fixed rate."""
+        return self.kind == OPEN and bool(self.offered) and all(step.is_overloaded for step in self.offered)
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A run of loads on one server."""
+
+    server: ServerFound | Missing
+    """As its last launch found it."""
+    model: str
+    api: str
+    profile: str
+    prompt_tokens: int
+    shared_tokens: int
+    output_tokens: int
+    levels: tuple[Level, ...]
+    """Users in ascending order, then rates, then the limit."""
+
+    @property
+    def limit(self) -> Level | None:
+        """The search, if it was part of the run."""
+        return next((level for level in self.levels if level.kind == SEARCH), None)
+
+
+def is_serving(run: Run) -> bool:
+    return run.summary.profile == SERVE_PROFILE
+
+
+def is_serving_case(case: Case) -> bool:
+    return case.work.workload.startswith("serve:")
+
+
+def parameter_of(case: Case, name: str) -> int | float | str | None:
+    """A parameter of a case; None if it has none of that name."""
+    return dict(case.work.parameters).get(name)
+
+
+def limits_of(case: Case) -> Limits:
+    """The limits of a search."""
+    found = [parameter_of(case, f"limit_{name}_s") for name in ("ttft", "tpot", "e2e")]
+    return Limits(*(float(value) if isinstance(value, int | float) else None for value in found))
+
+
+def serving_of(run: Run, records: ServingRecords) -> Serving | Missing:
+    """Everything that is shown of a run of loads; Missing for any other run."""
+    cases = [result for result in run.cases if is_serving_case(result.case)]
+    if not cases:
+        return Missing("it offered no load to a server")
+    first = cases[0].case
+    levels = sorted((_level(result, records) for result in cases), key=_order)
+    return Serving(
+        server=records.servers[-1] if records.servers else Missing("no launch found it"),
+        model=str(parameter_of(first, "model") or ""),
+        api=str(parameter_of(first, "api") or ""),
+        profile=first.work.workload.removeprefix("serve:").split(" ")[0],
+        prompt_tokens=_whole(first, "prompt_tokens"),
+        shared_tokens=_whole(first, "shared_tokens"),
+        output_tokens=_whole(first, "output_tokens"),
+        levels=tuple(levels),
+    )
+
+
+def _order(level: Level) -> tuple[int, float]:
+    return (CLOSED, OPEN, SEARCH).index(level.kind), level.users or level.rate_per_s or 0.0
+
+
+def _whole(case: Case, name: str) -> int:
+    value = parameter_of(case, name)
+    return value if isinstance(value, int) else 0
+
+
+def _level(result: CaseResult, records: ServingRecords) -> Level:
+    case_id, kind = result.case_id, str(parameter_of(result.case, "load") or CLOSED)
+    kind = kind if kind in (CLOSED, OPEN, SEARCH) else CLOSED
+    offered = tuple(step for step in records.steps if step.case_id == case_id)
+    ended_well = {m.launch_id for m in result.measurements if m.outcome == "ok"}
+    chosen = _chosen(kind, [step for step in offered if step.launch_id in ended_well])
+    keys = {(step.launch_id, step.step_index) for step in chosen}
+    rows = [
+        row
+        for some in records.requests
+        if some.case_id == case_id and (some.launch_id, some.step_index) in keys
+        for row in some.rows
+        if row.counts
+    ]
+    speed = speed_of(result)
+    users, rate = parameter_of(result.case, "users"), parameter_of(result.case, "rate_per_s")
+    asked = _whole(result.case, "output_tokens")
+    return Level(
+        result=result,
+        kind=kind,
+        users=users if isinstance(users, int) else None,
+        rate_per_s=float(rate) if isinstance(rate, int | float) else None,
+        speed=speed,
+        tokens_per_user=_per_user(speed, users),
+        output_per_s=_output(result, speed, kind),
+        ttft=_times(rows, lambda row: row.ttft_s),
+        tpot=_times(rows, lambda row: row.tpot_s),
+        e2e=_times(rows, lambda row: row.e2e_s),
+        outcomes=Counter(row.outcome for row in rows),
+        cached_share=_cached(rows),
+        other_lengths=sum(row.outcome == ANSWERED and row.output_tokens != asked for row in rows),
+        in_one_piece=sum(row.outcome == ANSWERED and row.is_in_one_piece for row in rows),
+        longest_lag_s=max((step.client_lag_p99_s or 0.0 for step in offered), default=0.0),
+        offered=offered,
+    )
+
+
+def _chosen(kind: str, steps: Sequence[LoadStep]) -> list[LoadStep]:
+    """Those whose requests stand for the load: of a search, in each launch the highest rate that held."""
+    if kind != SEARCH:
+        return [step for step in steps if not step.is_overloaded]
+    best: dict[int, LoadStep] = {}
+    for step in steps:
+        other = best.get(step.launch_id)
+        is_held = not step.is_overloaded and (step.good_share or 0.0) > 0
+        if is_held and (other is None or _merit(step) > _merit(other)):
+            best[step.launch_id] = step
+    return list(best.values())
+
+
+def _merit(step: LoadStep) -> float:
+    """Good requests per second, which rise with the rate until it is too high."""
+    return (step.good_share or 0.0) * (step.rate_per_s or 0.0)
+
+
+def _per_user(speed: SpeedEstimate | Missing, users: object) -> float | Missing:
+    if isinstance(speed, Missing):
+        return speed
+    return speed.units_per_s / users if isinstance(users, int) and users else Missing("it has no users")
+
+
+def _output(result: CaseResult, speed: SpeedEstimate | Missing, kind: str) -> float | Missing:
+    if isinstance(speed, Missing) or kind != SEARCH:
+        return speed if isinstance(speed, Missing) else speed.units_per_s
+    found = sorted(
+        figure.value
+        for measurement in result.measurements
+        if measurement.outcome == "ok"
+        for figure in measurement.figures
+        if figure.key == "output_tokens_per_s" and not isinstance(figure.value, Missing)
+    )
+    return found[len(found) // 2] if found else Missing("no launch reports it")
+
+
+def _times(rows: Iterable[RequestRow], of: Callable[[RequestRow], float | None]) -> Times:
+    values = sorted(value for row in rows if row.outcome == ANSWERED and (value := of(row)) is not None)
+    return Times(percentile(values, 0.5), percentile(values, 0.99), len(values))
+
+
+def _cached(rows: Iterable[RequestRow]) -> float | Missing:
+    answered = [row for row in rows if row.outcome == ANSWERED and row.prompt_tokens]
+    if not any(row.cached_tokens is not None for row in answered):
+        return Missing("the server does not say")
+    cached = sum(row.cached_tokens or 0 for row in answered)
+    return cached / sum(row.prompt_tokens or 0 for row in answered)

@@ -1,0 +1,249 @@
+"""A run of loads as text: its headline, the table of its curve, and what limits its meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gputui.analysis.order_statistics import Percentile, sample_needed
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.journal import Price
+from gputui.model.serving import ANSWERED
+from gputui.model.units import (
+    counted,
+    format_percent,
+    format_seconds,
+    format_spread,
+    format_usd,
+    listed,
+    with_prefix,
+)
+from gputui.services.results.headline import as_sentence
+from gputui.services.serving.curve import CLOSED, SEARCH, Level, Serving, Times, limits_of, parameter_of
+
+HEADINGS = ("load", "tok/s", "95 %", "/user", "TTFT p50", "p99", "TPOT p50", "p99", "n")
+"""Of `curve_rows`; tokens are output tokens, `n` are requests."""
+API_PRICE_HELP = "Of a hosted API, USD per million tokens: from which load on the box is cheaper."
+_NOTEWORTHY_SHARE = 0.02
+_LAG_S = 0.002
+_NOTHING = "—"
+
+
+def load_words(level: Level) -> str:
+    """`8 users`, `12/s`, `limit 21.3/s`."""
+    if level.kind == CLOSED:
+        return counted(level.users or 0, "user")
+    if level.kind == SEARCH:
+        return "limit" if isinstance(level.speed, Missing) else f"limit {_number(level.speed.units_per_s)}/s"
+    return f"{level.rate_per_s or 0.0:g}/s"
+
+
+def curve_rows(serving: Serving) -> list[tuple[str, ...]]:
+    """The cells below HEADINGS, one row per load that has a result."""
+    rows: list[tuple[str, ...]] = []
+    for level in serving.levels:
+        if isinstance(level.speed, Missing):
+            continue
+        rows.append(
+            (
+                load_words(level),
+                _number_or_none(level.output_per_s),
+                format_spread(level.speed.units_per_s, level.speed.low, level.speed.high),
+                _number_or_none(level.tokens_per_user),
+                *_cells(level.ttft),
+                *_cells(level.tpot),
+                str(level.ttft.n),
+            )
+        )
+    return rows
+
+
+def _cells(times: Times) -> tuple[str, str]:
+    return _time(times.p50_s), _time(times.p99_s)
+
+
+def _time(found: Percentile | Missing) -> str:
+    return _NOTHING if isinstance(found, Missing) else format_seconds(found.value)
+
+
+def _number(value: float) -> str:
+    digits, prefix = with_prefix(value)
+    return f"{digits}{prefix}"
+
+
+def _number_or_none(value: float | Missing) -> str:
+    return _NOTHING if isinstance(value, Missing) else _number(value)
+
+
+def serving_headline(serving: Serving, price: Price | Missing) -> str:
+    """`Chat: 21.3 requests/s within TTFT 500 ms, TPOT 50 ms (95 %: 19.8 to 22.9); ...`."""
+    limit = serving.limit
+    if limit is not None and not isinstance(limit.speed, Missing):
+        speed = limit.speed
+        ends = f"{_number(speed.low)} to {_number(speed.high)}"
+        sentence = (
+            f"{as_sentence(serving.profile)}: {_number(speed.units_per_s)} requests/s"
+            f" within {limits_of(limit.case).text}"
+            f" for {share_words(limit)} of them (95 %: {ends})"
+        )
+        cost = usd_per_million_tokens(limit, price)
+        if not isinstance(cost, Missing):
+            sentence += f"; a million output tokens cost {format_usd(cost)}"
+        return f"{sentence}."
+    best = [level for level in serving.levels if not isinstance(level.output_per_s, Missing)]
+    said = ""
+    if best:
+        most = max(best, key=lambda level: _known(level.output_per_s))
+        rate = _number(_known(most.output_per_s))
+        said = f"{as_sentence(serving.profile)}: at most {rate} output tok/s, with {load_words(most)}."
+    if limit is not None:
+        why = limit.result.reason or limit.result.outcome
+        said = f"{said} No rate within {limits_of(limit.case).text} is known: {why}.".strip()
+    return said or f"{as_sentence(serving.profile)}: nothing was measured."
+
+
+def share_words(limit: Level) -> str:
+    share = parameter_of(limit.case, "attained_share")
+    return format_percent(float(share)) if isinstance(share, int | float) else "enough"
+
+
+def _known(value: float | Missing) -> float:
+    return 0.0 if isinstance(value, Missing) else value
+
+
+def usd_per_million_tokens(level: Level, price: Price | Missing) -> float | Missing:
+    """USD for a million output tokens of a load, all of the box's price on them."""
+    if isinstance(price, Missing):
+        return price
+    if isinstance(level.output_per_s, Missing):
+        return level.output_per_s
+    return (
+        price.usd_per_hour / 3600 / level.output_per_s * 1e6 if level.output_per_s else Missing("no output")
+    )
+
+
+def server_line(serving: Serving) -> str:
+    """`vLLM 0.11.0, llama-8b, chat: 512 tokens in, 200 out, prompts begin differently`."""
+    server = serving.server
+    if isinstance(server, Missing):
+        engine = "an unknown server"
+    else:
+        engine = " ".join(part for part in (server.engine or "unknown engine", server.version) if part)
+        engine += "" if server.is_here else " elsewhere"
+    shared = (
+        f"the first {serving.shared_tokens} alike" if serving.shared_tokens else "prompts begin differently"
+    )
+    return (
+        f"{engine}, {serving.model}, {serving.api}: {serving.prompt_tokens} tokens in,"
+        f" {serving.output_tokens} out, {shared}"
+    )
+
+
+def serving_notes(serving: Serving) -> Iterator[str]:
+    """What limits the meaning of the table, one sentence each; none for a clean run."""
+    measured = [level for level in serving.levels if not isinstance(level.speed, Missing)]
+    few = [level for level in measured if level.ttft.n and isinstance(level.ttft.p99_s, Missing)]
+    if few:
+        most = max(level.ttft.n for level in few)
+        where = _where(few, measured)
+        yield f"p99 needs {sample_needed(0.99)} requests, {where} at most {most}: raise --budget"
+    for level in measured:
+        cached = level.cached_share
+        if not isinstance(cached, Missing) and cached > _NOTEWORTHY_SHARE:
+            yield f"{load_words(level)}: {format_percent(cached)} of the prompt tokens came from a cache"
+    for level in measured:
+        if level.other_lengths:
+            share = level.other_lengths / max(level.outcomes[ANSWERED], 1)
+            yield (
+                f"{load_words(level)}: {format_percent(share)} of the answers do not have"
+                f" {serving.output_tokens} tokens"
+            )
+    for level in measured:
+        if level.in_one_piece > _NOTEWORTHY_SHARE * level.outcomes[ANSWERED]:
+            share = format_percent(level.in_one_piece / max(level.outcomes[ANSWERED], 1))
+            yield (
+                f"{load_words(level)}: {share} of the answers arrived in one piece, so their TTFT is the time of"
+                " all tokens and they have no TPOT: does a proxy buffer, or does the server lack a CPU?"
+            )
+    for level in serving.levels:
+        bad = [(outcome, n) for outcome, n in level.outcomes.most_common() if outcome != ANSWERED]
+        if bad:
+            parts = listed([f"{n} {outcome}" for outcome, n in bad])
+            yield f"{load_words(level)}: of {counted(level.outcomes.total(), 'request')} {parts}"
+    laggards = [level for level in measured if level.longest_lag_s > _LAG_S]
+    if laggards:
+        worst = max(laggards, key=lambda level: level.longest_lag_s)
+        yield f"lag of the client: p99 {format_seconds(worst.longest_lag_s)} with {load_words(worst)}"
+    if any(step.client == "asyncio" for level in serving.levels for step in level.offered):
+        yield "the client ran without uvloop, which lags less: pip install uvloop"
+
+
+def _where(few: Sequence[Level], measured: Sequence[Level]) -> str:
+    return "each load has" if len(few) == len(measured) else f"{listed([load_words(one) for one in few])} had"
+
+
+def unmeasured_lines(serving: Serving) -> Iterator[str]:
+    """Each load without a result, and why."""
+    for level in serving.levels:
+        if isinstance(level.speed, Missing):
+            why = level.result.reason
+            outcome = "" if level.is_overloaded else f"{level.result.outcome}: "
+            yield f"{load_words(level)}: {outcome}{why}"
+
+
+def detail_rows(serving: Serving) -> list[tuple[str, ...]]:
+    """Every percentile with its interval: load, time, median, its interval, p99, its interval, requests."""
+    rows: list[tuple[str, ...]] = []
+    for level in serving.levels:
+        for name, times in (("TTFT", level.ttft), ("TPOT", level.tpot), ("E2E", level.e2e)):
+            if times.n:
+                rows.append(
+                    (
+                        load_words(level),
+                        name,
+                        *_with_interval(times.p50_s),
+                        *_with_interval(times.p99_s),
+                        str(times.n),
+                    )
+                )
+    return rows
+
+
+def _with_interval(found: Percentile | Missing) -> tuple[str, str]:
+    if isinstance(found, Missing):
+        return _NOTHING, found.reason
+    return format_seconds(found.value), f"{format_seconds(found.low)} to {format_seconds(found.high)}"
+
+
+def break_even_line(serving: Serving, price: Price | Missing, api: tuple[float, float]) -> str:
+    """From which load on the box is cheaper than a hosted API; USD per million tokens in and out."""
+    limit, (usd_in, usd_out) = serving.limit, api
+    stated = f"{format_usd(usd_in)} in and {format_usd(usd_out)} out per million tokens"
+    if isinstance(price, Missing):
+        return f"break-even against {stated} is unknown: {price.reason}"
+    usd_per_request = (serving.prompt_tokens * usd_in + serving.output_tokens * usd_out) / 1e6
+    if usd_per_request <= 0:
+        return f"against {stated} no box pays"
+    needed_per_s = price.usd_per_hour / 3600 / usd_per_request
+    line = f"against {stated} the box pays from {_number(needed_per_s)} requests/s on"
+    if limit is None or isinstance(limit.speed, Missing):
+        return f"{line}; its limit is not known"
+    share = needed_per_s / limit.speed.units_per_s
+    return f"{line}, {format_percent(share)} of its limit" + (": never" if share > 1 else "")
+
+
+def api_price_from(text: str) -> tuple[float, float]:
+    """Parse `0.15,0.60`, USD per million tokens in and out; one number is that of output.
+
+    Raises GputuiError.
+    """
+    parts = text.split(",")
+    try:
+        numbers = [float(part) for part in parts]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 2) or any(not 0 <= number <= 10_000 for number in numbers):
+        raise GputuiError(
+            f"--api-price: {text[:40]!r} is not a price", "USD per million tokens, in and out: 0.15,0.60"
+        )
+    return (0.0, numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[1])

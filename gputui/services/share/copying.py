@@ -1,0 +1,165 @@
+"""Copies runs into a new result file in which only known texts are left."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputui.model.case import Work
+from gputui.model.result import RunSummary
+from gputui.services.share.rules import Names, Text, rules_of
+from gputui.services.support.uuid7 import uuid7
+from gputui.store.opening import CATALOG, rows_of
+from gputui.store.schema import RUN_TABLES, Table
+from gputui.store.writing import explaining, opened_for_writing
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_ID_BITS = 80
+Picked = Mapping[Path, Sequence[RunSummary]]
+"""The runs to copy of each file."""
+
+
+def shared_copy(
+    picked: Picked, columns: Mapping[Path, frozenset[tuple[str, str]]], out: Path, names: Names
+) -> None:
+    """Copy runs into `out`, which is new; `columns` are the tables and columns that each file has.
+
+    The caller has read these runs, so that what they hold is valid. Every text goes through its rule. Clocks
+    and counters of the box begin at 0, and its time zone is UTC: they would tell its uptime and place.
+    Raises NotStored.
+    """
+    catalogs = {f"d{number}": path for number, path in enumerate(picked, 1)}
+    rules = rules_of(names)
+    with opened_for_writing(out, catalogs) as connection, explaining(out):
+        connection.execute("CREATE TEMP TABLE new_runs (old UUID, new UUID, started_ns BIGINT)")
+        connection.execute("CREATE TEMP TABLE new_texts (place VARCHAR, old VARCHAR, new VARCHAR)")
+        connection.execute("BEGIN")
+        for catalog, path in catalogs.items():
+            _note_runs(connection, catalog, path, picked[path], names)
+            for table in RUN_TABLES:
+                if table.name in rules and (table.name, "run_id") in columns[path]:
+                    if table.name == "prices" and not names.keep.price:
+                        _count_prices(connection, catalog, path, names)
+                        continue
+                    _copy(connection, catalog, path, table, columns[path], rules, names)
+        rekey(connection, out)
+        connection.execute(f"DELETE FROM {CATALOG}.main.events WHERE message IS NULL")
+        connection.execute("COMMIT")
+
+
+def _note_runs(
+    connection: DuckDBPyConnection, catalog: str, path: Path, picked: Sequence[RunSummary], names: Names
+) -> None:
+    connection.execute("DELETE FROM new_runs")
+    sql = f"SELECT run_id::VARCHAR, started_ns FROM {catalog}.main.runs"
+    clocks = {str(run_id): started_ns for run_id, started_ns in rows_of(connection, path, sql)}
+    for run in picked:
+        new = run.run_id
+        if not names.keep.ids:
+            new = uuid7(run.started_utc_us // 1000, secrets.randbits(_ID_BITS))
+            names.count("id", run.run_id)
+        connection.execute(
+            "INSERT INTO new_runs VALUES (?::UUID, ?::UUID, ?)",
+            [run.run_id, new, clocks.get(run.run_id) or 0],
+        )
+
+
+def _count_prices(connection: DuckDBPyConnection, catalog: str, path: Path, names: Names) -> None:
+    sql = f"SELECT run_id::VARCHAR FROM {catalog}.main.prices SEMI JOIN new_runs ON run_id = old"
+    for (run_id,) in rows_of(connection, path, sql):
+        names.count("price", str(run_id))
+
+
+def _copy(
+    connection: DuckDBPyConnection,
+    catalog: str,
+    path: Path,
+    table: Table,
+    there: Iterable[tuple[str, str]],
+    rules: Mapping[str, Mapping[str, Text]],
+    names: Names,
+) -> None:
+    """Copy one table; a text column without a rule, and one that the file lacks, is NULL."""
+    there = frozenset(there)
+    source = f"{catalog}.main.{table.name}"
+    cells, joins = [], []
+    for column in table.columns:
+        if (table.name, column.name) not in there:
+            cells.append(f"NULL::{column.sql_type}")
+        elif column.name == "run_id":
+            cells.append("r.new")
+        elif column.sql_type == "VARCHAR":
+            rule = rules[table.name].get(column.name)
+            if rule is None:
+                cells.append("NULL::VARCHAR")
+                continue
+            place = f"{table.name}.{column.name}"
+            sql = (
+                f"SELECT DISTINCT {column.name} FROM {source} SEMI JOIN new_runs ON run_id = old"
+                f" WHERE {column.name} IS NOT NULL ORDER BY 1"
+            )
+            old = [str(text) for (text,) in rows_of(connection, path, sql)]
+            new = [rule.shared(names, text) for text in old]
+            connection.execute("DELETE FROM new_texts WHERE place = ?", [place])
+            connection.execute(
+                "INSERT INTO new_texts SELECT ?, unnest(?::VARCHAR[]), unnest(?::VARCHAR[])",
+                [place, old, new],
+            )
+            joins.append(
+                f"LEFT JOIN new_texts AS t_{column.name}"
+                f" ON t_{column.name}.place = '{place}' AND t_{column.name}.old = s.{column.name}"
+            )
+            cells.append(f"t_{column.name}.new")
+        else:
+            cells.append(SHIFTED.get((table.name, column.name), "s.{0}").format(column.name))
+    if table.name == "telemetry":
+        joins.append(
+            f"LEFT JOIN (SELECT run_id, device_index, min(energy_mj) AS energy_mj FROM {source} GROUP BY ALL)"
+            " AS first"
+            " ON first.run_id = s.run_id AND first.device_index = s.device_index"
+        )
+    connection.execute(
+        f"INSERT INTO {CATALOG}.main.{table.name} ({', '.join(table.column_names)}) SELECT {', '.join(cells)}"
+        f" FROM {source} AS s JOIN new_runs AS r ON s.run_id = r.old {' '.join(joins)}"
+        + ("" if table.name in ("telemetry", "host_telemetry") else " ORDER BY s.rowid")
+    )
+
+
+SHIFTED = {
+    ("runs", "started_ns"): "0",
+    ("runs", "utc_offset_min"): "0",
+    ("runs", "stored_us"): "epoch_us(get_current_timestamp())",
+    **{
+        (table, column): f"if(s.{column} IS NULL, NULL, greatest(s.{column} - r.started_ns, 0))"
+        for table, columns in (
+            ("blocks", ("start_ns",)),
+            ("servers", ("t_ns",)),
+            ("load_steps", ("window_start_ns", "window_end_ns")),
+            ("requests", ("due_ns", "sent_ns", "first_ns", "last_ns", "ended_ns")),
+        )
+        for column in columns
+    },
+    ("telemetry", "energy_mj"): "s.energy_mj - first.energy_mj",
+}
+"""Numbers that would tell how long the box was up, or where it stands."""
+
+
+def rekey(connection: DuckDBPyConnection, out: Path) -> None:
+    """Work keys of what the works are called now, so that they are equal if and only if the work is."""
+    sql = (
+        "SELECT DISTINCT workload, workload_version, size, form, parameters_json"
+        f" FROM {CATALOG}.main.cases WHERE workload IS NOT NULL"
+    )
+    for workload, version, size, form, parameters in rows_of(connection, out, sql):
+        pairs = tuple((name, value) for name, value in json.loads(str(parameters)))
+        key = Work(str(workload), int(str(version)), str(size), str(form), pairs).key
+        connection.execute(
+            f"UPDATE {CATALOG}.main.cases SET work_key = ? WHERE workload = ? AND workload_version = ?"
+            " AND size = ? AND form = ? AND parameters_json = ?",
+            [key, workload, version, size, form, parameters],
+        )

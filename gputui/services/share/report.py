@@ -1,0 +1,349 @@
+"""A report on runs for the provider of a box: what was measured, what is expected, and the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from gputui.analysis.peak_tests import NO_REFERENCE, PerformanceCheck
+from gputui.analysis.verdict import SpeedEstimate
+from gputui.facts.gpus import find_gpu
+from gputui.facts.tables import plausible_rows, source_rows
+from gputui.model.absent import Missing
+from gputui.model.machine import Gpu
+from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.units import counted, format_bytes, format_hourly, format_percent, format_rate
+from gputui.services.compare.rerun import REPEATED
+from gputui.services.compare.tables import TextTable
+from gputui.services.results.expected import performance_checks
+from gputui.services.results.headline import run_headline
+from gputui.services.results.labels import (
+    case_name,
+    ending_words,
+    interval_words,
+    measured_first,
+    metric_text,
+    run_notes,
+    some_of,
+)
+from gputui.services.results.metrics import metrics_of
+from gputui.services.results.throughput import speed_of
+from gputui.services.share import vocabulary
+from gputui.store.reading import DeviceTelemetry, StoredEvent, TelemetrySummary
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One side of a report: a run, and what the box did meanwhile."""
+
+    letter: str
+    """`a`, `b`, ...; empty if there is one side."""
+    run: Run
+    telemetry: TelemetrySummary
+    events: tuple[StoredEvent, ...]
+    runs: int = 1
+    """How many runs of it are shared; each case is of one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Lines to type or to paste."""
+
+    lines: tuple[str, ...]
+
+
+Part = str | TextTable | Code | tuple[str, ...]
+"""A paragraph, a table, lines of code, or a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading and what belongs below it."""
+
+    title: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The answer in a line, more of it, and the sections."""
+
+    title: str
+    lead: str
+    sections: tuple[Section, ...]
+
+
+REPEAT = "How to repeat it"
+
+
+def report_on(boxes: Sequence[Box], answer: str, contents: Sequence[str]) -> Report:
+    """The report on one box, or on several side by side.
+
+    `answer` is the headline of their comparison, empty for one box; `contents` says what is in the report.
+    """
+    titles = [run_headline(box.run) for box in boxes]
+    title, _, lead = (answer or titles[0]).partition(". ")
+    sections = (
+        Section("What was measured", (_about(boxes), *_notes_on_boxes(boxes))),
+        Section("What is expected", tuple(_expected(boxes))),
+        Section("Evidence", tuple(_evidence(boxes))),
+        Section(REPEAT, tuple(_repeat(boxes))),
+        Section("What this report holds", (tuple(contents),)),
+    )
+    return Report(title.removesuffix("."), lead, tuple(one for one in sections if any(one.parts)))
+
+
+def _about(boxes: Sequence[Box]) -> TextTable:
+    lines: dict[str, list[str]] = {}
+    for place, box in enumerate(boxes):
+        more = [("runs", f"{box.runs}; of each case the newest")] if box.runs > 1 else []
+        for name, text in (*_lines_about(box.run.summary), *more):
+            lines.setdefault(name, [""] * len(boxes))[place] = text
+    headings = ("", *(f"box {box.letter}" if box.letter else "box" for box in boxes))
+    return TextTable(headings, tuple((name, *texts) for name, texts in lines.items()), ())
+
+
+def _lines_about(run: RunSummary) -> Iterator[tuple[str, str]]:
+    machine, runtime = run.machine, run.runtime
+    for name in dict.fromkeys(gpu.name for gpu in machine.gpus):
+        alike = [gpu for gpu in machine.gpus if gpu.name == name]
+        memory = alike[0].memory_bytes
+        size = "" if isinstance(memory, Missing) else f", {format_bytes(memory)}"
+        yield "GPUs", f"{len(alike)}x {name}{size}"
+    if not machine.gpus:
+        yield "GPUs", "none"
+    cpu = machine.cpu
+    limit = "" if cpu.limited_by == "host" else f", limited by {cpu.limited_by}"
+    threads = f"{cpu.usable_threads:g} of {cpu.host_threads} threads{limit}"
+    yield "CPU", f"{_known(cpu.model)}, {counted(cpu.usable_cores, 'core')}, {threads}"
+    yield "memory", format_bytes(machine.memory.usable_bytes)
+    layers = ", ".join(f"{layer.name} ({layer.layer})" for layer in machine.layers)
+    where = [text for text in (machine.instance_type, machine.region) if not isinstance(text, Missing)]
+    yield "platform", ", ".join(filter(None, (layers, *where))) or "unknown"
+    yield "system", f"{_known(machine.os_name)}, kernel {_known(machine.kernel)}, {_known(machine.libc)}"
+    if not isinstance(machine.driver_version, Missing):
+        yield "driver", f"{machine.driver_version}, CUDA up to {_known(machine.cuda_driver_version)}"
+    if runtime.python_version:
+        cuda = "" if isinstance(runtime.torch_cuda, Missing) else f", CUDA {runtime.torch_cuda}"
+        yield "runtime", f"Python {runtime.python_version}, torch {_known(runtime.torch_version)}{cuda}"
+    started = datetime.fromtimestamp(run.started_utc_us / 1e6, timezone.utc)
+    ended = run.ended_utc_us and datetime.fromtimestamp(run.ended_utc_us / 1e6, timezone.utc)
+    until = f" to {ended:%H:%M}" if ended else ""
+    yield "measured", f"{started:%Y-%m-%d %H:%M}{until} UTC, {run.status}"
+    yield "with", f"gputui {run.gputui_version}, profile {run.profile} (version {run.profile_version})"
+    if run.label:
+        yield "label", run.label
+    if not isinstance(run.price, Missing):
+        yield "price", format_hourly(run.price.usd_per_hour)
+
+
+def _known(value: object) -> str:
+    return "unknown" if isinstance(value, Missing) else str(value)
+
+
+def _notes_on_boxes(boxes: Sequence[Box]) -> Iterator[Part]:
+    notes = tuple(f"{_of(box)}{note}" for box in boxes for note in run_notes(box.run, is_brief=True))
+    if notes:
+        yield notes
+
+
+def _of(box: Box) -> str:
+    return f"box {box.letter}: " if box.letter else ""
+
+
+def _expected(boxes: Sequence[Box]) -> Iterator[Part]:
+    """The judgement of each device, a line for each peak test, and who published the figures."""
+    checks = [(box, check) for box in boxes for check in performance_checks(box.run)]
+    if not checks:
+        yield "No peak test was measured, so nothing published compares with this run."
+        return
+    yield tuple(
+        f"{_of(box)}{check.text if check.word == NO_REFERENCE else f'{_device(check)}: {check.text}'}"
+        for box, check in checks
+    )
+    judged = [
+        (box, check, one) for box, check in checks for one in check.peak_tests if one.word != NO_REFERENCE
+    ]
+    if not judged:
+        return
+    rows = []
+    for box, check, one in judged:
+        test, expectation = one.peak_test, one.peak_test.expectation
+        if expectation is None or one.share is None:
+            continue
+        high = expectation.measured_high
+        low = format_rate(expectation.measured_low, test.unit)
+        rows.append(
+            (
+                *([box.letter] if box.letter else []),
+                _device(check),
+                test.label,
+                format_rate(test.units_per_s, test.unit),
+                f"at least {low}" if high is None else f"{low} to {format_rate(high, test.unit)}",
+                format_percent(one.share),
+                format_rate(expectation.warn_below, test.unit),
+                one.word.lower(),
+            )
+        )
+    headings = ("device", "test", "here", "elsewhere", "of the lowest", "low below", "verdict")
+    first = ("box",) if boxes[0].letter else ()
+    offset = len(first)
+    yield TextTable((*first, *headings), tuple(rows), tuple(place + offset for place in (2, 3, 4, 5)))
+    if sources := tuple(_sources(checks)):
+        yield "Figures from elsewhere are those of:"
+        yield sources
+
+
+def _device(check: PerformanceCheck) -> str:
+    return (
+        check.device_name if check.device_index is None else f"GPU {check.device_index}, {check.device_name}"
+    )
+
+
+def _sources(checks: Iterable[tuple[Box, PerformanceCheck]]) -> Iterator[str]:
+    keys: dict[str, None] = {}
+    for box, check in checks:
+        expectations = {one.peak_test.measure: one.peak_test.expectation for one in check.peak_tests}
+        measures = {name for name, one in expectations.items() if one is not None and one.rates is None}
+        gpu = next((g for g in box.run.summary.machine.gpus if g.index == check.device_index), None)
+        size = None if gpu is None or isinstance(gpu.memory_bytes, Missing) else gpu.memory_bytes / 2**30
+        found = find_gpu(check.device_name, size)
+        if not isinstance(found, Missing):
+            rows = [r for r in plausible_rows() if r.gpu == found.name and r.measure in measures]
+            keys.update(dict.fromkeys(key for row in rows for key in row.source))
+    for key in keys:
+        source = source_rows()[key]
+        yield ", ".join(filter(None, (source.title, source.version_or_date, source.link)))
+
+
+def _evidence(boxes: Sequence[Box]) -> Iterator[Part]:
+    gpus = [(box, device) for box in boxes for device in box.telemetry.devices]
+    if gpus:
+        yield "What the GPUs did during the run:"
+        yield _gpu_table(gpus, boxes)
+    links = tuple(f"{_of(box)}{line}" for box in boxes for line in _links(box.run.summary.machine.gpus))
+    hosts = tuple(f"{_of(box)}{line}" for box in boxes for line in _host(box))
+    if links or hosts:
+        yield (*links, *hosts)
+    events = tuple(
+        f"{_of(box)}{event.message}" for box in boxes for event in box.events if event.level != "info"
+    )
+    if events:
+        yield events
+    if len(boxes) > 1:
+        return  # the comparison has the rest
+    (box,) = boxes
+    yield "Rates with their 95 % interval:"
+    yield _rates(box.run)
+    figures = _figures(box.run)
+    if figures.rows:
+        yield "Other results:"
+        yield figures
+    if absent := tuple(_not_measured(box.run)):
+        yield "Not measured:"
+        yield absent
+
+
+def _gpu_table(gpus: Sequence[tuple[Box, DeviceTelemetry]], boxes: Sequence[Box]) -> TextTable:
+    rows = []
+    for box, device in gpus:
+        gpu = next((g for g in box.run.summary.machine.gpus if g.index == device.device_index), None)
+        rows.append(
+            (
+                *([box.letter] if box.letter else []),
+                str(device.device_index),
+                f"{_number(device.power_median_w)} / {_number(device.power_max_w)} W",
+                "unknown"
+                if gpu is None
+                else f"{_number(gpu.power_limit_w)} of {_number(gpu.power_default_limit_w)} W",
+                f"{_number(device.sm_clock_min_mhz)} / {_number(device.sm_clock_median_mhz)} MHz",
+                f"{_number(device.temperature_median_c)} / {_number(device.temperature_max_c)} °C",
+                _share(device.power_capped_share),
+                _share(device.slowed_share),
+                str(device.samples),
+            )
+        )
+    headings = (
+        *(("box",) if boxes[0].letter else ()),
+        *("GPU", "power, median / most", "limit of default", "clock, least / median"),
+        *("temperature, median / most", "at the power cap", "slowed by heat or brake", "samples"),
+    )
+    return TextTable(headings, tuple(rows), ())
+
+
+def _number(value: float | Missing) -> str:
+    return "—" if isinstance(value, Missing) else f"{value:.0f}"
+
+
+def _share(value: float | Missing) -> str:
+    return "—" if isinstance(value, Missing) else f"{format_percent(value)} of the time"
+
+
+def _links(gpus: Sequence[Gpu]) -> Iterator[str]:
+    for gpu in gpus:
+        if isinstance(gpu.pcie_width, Missing) or isinstance(gpu.pcie_width_max, Missing):
+            continue
+        if gpu.pcie_width < gpu.pcie_width_max:
+            yield f"GPU {gpu.index}: its PCIe link is x{gpu.pcie_width}, and could be x{gpu.pcie_width_max}"
+
+
+def _host(box: Box) -> Iterator[str]:
+    host = box.telemetry.host
+    if isinstance(host, Missing):
+        return
+    if not isinstance(host.cpu_steal_mean_pct, Missing) and host.cpu_steal_mean_pct >= 1:
+        yield f"the hypervisor took {host.cpu_steal_mean_pct:.0f} % of one CPU from the box during the run"
+
+
+def _rates(run: Run) -> TextTable:
+    rows = []
+    for case in run.cases:
+        speed = speed_of(case)
+        if isinstance(speed, SpeedEstimate):
+            rate = format_rate(speed.units_per_s, case.case.unit)
+            rows.append((case_name(case), rate, interval_words(speed), str(speed.launches)))
+    return TextTable(("case", "rate", "95 %", "launches"), tuple(rows), (1, 2, 3))
+
+
+def _figures(run: Run) -> TextTable:
+    rows = [
+        (case_name(case), metric.title, metric_text(metric))
+        for case in run.cases
+        for metric in metrics_of(case)
+    ]
+    return TextTable(("case", "result", "value"), tuple(rows), (2,))
+
+
+def _not_measured(run: Run) -> Iterator[str]:
+    by_reason: dict[tuple[str, str], list[CaseResult]] = {}
+    for case in measured_first(run.cases):
+        if case.outcome != "ok":
+            by_reason.setdefault(ending_words(case), []).append(case)
+    for (how, why), cases in by_reason.items():
+        yield f"{how}{f' ({why})' if why else ''}: {some_of([case.case.name for case in cases])}"
+
+
+def _repeat(boxes: Sequence[Box]) -> Iterator[Part]:
+    """Commands that measure the same again on the provider's own machine of this kind."""
+    run, tried = boxes[-1].run.summary, [case for case in boxes[-1].run.cases if case.outcome in REPEATED]
+    own = [case.case.name for case in tried if vocabulary.workload(case.case.work.workload) is None]
+    if len(own) < len(tried):
+        of_gpu = any(case.case.variant.device_class == "gpu" for case in tried)
+        is_shipped = vocabulary.profile(run.profile) is not None
+        yield "With PyTorch on the box, and nothing else running on it:"
+        yield Code(
+            (
+                f"pip install gputui=={run.gputui_version}",
+                *(
+                    [f"gputui run {run.profile} --db again.db{' --device gpu' if of_gpu else ''}"]
+                    if is_shipped
+                    else []
+                ),
+                *(["gputui show -v latest again.db"] if is_shipped else []),
+            )
+        )
+        yield "With the result itself, shared as a .db file, exactly these cases:"
+        yield Code(("gputui run --like shared.db --db again.db", "gputui compare shared.db again.db"))
+    if own:
+        yield f"Not without its owner: {some_of(own)}."

@@ -1,0 +1,282 @@
+"""Shares runs: one file without labels, paths, ids and prices, and a list of what is in it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputui.errors import GputuiError, NotStored
+from gputui.model.result import Run, RunSummary
+from gputui.model.units import counted, listed
+from gputui.services.results.selectors import split_selector
+from gputui.services.share.copying import shared_copy
+from gputui.services.share.report import Box, report_on
+from gputui.services.share.rules import Keep, Names
+from gputui.services.support.atomic_write import write, write_whole
+from gputui.store.opening import expanded
+from gputui.store.reading import ResultFile, open_result, runs_of
+from gputui.store.selecting import find_run
+
+if TYPE_CHECKING:
+    from gputui.services.compare.pairing import Side
+    from gputui.services.compare.session import Answer, Asked
+
+FORMS = (".html", ".md", ".json", ".db")
+"""Endings of the files that can be shared."""
+_MOST_BOXES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """The runs that one argument names."""
+
+    text: str
+    path: Path
+    runs: tuple[RunSummary, ...]
+    columns: frozenset[tuple[str, str]]
+    """Tables and columns of its file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What a shared file holds."""
+
+    held: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+def share(texts: Sequence[str], out: Path, keep: Keep, *, trust: bool = False) -> Shared:
+    """Write the runs that each `F` or `F@RUN` names to one file, in the form of its ending.
+
+    Every text that no pattern knows is replaced or left out, but for what `keep` asks for. A report or page
+    is made of the copies that `.db` consists of, so no form holds more than another. Raises GputuiError if a
+    file cannot be read or a run is unknown, NotStored if `out` cannot be written or is a database already.
+    """
+    form = out.suffix.lower()
+    if form not in FORMS:
+        raise GputuiError(f"{out.name}: its ending does not say what to write", f"end it in {listed(FORMS)}")
+    if form != ".db" and len(texts) > _MOST_BOXES:
+        raise GputuiError(
+            f"{len(texts)} results in one report: up to {_MOST_BOXES} are shown", "share them as a .db file"
+        )
+    target = expanded(out)
+    if form == ".db" and target.exists():
+        raise NotStored(
+            f"{out}: is there already, and stays as it is", "name another file, or remove this one"
+        )
+    picked = [_picked(text, trust) for text in texts]
+    names = Names(keep)
+    with tempfile.TemporaryDirectory(prefix="gputui-share-") as place:
+        if form == ".db":
+            copy = Path(place) / "shared.db"
+            _copy(picked, copy, names)
+            held = _held([copy])
+            write(out, lambda: _move(copy, target))
+        else:
+            copies = []
+            for letter, one in zip(_letters(len(picked)), picked, strict=True):
+                copies.append(Path(place) / f"{letter or 'box'}.db")
+                _copy([one], copies[-1], names)
+            held = _held(copies)
+            shared = Shared(held, _left_out(names))
+            write_whole(out, _text(form, copies, shared))
+    return Shared(held, _left_out(names))
+
+
+def _picked(text: str, trust: bool) -> Picked:
+    """The runs of one argument, all of which are read, so that nothing invalid is shared."""
+    path, selector = split_selector(text)
+    with open_result(path, trust) as file:
+        summaries = file.summaries()
+        if not summaries:
+            raise GputuiError(f"{text}: holds no run", "gputui runs lists those of a file")
+        chosen = (find_run(summaries, selector),) if selector else summaries
+        runs_of([file], [chosen])
+        for run in chosen:
+            file.profiled(run.run_id)
+            file.events(run.run_id)
+            file.telemetry_summary(run.run_id)
+        return Picked(text, expanded(path).resolve(), chosen, file.layout[0])
+
+
+def _copy(picked: Sequence[Picked], out: Path, names: Names) -> None:
+    runs: dict[Path, dict[str, RunSummary]] = {}
+    for one in picked:
+        runs.setdefault(one.path, {}).update((run.run_id, run) for run in one.runs)
+    seen: set[str] = set()
+    once: dict[Path, list[RunSummary]] = {}
+    for path, of_file in runs.items():
+        once[path] = [run for run_id, run in of_file.items() if run_id not in seen]
+        seen |= of_file.keys()
+    shared_copy(once, {one.path: one.columns for one in picked}, out, names)
+
+
+def _move(copy: Path, target: Path) -> None:
+    draft = target.with_name(f".{target.name}.gputui-new")
+    try:
+        shutil.copyfile(copy, draft)
+        draft.rename(target)
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def _letters(count: int) -> list[str]:
+    return [""] if count == 1 else [chr(ord("a") + place) for place in range(count)]
+
+
+def _text(form: str, copies: Sequence[Path], shared: Shared) -> str:
+    compared = _compared(copies) if len(copies) > 1 else None
+    contents = [
+        *(f"In it: {line}." for line in shared.held),
+        *(f"Not in it: {line}." for line in shared.left_out),
+    ]
+    if form == ".json":
+        return _as_json(copies, compared, shared)
+    from gputui.services.share.forms import as_markdown, as_page
+
+    boxes = _boxes(copies, compared[0].sides if compared else ())
+    report = report_on(boxes, compared[1].headline.text if compared else "", contents)
+    return (as_markdown if form == ".md" else as_page)(report, compared)
+
+
+def _boxes(copies: Sequence[Path], sides: Sequence[Side]) -> list[Box]:
+    """The newest run of each copy that measured something; of a side, the cases that are compared."""
+    boxes = []
+    for place, (letter, copy) in enumerate(zip(_letters(len(copies)), copies, strict=True)):
+        with open_result(copy) as file:
+            run, count = _newest(file), len(file.summaries())
+            if sides:
+                run = Run(sides[place].run, tuple(case.result for case in sides[place].cases))
+            run_id = run.summary.run_id
+            boxes.append(Box(letter, run, file.telemetry_summary(run_id), file.events(run_id), count))
+    return boxes
+
+
+def _newest(file: ResultFile) -> Run:
+    runs = (file.run(summary.run_id) for summary in file.summaries())
+    newest = first = next(runs)
+    while not any(case.outcome == "ok" for case in newest.cases):
+        found = next(runs, None)
+        if found is None:
+            return first
+        newest = found
+    return newest
+
+
+def _compared(copies: Sequence[Path]) -> tuple[Asked, Answer]:
+    """The copies side by side, called by their letters, without advice that only the owner could follow."""
+    from gputui.services.compare.session import ask
+
+    asked = ask([str(copy) for copy in copies])
+    sides = tuple(
+        replace(side, name=f"box {copy.stem}", chosen_of=1)
+        for side, copy in zip(asked.sides, copies, strict=True)
+    )
+    asked = replace(asked, sides=sides)
+    answer = asked.compared(with_energy=True)
+    return asked, replace(answer, headline=replace(answer.headline, steps=(), purpose=""))
+
+
+def _as_json(copies: Sequence[Path], compared: tuple[Asked, Answer] | None, shared: Shared) -> str:
+    from gputui.services.compare.formats import comparison_text
+    from gputui.services.results.json import run_as_json
+
+    runs = []
+    for copy in copies:
+        with open_result(copy) as file:
+            for summary in file.summaries():
+                runs.append({**run_as_json(file.run(summary.run_id), file.profiled(summary.run_id))})
+    whole: dict[str, object] = {
+        "schema": 1,
+        "in_it": list(shared.held),
+        "not_in_it": list(shared.left_out),
+        "runs": runs,
+    }
+    if compared:
+        whole["comparison"] = json.loads(comparison_text(*compared, "json"))
+    return json.dumps(whole, indent=1) + "\n"
+
+
+def _held(copies: Sequence[Path]) -> tuple[str, ...]:
+    """What the copies consist of, in a few lines."""
+    runs = cases = samples = blocks = operators = events = 0
+    devices: dict[str, None] = {}
+    others: set[str] = set()
+    for copy in copies:
+        with open_result(copy) as file:
+            for summary in file.summaries():
+                run, telemetry = file.run(summary.run_id), file.telemetry_summary(summary.run_id)
+                runs += 1
+                cases += sum(case.outcome == "ok" for case in run.cases)
+                blocks += sum(len(m.blocks) for case in run.cases for m in case.measurements)
+                samples += sum(device.samples for device in telemetry.devices)
+                operators += sum(len(one.operators) for one in file.profiled(summary.run_id).values())
+                events += len(file.events(summary.run_id))
+                devices.update(dict.fromkeys(_devices(summary)))
+                others |= set(_others(summary))
+    kinds = [
+        f"{counted(cases, 'measured case')} with {counted(blocks, 'timed block')}",
+        *([counted(samples, "sample") + " of the GPUs"] if samples else []),
+        *([counted(operators, "row") + " of operators"] if operators else []),
+        *([counted(events, "event")] if events else []),
+    ]
+    return (
+        f"{counted(runs, 'run')}: {listed(kinds)}",
+        f"the models {listed(list(devices))}" if devices else "no model of a device",
+        "memory, limits, instruction sets, and the day and minute of each measurement",
+        *([f"versions and platform: {listed(sorted(others))}"] if others else []),
+    )
+
+
+def _devices(run: RunSummary) -> Iterator[str]:
+    for gpu in run.machine.gpus:
+        yield gpu.name
+    if isinstance(run.machine.cpu.model, str):
+        yield run.machine.cpu.model
+
+
+def _others(run: RunSummary) -> Iterator[str]:
+    values: Mapping[str, object] = {
+        "torch": run.runtime.torch_version,
+        "CUDA": run.runtime.torch_cuda,
+        "driver": run.machine.driver_version,
+        "kernel": run.machine.kernel,
+        "": run.machine.os_name,
+    }
+    for name, value in values.items():
+        if isinstance(value, str):
+            yield f"{name} {value}".strip()
+    yield from (layer.name for layer in run.machine.layers)
+
+
+_LEFT = {
+    "label": ("label", "--with-label"),
+    "price": ("price", "--with-price"),
+    "message": ("message of programs and libraries", "--with-messages"),
+    "name": ("name of a program, parameter, operator or kernel", "--with-names"),
+    "detail of the box": ("detail of the box that no pattern knows", ""),
+    "path": ("place that a run came from", ""),
+}
+
+
+def _left_out(names: Names) -> tuple[str, ...]:
+    """What was replaced or left out, and the options that keep it."""
+    lines = []
+    if names.replaced["id"]:
+        lines.append("ids of runs, boxes and GPUs: new ones stand for them (--with-ids)")
+    for what, (noun, option) in _LEFT.items():
+        if count := names.replaced[what]:
+            words = noun.split(" ", 1)
+            many = " ".join([words[0] + ("" if count == 1 else "s"), *words[1:]])
+            lines.append(f"{count} {many}{f' ({option})' if option else ''}")
+    lines.append(
+        "paths, command lines, logs, host and user names: result files hold none, and none is shared"
+    )
+    return tuple(lines)

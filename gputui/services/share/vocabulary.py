@@ -1,0 +1,325 @@
+"""Which texts of a result file say nothing of whoever measured: only those that these patterns know.
+
+Each function takes a text as it was stored, and returns what may be shared of it; None if nothing may.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from importlib import resources
+
+from gputui.facts.tables import instance_rows
+from gputui.model.nvml_codes import nvml_reason
+from gputui.model.serving import SERVE_PROFILE
+from gputui.services.profiles.loader import shipped_profiles
+from gputui.services.serving.profiles import shipped_request_profiles
+from gputui.worker.workloads import WORKLOADS
+
+Rule = Callable[[str], str | None]
+
+
+def one_of(*words: str) -> Rule:
+    """These words, and nothing else."""
+    known = frozenset(words)
+    return lambda text: text if text in known else None
+
+
+def matching(pattern: str) -> Rule:
+    """What a pattern matches from start to end."""
+    found = re.compile(pattern)
+    return lambda text: text if found.fullmatch(text) else None
+
+
+def each(rule: Rule, separator: str) -> Rule:
+    """A list of words, without those that the rule does not know."""
+    return lambda text: separator.join(
+        kept for word in text.split(separator) if (kept := rule(word)) is not None
+    )
+
+
+def version(text: str) -> str | None:
+    """A release such as `2.11.0+cu128`; builds whose name is not that of a platform lose it."""
+    found = re.match(
+        r"\d{1,6}(?:\.\d{1,6}){0,4}(?:\.?(?:a|b|rc|dev|post)\d{0,8})?"
+        r"(?:\+(?:cpu|xpu|cu\d{2,3}|rocm\d[\d.]*|git[0-9a-f]{4,10})\b)?",
+        text,
+    )
+    return found[0] if found else None
+
+
+_KERNEL_WORDS = (
+    "generic|aws|gcp|gke|azure|oracle|ibm|cloud|cos|lowlatency|linuxkit|microsoft|standard|WSL2|tegra|virtual"
+    "|amd64|arm64|x86_64|aarch64|fc|Ubuntu|pve|rt|PREEMPT|default|kvm|nvidia|64k|el\\d+(?:_\\d+)?|fc\\d+"
+    "|amzn\\d+|deb\\d+u\\d+"
+)
+
+
+def kernel_release(text: str) -> str | None:
+    """A kernel's release with the suffixes that distributions give it."""
+    found = re.match(rf"\d+(?:\.\d+){{1,3}}(?:[-.+_](?:\d{{1,6}}|{_KERNEL_WORDS})(?![A-Za-z0-9]))*", text)
+    return found[0] if found else None
+
+
+_SYSTEM = matching(
+    r"(?:Debian|GNU/Linux|Ubuntu|LTS|Fedora|Linux|CentOS|Stream|Red|Hat|Enterprise|Rocky|AlmaLinux|Alpine"
+    r"|Arch"
+    r"|openSUSE|SUSE|Leap|Tumbleweed|Server|Amazon|Oracle|Flatcar|Container|Container-Optimized|OS|from"
+    r"|Google"
+    r"|NixOS|Gentoo|macOS|Windows|Azure|Photon|Talos|Pop!_OS|Mint|Kali|WSL|v?\d{1,4}(?:\.\d{1,4}){0,3}"
+    r"|\((?:bullseye|bookworm|trixie|forky|sid|Core|Plow|Ootpa|Blue|Green|Sapphire|Teal|Purple|Lime|Onyx"
+    r"|\w+_?\w*\sEdition|Twenty|Forty)\)?|Jammy|Jellyfish\)?)"
+)
+
+
+def system_name(text: str) -> str | None:
+    """A distribution's name and release, without words that none is known to use."""
+    return " ".join(word for word in text.split(" ") if _SYSTEM(word)) or None
+
+
+libc = matching(r"(?:glibc|musl|libc|Darwin) ?\d+(?:\.\d+){0,3}")
+
+_GPU_WORD = re.compile(
+    r"NVIDIA|AMD|Intel|Intel\(R\)|Arc\(TM\)|CMP|RX|VF|/|Active|\(Pascal\)|v2|H20-3e|Apple|Tesla|Quadro"
+    r"|GeForce|RTX|GTX|GT|TITAN|Titan|Radeon|Instinct|Arc|Data|Center"
+    r"|GPU|Max|Flex"
+    r"|Ti|SUPER|Super|XT|XTX|GRE|Pro|PRO|Ultra|Ada|Generation|Blackwell|Hopper|Ampere|Laptop|Mobile|with"
+    r"|Max-Q|Design"
+    r"|Server|Workstation|Edition|PCIe|NVL|SFF|OAM|AC|Graphics|Series|Embedded|Jetson|Orin|Thor|Nano|AGX"
+    r"|Drive"
+    r"|Grace|DGX|Spark|D|V|X|Xp|Iris|Xe|UHD|MIG|\d{1,2}g\.\d{1,3}gb(?:\+me)?|GRID|SXM\d?|HBM\d?e?|GDDR\d"
+    r"|\d{1,3}GB"
+    r"|[A-Z]{0,3}\d{1,5}[A-Z]{0,4}(?:-(?:SXM\d?|PCIe|PCIE|NVL|\d{1,3}GB|\d{1,3}(?:-\d{1,2})?[QCAB]"
+    r"|\d{1,2}-\d{1,3}[QCAB]|PG\d{3}-\d{3}|FHHL|LS|DGXS))*"
+    r"|M\d|\d{1,2}-core|Vega|Vega20|gfx\d{3,4}[a-f]?"
+)
+_CPU_WORD = re.compile(
+    r"AMD|Intel|Intel\(R\)|Apple|ARM|Arm|Ampere|Ampere\(R\)|AWS|Neoverse(?:-[NVE]\d)?|Cortex-[AXR]\d+"
+    r"|Graviton\d?|Xeon"
+    r"|Xeon\(R\)|Core|Core\(TM\)|Atom\(TM\)|Celeron\(R\)|Pentium\(R\)|EPYC|Ryzen|Threadripper|Opteron"
+    r"|Altra|Altra\(R\)"
+    r"|AmpereOne\(R\)|Platinum|Gold|Silver|Bronze|Max|Ultra|Pro|PRO|CPU|Processor|\d{1,3}-Core|w\d|i\d|[579]"
+    r"|[im]\d-\d{3,5}[A-Z]{0,2}\d?|[A-Z]{0,2}\d{3,5}[A-Z+]{0,3}|[EDW]-?\d{4,5}[A-Z]{0,2}|M\d|v\d|@"
+    r"|\d\.\d+GHz|QEMU|Virtual"
+    r"|version|\d\.\d\+?|KVM|Common|processor|\(Skylake,|\(Cascadelake\)|\(Icelake\)|IBRS\)|with|Radeon"
+    r"|Graphics|AI|HX"
+    r"|Family|Model|Stepping|GenuineIntel|AuthenticAMD|x86_64|i?386|arm64?|aarch64|Grace|NVIDIA|POWER\d+"
+    r"|Kunpeng|Hygon"
+)
+
+
+def _words(known: re.Pattern[str], text: str) -> str | None:
+    return " ".join(word if known.fullmatch(word) else "…" for word in text.split()) if text.strip() else None
+
+
+@functools.lru_cache(maxsize=256)
+def device_name(text: str) -> str | None:
+    """The model of a GPU or CPU; a word that is part of none becomes an ellipsis, so that no table has it."""
+    best = max(
+        (kept for known in (_GPU_WORD, _CPU_WORD) if (kept := _words(known, text)) is not None),
+        key=lambda kept: -kept.count("…"),
+        default=None,
+    )
+    return None if best is None or not best.replace("…", "").strip() else best
+
+
+@functools.cache
+def _layers() -> frozenset[str]:
+    table = resources.files("gputui.machine").joinpath("signals.csv").read_text(encoding="utf-8")
+    return frozenset(line.partition(",")[0] for line in table.splitlines()[1:]) | {"bare-metal"}
+
+
+def layer_name(text: str) -> str | None:
+    """A platform, scheduler, container or hypervisor that gputui knows."""
+    return text if text in _layers() else None
+
+
+@functools.cache
+def _instances() -> tuple[frozenset[str], frozenset[str]]:
+    rows = instance_rows()
+    return frozenset(row.instance_type for row in rows), frozenset(row.region for row in rows)
+
+
+def instance_type(text: str) -> str | None:
+    """A type that the list of prices has."""
+    return text if text in _instances()[0] else None
+
+
+_REGION = re.compile(
+    r"(?:us|eu|ap|ca|sa|me|af|il|mx|cn|europe|asia|northamerica|southamerica|australia|africa)"
+    r"(?:-gov)?-(?:central|north|south|east|west|northeast|northwest|southeast"
+    r"|southwest){1,2}-?\d{0,2}(?:-?[a-f])?"
+)
+
+
+def region(text: str) -> str | None:
+    """A region of a cloud."""
+    return text if _REGION.fullmatch(text) or text in _instances()[1] else None
+
+
+@functools.cache
+def _profiles() -> frozenset[str]:
+    return frozenset(profile.name for profile in shipped_profiles())
+
+
+def profile(text: str) -> str | None:
+    """A profile that comes with gputui."""
+    return text if text in _profiles() or text in ("record", "trace", "step", SERVE_PROFILE) else None
+
+
+_WORKLOADS = {workload.name: workload for workload in WORKLOADS}
+_SIZES = {name for workload in WORKLOADS for name in workload.sizes} | {"whole", "steps"}
+_PARAMETERS = {name for w in WORKLOADS for size in w.sizes.values() for name in size.parameters}
+_VALUES = {
+    value
+    for w in WORKLOADS
+    for size in w.sizes.values()
+    for value in size.parameters.values()
+    if isinstance(value, str)
+}
+_FIGURES = {figure.key: figure for workload in WORKLOADS for figure in workload.figures}
+_TITLES = {figure.title for figure in _FIGURES.values()}
+
+_LOAD = re.compile(
+    rf"serve:(?:{'|'.join(profile.name for profile in shipped_request_profiles())})"
+    r" (?:\d+ users?|[\d.]+(?:e[+-]?\d+)? req/s|limit)"
+)
+
+
+def workload(text: str) -> str | None:
+    """A workload that comes with gputui, or a load of one of its profiles of requests."""
+    return text if text in _WORKLOADS or _LOAD.fullmatch(text) else None
+
+
+size = one_of(*_SIZES)
+parameter_name = one_of(
+    *_PARAMETERS,
+    *("unit", "units", "model", "api", "prompt_tokens", "shared_tokens", "output_tokens", "load", "users"),
+    *("rate_per_s", "attained_share", "limit_ttft_s", "limit_tpot_s", "limit_e2e_s"),
+)
+parameter_text = one_of(
+    *_VALUES,
+    "closed",
+    "open",
+    "search",
+    "chat",
+    "completions",
+    "completion",
+    "run",
+    "step",
+    "img",
+    "tok",
+    "seq",
+    "frame",
+    "req",
+    "flop",
+    "B",
+)
+_OF_LOADS = matching(
+    r"(?:ttft|tpot|e2e)_p(?:50|99)_s|requests_per_s|total_tokens_per_s|cached_share|other_length_share|failed_share"
+    r"|good_share|client_lag_p99_s|requests without an answer|requests within the limits"
+    r"|lag of the client, p99"
+    r"|(?:TTFT|TPOT|E2E) (?:median|p99)|requests answered|input and output tokens|prompt tokens from a cache"
+    r"|answers not of \d{1,7} tokens|peak memory"
+)
+
+
+def figure_key(text: str) -> str | None:
+    """A result of a workload or a load of gputui's."""
+    return text if text in _FIGURES else _OF_LOADS(text)
+
+
+def figure_title(text: str) -> str | None:
+    """The title of one."""
+    return text if text in _TITLES else _OF_LOADS(text)
+
+
+precision = matching(r"(?:amp-)?(?:fp|bf|tf|int)\d{1,2}(?:_e\dm\d)?|amp|own|(?:mx|nv)fp\d{1,2}")
+shapes = matching(r"[\d x,\[\]()-]*")
+dtypes = each(
+    matching(r"(?:unsigned )?(?:float|double|half|int|long|short|char|bool|byte)(?: int)?\d{0,2}"
+             r"|[a-z]{0,2}float\d+"
+             r"(?:_e\dm\d(?:fn|fnuz)?)?|u?int\d+|BFloat16|Half|Float8_e\dm\d\w{0,4}|complex\d*"
+             r"|c10::\w{4,16}|TensorList|Scalar|ScalarList|"),
+    ",",
+)  # fmt: skip
+
+_OPERATOR = re.compile(
+    r"(?:aten|prims|c10d|quantized|torchvision|inductor|nccl|gloo|mkldnn|cudnn"
+    r"|_c10d_functional)::?_?[a-z0-9_]{1,60}"
+    r"|(?:record_param_comms|others|scheduled collective|DataParallel\.forward"
+    r"|DistributedDataParallel\.forward)"
+    r"|Optimizer\.(?:step|zero_grad)#(?:AdamW?|SGD|Adagrad|RMSprop|NAdam|RAdam|Adamax|LBFGS"
+    r"|Adadelta)\.(?:step|zero_grad)"
+    r"|(?:Addmm|Mm|Bmm|Conv(?:olution)?|Add|Mul|Sub|Div|T|View|Relu|Gelu|Silu|NativeLayerNorm"
+    r"|NativeBatchNorm|Softmax"
+    r"|LogSoftmax|NllLoss|Embedding|ScaledDotProduct\w{0,24}Attention|Mean|Sum|Slice|Cat|Expand"
+    r"|Transpose)Backward\d"
+    r"|cuda[A-Z][A-Za-z]{2,40}|hip[A-Z][A-Za-z]{2,40}|cuLaunchKernel(?:Ex)?"
+)
+_LIBRARIES = re.compile(
+    r"(?:at|c10|cub|thrust|cutlass|cudnn|cask_cudnn|cublas|cublasLt|cusparse|flash|pytorch_flash|std"
+    r"|rocprim|ck|nvshmem|internal)::"
+    r"|(?:ampere|volta|turing|maxwell|hopper|blackwell|sm\d{2,3}|nvjet|nccl|ncclDevKernel|ncclKernel|Cijk"
+    r"|gemv|gemmSN"
+    r"|gemmk1|splitKreduce|fmha|flash_fwd|flash_bwd|cunn|cask|implicit|explicit|dgrad|wgrad|winograd|xmma"
+    r"|s\w{0,2}gemm|hgemm"
+    r"|dgemm|igemm|bgemm)(?:_|$)"
+)
+_TRITON = re.compile(r"triton_(?:poi|red|per|tem|mm|for)(?:_|$)")
+_COPY = matching(
+    r"(?:Memcpy|Memset|CopyHostToDevice|CopyDeviceToHost|memset)(?: ?[HDP]to[HDP])?"
+    r"(?: \((?:Pageable|Pinned|Device|Unknown|Managed)(?: -> (?:Pageable|Pinned|Device|Managed))?\))?"
+)
+
+
+def operator(text: str) -> str | None:
+    """An operator of torch or of what it calls; the user's own ranges and operators are not."""
+    return text if _OPERATOR.fullmatch(text) else kernel_name(text)
+
+
+def kernel_name(text: str) -> str | None:
+    """A kernel's name without template and arguments, if it is torch's, or of NVIDIA's or AMD's libraries."""
+    plain = text.removeprefix("void ").replace("(anonymous namespace)::", "")
+    head = re.split(r"[<(]", plain, maxsplit=1)[0].strip()
+    if found := _TRITON.match(head):
+        return f"{found[0].rstrip('_')} kernel"
+    if re.fullmatch(r"[A-Za-z0-9_:]{1,250}", head) and _LIBRARIES.match(head):
+        return head
+    return _COPY(text)
+
+
+def _messages() -> str:
+    """A pattern of what gputui itself says, in which nothing is the user's."""
+    listed = resources.files("gputui.services.share").joinpath("messages.txt").read_text(encoding="utf-8")
+    number = r"\d[\d.]*(?:e[+-]?\d+)?"
+    patterns = [
+        re.sub(r"\b[NS]\b", lambda found: number if found[0] == "N" else rf"{number} m?s", line)
+        for line in listed.splitlines()
+    ]
+    drivers = "|".join(re.escape(nvml_reason(code)) for code in range(30))
+    return "|".join((rf"(?:no GPU: )?(?:{drivers})", *patterns))
+
+
+_REASON = re.compile(_messages())
+_ERROR = re.compile(
+    r"(?:[\w.-]{1,80}(?: line \d+)?: )?(RuntimeError|ValueError|TypeError|KeyError|IndexError|OSError"
+    r"|ImportError"
+    r"|ModuleNotFoundError|FileNotFoundError|PermissionError|AttributeError|NotImplementedError"
+    r"|MemoryError|AssertionError"
+    r"|OutOfMemoryError|AcceleratorError|ConnectionError|TimeoutError|ZeroDivisionError"
+    r"|UnicodeDecodeError|DistBackendError)"
+    r"(?: \((tried to allocate [\d.]+ [KMG]iB(?:, [\d.]+ [KMG]iB (?:free|in all)){0,2}"
+    r"|torch\.compile gave up)\))?"
+    r"; its message is in the worker's log"
+)
+
+
+def message(text: str) -> str | None:
+    """A reason in gputui's words, or the type of an error; what programs and libraries said is left out."""
+    if _REASON.fullmatch(text):
+        return text
+    if found := _ERROR.fullmatch(text):
+        return f"{found[1]} ({found[2]})" if found[2] else found[1]
+    return None

@@ -1,0 +1,359 @@
+"""What a recorded answer says: its events with their arrival, tokens by the server's count, how it ended.
+
+Parsing happens after the load, so that it delays no arrival. The stream's rules: WHATWG HTML, section 9.2
+(server-sent events); RFC 9112, section 7.1 (chunked coding); the API's: OpenAI, "Create chat completion".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any  # Any: a server's JSON
+
+OK, REFUSED, REJECTED, FAILED, CUT, EMPTY, UNFINISHED, UNREACHABLE = OUTCOMES = (
+    "ok",
+    "refused",
+    "rejected",
+    "failed",
+    "cut",
+    "empty",
+    "unfinished",
+    "unreachable",
+)
+"""How a request ended: answered; refused for overload (429, 503); rejected as wrong (other 4xx); failed in
+the server (5xx, or an error inside the stream); cut off before its end; answered without any output; not
+ended when the load was; no connection."""
+
+_HEAD_END = b"\r\n\r\n"
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_CODE = re.compile(r"[A-Za-z0-9_.-]{1,40}")
+_LONGEST_HEAD = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Head:
+    """Status line and headers of an answer."""
+
+    status: int
+    headers: dict[str, str]
+    """By lower-case name."""
+    size: int
+    """Bytes up to the body."""
+
+    @property
+    def is_chunked(self) -> bool:
+        return "chunked" in self.headers.get("transfer-encoding", "").lower()
+
+    @property
+    def content_length(self) -> int | None:
+        text = self.headers.get("content-length", "")
+        return int(text) if text.isdigit() else None
+
+    @property
+    def closes(self) -> bool:
+        """Whether the server says that it closes the connection after this answer."""
+        return "close" in self.headers.get("connection", "").lower()
+
+
+def head_of(data: bytes) -> Head | None:
+    """The head of an answer; None if it is not complete yet. Raises ValueError if it is no HTTP."""
+    end = data.find(_HEAD_END)
+    if end < 0:
+        if not data.startswith(b"HTTP/"[: len(data)]) or len(data) > _LONGEST_HEAD:
+            raise ValueError("the answer is not HTTP")
+        return None
+    first, *lines = data[:end].decode("latin-1").split("\r\n")
+    words = first.split(" ", 2)
+    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
+        raise ValueError("the answer is not HTTP/1.1")
+    headers = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        headers[name.strip().lower()] = value.strip()
+    return Head(int(words[1]), headers, end + len(_HEAD_END))
+
+
+def chunks_end(data: bytes, start: int) -> tuple[int, bool]:
+    """Walk whole chunks from an offset where one begins: the offset reached, and whether it is the end."""
+    while True:
+        line = data.find(b"\r\n", start)
+        if line < 0:
+            return start, False
+        try:
+            size = int(data[start:line].split(b";")[0], 16)
+        except ValueError:
+            raise ValueError("its chunks are malformed") from None
+        if size == 0:
+            is_whole = data[line : line + 4] == _HEAD_END or data.find(_HEAD_END, line) >= 0
+            return start, is_whole
+        following = line + 2 + size + 2
+        if following > len(data):
+            return start, False
+        start = following
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Token counts as the server reports them; None for what it does not."""
+
+    prompt: int | None = None
+    cached: int | None = None
+    output: int | None = None
+    """All generated tokens, those of reasoning included."""
+    reasoning: int | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a recorded answer says."""
+
+    outcome: str
+    """One of OUTCOMES."""
+    reason: str
+    """A few words of ours, never text of the server but a code of an error; empty if `ok`."""
+    status: int | None
+    first_ns: int | None
+    """Arrival of the first event that carries output, of reasoning too; monotonic."""
+    last_ns: int | None
+    """Of the last such event."""
+    output_ns: tuple[int, ...]
+    """Of all such events, ascending."""
+    usage: Usage
+    finish_reason: str
+    text: bytes = field(repr=False)
+    """All output, to be hashed and forgotten."""
+    retry_after: str = ""
+    is_streamed: bool = True
+
+
+def read_answer(
+    reads: Sequence[bytes], stamps_ns: Sequence[int], *, was_closed: bool, was_stopped: bool
+) -> Answer:
+    """Read a recorded answer: its reads as they came, with the instant of each.
+
+    `was_closed`: the connection ended; `was_stopped`: by us, as the load was over. Raises nothing.
+    """
+    raw = b"".join(reads)
+    ends = list(accumulate(map(len, reads)))
+    try:
+        head = head_of(raw)
+        if head is None:
+            return _without_output(*_unended(was_stopped, "closed before any answer"), None)
+        body, pieces = _body(raw, head)
+    except ValueError as error:
+        return _without_output(FAILED, str(error), None)
+    if head.status != 200:
+        return _refusal(head, body)
+    stream = _Stream()
+    for line, end in _lines(body):
+        stream.line(line, stamps_ns[min(bisect_left(ends, _raw_offset(pieces, end)), len(ends) - 1)])
+    is_streamed = "event-stream" in head.headers.get("content-type", "") or stream.events > 0
+    if not is_streamed:
+        reason = "it answered without streaming"
+        return _without_output(FAILED, reason, head.status, is_streamed=False)
+    outcome, reason = stream.end(is_whole=_is_whole(raw, head, was_closed), was_stopped=was_stopped)
+    return Answer(
+        outcome,
+        reason,
+        head.status,
+        stream.output_ns[0] if stream.output_ns else None,
+        stream.output_ns[-1] if stream.output_ns else None,
+        tuple(stream.output_ns),
+        stream.usage,
+        stream.finish_reason,
+        "".join(stream.texts).encode("utf-8", "surrogatepass"),
+    )
+
+
+def _is_whole(raw: bytes, head: Head, was_closed: bool) -> bool:
+    if head.is_chunked:
+        return chunks_end(raw, head.size)[1]
+    if head.content_length is not None:
+        return len(raw) - head.size >= head.content_length
+    return was_closed
+
+
+def _unended(was_stopped: bool, reason: str) -> tuple[str, str]:
+    return (UNFINISHED, "the load was over") if was_stopped else (CUT, reason)
+
+
+def _without_output(outcome: str, reason: str, status: int | None, *, is_streamed: bool = True) -> Answer:
+    return Answer(outcome, reason, status, None, None, (), Usage(), "", b"", is_streamed=is_streamed)
+
+
+def _refusal(head: Head, body: bytes) -> Answer:
+    outcome = REFUSED if head.status in (429, 503) else REJECTED if head.status < 500 else FAILED
+    try:
+        code = _error_code(json.loads(body))
+    except ValueError:
+        code = ""
+    answer = _without_output(outcome, f"HTTP {head.status}{f' {code}' if code else ''}", head.status)
+    wait = head.headers.get("retry-after", "")
+    retry_after = wait if _CODE.fullmatch(wait) else ""
+    return Answer(**{**answer.__dict__, "retry_after": retry_after})
+
+
+def _error_code(plain: Any) -> str:
+    """The type or code of an error. Its message may repeat the prompt or the key, so it is not taken."""
+    error = plain.get("error", plain) if isinstance(plain, dict) else None
+    named = error if isinstance(error, dict) else {}
+    for name in ("type", "code"):
+        value = named.get(name)
+        if isinstance(value, str) and _CODE.fullmatch(value):
+            return value
+    return ""
+
+
+def _body(raw: bytes, head: Head) -> tuple[bytes, tuple[list[int], list[int]]]:
+    """The body without chunk framing, and where its pieces begin in the body and in the raw bytes."""
+    if not head.is_chunked:
+        return raw[head.size :], ([0], [head.size])
+    pieces: list[bytes] = []
+    in_body, in_raw = [0], [head.size]
+    start, length = head.size, 0
+    while True:
+        line = raw.find(b"\r\n", start)
+        if line < 0:
+            break
+        try:
+            size = int(raw[start:line].split(b";")[0], 16)
+        except ValueError:
+            raise ValueError("its chunks are malformed") from None
+        if size == 0:
+            break
+        piece = raw[line + 2 : line + 2 + size]
+        in_body.append(length)
+        in_raw.append(line + 2)
+        pieces.append(piece)
+        length += len(piece)
+        start = line + 2 + size + 2
+    return b"".join(pieces), (in_body, in_raw)
+
+
+def _raw_offset(pieces: tuple[list[int], list[int]], body_end: int) -> int:
+    """Where in the raw bytes the part of the body ends that ends at `body_end`."""
+    in_body, in_raw = pieces
+    piece = max(bisect_left(in_body, body_end) - 1, 0)
+    return in_raw[piece] + body_end - in_body[piece]
+
+
+def _lines(body: bytes) -> list[tuple[bytes, int]]:
+    """The lines of a stream, each with the offset of its end; one without an end counts, too."""
+    found = []
+    start = 0
+    for match in _LINE_END.finditer(body):
+        found.append((body[start : match.start()], match.end()))
+        start = match.end()
+    if start < len(body):
+        found.append((body[start:], len(body)))
+    return found
+
+
+class _Stream:
+    """The events of one stream, fed line by line."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.output_ns: list[int] = []
+        self.texts: list[str] = []
+        self.usage = Usage()
+        self.finish_reason = ""
+        self._is_done = False
+        self._error: str | None = None
+        self._kind = ""
+        self._data: list[bytes] = []
+        self._at_ns = 0
+
+    def line(self, line: bytes, at_ns: int) -> None:
+        if not line:
+            self._dispatch()
+        elif line.startswith(b"data:"):
+            self._data.append(line[5:])
+            self._at_ns = at_ns
+        elif line.startswith(b"event:"):
+            self._kind = line[6:].strip().decode("ascii", "replace")
+
+    def _dispatch(self) -> None:
+        data, kind = b"\n".join(self._data).strip(), self._kind
+        self._data, self._kind = [], ""
+        if not data:
+            return
+        self.events += 1
+        if data == b"[DONE]":
+            self._is_done = True
+            return
+        try:
+            plain = json.loads(data)
+        except ValueError:
+            plain = None
+        if kind == "error" or (isinstance(plain, dict) and plain.get("error")):
+            self._error = _error_code(plain) or "no code"
+        elif isinstance(plain, dict):
+            self._chunk(plain)
+
+    def _chunk(self, plain: dict[str, Any]) -> None:
+        usage = plain.get("usage")
+        if isinstance(usage, dict):
+            self._take_usage(usage)
+        timings = plain.get("timings")
+        if isinstance(timings, dict) and self.usage.output is None:  # llama.cpp without stream_options
+            self.usage = Usage(
+                _count(timings.get("prompt_n"), timings.get("cache_n")),
+                _count(timings.get("cache_n")),
+                _count(timings.get("predicted_n")),
+            )
+        choices = plain.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict):
+                self._choice(choice)
+
+    def _choice(self, choice: dict[str, Any]) -> None:
+        finish = choice.get("finish_reason")
+        if isinstance(finish, str) and finish:
+            self.finish_reason = finish if _CODE.fullmatch(finish) else "unknown"
+        delta = choice.get("delta")
+        if isinstance(delta, dict):
+            said = [delta.get(name) for name in ("content", "reasoning_content", "reasoning")]
+            calls = delta.get("tool_calls")
+            said += [json.dumps(calls)] if calls else []
+        else:
+            said = [choice.get("text")]
+        texts = [text for text in said if isinstance(text, str) and text]
+        if texts:
+            self.texts += texts
+            self.output_ns.append(self._at_ns)
+
+    def _take_usage(self, usage: dict[str, Any]) -> None:
+        self.usage = Usage(
+            _count(usage.get("prompt_tokens")),
+            _count(_inside(usage, "prompt_tokens_details", "cached_tokens")),
+            _count(usage.get("completion_tokens")),
+            _count(_inside(usage, "completion_tokens_details", "reasoning_tokens")),
+        )
+
+    def end(self, *, is_whole: bool, was_stopped: bool) -> tuple[str, str]:
+        """Outcome and reason, once all lines are read."""
+        if self._data:
+            self._dispatch()
+        if self._error is not None:
+            return FAILED, f"an error inside the stream: {self._error}"
+        if not (self._is_done or (is_whole and self.finish_reason)):
+            return _unended(was_stopped, "the stream ended before its last event")
+        if not self.output_ns:
+            return EMPTY, "the answer has no output"
+        return OK, ""
+
+
+def _inside(usage: dict[str, Any], name: str, key: str) -> object:
+    details = usage.get(name)
+    return details.get(key) if isinstance(details, dict) else None
+
+
+def _count(*values: object) -> int | None:
+    """The sum of counts; None if the first is none."""
+    numbers = [v for v in values if isinstance(v, int) and not isinstance(v, bool) and v >= 0]
+    return sum(numbers) if values and values[0] in numbers else None

@@ -1,0 +1,262 @@
+"""What a server is: engine, version, model, context; and how a request must be written for it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socket
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any  # Any: a server's JSON
+
+from .address import Address
+from .answer import FAILED, OK, Answer, read_answer
+from .prompts import Body
+
+TIMEOUT_S = 10.0
+ANSWER_TIMEOUT_S = 120.0
+"""For one short answer: a server may load the model first."""
+_MOST_BYTES = 4 * 2**20
+_NAME = re.compile(r"[A-Za-z0-9._+:@/ -]{1,120}")
+_METRIC = re.compile(r"^([a-z_]+)[:_][a-z_]+(?:\{| )", re.MULTILINE)
+
+
+class ServerError(Exception):
+    """Why nothing can be measured there: a sentence, and what to do."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+@dataclass(frozen=True)
+class ServerFound:
+    """What a server tells of itself; empty or None for what it does not."""
+
+    engine: str
+    """`vLLM`, `SGLang`, `llama.cpp`, `Ollama`, `TGI`; empty if none was recognized."""
+    version: str
+    models: tuple[str, ...]
+    """Names as requests must give them."""
+    context_tokens: int | None
+    slots: int | None
+    """Requests it decodes at once, where it says so."""
+
+
+@dataclass(frozen=True)
+class _Reply:
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
+
+    def json(self) -> Any:
+        try:
+            return json.loads(self.data)
+        except ValueError:
+            return None
+
+
+def find_server(address: Address, key: str) -> ServerFound:
+    """Ask a server what it is; blocks, up to about a minute. Raises ServerError if it is none, or refuses."""
+    models = _get(address, f"{address.base}/models", key)
+    if models.status in (401, 403):
+        raise _refused(models.status, key)
+    listed = models.json() if models.status == 200 else None
+    entries = listed.get("data") if isinstance(listed, dict) else None
+    if not isinstance(entries, list):
+        raise ServerError(
+            f"{address.base}/models answers HTTP {models.status} and no list of models:"
+            " not an OpenAI-compatible server",
+            f"give the URL up to /v1, such as http://{address.host_header}/v1",
+        )
+    entries = [entry for entry in entries if isinstance(entry, dict)]
+    names = tuple(entry["id"] for entry in entries if isinstance(entry.get("id"), str))
+    first = entries[0] if entries else {}
+    version = _optional(address, f"{address.root}/version", key)
+    properties = _optional(address, f"{address.root}/props", key)
+    engine, number = _engine(address, key, first, models.headers, version, properties)
+    context = first.get("max_model_len")
+    slots = None
+    if isinstance(properties, dict):
+        slots = properties.get("total_slots")
+        defaults = properties.get("default_generation_settings")
+        context = context or (defaults.get("n_ctx") if isinstance(defaults, dict) else None)
+    return ServerFound(engine, number, names, _positive(context), _positive(slots))
+
+
+def _engine(
+    address: Address,
+    key: str,
+    model: Mapping[str, Any],
+    headers: Mapping[str, str],
+    version: Any,
+    properties: Any,
+) -> tuple[str, str]:
+    """Name and version of the engine, by what only it answers."""
+    number = _name(version.get("version")) if isinstance(version, dict) else ""
+    owner = model.get("owned_by")
+    if isinstance(properties, dict) and (owner == "llamacpp" or "build_info" in properties):
+        return "llama.cpp", _name(properties.get("build_info"))
+    if owner == "vllm":
+        return "vLLM", number
+    if owner == "sglang":
+        info = _optional(address, f"{address.root}/get_server_info", key)
+        return "SGLang", number or (_name(info.get("version")) if isinstance(info, dict) else "")
+    if owner == "library":
+        ollama = _optional(address, f"{address.root}/api/version", key)
+        return "Ollama", _name(ollama.get("version")) if isinstance(ollama, dict) else number
+    info = _optional(address, f"{address.root}/info", key)
+    if isinstance(info, dict) and "model_id" in info and "version" in info:
+        return "TGI", _name(info.get("version"))
+    try:
+        metrics = _get(address, f"{address.root}/metrics", key)
+    except ServerError:
+        return "", number
+    prefixes = set(_METRIC.findall(metrics.data.decode("utf-8", "replace"))) if metrics.status == 200 else ()
+    for prefix, engine in (("vllm", "vLLM"), ("sglang", "SGLang"), ("llamacpp", "llama.cpp"), ("tgi", "TGI")):
+        if prefix in prefixes:
+            return engine, number
+    return _name(headers.get("server", "")).partition("/")[0] if number else "", number
+
+
+def body_for(address: Address, key: str, body: Body, prompt: bytes) -> tuple[Body, Answer]:
+    """The body that a server accepts, and its answer of a few tokens to it.
+
+    What a strict server does not know is left out: exact lengths, then the request for usage, then the older
+    name of the limit. Blocks. Raises ServerError if it answers nothing that can be measured.
+    """
+    variants = [body]
+    if body.ignores_eos:
+        variants.append(replace(body, ignores_eos=False))
+    variants.append(replace(body, ignores_eos=False, limit_name="max_completion_tokens"))
+    variants.append(replace(body, ignores_eos=False, asks_usage=False))
+    answer, reply = None, None
+    for variant in variants:
+        before, after = variant.around()
+        reply = _request(
+            address, "POST", path_of(address, body.api), key, before + prompt + after, ANSWER_TIMEOUT_S
+        )
+        answer = _answer(reply)
+        if reply.status not in (400, 422) or "context" in answer.reason:
+            body = variant
+            break
+    assert answer is not None
+    assert reply is not None
+    if reply.status in (401, 403):
+        raise _refused(reply.status, key)
+    if answer.outcome != OK:
+        raise _why_not(address, body, reply, answer)
+    return body, answer
+
+
+def path_of(address: Address, api: str) -> str:
+    return f"{address.base}/chat/completions" if api == "chat" else f"{address.base}/completions"
+
+
+def _why_not(address: Address, body: Body, reply: _Reply, answer: Answer) -> ServerError:
+    where = path_of(address, body.api)
+    if reply.status == 404:
+        other = "completions" if body.api == "chat" else "chat"
+        return ServerError(
+            f"{where} answers HTTP 404: model {body.model!r} or this API is not there",
+            f"name a model that it lists with --model, or try --api {other}",
+        )
+    if answer.outcome == FAILED and not answer.is_streamed:
+        return ServerError(
+            f"{where} answers in one piece though a stream was asked for: no first token can be timed",
+            "enable streaming in the server, or in the proxy before it",
+        )
+    hint = "look into the server's log"
+    if reply.status == 400:
+        hint = "the prompt may be too long for its context: a smaller --profile, or --api completions"
+    elif reply.status in (429, 503):
+        hint = "it is overloaded or still loading: wait, then try again"
+    return ServerError(f"{where} gives no answer that can be measured: {answer.reason}", hint)
+
+
+def _refused(status: int, key: str) -> ServerError:
+    if key:
+        return ServerError(f"the server refuses the key (HTTP {status})", "check what --api-key-env names")
+    return ServerError(
+        f"the server wants a key (HTTP {status})",
+        "put it into an environment variable and name that: --api-key-env OPENAI_API_KEY",
+    )
+
+
+def _answer(reply: _Reply) -> Answer:
+    head = "".join(f"{name}: {value}\r\n" for name, value in reply.headers.items() if "transfer" not in name)
+    raw = f"HTTP/1.1 {reply.status} x\r\n{head}\r\n".encode("latin-1", "replace") + reply.data
+    return read_answer([raw], [0], was_closed=True, was_stopped=False)
+
+
+def _optional(address: Address, path: str, key: str) -> Any:
+    """The JSON at a path that servers may lack; None without it."""
+    try:
+        reply = _get(address, path, key)
+    except ServerError:
+        return None
+    return reply.json() if reply.status == 200 else None
+
+
+def _get(address: Address, path: str, key: str) -> _Reply:
+    return _request(address, "GET", path, key, b"", TIMEOUT_S)
+
+
+def _request(address: Address, method: str, path: str, key: str, body: bytes, timeout_s: float) -> _Reply:
+    headers = {"User-Agent": "gputui"}
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
+    if body:
+        headers["Content-Type"] = "application/json"
+    context = address.ssl_context()
+    connection: http.client.HTTPConnection
+    if context is None:
+        connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
+    else:
+        connection = http.client.HTTPSConnection(
+            address.host, address.port, timeout=timeout_s, context=context
+        )
+    where = f"{'https' if address.is_tls else 'http'}://{address.host_header}"
+    try:
+        connection.request(method, path, body or None, headers)
+        answer = connection.getresponse()
+        found = {name.lower(): value for name, value in answer.getheaders()}
+        return _Reply(answer.status, found, answer.read(_MOST_BYTES))
+    except ssl.SSLCertVerificationError as error:
+        raise ServerError(
+            f"{where}: its certificate is not trusted: {error.verify_message}",
+            "name the file of a certificate that you trust in SSL_CERT_FILE",
+        ) from error
+    except ssl.SSLError as error:
+        raise ServerError(f"{where}: no TLS there ({error.reason})", "try http:// instead") from error
+    except socket.gaierror as error:
+        raise ServerError(f"{where}: this name is unknown here", "check the URL") from error
+    except TimeoutError as error:
+        raise ServerError(
+            f"{where}: no answer within {timeout_s:.0f} s", "check that the server has finished loading"
+        ) from error
+    except ConnectionRefusedError as error:
+        raise ServerError(
+            f"{where}: nothing listens there (connection refused)",
+            "start the server, or check host and port",
+        ) from error
+    except http.client.HTTPException as error:
+        raise ServerError(
+            f"{where}: what answers there is not HTTP ({type(error).__name__})",
+            "is this the port of an https:// server?",
+        ) from error
+    except OSError as error:
+        raise ServerError(f"{where}: no connection ({error.strerror or error})", "check the URL") from error
+    finally:
+        connection.close()
+
+
+def _name(value: object) -> str:
+    return value if isinstance(value, str) and _NAME.fullmatch(value) else ""
+
+
+def _positive(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

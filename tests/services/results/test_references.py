@@ -1,0 +1,350 @@
+"""References: made of runs, kept as files, and what they say of a run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hand_made import unmeasured
+from journals import CPU_MACHINE, GPU_MACHINE
+from quick_runs import add_boxes, box, candidate, like_boxes, quick_run
+
+from gputui.analysis.peak_tests import BELOW_NORMAL, NO_REFERENCE, NORMAL
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.result import Run
+from gputui.services.results.expected import performance_checks
+from gputui.services.results.headline import run_headline
+from gputui.services.results.reference_making import (
+    Candidate,
+    add_to_reference,
+    problems_of_reference,
+    problems_of_run,
+)
+from gputui.services.results.references import (
+    MOST_BYTES,
+    known_references,
+    read_reference,
+    reference_named,
+    reference_text,
+    shipped_directory,
+)
+from gputui.store.reading import CaseConditions
+
+SECRETS = ("my label", "a1b2c3d4e5f6", "0.42", "europe-west4", "n2-standard-2", "aaaaaaaaaaaa")
+
+
+def add(*runs: Run, name: str = "", note: str = "") -> str:
+    return add_to_reference([candidate(run) for run in runs], name=name, note=note).reference.name
+
+
+# Making
+
+
+def test_a_run_makes_a_reference_of_one_box_that_is_named_after_its_model() -> None:
+    name = add(quick_run(1), note="rack 3")
+
+    found = reference_named(name)
+    assert name == "xeon-8481c-1-core"
+    assert (found.boxes, found.profile, found.note) == (1, "quick", "rack 3")
+    assert len(found.cases) == 12
+    assert found.versions["torch"] == ("2.11.0", "2.11.0")
+    assert problems_of_reference(found) == []
+
+
+def test_boxes_count_and_runs_of_one_box_do_not() -> None:
+    one, again = quick_run(1), quick_run(1, factor=2.0, started_utc_us=1_793_000_000_000_000)
+
+    added = add_to_reference([candidate(one), candidate(again), candidate(quick_run(2))])
+
+    assert (added.boxes, added.reference.boxes) == (2, 2)
+    assert added.left_out == (f"{candidate(one).text}: its box counts once, with a newer run",)
+    slowest, fastest = added.reference.cases[0].rates.quantiles_per_s
+    assert fastest == pytest.approx(2 * slowest, rel=1e-3)
+
+
+def test_a_box_that_is_in_a_reference_is_not_added_again_later() -> None:
+    add(quick_run(1))
+
+    with pytest.raises(GputuiError, match="its box is in the reference already"):
+        add(quick_run(1, started_utc_us=1_793_000_000_000_000))
+    add(quick_run(2))
+    assert reference_named("xeon-8481c-1-core").boxes == 2
+
+
+def test_a_gpu_box_makes_a_reference_of_its_gpu() -> None:
+    name = add(quick_run(1, on_gpu=True))
+
+    found = reference_named(name)
+    assert (name, found.model.words) == ("h200-sxm", "H200 SXM")
+    assert found.power_limit_w == (700.0, 700.0)
+    assert {case.threads for case in found.cases} == {"host"}
+
+
+def test_a_reference_file_has_no_ids_labels_paths_or_prices() -> None:
+    run = quick_run(0xAAAAAAAAAAAA)
+    named = replace(
+        run,
+        summary=replace(run.summary, label="my label", machine=box(0xAAAAAAAAAAAA, CPU_MACHINE)),
+    )
+    added = add_to_reference([Candidate("/home/me/a.db@1", named, {})])
+
+    text = added.path.read_text(encoding="utf-8")
+    assert [secret for secret in (*SECRETS, "/home/me", run.summary.run_id) if secret in text] == []
+
+
+def test_a_reference_of_every_case_of_a_gpu_and_many_boxes_is_small_enough() -> None:
+    made = add_boxes(30, on_gpu=True).reference
+
+    assert made.boxes == 30
+    assert len(reference_text(made).encode()) < MOST_BYTES / 1.5
+
+
+def test_what_is_written_is_what_is_read() -> None:
+    made = add_boxes(3)
+
+    assert read_reference(made.path) == made.reference
+    assert reference_text(made.reference) == made.path.read_text(encoding="utf-8")
+
+
+def capped(run: Run) -> Run:
+    gpus = tuple(replace(gpu, power_limit_w=500.0) for gpu in run.summary.machine.gpus)
+    return replace(run, summary=replace(run.summary, machine=replace(run.summary.machine, gpus=gpus)))
+
+
+def with_summary(run: Run, **changes: object) -> Run:
+    return replace(run, summary=replace(run.summary, **changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (capped(quick_run(1, on_gpu=True)), "power-capped at 500 of 700 W"),
+        (with_summary(quick_run(1), profile="mine"), "'mine' is not a profile that comes with gputui"),
+        (with_summary(quick_run(1), profile_version=1), "quick is at version 2, this was 1"),
+        (with_summary(quick_run(1), status="interrupted"), "the run was interrupted"),
+        (quick_run(1, waited_share=0.2), "other processes had the CPUs in gemm mini cpu fp32 1 thread"),
+    ],
+)
+def test_a_run_that_shows_less_than_its_box_can_do_is_no_reference(run: Run, reason: str) -> None:
+    assert any(reason in problem for problem in problems_of_run(candidate(run)))
+    with pytest.raises(GputuiError, match="no run will do"):
+        add(run)
+
+
+def test_a_run_that_lacks_a_case_is_no_reference() -> None:
+    run = quick_run(1)
+    lost = unmeasured(run.cases[0].case, "failed", "it died")
+
+    (problem,) = problems_of_run(candidate(replace(run, cases=(lost, *run.cases[1:]))))
+
+    assert problem == "gemm mini cpu fp32 1 thread was not measured"
+
+
+def test_a_gpu_that_was_slowed_or_shared_is_no_reference() -> None:
+    run = quick_run(1, on_gpu=True)
+    none = Missing("not asked")
+    seen = CaseConditions(0, 100, none, none, 0.3, none, none, 0.5)
+
+    problems = list(problems_of_run(Candidate("a.db", run, {0: seen})))
+
+    assert problems == [
+        "the GPU was slowed by heat or a power brake for 30 % of the time",
+        "the GPU was shared with another process for 50 % of the time",
+    ]
+
+
+def test_runs_of_two_models_make_no_reference() -> None:
+    with pytest.raises(GputuiError, match=r"of H200 SXM \(quick\) and Xeon 8481C, 1 core \(quick\)"):
+        add(quick_run(1), quick_run(2, on_gpu=True))
+
+
+# Files
+
+
+def test_a_file_that_is_none_is_refused_with_the_reason_and_judges_nothing() -> None:
+    made = add_boxes(5)
+    plain = json.loads(made.path.read_text(encoding="utf-8"))
+    for change, reason in (
+        ({"schema": 2}, "schema is not 1"),
+        ({"last_month": "soon"}, "months are written"),
+        ({"cases": [{**plain["cases"][0], "rates": {**plain["cases"][0]["rates"], "boxes": -1}}]}, "boxes"),
+        ({"cases": [{**plain["cases"][0], "rates": {}}]}, "missing required field"),
+    ):
+        made.path.write_text(json.dumps({**plain, **change}), encoding="utf-8")
+        with pytest.raises(GputuiError, match=reason):
+            read_reference(made.path)
+        assert known_references() == ()
+    made.path.write_text(" " * MOST_BYTES + "{}", encoding="utf-8")
+    with pytest.raises(GputuiError, match="more than a reference has"):
+        read_reference(made.path)
+
+
+def test_of_two_references_of_one_name_the_one_of_more_boxes_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUTUI_REFERENCES", str(tmp_path))
+    more = reference_text(add_boxes(6).reference)
+    add_boxes(2, name="other").path.with_name("xeon-8481c-1-core.json")
+    (tmp_path / "xeon-8481c-1-core.json").write_text(more, encoding="utf-8")
+
+    assert reference_named("xeon-8481c-1-core").boxes == 6
+    assert {one.name for one in known_references()} == {"xeon-8481c-1-core", "other"}
+
+
+@pytest.mark.parametrize("name", ["../a", "/etc/passwd", "", "h200.json"])
+def test_a_reference_is_one_of_the_list(name: str) -> None:
+    with pytest.raises(GputuiError, match="no reference of that name"):
+        reference_named(name)
+
+
+@pytest.mark.parametrize("path", sorted(shipped_directory({}).glob("*.json")), ids=lambda path: path.stem)
+def test_a_shipped_reference_is_recent_complete_plausible_and_not_capped(path: Path) -> None:
+    found = read_reference(path)
+
+    assert problems_of_reference(found) == []
+    assert path.read_text(encoding="utf-8") == reference_text(found), "written by `gputui reference add`"
+    assert path.stem.startswith(found.model.slug)
+
+
+def test_there_is_a_shipped_reference_for_that_test_to_check() -> None:
+    assert list(shipped_directory({}).glob("*.json"))
+
+
+def test_what_no_healthy_gpu_reaches_keeps_a_reference_from_being_sent() -> None:
+    name = "gemm large gpu amp"
+    for factor, words in ((2.0, "is above the physical limit"), (0.4, "is below what healthy ones reach")):
+        made = add_to_reference(
+            [candidate(quick_run(round(factor * 10), on_gpu=True, factors={name: factor}))], name=f"f{factor}"
+        )
+        (problem,) = problems_of_reference(made.reference)
+        assert problem.startswith(name)
+        assert words in problem
+
+
+def test_an_old_a_capped_and_an_incomplete_reference_are_not_fit_to_be_sent() -> None:
+    found = add_boxes(1, on_gpu=True).reference
+
+    assert problems_of_reference(replace(found, profile_version=1)) == [
+        "measured with version 1 of quick, now at version 2"
+    ]
+    assert problems_of_reference(replace(found, power_limit_w=(500.0, 700.0))) == [
+        "power-capped: a limit of 500 W, 700 W is the default"
+    ]
+    assert problems_of_reference(replace(found, cases=found.cases[1:])) == ["without gemm mini gpu fp32"]
+
+
+# Judging
+
+
+def test_beside_one_box_a_run_is_told_its_rates_and_not_judged() -> None:
+    add(quick_run(1))
+
+    run = quick_run(2, factor=0.9)
+
+    (check,) = performance_checks(run)
+    assert check.word == NO_REFERENCE
+    assert run_headline(run).startswith(
+        "At 90 % of the rates of 1 box with Xeon 8481C, 1 core (reference of 2026-09, 12 cases), "
+        "too few boxes to judge by. "
+    )
+
+
+@pytest.mark.parametrize(("boxes", "word"), [(4, NO_REFERENCE), (5, BELOW_NORMAL), (18, BELOW_NORMAL)])
+def test_from_five_boxes_on_half_the_rate_is_below_normal(boxes: int, word: str) -> None:
+    add_boxes(boxes)
+
+    (check,) = performance_checks(quick_run(1, factor=0.5))
+
+    assert check.word == word
+
+
+def test_a_healthy_box_is_normal_and_its_place_among_the_boxes_is_given() -> None:
+    add_boxes(18, on_gpu=True)
+    run = like_boxes(19, on_gpu=True, seed=2)[-1]
+
+    (check,) = performance_checks(run)
+
+    assert check.word == NORMAL
+    assert check.standing is not None
+    assert 0.2 < check.standing.share_slower < 0.8
+    headline = run_headline(run)
+    assert headline.startswith("This H200 is normal in all 20 cases. Faster than ")
+    assert " of 18 H200 SXM (reference of 2026-09, 20 cases): " in headline
+
+
+def test_a_power_cap_is_named_where_it_makes_a_box_below_normal() -> None:
+    add_boxes(18, on_gpu=True)
+    run = capped(quick_run(1, on_gpu=True, factors={"gemm large gpu amp": 0.8}))
+
+    (check,) = performance_checks(run)
+
+    assert check.word == BELOW_NORMAL
+    assert [one.word for one in check.peak_tests].count(BELOW_NORMAL) == 1
+    assert run_headline(run).startswith(
+        "BELOW NORMAL: slower than 18 H200 SXM in 1 of 20 cases (reference of 2026-09): "
+        "gemm large amp 624 of 756–801 TFLOP/s, power-capped at 500 of 700 W. "
+    )
+
+
+def test_where_a_reference_judges_the_published_range_does_not() -> None:
+    factor = 0.55  # 429 TFLOP/s: below the published limit, and as these boxes are
+    runs = [quick_run(n, on_gpu=True, factors={"gemm large gpu amp": factor + n / 1000}) for n in range(6)]
+    run = quick_run(99, on_gpu=True, factors={"gemm large gpu amp": factor})
+    assert [check.word for check in performance_checks(run)] == [BELOW_NORMAL]
+
+    add(*runs)
+
+    assert [check.word for check in performance_checks(run)] == [NORMAL]
+
+
+def test_below_five_boxes_the_published_range_judges() -> None:
+    add_boxes(4, on_gpu=True)
+    run = quick_run(1, on_gpu=True, factors={"gemm large gpu amp": 0.55})
+
+    (check,) = performance_checks(run)
+
+    assert check.word == BELOW_NORMAL
+    assert "elsewhere" in check.text
+
+
+def test_another_torch_than_that_of_the_boxes_is_not_judged_by_them() -> None:
+    add_boxes(18)
+    slow = quick_run(1, factor=0.5)
+    other = with_summary(slow, runtime=replace(slow.summary.runtime, torch_version="2.12.1"))
+
+    (check,) = performance_checks(other)
+
+    assert check.word == NO_REFERENCE
+    assert "measured with torch 2.12.1, the reference with 2.11.0" in check.text
+
+
+def test_a_case_that_others_disturbed_is_not_judged() -> None:
+    add_boxes(18)
+
+    (check,) = performance_checks(quick_run(1, factor=0.5, waited_share=0.3))
+
+    assert check.standing is None
+    assert check.word == NO_REFERENCE
+
+
+def test_another_model_with_the_same_name_is_another_model() -> None:
+    add_boxes(18)
+    cpu = replace(CPU_MACHINE.cpu, features=("avx2",))
+
+    (check,) = performance_checks(quick_run(1, machine=replace(box(1), cpu=cpu)))
+
+    assert check.standing is None
+
+
+def test_a_slice_of_a_gpu_is_of_no_model() -> None:
+    add_boxes(18, on_gpu=True)
+    run = quick_run(1, on_gpu=True)
+    sliced = replace(
+        run, cases=tuple(replace(case, device_name="NVIDIA H200 MIG 1g.18gb") for case in run.cases)
+    )
+
+    assert all(check.standing is None for check in performance_checks(sliced))
+    assert GPU_MACHINE.gpus[0].name == "NVIDIA H200"

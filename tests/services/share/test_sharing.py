@@ -1,0 +1,231 @@
+"""What a shared file holds: planted texts in every column come out in none of its forms."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from journals import GPU_MACHINE
+from stored_runs import run_id_of, store
+
+from gputui.errors import GputuiError, NotStored
+from gputui.model.result import RunSummary
+from gputui.services.results.selectors import select_all
+from gputui.services.share import vocabulary
+from gputui.services.share.copying import SHIFTED, shared_copy
+from gputui.services.share.rules import Keep, Names, rules_of
+from gputui.services.share.sharing import FORMS, share
+from gputui.store.reading import open_result
+from gputui.store.schema import RUN_TABLES
+
+PLANTED = (
+    "acme-llama-secret",
+    "/home/bob/acme/train.py",
+    "gpu17.acme.internal",
+    "hf_aBcDeFgHiJkLmNoP",
+    "bob@acme.example",
+    "NVIDIA H100 acmeword",
+    "2.11.0+acmebuild",
+    "aten::mm acmeword",
+    "step:acme_train",
+    "C:\\Users\\bob\\acme",
+)
+WORDS = ("acme", "bob", "hf_aBc", "gpu17")
+TEXTS = [(t, c) for t in RUN_TABLES for c in t.columns if c.sql_type == "VARCHAR"]
+FREE = (
+    *("runs.label", "runs.status_reason", "runs.profile", "runs.imported_from", "runs.torch_version"),
+    *(
+        "machines.cpu_model",
+        "machines.os_name",
+        "machines.kernel",
+        "machines.instance_type",
+        "machines.region",
+    ),
+    *("devices.device_name", "cases.device_name", "cases.reason", "launches.reason", "measurements.reason"),
+    *("operators.operator", "operators.shapes", "operators.dtypes", "kernels.name", "kernels.operator"),
+    *("events.message", "prices.provider", "prices.instance_type", "machines.machine_id", "devices.gpu_id"),
+    *("runs.gputui_version", "machines.gpus_absent", "cases.workload", "cases.size", "runs.platform_layer"),
+    *("profiled_passes.memory_reason", "runs.blas", "machines.driver_version", "runs.cpu_capability"),
+)
+"""Columns in which a file may hold any text and can still be read."""
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """A file with two runs of a GPU box: rates, a profiled pass, telemetry, prices, labels."""
+    db = tmp_path / "acme-cluster.db"
+    store(db, 1, label="acme fast", machine=GPU_MACHINE, on_gpu=True)
+    store(db, 2, label="acme slow", machine=GPU_MACHINE, on_gpu=True, gpt_ms=130.0)
+    return db
+
+
+def plant(db: Path, columns: Iterator[tuple[str, str]]) -> None:
+    with duckdb.connect(str(db)) as connection:
+        for number, (table, column) in enumerate(columns):
+            connection.execute(f"UPDATE {table} SET {column} = ?", [PLANTED[number % len(PLANTED)]])
+
+
+def texts_of(db: Path) -> str:
+    """Every cell of every table, as one text."""
+    with duckdb.connect(str(db), read_only=True) as connection:
+        tables = [name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
+        return "\n".join(str(connection.execute(f"FROM {name}").fetchall()) for name in tables)
+
+
+def summaries(db: Path) -> tuple[tuple[RunSummary, ...], frozenset[tuple[str, str]]]:
+    with open_result(db) as file:
+        return file.summaries(), file.layout[0]
+
+
+def test_every_text_column_has_a_rule() -> None:
+    rules = rules_of(Names(Keep()))
+    missing = [f"{t.name}.{c.name}" for t, c in TEXTS if c.name not in rules.get(t.name, {})]
+    assert not missing, f"{missing}: give each a rule in gputui/services/share/rules.py"
+    assert rules.keys() == {table.name for table in RUN_TABLES}
+
+
+def test_every_instant_of_the_boxs_clock_begins_at_zero() -> None:
+    clocks = {(t.name, c.name) for t in RUN_TABLES for c in t.columns if "monotonic clock" in c.meaning}
+    assert clocks <= SHIFTED.keys(), f"{clocks - SHIFTED.keys()}: see SHIFTED in services/share/copying.py"
+
+
+def test_no_rule_lets_a_planted_text_pass() -> None:
+    names = Names(Keep())
+    for table, columns in rules_of(names).items():
+        for column, rule in columns.items():
+            for text in PLANTED:
+                found = rule.shared(names, text) or ""
+                assert not [word for word in WORDS if word in found], (table, column, text)
+
+
+def test_no_planted_text_of_any_column_is_copied(stored: Path, tmp_path: Path) -> None:
+    runs, columns = summaries(stored)
+    plant(stored, iter((table.name, column.name) for table, column in TEXTS))
+    assert all(word in texts_of(stored) for word in WORDS)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gputui.services.share.copying.rekey", lambda connection, out: None)
+        shared_copy({stored: runs}, {stored: columns}, tmp_path / "shared.db", Names(Keep()))
+
+    found = texts_of(tmp_path / "shared.db")
+    assert not [word for word in WORDS if word in found.replace("gputui", "")]
+
+
+def test_no_form_holds_a_planted_text_an_old_id_or_a_path(stored: Path, tmp_path: Path) -> None:
+    plant(stored, (tuple(place.split(".", 1)) for place in FREE))  # type: ignore[misc]
+    old = [run_id_of(1), run_id_of(1)[-8:], GPU_MACHINE.machine_id, GPU_MACHINE.gpus[0].gpu_id]
+    both = [f"{stored}@latest", f"{stored}@latest~1"]
+    for form, names in (*((form, both) for form in FORMS), (".md", both[:1])):
+        out = tmp_path / f"out{len(names)}{form}"
+        shared = share(names, out, Keep())
+        text = texts_of(out) if form == ".db" else out.read_text(encoding="utf-8")
+        text += "".join(shared.held + shared.left_out)
+        assert not [word for word in (*WORDS, *old, str(tmp_path), "0.42") if word in text], (form, names)
+
+
+def test_a_shared_file_opens_like_any_other_and_says_the_same(stored: Path, tmp_path: Path) -> None:
+    share([str(stored)], tmp_path / "b.db", Keep())
+
+    (mine,), (theirs,) = select_all([str(stored)]), select_all([str(tmp_path / "b.db")])
+
+    def rates(runs: object) -> list[object]:
+        return [
+            (
+                case.case,
+                case.outcome,
+                [(b.wall_ns, b.device_ns, b.steps) for m in case.measurements for b in m.blocks],
+            )
+            for run in runs  # type: ignore[attr-defined]
+            for case in run.cases
+        ]
+
+    assert rates(mine.runs) == rates(theirs.runs)
+    assert [run.summary.machine.gpus[0].name for run in theirs.runs] == ["NVIDIA H200"] * 2
+    assert len({run.summary.machine.machine_id for run in theirs.runs}) == 1
+    assert all(run.summary.label == "" for run in theirs.runs)
+    with open_result(tmp_path / "b.db") as file:
+        passes = file.profiled(theirs.runs[0].summary.run_id)
+        assert {operator.operator for one in passes.values() for operator in one.operators} >= {"aten::mm"}
+        assert file.telemetry_summary(theirs.runs[0].summary.run_id).devices
+
+
+def test_what_is_asked_for_is_kept_and_counted_otherwise(stored: Path, tmp_path: Path) -> None:
+    without = share([str(stored)], tmp_path / "a.db", Keep())
+    assert "2 labels (--with-label)" in without.left_out
+    assert "2 prices (--with-price)" in without.left_out
+
+    share([str(stored)], tmp_path / "c.db", Keep(price=True, label=True, ids=True))
+
+    found = summaries(tmp_path / "c.db")[0]
+    assert {run.label for run in found} == {"acme fast", "acme slow"}
+    assert {run.run_id for run in found} == {run_id_of(1), run_id_of(2)}
+    assert "europe-west4" in texts_of(tmp_path / "c.db")
+
+
+def test_clocks_and_counters_begin_at_zero(stored: Path, tmp_path: Path) -> None:
+    share([str(stored)], tmp_path / "a.db", Keep())
+    with duckdb.connect(str(tmp_path / "a.db"), read_only=True) as connection:
+        asked = "SELECT max(started_ns), max(utc_offset_min) FROM runs"
+        assert connection.execute(asked).fetchall() == [(0, 0)]
+        assert connection.execute("SELECT min(energy_mj) FROM telemetry").fetchall() == [(0,)]
+
+
+def test_a_report_names_the_box_what_is_expected_the_evidence_and_the_commands(
+    stored: Path, tmp_path: Path
+) -> None:
+    share([f"{stored}@latest"], tmp_path / "report.md", Keep())
+    report = (tmp_path / "report.md").read_text(encoding="utf-8")
+    for line in (
+        *("# ", "## What was measured", "| GPUs | 2x NVIDIA H200", "## What is expected", "## Evidence"),
+        *(
+            "| gpt_train mini cpu fp32 all cores |",
+            "## How to repeat it",
+            "gputui run quick",
+            "Not in it: 1 label",
+        ),
+    ):
+        assert line in report
+    share([f"{stored}@latest~1", f"{stored}@latest"], tmp_path / "two.md", Keep())
+    assert "## Side by side" in (tmp_path / "two.md").read_text(encoding="utf-8")
+    share([f"{stored}@latest~1", f"{stored}@latest"], tmp_path / "two.json", Keep())
+    plain = json.loads((tmp_path / "two.json").read_text(encoding="utf-8"))
+    assert len(plain["runs"]) == 2
+    assert plain["comparison"]["comparisons"]
+
+
+def test_an_existing_database_and_an_unknown_ending_are_refused(stored: Path, tmp_path: Path) -> None:
+    with pytest.raises(NotStored, match="stays as it is"):
+        share([str(stored)], stored, Keep())
+    with pytest.raises(GputuiError, match="ending"):
+        share([str(stored)], tmp_path / "a.pdf", Keep())
+
+
+def test_the_names_of_all_gpus_that_drivers_report_are_known() -> None:
+    with (Path(__file__).parents[2] / "facts" / "driver_names.csv").open(encoding="utf-8") as file:
+        names = [row["driver_name"] for row in csv.DictReader(file)]
+    assert len(names) > 50
+    assert [name for name in names if vocabulary.device_name(name) != name] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shared"),
+    [
+        ("AMD EPYC 7763 64-Core Processor", "AMD EPYC 7763 64-Core Processor"),
+        ("Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz", "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz"),
+        ("NVIDIA H100 acme", "NVIDIA H100 …"),
+        ("acme", None),
+    ],
+)
+def test_a_device_keeps_the_words_that_name_a_model(text: str, shared: str | None) -> None:
+    assert vocabulary.device_name(text) == shared
+
+
+def test_an_error_keeps_its_type_alone() -> None:
+    text = "acme.py line 7: RuntimeError (tried to allocate 2.00 GiB); its message is in the worker's log"
+    assert vocabulary.message(text) == "RuntimeError (tried to allocate 2.00 GiB)"
+    assert vocabulary.message("RuntimeError: /home/bob is gone") is None
+    assert vocabulary.message("too slow for its 2.12 s share (5 blocks of 0.216 s): raise --budget")

@@ -1,0 +1,272 @@
+"""What real servers do to a client, each once: what the client makes of it, against what the server did."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from model_server import Behaviour, ModelServer, Served, serving
+
+from gputui.worker.serving.address import address_of
+from gputui.worker.serving.answer import (
+    CUT,
+    FAILED,
+    OK,
+    REFUSED,
+    REJECTED,
+    UNFINISHED,
+    Answer,
+)
+from gputui.worker.serving.client import Client, Exchange
+from gputui.worker.serving.prompts import Body
+from gputui.worker.serving.server import ServerError, body_for, find_server, path_of
+
+_MS = 1_000_000
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One request, as the client and as the server saw it."""
+
+    exchange: Exchange
+    answer: Answer
+    served: Served | None
+
+    @property
+    def first_s(self) -> float:
+        """From the request's bytes to the first output, as the client saw it."""
+        assert self.answer.first_ns is not None
+        return (self.answer.first_ns - self.exchange.sent_ns) / 1e9
+
+
+def _ask(
+    does: Behaviour,
+    *,
+    requests: int = 1,
+    tokens: int = 10,
+    api: str = "chat",
+    prompt: bytes = b"tell me a story",
+    between: Callable[[ModelServer], bool] | None = None,
+    stop_when: Callable[[ModelServer], bool] | None = None,
+    is_at_once: bool = False,
+) -> list[_Asked]:
+    """Send requests one after the other over one client, or all at once.
+
+    `between` must hold before each but the first; the load ends early once `stop_when` holds.
+    """
+    with serving(does) as server:
+        address = address_of(f"http://127.0.0.1:{server.port}")
+        body = Body(api, does.model, tokens)
+
+        async def load() -> list[Exchange]:
+            ended = asyncio.Semaphore(0)
+            client = Client(
+                address, path_of(address, api), body.around(), does.api_key, lambda _: ended.release()
+            )
+            await client.open(requests if is_at_once else 1)
+            for index in range(requests):
+                while index and between and not between(server):
+                    await asyncio.sleep(0.002)
+                client.send(index, prompt, 0)
+                while stop_when and not stop_when(server):
+                    await asyncio.sleep(0.002)
+                if stop_when:
+                    client.stop()
+                elif not is_at_once:
+                    await asyncio.wait_for(ended.acquire(), 10)
+            for _ in range(requests if is_at_once else 0):
+                await asyncio.wait_for(ended.acquire(), 10)
+            await client.close()
+            return client.clear()
+
+        exchanges = asyncio.run(load())
+        served = [*server.served, *[None] * requests]
+        return [
+            _Asked(exchange, exchange.answer(), was) for exchange, was in zip(exchanges, served, strict=False)
+        ]
+
+
+@pytest.mark.parametrize(
+    "place", ["no_choices", "null_choices", "absent_choices", "last_choice", "every_chunk"]
+)
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_the_number_of_tokens_is_found_wherever_the_usage_is(place: str, api: str) -> None:
+    (asked,) = _ask(Behaviour(usage=place), api=api, tokens=7)
+    assert (asked.answer.outcome, asked.answer.usage.output) == (OK, 7)
+    assert asked.answer.usage.prompt == 4
+
+
+def test_without_usage_the_number_of_tokens_is_absent_not_that_of_the_events() -> None:
+    (asked,) = _ask(Behaviour(usage="missing"))
+    assert (asked.answer.outcome, asked.answer.usage.output) == (OK, None)
+
+
+def test_one_event_is_not_one_token() -> None:
+    (asked,) = _ask(Behaviour(tokens_per_event=4), tokens=20)
+    assert len(asked.answer.output_ns) == 5
+    assert asked.answer.usage.output == 20
+
+
+def test_a_role_sent_on_accept_is_not_the_first_token() -> None:
+    (asked,) = _ask(Behaviour(role_chunk="accepted", prefill_s=0.08))
+    assert asked.exchange.stamps_ns[0] - asked.exchange.sent_ns < 60 * _MS  # it came at once
+    assert asked.first_s >= 0.08
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_reasoning_is_output_and_is_counted_once(name: str) -> None:
+    does = Behaviour(reasoning_field=name, reasoning_tokens=8, decode_s=0.01)
+    (asked,) = _ask(does, tokens=10)
+    assert len(asked.answer.output_ns) == 10
+    assert (asked.answer.usage.output, asked.answer.usage.reasoning) == (10, 8)
+    assert asked.first_s < 0.05  # the first of reasoning, not that of the answer at 80 ms
+
+
+def test_hidden_reasoning_delays_the_first_output_and_is_among_the_tokens() -> None:
+    (asked,) = _ask(Behaviour(reasoning_tokens=8, decode_s=0.01), tokens=10)
+    assert asked.first_s >= 0.08
+    assert len(asked.answer.output_ns) == 2
+    assert (asked.answer.usage.output, asked.answer.usage.reasoning) == (10, 8)
+
+
+@pytest.mark.parametrize("size", [1, 61])
+def test_characters_and_events_cut_between_reads_arrive_whole(size: int) -> None:
+    (cut,) = _ask(Behaviour(pieces_of=size), tokens=3)
+    (whole,) = _ask(Behaviour(), tokens=3)
+    assert len(cut.exchange.reads) > 10
+    assert (cut.answer.outcome, cut.answer.text) == (OK, "to är 漢字".encode())
+    assert cut.answer.text == whole.answer.text
+
+
+def test_events_that_arrive_in_one_read_are_all_counted() -> None:
+    (asked,) = _ask(Behaviour(events_per_write=100), tokens=10)
+    assert len(asked.answer.output_ns) == 10
+
+
+@pytest.mark.parametrize(
+    "does",
+    [Behaviour(ping=True), Behaviour(newline="\r\n"), Behaviour(framing="until_close")],
+    ids=["pings", "lines end in CR LF", "ends with the connection"],
+)
+def test_other_forms_of_a_stream_are_read_alike(does: Behaviour) -> None:
+    asked = _ask(does, requests=2, tokens=5)
+    assert [(a.answer.outcome, len(a.answer.output_ns), a.answer.usage.output) for a in asked] == [
+        (OK, 5, 5)
+    ] * 2
+
+
+@pytest.mark.parametrize("fault", ["error_event", "error_data"])
+def test_an_error_inside_a_stream_of_status_200_is_a_failure_not_a_short_answer(fault: str) -> None:
+    (asked,) = _ask(Behaviour(fault=fault))
+    assert (asked.answer.status, asked.answer.outcome) == (200, FAILED)
+    assert "InternalServerError" in asked.answer.reason
+
+
+@pytest.mark.parametrize("framing", ["chunked", "until_close"])
+def test_a_stream_that_breaks_off_is_cut(framing: str) -> None:
+    (asked,) = _ask(Behaviour(fault="cut", framing=framing))
+    assert asked.answer.outcome == CUT
+    assert asked.answer.usage.output is None
+
+
+def test_an_answer_without_its_closing_chunk_is_cut() -> None:
+    (asked,) = _ask(Behaviour(fault="no_done"))
+    assert asked.answer.outcome == CUT
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome", "retry_after"), [("429", REFUSED, "2"), ("503", REFUSED, "2"), ("500", FAILED, "2")]
+)
+def test_a_refusal_is_an_outcome_with_its_status(status: str, outcome: str, retry_after: str) -> None:
+    (asked,) = _ask(Behaviour(fault=status, retry_after_s=2))
+    assert (asked.answer.outcome, asked.answer.status) == (outcome, int(status))
+    assert asked.answer.retry_after == retry_after
+    assert asked.answer.first_ns is None
+
+
+def test_a_prompt_beyond_the_context_is_rejected_by_name() -> None:
+    (asked,) = _ask(Behaviour(context_tokens=8), tokens=10)
+    assert (asked.answer.outcome, asked.answer.status) == (REJECTED, 400)
+    assert "exceed_context_size_error" in asked.answer.reason
+
+
+def test_a_connection_closed_after_its_answer_without_a_word_costs_the_next_request_nothing() -> None:
+    asked = _ask(Behaviour(closing="silent"), requests=3)
+    assert [each.answer.outcome for each in asked] == [OK] * 3
+
+
+def test_a_connection_that_was_idle_too_long_costs_the_next_request_nothing() -> None:
+    asked = _ask(Behaviour(idle_close_s=0.02), requests=2, between=lambda server: not server.open)
+    assert [each.answer.outcome for each in asked] == [OK] * 2
+
+
+def test_a_cached_prompt_is_recorded_as_such() -> None:
+    asked = _ask(Behaviour(caches_prompts=True, prefill_s=0.1), requests=2)
+    assert [each.answer.usage.cached for each in asked] == [0, 3]
+    assert asked[0].first_s >= 0.1
+
+
+def test_an_answer_shorter_than_asked_for_has_its_real_length() -> None:
+    (asked,) = _ask(Behaviour(natural_length=4, honours_ignore_eos=False), tokens=10)
+    assert (asked.answer.usage.output, asked.answer.finish_reason) == (4, "stop")
+
+
+def test_ignore_eos_gives_the_length_asked_for_where_it_is_honoured() -> None:
+    (asked,) = _ask(Behaviour(natural_length=4), tokens=10)
+    assert (asked.answer.usage.output, asked.answer.finish_reason) == (10, "length")
+
+
+def test_a_server_that_does_not_stream_is_named() -> None:
+    (asked,) = _ask(Behaviour(streams=False))
+    assert (asked.answer.outcome, asked.answer.is_streamed) == (FAILED, False)
+
+
+def test_a_request_without_an_answer_is_unfinished_when_the_load_ends() -> None:
+    (asked,) = _ask(Behaviour(fault="hangs"), stop_when=lambda server: server.running == 1)
+    assert asked.answer.outcome == UNFINISHED
+
+
+def test_two_hundred_streams_at_once_do_not_wait_for_each_other() -> None:
+    asked = _ask(Behaviour(slots=200, prefill_s=0.3), requests=200, tokens=2, is_at_once=True)
+    arrived = [each.served.arrived_s for each in asked if each.served]
+    assert max(arrived) - min(arrived) < 0.3  # all were there before the first had an answer
+    assert {each.answer.outcome for each in asked} == {OK}
+
+
+@pytest.mark.parametrize(
+    ("engine", "name", "version"),
+    [
+        ("vllm", "vLLM", "0.11.0"),
+        ("llama.cpp", "llama.cpp", "b6800-0123456"),
+        ("sglang", "SGLang", "0.5.4"),
+        ("ollama", "Ollama", "0.12.6"),
+        ("tgi", "TGI", "3.3.6"),
+        ("plain", "", ""),
+    ],
+)
+def test_an_engine_is_recognized_by_what_it_answers(engine: str, name: str, version: str) -> None:
+    with serving(Behaviour(engine=engine)) as server:
+        found = find_server(address_of(f"http://127.0.0.1:{server.port}"), "")
+    assert (found.engine, found.version, found.models) == (name, version, ("made-up-1b",))
+
+
+@pytest.mark.parametrize("refuses", ["ignore_eos", "stream_options", "max_tokens"])
+def test_a_strict_server_is_asked_without_what_it_does_not_know(refuses: str) -> None:
+    does = Behaviour(refuses=("ignore_eos",) if refuses == "ignore_eos" else ("ignore_eos", refuses))
+    with serving(does) as server:
+        address = address_of(f"http://127.0.0.1:{server.port}")
+        body, answer = body_for(address, "", Body("chat", does.model, 5), b"hello")
+    assert answer.outcome == OK
+    assert not body.ignores_eos
+    assert body.asks_usage == (refuses != "stream_options")
+    assert (body.limit_name == "max_completion_tokens") == (refuses == "max_tokens")
+
+
+def test_a_key_is_sent_and_a_missing_one_is_asked_for() -> None:
+    does = Behaviour(api_key="sk-planted")
+    (asked,) = _ask(does)
+    assert asked.answer.outcome == OK
+    with serving(does) as server, pytest.raises(ServerError, match="wants a key"):
+        find_server(address_of(f"http://127.0.0.1:{server.port}"), "")
