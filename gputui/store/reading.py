@@ -283,6 +283,12 @@ class ResultFile:
         """All runs, newest first. Raises GputuiError if a row holds an impossible value."""
         return summaries_of([self])[0]
 
+    def measured_summaries(self) -> tuple[RunSummary, ...]:
+        """As `summaries`, but only runs that measured a case."""
+        sql = f"SELECT DISTINCT run_id::VARCHAR FROM {self._catalog}.main.cases WHERE outcome = 'ok'"
+        measured = {run_id for (run_id,) in rows_of(self._connection, self.db, sql)}
+        return tuple(summary for summary in self.summaries() if summary.run_id in measured)
+
     def run(self, run_id: str) -> Run:
         """One run with all its cases and blocks. Raises GputuiError if the file does not contain it."""
         found = summaries_of([self], run_id)[0]
