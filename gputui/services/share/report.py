@@ -221,7 +221,7 @@ def _sources(checks: Iterable[tuple[Box, PerformanceCheck]]) -> Iterator[tuple[s
             rows = [r for r in plausible_rows() if r.gpu == found.name and r.measure in measures]
             keys.update(dict.fromkeys(key for row in rows for key in row.source))
     for standing in dict.fromkeys(check.standing for _, check in checks if check.standing is not None):
-        yield f"{standing.model}, measured with gputui ({standing.source})"
+        yield f"{standing.model}, measured with gputui ({standing.source})", ""
     for key in keys:
         source = source_rows()[key]
         yield ", ".join(filter(None, (source.title, source.version_or_date))), source.link
