@@ -266,18 +266,17 @@ def _gpu_table(gpus: Sequence[tuple[Box, DeviceTelemetry]], boxes: Sequence[Box]
                 f"{_number(device.power_median_w)} / {_number(device.power_max_w)} W",
                 "unknown"
                 if gpu is None
-                else f"{_number(gpu.power_limit_w)} of {_number(gpu.power_default_limit_w)} W",
+                else f"{_number(gpu.power_limit_w)} / {_number(gpu.power_default_limit_w)} W",
                 f"{_number(device.sm_clock_min_mhz)} / {_number(device.sm_clock_median_mhz)} MHz",
                 f"{_number(device.temperature_median_c)} / {_number(device.temperature_max_c)} °C",
                 _share(device.power_capped_share),
                 _share(device.slowed_share),
-                str(device.samples),
             )
         )
     headings = (
         *(("box",) if boxes[0].letter else ()),
-        *("GPU", "power, median / most", "power limit, of the default", "clock, least / median"),
-        *("temperature, median / most", "at the power cap", "slowed by heat or brake", "samples"),
+        *("GPU", "power median/most", "limit/default", "clock least/median", "temperature median/most"),
+        *("power-capped", "slowed by heat or brake"),
     )
     return TextTable(headings, tuple(rows), ())
 
