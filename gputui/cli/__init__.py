@@ -52,6 +52,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("show", "show", "One run in full."),
     Command("replay", "replay", "What was sampled during a run, in the live panes."),
     Command("merge", "merge", "One result file of many."),
+    Command("export", "export", "Parquet files for Spark, polars, DuckDB and others."),
     Command("share", "share", "A report or file for the provider of a box, or for anybody."),
     Command("label", "label", "Give a run another label."),
     Command("rm", "rm", "Remove a run from a result file."),

@@ -1,6 +1,6 @@
 """Contact sheets of every screen, to be looked at:
 
-    python tests/makers/contact_sheets.py OUT [--looks dark,light] [--sizes 80x24] [--only WORD] [--screens all]
+    python tests/makers/contact_sheets.py OUT [--looks dark,light] [--sizes 80x24] [--only WORD]
 
 writes SVG files with several screens each, and PNG files beside them where Chromium is installed.
 """
@@ -20,9 +20,10 @@ if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parent), str(tests), str(tests.parent / "screenshots")]
 
 from browser import CHROMIUM, Browser, browser
-from every_screen import Look, Row, app_states, drawn_states
+from every_screen import Look, app_states, drawn_states
 from rich.terminal_theme import TerminalTheme
 from screen_goldens import store_on_gpu, store_three
+from shell_app import Row
 from terminal_svg import Ground, contact_sheet
 
 from gputui.tui.terminal.theme import Depth
@@ -62,7 +63,7 @@ LOOKS: dict[str, tuple[Depth, bool, Ground]] = {
 """Depth of colours, whether only ASCII is drawn, and the terminal's colours."""
 SIZES = ("80x24", "120x40", "200x50")
 _SHEET: dict[int, tuple[int, int]] = {80: (2, 3), 120: (2, 2), 200: (1, 2)}
-"""Pictures beside and below each other, by columns, so that letters stay legible where a viewer shrinks it."""
+"""Pictures beside and below each other, by columns: letters stay legible where a viewer shrinks it."""
 
 
 async def states(look: Look, screens: str) -> dict[str, list[Row]]:

@@ -1,4 +1,4 @@
-"""Every screen in each of its states, at any size and depth of colours: for contact sheets and tests of colours."""
+"""Every screen in each of its states, at any size and depth of colours."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from pathlib import Path
 from monitor_golden import SECONDS, faulty, no_gpu
 from monitor_golden import model as monitor
 from monitor_samples import SECOND, START, sample, with_instances
-from rich.style import Style
 from run_screen_golden import models as run_models
 from screen_goldens import FLOW, GPU_FLOW
-from shell_app import make_app, press, settled
+from shell_app import Row, make_app, press, rows_of, settled
 
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.screens.run.pictures import picture as run_picture
@@ -22,7 +21,6 @@ from gputui.tui.terminal.cell_diff import rich_style
 from gputui.tui.terminal.lines import Line
 from gputui.tui.terminal.theme import Depth
 
-Row = list[tuple[str, Style]]
 MONITORS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("1gpu", 1, ()),
     ("2gpus", 2, ()),
@@ -105,27 +103,16 @@ async def app_states(look: Look) -> AsyncIterator[tuple[str, list[Row]]]:
     """
     app = make_app(depth=look.depth, ascii_only=look.ascii_only)
 
-    def shown() -> list[Row]:
-        return [
-            [
-                (text, style or Style.null())
-                for strip in strips
-                for text, style, control in strip
-                if text and not control
-            ]
-            for strips in app.shown_rows()
-        ]
-
     place = Path(os.environ["GPUTUI_DB"]).parent
     with chdir(place):
         async with app.run_test(size=(look.width, look.height)) as pilot:
             await settled(pilot)
             for name, keys in (*FLOW, *DIALOGS):
                 await press(pilot, *keys)
-                yield name, shown()
+                yield name, rows_of(app)
             await press(pilot, "escape")
             app.open_screen("results", (f"{(place / 'gpu.db').absolute()}@latest",))
             await settled(pilot)
             for name, keys in GPU_FLOW:
                 await press(pilot, *keys)
-                yield name, shown()
+                yield name, rows_of(app)

@@ -19,7 +19,7 @@ if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 from journals import GPU_MACHINE
-from shell_app import make_app, only_coloured, picture, press, settled
+from shell_app import make_app, only_coloured, picture, press, rows_of, settled
 from stored_runs import HOSTILE, store
 
 from gputui.services.results import labels as wording
@@ -100,13 +100,13 @@ async def pictures(
                 for name, keys in FLOW:
                     await press(pilot, *keys)
                     taken[f"{name}-{width}x{height}"] = without_header(picture(app))
-                    found += only_coloured(app)
+                    found += only_coloured(rows_of(app))
                 app.open_screen("results", (f"{Path('gpu.db').absolute()}@latest",))
                 await settled(pilot)
                 for name, keys in GPU_FLOW:
                     await press(pilot, *keys)
                     taken[f"{name}-{width}x{height}"] = without_header(picture(app))
-                    found += only_coloured(app)
+                    found += only_coloured(rows_of(app))
         return taken
     finally:
         vars(wording)["datetime"] = before

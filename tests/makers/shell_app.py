@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from moving_lines import MovingLines, Ticking
 from rich.color import Color
+from rich.style import Style
 from textual.pilot import Pilot
 
 from gputui.tui.app import MonitorApp
 from gputui.tui.shell.registry import SCREENS
 from gputui.tui.shell.shell_screen import ShellScreen
-from gputui.tui.terminal.theme import Depth, definition
+from gputui.tui.terminal.theme import WIDGET_COLOURS, Depth, definition
 
 DEADLINE_S = 300.0
+Row = list[tuple[str, Style]]
+"""Pieces of text from left to right."""
 
 
 def make_app(*opens: str, ascii_only: bool = False, depth: Depth = Depth.INDEXED) -> MonitorApp:
@@ -62,21 +66,28 @@ def picture(app: MonitorApp) -> str:
 
 
 _STATES = {Color.parse(definition(name, Depth.INDEXED).split()[-1]) for name in ("good", "warn", "alarm")}
+_STATES |= {Color.parse(WIDGET_COLOURS[Depth.INDEXED][name]) for name in ("good", "warn", "alarm")}
 
 
-def only_coloured(app: MonitorApp) -> list[str]:
+def rows_of(app: MonitorApp) -> list[Row]:
+    """The pieces of text on the screen."""
+    return [
+        [(text, style or Style.null()) for strip in strips for text, style, control in strip if not control]
+        for strips in app.shown_rows()
+    ]
+
+
+def only_coloured(rows: Iterable[Row]) -> list[str]:
     """Rows where a shape has the colour of a state, and no word, `!`, change or share stands beside it."""
-    update = app.screen._compositor.render_update(full=True, screen_stack=app._background_screens)
     found = []
-    for line in update.strips:  # type: ignore[union-attr]
+    for row in rows:
         texts: dict[Color | None, str] = {}
-        for segment in (segment for strip in line for segment in strip):
-            colour = segment.style.color if segment.style else None
-            texts[colour] = texts.get(colour, "") + segment.text
-        row = "".join(segment.text for strip in line for segment in strip)
+        for text, style in row:
+            texts[style.color] = texts.get(style.color, "") + text
         shapes = [text for colour in _STATES & texts.keys() if (text := texts[colour]).strip()]
-        if not all(map(_WORD.search, shapes)) and not _FIGURE.search(row):
-            found.append(row)
+        whole = "".join(text for text, _ in row)
+        if not all(map(_WORD.search, shapes)) and not _FIGURE.search(whole):
+            found.append(whole)
     return found
 
 

@@ -59,7 +59,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("slower", "minus", "Slower", "Sample less often, down to every ten seconds"),
     Action("back", "escape", "Back", "Leave details, metrics, the filter or the question"),
     Action("erase", "backspace", "Erase", "Take back a letter of the filter; elsewhere the same as Back"),
-    Action("keys", "question_mark", "Keys", "List all keys"),
+    Action("keys", "question_mark", "Help", "The keys of the screen that is shown"),
 )
 _AS_LIVE = frozenset({"next-gpu", "details", "metrics", "zoom-in", "zoom-out", "units", "keys"})
 

@@ -11,7 +11,8 @@ from gputui.model.units import format_percent, with_prefix
 from gputui.tui.monitor.actions import OF_THE_APP
 from gputui.tui.monitor.frame import Frame, account_text, device_title
 from gputui.tui.monitor.metrics import METRICS, Units, degrees, memory, percent, rate, watts
-from gputui.tui.shell.keymap import Action, shown_keys
+from gputui.tui.shell.keymap import Action
+from gputui.tui.shell.keys_page import EVERY_SCREEN, THIS_SCREEN, key_lines
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, ruled, width_of
 from gputui.tui.widgets.wrapping import wrapped
@@ -84,16 +85,9 @@ def metrics_lines(chosen: Sequence[str], cursor: int, width: int) -> list[Line]:
     return lines
 
 
-def keys_lines(actions: Sequence[Action], width: int) -> list[Line]:
-    """All keys with descriptions, those of the app after `actions`; as many lines as needed."""
-    listed = [(", ".join(shown_keys(action)), action) for action in (*actions, *OF_THE_APP)]
-    lead = max(width_of(keys) for keys, _ in listed) + 2
-    lines = [ruled((Span("keys", "title"), Span("esc leaves", "dim")), width)]
-    for keys, action in listed:
-        for number, row in enumerate(wrapped(action.sentence, width - lead, 4)):
-            shown = Span(left("" if number else keys, lead), "accent")
-            lines.append(fitted((shown, Span(row)), width))
-    return lines
+def keys_lines(actions: Sequence[Action], opening: Sequence[Action], width: int) -> list[Line]:
+    """All keys with descriptions, those of the screen first; as many lines as needed."""
+    return key_lines(((THIS_SCREEN, actions), (EVERY_SCREEN, (*opening, *OF_THE_APP))), width)
 
 
 def value_text(key: str, value: Value, units: Units) -> str:

@@ -146,7 +146,7 @@ class HostsModel:
     def _hints(self, below: int) -> str:
         more = f"{below} more below · " if below > 0 else ""
         keys = " · ".join(f"{shown_key(action)} {action.title.lower()}" for action in HOSTS_ACTIONS[:1])
-        return f"{more}{keys} · s {'as named' if self._faults_first else 'faults first'} · ? keys · q quit"
+        return f"{more}{keys} · s {'as named' if self._faults_first else 'faults first'} · ? help · q quit"
 
 
 def _problem_of(name: str, seen: Sequence[HostSample], now_ns: int) -> str:

@@ -715,7 +715,7 @@ class MonitorModel:
             top = self._scroll_top(height)
             return filled(lines[top : top + height], width, height)
         if self._mode == "keys":
-            return self._scrolled(keys_lines((*self._opening, *self.actions), width), width, height)
+            return self._scrolled(keys_lines(self.actions, self._opening, width), width, height)
         if self._selected_gpu is None:
             self._selected_gpu = frame.gpus[0].device
         gpu = next(one for one in frame.gpus if one.device == self._selected_gpu)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from textwrap import wrap
 
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.screen import ModalScreen
 
-from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action, shown_keys
+from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action
+from gputui.tui.shell.keys_page import EVERY_SCREEN, THIS_SCREEN, key_lines
 from gputui.tui.shell.registry import ScreenEntry
-from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.terminal.lines import Line
 from gputui.tui.widgets.lines_page import LinesPage
 
-_SENTENCES_FROM = 29
-"""The column where descriptions of keys start."""
-_NARROW, _INDENT = 56, 3
-"""Below this width descriptions go on separate lines, indented this far."""
+_SCROLLBAR = 1
 
 
 class HelpScreen(ModalScreen[None]):
@@ -42,7 +39,7 @@ class HelpScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         self._page.focus()
         self.call_after_refresh(
-            lambda: self._page.show(help_lines(self._actions, self._entries, self.size.width))
+            lambda: self._page.show(help_lines(self._actions, self._entries, self.size.width - _SCROLLBAR))
         )
 
     def action_leave(self) -> None:
@@ -53,21 +50,8 @@ class HelpScreen(ModalScreen[None]):
 
 
 def help_lines(actions: Iterable[Action], entries: Iterable[ScreenEntry], width: int) -> tuple[Line, ...]:
-    """Keys, titles and descriptions, those of the screen first; long descriptions wrap."""
+    """The keys of the screen, then those of the app."""
     opening = [Action(entry.id, entry.key, entry.title, entry.tooltip) for entry in entries]
     opening += SCREENS_ACTIONS if opening else ()
-    lines: list[Line] = [(Span("Keys of this screen", "title"), Span("  (esc goes back)", "dim"))]
-    for group, heading in ((list(actions), ""), ([*opening, *APP_ACTIONS], "Keys of every screen")):
-        if heading:
-            lines += [(), (Span(heading, "title"),)]
-        for action in group:
-            keys = ", ".join(shown_keys(action))
-            head = (Span(f" {keys:14} ", "accent"), Span(f"{action.title:12} "))
-            if width < _NARROW:
-                more = wrap(action.sentence, max(width - _INDENT - 1, 10))
-                lines += [head, *((Span(" " * _INDENT + rest, "dim"),) for rest in more)]
-                continue
-            first, *more = wrap(action.sentence, width - _SENTENCES_FROM - 1) or [""]
-            lines.append((*head, Span(first)))
-            lines += [(Span(" " * _SENTENCES_FROM + rest),) for rest in more]
-    return tuple(lines)
+    groups = ((THIS_SCREEN, tuple(actions)), (EVERY_SCREEN, (*opening, *APP_ACTIONS)))
+    return tuple(key_lines(groups, width))

@@ -21,6 +21,8 @@ from gputui.tui.widgets.wrapping import wrapped
 _NOTHING = Action("", "", "", "Nothing fits: fewer letters, or others")
 _MOST_LINES = 4
 """Of a description: the longest needs this many at 40 columns."""
+_LINES_AROUND = 3
+"""The frame, and what is typed."""
 
 
 class Palette(ModalScreen[Action | None]):
@@ -28,9 +30,16 @@ class Palette(ModalScreen[Action | None]):
 
     DEFAULT_CSS = """
     Palette { align: center top; background: ansi_default; }
-    Palette > Vertical { width: 100%; max-width: 100; height: 100%; padding: 0 1; background: ansi_default; }
+    Palette > Vertical {
+        width: 100%; max-width: 100; height: auto; max-height: 100%; padding: 0 1; background: ansi_default;
+    }
     Palette Input, Palette Input:focus { border: none; height: 1; padding: 0; background: ansi_default; }
-    Palette DataTable { background: ansi_default; height: 1fr; scrollbar-size: 0 1; }
+    Palette DataTable { background: ansi_default; height: auto; scrollbar-size: 0 1; }
+    Palette DataTable > .datatable--cursor {
+        background: $block-cursor-background;
+        color: $block-cursor-foreground;
+        text-style: $block-cursor-text-style;
+    }
     Palette #sentence { height: 1; scrollbar-size: 0 0; }
     """
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
@@ -47,7 +56,8 @@ class Palette(ModalScreen[Action | None]):
         self._shown: Sequence[Action] = ()
 
     def compose(self) -> ComposeResult:
-        with Vertical():
+        with Vertical() as box:
+            box.styles.border = ("ascii" if shell_of(self).ascii_only else "solid", "ansi_default")
             field = Input(placeholder="what to do; enter does it, esc leaves")
             field.cursor_blink = False
             yield field
@@ -76,6 +86,7 @@ class Palette(ModalScreen[Action | None]):
         width = self.query_one(PlainTable).size.width
         most = max((len(_sentence(action, width)) for action in self._actions), default=1)
         self.query_one("#sentence").styles.height = most
+        self.query_one(PlainTable).styles.max_height = max(self.size.height - most - _LINES_AROUND, 2)
         self.call_after_refresh(self._describe)
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:

@@ -1,7 +1,4 @@
-"""Charts, gauges and histories made of characters.
-
-Blocks and lines are translated by `in_ascii`, with the rest of their line; braille has a separate version.
-"""
+"""Charts, gauges and histories made of characters; `in_ascii` translates them with the rest of their line."""
 
 from __future__ import annotations
 
@@ -14,15 +11,6 @@ from gputui.tui.widgets.history import SECOND_NS, Series
 
 STEP_NS = 5 * SECOND_NS
 """A chart moves at most this often once it is half full: moving it sends all of it again."""
-GAP = -1
-"""Used as a level: no value for that time."""
-
-_LEFT = (0x40, 0x04, 0x02, 0x01)
-_RIGHT = (0x80, 0x20, 0x10, 0x08)
-_BRAILLE = 0x2800
-_LEFT_FILLED = tuple(sum(_LEFT[:dots]) for dots in range(5))
-_RIGHT_FILLED = tuple(sum(_RIGHT[:dots]) for dots in range(5))
-_ASCII = " .:-=+*#@"
 BLOCKS = " ▁▂▃▄▅▆▇█"
 """By eighths of a cell."""
 NO_READING = "┄"
@@ -31,25 +19,6 @@ _ASCII_HEAT = "0123456789"
 
 Glyph = tuple[str, ...]
 """One column of a chart, a character for each of its rows, top first."""
-
-
-def braille_glyph(older: int, newer: int, rows: int) -> Glyph:
-    """Two columns of dots filled from below to a level of 0 to 4 per row; a gap stays empty."""
-    if older == GAP and newer == GAP:
-        return (" ",) * rows
-    cell = []
-    for row in reversed(range(rows)):
-        dots = _LEFT_FILLED[min(max(older - 4 * row, 0), 4)] | _RIGHT_FILLED[min(max(newer - 4 * row, 0), 4)]
-        cell.append(chr(_BRAILLE + dots) if dots else " ")
-    return tuple(cell)
-
-
-def ascii_glyph(older: int, newer: int, rows: int) -> Glyph:
-    """The ASCII version: both columns become one character."""
-    level = max(older, newer)
-    if level == GAP:
-        return (" ",) * rows
-    return tuple(_ASCII[min(max(2 * (level - 4 * row), 0), 8)] for row in reversed(range(rows)))
 
 
 @lru_cache(maxsize=1024)

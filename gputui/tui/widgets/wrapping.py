@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from gputui.tui.widgets.cells import cut, width_of
 
+JOINED = "\u00a0"
+"""Stands for a blank that is no place to break a line at."""
+
 
 def wrapped(text: str, width: int, most: int) -> list[str]:
-    """Words in at most `most` rows; what does not fit is cut."""
+    """Words in at most `most` rows; what does not fit is cut. A number stays with its `%`."""
     rows: list[str] = []
     row = ""
-    words = text.split()
+    words = " ".join(text.split()).replace(" %", f"{JOINED}%").split(" ")
     for place, one in enumerate(words):
         longer = f"{row} {one}" if row else one
         if width_of(longer) <= width or not row:
@@ -22,4 +25,4 @@ def wrapped(text: str, width: int, most: int) -> list[str]:
         row = one
     if row:
         rows.append(row)
-    return [cut(one, width) for one in rows[:most]]
+    return [cut(one.replace(JOINED, " "), width) for one in rows[:most]]

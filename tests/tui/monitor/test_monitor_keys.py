@@ -66,7 +66,7 @@ def test_the_last_line_names_only_keys_that_do_something_and_help_says_what_the_
     def footer(made: MonitorModel) -> str:
         return " ".join(shown(made).splitlines()[-1].split())
 
-    first = "? Keys q Quit space Pause"
+    first = "? Help q Quit space Pause"
     assert footer(monitor(gpus=0, processes=0)) == first
     assert footer(monitor(processes=0)) == f"{first} i Details m Metrics"
     made = monitor()
@@ -82,20 +82,20 @@ def test_the_last_line_names_only_keys_that_do_something_and_help_says_what_the_
 @pytest.mark.parametrize(("width", "height"), [(40, 10), (80, 24), (120, 40)])
 def test_the_question_mark_lists_every_key_to_the_last(width: int, height: int) -> None:
     made = monitor()
-    assert "? Keys" in shown(made, 80, 24)
+    assert "? Help" in shown(made, 80, 24)
     made.press("keys")
     seen: list[str] = []
     for _ in range(200):
         seen += shown(made, width, height).splitlines()
         made.press("down")
     for action in (*ACTIONS, *OF_THE_APP):
-        assert any(row.startswith(", ".join(shown_keys(action)) + "  ") for row in seen), action.id
+        assert any(row.startswith(f" {', '.join(shown_keys(action))}  ") for row in seen), action.id
     made.press("back")
-    assert "─ keys" not in shown(made, width, height)
+    assert "Keys of this screen" not in shown(made, width, height)
     made.press("keys")
-    assert "─ keys" in shown(made, width, height)
+    assert "Keys of this screen" in shown(made, width, height)
     made.press("keys")
-    assert "─ keys" not in shown(made, width, height)
+    assert "Keys of this screen" not in shown(made, width, height)
 
 
 def test_the_docs_hold_the_table_of_keys(repository: Path) -> None:
@@ -435,7 +435,7 @@ def test_the_selected_gpu_is_marked_and_its_findings_leave_the_keys_in_sight() -
     text = shown(made, 80, 24)
     assert any(line.startswith("▸ 3 ") for line in text.splitlines())
     assert "GPU 3 ── POWER-CAPPED at 700 W: the power" in text
-    assert text.splitlines()[-1].startswith("? Keys  q Quit")
+    assert text.splitlines()[-1].startswith("? Help  q Quit")
     assert "GPU 3 ── POWER-CAPPED at 700 W" in shown(made, 120, 40)
 
 

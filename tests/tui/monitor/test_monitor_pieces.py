@@ -26,8 +26,6 @@ from gputui.tui.widgets.cells import _fitted, clean, cut, fitted, left, line_wid
 from gputui.tui.widgets.charts import (
     Chart,
     area,
-    ascii_glyph,
-    braille_glyph,
     gauge,
     heat,
     level_of,
@@ -157,10 +155,6 @@ def test_no_number_is_a_gap() -> None:
 def test_levels_fill_from_below_and_zero_has_a_dot() -> None:
     assert [level_of(value, 100, 4) for value in (0, 10, 50, 100, 250)] == [1, 1, 2, 4, 4]
     assert level_of(5, 0, 4) == 1
-    assert braille_glyph(4, 4, 1) == ("⣿",)
-    assert braille_glyph(1, 4, 2) == (" ", "⣸")
-    assert braille_glyph(-1, -1, 2) == (" ", " ")
-    assert ascii_glyph(4, 4, 1) == ("@",)
 
 
 @settings(max_examples=60)

@@ -209,7 +209,7 @@ def test_a_jump_back_leaves_no_chart_of_what_is_to_come(replayed: Make) -> None:
 def test_what_belongs_to_live_boxes_is_not_offered(replayed: Make) -> None:
     shown = replayed()
     hints = shown.text.splitlines()[-1]
-    assert hints.startswith("? Keys  q Quit  space Pause  left Back 10 s  right Forward 10 s  + Faster")
+    assert hints.startswith("? Help  q Quit  space Pause  left Back 10 s  right Forward 10 s  + Faster")
     assert "processes" not in shown.text
     shown.press("down", "page-up")
     assert "hidden" not in shown.text

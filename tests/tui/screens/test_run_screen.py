@@ -340,11 +340,11 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
         first.wait_for("[ Start ]", DEADLINE_S)
         first.wait_for("at most", DEADLINE_S)
         first.type(b"k" + b"\x1b[B" * 30)
-        first.wait_for("> of your own", DEADLINE_S)
+        first.wait_for("▸ of your own", DEADLINE_S)
         first.type(b"\r" + str(long_spin).encode())
         first.wait_for("1 case", DEADLINE_S)
         first.type(b"\r")
-        first.wait_for("> [ Start ]", DEADLINE_S)
+        first.wait_for("▸ [ Start ]", DEADLINE_S)
         first.type(b"\r")
         first.wait_for(
             lambda: any(words in first.text for words in ("running", "Measure anyway?")), DEADLINE_S
@@ -478,8 +478,8 @@ async def test_the_empty_field_of_the_file_names_the_one_that_will_be_used(
         await until(pilot, lambda: bool(app.run_screen.model.default_file))
         await pilot.press("tab")
         assert re.search(r"^  file +…[long/]+/mine\.db$", shown(pilot), re.MULTILINE)
-        await pilot.press(*["down"] * 8)
-        assert re.search(r"^> file  +…?[long/]+/mine\.db$", shown(pilot), re.MULTILINE), shown(pilot)
+        await pilot.press(*["down"] * 9)
+        assert re.search(r"^▸ file  +…?[long/]+/mine\.db$", shown(pilot), re.MULTILINE), shown(pilot)
 
 
 def test_an_interpreter_is_not_executed_while_its_path_is_typed(spin: Path, tmp_path: Path) -> None:

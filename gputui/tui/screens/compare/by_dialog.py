@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
@@ -15,6 +15,7 @@ from textual.widgets.option_list import Option
 from gputui.store.text import clean_text
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import cut
+from gputui.tui.widgets.lines_list import MARKER
 from gputui.tui.widgets.plain_ascii import text_in_ascii
 
 FILES = "files"
@@ -48,6 +49,8 @@ class AskBy(ModalScreen[str | None]):
         self._files = files
         self._dimensions = dimensions
         self._current = current or FILES
+        self._lines: dict[str, str] = {}
+        """What is shown of each choice, without its mark."""
 
     def compose(self) -> ComposeResult:
         """The question and what can be chosen."""
@@ -69,6 +72,14 @@ class AskBy(ModalScreen[str | None]):
         """Taken."""
         event.stop()
         self.dismiss(event.option_id)
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        """Mark it: the stock list shows no reverse video, which is all that some terminals have."""
+        event.stop()
+        options = self.query_one(OptionList)
+        for name, line in self._lines.items():
+            mark = MARKER if name == event.option_id else " " * len(MARKER)
+            options.replace_option_prompt(name, self._drawn(f"{mark}{line}"))
 
     def action_leave(self) -> None:
         """Not taken."""
@@ -93,7 +104,9 @@ class AskBy(ModalScreen[str | None]):
         return made
 
     def _option(self, name: str, told: str, *, is_possible: bool) -> Option:
-        line = cut(f" {name:10} {clean_text(told)}", min(_WIDTH, self.app.size.width * 19 // 20) - 6)
-        if shell_of(self).ascii_only:
-            line = text_in_ascii(line)
-        return Option(Text(line, no_wrap=True), id=name, disabled=not is_possible)
+        room = min(_WIDTH, self.app.size.width * 19 // 20) - 6 - len(MARKER)
+        self._lines[name] = cut(f"{name:10} {clean_text(told)}", room)
+        return Option(self._drawn(" " * len(MARKER) + self._lines[name]), id=name, disabled=not is_possible)
+
+    def _drawn(self, line: str) -> Content:
+        return Content(text_in_ascii(line) if shell_of(self).ascii_only else line)

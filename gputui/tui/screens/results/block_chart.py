@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, groupby
 from statistics import median
 
 from gputui.model.journal import Block
@@ -11,20 +12,21 @@ from gputui.model.units import format_percent, format_seconds
 from gputui.services.results.throughput import CROWDED_SHARE
 from gputui.store.reading import BlockReasons
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.charts import ascii_glyph, braille_glyph, level_of
+from gputui.tui.widgets.sections import area_lines, section
 
 _AXIS = 9
 """Width of the axis labels at the left."""
 _HEADROOM = 0.1
 """Below the fastest block, as a share of the range, so that it does not seem to take no time."""
-
+_WIDEST = 4
+"""Cells of a block, where there are few."""
 
 _CROWDED, _SLOWED, _CAPPED, _UNSEEN = "!", "T", "P", "?"
 _WORST_FIRST = (_SLOWED, _CAPPED, _UNSEEN, "")
 
 
 class _Point:
-    """One dot column: one block or, if there are too many, adjacent ones."""
+    """One column: one block or, if there are too many, adjacent ones."""
 
     def __init__(self, seconds: float, launch: int, is_crowded: bool, held: str) -> None:
         self.seconds = seconds
@@ -34,9 +36,7 @@ class _Point:
         """Why its clocks were limited: a letter, or empty."""
 
 
-def block_chart(
-    case: CaseResult, reasons: Sequence[BlockReasons], width: int, rows: int, *, ascii_only: bool
-) -> tuple[Line, ...]:
+def block_chart(case: CaseResult, reasons: Sequence[BlockReasons], width: int, rows: int) -> tuple[Line, ...]:
     """Seconds per step of each block; launches, throttled and crowded blocks below. Empty without blocks.
 
     The axis does not begin at 0: it spans the measured range. A mark that no block has gets no line.
@@ -45,24 +45,24 @@ def block_chart(
     room = max(width - _AXIS - 1, 10)
     if not points:
         return ()
-    columns = _spread(points, 2 * room)
+    columns = _spread(points, room)
     low, high = min(p.seconds for p in points), max(p.seconds for p in points)
     bottom = low - max((high - low) * _HEADROOM, low * 1e-6)
-    glyph = ascii_glyph if ascii_only else braille_glyph
-    levels = [level_of(p.seconds - bottom, high - bottom, 4 * rows) for p in columns]
-    cells = [glyph(levels[i], levels[min(i + 1, len(levels) - 1)], rows) for i in range(0, len(levels), 2)]
-    labels = {0: format_seconds(high), rows - 1: format_seconds(low)}
-    lines: list[Line] = []
-    for row in range(rows):
-        text = "".join(cell[row] for cell in cells)
-        lines.append((Span(f"{labels.get(row, ''):>{_AXIS}} ", "dim"), Span(text, "chart")))
-    pairs = [columns[i : i + 2] for i in range(0, len(columns), 2)]
-    lines.append((Span(f"{'launch':>{_AXIS}} ", "dim"), Span(_launches(pairs), "dim")))
+    heights = [None if p is None else p.seconds - bottom for p in columns]
+    fastest, slowest = format_seconds(low), format_seconds(high)
+    if fastest == slowest and high > low:
+        slowest = f"+{format_percent(high / low - 1)}"
+    labels = {0: slowest, rows - 1: fastest}
+    note = (Span("a step; the axis does not begin at 0", "dim"),)
+    lines: list[Line] = [section((Span("times of blocks", "title"),), width, note)]
+    for row, area in enumerate(area_lines(heights, high - bottom, rows, len(columns), "compute")):
+        lines.append((Span(f"{labels.get(row, ''):>{_AXIS}} ", "dim"), *area))
+    lines.append((Span(f"{'launch':>{_AXIS}} ", "dim"), Span(_launches(columns), "dim")))
     if any(p.held in (_SLOWED, _CAPPED) for p in points):
-        marks = "".join(_worst(pair) or " " for pair in pairs)
+        marks = "".join(" " if p is None else p.held or " " for p in columns)
         lines.append((Span(f"{'throttled':>{_AXIS}} ", "dim"), Span(marks, "warn")))
     if any(p.is_crowded for p in points):
-        marks = "".join(_CROWDED if any(p.is_crowded for p in pair) else " " for pair in pairs)
+        marks = "".join(_CROWDED if p is not None and p.is_crowded else " " for p in columns)
         lines.append((Span(f"{'crowded':>{_AXIS}} ", "dim"), Span(marks, "warn")))
     return tuple(lines)
 
@@ -144,26 +144,50 @@ def _is_crowded(block: Block) -> bool:
     return block.waited_ns is not None and wanted > 0 and block.waited_ns / wanted > CROWDED_SHARE
 
 
-def _spread(points: Sequence[_Point], most: int) -> list[_Point]:
-    """At most `most` columns: a few blocks become wide; of many adjacent ones the slowest is shown."""
-    if len(points) <= most:
-        each = max(min(most // len(points), 8), 1)
-        return [point for point in points for _ in range(each)]
+def _spread(points: Sequence[_Point], most: int) -> list[_Point | None]:
+    """At most `most` columns, an empty one before each launch but the first.
+
+    A few blocks become wide; of many adjacent ones the slowest is shown.
+    """
+    launches = [list(group) for _, group in groupby(points, key=lambda p: p.launch)]
+    gap = [None] if 2 * len(launches) <= most else []
+    room = most - len(gap) * (len(launches) - 1)
+    if len(points) <= room:
+        each = min(room // len(points), _WIDEST)
+        parts = [[point for point in launch for _ in range(each)] for launch in launches]
+    elif gap:
+        ends = [0, *accumulate(len(launch) for launch in launches)]
+        cells = [end * room // len(points) for end in ends]
+        parts = [
+            _thinned(launch, max(until - since, 1))
+            for launch, since, until in zip(launches, cells[:-1], cells[1:], strict=True)
+        ]
+    else:
+        parts = [_thinned(points, room)]
+    columns: list[_Point | None] = []
+    for part in parts:
+        columns += [*(gap if columns else []), *part]
+    return columns[:most]
+
+
+def _thinned(points: Sequence[_Point], cells: int) -> list[_Point]:
+    """The slowest of adjacent ones, with the worst mark among them."""
     found = []
-    for column in range(most):
-        part = points[column * len(points) // most : (column + 1) * len(points) // most]
+    for cell in range(min(cells, len(points))):
+        part = points[cell * len(points) // cells : (cell + 1) * len(points) // cells] or points[-1:]
         slowest = max(part, key=lambda p: p.seconds)
         is_crowded = any(p.is_crowded for p in part)
         found.append(_Point(slowest.seconds, part[0].launch, is_crowded, _worst(part)))
     return found
 
 
-def _launches(pairs: Sequence[Sequence[_Point]]) -> str:
-    """The number of a launch at its first column; a bar if it does not fit."""
+def _launches(columns: Sequence[_Point | None]) -> str:
+    """The number of a launch at its first column, as far as there is room."""
     text = ""
     last: int | None = None
-    for place, pair in enumerate(pairs):
-        if pair[0].launch != last:
-            last = pair[0].launch
-            text = text[:place].ljust(place) + f"|{last}"
-    return text[: len(pairs)]
+    for place, point in enumerate(columns):
+        if point is not None and point.launch != last:
+            last = point.launch
+            if len(text) < place or not place:
+                text = text.ljust(place) + str(last)
+    return text[: len(columns)]

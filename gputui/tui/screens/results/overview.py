@@ -33,7 +33,7 @@ from gputui.services.results.labels import (
     interval_words,
     run_notes,
     shared_case_words,
-    short_case_name,
+    short_result_name,
     torch_words,
 )
 from gputui.services.results.roofline import peak_share
@@ -149,7 +149,7 @@ def _rates(run: Run, measured: Sequence[tuple[CaseResult, SpeedEstimate]], width
     right_words = (Span(legend, "dim"),) if any(shares) else ()
     yield section((Span("rates", "title"),), width, right_words)
     shared = shared_case_words(case.case for case, _ in measured) if len(measured) > 1 else []
-    names = [clean(short_case_name(case.case, [*shared, "gpu"], is_short=True)) for case, _ in measured]
+    names = [clean(short_result_name(case, [*shared, "gpu"], is_short=True)) for case, _ in measured]
     _, *costs = cost_cells(measured, run.summary.price)
     cost = max(map(len, costs), default=0)
     name = min(max(map(len, names)) + 1, 34)
@@ -185,7 +185,7 @@ def _profiled(detail: RunDetail) -> Iterator[tuple[CaseResult, StepBreakdown | M
 
 
 def step_lines(case: CaseResult, breakdown: StepBreakdown, width: int) -> Iterator[Line]:
-    """One bar whose parts have a gap between them; the legend names them in the same order."""
+    """One bar whose parts have a gap between them; the legend names them by their numbers."""
     title = (
         Span(f"a step of {clean(case_name(case))}", "title"),
         Span(f"  {format_seconds(breakdown.step_ns / 1e9)}"),
@@ -193,17 +193,21 @@ def step_lines(case: CaseResult, breakdown: StepBreakdown, width: int) -> Iterat
     yield section(title, width, (Span("of the profiled pass", "dim"),))
     parts = _parts(breakdown)
     room = width - len(_MARGIN) - (len(parts) - 1)
-    bar: list[Span] = [Span(_MARGIN)]
+    bar, numbered = [Span(_MARGIN)], [Span(_MARGIN)]
     legend: list[tuple[Span, ...]] = []
     widths = [max(round(share * room), 1) for _, share in parts]
     widths[widths.index(max(widths))] -= max(sum(widths) - room, 0)
     for number, ((name, share), cells) in enumerate(zip(parts, widths, strict=True)):
         style = "track" if name.startswith("idle") else f"{_FAMILIES[number % len(_FAMILIES)]}"
-        bar += [Span(" ") if number else Span(""), Span("█" * cells, style)]
         words = "dim" if style == "track" else style
-        legend.append((Span("█ ", style), Span(name, ""), Span(f" {format_percent(share)}", words)))
+        between = Span(" ") if number else Span("")
+        bar += [between, Span("█" * cells, style)]
+        numbered += [between, Span(f"{number + 1}", words), Span("█" * (cells - 1), style)]
+        legend.append(
+            (Span(f"{number + 1} ", words), Span(name, ""), Span(f" {format_percent(share)}", words))
+        )
     yield fitted(bar, width)
-    yield fitted(bar, width)
+    yield fitted(numbered, width)
     row: list[Span] = [Span(_MARGIN)]
     for entry in legend:
         if sum(len(span.text) for span in (*row, *entry)) + 2 > width and len(row) > 1:

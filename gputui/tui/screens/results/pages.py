@@ -16,7 +16,9 @@ from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.store.reading import CaseConditions
 from gputui.tui.screens.results.block_chart import block_chart, chart_words
 from gputui.tui.screens.results.last_words import last_words
+from gputui.tui.screens.results.overview import step_lines
 from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.terminal.theme import FAMILIES
 from gputui.tui.widgets.charts import gauge
 from gputui.tui.widgets.paragraphs import paragraph
 
@@ -36,16 +38,15 @@ PARTS: tuple[tuple[str, str, Callable[[MemoryPoint], int]], ...] = (
     (".", "other", lambda p: p.other_bytes),
 )
 """Letter in the bars, name, and bytes of each part of the memory."""
+_PART_STYLES = (*FAMILIES, "dim")
 _LEAST_SHARE = 0.001
 _MEMORY_CELLS = 79
 """Width of the table of memory by part."""
-_BELOW_BLOCKS = 4
-"""Lines below the columns of the chart of blocks, at most, and an empty one."""
+_AROUND_BLOCKS = 5
+"""Lines above and below the columns of the chart of blocks, at most, and an empty one."""
 
 
-def blocks_page(
-    detail: RunDetail, case: CaseResult, width: int, height: int, *, ascii_only: bool
-) -> tuple[Line, ...]:
+def blocks_page(detail: RunDetail, case: CaseResult, width: int, height: int) -> tuple[Line, ...]:
     """The times of a case's blocks, and the state of its device meanwhile."""
     reasons = detail.reasons.get(case.case_id, ())
     foot: list[Line] = []
@@ -60,8 +61,8 @@ def blocks_page(
     foot += paragraph(
         " · ".join(_conditions(conditions)) if conditions else "no telemetry of its blocks", width
     )
-    rows = max(min(height - _BELOW_BLOCKS - len(foot), 12), 4)
-    chart = block_chart(case, reasons, width, rows, ascii_only=ascii_only)
+    rows = max(min(height - _AROUND_BLOCKS - len(foot), 12), 4)
+    chart = block_chart(case, reasons, width, rows)
     if not chart:
         return paragraph(f"no block was measured: {case.reason or case.outcome}", width)
     return (*chart, (), *foot)
@@ -84,15 +85,18 @@ def _conditions(conditions: CaseConditions) -> Iterator[str]:
     yield f"{conditions.samples} samples during its blocks"
 
 
-def step_page(
-    detail: RunDetail, case: CaseResult, width: int, height: int, *, ascii_only: bool
-) -> tuple[Line, ...]:
+def step_page(detail: RunDetail, case: CaseResult, width: int, height: int) -> tuple[Line, ...]:
     """The step breakdown, with a bar for each kind of time."""
     breakdown = breakdown_for(detail, case)
     if isinstance(breakdown, Missing):
         return not_profiled(breakdown.reason, width)
     found = detail.passes[case.case_id]
-    lines: list[Line] = [*paragraph(step_words(breakdown, found), width, "title"), ()]
+    lines: list[Line] = [
+        *step_lines(case, breakdown, width),
+        (),
+        *paragraph(step_words(breakdown, found), width),
+        (),
+    ]
     room = max(min(width - 34, 40), 8)
     for share in breakdown.shares:
         if share.share < _LEAST_SHARE:
@@ -115,9 +119,7 @@ def step_page(
     return tuple(lines)
 
 
-def memory_page(
-    detail: RunDetail, case: CaseResult, width: int, height: int, *, ascii_only: bool
-) -> tuple[Line, ...]:
+def memory_page(detail: RunDetail, case: CaseResult, width: int, height: int) -> tuple[Line, ...]:
     """Memory by part at the points of a step, as bars and numbers."""
     found = detail.passes.get(case.case_id)
     if found is None:
@@ -131,7 +133,7 @@ def memory_page(
         lines.append(
             (
                 Span(f"{POINTS[point.point]:12} "),
-                Span(_stack(point, most, room), "compute"),
+                *_stack(point, most, room),
                 Span(f" {format_bytes(point.allocated_bytes)}"),
             )
         )
@@ -156,14 +158,16 @@ def _cells(name: str) -> int:
     return max(len(name) + 1, 11)
 
 
-def _stack(point: MemoryPoint, most: int, width: int) -> str:
+def _stack(point: MemoryPoint, most: int, width: int) -> list[Span]:
     """The parts side by side, as letters; their ends are rounded, so that the sum fits."""
-    text, so_far = "", 0
-    for letter, _, of in PARTS:
+    spans: list[Span] = []
+    begin, so_far = 0, 0
+    for (letter, _, of), style in zip(PARTS, _PART_STYLES, strict=True):
         so_far += of(point)
         end = round(so_far / most * width) if most else 0
-        text += letter * (end - len(text))
-    return text.ljust(width)
+        spans.append(Span(letter * (end - begin), style))
+        begin = end
+    return [*spans, Span(" " * (width - begin))]
 
 
 def not_sampled(width: int) -> tuple[Line, ...]:

@@ -26,7 +26,7 @@ from gputui.services.results.labels import (
     day,
     device_words,
     shared_case_words,
-    short_case_name,
+    short_result_name,
     torch_words,
 )
 from gputui.services.results.machines import runs_with_common_ids
@@ -59,7 +59,7 @@ def preview_lines(detail: RunDetail, width: int, height: int) -> list[Line]:
     if summary.label:
         lines.append((Span(cut(clean_text(summary.label), width)),))
     for block in (
-        _verdict(detail, width),
+        verdict_lines(detail, width),
         _facts(detail, width),
         _loads(detail, width),
         _peaks(run, width),
@@ -72,7 +72,8 @@ def preview_lines(detail: RunDetail, width: int, height: int) -> list[Line]:
     return [fitted(line, width) for line in lines]
 
 
-def _verdict(detail: RunDetail, width: int) -> list[Line]:
+def verdict_lines(detail: RunDetail, width: int) -> list[Line]:
+    """What the run says, a line for each sentence."""
     loads = loads_of(detail)
     text = run_headline(detail.run) if loads is None else headline(detail, loads)
     style = "warn" if text.startswith(BELOW_NORMAL) else "alarm" if text.startswith(ABOVE_LIMIT) else ""
@@ -126,7 +127,7 @@ def _peaks(run: Run, width: int) -> list[Line]:
     if not shares:
         return []
     common = shared_case_words(case.case for case, _ in shares)
-    names = [short_case_name(case.case, common, is_short=True) for case, _ in shares]
+    names = [short_result_name(case, common, is_short=True) for case, _ in shares]
     label = min(max(map(width_of, names)), width // 2)
     room = max(width - label - 9, 4)
     said = f" ({' '.join(common)})" if common else ""

@@ -35,7 +35,6 @@ from gputui.tui.screens.results.tables import (
 from gputui.tui.screens.results.telemetry_page import chart_place, telemetry_page
 from gputui.tui.screens.results.window import TimeWindow
 from gputui.tui.terminal.lines import Line
-from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.lines_page import LinesPage
 from gputui.tui.widgets.paragraphs import paragraph
 from gputui.tui.widgets.plain_table import PlainTable
@@ -329,7 +328,6 @@ class RunPane(Vertical):
 
     def _lines_of(self, detail: RunDetail, name: str, case: CaseResult | None) -> tuple[Line, ...]:
         width, height = self.screen.size.width, self.screen.size.height - _ROWS_ABOVE_AND_BELOW
-        ascii_only = shell_of(self).ascii_only
         if name == "overview":
             return overview_page(detail, width)
         if name == "environment":
@@ -344,7 +342,7 @@ class RunPane(Vertical):
             found = pages.breakdown_for(detail, case)
             return pages.not_profiled(found.reason if isinstance(found, Missing) else "no operators", width)
         page = {"blocks": pages.blocks_page, "step": pages.step_page, "memory": pages.memory_page}[name]
-        return page(detail, case, width, height, ascii_only=ascii_only)
+        return page(detail, case, width, height)
 
     def _draw_telemetry(self, *, keeps_place: bool = False) -> None:
         if self.detail is None or self.tab != "telemetry":

@@ -41,7 +41,13 @@ from gputui.tui.screens.results.notice import (
     no_runs,
     nothing,
 )
-from gputui.tui.screens.results.preview import boxes_lines, cases_lines, marked_lines, preview_lines
+from gputui.tui.screens.results.preview import (
+    boxes_lines,
+    cases_lines,
+    marked_lines,
+    preview_lines,
+    verdict_lines,
+)
 from gputui.tui.screens.results.run_pane import OF_A_CASE, RunPane
 from gputui.tui.screens.results.runs_table import RunsTable
 from gputui.tui.screens.results.saving import ask_for_list, ask_for_tab, report_nothing
@@ -76,7 +82,7 @@ _HINTS = {
 
 
 _WIDE, _HIGH = 110, 20
-"""From this size on a preview of the selected run stands beside the list."""
+"""From this height on what the selected run says stands below the list, from this width on also beside it."""
 _PREVIEW_SHARE = 0.38
 _AROUND = 3
 """Lines of the screen that are not of the body."""
@@ -242,32 +248,38 @@ class ResultsScreen(ShellScreen):
         if self.level != "runs" or contents is None:
             return
         width, height = self.size.width, self.size.height - _AROUND
-        has_preview = width >= _WIDE and self.size.height >= _HIGH
-        self._preview.display = self._below.display = has_preview
-        rows = self._runs_table.row_count + 1
-        self._runs_table.styles.height = min(rows, max(height // 2, 6)) if has_preview else "1fr"
-        if not has_preview or run is None:
+        has_below = self.size.height >= _HIGH
+        has_preview = has_below and width >= _WIDE
+        self._preview.display, self._below.display = has_preview, has_below
+        rows = min(self._runs_table.row_count + 1, max(height // 2, 6))
+        self._runs_table.styles.height = rows if has_below else "1fr"
+        if not has_below or run is None:
             return
-        wide = round(width * _PREVIEW_SHARE)
-        self._preview.styles.width = wide
         detail = self._previews.get(run.run_id)
-        lines: list[Line] = [] if detail is None else preview_lines(detail, wide - 2, height)
-        lines += [()] * (height - len(lines))
-        self._show_lines(self._preview, [fitted((Span("│ ", "track"), *line), wide) for line in lines])
-        self._draw_below(detail, width - wide - 1, height - min(rows, max(height // 2, 6)))
+        if has_preview:
+            wide = round(width * _PREVIEW_SHARE)
+            self._preview.styles.width = wide
+            lines: list[Line] = [] if detail is None else preview_lines(detail, wide - 2, height)
+            lines += [()] * (height - len(lines))
+            self._show_lines(self._preview, [fitted((Span("│ ", "track"), *line), wide) for line in lines])
+            self._draw_below(detail, [], width - wide - 1, height - rows)
+        else:
+            verdict = [] if detail is None else verdict_lines(detail, width)
+            self._draw_below(detail, verdict, width, height - rows)
         if not self.is_busy:
             self._read_preview(contents, run)
 
-    def _draw_below(self, detail: RunDetail | None, width: int, height: int) -> None:
+    def _draw_below(self, detail: RunDetail | None, verdict: list[Line], width: int, height: int) -> None:
         contents = self._runs_table.contents
         assert contents is not None
         by_id = {run.run_id: run for run in contents.runs}
         marks = self._runs_table.marked
         here = [by_id[run_id] for path, run_id in marks if path == contents.path and run_id in by_id]
         marked = marked_lines(here, len(marks), width)
-        blocks = [marked]
+        blocks = [verdict, marked]
         if detail is not None and self._boxes is not None:
-            blocks.insert(0, boxes_lines(detail, self._boxes, width, height - len(marked) - 2))
+            room = height - sum(len(block) + 1 for block in blocks if block)
+            blocks.insert(1, boxes_lines(detail, self._boxes, width, room - 1))
         room = height - sum(len(block) + 1 for block in blocks if block)
         if detail is not None:
             blocks.append(cases_lines(detail.run, width, room - 1))
