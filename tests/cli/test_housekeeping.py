@@ -211,6 +211,7 @@ def test_paths_names_everything_that_is_there_and_how_it_goes(
         "price list": False,
         "errors": False,
         "copied texts": False,
+        "copies of exports": False,
         "monitor settings": True,
         "references": False,
         "key of hashes": False,
