@@ -199,6 +199,7 @@ def test_paths_names_everything_that_is_there_and_how_it_goes(
         "errors": False,
         "copied texts": False,
         "monitor settings": True,
+        "copies of exports": False,
         "references": False,
         "key of hashes": False,
     }

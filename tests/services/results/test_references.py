@@ -195,6 +195,15 @@ def test_of_two_references_of_one_name_the_one_of_more_boxes_counts(
     assert {one.name for one in known_references()} == {"xeon-8481c-1-core", "other"}
 
 
+def test_the_beginning_of_a_name_will_do_if_it_is_of_one_reference() -> None:
+    add_boxes(1)
+
+    assert reference_named("xeon").name == reference_named("xeon-8481c").name == "xeon-8481c-1-core"
+    add_boxes(1, name="xeon-8481c-night")
+    with pytest.raises(GputuiError, match="no reference of that name"):
+        reference_named("xeon-8481c")
+
+
 @pytest.mark.parametrize("name", ["../a", "/etc/passwd", "", "h200.json"])
 def test_a_reference_is_one_of_the_list(name: str) -> None:
     with pytest.raises(GputuiError, match="no reference of that name"):
