@@ -77,7 +77,16 @@ def performance_checks(run: Run) -> tuple[PerformanceCheck, ...]:
             by_device.setdefault((device_class, index, name), []).append(peak_test)
     beside = {device: found for device in _devices(run) if (found := _beside(run, *device)) is not None}
     ordered = sorted({**by_device, **beside}, key=lambda device: (device[0] != "gpu", device[1] or 0))
-    return tuple(_check(run, device, by_device.get(device, ()), beside.get(device)) for device in ordered)
+    level = level_of(
+        [
+            (speed.units_per_s, rates)
+            for found in beside.values()
+            for _, speed, rates in (found.cases if found.judges else ())
+        ]
+    )
+    return tuple(
+        _check(run, device, by_device.get(device, ()), beside.get(device), level) for device in ordered
+    )
 
 
 _Device = tuple[str, int | None, str]
@@ -85,8 +94,9 @@ _Device = tuple[str, int | None, str]
 
 
 def _check(
-    run: Run, device: _Device, published: Sequence[PeakTest], beside: _Beside | None
+    run: Run, device: _Device, published: Sequence[PeakTest], beside: _Beside | None, level: float
 ) -> PerformanceCheck:
+    """`level`: of each case of a reference, such that it holds for the whole run."""
     _, index, name = device
     if beside is None:
         return check_performance(name, published, index)
@@ -95,7 +105,6 @@ def _check(
         return check_performance(name, published, index, standing)
     limits = {test.label: test.expectation for test in published}
     among = [case.case for case, _, _ in beside.cases]
-    level = level_of([(speed.units_per_s, rates) for _, speed, rates in beside.cases])
     tests = []
     for case, speed, rates in beside.cases:
         label = _label(case, is_small=False) if _measure(case) else ""

@@ -285,6 +285,24 @@ def test_a_healthy_box_is_normal_and_its_place_among_the_boxes_is_given() -> Non
     assert " of 18 H200 SXM (reference of 2026-09, 20 cases): " in headline
 
 
+def test_several_gpus_of_a_run_are_judged_together_so_that_false_alarms_are_those_of_the_run() -> None:
+    add_boxes(18, on_gpu=True)
+    name = "gemm large gpu amp"
+    alone = quick_run(1, on_gpu=True, factors={name: 0.925})
+    other = quick_run(1, on_gpu=True)
+    second = tuple(replace(case, device_index=1) for case in other.cases)
+
+    eight = replace(alone, cases=(*alone.cases, *second))
+
+    (check,) = performance_checks(alone)
+    first, _ = performance_checks(eight)
+    limits = [
+        next(one.peak_test.expectation for one in found.peak_tests if one.peak_test.label == "gemm large amp")
+        for found in (check, first)
+    ]
+    assert limits[1].warn_below < limits[0].warn_below  # type: ignore[union-attr]
+
+
 def test_a_power_cap_is_named_where_it_makes_a_box_below_normal() -> None:
     add_boxes(18, on_gpu=True)
     run = capped(quick_run(1, on_gpu=True, factors={"gemm large gpu amp": 0.8}))
