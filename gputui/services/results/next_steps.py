@@ -38,7 +38,7 @@ def next_steps(
 ) -> Iterator[NextStep]:
     """Two or three commands after runs that ended together.
 
-    `stored` are the runs of their file. `is_profiled`: the only run has profiled passes, so `show -v` has the
+    `stored` are the runs of their file that measured a case. `is_profiled`: the only run has profiled passes, so `show -v` has the
     step breakdowns. `like` is the run that they repeat, as `F@RUN`; empty for none.
     """
     if not results:
@@ -68,6 +68,9 @@ def next_steps(
     if len(names) > 1:
         yield NextStep(f"gputui compare {' '.join(names)}", "one vs the other")
         return
+    gpus = {case.device_index for case in newest.cases if case.outcome == "ok"} - {None}
+    if len(gpus) > 1:
+        yield NextStep(f"gputui compare {names[0]} --by gpu", f"which of the {len(gpus)} GPUs stands out")
     earlier = _earlier(newest.summary, stored)
     if earlier is not None:
         name = shlex.quote(f"{here}@{earlier.short_id}")
