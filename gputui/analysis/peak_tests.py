@@ -157,7 +157,7 @@ def _judge(peak_test: PeakTest) -> JudgedPeakTest:
     if peak_test.units_per_s > expectation.suspicious_above:
         word = ABOVE_LIMIT
     elif expectation.rates is not None and peak_test.high_per_s >= expectation.rates.typical_per_s:
-        word = NORMAL  # as `below_normal` has it: too rough a measurement to call it slow
+        word = NORMAL  # as `below_normal_at` has it: too rough a measurement to call it slow
     elif expectation.is_unsure:
         word = NO_REFERENCE
     elif peak_test.units_per_s < expectation.warn_below:

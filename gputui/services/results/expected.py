@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.box_rates import BoxRates, level_of, lowest_normal_rate
+from gputui.analysis.box_rates import BoxRates, below_normal_at, level_of, lowest_normal_rate
 from gputui.analysis.fleet import FEWEST
 from gputui.analysis.peak_tests import (
     Expectation,
@@ -100,7 +100,7 @@ def _check(
     _, index, name = device
     if beside is None:
         return check_performance(name, published, index)
-    standing = _standing(run, beside, index)
+    standing = _standing(run, beside, index, level)
     if not beside.judges:
         return check_performance(name, published, index, standing)
     limits = {test.label: test.expectation for test in published}
@@ -159,12 +159,18 @@ def _beside(run: Run, device_class: str, index: int | None, name: str) -> _Besid
     return max(found, key=lambda one: (one.judges, len(one.cases), one.reference.boxes), default=None)
 
 
-def _standing(run: Run, beside: _Beside, index: int | None) -> Standing:
+def _standing(run: Run, beside: _Beside, index: int | None, level: float) -> Standing:
     reference, cases = beside.reference, beside.cases
     shares = [rates.share_slower(speed.units_per_s) for _, speed, rates in cases]
     logs = [math.log(speed.units_per_s / rates.typical_per_s) for _, speed, rates in cases]
-    lowest = min(range(len(cases)), key=lambda place: (shares[place], logs[place]))
-    case, speed, rates = cases[lowest]
+
+    def how_low(place: int) -> tuple[bool, float, float]:
+        """Cases that are below normal first, then by chance."""
+        _, speed, rates = cases[place]
+        is_healthy = not below_normal_at(level, speed.units_per_s, speed.high, rates)
+        return is_healthy, rates.p_healthy(speed.units_per_s), logs[place]
+
+    case, speed, rates = cases[min(range(len(cases)), key=how_low)]
     name = short_case_name(case.case, shared_case_words(one.case for one, _, _ in cases), is_short=True)
     here = format_rate(speed.units_per_s, case.case.unit)
     low, high = (format_rate(rate, case.case.unit) for rate in rates.usual_range)

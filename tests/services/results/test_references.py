@@ -303,6 +303,16 @@ def test_several_gpus_of_a_run_are_judged_together_so_that_false_alarms_are_thos
     assert limits[1].warn_below < limits[0].warn_below  # type: ignore[union-attr]
 
 
+def test_the_case_that_is_named_is_one_that_is_below_normal() -> None:
+    wide, narrow = "decode mini cpu amp all cores", "gemm mini cpu fp32 all cores"
+    ends = [0.9, 1.1] * 5
+    add(*(quick_run(number, factors={wide: ends[number - 1]}) for number in range(1, 11)))
+
+    run = quick_run(50, factors={wide: 0.88, narrow: 0.9})
+
+    assert "in 1 of 12 cases (reference of 2026-09): gemm fp32 " in run_headline(run)
+
+
 def test_a_power_cap_is_named_where_it_makes_a_box_below_normal() -> None:
     add_boxes(18, on_gpu=True)
     run = capped(quick_run(1, on_gpu=True, factors={"gemm large gpu amp": 0.8}))
