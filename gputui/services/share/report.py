@@ -200,6 +200,10 @@ def _expected(boxes: Sequence[Box]) -> Iterator[Part]:
     if sources := tuple(_sources(checks)):
         yield "Figures from elsewhere are those of:"
         yield Links(sources)
+    standings = [check.standing for _, check in checks if check.standing is not None]
+    if standings:
+        yield "Boxes of the same model that were measured with gputui:"
+        yield tuple(dict.fromkeys(f"{one.model} ({one.source})" for one in standings))
 
 
 def _device(check: PerformanceCheck) -> str:
@@ -220,8 +224,6 @@ def _sources(checks: Iterable[tuple[Box, PerformanceCheck]]) -> Iterator[tuple[s
         if not isinstance(found, Missing):
             rows = [r for r in plausible_rows() if r.gpu == found.name and r.measure in measures]
             keys.update(dict.fromkeys(key for row in rows for key in row.source))
-    for standing in dict.fromkeys(check.standing for _, check in checks if check.standing is not None):
-        yield f"{standing.model}, measured with gputui ({standing.source})", ""
     for key in keys:
         source = source_rows()[key]
         yield ", ".join(filter(None, (source.title, source.version_or_date))), source.link
