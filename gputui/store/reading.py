@@ -283,6 +283,12 @@ class ResultFile:
         """All runs, newest first. Raises GputuiError if a row holds an impossible value."""
         return summaries_of([self])[0]
 
+    def measured_summaries(self) -> tuple[RunSummary, ...]:
+        """As `summaries`, but only runs that measured a case."""
+        sql = f"SELECT DISTINCT run_id::VARCHAR FROM {self._catalog}.main.cases WHERE outcome = 'ok'"
+        measured = {run_id for (run_id,) in rows_of(self._connection, self.db, sql)}
+        return tuple(summary for summary in self.summaries() if summary.run_id in measured)
+
     def run(self, run_id: str) -> Run:
         """One run with all its cases and blocks. Raises GputuiError if the file does not contain it."""
         found = summaries_of([self], run_id)[0]
@@ -618,7 +624,7 @@ def case_times_of(
                 if device_name is None or (device_index is not None and device_index < 0):
                     raise NotValid(f"the device is {device_index}, {device_name}")
                 one = CaseTimes(case_id, work_from(row), device_index, device_name, times)
-            of_file.setdefault(run_id, []).append(one)
+            of_file.setdefault(str(run_id), []).append(one)
         found.append({run_id: tuple(times) for run_id, times in of_file.items()})
     return found
 
