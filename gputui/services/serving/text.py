@@ -11,6 +11,7 @@ from gputui.model.journal import Price
 from gputui.model.serving import ANSWERED
 from gputui.model.units import (
     counted,
+    format_energy,
     format_percent,
     format_seconds,
     format_spread,
@@ -120,6 +121,16 @@ def usd_per_million_tokens(level: Level, price: Price | Missing) -> float | Miss
     return (
         price.usd_per_hour / 3600 / level.output_per_s * 1e6 if level.output_per_s else Missing("no output")
     )
+
+
+def energy_line(serving: Serving) -> str:
+    """`GPU energy per output token: 1.20 J with 1 user, 0.31 J with 16 users`; empty if none is known."""
+    known = [(one, one.energy) for one in serving.levels if not isinstance(one.energy, Missing)]
+    if not known:
+        return ""
+    ends = known if len(known) < 3 else [known[0], known[-1]]
+    parts = [f"{format_energy(energy.joules_per_unit, 'tok')} with {load_words(one)}" for one, energy in ends]
+    return f"energy of the GPUs: {', '.join(parts)}"
 
 
 def server_line(serving: Serving) -> str:

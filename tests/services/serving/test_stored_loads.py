@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import printed, printed_json
 from stored_loads import USERS, Server, load_lines, store_loads
 
+from gputui.analysis.energy import Energy
+from gputui.model.absent import Missing
 from gputui.model.journal import Price
-from gputui.model.serving import LoadStep, Requests, ServerFound
+from gputui.model.serving import BoxPower, LoadStep, Requests, ServerFound
 from gputui.services.results.selectors import run_in
 from gputui.services.serving.curve import Serving, serving_of
-from gputui.services.serving.text import break_even_line, serving_headline, serving_notes
+from gputui.services.serving.text import break_even_line, energy_line, serving_headline, serving_notes
+from gputui.store.opening import CATALOG
 from gputui.store.reading import open_result
+from gputui.store.writing import opened_for_writing
 
 
 def _serving(db: Path, run_id: str) -> Serving:
@@ -65,7 +70,7 @@ def test_what_limits_the_meaning_is_named(tmp_path: Path) -> None:
     found = _serving(tmp_path / "a.db", store_loads(tmp_path / "a.db", server, requests=100))
 
     notes = "\n".join(serving_notes(found))
-    assert "1 user: 50 % of the prompt tokens came from a cache" in notes
+    assert "\n50 % of the prompt tokens came from a cache\n" in notes
     assert "1 user: of 300 requests 6 refused" in notes
     assert "p99 needs 368 requests, each load has at most 294" in notes
 
@@ -123,3 +128,45 @@ def test_merged_and_removed_runs_keep_and_lose_their_requests(
     with open_result(merged) as file:
         assert file.serving(first).requests == ()
         assert len(file.serving(second).requests) == 12
+
+
+def test_energy_per_token_is_that_of_all_gpus_over_the_output(tmp_path: Path) -> None:
+    db = tmp_path / "a.db"
+    run_id = store_loads(db, requests=100)
+    with open_result(db) as file:
+        run, records = run_in(file, run_id), file.serving(run_id)
+    powers = tuple(
+        BoxPower(case.case_id, m.launch_id, 50, 400.0) for case in run.cases for m in case.measurements
+    )
+    found = serving_of(run, replace(records, powers=powers))
+    assert isinstance(found, Serving)
+
+    for level in found.levels:
+        assert isinstance(level.energy, Energy)
+        assert not isinstance(level.output_per_s, Missing)
+        assert level.energy.joules_per_unit == pytest.approx(400.0 / level.output_per_s, rel=0.02)
+    assert energy_line(found).startswith("energy of the GPUs: ")
+    elsewhere = tuple(replace(server, is_here=False) for server in records.servers)
+    apart = serving_of(run, replace(records, powers=powers, servers=elsewhere))
+    assert isinstance(apart, Serving)
+    assert {level.energy for level in apart.levels} == {Missing("the server is elsewhere")}
+
+
+def test_power_is_summed_over_the_gpus_that_were_sampled_in_the_window(tmp_path: Path) -> None:
+    db = tmp_path / "a.db"
+    run_id = store_loads(db, requests=100)
+    with open_result(db) as file:
+        span = file.measured_spans(run_id)[0]
+    rows = [
+        (run_id, device, span.first_utc_us + 100_000 * n, watts)
+        for device, watts in ((0, 300.0), (1, 100.0))
+        for n in range(20)
+    ]
+    with opened_for_writing(db) as connection:
+        connection.executemany(
+            f"INSERT INTO {CATALOG}.main.telemetry (run_id, device_index, t_us, power_w) VALUES (?, ?, ?, ?)",
+            rows,
+        )
+    with open_result(db) as file:
+        powers = file.serving(run_id).powers
+    assert BoxPower(span.case_id, span.launch_id, 20, 400.0) in powers
