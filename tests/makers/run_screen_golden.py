@@ -36,12 +36,14 @@ from gputui.model.machine import Interpreter
 from gputui.model.plan import Plan
 from gputui.model.telemetry import HOST
 from gputui.recording.interpreters import Chosen
+from gputui.services.hosts.bakeoff import HostStatus
 from gputui.services.profiles.loader import read_profile
 from gputui.services.profiles.planner import resolve_plan
 from gputui.services.results.next_steps import NextStep
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.progress import LogTail, ProgressTracker
 from gputui.services.runs.start import CheckedDraft
+from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
 from gputui.tui.screens.run.model import EndedRuns, InProgress, ResultRow, RunModel, WatchedRuns
 from gputui.tui.screens.run.pictures import picture
 
@@ -379,7 +381,7 @@ def wrong_form() -> RunModel:
     model.press("next")
     for name, text in (("launches", "0"), ("label", HOSTILE), ("price", "cheap")):
         model.form.texts[name].insert(text)
-    model.form.selected = 3
+    model.form.selected = list(model.form.texts).index("launches")
     model.form.texts["device"].insert("gpu")
     refused = GputuiError("--device gpu: no GPU: no NVIDIA driver is loaded", "leave --device out", 3)
     known = checked(model, make_interpreter(cuda=None))
@@ -418,6 +420,69 @@ def asked(question: str) -> RunModel:
     return model
 
 
+def hosts_asked() -> RunModel:
+    """Two hosts that can be measured, one of them busy, and one that cannot."""
+    model = choosing()
+    model.form.texts["hosts"].insert("gpu-a gpu-b gpu-c")
+    model.view = "starting"
+    model.know_hosts_asked(
+        HostsPlan(
+            "quick on 2 hosts of 3, about 3 min, about $0.31 in all",
+            (
+                (
+                    "gpu-a",
+                    ("8 x NVIDIA H100 80GB HBM3 · torch 2.9.1+cu130 · 12 cases · about 2 min · $24.00/h",),
+                ),
+                (
+                    "gpu-b",
+                    (
+                        "NVIDIA L4 · torch 2.8.0+cu128 · 10 cases, 2 cannot run there · about 3 min",
+                        "it is busy (load 7.2): look with top there",
+                    ),
+                ),
+            ),
+            ("gpu-c: it accepts none of your keys without a question: log in once: ssh gpu-c",),
+        )
+    )
+    return model
+
+
+def hosts_measuring(*, is_over: bool = False) -> RunModel:
+    """Four hosts: one measures, one is done, one is lost, and one has failed."""
+    model = choosing()
+    states = (
+        HostStatus(
+            "gpu-a",
+            "running",
+            "",
+            "8 x NVIDIA H100 80GB HBM3",
+            "gpt_train mini gpu fp32",
+            "812 k seq/s ±1 %",
+            0.45,
+            83.0,
+            "",
+            0.4,
+        ),
+        HostStatus("gpu-b", "done", "", "NVIDIA L4", "", "", 1.0, None, "", 31.0),
+        HostStatus("gpu-c", "link lost", "it does not answer", "NVIDIA A10G", "", "", None, None, "", 45.0),
+        HostStatus(
+            "gpu-d",
+            "stopped",
+            "its supervisor was killed: what was finished is stored",
+            "2 x NVIDIA RTX 4090",
+            "",
+            "",
+            None,
+            None,
+            "",
+            61.0,
+        ),
+    )
+    selectors = ("a.db@1", "a.db@2") if is_over else ()
+    model.know_hosts(HostsProgress("20261122-190000", states, 83.0, is_over, selectors))
+    return model
+
+
 def details() -> RunModel:
     """The cases of a profile."""
     model = choosing()
@@ -436,6 +501,8 @@ def models() -> Iterator[tuple[str, RunModel]]:
     yield "stop", asked("stop")
     yield "leave", asked("leave")
     yield "logs", failing()
+    yield "hosts_asked", hosts_asked()
+    yield "hosts", hosts_measuring()
     yield "ended", ended()
     yield "ended_gpu", ended_gpu()
     yield "ended_boxes", ended_beside_boxes()

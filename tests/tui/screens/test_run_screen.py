@@ -478,8 +478,8 @@ async def test_the_empty_field_of_the_file_names_the_one_that_will_be_used(
         await until(pilot, lambda: bool(app.run_screen.model.default_file))
         await pilot.press("tab")
         assert re.search(r"^  file +…[long/]+/mine\.db$", shown(pilot), re.MULTILINE)
-        await pilot.press(*["down"] * 8)
-        assert re.search(r"^> file  +…?[long/]+/mine\.db$", shown(pilot), re.MULTILINE), shown(pilot)
+        await pilot.press(*["down"] * 9)
+        assert re.search(r"^▸ file  +…?[long/]+/mine\.db$", shown(pilot), re.MULTILINE), shown(pilot)
 
 
 def test_an_interpreter_is_not_executed_while_its_path_is_typed(spin: Path, tmp_path: Path) -> None:
