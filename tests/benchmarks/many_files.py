@@ -86,7 +86,11 @@ def main() -> None:
                 ("compare --format html", ["compare", *some, "--format", "html"]),
                 ("compare merged --by machine", ["compare", str(merged), "--by", "machine"]),
                 ("runs of the merged file", ["runs", str(merged)]),
-                ("export of the merged file as JSON", ["export", str(merged)]),
+                ("runs as JSON", ["runs", str(merged), "--json"]),
+                (
+                    "export of it as Parquet",
+                    ["export", str(merged), "--parquet", str(place / f"lake{count}")],
+                ),
             ):
                 if what == "merge into a new file":
                     merged.unlink(missing_ok=True)
