@@ -132,7 +132,7 @@ _GPUS_TOLD = 2
 
 
 def _box(checks: Sequence[PerformanceCheck]) -> list[str]:
-    """Whether these devices do what others of their kind do; of many, the first stands for all normal ones."""
+    """Whether these devices do what others of their kind do; of many, one stands for all normal ones."""
     odd = [check for check in checks if check.word in (BELOW_NORMAL, ABOVE_LIMIT)]
     rest = [check for check in checks if check not in odd]
     told = checks if len(checks) <= _GPUS_TOLD else [*odd, *rest[:1]]
