@@ -116,7 +116,7 @@ def _launch_bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
         evidence = f"{share} of the step lies between operators, in Python"
         yield Finding(KINDS[1], evidence, step_ns, max(0, step_ns - idle_ns), "fair")
         return
-    lengths = [k.time_ns / k.calls for k in facts.side.found.kernels if k.calls for _ in range(k.calls)]
+    lengths = [k.time_ns / k.calls for k in facts.side.found.kernels for _ in range(k.calls)]
     middle_ns = median(lengths) if lengths else 0.0
     evidence = f"for {share} of the step the GPU waits for the host"
     if lengths:

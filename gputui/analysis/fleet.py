@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.quantiles import t_quantile
+from gputui.model.absent import Missing
 
 FEWEST = 5
 """Boxes of one kind below which none can stand out."""
@@ -66,3 +67,15 @@ def standing_out(logs: Sequence[float], level: float = FALSE_ALARMS) -> frozense
             found = number
     middle = statistics.median(logs)
     return frozenset(place for place in removed[:found] if abs(logs[place] - middle) >= LEAST_CHANGE)
+
+
+def apart_from(log: float, others: Sequence[float]) -> tuple[float, float] | Missing:
+    """The 95 % interval of how far a box lies from others that are alike, as logarithms.
+
+    Its own error is taken for that of a healthy box, since it was measured as they were: the others differ
+    by what boxes differ by and by errors of measurement.
+    """
+    if len(others) < 2:
+        return Missing("fewer than two others")
+    half = t_quantile(0.975, len(others) - 1) * statistics.stdev(others) * math.sqrt(1 + 1 / len(others))
+    return log - half, log + half

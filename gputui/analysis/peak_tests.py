@@ -143,14 +143,14 @@ def check_performance(
     is_below = iter(below_normal(of_boxes))
     judged = tuple(_judge(peak_test, is_below) for peak_test in peak_tests)
     known = [one for one in judged if one.word != NO_REFERENCE]
-    word, text = NORMAL, f"{NORMAL}: {', '.join(_phrase(one) for one in known)}"
+    word, text = NORMAL, f"{NORMAL}: {', '.join(_phrases(known))}"
     if not known:
         word, text = NO_REFERENCE, _text_without_reference(device_name, peak_tests)
     for worse in (BELOW_NORMAL, ABOVE_LIMIT):
         hits = [one for one in known if one.word == worse]
         if hits:
             rest = [one for one in known if one.word != worse]
-            word, text = worse, f"{worse}: {'; '.join(_phrase(one) for one in hits + rest)}"
+            word, text = worse, f"{worse}: {'; '.join([*map(_phrase, hits), *_phrases(rest)])}"
     if standing is not None:
         text = f"{text}. {standing.text}"
     return PerformanceCheck(word, text, judged, device_name, device_index, standing)
@@ -173,6 +173,20 @@ def _judge(peak_test: PeakTest, is_below: Iterator[bool]) -> JudgedPeakTest:
     else:
         word = NORMAL
     return JudgedPeakTest(peak_test, word, peak_test.units_per_s / expectation.measured_low)
+
+
+def _phrases(judged: Sequence[JudgedPeakTest]) -> Iterator[str]:
+    """One for each test; those that are as in a reference, which may be many, are counted."""
+    as_boxes = [one.peak_test.expectation for one in judged if one.word == NORMAL and _is_of_boxes(one)]
+    if as_boxes:
+        most = max(one.rates.boxes for one in as_boxes if one is not None and one.rates is not None)
+        yield f"{counted(len(as_boxes), 'case')} as on {counted(most, 'box')} of its model"
+    yield from (_phrase(one) for one in judged if one.word != NORMAL or not _is_of_boxes(one))
+
+
+def _is_of_boxes(judged: JudgedPeakTest) -> bool:
+    expectation = judged.peak_test.expectation
+    return expectation is not None and expectation.rates is not None
 
 
 def _phrase(judged: JudgedPeakTest) -> str:

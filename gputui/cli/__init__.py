@@ -52,6 +52,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("show", "show", "One run in full."),
     Command("replay", "replay", "What was sampled during a run, in the live panes."),
     Command("merge", "merge", "One result file of many."),
+    Command("export", "export", "Parquet files for Spark, polars, DuckDB and others."),
     Command("share", "share", "A report or file for the provider of a box, or for anybody."),
     Command("label", "label", "Give a run another label."),
     Command("rm", "rm", "Remove a run from a result file."),
@@ -216,7 +217,7 @@ def _status_of(words: list[str]) -> int:
         _print_error(error.message, error.hint)
         status = error.exit_code
     except click.ClickException as error:
-        error.show()
+        _print_error(*_explained(error))
         status = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         status = EXIT_INTERRUPTED
@@ -243,6 +244,19 @@ def _status_of(words: list[str]) -> int:
         )
         status = EXIT_BUG
     return _flushed(status if isinstance(status, int) else EXIT_DONE)
+
+
+def _explained(error: click.ClickException) -> tuple[str, str]:
+    """What is wrong with the words of a command, and how it is called."""
+    text = error.format_message().rstrip(".")
+    text = text[:1].lower() + text[1:]
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is None:
+        return text, "gputui --help lists the commands"
+    called = context.command_path
+    words = " ".join(context.command.collect_usage_pieces(context))
+    name = called.removeprefix("gputui").strip()
+    return f"{name}: {text}" if name else text, f"{called} {words}; {called} --help explains them"
 
 
 def _flushed(status: int) -> int:

@@ -7,7 +7,6 @@ import secrets
 import shlex
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -20,7 +19,6 @@ from gputui.cli.output import shown
 from gputui.cli.surroundings import unattended
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, GputuiError, MachineLacks
 from gputui.model.units import counted, format_hourly, listed
-from gputui.recording.spec import Spec
 from gputui.services.runs.start import blocks_from, budget_from, launches_from
 
 if TYPE_CHECKING:
@@ -81,7 +79,7 @@ _HOW_TO_LEAVE = (
     metavar="[HOST=]EXE",
     help="Interpreter to measure with there.  [the first that has torch]",
 )
-@click.option("--device", default="", metavar="D", help="cpu, gpu, or gpu:N.")
+@click.option("--device", default="", metavar="D", help="cpu, gpu, gpu:N, or all: each GPU.")
 @click.option("--only", multiple=True, metavar="W[:SIZE[:PREC]]", help="Only this workload; repeatable.")
 @click.option(
     "--precision", "precisions", multiple=True, metavar="P", help="Only fp32, tf32 or amp; repeatable."
@@ -153,7 +151,7 @@ def command(
     lost; `--resume` brings it home. PROFILE is a name, a .toml file, or a .py file with a workload of your
     own; without one, `quick`.
     """
-    from gputui.services.hosts.bakeoff import Bakeoff, find_bakeoff, spec_of
+    from gputui.services.hosts.bakeoff import find_bakeoff
     from gputui.services.hosts.host import hosts_from, hosts_in
 
     if resume:
@@ -176,22 +174,13 @@ def command(
 
     from gputui.services.compare.rounds import looks_of_rounds
     from gputui.services.hosts.box import key_for_hosts
-    from gputui.services.hosts.preparing import Prepared, prepare
-    from gputui.services.profiles.loader import find_profile
+    from gputui.services.hosts.preparing import Prepared, new_bakeoff, prepare, profile_for_hosts
     from gputui.services.profiles.planner import Choices
-    from gputui.services.profiles.user_workload import is_step_file
-    from gputui.services.runs.process import new_run_id
     from gputui.services.runs.start import target_of
     from gputui.services.support.paths import hash_key
     from gputui.store.writing import check_writable
 
-    step_file = Path(profile) if profile is not None and is_step_file(profile) else None
-    measured = None if step_file is not None else find_profile(profile or "quick")
-    if measured is not None and measured.commands:
-        raise GputuiError(
-            f"profile {measured.name}: names programs, which other hosts may not have",
-            "gputui run on each box",
-        )
+    measured, step_file, step = profile_for_hosts(profile or "")
     target = target_of(db)
     if db is None:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -207,7 +196,6 @@ def command(
         seed=secrets.randbelow(2**31),
     )
     key = hash_key()
-    step = "" if step_file is None else _step_text(step_file)
     hosts, queued = hosts[: len(hosts) - len(kinds)], hosts[len(hosts) - len(kinds) :]
     prepared = Prepared((), (), ())
     if hosts:
@@ -220,23 +208,23 @@ def command(
         raise MachineLacks("no host can be measured", "the lines above say why")
     jobs = _jobs(kinds, queued, measured, step_file, choices, key_for_hosts(key))
     _announce_jobs(kinds, jobs, target)
-    name = time.strftime("%Y%m%d-%H%M%S")
     rounds = None
     if percent is not None:
-        rounds = _rounds(name, percent, looks, [one.box.host.name for one in prepared.planned], hosts)
+        rounds = _rounds(percent, looks, [one.box.host.name for one in prepared.planned], hosts)
     if not yes:
         if unattended() or not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise GputuiError("no terminal to ask on before it starts", "--yes starts without a question")
         if not click.confirm("Start?", err=True):
             raise GputuiError("nothing was measured", "--yes starts without a question")
-    parts: list[tuple[Host, Spec | BatchPart]] = []
-    for one in prepared.planned:
-        host = one.box.host
-        label = "" if rounds is None else rounds.label_of(host.name)
-        parts.append((host, spec_of(one.box, one.plan, new_run_id(), target, key_for_hosts(key), label)))
-    groups = [*prepared.groups, *((index,) for index in range(len(parts), len(parts) + len(jobs)))]
-    bakeoff = Bakeoff.create(
-        name, target, [*parts, *jobs], groups, step, sys.argv[1:], gives_up_after_s, rounds
+    bakeoff = new_bakeoff(
+        prepared,
+        target,
+        key,
+        jobs=jobs,
+        step=step,
+        words=sys.argv[1:],
+        gives_up_after_s=gives_up_after_s,
+        rounds=rounds,
     )
     status = see_through(bakeoff, shows_all=shows_all, verbose=verbose)
     return status or (EXIT_CASE_FAILED if prepared.refused else EXIT_DONE)
@@ -256,28 +244,19 @@ def _percent(resolve: str | None, partitions: Sequence[str]) -> float | None:
     return percent_from(resolve)
 
 
-def _rounds(
-    name: str, percent: float, looks: Sequence[int], names: Sequence[str], hosts: Sequence[Host]
-) -> Rounds:
+def _rounds(percent: float, looks: Sequence[int], names: Sequence[str], hosts: Sequence[Host]) -> Rounds:
     """Raises MachineLacks without the first host, which is the baseline, or without another one."""
     from gputui.services.compare.rounds import how_sure
     from gputui.services.hosts.bakeoff import Rounds
+    from gputui.services.hosts.preparing import new_name
 
     if len(names) < 2 or names[0] != hosts[0].name:
         raise MachineLacks(
             f"--resolve needs {hosts[0].name}, the baseline, and another host", "the lines above say why"
         )
-    rounds = Rounds(name, percent, tuple(looks), tuple(names))
+    rounds = Rounds(new_name(), percent, tuple(looks), tuple(names))
     say(how_sure(rounds))
     return rounds
-
-
-def _step_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        hint = f"gputui new-workload {path} writes one that runs"
-        raise GputuiError(f"{path}: cannot be read ({error})", hint) from error
 
 
 def _announce(prepared: Prepared, target: Path) -> None:
@@ -442,6 +421,7 @@ def _follow(bakeoff: Bakeoff) -> int:
 def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> None:
     """The comparison of all that were measured, the first as the baseline."""
     from gputui.cli.output import console
+    from gputui.services.compare.equal_boxes import equal_boxes
     from gputui.services.compare.session import ask
     from gputui.services.compare.text import comparison_pages
     from gputui.services.results.selectors import from_here
@@ -464,6 +444,8 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> None:
     answer = asked.compared(0)
     for page in comparison_pages(asked, answer, (), console(), verbose, shows_all):
         page.show()
+    for kind in equal_boxes(asked.sides, [shown(name) for name, _ in done]):
+        click.echo(f"{kind.line}\n")
     if rounds is not None:
         _show_standings(bakeoff)
     pool = [] if rounds is None else ["--pool"]

@@ -14,12 +14,13 @@ from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_UNDECIDED, GputuiErr
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ENERGY, ComparisonColumn, columns_of
-from gputui.services.compare.fleet import FLEET_FROM
-from gputui.services.compare.fleet_text import FLEET_FORMATS
+from gputui.services.compare.fleet import FLEET_FROM, GPUS_FROM, Fleet
+from gputui.services.compare.fleet_sides import RANKED_BY
 from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_of
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
 from gputui.services.compare.pairing import DIMENSIONS
-from gputui.services.compare.session import Asked, Request, ask
+from gputui.services.compare.session import Request, ask
+from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import every_file
 
 FORMATS = ("text", "markdown", "csv", "json", "html")
@@ -140,7 +141,7 @@ def command(
     """Compare result files, the first as the baseline; of one file, its variants.
 
     F takes the newest run of each case, F@RUN one run: its short id, its label, `latest` or `latest~1`.
-    `reference:NAME` is a file in $GPUTUI_REFERENCES. A directory is all result files in it.
+    `reference:NAME` is boxes of one model (gputui reference list). A directory is all result files in it.
     """
     is_named = context.get_parameter_source("form") is not ParameterSource.DEFAULT
     if output is not None and not on_screen and not is_named and output.suffix.lower() not in ("", ".txt"):
@@ -159,10 +160,13 @@ def command(
         raise GputuiError(f"--columns: {form} has all of them", "leave it out, or --format markdown")
     files = every_file(files)
     is_gate = slower_pct is not None or unsure is not None or fail_if_unsure
-    may_rank = not (columns or verbose or matrix or is_gate or baseline) and form in FLEET_FORMATS
-    asked = ask(files, by=by, pool=pool, trust=trust, with_passes=not (may_rank and len(files) >= FLEET_FROM))
-    if may_rank and len(asked.sides) >= FLEET_FROM:
-        return _rank(asked, form, output, shows_all)
+    may_rank = not (columns or verbose or matrix or is_gate or baseline)
+    has_reference = any(file.startswith(PREFIX) for file in files)
+    if may_rank and not has_reference and (by in RANKED_BY or (by is None and len(files) >= FLEET_FROM)):
+        fleet = _ranking(files, by or "", pool, trust)
+        if fleet is not None:
+            return _rank(fleet, form, output, shows_all)
+    asked = ask(files, by=by, pool=pool, trust=trust, with_passes=len(files) < FLEET_FROM or not may_rank)
     if all(run.summary.profile == TRACE_PROFILE for run in asked.evidence.runs):
         return _compare_stored_traces(files, form, output, trust)
     for warning in asked.warnings:
@@ -202,27 +206,40 @@ def command(
     return {PASS: EXIT_DONE, FAIL: EXIT_CASE_FAILED, CANNOT_TELL: unsure_exit}[result.end]
 
 
-def _rank(asked: Asked, form: str, output: Path | None, shows_all: bool) -> int:
-    """Many sides: each box beside its kind."""
+def _ranking(files: Sequence[str], by: str, pool: bool, trust: bool) -> Fleet | None:
+    """Many sides, each beside its kind; None of so few that they are compared side by side."""
     from gputui.services.compare.fleet import fleet_of
+    from gputui.services.compare.fleet_sides import fleet_sides
+    from gputui.services.compare.fleet_why import explained
+    from gputui.services.results.times import select_times
+
+    selections = select_times(files, trust=trust, pool=pool)
+    sides = fleet_sides(selections, by, pool=pool)
+    if len(sides) < (GPUS_FROM if by == "gpu" else FLEET_FROM):
+        return None
+    for selection in selections:
+        for warning in selection.warnings:
+            click.echo(warning, err=True)
+    return explained(fleet_of(sides, by), trust=trust)
+
+
+def _rank(fleet: Fleet, form: str, output: Path | None, shows_all: bool) -> int:
+    from gputui.services.compare.fleet_formats import fleet_text
     from gputui.services.compare.fleet_text import write_fleet
 
-    for warning in asked.warnings:
-        click.echo(warning, err=True)
-    fleet = fleet_of(asked.sides)
     if form == "text" and output is None:
         from gputui.cli.output import console
 
         write_fleet(console(), fleet, shows_all)
         return EXIT_DONE
-    text = FLEET_FORMATS[form](fleet)
+    text = fleet_text(fleet, form)
     if output is None:
         click.echo(text, nl=False)
     else:
         from gputui.services.support.atomic_write import write_whole
 
         write_whole(output, text)
-        click.echo(f"wrote {output}", err=True)
+        report_written(output)
     return EXIT_DONE
 
 

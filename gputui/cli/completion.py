@@ -43,7 +43,9 @@ def command(shell: str | None) -> int:
 
 
 def add_completions(found: click.Command, name: str) -> None:
-    """Let the parameters of a command be completed."""
+    """Let the parameters of a command, and of those below it, be completed."""
+    for below in found.commands.values() if isinstance(found, click.Group) else ():
+        add_completions(below, f"{name} {below.name}")
     for parameter in found.params:
         complete = _COMPLETED.get((name, parameter.name or ""))
         if complete is not None:
@@ -120,6 +122,22 @@ def _files_and_runs(incomplete: str) -> Iterator[CompletionItem]:
     return _runs(incomplete) if "@" in incomplete else iter(())
 
 
+def _sides(incomplete: str) -> Iterator[CompletionItem]:
+    """Runs of a file, and references where their prefix is begun."""
+    from gputui.services.results.references import PREFIX
+
+    yield from _files_and_runs(incomplete)
+    if incomplete and PREFIX.startswith(incomplete[: len(PREFIX)]):
+        yield from (CompletionItem(f"{PREFIX}{one.value}", help=one.help) for one in _references(""))
+
+
+def _references(incomplete: str) -> Iterator[CompletionItem]:
+    from gputui.services.results.references import known_references
+
+    for one in known_references():
+        yield CompletionItem(one.name, help=one.model.counted(one.boxes))
+
+
 def _in_progress(incomplete: str) -> Iterator[CompletionItem]:
     from gputui.services.runs.process import called, runs_in_progress
 
@@ -160,7 +178,9 @@ _COMPLETED: dict[tuple[str, str], Callable[[str], Iterator[CompletionItem]]] = {
     ("replay", "run"): _runs,
     ("label", "run"): _runs,
     ("rm", "run"): _runs,
-    ("compare", "files"): _files_and_runs,
+    ("compare", "files"): _sides,
+    ("reference add", "selectors"): _files_and_runs,
+    ("reference show", "name"): _references,
     ("advise", "files"): _files_and_runs,
     ("results", "file"): _files_and_runs,
     ("facts", "gpu"): _gpus,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import textwrap
@@ -121,6 +122,14 @@ def _in_lines(row: str, columns: int, indent: int) -> list[str]:
     )
 
 
+_COMMAND = re.compile(r": (?=(?:gputui|ssh|ssh-\w+|sbatch) )")
+
+
 def say(line: str) -> None:
-    """Print a line for people; one with a command is not wrapped, so that it can be copied."""
-    click.echo(line if "gputui " in line or "ssh" in line else wrapped(line, sys.stderr), err=True)
+    """Print a line for people, wrapped; a command at its end stays whole, so that it can be copied."""
+    command = _COMMAND.search(line)
+    if command is None or not sys.stderr.isatty() or len(line) <= shutil.get_terminal_size().columns:
+        click.echo(line if command else wrapped(line, sys.stderr), err=True)
+    else:
+        click.echo(wrapped(line[: command.end() - 1], sys.stderr), err=True)
+        click.echo(f"  {line[command.end() :]}", err=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from gputui.errors import EXIT_DONE
+from gputui.services.results.exports import named_files
 from gputui.store.merging import merge_files
 
 _MOST, _SHOWN = 20, 5
@@ -26,7 +27,7 @@ def command(files: tuple[Path, ...], out: Path) -> int:
     with click.progressbar(
         length=len(files), label="reading", file=sys.stderr, hidden=not sys.stderr.isatty()
     ) as bar:
-        results = merge_files(files, out, lambda done: bar.update(done - bar.pos))
+        results = merge_files(named_files(files), out, lambda done: bar.update(done - bar.pos))
     for merged in results[:_SHOWN] if len(results) > _MOST else results:
         there = f", {merged.already_there} were there already" if merged.already_there else ""
         click.echo(f"{merged.source}: {len(merged.added)} added{there}")

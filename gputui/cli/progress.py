@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from gputui.cli.output import beneath, shown, wrapped
+from gputui.model.absent import Missing
 from gputui.model.journal import (
     Block,
     CaseEnd,
     CaseWarm,
     Event,
+    Figure,
     LaunchEnd,
     LaunchesLeftOut,
     LaunchStart,
@@ -24,9 +26,10 @@ from gputui.model.journal import (
 )
 from gputui.model.plan import PROFILED, Plan
 from gputui.model.profiled import ProfiledPass
-from gputui.model.units import format_rate
+from gputui.model.serving import LoadNow
+from gputui.model.units import counted, format_rate, format_seconds
 from gputui.services.results.throughput import speed_of_launch
-from gputui.services.runs.progress import INTERVAL_BLOCKS, TimeLeft
+from gputui.services.runs.progress import INTERVAL_BLOCKS, TimeLeft, load_now_words
 
 _ERASE = "\r\x1b[K"
 """Moves to the first column and clears the line."""
@@ -43,6 +46,8 @@ class Progress:
         self._timed: tuple[int, int] | None = None
         """Run and case of the last line, if it was a block; its text is only built when it is drawn."""
         self._blocks: dict[tuple[int, int], list[Block]] = {}
+        self._figures: dict[tuple[int, int, str], Figure] = {}
+        """By run, case and key: of the last launch."""
         self._drawn_s = 0.0
 
     def __enter__(self) -> Progress:
@@ -91,6 +96,10 @@ class Progress:
                 self.say(f"{self._elapsed()} launch {line.launch_id + 1} {profiling}{names}")
         elif isinstance(line, CaseWarm):
             self._now = f"{self._name(index, line.case_id)}: warm"
+        elif isinstance(line, LoadNow):
+            self._now = f"{self._name(index, line.case_id)}: {load_now_words(line)}"
+        elif isinstance(line, Figure):
+            self._figures[index, line.case_id, line.key] = line
         elif isinstance(line, Block):
             blocks = self._blocks.setdefault((index, line.case_id), [])
             blocks.append(line)
@@ -125,9 +134,19 @@ class Progress:
         name = self._name(index, line.case_id)
         blocks = self._blocks.pop((index, line.case_id), [])
         if line.outcome == "ok" and blocks:
-            self.say(f"{self._elapsed()} {name}  {self._rate(index, blocks)}  {line.blocks} blocks")
+            what = self._times(index, line.case_id) or counted(line.blocks, "block")
+            self.say(f"{self._elapsed()} {name}  {self._rate(index, blocks)}  {what}")
         else:
             self.say(f"{self._elapsed()} {name}  {line.outcome}: {line.reason}")
+
+    def _times(self, index: int, case_id: int) -> str:
+        """The median times of a load, `TTFT 52.0 ms, TPOT 10.1 ms`; empty for a case of another kind."""
+        found = []
+        for key, name in (("ttft_p50_s", "TTFT"), ("tpot_p50_s", "TPOT")):
+            figure = self._figures.get((index, case_id, key))
+            if figure is not None and not isinstance(figure.value, Missing):
+                found.append(f"{name} {format_seconds(figure.value)}")
+        return ", ".join(found)
 
     def _name(self, index: int, case_id: int) -> str:
         name = self._plans[index].cases[case_id].case.name

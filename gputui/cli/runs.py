@@ -9,6 +9,7 @@ import click
 
 from gputui.cli.recovered import report_recovered
 from gputui.errors import EXIT_DONE, GputuiError
+from gputui.services.results.exports import result_file_of
 from gputui.services.runs.process import called, runs_in_progress
 from gputui.services.support.paths import default_result_file, runs_of_others
 from gputui.store.opening import expanded
@@ -27,7 +28,7 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
     in_progress = [run for together in runs_in_progress() for run in together]
     for run in in_progress:
         click.echo(f"in progress: {called(run)} into {run.target}: gputui attach {run.short_id}", err=True)
-    path = expanded(default_result_file() if file is None else file).absolute()
+    path = result_file_of(expanded(default_result_file() if file is None else file).absolute())
     if any(run.target == path for run in in_progress) and not path.exists():
         return EXIT_DONE  # the first run of a new file, which is created when it ends
     if file is None and not path.exists():

@@ -35,6 +35,7 @@ from gputui.services.serving.plan import (
     rates_from,
     users_from,
 )
+from gputui.services.serving.text import API_PRICE_HELP, api_price_from
 
 DEFINITIONS = """
 \b
@@ -64,7 +65,9 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
 @click.command(epilog=DEFINITIONS)
 @click.argument("url")
 @click.option("--model", default="", metavar="M", help="As the server names it; needed if it has several.")
-@click.option("--name", default="", metavar="NAME", help="What results call the model; runs of one name pair.")
+@click.option(
+    "--name", default="", metavar="NAME", help="What results call the model; runs of one name pair."
+)
 @click.option(
     "--profile", default="chat", show_default=True, metavar="P", help="chat, rag, code, or a .toml file."
 )
@@ -78,7 +81,11 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
 )
 @click.option("--rate", "rates", type=rates_from, metavar="R,R", help="Also these arrivals per second.")
 @click.option(
-    "--slo", "limits", type=limits_from, metavar="LIMITS", help="ttft=500ms,tpot=50ms,e2e=10s, or none.  [the profile's]"
+    "--slo",
+    "limits",
+    type=limits_from,
+    metavar="LIMITS",
+    help="ttft=500ms,tpot=50ms,e2e=10s, or none.  [the profile's]",
 )
 @click.option(
     "--attain",
@@ -90,7 +97,11 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
     help="Share of requests that must be good.",
 )
 @click.option(
-    "--shared-prefix", "shared", type=click.IntRange(min=0), metavar="TOKENS", help="Let prompts begin alike.  [0]"
+    "--shared-prefix",
+    "shared",
+    type=click.IntRange(min=0),
+    metavar="TOKENS",
+    help="Let prompts begin alike.  [0]",
 )
 @click.option(
     "--budget",
@@ -108,8 +119,12 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
     metavar="N",
     help="Repetitions of each load.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", help="Of arrivals and order.  [0]")
-@click.option("--api-key-env", "key_name", default="", metavar="NAME", help="Environment variable with the key.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", help="Of arrivals and order.  [0]"
+)
+@click.option(
+    "--api-key-env", "key_name", default="", metavar="NAME", help="Environment variable with the key."
+)
 @click.option(
     "--db",
     type=click.Path(path_type=Path, readable=False),
@@ -121,6 +136,7 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
 @click.option(
     "--machine", type=machine_from, metavar="NAME", default="", envvar="GPUTUI_MACHINE", help=MACHINE_HELP
 )
+@click.option("--api-price", type=api_price_from, metavar="IN,OUT", help=API_PRICE_HELP)
 @click.option("--detach", is_flag=True, help="Start it and return at once; see it with `gputui attach`.")
 @click.option("--notify", is_flag=True, help=NOTIFY_HELP)
 @click.option("-v", "--verbose", is_flag=True, help="Also notes, and why loads were not measured.")
@@ -145,6 +161,7 @@ def command(
     price: float | None,
     instance: str | None,
     machine: str,
+    api_price: tuple[float, float] | None,
     detach: bool,
     notify: bool,
     verbose: bool,
@@ -152,7 +169,8 @@ def command(
 ) -> int:
     """Measure the OpenAI-compatible server at URL: speed by number of users, and the rate within limits.
 
-    Prompts begin with random words, so that no cache of earlier prompts helps, unless --shared-prefix says so.
+    Prompts begin with random words, so that no cache of earlier prompts helps, unless --shared-prefix says
+    so.
     """
     report_recovered()
     report_missing_home()
@@ -195,7 +213,7 @@ def command(
     hold_signals()
     runs = start_runs([request], prepared.target)
     watched = watch(runs, [request.plan], alerts_of(runs, [request.plan]) if notify else None)
-    return finish(runs, watched, prepared.target, as_json=as_json, is_verbose=verbose)
+    return finish(runs, watched, prepared.target, as_json=as_json, is_verbose=verbose, api_price=api_price)
 
 
 def _announce(prepared: PreparedServe, attained_share: float) -> None:

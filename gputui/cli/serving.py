@@ -14,8 +14,10 @@ from gputui.model.result import Run
 from gputui.services.serving.curve import Serving
 from gputui.services.serving.text import (
     HEADINGS,
+    break_even_line,
     curve_rows,
     detail_rows,
+    energy_line,
     server_line,
     serving_headline,
     serving_notes,
@@ -32,6 +34,7 @@ def print_serving(
     footer: Sequence[str] = (),
     *,
     is_verbose: bool = False,
+    api_price: tuple[float, float] | None = None,
 ) -> None:
     """The headline, the server, the curve, what limits its meaning, and `footer`."""
     page = Page(out)
@@ -52,7 +55,11 @@ def print_serving(
         headings = ("load", "time", "median", "95 %", "p99", "95 %", "requests")
         page.table(headings, details, right=(2, 4, 6))
         page.line()
-    for line in (*unmeasured_lines(serving), *serving_notes(serving)):
+    energy = energy_line(serving)
+    if energy:
+        page.line(energy)
+    hosted = [] if api_price is None else [break_even_line(serving, price, api_price)]
+    for line in (*hosted, *unmeasured_lines(serving), *serving_notes(serving)):
         page.line(line)
     page.show()
     for line in footer:

@@ -18,6 +18,7 @@ from gputui.services.results.selectors import run_and_file, run_in
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.serving.curve import serving_of
+from gputui.services.serving.text import API_PRICE_HELP, api_price_from
 from gputui.store.reading import TelemetrySummary, open_result
 from gputui.store.selecting import find_run
 
@@ -38,15 +39,25 @@ from gputui.store.selecting import find_run
     is_flag=True,
     help="Also the box, step breakdowns, telemetry, efficiency, notes, and why cases were not measured.",
 )
+@click.option("--api-price", type=api_price_from, metavar="IN,OUT", help=API_PRICE_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(
-    run: str, file: Path | None, trust: bool, top: int | None, shows_all: bool, verbose: bool, as_json: bool
+    run: str,
+    file: Path | None,
+    trust: bool,
+    top: int | None,
+    shows_all: bool,
+    verbose: bool,
+    api_price: tuple[float, float] | None,
+    as_json: bool,
 ) -> int:
     """Show RUN (its short id, its label, `latest` or `latest~1`) of FILE; without them, the latest run."""
     path, selector = run_and_file(run, file)
     with open_result(path, trust, as_stored=as_json) as result:
-        stored = result.summaries()
-        found = run_in(result, find_run(stored, "latest" if selector is None else selector).run_id)
+        found = run_in(
+            result, find_run(result.summaries(), "latest" if selector is None else selector).run_id
+        )
+        comparable = () if as_json or verbose else result.measured_summaries()
         passes = result.profiled(found.summary.run_id)
         telemetry = result.telemetry_summary(found.summary.run_id)
         loads = serving_of(found, result.serving(found.summary.run_id))
@@ -81,11 +92,11 @@ def command(
     warnings_kept = sum(event.level != "info" for event in events)
     if not verbose:
         footer += [f"{counted(warnings_kept, 'warning')}: --verbose"] if warnings_kept else []
-        footer += step_lines(next_steps([found], path, stored, is_profiled=bool(passes)), out)
+        footer += step_lines(next_steps([found], path, comparable, is_profiled=bool(passes)), out)
     if isinstance(loads, Missing):
         print_run(out, found, heading, footer, is_verbose=verbose, shows_all=shows_all)
     else:
-        print_serving(out, found, loads, heading, footer, is_verbose=verbose)
+        print_serving(out, found, loads, heading, footer, is_verbose=verbose, api_price=api_price)
     if verbose or top is not None:
         print_breakdowns(out, found, passes, 5 if top is None else top)
     if not verbose:

@@ -121,10 +121,12 @@ def finish(
     is_verbose: bool = False,
     shows_all: bool = False,
     like: str = "",
+    api_price: tuple[float, float] | None = None,
 ) -> int:
     """Results of every run, the next commands, and the exit status. Raises NotStored.
 
-    `like` is the run that was repeated, as `F@RUN`; empty for none.
+    `like` is the run that was repeated, as `F@RUN`; empty for none. `api_price`: of a hosted API, for a
+    run of loads; USD per million tokens in and out.
     """
     keepers = [_who_stored(index, run, watched) for index, run in enumerate(runs)]
     from gputui.cli.output import console
@@ -142,7 +144,7 @@ def finish(
         steps = next_steps(
             results,
             target,
-            file.summaries(),
+            file.measured_summaries(),
             is_profiled=len(runs) == 1 and bool(file.profiled(runs[0].run_id)),
             like=like,
         )
@@ -152,7 +154,9 @@ def finish(
 
         found: dict[str, object] = {"schema": 1, "runs": [run_as_json(result) for result in results]}
         if loads:
-            found["serving"] = [_serving_as_json(one, result) for one, result in zip(loads, results, strict=True)]
+            found["serving"] = [
+                _serving_as_json(one, result) for one, result in zip(loads, results, strict=True)
+            ]
         if any(looks):
             found["looks"] = [None if one is None else asdict(one) for one in looks]
         click.echo(json.dumps(found, indent=1))
@@ -163,7 +167,9 @@ def finish(
             if not isinstance(load, Missing):
                 lines = list(_last_lines(target, results, steps, console()))
                 click.echo()
-                print_serving(console(), result, load, footer=lines, is_verbose=is_verbose)
+                print_serving(
+                    console(), result, load, footer=lines, is_verbose=is_verbose, api_price=api_price
+                )
     else:
         out = console()
         for result, one in zip(results, looks, strict=True):

@@ -18,7 +18,7 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import TIMED, PlannedCase
 from gputui.model.profiled import ProfiledPass
-from gputui.model.serving import LoadStep, Requests, ServerFound
+from gputui.model.serving import LoadNow, LoadStep, Requests, ServerFound
 
 JOURNAL_SCHEMA = 1
 JOURNAL_NAME = "journal.jsonl"
@@ -268,6 +268,7 @@ Line = (
     | Figure
     | ProfiledPass
     | ServerFound
+    | LoadNow
     | LoadStep
     | Requests
     | CaseEnd
@@ -290,6 +291,7 @@ LINE_KINDS: tuple[type[Line], ...] = (
     Figure,
     ProfiledPass,
     ServerFound,
+    LoadNow,
     LoadStep,
     Requests,
     CaseEnd,

@@ -156,6 +156,11 @@ class Plan:
         """The program of a case; None if it is a workload."""
         return next((command for command in self.commands if command.case_id == case_id), None)
 
+    @property
+    def program_ids(self) -> frozenset[int]:
+        """Cases that no workload of ours measures: programs, and loads on a server."""
+        return frozenset([one.case_id for one in self.commands] + [one.case_id for one in self.loads])
+
     def load_of(self, case_id: int) -> PlannedLoad | None:
         """The load of a case on a server; None if it is none."""
         return next((load for load in self.loads if load.case_id == case_id), None)

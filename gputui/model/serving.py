@@ -23,9 +23,9 @@ REQUEST_OUTCOMES = (
     "unfinished",
     "unreachable",
 )
-"""How a request ended: answered; refused for overload (429, 503); rejected as wrong (other 4xx); failed in the
-server (5xx, or an error inside the stream); cut off before its end; answered without output; not ended when
-the load was; no connection."""
+"""How a request ended: answered; refused for overload (429, 503); rejected as wrong (other 4xx); failed in
+the server (5xx, or an error inside the stream); cut off before its end; answered without output; not ended
+when the load was; no connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,32 @@ class LoadStep:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadNow:
+    """A load while it is offered, about once a second: for who watches, and not stored."""
+
+    launch_id: int
+    case_id: int
+    step_index: int
+    users: int | None
+    rate_per_s: float | None
+    """Offered; None for a number of users."""
+    in_flight: int
+    ended: int
+    """Requests that ended since the report before."""
+    over_ns: int
+    """How long that is."""
+    ttft_s: float | None
+    """Of the last few that ended, the median; None if none did, or has no output."""
+    event_gap_s: float | None
+    """Between two events of a stream, of the same; an event may be several tokens."""
+    t_ns: int
+
+    @property
+    def ended_per_s(self) -> float:
+        return self.ended / (self.over_ns * 1e-9) if self.over_ns > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class RequestRow:
     """One request: lengths and hashes, no text."""
 
@@ -120,6 +146,11 @@ class RequestRow:
     answer_hash: str
 
     @property
+    def is_in_one_piece(self) -> bool:
+        """All its output arrived at one instant, although it is several tokens: something held it back."""
+        return self.first_ns is not None and self.first_ns == self.last_ns and (self.output_tokens or 0) > 1
+
+    @property
     def ttft_s(self) -> float | None:
         """Time to first token; None without any output."""
         return None if self.first_ns is None else (self.first_ns - self.due_ns) * 1e-9
@@ -133,8 +164,8 @@ class RequestRow:
 
     @property
     def tpot_s(self) -> float | None:
-        """Time per output token after the first; None if there is only one, or no count."""
-        if self.outcome != ANSWERED or self.first_ns is None or self.last_ns is None:
+        """Time per output token after the first; None if there is only one, no count, or no time between."""
+        if self.outcome != ANSWERED or self.first_ns is None or self.last_ns is None or self.is_in_one_piece:
             return None
         if self.output_tokens is None or self.output_tokens < 2:
             return None
@@ -152,6 +183,17 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True)
+class BoxPower:
+    """The power of all GPUs of the box together while a load was measured."""
+
+    case_id: int
+    launch_id: int
+    samples: int
+    """Of the GPU that has the fewest."""
+    mean_w: float
+
+
+@dataclass(frozen=True, slots=True)
 class ServingRecords:
     """What a stored run holds of its loads, beside its cases."""
 
@@ -160,3 +202,5 @@ class ServingRecords:
     steps: tuple[LoadStep, ...]
     requests: tuple[Requests, ...]
     """One for each step that has any."""
+    powers: tuple[BoxPower, ...] = ()
+    """Of launches during which GPUs were sampled."""

@@ -30,7 +30,7 @@ def least_budget_s(plan: Plan) -> float:
 
     As often as planned, where the number of launches is not for the run to choose.
     """
-    programs = {one.case_id for one in (*plan.commands, *plan.loads)}
+    programs = plan.program_ids
     seconds = 0.0
     for launch in plan.launches:
         if launch.purpose == TIMED and (plan.startup_share is None or not launch.replicate):
@@ -65,7 +65,7 @@ class Pace:
         self._startup_s = dict(FIRST_STARTUP_S)
         self._unknown = {launch.device.device_class for launch in plan.launches if launch.needs_torch}
         """Device classes whose start is not measured yet."""
-        self._programs = {one.case_id for one in (*plan.commands, *plan.loads)}
+        self._programs = plan.program_ids
         self._most = plan.replicates
         """Launches per case, as far as is known."""
         self._is_settled = plan.startup_share is None

@@ -20,7 +20,7 @@ from gputui.model.journal import (
 )
 from gputui.model.plan import PROFILED, PlannedLaunch
 from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice
-from gputui.model.serving import LOADS, REQUEST_OUTCOMES, LoadStep, RequestRow, Requests, ServerFound
+from gputui.model.serving import LOADS, REQUEST_OUTCOMES, LoadNow, LoadStep, RequestRow, Requests, ServerFound
 from gputui.model.units import FIGURE_SUFFIXES
 from gputui.recording.worker_process import without_paths
 
@@ -34,7 +34,7 @@ def line_of(kind: str, message: dict[str, Any], launch: PlannedLaunch, started_n
     if kind == "ready":
         t_ns = int(message["t_ns"])
         return WorkerReady(launch_id, t_ns - started_ns, int(message["threads_used"]), t_ns)
-    line: Block | CaseWarm | Figure | ProfiledPass | ServerFound | LoadStep | Requests | CaseEnd
+    line: Block | CaseWarm | Figure | ProfiledPass | ServerFound | LoadNow | LoadStep | Requests | CaseEnd
     if kind == "block":
         line = Block(launch_id=launch_id, **message)
         is_valid = line.wall_ns > 0 and line.steps > 0
@@ -46,6 +46,9 @@ def line_of(kind: str, message: dict[str, Any], launch: PlannedLaunch, started_n
         line, is_valid = profiled_pass_of(launch_id, message), launch.purpose == PROFILED
     elif kind == "server":
         line, is_valid = ServerFound(launch_id=launch_id, **message), True
+    elif kind == "load_now":
+        line = LoadNow(launch_id=launch_id, **message)
+        is_valid = line.over_ns > 0
     elif kind == "load_step":
         line = LoadStep(launch_id=launch_id, **message)
         is_valid = line.load in LOADS and line.window_end_ns >= line.window_start_ns

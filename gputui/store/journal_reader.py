@@ -35,13 +35,13 @@ from gputui.model.journal import (
     check_line,
 )
 from gputui.model.profiled import ProfiledPass
-from gputui.model.serving import LoadStep, Requests, ServerFound
+from gputui.model.serving import LoadNow, LoadStep, Requests, ServerFound
 from gputui.model.telemetry import Reading, TelemetryFormat, UnreadableHeader
 from gputui.model.units import counted
 from gputui.store.strict import NotValid, strict
 from gputui.store.text import clean_text
 
-_OF_LAUNCHES = (CaseWarm, Block, Figure, ProfiledPass, ServerFound, LoadStep, Requests)
+_OF_LAUNCHES = (CaseWarm, Block, Figure, ProfiledPass, ServerFound, LoadNow, LoadStep, Requests)
 _OF_CASES = (*_OF_LAUNCHES, CaseEnd)
 _KINDS: dict[str, type[Line]] = {kind.__name__: kind for kind in LINE_KINDS}
 _ROWS_AT_A_TIME = 4096

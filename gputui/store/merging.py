@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,11 +53,8 @@ def merge_files(
             raise GputuiError(f"{source} cannot be merged into itself", "name another file with -o")
     paths = tuple(dict.fromkeys(expanded(source).resolve() for source in sources))
     known = _ends_in(out) if os.path.lexists(out) else {}
-    merged: list[Merged] = []
     with _collected(out) as collection, _named(collection, out):
-        for place in range(0, len(paths), _AT_ONCE):
-            merged += _collect(paths[place : place + _AT_ONCE], collection, known)
-            progress(len(merged))
+        merged = collect_new(paths, collection, known, progress)
         if collection.exists() or not out.exists():
             _move(collection, out)
     return tuple(merged)
@@ -100,7 +97,28 @@ def _has_end(run: RunSummary) -> bool:
     return run.ended_utc_us is not None
 
 
-def _collect(paths: Sequence[Path], collection: Path, known: dict[str, bool]) -> list[Merged]:
+def collect_new(
+    paths: Sequence[Path],
+    collection: Path,
+    known: dict[str, bool],
+    progress: Callable[[int], None] = lambda done: None,
+    only: Mapping[Path, Collection[str]] | None = None,
+) -> list[Merged]:
+    """Copy what is new in these files, some at a time, to one file, which is created if there is anything.
+
+    `known` are the runs that need no copy, and whether each has its end; those of the files are added.
+    `only`: of some files, the runs that are wanted. Raises as `merge_files`.
+    """
+    merged: list[Merged] = []
+    for place in range(0, len(paths), _AT_ONCE):
+        merged += _collect(paths[place : place + _AT_ONCE], collection, known, only or {})
+        progress(len(merged))
+    return merged
+
+
+def _collect(
+    paths: Sequence[Path], collection: Path, known: dict[str, bool], only: Mapping[Path, Collection[str]]
+) -> list[Merged]:
     """Copy what is new in these files; `known` are the runs so far, with those of the files afterwards."""
     merged: list[Merged] = []
     holder: dict[str, Path] = {}
@@ -110,8 +128,9 @@ def _collect(paths: Sequence[Path], collection: Path, known: dict[str, bool]) ->
     with open_results(paths) as files:
         summaries = summaries_of(files)
         chosen = []
-        for file, path, of_file in zip(files, paths, summaries, strict=True):
+        for file, path, every in zip(files, paths, summaries, strict=True):
             new = []
+            of_file = [one for one in every if path not in only or one.run_id in only[path]]
             for one in of_file:
                 has_end = _has_end(one)
                 if one.run_id not in known or (has_end and not known[one.run_id]):

@@ -43,7 +43,6 @@ _CONFIG = {
     "allow_persistent_secrets": "false",
     "python_enable_replacements": "false",
     "memory_limit": "1GB",
-    "threads": "2",
     "max_temp_directory_size": "0B",
 }
 _SQLITE_MAGIC = b"SQLite format 3\x00"
@@ -67,13 +66,13 @@ def has_working_directory() -> bool:
     return True
 
 
-def connect() -> DuckDBPyConnection:
+def connect(threads: int = 2) -> DuckDBPyConnection:
     """An in-memory connection that loads and downloads no extension; takes about 15 ms."""
     import duckdb  # takes 0.1 s, and few callers open a file
 
     if not has_working_directory():  # removed during a run; DuckDB opens nothing without one
         os.chdir("/")
-    return duckdb.connect(":memory:", config=dict(_CONFIG))
+    return duckdb.connect(":memory:", config={**_CONFIG, "threads": str(threads)})
 
 
 def check_name(db: Path) -> None:
@@ -210,7 +209,7 @@ def open_read_only(db: Path, trust: bool = False) -> Checked:
         raise
 
 
-def open_together(files: Sequence[Path], trust: bool = False) -> list[Checked]:
+def open_together(files: Sequence[Path], trust: bool = False, threads: int = 2) -> list[Checked]:
     """Open several different files like `open_read_only`, on one connection that all share.
 
     No file can refer to another: nothing in them is executed. Does not wait for a writer while it holds other
@@ -219,7 +218,7 @@ def open_together(files: Sequence[Path], trust: bool = False) -> list[Checked]:
     for db in files:
         check_place(db)
         let_writers_pass(db)
-    connection = connect()
+    connection = connect(threads)
     try:
         attached = {f"d{number}": db for number, db in enumerate(files)}
         for name, db in attached.items():
@@ -241,8 +240,11 @@ def _explaining_lock(db: Path) -> Iterator[None]:
         ) from error
 
 
-def close_the_doors(connection: DuckDBPyConnection) -> None:
-    """Cut the connection off from files, the network and settings."""
+def close_the_doors(connection: DuckDBPyConnection, but_for: Sequence[Path] = ()) -> None:
+    """Cut the connection off from files, the network and settings; `but_for`: not from these directories."""
+    if but_for:
+        listed = ", ".join("'" + _name_for_duckdb(path).replace("'", "''") + "'" for path in but_for)
+        connection.execute(f"SET allowed_directories=[{listed}]")
     connection.execute("SET enable_external_access=false")
     connection.execute("SET lock_configuration=true")
 

@@ -14,17 +14,21 @@ from typing import Any, TypeVar  # Any: cells whose types were checked with the 
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
+from gputui.model.case import Case
+from gputui.model.journal import Block
 from gputui.model.profiled import ProfiledPass
-from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.model.serving import LoadStep, Requests, ServerFound, ServingRecords
+from gputui.model.result import CaseResult, Measurement, Run, RunSummary
+from gputui.model.serving import BoxPower, LoadStep, Requests, ServerFound, ServingRecords
 from gputui.model.telemetry import HOST, METRICS, Metric
 from gputui.store.opening import Checked, expanded, open_read_only, open_together, rows_of
 from gputui.store.rebuilding import (
     BLOCK_COLUMNS,
+    CASE_COLUMNS,
     RUN_COLUMNS,
     case_from,
     profiled_from,
     summary_from,
+    work_from,
 )
 from gputui.store.rows import PROFILED_PARTS, Cell, Row
 from gputui.store.schema import TABLE_BY_NAME
@@ -146,6 +150,61 @@ class BlockReasons:
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchTimes:
+    """The blocks of a case in one launch that measured it, in order of time; columns are of equal length."""
+
+    launch_id: int
+    steps: array[int]
+    block_ns: array[int]
+    """The device's time if there is one, else wall time."""
+    cpu_ns: array[int]
+    """As in `Block`, with -1 for None; `waited_ns` as well."""
+    waited_ns: array[int]
+
+    def blocks(self, case_id: int) -> tuple[Block, ...]:
+        """As blocks without a start, whose wall time is `block_ns`."""
+        return tuple(
+            Block(
+                self.launch_id,
+                case_id,
+                index,
+                steps,
+                0,
+                block_ns,
+                None,
+                None if cpu_ns < 0 else cpu_ns,
+                None if waited_ns < 0 else waited_ns,
+            )
+            for index, (steps, block_ns, cpu_ns, waited_ns) in enumerate(
+                zip(self.steps, self.block_ns, self.cpu_ns, self.waited_ns, strict=True)
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CaseTimes:
+    """A measured case of one run: its block times, without what led to them."""
+
+    case_id: int
+    case: Case
+    device_index: int | None
+    device_name: str
+    launches: tuple[LaunchTimes, ...]
+
+    def as_result(self) -> CaseResult:
+        """The same for statistics of whole results; what was not read is empty."""
+        measurements = tuple(
+            Measurement(
+                launch.launch_id, 0, "ok", "", "", None, None, None, None, None, launch.blocks(self.case_id)
+            )
+            for launch in self.launches
+        )
+        return CaseResult(
+            self.case_id, self.case, self.device_index, self.device_name, "ok", "", measurements
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class MeasuredSpan:
     """When one launch timed a case, from the first block to the end of the last."""
 
@@ -189,6 +248,7 @@ class FailedLaunch:
     reason: str
     case_ids: tuple[int, ...]
 
+
 _Kind = TypeVar("_Kind")
 _STEP_KEYS = frozenset({"run_id", "launch_id", "case_id", "step_index"})
 
@@ -223,6 +283,12 @@ class ResultFile:
         """All runs, newest first. Raises GputuiError if a row holds an impossible value."""
         return summaries_of([self])[0]
 
+    def measured_summaries(self) -> tuple[RunSummary, ...]:
+        """As `summaries`, but only runs that measured a case."""
+        sql = f"SELECT DISTINCT run_id::VARCHAR FROM {self._catalog}.main.cases WHERE outcome = 'ok'"
+        measured = {run_id for (run_id,) in rows_of(self._connection, self.db, sql)}
+        return tuple(summary for summary in self.summaries() if summary.run_id in measured)
+
     def run(self, run_id: str) -> Run:
         """One run with all its cases and blocks. Raises GputuiError if the file does not contain it."""
         found = summaries_of([self], run_id)[0]
@@ -250,7 +316,8 @@ class ResultFile:
                 )
                 for (launch, case, step), rows in found.items()
             ]
-        return ServingRecords(tuple(servers), tuple(steps), tuple(requests))
+            powers = self._box_powers(run_id) if steps else ()
+        return ServingRecords(tuple(servers), tuple(steps), tuple(requests), powers)
 
     def _plain(self, row: Row, kind: type[_Kind]) -> _Kind:
         return strict({name: cell for name, cell in row.items() if name != "run_id"}, kind)
@@ -386,6 +453,21 @@ class ResultFile:
         """By case, the GPU's power in each launch; without those whose blocks have no power samples."""
         return next(iter(powers_of([self], [(run_id,)]).values()), {})
 
+    def _box_powers(self, run_id: str) -> tuple[BoxPower, ...]:
+        if not self._columns >= {("blocks", "t_us"), ("telemetry", "power_w")}:
+            return ()
+        sql = f"""
+            SELECT case_id, launch_id, min(samples), sum(mean_w) FROM (
+                SELECT b.case_id, b.launch_id, t.device_index, count(*) AS samples, avg(t.power_w) AS mean_w
+                FROM {self._catalog}.main.blocks b JOIN {self._catalog}.main.telemetry t
+                    ON t.run_id = b.run_id AND t.t_us BETWEEN b.t_us AND b.t_us + b.wall_ns // 1000
+                WHERE b.run_id = TRY_CAST(? AS UUID) AND isfinite(t.power_w) AND t.power_w >= 0
+                GROUP BY b.case_id, b.launch_id, t.device_index)
+            GROUP BY case_id, launch_id ORDER BY case_id, launch_id"""
+        names = BoxPower.__dataclass_fields__
+        rows = rows_of(self._connection, self.db, sql, (run_id,))
+        return tuple(strict(dict(zip(names, row, strict=True)), BoxPower) for row in rows)
+
     def block_reasons(self, run_id: str) -> dict[int, tuple[BlockReasons, ...]]:
         """By case, why clocks were held back in each block; without blocks that have no sampled reasons."""
         needed = {("blocks", "t_us"), ("blocks", "block_index"), ("telemetry", "throttle_bits")}
@@ -511,6 +593,72 @@ def runs_of(files: Sequence[ResultFile], chosen: Sequence[Sequence[RunSummary]])
                 results.setdefault(run_id, []).append(case_from(row, *mine))
         found.append(tuple(Run(s, tuple(results.get(s.run_id, ()))) for s in chosen[place]))
     return found
+
+
+def case_times_of(
+    files: Sequence[ResultFile], chosen: Sequence[Sequence[RunSummary]]
+) -> list[dict[str, tuple[CaseTimes, ...]]]:
+    """The measured cases of these runs, by file and run; for files opened together.
+
+    In a third of the time and a tenth of the memory of `runs_of`. Raises GputuiError as that does.
+    """
+    ids = [[summary.run_id for summary in of_file] for of_file in chosen]
+    launched = _fetch(
+        files, "measurements", ids, columns=("case_id", "launch_id", "outcome"), where="outcome = 'ok'"
+    )
+    columns = ("case_id", "device_index", "device_name", "outcome", *CASE_COLUMNS)
+    cases = _fetch(files, "cases", ids, order="case_id", columns=columns, where="outcome = 'ok'")
+    blocks = _block_times(files, ids)
+    found: list[dict[str, tuple[CaseTimes, ...]]] = []
+    for place, file in enumerate(files):
+        launches = _grouped(launched[place], "run_id", "case_id")
+        of_file: dict[str, list[CaseTimes]] = {}
+        for row in cases[place]:
+            run_id, case_id = row["run_id"], row["case_id"]
+            with file._valid(f"case {case_id} of run {run_id}"):
+                times = tuple(
+                    _launch_times(launch_id, blocks.get((place, run_id, case_id, launch_id), ()))
+                    for launch_id in sorted(row["launch_id"] for row in launches.get((run_id, case_id), ()))
+                )
+                device_index, device_name = row["device_index"], row["device_name"]
+                if device_name is None or (device_index is not None and device_index < 0):
+                    raise NotValid(f"the device is {device_index}, {device_name}")
+                one = CaseTimes(case_id, work_from(row), device_index, device_name, times)
+            of_file.setdefault(str(run_id), []).append(one)
+        found.append({run_id: tuple(times) for run_id, times in of_file.items()})
+    return found
+
+
+def _block_times(
+    files: Sequence[ResultFile], run_ids: Sequence[Sequence[str]]
+) -> dict[tuple[Any, ...], list[tuple[Any, ...]]]:
+    """By file, run, case and launch, of each block: start, CPU time, waiting, block time, wall time, steps.
+
+    Times are in ns; the CPU time and the waiting may be None.
+    """
+    columns = ("start_ns", "cpu_ns", "waited_ns", "device_ns", "wall_ns", "steps")
+    asked = _union(files, "blocks", run_ids, ("case_id", "launch_id", *columns))
+    found: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+    sql = f"""
+        SELECT place, run_id::VARCHAR, case_id, launch_id,
+            start_ns, cpu_ns, waited_ns, coalesce(device_ns, wall_ns), wall_ns, steps FROM ({asked.sql})"""
+    for row in _answers(files, sql if asked.sql else "", asked.parameters):
+        found.setdefault(row[:4], []).append(row[4:])
+    return found
+
+
+def _launch_times(launch_id: int, blocks: Sequence[tuple[Any, ...]]) -> LaunchTimes:
+    """Raises NotValid for an impossible value."""
+    columns = [list(column) for column in zip(*blocks, strict=True)] or [[] for _ in range(6)]
+    starts, cpu_ns, waited_ns, block_ns, wall_ns, steps = columns
+    if any(None in column or min(column, default=1) < 1 for column in (block_ns, wall_ns, steps)):
+        raise NotValid("a block without time or steps")
+    if None in starts or any(known is not None and known < 0 for known in (*cpu_ns, *waited_ns)):
+        raise NotValid("a block without a start, or with a negative time")
+    if starts != sorted(starts):
+        return _launch_times(launch_id, sorted(blocks, key=itemgetter(0)))
+    optional = ([-1 if known is None else known for known in column] for column in (cpu_ns, waited_ns))
+    return LaunchTimes(launch_id, *(array("q", column) for column in (steps, block_ns, *optional)))
 
 
 def passes_of(
@@ -693,9 +841,11 @@ def _fetch(
     *,
     order: str = "",
     columns: Sequence[str] | None = None,
+    where: str = "",
 ) -> list[list[Row]]:
     """Rows of one table of each file by column name, of these runs; None: of all.
 
+    `where` is a condition in SQL.
     Ordered by one column, if given. A column that a file lacks is None; texts are cleaned unless their file
     is read as stored. All files are queried at once.
     """
@@ -711,6 +861,7 @@ def _fetch(
     if not asked.sql:
         return found
     sql = f"SELECT * REPLACE (run_id::VARCHAR AS run_id) FROM ({asked.sql})"
+    sql += f" WHERE {where}" if where else ""
     rows: list[tuple[Any, ...]] = rows_of(files[0]._connection, files[0].db, sql, asked.parameters)
     for place, *values in rows:
         row: Row = dict(zip(names, values, strict=True))
@@ -732,13 +883,17 @@ def _key_of(*names: str) -> Callable[[Row], Any]:
 
 
 @contextmanager
-def open_results(files: Sequence[Path], trust: bool = False) -> Iterator[tuple[ResultFile, ...]]:
+def open_results(
+    files: Sequence[Path], trust: bool = False, threads: int = 2
+) -> Iterator[tuple[ResultFile, ...]]:
     """Open several different result files on one connection, which takes a tenth of the time per file.
+
+    `threads` that DuckDB works with.
 
     Raises Locked without waiting if one of them is being written, GputuiError as `open_result`.
     """
     paths = [expanded(db).absolute() for db in files]
-    opened = open_together(paths, trust)
+    opened = open_together(paths, trust, threads)
     try:
         yield tuple(ResultFile(one, db, warnings_of(db)) for one, db in zip(opened, paths, strict=True))
     finally:

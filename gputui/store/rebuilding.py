@@ -73,7 +73,7 @@ def case_from(
     return strict(
         {
             "case_id": case["case_id"],
-            "case": _case(*(case[name] for name in _CASE_COLUMNS)),
+            "case": work_from(case),
             "device_index": case["device_index"],
             "device_name": case["device_name"],
             "outcome": case["outcome"],
@@ -109,16 +109,22 @@ def _plain_figure(row: Row) -> dict[str, object]:
     return {**row, "value": absent if row["value"] is None else row["value"]}
 
 
-_CASE_COLUMNS = (
+CASE_COLUMNS = (
     *("workload_class", "unit", "units_per_step", "flops_per_step", "bytes_per_step"),
     *("workload", "workload_version", "size", "form", "parameters_json"),
     *("device_class", "precision", "mode", "threads"),
 )
+"""Columns of `cases` that tell what was measured."""
+
+
+def work_from(case: Row) -> Case:
+    """The work and the variant of a row of `cases`. Raises NotValid for an impossible value."""
+    return _case(*(case[name] for name in CASE_COLUMNS))
 
 
 @functools.lru_cache(maxsize=256)  # most files, and all runs of a file, contain the same work
 def _case(*values: Cell) -> Case:
-    case = dict(zip(_CASE_COLUMNS, values, strict=True))
+    case = dict(zip(CASE_COLUMNS, values, strict=True))
     plain = {
         **{name: case[name] for name in ("workload_class", "unit", "units_per_step")},
         "flops_per_step": case["flops_per_step"],

@@ -141,12 +141,14 @@ def _check_parent(db: Path) -> None:
 
 
 @contextmanager
-def opened_for_writing(db: Path, beside: Mapping[str, Path] | None = None) -> Iterator[DuckDBPyConnection]:
+def opened_for_writing(
+    db: Path, beside: Mapping[str, Path] | None = None, reads: Sequence[Path] = ()
+) -> Iterator[DuckDBPyConnection]:
     """The file attached as CATALOG for writing, checked and migrated; checkpointed and closed at the end.
 
     A new file is written under a temporary name and renamed when it is complete. `beside`: files to attach as
-    well, read-only, under these names; the caller has verified that they are result files. `db` is a
-    `real_path`. Raises NotStored, and changes nothing then.
+    well, read-only, under these names; the caller has verified that they are result files. `reads`: other
+    directories that statements may read. `db` is a `real_path`. Raises NotStored, and changes nothing then.
     """
     beside = beside or {}
     _check_parent(db)
@@ -156,7 +158,7 @@ def opened_for_writing(db: Path, beside: Mapping[str, Path] | None = None) -> It
         with _locked(db):
             if db.exists():
                 check_place(db)
-                with _attached(db, "", db, beside) as connection:
+                with _attached(db, "", db, beside, reads) as connection:
                     checked = check_is_ours(connection, db)
                     _migrate(connection, db, checked.schema_version)
                     _add_what_came_late(connection, db, checked.columns)
@@ -164,7 +166,8 @@ def opened_for_writing(db: Path, beside: Mapping[str, Path] | None = None) -> It
                         explain(connection, CATALOG)
                     yield connection
             else:
-                with _draft(db) as draft, _attached(draft, _new_file_options(), db, beside) as connection:
+                options = _new_file_options()
+                with _draft(db) as draft, _attached(draft, options, db, beside, reads) as connection:
                     _create(connection)
                     yield connection
     except NotStored:
@@ -204,7 +207,9 @@ def _draft(db: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _attached(path: Path, options: str, db: Path, beside: Mapping[str, Path]) -> Iterator[DuckDBPyConnection]:
+def _attached(
+    path: Path, options: str, db: Path, beside: Mapping[str, Path], reads: Sequence[Path]
+) -> Iterator[DuckDBPyConnection]:
     """Attach the file at `path`, which is `db` or its draft."""
     connection = connect()
     try:
@@ -215,7 +220,7 @@ def _attached(path: Path, options: str, db: Path, beside: Mapping[str, Path]) ->
                     _attach_beside(connection, name, other)
             except GputuiError as error:  # report a full disk as such, not as damage
                 raise _in_short(db, str(error.__cause__)) or error from error
-            close_the_doors(connection)
+            close_the_doors(connection, reads)
         yield connection
         with explaining(db):
             connection.execute(f"CHECKPOINT {CATALOG}")

@@ -96,11 +96,13 @@ sys.stdout.flush(); os._exit(os.waitstatus_to_exitcode(status))
 """Run by a small process: a child's peak memory begins with that of its parent."""
 
 
-def timed(words: Sequence[str]) -> tuple[float, float, int]:
-    """Wall and CPU seconds of a command, and its peak memory in MiB; the best of three by CPU."""
-    command = [sys.executable, "-c", _MEASURED, sys.executable, "-m", "gputui", *words]
+def timed(
+    words: Sequence[str], *, program: Sequence[str] = ("-m", "gputui"), times: int = 3
+) -> tuple[float, float, int]:
+    """Wall and CPU seconds of a command, and its peak memory in MiB; the best of some times by CPU."""
+    command = [sys.executable, "-c", _MEASURED, sys.executable, *program, *words]
     found = []
-    for _ in range(3):
+    for _ in range(times):
         measured = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         cpu, wall, peak = map(float, measured.split())
         found.append((cpu, wall, int(peak) // 1024))

@@ -243,7 +243,8 @@ def test_wrong_usage_is_reported_in_one_message_that_names_it(
     status, output = error_of(capsys, *words)
 
     assert status == 2
-    assert output.count("Error: ") == 1
+    assert output.startswith("gputui: ")
+    assert len(output.splitlines()) == 2
     assert "Traceback" not in output
 
 

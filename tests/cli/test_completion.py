@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from pty_harness import Terminal
@@ -52,7 +53,10 @@ def completed(shell: str, line: str) -> list[str]:
 def test_what_is_completed_exists() -> None:
     context = gputui.make_context("gputui", [], resilient_parsing=True)
     for name, parameter in _COMPLETED:
-        found = gputui.get_command(context, name)
+        group, _, below = name.partition(" ")
+        found = gputui.get_command(context, group)
+        if isinstance(found, click.Group):
+            found = found.commands.get(below)
         assert found is not None
         assert parameter in {one.name for one in found.params}, (name, parameter)
 

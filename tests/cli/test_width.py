@@ -187,7 +187,7 @@ def test_a_shown_run_has_the_documented_keys(
         assert case["profiled"] is None
         assert all(f"`{key}`" in meanings["speed"] for key in case["speed"])
         assert all(f"`{key}`" in meanings["cost"] for key in case["cost"].keys() - {"missing"})
-    assert all(judged.keys() == {"word", "text"} for judged in run["normality"])
+    assert all(judged.keys() == {"word", "text", "standing"} for judged in run["normality"])
 
 
 def test_a_comparison_has_the_documented_keys(

@@ -30,7 +30,13 @@ PLACEHOLDERS = {"NAME", "WHICH"}
 def options_of(command: Command) -> list[tuple[str, ...]]:
     """Its options, each with all its names."""
     made = importlib.import_module(f"gputui.cli.{command.module}").command
-    return [tuple(parameter.opts) for parameter in made.params if isinstance(parameter, click.Option)]
+    all_of_it = (made, *made.commands.values()) if isinstance(made, click.Group) else (made,)
+    return [
+        tuple(parameter.opts)
+        for one in all_of_it
+        for parameter in one.params
+        if isinstance(parameter, click.Option)
+    ]
 
 
 def is_named(option: str, text: str) -> bool:

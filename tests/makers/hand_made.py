@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from array import array
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from journals import CPU_MACHINE, RUNTIME, STARTED_US
 from journals import make_case as plain_case
@@ -14,6 +16,8 @@ from gputui.model.case import Case
 from gputui.model.journal import Block, Price
 from gputui.model.machine import Machine, Runtime
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
+from gputui.services.results.times import RunTimes, TimedSelection
+from gputui.store.reading import CaseTimes, LaunchTimes
 
 STEPS = 10
 NO_PRICE = Missing("no price was stated or known")
@@ -96,6 +100,34 @@ def make_run(
         price=price,
     )
     return Run(summary, tuple(replace(case, case_id=number) for number, case in enumerate(cases)))
+
+
+def selected(name: str, *runs: Run) -> TimedSelection:
+    """The measured cases of some runs, as they are read of a file for a ranking."""
+    return TimedSelection(name, Path(name), tuple(RunTimes(run.summary, _times(run)) for run in runs), ())
+
+
+def _times(run: Run) -> tuple[CaseTimes, ...]:
+    return tuple(
+        CaseTimes(
+            result.case_id,
+            result.case,
+            result.device_index,
+            result.device_name,
+            tuple(
+                LaunchTimes(
+                    one.launch_id,
+                    array("q", [block.steps for block in one.blocks]),
+                    array("q", [block.block_ns for block in one.blocks]),
+                    array("q", [-1 if block.cpu_ns is None else block.cpu_ns for block in one.blocks]),
+                    array("q", [-1 if block.waited_ns is None else block.waited_ns for block in one.blocks]),
+                )
+                for one in result.measurements
+            ),
+        )
+        for result in run.cases
+        if result.outcome == "ok"
+    )
 
 
 def _measurement(

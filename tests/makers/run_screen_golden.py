@@ -7,6 +7,8 @@ regenerates them.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,8 @@ from pathlib import Path
 from builders import H200, make_interpreter, make_machine, make_torchless_interpreter
 from journals import CPU_MACHINE, GPU_MACHINE
 
-from gputui.analysis.peak_tests import Expectation, PeakTest, check_performance
+from gputui.analysis.box_rates import rates_of_both, rates_of_one
+from gputui.analysis.peak_tests import Expectation, PeakTest, Standing, check_performance
 from gputui.errors import GputuiError
 from gputui.model.journal import (
     JOURNAL_SCHEMA,
@@ -33,12 +36,14 @@ from gputui.model.machine import Interpreter
 from gputui.model.plan import Plan
 from gputui.model.telemetry import HOST
 from gputui.recording.interpreters import Chosen
+from gputui.services.hosts.bakeoff import HostStatus
 from gputui.services.profiles.loader import read_profile
 from gputui.services.profiles.planner import resolve_plan
 from gputui.services.results.next_steps import NextStep
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.progress import LogTail, ProgressTracker
 from gputui.services.runs.start import CheckedDraft
+from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
 from gputui.tui.screens.run.model import EndedRuns, InProgress, ResultRow, RunModel, WatchedRuns
 from gputui.tui.screens.run.pictures import picture
 
@@ -332,6 +337,43 @@ def ended_gpu() -> RunModel:
     return model
 
 
+def ended_beside_boxes() -> RunModel:
+    """A run on a GPU that is slower in one case than the boxes of a reference."""
+    model = watching_gpu()
+    tests = []
+    for number, case in enumerate(
+        ("gemm fp32", "gemm tf32", "gemm amp", "copy", "decode", "gpt_train", "lstm")
+    ):
+        typical = (1 + number) * 1e13
+        boxes = [rates_of_one(typical * (1 + place / 200), typical, typical) for place in range(18)]
+        rates = functools.reduce(rates_of_both, boxes)
+        expectation = Expectation(*rates.usual_range, rates.lowest_normal(0.05), math.inf, rates=rates)
+        here = typical * (0.8 if case == "gemm amp" else 1.01 + number / 100)
+        tests.append(PeakTest(case, "", here, "flop", expectation, high_per_s=here))
+    standing = Standing(
+        reference="h200-sxm",
+        model="18 H200 SXM",
+        boxes=18,
+        months="2026-11",
+        cases=7,
+        share_slower=0.31,
+        ratio=0.97,
+        lowest="gemm amp 24.0 of 30.0–32.6 TFLOP/s",
+        remarks=("power-capped at 500 of 700 W",),
+        judges=True,
+    )
+    check = check_performance("NVIDIA H200", tests, 0, standing)
+    headline = (
+        f"{check.word}: slower than 18 H200 SXM in 1 of 7 cases (reference of 2026-11): {standing.lowest}."
+    )
+    steps = (NextStep("gputui doctor", "looks for what is wrong with the box"),)
+    rows = (ResultRow("gemm large gpu amp(bf16)", "24.0 TFLOP/s", "±1 %", 90, ""),)
+    model.know_ended(
+        EndedRuns(RUN, "/home/ana/results.db", "finished", rows, (), None, (headline,), (check,), steps)
+    )
+    return model
+
+
 def wrong_form() -> RunModel:
     """A form with invalid input."""
     model = choosing()
@@ -339,7 +381,7 @@ def wrong_form() -> RunModel:
     model.press("next")
     for name, text in (("launches", "0"), ("label", HOSTILE), ("price", "cheap")):
         model.form.texts[name].insert(text)
-    model.form.selected = 3
+    model.form.selected = list(model.form.texts).index("launches")
     model.form.texts["device"].insert("gpu")
     refused = GputuiError("--device gpu: no GPU: no NVIDIA driver is loaded", "leave --device out", 3)
     known = checked(model, make_interpreter(cuda=None))
@@ -378,6 +420,69 @@ def asked(question: str) -> RunModel:
     return model
 
 
+def hosts_asked() -> RunModel:
+    """Two hosts that can be measured, one of them busy, and one that cannot."""
+    model = choosing()
+    model.form.texts["hosts"].insert("gpu-a gpu-b gpu-c")
+    model.view = "starting"
+    model.know_hosts_asked(
+        HostsPlan(
+            "quick on 2 hosts of 3, about 3 min, about $0.31 in all",
+            (
+                (
+                    "gpu-a",
+                    ("8 x NVIDIA H100 80GB HBM3 · torch 2.9.1+cu130 · 12 cases · about 2 min · $24.00/h",),
+                ),
+                (
+                    "gpu-b",
+                    (
+                        "NVIDIA L4 · torch 2.8.0+cu128 · 10 cases, 2 cannot run there · about 3 min",
+                        "it is busy (load 7.2): look with top there",
+                    ),
+                ),
+            ),
+            ("gpu-c: it accepts none of your keys without a question: log in once: ssh gpu-c",),
+        )
+    )
+    return model
+
+
+def hosts_measuring(*, is_over: bool = False) -> RunModel:
+    """Four hosts: one measures, one is done, one is lost, and one has failed."""
+    model = choosing()
+    states = (
+        HostStatus(
+            "gpu-a",
+            "running",
+            "",
+            "8 x NVIDIA H100 80GB HBM3",
+            "gpt_train mini gpu fp32",
+            "812 k seq/s ±1 %",
+            0.45,
+            83.0,
+            "",
+            0.4,
+        ),
+        HostStatus("gpu-b", "done", "", "NVIDIA L4", "", "", 1.0, None, "", 31.0),
+        HostStatus("gpu-c", "link lost", "it does not answer", "NVIDIA A10G", "", "", None, None, "", 45.0),
+        HostStatus(
+            "gpu-d",
+            "stopped",
+            "its supervisor was killed: what was finished is stored",
+            "2 x NVIDIA RTX 4090",
+            "",
+            "",
+            None,
+            None,
+            "",
+            61.0,
+        ),
+    )
+    selectors = ("a.db@1", "a.db@2") if is_over else ()
+    model.know_hosts(HostsProgress("20261122-190000", states, 83.0, is_over, selectors))
+    return model
+
+
 def details() -> RunModel:
     """The cases of a profile."""
     model = choosing()
@@ -396,8 +501,11 @@ def models() -> Iterator[tuple[str, RunModel]]:
     yield "stop", asked("stop")
     yield "leave", asked("leave")
     yield "logs", failing()
+    yield "hosts_asked", hosts_asked()
+    yield "hosts", hosts_measuring()
     yield "ended", ended()
     yield "ended_gpu", ended_gpu()
+    yield "ended_boxes", ended_beside_boxes()
     failed = "run 1a2b3c4d was measured but not stored: no space left on device"
     yield (
         "not_stored",

@@ -10,6 +10,7 @@ import math
 import random
 from itertools import accumulate
 from statistics import median
+from typing import Any  # Any: fields of a load
 
 import pytest
 from model_server import Behaviour, served_by, serving_process
@@ -25,7 +26,7 @@ _TOLERANCE_S = (
 )
 
 
-def _offer(does: Behaviour, seconds: float, **load: object) -> Offered:
+def _offer(does: Behaviour, seconds: float, **load: Any) -> Offered:
     with serving_process(does) as url:
         return offer(url, seconds, **load)
 
@@ -154,3 +155,15 @@ def test_a_client_that_is_slower_than_the_server_says_so_and_is_not_judged(
     outcome, reason = _offer(_DOES, 1.0, kind="closed", users=2).end
     assert outcome == "skipped"
     assert reason.startswith("the client was the bottleneck")
+
+
+def test_answers_that_arrive_in_one_piece_have_no_time_per_token() -> None:
+    """As from a proxy that buffers: the time to the first token is then that of all."""
+    does = Behaviour(slots=4, prefill_s=0.15, decode_s=0.005, events_per_write=1000)
+    offered = _offer(does, 1.0, kind="closed", users=2)
+
+    assert offered.end == ("ok", "")
+    assert offered.figure("tpot_p50_s") is None
+    first_s = offered.figure("ttft_p50_s")
+    assert first_s is not None
+    assert first_s >= service_s(does, LOAD.output_tokens)

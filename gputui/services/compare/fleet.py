@@ -1,7 +1,7 @@
 """Many sides: boxes by kind, how each kind spreads, and which boxes stand out.
 
-In: the sides of a comparison, each with the newest run of each case. Out: a ranking with one line per box,
-as text, Markdown or JSON. Two boxes are judged pair by pair elsewhere; here each is judged by its kind.
+In: sides, each with the newest run of each case. Out: a ranking with one line per side. Two boxes are
+judged pair by pair elsewhere; here each is judged by its kind. A side is a box, a GPU, a runtime or a label.
 """
 
 from __future__ import annotations
@@ -9,29 +9,32 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gputui.analysis.cost import Cost
-from gputui.analysis.fleet import FALSE_ALARMS, FEWEST, FleetSpread, spread_of, standing_out
+from gputui.analysis.fleet import (
+    FALSE_ALARMS,
+    FEWEST,
+    FleetSpread,
+    apart_from,
+    spread_of,
+    standing_out,
+)
 from gputui.analysis.quantiles import t_quantile
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case
-from gputui.model.units import (
-    counted,
-    format_change,
-    format_rate,
-    listed,
-)
-from gputui.services.compare.pairing import Side, SideCase
+from gputui.model.units import counted, format_change, format_rate, format_size_of_change, listed
+from gputui.services.compare.fleet_sides import NOUNS, FleetCase, FleetSide
 from gputui.services.prices.pricing import price_of_run
 from gputui.services.results.headline import as_sentence, case_order, case_subject
-from gputui.services.results.labels import device_words
-from gputui.services.results.throughput import cost_of, speed_of
+from gputui.services.results.throughput import cost_of, rate_of, speed_of
 
 FLEET_FROM = 9
 """Sides from which each is shown by its kind; fewer are shown side by side."""
+GPUS_FROM = FEWEST
+"""The same of GPUs, whose healthy ones are alike."""
 _NAMED = 5
 """Boxes that a sentence names."""
 
@@ -44,7 +47,7 @@ class Box:
     kind: str
     """Its devices: boxes of one kind should be equally fast."""
     speed: SpeedEstimate
-    """In the main case."""
+    """In the main case, by its own launches."""
     of_kind: float
     """Its rate in the main case, times the median of its kind."""
     overall: float
@@ -56,6 +59,9 @@ class Box:
     where: tuple[tuple[str, float], ...]
     """Cases in which it stands out by itself, with its rate times the median."""
     usd_per_million: float | Missing
+    side: FleetSide
+    apart: tuple[float, float] | Missing
+    """The 95 % interval of `overall` against the others of its kind that do not stand out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,27 +90,49 @@ class Fleet:
     """The fastest first."""
     unmeasured: tuple[str, ...]
     """Sides that did not measure the main case."""
+    by: str = ""
+    """The dimension that the sides differ in; empty for files."""
+    why: Mapping[str, str] = field(default_factory=dict)
+    """By box that stands out, how it differs from the others of its kind."""
+
+    @property
+    def noun(self) -> str:
+        """What a side is called."""
+        return NOUNS[self.by]
 
     @property
     def headline(self) -> str:
-        """How the kinds rank, and who stands out."""
+        """Who stands out and why, and how the kinds rank."""
+        return " ".join(self.sentences)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The headline, sentence by sentence."""
+        ranking, outliers = self._ranking(), self._outliers()
+        return (*outliers, ranking) if len(self.kinds) == 1 else (ranking, *outliers)
+
+    def _ranking(self) -> str:
         first = self.kinds[0]
         unit = self.case.unit
-        about = counted(sum(kind.spread.boxes for kind in self.kinds), "box")
+        about = counted(sum(kind.spread.boxes for kind in self.kinds), self.noun)
         if len(self.kinds) == 1:
-            sentences = [f"{as_sentence(self.subject)} on {about} of one kind: {_spread_words(first, unit)}."]
-        else:
-            ranked = ", then ".join(
-                f"{listed([kind.name for kind in tier])}{' (a tie)' if len(tier) > 1 else ''}"
-                f" at {format_rate(tier[0].spread.median, unit)}"
-                for tier in self.tiers
-            )
-            sentences = [f"{as_sentence(self.subject)} on {about}, fastest kind first: {ranked}."]
+            return f"{as_sentence(self.subject)} on {about} of one kind: {_spread_words(first, unit)}."
+        ranked = ", then ".join(
+            f"{listed([kind.name for kind in tier])}{' (a tie)' if len(tier) > 1 else ''}"
+            f" at {format_rate(tier[0].spread.median, unit)}"
+            for tier in self.tiers
+        )
+        return f"{as_sentence(self.subject)} on {about}, fastest kind first: {ranked}."
+
+    def _outliers(self) -> list[str]:
+        sentences = []
         for word in ("slower", "faster"):
             found = [box for box in self.boxes if box.stands_out == word]
             found.sort(key=lambda box: -abs(math.log(box.overall)))
-            if found:
-                sentences.append(_outlier_sentence(word, found))
+            if len(found) == 1:
+                sentences.append(self._only_outlier(found[0]))
+            elif found:
+                sentences.append(self._several_outliers(word, found))
         uneven = [box for box in self.boxes if box.stands_out == "uneven"]
         if uneven:
             some = [
@@ -115,11 +143,30 @@ class Fleet:
         if not any(box.stands_out for box in self.boxes):
             small = all(kind.spread.boxes < FEWEST for kind in self.kinds)
             sentences.append(
-                f"Too few boxes of a kind to say which stands out: {FEWEST} are needed."
+                f"Too few of a kind to say which stands out: {counted(FEWEST, self.noun)} are needed."
                 if small
-                else "No box stands out from its kind."
+                else f"No {self.noun} stands out from its kind."
             )
-        return " ".join(sentences)
+        return sentences
+
+    def _only_outlier(self, box: Box) -> str:
+        others = sum(other.kind == box.kind for other in self.boxes) - 1
+        of_kind = "" if len(self.kinds) == 1 else f" {box.kind}"
+        why = f": {self.why[box.name]}" if self.why.get(box.name) else ""
+        return (
+            f"{box.name} is {_change_words(box)} {box.stands_out} than the other"
+            f" {others}{of_kind}{_interval_words(box)}{why}."
+        )
+
+    def _several_outliers(self, word: str, found: Sequence[Box]) -> str:
+        named = [f"{box.name} by {_change_words(box)}" for box in found[:_NAMED]]
+        if len(found) > _NAMED:
+            named.append(f"{len(found) - _NAMED} more")
+        reasons = {self.why.get(box.name, "") for box in found}
+        common = next(iter(reasons)) if len(reasons) == 1 else ""
+        why = f"; of each, {common}" if common else ""
+        total = counted(sum(kind.spread.boxes for kind in self.kinds), self.noun)
+        return f"{len(found)} of {total} are {word} than their kind: {listed(named)}{why}."
 
     @property
     def tiers(self) -> tuple[tuple[Kind, ...], ...]:
@@ -133,6 +180,17 @@ class Fleet:
         return tuple(tuple(tier) for tier in found)
 
 
+def _change_words(box: Box) -> str:
+    return format_change(box.overall).lstrip("+-")
+
+
+def _interval_words(box: Box) -> str:
+    """The ends of the change in brackets, the smaller one first; empty if they are unknown."""
+    if isinstance(box.apart, Missing):
+        return ""
+    return f" ({format_size_of_change(box.overall, *box.apart)[1]})"
+
+
 def _spread_words(kind: Kind, unit: str) -> str:
     spread = kind.spread
     which = "90 % of them" if spread.boxes >= 20 else "from"
@@ -142,28 +200,20 @@ def _spread_words(kind: Kind, unit: str) -> str:
     )
 
 
-def _outlier_sentence(word: str, found: Sequence[Box]) -> str:
-    named = [f"{box.name} by {format_change(box.overall).lstrip('+-')}" for box in found[:_NAMED]]
-    if len(found) > _NAMED:
-        named.append(f"{len(found) - _NAMED} more")
-    count = "One stands out" if len(found) == 1 else f"{len(found)} stand out"
-    return f"{count} as {word} than {'its' if len(found) == 1 else 'their'} kind: {listed(named)}."
-
-
-def fleet_of(sides: Sequence[Side]) -> Fleet:
-    """Rank sides that are boxes. Raises GputuiError if no case was measured on two of them."""
-    names = _short_names([side.name for side in sides])
-    measured: dict[Case, dict[int, tuple[SideCase, SpeedEstimate]]] = {}
+def fleet_of(sides: Sequence[FleetSide], by: str = "") -> Fleet:
+    """Rank sides, without telling why one stands out. Raises GputuiError if no two measured the same case."""
+    names = [side.name for side in sides]
+    measured: dict[Case, dict[int, tuple[FleetCase, float]]] = {}
     for place, side in enumerate(sides):
         for case in side.cases:
-            speed = speed_of(case.result, case.launch_spread)
-            if isinstance(speed, SpeedEstimate):
-                measured.setdefault(case.result.case, {})[place] = case, speed
+            rate = rate_of(case.times)
+            if not isinstance(rate, Missing):
+                measured.setdefault(case.times.case, {})[place] = case, rate
     most = max(map(len, measured.values()), default=0)
     if most < 2:
         raise GputuiError("no case was measured on two of the sides", "run the same profile on each")
     main = min((case for case in measured if len(measured[case]) == most), key=case_order)
-    kind_of = [device_words(side.run) for side in sides]
+    kind_of = [side.kind for side in sides]
     relative = {case: _relative(found, kind_of) for case, found in measured.items()}
     cases_of = {kind: _shared_cases(kind, kind_of, measured) for kind in dict.fromkeys(kind_of)}
     overall = {
@@ -174,19 +224,28 @@ def fleet_of(sides: Sequence[Side]) -> Fleet:
     }
     words: dict[int, str] = {}
     where: dict[int, list[tuple[str, float]]] = {}
+    apart: dict[int, tuple[float, float] | Missing] = {}
     for kind, cases in cases_of.items():
         places = [place for place in measured[main] if kind_of[place] == kind]
         level = FALSE_ALARMS / 2
-        for found in standing_out([overall[place] for place in places], level):
-            words[places[found]] = "slower" if overall[places[found]] < 0 else "faster"
+        logs = [overall[place] for place in places]
+        outliers = standing_out(logs, level)
+        for found in outliers:
+            words[places[found]] = "slower" if logs[found] < 0 else "faster"
+            ends = apart_from(logs[found], [log for at, log in enumerate(logs) if at not in outliers])
+            apart[places[found]] = (
+                ends if isinstance(ends, Missing) else (math.exp(ends[0]), math.exp(ends[1]))
+            )
         for one in cases:
             of_case = [place for place in relative[one] if kind_of[place] == kind]
             for found in standing_out([relative[one][place] for place in of_case], level / len(cases)):
                 name = case_subject(one, list(measured))
                 where.setdefault(of_case[found], []).append((name, math.exp(relative[one][of_case[found]])))
     boxes = []
-    for place, (case, speed) in measured[main].items():
+    for place, (case, _) in measured[main].items():
         single = sorted(where.get(place, []), key=lambda one: -abs(math.log(one[1])))
+        speed = speed_of(case.times.as_result())
+        assert isinstance(speed, SpeedEstimate), "it has a rate"
         boxes.append(
             Box(
                 names[place],
@@ -198,6 +257,8 @@ def fleet_of(sides: Sequence[Side]) -> Fleet:
                 words.get(place, "uneven" if single else ""),
                 tuple(single),
                 _usd(case),
+                sides[place],
+                apart.get(place, Missing("it does not stand out")),
             )
         )
     boxes.sort(key=lambda box: -box.speed.units_per_s)
@@ -207,20 +268,17 @@ def fleet_of(sides: Sequence[Side]) -> Fleet:
         tuple(sorted(map(_kind_of_boxes, _by_kind(boxes)), key=lambda kind: -kind.spread.median)),
         tuple(boxes),
         tuple(name for place, name in enumerate(names) if place not in measured[main]),
+        by,
     )
 
 
-def _relative(
-    found: Mapping[int, tuple[SideCase, SpeedEstimate]], kind_of: Sequence[str]
-) -> dict[int, float]:
+def _relative(found: Mapping[int, tuple[FleetCase, float]], kind_of: Sequence[str]) -> dict[int, float]:
     """Logarithm of each side's rate times the median of its kind."""
     rates: dict[str, list[float]] = {}
-    for place, (_, speed) in found.items():
-        rates.setdefault(kind_of[place], []).append(speed.units_per_s)
+    for place, (_, rate) in found.items():
+        rates.setdefault(kind_of[place], []).append(rate)
     medians = {kind: statistics.median(values) for kind, values in rates.items()}
-    return {
-        place: math.log(speed.units_per_s / medians[kind_of[place]]) for place, (_, speed) in found.items()
-    }
+    return {place: math.log(rate / medians[kind_of[place]]) for place, (_, rate) in found.items()}
 
 
 def _shared_cases(
@@ -255,21 +313,12 @@ def _kind_of_boxes(boxes: Sequence[Box]) -> Kind:
     return Kind(boxes[0].kind, spread, low, high, usd)
 
 
-def _usd(case: SideCase) -> float | Missing:
+def _usd(case: FleetCase) -> float | Missing:
     price = price_of_run(case.run)
     if isinstance(price, Missing):
         return price
-    cost = cost_of(case.result, price, case.launch_spread)
+    cost = cost_of(case.times.as_result(), price)
     return cost.usd_per_million if isinstance(cost, Cost) else cost
-
-
-def _short_names(names: Sequence[str]) -> list[str]:
-    """Names without directories, and without `.db` if all end in it; as typed if two would be equal."""
-    short = [name.rpartition("/")[2] for name in names]
-    if len(set(short)) < len(short):
-        return list(names)
-    ending = ".db" if all(name.endswith(".db") for name in short) else ""
-    return [name.removesuffix(ending) for name in short]
 
 
 def fleet_as_json(fleet: Fleet) -> dict[str, object]:
@@ -280,6 +329,7 @@ def fleet_as_json(fleet: Fleet) -> dict[str, object]:
 
     return {
         "schema": 1,
+        "by": fleet.by,
         "headline": fleet.headline,
         "case": fleet.subject,
         "unit": fleet.case.unit,
@@ -306,6 +356,9 @@ def fleet_as_json(fleet: Fleet) -> dict[str, object]:
                 "overall": box.overall,
                 "cases": box.cases,
                 "stands_out": box.stands_out,
+                "overall_low": None if isinstance(box.apart, Missing) else box.apart[0],
+                "overall_high": None if isinstance(box.apart, Missing) else box.apart[1],
+                "why": fleet.why.get(box.name, ""),
                 "where": [{"case": name, "of_kind": ratio} for name, ratio in box.where],
                 "usd_per_million": known(box.usd_per_million),
             }

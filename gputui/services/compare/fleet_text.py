@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import io
-import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text
 
 from gputui.model.absent import Missing
-from gputui.model.units import RATES, counted, format_change, format_rate, format_usd, listed
-from gputui.services.compare.fleet import Box, Fleet, Kind, fleet_as_json
+from gputui.model.units import cost_unit, counted, format_change, format_rate, format_usd, listed
+from gputui.services.compare.fleet import Box, Fleet, Kind
 from gputui.services.compare.markdown import escaped
 from gputui.services.support.text_tables import Page, console_on
 
 ROWS = 20
 """Boxes that are shown where there is no room for all."""
+_REASONS = 5
+"""Boxes whose reasons are."""
 
 
 def kind_rows(fleet: Fleet) -> tuple[list[str], list[list[str]]]:
@@ -29,22 +30,29 @@ def kind_rows(fleet: Fleet) -> tuple[list[str], list[list[str]]]:
             str(kind.spread.boxes),
             format_rate(kind.spread.median, fleet.case.unit),
             _ends(kind, fleet.case.unit),
-            *([_price(kind.usd_per_million, fleet.case.unit)] if has_price else []),
+            *([price_text(kind.usd_per_million, fleet.case.unit)] if has_price else []),
         ]
         for kind in fleet.kinds
     ]
-    return ["kind", "boxes", "median", "middle 90 %", *(["cost"] if has_price else [])], rows
+    return [
+        "kind",
+        counted(2, fleet.noun).removeprefix("2 "),
+        "median",
+        "middle 90 %",
+        *(["cost"] if has_price else []),
+    ], rows
 
 
 def _ends(kind: Kind, unit: str) -> str:
     return f"{format_rate(kind.spread.low, unit)} to {format_rate(kind.spread.high, unit)}"
 
 
-def _price(usd_per_million: float | Missing, unit: str) -> str:
-    """For a million units, in the unit that costs are shown in; a dash without a price."""
+def price_text(usd_per_million: float | Missing, unit: str) -> str:
+    """For as much work as costs cents to dollars; a dash without a price."""
     if isinstance(usd_per_million, Missing):
         return "—"
-    return f"{format_usd(usd_per_million)}/M {RATES[unit].noun}s"
+    factor, amount = cost_unit(usd_per_million, unit)
+    return f"{format_usd(usd_per_million * factor)} per {amount}"
 
 
 def box_rows(fleet: Fleet, room: int | None) -> tuple[list[str], list[list[str]], int]:
@@ -67,19 +75,26 @@ def box_rows(fleet: Fleet, room: int | None) -> tuple[list[str], list[list[str]]
             format_rate(box.speed.units_per_s, fleet.case.unit),
             format_change(box.of_kind),
             format_change(box.overall),
-            _why(box),
+            where_of(box),
         ]
         for box in shown
     ]
-    headings = ["rank", "box", "rate", "vs its kind", "all cases", "stands out"]
+    headings = ["rank", fleet.noun, "rate", "vs its kind", "all cases", "stands out"]
     return headings, rows, len(fleet.boxes) - len(rows)
 
 
-def _why(box: Box) -> str:
-    if box.stands_out in ("", "slower", "faster"):
+def where_of(box: Box) -> str:
+    """Whether it is slower or faster than its kind, or the case in which it is; empty for most."""
+    if box.stands_out != "uneven":
         return box.stands_out
     name, ratio = box.where[0]
     return f"{name} {format_change(ratio)}"
+
+
+def why_of(fleet: Fleet, box: Box) -> str:
+    """As `where_of`, with the reason."""
+    why = fleet.why.get(box.name, "")
+    return f"{where_of(box)}: {why}" if why else where_of(box)
 
 
 def write_fleet(out: Console, fleet: Fleet, shows_all: bool) -> None:
@@ -96,37 +111,33 @@ def write_fleet(out: Console, fleet: Fleet, shows_all: bool) -> None:
         room = max(min(ROWS, out.size.height - page.height - 4), 5)
     headings, rows, left = box_rows(fleet, None if shows_all else room)
     page.table(headings, rows, (0, 2, 3, 4))
+    for name, why in list(fleet.why.items())[: None if shows_all else _REASONS]:
+        page.line(f"{name}: {why}")
     if fleet.unmeasured:
         page.line(
             f"not measured there: {listed(fleet.unmeasured[:5])}"
             + (" and more" if len(fleet.unmeasured) > 5 else "")
         )
-    more = [f"{counted(left, 'more box')}: --all"] if left else []
+    more = [f"{counted(left, f'more {fleet.noun}')}: --all"] if left else []
     page.line("  ".join([*more, "side by side: --matrix", "as JSON: --format json"]))
     page.show()
 
 
 def fleet_as_markdown(fleet: Fleet) -> str:
-    """Headline, kinds and all boxes."""
+    """Headline, kinds if there are several, and all boxes."""
     lines = [f"**{escaped(fleet.headline)}**", ""]
-    headings, rows = kind_rows(fleet)
     box_headings, boxes, _ = box_rows(fleet, None)
-    for titles, table in ((headings, rows), (box_headings, boxes)):
+    tables = [kind_rows(fleet)] if len(fleet.kinds) > 1 else []
+    for titles, table in (*tables, (box_headings, boxes)):
         lines += [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
         lines += [f"| {' | '.join(map(escaped, row))} |" for row in table]
         lines.append("")
-    return "\n".join(lines)
+    lines += [f"- {escaped(f'{name}: {why}')}" for name, why in fleet.why.items()]
+    return "\n".join(lines).rstrip() + "\n"
 
 
-def _as_text(fleet: Fleet) -> str:
+def fleet_as_text(fleet: Fleet) -> str:
+    """All boxes, as they are written to a file."""
     page = io.StringIO()
     write_fleet(console_on(page, 120), fleet, shows_all=True)
     return page.getvalue()
-
-
-FLEET_FORMATS: Mapping[str, Callable[[Fleet], str]] = {
-    "text": _as_text,
-    "markdown": fleet_as_markdown,
-    "json": lambda fleet: json.dumps(fleet_as_json(fleet), indent=1) + "\n",
-}
-"""How a ranking is written; the other formats of `compare` show sides against a baseline."""

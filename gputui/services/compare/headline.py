@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.attribution import Attribution
-from gputui.analysis.cost import Cost
 from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import Estimate, SpeedEstimate
 from gputui.model.absent import Missing
@@ -20,12 +19,20 @@ from gputui.model.units import (
     listed,
 )
 from gputui.services.compare.pairing import CROWDED, SHARED, Comparison, GroupMean, Row
-from gputui.services.compare.ranking import Ranked, by_speed, tied
+from gputui.services.compare.ranking import Ranked, by_cost, by_speed
 from gputui.services.compare.row_text import judgement_text
 from gputui.services.compare.suggestions import SettlingStep, settling_steps, steps_to_pair
 from gputui.services.compare.why import Why, part_name
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.headline import as_sentence, case_order, case_subject, index_in, title_of
+from gputui.services.results.headline import (
+    as_sentence,
+    case_order,
+    case_subject,
+    index_in,
+    is_serving_limit,
+    title_of,
+)
+from gputui.services.serving.curve import limits_of
 
 _RUNS = {
     "training": "training runs",
@@ -42,6 +49,8 @@ _WITH: dict[str, Callable[[str], str]] = {
     ),
     "machine": "on {}".format,
     "runtime": "in {}".format,
+    "label": "in {}".format,
+    "gpu": "on {}".format,
 }
 _LEAST_SHARE = 0.2
 """Of a difference: a part that holds less of it is not why."""
@@ -104,12 +113,18 @@ def main_row(rows: Iterable[Row]) -> Row | None:
 
 
 def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: Evidence) -> Headline:
+    if main.a.run is not None and main.b.run is not None and main.a.run.run_id == main.b.run.run_id:
+        return Headline((f"a and b are the same run, {main.a.run.short_id}: name another for one of them.",))
     failed = _only_on_one(comparison, main)
+    steps: tuple[SettlingStep, ...]
     sentences = [_failure_sentence(failed, comparison.rows) if failed else ""]
     name = as_sentence(subject(main, comparison.rows, failed))
-    if main.rate.is_decided:
+    if is_serving_limit(main.case):
+        sentences.append(_of_limits(main))
+        steps = () if main.rate.is_decided else settling_steps(main, evidence)
+    elif main.rate.is_decided:
         sentences.append(f"{name}: b {change_phrase(main)}{_because(main, whys)}.")
-        steps: tuple[SettlingStep, ...] = ()
+        steps = ()
     else:
         cost = f"; b {_cost_phrase(main)}" if main.cost.differs else ""
         sentences.append(f"{name}: can't tell which is faster ({ends_words(main.rate)}){cost}.")
@@ -117,6 +132,28 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
     sentences.append(_busy(main))
     sentences.append(_what_changes_the_choice(main, comparison.rows))
     return Headline(tuple(filter(None, sentences)), steps)
+
+
+def _of_limits(main: Row) -> str:
+    """`chat: b answers 31 % more requests within TTFT 500 ms (24 to 38), and a million output tokens ...`."""
+    profile = main.case.work.workload.removeprefix("serve:").partition(" ")[0]
+    within = f"within {limits_of(main.case).text}"
+    rate, cost = main.rate, ""
+    if main.cost.word == "same":
+        cost = "a million output tokens cost the same"
+    elif main.cost.differs and main.cost.ratio is not None:
+        size, _ = format_size_of_change(*main.cost.ratio)
+        less = "less" if main.cost.ratio[0] < 1 else "more"
+        cost = f"a million output tokens cost {f'{size} as much' if size.endswith('x') else f'{size} {less}'}"
+    if rate.differs and rate.ratio is not None:
+        size, ends = format_size_of_change(*rate.ratio)
+        more = "as many" if size.endswith("x") else "more" if rate.ratio[0] > 1 else "fewer"
+        said = f"b answers {size} {more} requests {within} (95 %: {ends}{'' if size.endswith('x') else ' %'})"
+    elif rate.word == "same":
+        said = f"b answers as many requests as a {within} ({ends_words(rate)})"
+    else:
+        said = f"can't tell which answers more requests {within} ({ends_words(rate)})"
+    return f"{as_sentence(profile)}: {said}{f', and {cost}' if cost else ''}."
 
 
 def _busy(main: Row) -> str:
@@ -338,20 +375,15 @@ def _ranking(comparisons: Sequence[Comparison]) -> Headline:
         for place, comparison in enumerate(comparisons)
         if (row := same_case(main, comparison)) is not None
     }
-    cells = [("a", main.a), *((letter, row.b) for letter, row in rows.items())]
     rates = {letter: _versus_a(row.rate) for letter, row in rows.items()}
-    tiers = [_tier(tier, rates, f" at {_rates(tier, main)}") for tier in by_speed(cells)]
+    tiers = [_tier(tier, rates, f" at {_rates(tier, main)}") for tier in by_speed(main.a, rows)]
     sentences = [
         f"{as_sentence(subject(main, comparisons[0].rows))}, fastest first: {', then '.join(tiers)}."
     ]
-    costs = [
-        Ranked(name, cell, cell.cost.low, cell.cost.high)
-        for name, cell in cells
-        if isinstance(cell.cost, Cost)
-    ]
-    if len(costs) > 1:
+    costs = by_cost(main.a, rows)
+    if sum(map(len, costs)) > 1:
         versus = {letter: _versus_a(row.cost, with_interval=False) for letter, row in rows.items()}
-        cheapest = ", then ".join(_tier(tier, versus) for tier in tied(costs))
+        cheapest = ", then ".join(_tier(tier, versus) for tier in costs)
         sentences.append(f"Cheapest per {RATES[main.case.unit].noun} first: {cheapest}.")
     return Headline(tuple(sentences))
 
@@ -383,4 +415,7 @@ def _tier(tier: Sequence[Ranked], versus: Mapping[str, str], at: str = "") -> st
 def _rates(tier: Sequence[Ranked], main: Row) -> str:
     rates = [s.cell.speed.units_per_s for s in tier if isinstance(s.cell.speed, SpeedEstimate)]
     ends = [format_rate(rate, main.case.unit) for rate in (min(rates), max(rates))]
-    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+    if ends[0] == ends[1]:
+        return ends[0]
+    (low, unit), high = ends[0].rsplit(" ", 1), ends[1]
+    return f"{low if high.endswith(f' {unit}') else ends[0]} to {high}"

@@ -9,7 +9,13 @@ from gputui.analysis.attribution import Attribution
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn
 from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import Comparison
-from gputui.services.compare.row_text import choice_words, difference_words, no_difference_words, side_words
+from gputui.services.compare.row_text import (
+    choice_words,
+    difference_words,
+    no_difference_words,
+    part_words,
+    side_words,
+)
 from gputui.services.compare.tables import (
     Naming,
     TextTable,
@@ -43,7 +49,7 @@ def comparisons_as_markdown(
     first = f"**{escaped(headline.text)}**\n\n" + (
         f"{headline.purpose.capitalize()}:\n\n{steps}\n" if steps else ""
     )
-    return first + "\n---\n\n".join(_one(*pair, ignore, columns) for pair in pairs)
+    return first + "\n---\n\n".join(_one(*pair, ignore, columns, place) for place, pair in enumerate(pairs))
 
 
 def escaped(text: str) -> str:
@@ -54,12 +60,15 @@ def escaped(text: str) -> str:
 
 
 def _one(
-    comparison: Comparison, whys: Sequence[Why], ignore: str, columns: Sequence[ComparisonColumn]
+    comparison: Comparison,
+    whys: Sequence[Why],
+    ignore: str,
+    columns: Sequence[ComparisonColumn],
+    place: int,
 ) -> str:
     naming = Naming(comparison, ignore)
-    told = "; ".join(map(difference_words, comparison.differs)) or (
-        "" if ignore else no_difference_words(comparison)
-    )
+    differs = "; ".join(map(difference_words, comparison.differs))
+    told = f"differs: {differs}" if differs else "" if ignore else no_difference_words(comparison)
     parts = [
         markdown_list(
             [
@@ -67,8 +76,9 @@ def _one(
                     f"{letter}: {side_words(side, ignore, _ANY_WIDTH)}"
                     for letter, side in (("a", comparison.a), ("b", comparison.b))
                 ),
+                *([part_words(place)] if place else []),
                 *choice_words(comparison, ignore),
-                *([f"differs: {told}"] if told else []),
+                *([told] if told else []),
             ]
         ),
         markdown_table(row_table(comparison, naming, "wide", columns or None)),

@@ -7,6 +7,7 @@ precision, number of threads, mode, machine or runtime. The first side is the ba
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -53,20 +54,28 @@ from gputui.services.results.references import version_of, version_order
 from gputui.services.results.roofline import Use, is_impossible, uses_of
 from gputui.services.results.throughput import contention_of, cost_of, speed_of, speed_ratio
 from gputui.services.results.variation import NOTHING_KNOWN, BoxVariation, variation_by_machine
-from gputui.store.reading import CaseConditions, LaunchPower
+from gputui.store.reading import CaseConditions, CaseTimes, LaunchPower
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}
 """Classes of workloads in the order of the table, with the name of their geometric mean."""
 MEANS = {"ceilings": "peak tests", "training": "training", "inference": "inference", "host": "host"}
 """How people read the name of a mean."""
 
-DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult], str]] = {
+
+def _gpu_value(run: RunSummary, case: CaseResult | CaseTimes) -> str:
+    is_one = case.case.variant.device_class == "gpu" and case.device_index is not None
+    return f"GPU {case.device_index} of machine {run.machine.machine_id}" if is_one else ""
+
+
+DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult | CaseTimes], str]] = {
     "device": lambda run, case: case.case.variant.device_class,
     "precision": lambda run, case: case.case.variant.precision,
     "threads": lambda run, case: case.case.variant.threads if case.case.variant.device_class == "cpu" else "",
     "mode": lambda run, case: "" if case.case.is_program else case.case.variant.mode,
     "machine": lambda run, case: f"machine {run.machine.machine_id}",
     "runtime": lambda run, case: runtime_name(run),
+    "label": lambda run, case: run.label,
+    "gpu": _gpu_value,
 }
 """What `--by` may take out of the pairing: the value that tells the sides apart; empty if a case has none."""
 
@@ -261,17 +270,21 @@ def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False, history:
 
     Raises GputuiError if the runs are of several machines or runtimes, with the list.
     """
+    check_one_box(name, [run.summary for run in runs])
+    return _side(name, runs, pool, variation_by_machine([*runs, *history]))
+
+
+def check_one_box(name: str, runs: Sequence[RunSummary]) -> None:
+    """Raises GputuiError if runs are of several machines or runtimes, with the list."""
     kinds = _kinds(runs)
     if len(kinds) > 1:
         listed = "; ".join(
-            f"{run.summary.short_id} machine {run.summary.machine.machine_id}, {runtime_name(run.summary)}"
-            for run in runs[:8]
+            f"{run.short_id} machine {run.machine.machine_id}, {runtime_name(run)}" for run in runs[:8]
         )
         raise GputuiError(
             f"{name}: holds runs of {len(kinds)} machines or runtimes: {listed}",
             f"choose one as {name}@RUN, or compare them with --by machine or --by runtime",
         )
-    return _side(name, runs, pool, variation_by_machine([*runs, *history]))
 
 
 def _side(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, BoxVariation]) -> Side:
@@ -282,14 +295,10 @@ def _side(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, B
     return Side(name, _newest(runs), cases, 1 if pool else max(measuring, 1))
 
 
-def _kinds(runs: Sequence[Run]) -> set[tuple[str, str]]:
+def _kinds(runs: Sequence[RunSummary]) -> set[tuple[str, str]]:
     """Machine and runtime of each run; a recording, whose runtime is unknown, matches any."""
-    known = {
-        (run.summary.machine.machine_id, runtime_name(run.summary))
-        for run in runs
-        if run.summary.runtime.python_version
-    }
-    machines = {run.summary.machine.machine_id for run in runs} - {machine for machine, _ in known}
+    known = {(run.machine.machine_id, runtime_name(run)) for run in runs if run.runtime.python_version}
+    machines = {run.machine.machine_id for run in runs} - {machine for machine, _ in known}
     return known | {(machine, "") for machine in machines}
 
 
@@ -315,18 +324,33 @@ def sides_by(
             "give a second file, or another dimension",
         )
     variations = variation_by_machine([*runs, *history])
-    return tuple(_side(value, values[value], pool, variations) for value in in_order(values))
+    is_short = dimension == "gpu" and len({run.summary.machine.machine_id for run in runs}) == 1
+    return tuple(
+        _side(value.partition(" of ")[0] if is_short else value, values[value], pool, variations)
+        for value in in_order(values)
+    )
 
 
 def _in_words(dimension: str, value: str) -> str:
     if dimension == "threads":
         return {"1": "on 1 thread", "all": "on all cores"}.get(value, value)
-    return {"machine": f"of {value}", "runtime": f"of {value}"}.get(dimension, value)
+    return {
+        "machine": f"of {value}",
+        "runtime": f"of {value}",
+        "label": f"of {value}",
+        "gpu": f"on {value}",
+    }.get(dimension, value)
 
 
 def in_order(values: Iterable[str]) -> list[str]:
-    """Values of a dimension in a fixed order, the usual baseline first."""
-    return sorted(values, key=lambda v: (_ORDER.index(v) if v in _ORDER else len(_ORDER), v))
+    """Values of a dimension in a fixed order, the usual baseline first, and GPU 2 before GPU 10."""
+
+    def key(value: str) -> tuple[int, list[str | int]]:
+        parts = re.split(r"([0-9]+)", value)
+        place = _ORDER.index(value) if value in _ORDER else len(_ORDER)
+        return place, [int(part) if at % 2 else part for at, part in enumerate(parts)]
+
+    return sorted(values, key=key)
 
 
 def telling_dimension(runs: Sequence[Run]) -> str:
@@ -509,13 +533,18 @@ def _newest(runs: Sequence[Run]) -> RunSummary:
 
 
 def _latest_cases(runs: Iterable[Run]) -> tuple[SideCase, ...]:
-    """Each case from the newest run that measured it, or else from the newest that lists it."""
+    """Each case from the newest run that measured it, or else from the newest that lists it.
+
+    Of a run that measured several GPUs, from the first.
+    """
     chosen: dict[Pairing, SideCase] = {}
     for run in sorted(runs, key=lambda r: r.summary.started_utc_us):
         for result in run.cases:
             key = pairing(result.case)
             known = chosen.get(key)
-            if known is None or result.outcome == "ok" or known.result.outcome != "ok":
+            is_there = known is not None and known.result.outcome == "ok"
+            is_first = known is None or known.run.run_id != run.summary.run_id  # of several GPUs
+            if not is_there or (result.outcome == "ok" and is_first):
                 chosen[key] = SideCase(run.summary, result)
     return tuple(chosen.values())
 

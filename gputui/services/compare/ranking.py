@@ -1,13 +1,16 @@
-"""Sides of a comparison in order, with ties where intervals overlap."""
+"""Sides of a comparison in order, with ties between those that cannot be told apart."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from gputui.analysis.cost import Cost
 from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.services.compare.pairing import Cell
+from gputui.model.absent import Missing
+from gputui.services.compare.pairing import Cell, Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,75 @@ class Ranked:
     """Of what is ranked: the smallest comes first."""
 
 
-def tied(sides: Iterable[Ranked]) -> list[list[Ranked]]:
+_Figure = tuple[float, float, float]
+"""A figure between its ends."""
+
+
+def by_speed(a: Cell, rows: Mapping[str, Row]) -> list[list[Ranked]]:
+    """The sides that were measured, the fastest first; `rows` compare the baseline with each other side."""
+    return _tied(_ranked(a, rows, _seconds_per_unit, lambda row: row.rate))
+
+
+def by_cost(a: Cell, rows: Mapping[str, Row]) -> list[list[Ranked]]:
+    """The sides that have a price, the cheapest per unit of work first."""
+    return _tied(_ranked(a, rows, _cost, lambda row: row.cost))
+
+
+def fastest_text(a: Cell, rows: Mapping[str, Row]) -> str:
+    """`c`, `b or c` where they tie, `same` or `can't tell` of all; a dash if none was measured."""
+    tiers = by_speed(a, rows)
+    if not tiers:
+        return "—"
+    first = [side.name for side in tiers[0]]
+    if len(first) == 1:
+        return first[0]
+    if rows and all(row.rate.word == "same" for row in rows.values()):
+        return "same"
+    return "can't tell" if len(first) == 1 + len(rows) else " or ".join(sorted(first))
+
+
+def _seconds_per_unit(cell: Cell) -> _Figure | None:
+    speed = cell.speed
+    return (
+        (1 / speed.high, 1 / speed.units_per_s, 1 / speed.low) if isinstance(speed, SpeedEstimate) else None
+    )
+
+
+def _cost(cell: Cell) -> _Figure | None:
+    cost = cell.cost
+    return (cost.low, cost.usd_per_million, cost.high) if isinstance(cost, Cost) else None
+
+
+def _ranked(
+    a: Cell,
+    rows: Mapping[str, Row],
+    figure: Callable[[Cell], _Figure | None],
+    judged: Callable[[Row], Judgement],
+) -> Iterable[Ranked]:
+    """Each side with its interval and what runs differ by; it reaches A unless its row tells them apart."""
+    baseline = figure(a)
+    if baseline is not None:
+        of_runs = math.exp(max((_half_of_runs(judged(row)) for row in rows.values()), default=0.0))
+        yield Ranked("a", a, baseline[0] / of_runs, baseline[2] * of_runs)
+    for name, row in rows.items():
+        if (found := figure(row.b)) is None:
+            continue
+        of_runs = math.exp(_half_of_runs(judged(row)))
+        ends = [found[0] / of_runs, found[2] * of_runs]
+        if baseline is not None and not judged(row).differs:
+            ends.append(baseline[1])
+        yield Ranked(name, row.b, min(ends), max(ends))
+
+
+def _half_of_runs(judgement: Judgement) -> float:
+    """Of a ratio's log interval: half the width that the runs of one of its two sides give it."""
+    found = judgement.estimate
+    if isinstance(found, Missing):
+        return 0.0
+    return math.sqrt(found.run_share / 2) * math.log(found.high / found.low) / 2
+
+
+def _tied(sides: Iterable[Ranked]) -> list[list[Ranked]]:
     """In order; whoever overlaps with the first of a tier is in it."""
     tiers: list[list[Ranked]] = []
     for side in sorted(sides, key=lambda side: side.low + side.high):
@@ -30,25 +101,3 @@ def tied(sides: Iterable[Ranked]) -> list[list[Ranked]]:
         else:
             tiers.append([side])
     return tiers
-
-
-def by_speed(sides: Iterable[tuple[str, Cell]]) -> list[list[Ranked]]:
-    """The sides that were measured, the fastest first."""
-    return tied(
-        Ranked(name, cell, -cell.speed.high, -cell.speed.low)
-        for name, cell in sides
-        if isinstance(cell.speed, SpeedEstimate)
-    )
-
-
-def fastest_text(sides: Sequence[tuple[str, Cell]], rates: Sequence[Judgement]) -> str:
-    """`c`, `b or c` where intervals overlap, `same` or `can't tell` of all; a dash if none was measured."""
-    tiers = by_speed(sides)
-    if not tiers:
-        return "—"
-    first = [side.name for side in tiers[0]]
-    if len(first) == 1:
-        return first[0]
-    if rates and all(rate.word == "same" for rate in rates):
-        return "same"
-    return "can't tell" if len(first) == len(sides) else " or ".join(sorted(first))

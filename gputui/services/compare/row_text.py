@@ -66,6 +66,11 @@ def launches_words(side: Side) -> str:
     return counted(most, "launch") if few == most else f"{few} to {most} launches"
 
 
+def part_words(place: int) -> str:
+    """Which side a later comparison of several is about, by its letter in the headline; `place` from 0."""
+    return f"in this part b is {chr(ord('b') + place)}"
+
+
 def choice_words(comparison: Comparison, ignore: str) -> Iterable[str]:
     """Which runs were chosen where a side had several, and how to choose others; a line each."""
     told: dict[str, list[str]] = {}

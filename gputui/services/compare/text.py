@@ -27,6 +27,7 @@ from gputui.services.compare.row_text import (
     mean_name,
     mean_point_text,
     no_difference_words,
+    part_words,
     point_text,
     rate_text,
     rates_text,
@@ -118,9 +119,9 @@ def comparison_pages(
             page = Page(out)
             page.line()
         end = Page(out)
-        for line in _next_lines(answer, comparison, page.width if page.is_terminal else None):
+        for line in _next_lines(answer, comparison, page.width if page.is_terminal else None, is_verbose):
             end.line(line)
-        _write_sides(page, asked.ignore, comparison, is_verbose)
+        _write_sides(page, asked.ignore, comparison, is_verbose, place)
         left = 0
         if columns or is_verbose or not page.is_terminal:
             _write_rows(page, comparison, asked.ignore, columns, is_verbose)
@@ -144,10 +145,12 @@ def comparison_pages(
         yield page
 
 
-def _write_sides(page: Page, ignore: str, comparison: Comparison, is_verbose: bool) -> None:
-    """Both sides, and what differs."""
+def _write_sides(page: Page, ignore: str, comparison: Comparison, is_verbose: bool, place: int) -> None:
+    """Both sides, and what differs, of the comparison at this place."""
     for letter, side in (("a", comparison.a), ("b", comparison.b)):
         page.line(f"{letter}  {side_words(side, ignore, page.width - 3)}")
+    if place:
+        page.line(part_words(place))
     for line in choice_words(comparison, ignore):
         page.line(line)
     words = ", ".join(map(difference_words, comparison.differs))
@@ -193,7 +196,9 @@ def _with_rest(parts: Sequence[str], kept: int) -> str:
     return ", ".join(parts[:kept]) + (f", {rest} more" if rest else "")
 
 
-def _next_lines(answer: Answer, comparison: Comparison, width: int | None) -> list[str]:
+def _next_lines(
+    answer: Answer, comparison: Comparison, width: int | None, is_verbose: bool = False
+) -> list[str]:
     """What would settle the main case, as a command for each box, broken to `width`; else how many rows are
     open."""
     steps = answer.headline.steps
@@ -204,7 +209,7 @@ def _next_lines(answer: Answer, comparison: Comparison, width: int | None) -> li
         ]
     lines = []
     undecided = sum(row.rate.word == "inconclusive" for row in comparison.rows)
-    if undecided:
+    if undecided and not is_verbose:
         lines.append(
             f"can't tell {undecided} of {counted(len(comparison.rows), 'row')}: --verbose says what would"
         )

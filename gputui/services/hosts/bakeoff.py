@@ -398,6 +398,9 @@ class HostRun:
         self._check(contents.start)
         if self.batch is not None and self.spec is not None:  # a node knows no price
             contents = replace(contents, start=replace(contents.start, price=self.spec.price))
+        if self.host.clock_ahead_s:
+            began_us = contents.start.started_utc_us - round(1e6 * self.host.clock_ahead_s)
+            contents = replace(contents, start=replace(contents.start, started_utc_us=began_us))
         with _STORING:
             stored = store_run(self.target, contents, read_telemetry(self.run_dir))
         mark_stored(self.run_dir, self.target)

@@ -62,14 +62,19 @@ class Box:
         torch = self.interpreter.runtime.torch_version
         return f"no torch ({torch.reason})" if isinstance(torch, Missing) else f"torch {torch}"
 
+    @property
+    def clock_wrong_by_s(self) -> float:
+        """How far its clock is ahead; 0 if that may be the time that the answer took."""
+        return self.clock_ahead_s if abs(self.clock_ahead_s) > CLOCK_MAY_BE_OFF_S else 0.0
+
     def cautions(self) -> tuple[str, ...]:
         """What would disturb a measurement there, or confuse its reader; each with what to do."""
         found = []
-        if abs(self.clock_ahead_s) > CLOCK_MAY_BE_OFF_S:
-            off = format_seconds(round(abs(self.clock_ahead_s)))
-            way = "ahead" if self.clock_ahead_s > 0 else "behind"
+        if self.clock_wrong_by_s:
+            off = format_seconds(round(abs(self.clock_wrong_by_s)))
+            way = "ahead" if self.clock_wrong_by_s > 0 else "behind"
             found.append(
-                f"its clock is {off} {way}, and with it the times of its run: sudo timedatectl set-ntp true"
+                f"its clock is {off} {way}: the times of its run are corrected; sudo timedatectl set-ntp true"
             )
         if self.others:
             found.append(

@@ -44,6 +44,8 @@ class Host:
     usd_per_hour: float | None = None
     directory: str = ""
     """The one directory that is written there; empty for `~/.gputui`."""
+    clock_ahead_s: float = 0.0
+    """By which the times of its run are corrected; 0 for a clock that is right within a minute."""
 
     def command(self, script: str) -> list[str]:
         """The command that runs a script in `sh` there: one line without single quotes, backslashes and

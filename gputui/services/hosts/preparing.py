@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,13 +11,25 @@ from gputui.errors import GputuiError
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_hourly, format_seconds
 from gputui.recording.interpreters import Chosen
-from gputui.services.hosts.bakeoff import on_all, probed, probed_with_step
-from gputui.services.hosts.box import Box, same_boxes
-from gputui.services.hosts.host import Host
-from gputui.services.profiles.loader import Profile
+from gputui.recording.spec import Spec
+from gputui.services.hosts.bakeoff import (
+    GIVES_UP_AFTER_S,
+    Bakeoff,
+    BatchPart,
+    Rounds,
+    on_all,
+    probed,
+    probed_with_step,
+    spec_of,
+)
+from gputui.services.hosts.box import Box, key_for_hosts, same_boxes
+from gputui.services.hosts.host import Host, hosts_from
+from gputui.services.profiles.loader import Profile, find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
+from gputui.services.profiles.user_workload import is_step_file
+from gputui.services.runs.process import new_run_id
 from gputui.services.runs.progress import expected_s
-from gputui.services.runs.start import check_something_runs
+from gputui.services.runs.start import RunOptions, check_something_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +145,94 @@ def _planned(box: Box, profile: Profile, choices: Choices) -> PlannedHost:
     plan = resolve_plan(profile, box.interpreter, box.machine, choices)
     check_something_runs(profile, plan, Chosen(box.interpreter, box.found_as, box.passed_over))
     return PlannedHost(box, replace(plan, step_file=Path(plan.step_file).name))  # no path of this box
+
+
+LOCAL_WORD = "local"
+"""Names this box among hosts."""
+
+
+def named_in(text: str, options: RunOptions) -> tuple[Host, ...]:
+    """The hosts of a form, separated by blanks or commas, with the interpreter and price of its other fields.
+
+    Raises GputuiError for the first that is wrong, and for what a run on hosts cannot have.
+    """
+    names = text.replace(",", " ").split()
+    if options.label:
+        raise GputuiError("runs on hosts have no label", "leave the label empty")
+    if len(options.pythons) > 1:
+        raise GputuiError("hosts take one interpreter", "name one, or use gputui bakeoff --python HOST=EXE")
+    return hosts_from(
+        [name for name in names if name != LOCAL_WORD],
+        (),
+        with_local=LOCAL_WORD in names,
+        pythons=options.pythons,
+        prices=[] if options.price is None else [f"{options.price:g}"],
+    )
+
+
+def command_on(text: str, options: RunOptions) -> list[str]:
+    """The command line that does the same as a form that names hosts."""
+    words = ["gputui", "bakeoff", *([options.profile] if options.profile else [])]
+    for name in text.replace(",", " ").split():
+        words += ["--local"] if name == LOCAL_WORD else ["--host", name]
+    for option, value in (
+        ("--db", options.db),
+        *(("--python", python) for python in options.pythons),
+        ("--device", options.device),
+        *(("--only", workload) for workload in options.only),
+        *(("--precision", precision) for precision in options.precisions),
+        ("--launches", options.launches),
+        ("--budget", None if options.budget_s is None else f"{options.budget_s:g}"),
+        ("--price", None if options.price is None else f"{options.price:g}"),
+    ):
+        if value not in (None, ""):
+            words += [option, str(value)]
+    return words
+
+
+def new_bakeoff(
+    prepared: Prepared,
+    target: Path,
+    key: bytes,
+    *,
+    jobs: Sequence[tuple[Host, BatchPart]] = (),
+    step: str = "",
+    words: Sequence[str] = (),
+    gives_up_after_s: float = GIVES_UP_AFTER_S,
+    rounds: Rounds | None = None,
+) -> Bakeoff:
+    """The bakeoff of hosts that were prepared, and of batch jobs; written down, not started.
+
+    `words` are those of the command line that does the same. Raises NotStored, and GputuiError for a price.
+    """
+    parts: list[tuple[Host, Spec | BatchPart]] = []
+    for one in prepared.planned:
+        host = replace(one.box.host, clock_ahead_s=one.box.clock_wrong_by_s)
+        label = "" if rounds is None else rounds.label_of(host.name)
+        parts.append((host, spec_of(one.box, one.plan, new_run_id(), target, key_for_hosts(key), label)))
+    groups = [*prepared.groups, *((index,) for index in range(len(parts), len(parts) + len(jobs)))]
+    name = new_name() if rounds is None else rounds.name
+    return Bakeoff.create(name, target, [*parts, *jobs], groups, step, words, gives_up_after_s, rounds)
+
+
+def new_name() -> str:
+    """Of a bakeoff that begins now."""
+    return time.strftime("%Y%m%d-%H%M%S")
+
+
+def profile_for_hosts(name: str) -> tuple[Profile | None, Path | None, str]:
+    """The profile of that name, or for a workload of the user's its file and text. Raises GputuiError."""
+    if is_step_file(name):
+        path = Path(name)
+        try:
+            return None, path, path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            hint = f"gputui new-workload {path} writes one that runs"
+            raise GputuiError(f"{path}: cannot be read ({error})", hint) from error
+    profile = find_profile(name or "quick")
+    if profile.commands:
+        raise GputuiError(
+            f"profile {profile.name}: names programs, which other hosts may not have",
+            "gputui run on each box",
+        )
+    return profile, None, ""

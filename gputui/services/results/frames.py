@@ -94,10 +94,10 @@ class Frames:
 def load(*files: str | Path, trust: bool = False) -> Frames:
     """Read result files, whoever wrote them; without any, the file that `gputui run` writes by default.
 
-    Each is a file, `F@RUN` as in `gputui show`, a pattern such as `results/*.db`, or a directory, of which
-    all `*.db` are read. A run that several files hold is read once. In patterns and directories, what is not
-    a result file is left out with a warning. Files are opened read-only. Raises GputuiError if a file that is
-    named cannot be read, or a pattern or directory has none.
+    Each is a file, `F@RUN` as in `gputui show`, a pattern such as `results/*.db`, a directory of `gputui
+    export`, or another one, of which all `*.db` are read. A run that several files hold is read once. In
+    patterns and directories, what is not a result file is left out with a warning. Files are opened
+    read-only. Raises GputuiError if a file that is named cannot be read, or a pattern or directory has none.
     """
     return _loaded(_named(files or (default_result_file(),)), trust)
 
@@ -110,7 +110,7 @@ def load_runs(file: Path, run_ids: Collection[str]) -> Frames:
 def _named(files: Iterable[str | Path]) -> Iterator[tuple[Path, str, bool]]:
     """File, run, and whether exactly this file was asked for."""
     for file in files:
-        path, selector = split_selector(str(file))
+        path, selector = split_selector(str(file))  # of an export it is a file
         if is_there(path) and path.is_dir():
             found = sorted(path.glob(FILE_PATTERN))
         elif not is_there(path) and not _WILD.isdisjoint(str(file)):

@@ -53,6 +53,7 @@ def case_order(case: Case) -> tuple[int, ...]:
     variant = case.variant
     return (
         index_in(_CLASSES, case.workload_class),
+        not is_serving_limit(case),
         variant.device_class != "gpu",
         index_in(_WORKLOADS, case.work.workload),
         variant.mode != "eager",
@@ -60,6 +61,11 @@ def case_order(case: Case) -> tuple[int, ...]:
         index_in(_PRECISIONS, variant.precision),
         variant.threads != "all",
     )
+
+
+def is_serving_limit(case: Case) -> bool:
+    """Whether it is the highest rate of requests that an LLM server answers within limits."""
+    return dict(case.work.parameters).get("load") == "search" and case.work.workload.startswith("serve:")
 
 
 def size_order(case: Case) -> int:
@@ -75,6 +81,9 @@ def index_in(order: Sequence[str], value: str) -> int:
 def title_of(workload: str) -> str:
     """As within a sentence: `GPT training`, `matrix product`, `your step hashing`."""
     kind, _, name = workload.partition(":")
+    if kind == "serve" and name:
+        profile, _, load = name.partition(" ")
+        return f"{profile} serving at its limit" if load == "limit" else f"{profile} serving, {load}"
     return _OF_USER[kind].format(name) if kind in _OF_USER and name else _TITLES.get(workload, workload)
 
 
@@ -118,9 +127,19 @@ def run_headline(run: Run) -> str:
     return " ".join(filter(None, sentences))
 
 
+_GPUS_TOLD = 2
+"""Of a box: of more, not each is judged in a sentence."""
+
+
 def _box(checks: Sequence[PerformanceCheck]) -> list[str]:
-    """Whether these devices do what others of their kind do."""
-    return [sentence for check in checks for sentence in _device(check, many=len(checks) > 1)]
+    """Whether these devices do what others of their kind do; of many, the first stands for all normal ones."""
+    odd = [check for check in checks if check.word in (BELOW_NORMAL, ABOVE_LIMIT)]
+    rest = [check for check in checks if check not in odd]
+    told = checks if len(checks) <= _GPUS_TOLD else [*odd, *rest[:1]]
+    sentences = [sentence for check in told for sentence in _device(check, many=len(checks) > 1)]
+    if len(told) < len(checks):
+        sentences.append(f"So it is with {counted(len(checks) - len(told), 'other GPU')}.")
+    return sentences
 
 
 def _device(check: PerformanceCheck, *, many: bool) -> list[str]:
@@ -204,6 +223,8 @@ def _main(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
     main, speed = min(speeds, key=lambda pair: case_order(pair[0].case))
     case = main.case
     subject = as_sentence(case_subject(case, [other.case for other, _ in speeds], with_precision=False))
+    if case.work.workload.startswith("serve:"):
+        return f"{subject}: {format_rate(speed.units_per_s, case.unit)}."
     if case.is_whole:
         return f"{subject}: {format_seconds(1 / speed.units_per_s)} a run."
     alike = [

@@ -14,13 +14,15 @@ from typing import TypeVar
 from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
+from gputui.services.results.exports import result_file_of
 from gputui.services.results.machines import runs_with_common_ids, with_common_ids
 from gputui.services.results.reference_runs import run_of_reference
 from gputui.services.results.references import PREFIX, reference_named, reference_path
 from gputui.services.results.variation import RUNS_TAKEN, with_launch_spreads
 from gputui.services.support.paths import default_result_file
 from gputui.store.locking import Locked
-from gputui.store.opening import expanded
+from gputui.store.opening import SUFFIXES, check_place, expanded
+from gputui.store.parquet import is_export
 from gputui.store.reading import (
     ResultFile,
     open_result,
@@ -60,35 +62,57 @@ class Selection:
 def split_selector(text: str) -> tuple[Path, str]:
     """File and run of `F[@RUN]`; what exists as a path is one, else the last `@` divides.
 
-    `reference:NAME` is the file of a reference. Raises GputuiError if there is none of that name.
+    An exported directory is the file with what it holds, `reference:NAME` that of a reference. Raises
+    GputuiError if there is none of that name.
     """
     path = expanded(Path(text))
     if is_there(path):
-        return path, ""
+        return result_file_of(path), ""
     if text.startswith(PREFIX):
         return reference_path(text.removeprefix(PREFIX)), ""
     if "@" not in text:
         return path, ""
     file, _, run = text.rpartition("@")
-    return expanded(Path(file)), run
+    return result_file_of(expanded(Path(file))), run
 
 
 def every_file(texts: Sequence[str]) -> tuple[str, ...]:
-    """Selectors, where a directory stands for the result files in it, by name.
+    """Selectors, where a directory that is no export stands for the result files in it, by name.
 
     Raises GputuiError for a directory without one.
     """
     found: list[str] = []
     for text in texts:
         path = expanded(Path(text))
-        if not is_there(path) or not path.is_dir():
+        if not is_there(path) or not path.is_dir() or is_export(path):
             found.append(text)
             continue
-        inside = sorted(str(entry) for entry in path.iterdir() if entry.suffix in (".db", ".duckdb"))
+        inside = sorted(str(entry) for entry in path.iterdir() if entry.suffix in SUFFIXES)
         if not inside:
             raise GputuiError(f"{text}: holds no result file (*.db)", "name the files, or their directory")
         found += inside
     return tuple(found)
+
+
+def chosen_files(texts: Sequence[str]) -> tuple[list[Path], dict[Path, frozenset[str]]]:
+    """The files of some selectors, directories as in `every_file`; of those named as `F@RUN`, the runs.
+
+    Raises GputuiError if a file cannot be read or a run is unknown.
+    """
+    paths: list[Path] = []
+    only: dict[Path, frozenset[str]] = {}
+    whole: set[Path] = set()
+    for text in every_file(texts):
+        path, selector = split_selector(text)
+        path = path.resolve()
+        paths.append(path)
+        if not selector:
+            whole.add(path)
+            continue
+        with open_result(path) as file:
+            run = find_run(file.summaries(), selector).run_id
+        only[path] = only.get(path, frozenset()) | {run}
+    return paths, {path: runs for path, runs in only.items() if path not in whole}
 
 
 def from_here(word: str) -> str:
@@ -114,17 +138,21 @@ def run_and_file(run: str, file: Path | None) -> tuple[Path, str | None]:
 
     Raises GputuiError if run and file are swapped.
     """
+    if run.startswith(PREFIX) and not is_there(expanded(Path(run))):
+        name = run.removeprefix(PREFIX)
+        raise GputuiError(f"{run}: is a reference, and no run", f"gputui reference show {name}")
     if file is not None:
         if is_there(expanded(Path(run))) and not is_there(expanded(file)):
             raise GputuiError(f"{run} is a file, and {file} is none", f"the run goes first: {file} {run}")
         return file, run
     path, selector = split_selector(run)
-    if selector or is_there(path):
+    if selector or is_there(path) or path.suffix in SUFFIXES:
         return path, selector or None
     default = default_result_file()
     if not is_there(default):
+        what = "" if run == "latest" else f"there is no file {run}, and "
         raise GputuiError(
-            f"nothing is stored in {default} yet", "measure this box: gputui run; or name a file: a.db"
+            f"{what}nothing is stored in {default} yet", "measure this box: gputui run; or name a file: a.db"
         )
     return default, run
 
@@ -136,6 +164,7 @@ def locate_run(run: str, file: Path | None) -> tuple[Path, RunSummary]:
     """
     path, selector = run_and_file(run, file)
     if selector is None:
+        check_place(path)
         raise GputuiError(f"{run} is a file: which run of it?", f"name one: {run}@RUN; gputui runs {run}")
     with open_result(path) as opened:
         return path, find_run(opened.summaries(), selector)
@@ -183,7 +212,7 @@ def select_all(
     try:
         for text in texts:
             selectors.append(split_selector(text))
-            file_of.append(places.setdefault(_identity(selectors[-1][0]), len(places)))
+            file_of.append(places.setdefault(identity(selectors[-1][0]), len(places)))
         paths = [selectors[file_of.index(place)][0] for place in range(len(places))]
         with ExitStack() as stack:
             files: Sequence[ResultFile] = (
@@ -193,7 +222,7 @@ def select_all(
             )
             summaries = with_common_ids(summaries_of(files), pool=pool)
             chosen = [
-                _chosen(path, selector, summaries[place], pool)
+                chosen_runs(path, selector, summaries[place], pool)
                 for (path, selector), place in zip(selectors, file_of, strict=True)
             ]
             others = [
@@ -256,12 +285,13 @@ def _of_common_boxes(selections: Sequence[Selection], pool: bool) -> list[Select
     ]
 
 
-def batches(files: Sequence[_File]) -> list[Sequence[_File]]:
-    """Files in groups that may be open at the same time."""
-    return [files[start : start + _TOGETHER] for start in range(0, len(files), _TOGETHER)]
+def batches(files: Sequence[_File], size: int = 0) -> list[Sequence[_File]]:
+    """Files in groups that may be open at the same time: of this size, or of 50."""
+    size = size or _TOGETHER
+    return [files[start : start + size] for start in range(0, len(files), size)]
 
 
-def _identity(path: Path) -> object:
+def identity(path: Path) -> object:
     """The identity of a file, since DuckDB opens none twice."""
     try:
         found = path.stat()
@@ -288,7 +318,10 @@ def _others(chosen: Sequence[RunSummary], all_runs: Sequence[RunSummary]) -> Seq
     return sorted(found, key=lambda summary: summary.started_utc_us)[-RUNS_TAKEN:]
 
 
-def _chosen(path: Path, selector: str, summaries: Sequence[RunSummary], pool: bool) -> Sequence[RunSummary]:
+def chosen_runs(
+    path: Path, selector: str, summaries: Sequence[RunSummary], pool: bool
+) -> Sequence[RunSummary]:
+    """The runs of a file that a selector names; empty names all. Raises GputuiError if there is none."""
     if selector:
         found = find_runs(summaries, selector) if pool else (find_run(summaries, selector),)
     else:

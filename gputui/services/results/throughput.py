@@ -9,6 +9,7 @@ from gputui.analysis.contention import Waiting, effect_of_waiting
 from gputui.analysis.cost import Cost, cost_per_million
 from gputui.analysis.priors import launch_prior_sd, paired_prior_sd
 from gputui.analysis.spread import together
+from gputui.analysis.statistics import mean
 from gputui.analysis.verdict import (
     ONE_RUN,
     RatioEstimate,
@@ -26,9 +27,13 @@ from gputui.model.case import Case
 from gputui.model.journal import Block, Price
 from gputui.model.plan import MIN_BLOCKS
 from gputui.model.result import CaseResult, Spread
+from gputui.store.reading import CaseTimes
 
 CROWDED_SHARE = 0.05
 """Of the time its threads wanted a CPU: from here a case counts as disturbed. A quiet box shows < 1 %."""
+
+
+_CUT_SHORT = f"every launch was cut short: none has {MIN_BLOCKS} blocks"
 
 
 def launches_of(case: CaseResult) -> tuple[tuple[float, ...], ...]:
@@ -47,6 +52,19 @@ def own_launches_of(case: CaseResult, waiting: Waiting) -> tuple[tuple[float, ..
     )
 
 
+def rate_of(times: CaseTimes) -> float | Missing:
+    """Units of work per second as `speed_of` gives them, without an interval."""
+    least = _fewest_blocks(times.case)
+    centres = [
+        math.log(launch_centre([ns / steps for ns, steps in zip(one.block_ns, one.steps, strict=True)]))
+        for one in times.launches
+        if len(one.steps) >= least
+    ]
+    if not centres:
+        return Missing(_CUT_SHORT)
+    return times.case.units_per_step * 1e9 * math.exp(-mean(centres))
+
+
 def waiting_of(*cases: CaseResult) -> Waiting:
     """What waiting for CPUs did to cases of the same work, as the blocks of disturbed ones show."""
     threads = 1 if all(case.case.variant.threads == "1" for case in cases) else 2
@@ -63,10 +81,14 @@ def _waited_launches(case: CaseResult) -> Iterator[list[tuple[float, float]]]:
 
 
 def _measured_blocks(case: CaseResult) -> Iterator[Sequence[Block]]:
-    least = 1 if case.case.is_whole else MIN_BLOCKS
+    least = _fewest_blocks(case.case)
     for measurement in case.measurements:
         if measurement.outcome == "ok" and len(measurement.blocks) >= least:
             yield measurement.blocks
+
+
+def _fewest_blocks(case: Case) -> int:
+    return 1 if case.is_whole else MIN_BLOCKS
 
 
 def paired_launches(a: CaseResult, b: CaseResult) -> tuple[tuple[tuple[float, float], ...], ...] | Missing:
@@ -122,7 +144,7 @@ def speed_of(case: CaseResult, spread: Spread | None = None) -> SpeedEstimate | 
     spread = spread or case.launch_spread
     launches = launches_of(case)
     if not launches and case.outcome == "ok":
-        return Missing(f"every launch was cut short: none has {MIN_BLOCKS} blocks")
+        return Missing(_CUT_SHORT)
     if not launches:
         return Missing(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
     own = own_launches_of(case, waiting_of(case)) if contention_of(case) else None

@@ -16,6 +16,7 @@ from gputui.model.journal import (
     CasePlanned,
     CaseWarm,
     Event,
+    Figure,
     LaunchEnd,
     LaunchesLeftOut,
     LaunchStart,
@@ -29,10 +30,11 @@ from gputui.model.machine import Machine
 from gputui.model.plan import PROFILED, Plan, PlannedLaunch
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Measurement
+from gputui.model.serving import LoadNow, LoadStep
 from gputui.model.telemetry import HOST
-from gputui.model.units import counted, format_rate, format_spread
+from gputui.model.units import counted, format_rate, format_seconds, format_spread, three_digits
 from gputui.recording.pacing import FIRST_STARTUP_S, FIRST_STARTUP_WITHOUT_TORCH_S
-from gputui.services.results.labels import interval_words, shared_case_words, short_case_name
+from gputui.services.results.labels import gpu_number, interval_words, shared_case_words, short_case_name
 from gputui.services.results.roofline import PeakShare, peak_share
 from gputui.services.results.throughput import speed_of
 from gputui.services.runs.device_history import DeviceHistory
@@ -45,6 +47,7 @@ INTERVAL_BLOCKS = 400
 second."""
 EVENTS_KEPT = 200
 LAST_WORDS_KEPT = 50
+LOADS_KEPT = 600
 _WITH_WARM_UP = 1.3
 """Times the timed blocks: building, the first step, and warm-up until three blocks agree."""
 
@@ -232,6 +235,43 @@ class LogTail:
 
 
 @dataclass(frozen=True, slots=True)
+class OfferedLoad:
+    """A load on a server while it is offered, and what those before came to."""
+
+    name: str
+    launch: int
+    """Its number among the launches of the case."""
+    launches: int
+    now: tuple[LoadNow, ...]
+    """Of this launch, about one a second, the oldest first."""
+    steps: tuple[LoadStep, ...]
+    """Of this launch, that have ended: a search tries several rates."""
+    curve: tuple[LoadSummary, ...]
+    """Of all loads so far, in the order of the plan."""
+
+
+def load_now_words(now: LoadNow) -> str:
+    """`26.1 req/s answered, 4 in flight, TTFT 52.0 ms`."""
+    words = [f"{three_digits(now.ended_per_s)} req/s ended", f"{now.in_flight} in flight"]
+    if now.rate_per_s is not None:
+        words[0] += f" of {three_digits(now.rate_per_s)} offered"
+    if now.ttft_s is not None:
+        words.append(f"TTFT {format_seconds(now.ttft_s)}")
+    return ", ".join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSummary:
+    """What a load came to in the launches so far."""
+
+    name: str
+    rate: str
+    """As in the list of cases."""
+    ttft_s: float
+    tpot_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class ProgressSnapshot:
     """Everything shown of runs in progress at one moment."""
 
@@ -255,6 +295,8 @@ class ProgressSnapshot:
     """What the sampler has read, the host first."""
     last_words: tuple[LogTail, ...] = ()
     """Newest last."""
+    load: OfferedLoad | None = None
+    """What is offered to a server now; None while nothing is."""
 
 
 @dataclass(slots=True)
@@ -350,6 +392,12 @@ class ProgressTracker:
         self._launched: dict[tuple[int, int], str] = {}
         self._last_words: list[LogTail] = []
         self._failed: dict[tuple[int, int], str] = {}
+        self._loads: list[LoadNow] = []
+        self._steps: list[LoadStep] = []
+        self._offered: tuple[int, int] | None = None
+        """Run and case of the load that is offered."""
+        self._figures: dict[tuple[int, int], dict[str, list[float]]] = {}
+        """By run and case, then by key: the value of each launch."""
         """By run and launch, why its first failed case failed."""
         self.ended: dict[int, RunEnd] = {}
         self.stored: dict[int, Stored] = {}
@@ -401,6 +449,13 @@ class ProgressTracker:
                 launched.precision_used = line.precision_used
         elif isinstance(line, Block):
             self._hear_block(index, line)
+        elif isinstance(line, LoadNow):
+            self._hear_load(index, line)
+        elif isinstance(line, LoadStep):
+            self._steps.append(line)
+        elif isinstance(line, Figure) and not isinstance(line.value, Missing):
+            by_key = self._figures.setdefault((index, line.case_id), {})
+            by_key.setdefault(line.key, []).append(line.value)
         elif isinstance(line, CaseEnd):
             self._hear_end(index, line)
         elif isinstance(line, ProfiledPass):
@@ -441,6 +496,7 @@ class ProgressTracker:
             under_test=self._under_test,
             shared_words=" ".join(self._shared),
             last_words=tuple(self._last_words),
+            load=self._load(),
         )
 
     @property
@@ -483,6 +539,38 @@ class ProgressTracker:
         # of cases whose blocks take turns, one is followed until it ends
         if self._timed is None or self._cases[self._timed].state != "timing":
             self._timed = index, line.case_id
+
+    def _hear_load(self, index: int, line: LoadNow) -> None:
+        if (index, line.case_id) not in self._cases:
+            return
+        if self._loads and self._loads[-1].launch_id != line.launch_id:
+            self._loads.clear()
+            self._steps = [step for step in self._steps if step.launch_id == line.launch_id]
+        self._offered = index, line.case_id
+        self._become(index, line.case_id, "timing")
+        self._loads.append(line)
+        del self._loads[:-LOADS_KEPT]
+
+    def _load(self) -> OfferedLoad | None:
+        if self._offered is None or not self._cases[self._offered].is_now:
+            return None
+        case = self._cases[self._offered]
+        return OfferedLoad(
+            self._short_name(*self._offered),
+            min(case.done + 1, max(case.launches, 1)),
+            case.launches,
+            tuple(self._loads),
+            tuple(self._steps),
+            tuple(self._load_summaries()),
+        )
+
+    def _load_summaries(self) -> Iterator[LoadSummary]:
+        for (index, case_id), figures in sorted(self._figures.items()):
+            firsts, others = figures.get("ttft_p50_s"), figures.get("tpot_p50_s")
+            if firsts:
+                tpot_s = median(others) if others else None
+                rate = self._rate(index, case_id).rate
+                yield LoadSummary(self._short_name(index, case_id), rate, median(firsts), tpot_s)
 
     def _hear_end(self, index: int, line: CaseEnd) -> None:
         case = self._cases.get((index, line.case_id))
@@ -546,12 +634,16 @@ class ProgressTracker:
         del self._events[:-EVENTS_KEPT]
 
     def _name(self, index: int, case_id: int) -> str:
-        return self._numbered(index, self._plans[index].cases[case_id].case.name)
+        case = self._cases[index, case_id]
+        number = gpu_number(case.case, case.device_index)
+        return self._numbered(index, case.case.name.replace(" gpu", f" gpu{number}"))
 
     def _short_name(self, index: int, case_id: int) -> str:
         """Without what all cases share; beside cases on a CPU the others need no word."""
-        case = self._plans[index].cases[case_id].case
-        return self._numbered(index, short_case_name(case, (*self._shared, "gpu"), is_short=True))
+        case = self._cases[index, case_id]
+        number = gpu_number(case.case, case.device_index)
+        name = short_case_name(case.case, (*self._shared, "gpu"), is_short=True)
+        return self._numbered(index, f"{name} gpu{number}" if number else name)
 
     def _numbered(self, index: int, name: str) -> str:
         """With the number of its run, if there are several."""

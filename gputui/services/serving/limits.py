@@ -58,7 +58,9 @@ def limits_from(text: str, option: str = "--slo") -> Limits:
         name, number, unit = match.groups()
         seconds = float(number) * (1.0 if unit == "s" else 1e-3)
         if unit is None:
-            raise GputuiError(f"{option}: {part!r} has no unit", f"write {name}={number}ms or {name}={number}s")
+            raise GputuiError(
+                f"{option}: {part!r} has no unit", f"write {name}={number}ms or {name}={number}s"
+            )
         if not 0 < seconds <= MOST_S:
             raise GputuiError(f"{option}: {part!r} is not in the range 0 to {MOST_S:.0f} s", _HINT)
         if name in found:

@@ -187,7 +187,9 @@ def key_from(name: str) -> str:
     if not key:
         raise GputuiError(f"--api-key-env {name}: this variable is empty or not set", f"export {name}=...")
     if not key.isascii() or any(character <= " " for character in key):
-        raise GputuiError(f"--api-key-env {name}: its value has spaces, line ends or non-ASCII letters", "set it again")
+        raise GputuiError(
+            f"--api-key-env {name}: its value has spaces, line ends or non-ASCII letters", "set it again"
+        )
     return key
 
 
@@ -221,7 +223,8 @@ def _check_context(server: ServerFound, profile: RequestProfile) -> None:
     needed = profile.prompt_tokens + profile.output_tokens
     if server.context_tokens is not None and needed > server.context_tokens:
         raise GputuiError(
-            f"profile {profile.name} needs a context of {needed} tokens, the server has {server.context_tokens}",
+            f"profile {profile.name} needs a context of {needed} tokens,"
+            f" the server has {server.context_tokens}",
             "start the server with a larger context, or choose a shorter profile: see docs/serving.md",
         )
 

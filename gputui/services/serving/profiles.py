@@ -6,11 +6,12 @@ One TOML file each in `profiles/serving`, or a file of the user's.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # Any: TOML that is not yet checked
+
+import tomllib
 
 from gputui.errors import GputuiError
 from gputui.services.profiles.loader import profile_directory
@@ -42,7 +43,9 @@ def shipped_request_profiles() -> tuple[RequestProfile, ...]:
     files = [
         entry for entry in profile_directory().joinpath("serving").iterdir() if entry.name.endswith(".toml")
     ]
-    found = [read_request_profile(f.read_text(encoding="utf-8"), f.name[: -len(".toml")], f.name) for f in files]
+    found = [
+        read_request_profile(f.read_text(encoding="utf-8"), f.name[: -len(".toml")], f.name) for f in files
+    ]
     return tuple(sorted(found, key=lambda profile: profile.name))
 
 
@@ -58,7 +61,8 @@ def find_request_profile(name: str) -> RequestProfile:
     shipped = {profile.name: profile for profile in shipped_request_profiles()}
     if name not in shipped:
         raise GputuiError(
-            f"--profile {name[:40]}: there is no such profile of requests", f"{', '.join(shipped)}, or a .toml file"
+            f"--profile {name[:40]}: there is no such profile of requests",
+            f"{', '.join(shipped)}, or a .toml file",
         )
     return shipped[name]
 
@@ -71,7 +75,9 @@ def read_request_profile(text: str, name: str, source: str) -> RequestProfile:
         raise GputuiError(f"profile {source}: is no TOML: {error}", "see docs/serving.md") from error
     for key in table:
         if key not in _KEYS:
-            raise GputuiError(f"profile {source}: {key[:40]!r} is not known", f"it may have {', '.join(_KEYS)}")
+            raise GputuiError(
+                f"profile {source}: {key[:40]!r} is not known", f"it may have {', '.join(_KEYS)}"
+            )
     if table.get("schema") != SCHEMA:
         raise GputuiError(
             f"profile {source}: schema: {table.get('schema')!r} is not {SCHEMA}", f"write schema = {SCHEMA}"
@@ -90,7 +96,9 @@ def read_request_profile(text: str, name: str, source: str) -> RequestProfile:
         title,
         _whole(table, "prompt_tokens", source, 8, MOST_TOKENS),
         _whole(table, "output_tokens", source, 2, MOST_TOKENS),
-        _whole(table, "shared_prefix_tokens", source, 0, MOST_TOKENS) if "shared_prefix_tokens" in table else 0,
+        _whole(table, "shared_prefix_tokens", source, 0, MOST_TOKENS)
+        if "shared_prefix_tokens" in table
+        else 0,
         limits_from(slo, f"profile {source}: slo"),
     )
     if profile.shared_tokens >= profile.prompt_tokens:

@@ -5,50 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gputui.analysis.order_statistics import Percentile, sample_needed
+from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.serving import ANSWERED
 from gputui.model.units import (
     counted,
+    format_energy,
     format_percent,
     format_seconds,
     format_spread,
     format_usd,
     listed,
-
     with_prefix,
 )
+from gputui.services.results.headline import as_sentence
 from gputui.services.serving.curve import CLOSED, SEARCH, Level, Serving, Times, limits_of, parameter_of
 
-HEADINGS = (
-    "load",
-    "out tok/s",
-    "95 %",
-    "per user",
-    "TTFT p50",
-    "p99",
-    "TPOT p50",
-    "p99",
-    "requests",
-)
+HEADINGS = ("load", "tok/s", "95 %", "/user", "TTFT p50", "p99", "TPOT p50", "p99", "n")
+"""Of `curve_rows`; tokens are output tokens, `n` are requests."""
+API_PRICE_HELP = "Of a hosted API, USD per million tokens: from which load on the box is cheaper."
 _NOTEWORTHY_SHARE = 0.02
 _LAG_S = 0.002
 _NOTHING = "—"
 
 
 def load_words(level: Level) -> str:
-    """`8 users`, `12 req/s`, `21.3 req/s: the limit`."""
+    """`8 users`, `12/s`, `limit 21.3/s`."""
     if level.kind == CLOSED:
         return counted(level.users or 0, "user")
     if level.kind == SEARCH:
-        rate = "limit" if isinstance(level.speed, Missing) else f"limit, {_number(level.speed.units_per_s)} req/s"
-        return rate
-    return f"{level.rate_per_s or 0.0:g} req/s"
+        return "limit" if isinstance(level.speed, Missing) else f"limit {_number(level.speed.units_per_s)}/s"
+    return f"{level.rate_per_s or 0.0:g}/s"
 
 
 def curve_rows(serving: Serving) -> list[tuple[str, ...]]:
     """The cells below HEADINGS, one row per load that has a result."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for level in serving.levels:
         if isinstance(level.speed, Missing):
             continue
@@ -84,13 +77,14 @@ def _number_or_none(value: float | Missing) -> str:
 
 
 def serving_headline(serving: Serving, price: Price | Missing) -> str:
-    """`chat: 21.3 requests/s within TTFT 500 ms, TPOT 50 ms (95 %: 19.8 to 22.9); ...`."""
+    """`Chat: 21.3 requests/s within TTFT 500 ms, TPOT 50 ms (95 %: 19.8 to 22.9); ...`."""
     limit = serving.limit
     if limit is not None and not isinstance(limit.speed, Missing):
         speed = limit.speed
         ends = f"{_number(speed.low)} to {_number(speed.high)}"
         sentence = (
-            f"{serving.profile}: {_number(speed.units_per_s)} requests/s within {limits_of(limit.case).text}"
+            f"{as_sentence(serving.profile)}: {_number(speed.units_per_s)} requests/s"
+            f" within {limits_of(limit.case).text}"
             f" for {share_words(limit)} of them (95 %: {ends})"
         )
         cost = usd_per_million_tokens(limit, price)
@@ -101,11 +95,12 @@ def serving_headline(serving: Serving, price: Price | Missing) -> str:
     said = ""
     if best:
         most = max(best, key=lambda level: _known(level.output_per_s))
-        said = f"{serving.profile}: at most {_number(_known(most.output_per_s))} output tok/s, with {load_words(most)}."
+        rate = _number(_known(most.output_per_s))
+        said = f"{as_sentence(serving.profile)}: at most {rate} output tok/s, with {load_words(most)}."
     if limit is not None:
         why = limit.result.reason or limit.result.outcome
         said = f"{said} No rate within {limits_of(limit.case).text} is known: {why}.".strip()
-    return said or f"{serving.profile}: nothing was measured."
+    return said or f"{as_sentence(serving.profile)}: nothing was measured."
 
 
 def share_words(limit: Level) -> str:
@@ -123,7 +118,19 @@ def usd_per_million_tokens(level: Level, price: Price | Missing) -> float | Miss
         return price
     if isinstance(level.output_per_s, Missing):
         return level.output_per_s
-    return price.usd_per_hour / 3600 / level.output_per_s * 1e6 if level.output_per_s else Missing("no output")
+    return (
+        price.usd_per_hour / 3600 / level.output_per_s * 1e6 if level.output_per_s else Missing("no output")
+    )
+
+
+def energy_line(serving: Serving) -> str:
+    """`GPU energy per output token: 1.20 J with 1 user, 0.31 J with 16 users`; empty if none is known."""
+    known = [(one, one.energy) for one in serving.levels if not isinstance(one.energy, Missing)]
+    if not known:
+        return ""
+    ends = known if len(known) < 3 else [known[0], known[-1]]
+    parts = [f"{format_energy(energy.joules_per_unit, 'tok')} with {load_words(one)}" for one, energy in ends]
+    return f"energy of the GPUs: {', '.join(parts)}"
 
 
 def server_line(serving: Serving) -> str:
@@ -149,18 +156,19 @@ def serving_notes(serving: Serving) -> Iterator[str]:
     few = [level for level in measured if level.ttft.n and isinstance(level.ttft.p99_s, Missing)]
     if few:
         most = max(level.ttft.n for level in few)
-        yield f"p99 needs {sample_needed(0.99)} requests, {_where(few, measured)} at most {most}: raise --budget"
-    for level in measured:
-        cached = level.cached_share
-        if not isinstance(cached, Missing) and cached > _NOTEWORTHY_SHARE:
-            yield f"{load_words(level)}: {format_percent(cached)} of the prompt tokens came from a cache"
-    for level in measured:
-        if level.other_lengths:
-            share = level.other_lengths / max(level.outcomes[ANSWERED], 1)
-            yield (
-                f"{load_words(level)}: {format_percent(share)} of the answers do not have"
-                f" {serving.output_tokens} tokens"
-            )
+        where = _where(few, measured)
+        yield f"p99 needs {sample_needed(0.99)} requests, {where} at most {most}: raise --budget"
+    cached = [(one, one.cached_share) for one in measured if not isinstance(one.cached_share, Missing)]
+    yield from _shares(cached, measured, "of the prompt tokens came from a cache")
+    other = [(one, one.other_lengths / max(one.outcomes[ANSWERED], 1)) for one in measured]
+    yield from _shares(other, measured, f"of the answers do not have {serving.output_tokens} tokens", 0.0)
+    in_one_piece = [(one, one.in_one_piece / max(one.outcomes[ANSWERED], 1)) for one in measured]
+    yield from _shares(
+        in_one_piece,
+        measured,
+        "of the answers arrived in one piece, so their TTFT is the time of all tokens and they have no TPOT:"
+        " does a proxy buffer, or does the server lack a CPU?",
+    )
     for level in serving.levels:
         bad = [(outcome, n) for outcome, n in level.outcomes.most_common() if outcome != ANSWERED]
         if bad:
@@ -174,6 +182,22 @@ def serving_notes(serving: Serving) -> Iterator[str]:
         yield "the client ran without uvloop, which lags less: pip install uvloop"
 
 
+def _shares(
+    shares: Sequence[tuple[Level, float]],
+    measured: Sequence[Level],
+    words: str,
+    least: float = _NOTEWORTHY_SHARE,
+) -> Iterator[str]:
+    """`4 to 6 % of ...`, after the loads where it is more than `least`, unless it is all of them."""
+    found = [(level, share) for level, share in shares if share > least]
+    if not found:
+        return
+    low, high = (format_percent(end(share for _, share in found)) for end in (min, max))
+    text = high if low == high else f"{low.removesuffix(' %')} to {high}"
+    loads = listed([load_words(level) for level, _ in found])
+    yield f"{text} {words}" if len(found) == len(measured) else f"{loads}: {text} {words}"
+
+
 def _where(few: Sequence[Level], measured: Sequence[Level]) -> str:
     return "each load has" if len(few) == len(measured) else f"{listed([load_words(one) for one in few])} had"
 
@@ -183,17 +207,24 @@ def unmeasured_lines(serving: Serving) -> Iterator[str]:
     for level in serving.levels:
         if isinstance(level.speed, Missing):
             why = level.result.reason
-            yield f"{load_words(level)}: {why if level.is_overloaded and why else f'{level.result.outcome}: {why}'}"
+            outcome = "" if level.is_overloaded else f"{level.result.outcome}: "
+            yield f"{load_words(level)}: {outcome}{why}"
 
 
 def detail_rows(serving: Serving) -> list[tuple[str, ...]]:
     """Every percentile with its interval: load, time, median, its interval, p99, its interval, requests."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for level in serving.levels:
         for name, times in (("TTFT", level.ttft), ("TPOT", level.tpot), ("E2E", level.e2e)):
             if times.n:
                 rows.append(
-                    (load_words(level), name, *_with_interval(times.p50_s), *_with_interval(times.p99_s), str(times.n))
+                    (
+                        load_words(level),
+                        name,
+                        *_with_interval(times.p50_s),
+                        *_with_interval(times.p99_s),
+                        str(times.n),
+                    )
                 )
     return rows
 
@@ -204,3 +235,35 @@ def _with_interval(found: Percentile | Missing) -> tuple[str, str]:
     return format_seconds(found.value), f"{format_seconds(found.low)} to {format_seconds(found.high)}"
 
 
+def break_even_line(serving: Serving, price: Price | Missing, api: tuple[float, float]) -> str:
+    """From which load on the box is cheaper than a hosted API; USD per million tokens in and out."""
+    limit, (usd_in, usd_out) = serving.limit, api
+    stated = f"{format_usd(usd_in)} in and {format_usd(usd_out)} out per million tokens"
+    if isinstance(price, Missing):
+        return f"break-even against {stated} is unknown: {price.reason}"
+    usd_per_request = (serving.prompt_tokens * usd_in + serving.output_tokens * usd_out) / 1e6
+    if usd_per_request <= 0:
+        return f"against {stated} no box pays"
+    needed_per_s = price.usd_per_hour / 3600 / usd_per_request
+    line = f"against {stated} the box pays from {_number(needed_per_s)} requests/s on"
+    if limit is None or isinstance(limit.speed, Missing):
+        return f"{line}; its limit is not known"
+    share = needed_per_s / limit.speed.units_per_s
+    return f"{line}, {format_percent(share)} of its limit" + (": never" if share > 1 else "")
+
+
+def api_price_from(text: str) -> tuple[float, float]:
+    """Parse `0.15,0.60`, USD per million tokens in and out; one number is that of output.
+
+    Raises GputuiError.
+    """
+    parts = text.split(",")
+    try:
+        numbers = [float(part) for part in parts]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 2) or any(not 0 <= number <= 10_000 for number in numbers):
+        raise GputuiError(
+            f"--api-price: {text[:40]!r} is not a price", "USD per million tokens, in and out: 0.15,0.60"
+        )
+    return (0.0, numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[1])

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from gputui.model.case import MODES, OUTCOMES, OWN, WHOLE_BOX, WORKLOAD_CLASSES
 from gputui.model.journal import FIGURE_BETTER, FIGURE_COMBINES
 from gputui.model.profiled import CATEGORIES, IDLE_CAUSES, MEMORY_POINTS, PHASES, TIME_CLASSES
+from gputui.model.serving import LOADS, REQUEST_OUTCOMES
 from gputui.model.units import FIGURE_SUFFIXES, RATES
 from gputui.services.share import vocabulary as known
 from gputui.services.share.vocabulary import Rule, matching, one_of
@@ -242,6 +243,22 @@ def rules_of(names: Names) -> dict[str, dict[str, Text]]:
         },
         "memory_points": {"point": Text(one_of(*MEMORY_POINTS), lambda old: "peak", detail)},
         "blocks": {},
+        "servers": {
+            "engine": own("engine", one_of("vLLM", "SGLang", "llama.cpp", "Ollama", "TGI")),
+            "version": Text(known.version, lambda old: "", detail),
+        },
+        "load_steps": {
+            "load": Text(one_of(*LOADS), lambda old: LOADS[0], detail),
+            "client": Text(one_of("asyncio", "uvloop"), lambda old: "", detail),
+        },
+        "requests": {
+            "outcome": Text(one_of(*REQUEST_OUTCOMES), lambda old: "failed", detail),
+            "reason": message,
+            "retry_after": Text(matching(r"\d{1,6}"), null, "message", keep.messages),
+            "finish_reason": Text(_FINISHES, null, "message", keep.messages),
+            "prompt_hash": Text(nothing, lambda old: "", "id", keep.ids),
+            "answer_hash": Text(nothing, lambda old: "", "id", keep.ids),
+        },
         "telemetry": {},
         "host_telemetry": {},
         "events": {
@@ -251,6 +268,7 @@ def rules_of(names: Names) -> dict[str, dict[str, Text]]:
     }
 
 
+_FINISHES = one_of("stop", "length", "tool_calls", "content_filter", "eos", "abort", "load")
 _LIMITS = one_of(
     *("host", "affinity", "cgroup", "cpuset", "RUNPOD_CPU_COUNT", "CPU_CORES", "SLURM_CPUS_PER_TASK"),
     *("SLURM_CPUS_ON_NODE", "MEMORY", "SLURM_MEM_PER_NODE", "RUNPOD_MEM_GB"),

@@ -12,7 +12,9 @@ from importlib import resources
 
 from gputui.facts.tables import instance_rows
 from gputui.model.nvml_codes import nvml_reason
+from gputui.model.serving import SERVE_PROFILE
 from gputui.services.profiles.loader import shipped_profiles
+from gputui.services.serving.profiles import shipped_request_profiles
 from gputui.worker.workloads import WORKLOADS
 
 Rule = Callable[[str], str | None]
@@ -163,7 +165,7 @@ def _profiles() -> frozenset[str]:
 
 def profile(text: str) -> str | None:
     """A profile that comes with gputui."""
-    return text if text in _profiles() or text in ("record", "trace", "step") else None
+    return text if text in _profiles() or text in ("record", "trace", "step", SERVE_PROFILE) else None
 
 
 _WORKLOADS = {workload.name: workload for workload in WORKLOADS}
@@ -179,12 +181,60 @@ _VALUES = {
 _FIGURES = {figure.key: figure for workload in WORKLOADS for figure in workload.figures}
 _TITLES = {figure.title for figure in _FIGURES.values()}
 
-workload = one_of(*_WORKLOADS)
+_LOAD = re.compile(
+    rf"serve:(?:{'|'.join(profile.name for profile in shipped_request_profiles())})"
+    r" (?:\d+ users?|[\d.]+(?:e[+-]?\d+)? req/s|limit)"
+)
+
+
+def workload(text: str) -> str | None:
+    """A workload that comes with gputui, or a load of one of its profiles of requests."""
+    return text if text in _WORKLOADS or _LOAD.fullmatch(text) else None
+
+
 size = one_of(*_SIZES)
-parameter_name = one_of(*_PARAMETERS, "unit", "units")
-parameter_text = one_of(*_VALUES, "run", "step", "img", "tok", "seq", "frame", "req", "flop", "B")
-figure_key = one_of(*_FIGURES)
-figure_title = one_of(*_TITLES, "peak memory")
+parameter_name = one_of(
+    *_PARAMETERS,
+    *("unit", "units", "model", "api", "prompt_tokens", "shared_tokens", "output_tokens", "load", "users"),
+    *("rate_per_s", "attained_share", "limit_ttft_s", "limit_tpot_s", "limit_e2e_s"),
+)
+parameter_text = one_of(
+    *_VALUES,
+    "closed",
+    "open",
+    "search",
+    "chat",
+    "completions",
+    "completion",
+    "run",
+    "step",
+    "img",
+    "tok",
+    "seq",
+    "frame",
+    "req",
+    "flop",
+    "B",
+)
+_OF_LOADS = matching(
+    r"(?:ttft|tpot|e2e)_p(?:50|99)_s|requests_per_s|total_tokens_per_s|cached_share|other_length_share|failed_share"
+    r"|good_share|client_lag_p99_s|requests without an answer|requests within the limits"
+    r"|lag of the client, p99"
+    r"|(?:TTFT|TPOT|E2E) (?:median|p99)|requests answered|input and output tokens|prompt tokens from a cache"
+    r"|answers not of \d{1,7} tokens|peak memory"
+)
+
+
+def figure_key(text: str) -> str | None:
+    """A result of a workload or a load of gputui's."""
+    return text if text in _FIGURES else _OF_LOADS(text)
+
+
+def figure_title(text: str) -> str | None:
+    """The title of one."""
+    return text if text in _TITLES else _OF_LOADS(text)
+
+
 precision = matching(r"(?:amp-)?(?:fp|bf|tf|int)\d{1,2}(?:_e\dm\d)?|amp|own|(?:mx|nv)fp\d{1,2}")
 shapes = matching(r"[\d x,\[\]()-]*")
 dtypes = each(

@@ -83,6 +83,11 @@ def probe_cache() -> Path:
     return user_directory("cache") / "probes"
 
 
+def exports_cache() -> Path:
+    """Directory of exports as result files."""
+    return user_directory("cache") / "exports"
+
+
 def copies_directory() -> Path:
     """Directory of texts that a terminal may have failed to copy."""
     return user_directory("cache") / "copies"
@@ -91,6 +96,11 @@ def copies_directory() -> Path:
 def price_list_file() -> Path:
     """The user's own list of prices."""
     return user_directory("config") / "prices.csv"
+
+
+def references_directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """The user's own references, and which boxes each counts."""
+    return user_directory("data", environ) / "references"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +130,13 @@ def places(environ: Mapping[str, str] = os.environ) -> tuple[Place, ...]:
         _place("run directories", runs, "; ".join(filter(None, notes))),
         _place("errors", error_log(environ).parent, "errors shown on screens; L lists them there"),
         _place("probes", probe_cache()),
+        _place("copies of exports", exports_cache(), "made anew when they are read"),
         _place("copied texts", copies_directory()),
         _place("monitor settings", monitor_file(environ), "removed, the monitor opens as it did at first"),
         _place("price list", price_list_file(), "yours; gputui prices --forget removes it"),
+        _place(
+            "references", references_directory(environ), "of boxes that you measured: gputui reference list"
+        ),
         _place("key of hashes", _key_path(environ), "removed, a box without a lasting name gets another id"),
     )
 

@@ -24,9 +24,9 @@ OK, REFUSED, REJECTED, FAILED, CUT, EMPTY, UNFINISHED, UNREACHABLE = OUTCOMES = 
     "unfinished",
     "unreachable",
 )
-"""How a request ended: answered; refused for overload (429, 503); rejected as wrong (other 4xx); failed in the
-server (5xx, or an error inside the stream); cut off before its end; answered without any output; not ended when
-the load was; no connection."""
+"""How a request ended: answered; refused for overload (429, 503); rejected as wrong (other 4xx); failed in
+the server (5xx, or an error inside the stream); cut off before its end; answered without any output; not
+ended when the load was; no connection."""
 
 _HEAD_END = b"\r\n\r\n"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -155,9 +155,7 @@ def read_answer(
     if not is_streamed:
         reason = "it answered without streaming"
         return _without_output(FAILED, reason, head.status, is_streamed=False)
-    outcome, reason = stream.end(
-        is_whole=_is_whole(raw, head, was_closed), was_stopped=was_stopped
-    )
+    outcome, reason = stream.end(is_whole=_is_whole(raw, head, was_closed), was_stopped=was_stopped)
     return Answer(
         outcome,
         reason,
@@ -202,8 +200,9 @@ def _refusal(head: Head, body: bytes) -> Answer:
 def _error_code(plain: Any) -> str:
     """The type or code of an error. Its message may repeat the prompt or the key, so it is not taken."""
     error = plain.get("error", plain) if isinstance(plain, dict) else None
-    for name in ("type", "code") if isinstance(error, dict) else ():
-        value = error.get(name)
+    named = error if isinstance(error, dict) else {}
+    for name in ("type", "code"):
+        value = named.get(name)
         if isinstance(value, str) and _CODE.fullmatch(value):
             return value
     return ""
@@ -329,15 +328,11 @@ class _Stream:
             self.output_ns.append(self._at_ns)
 
     def _take_usage(self, usage: dict[str, Any]) -> None:
-        prompt_details, output_details = (
-            usage.get(name) if isinstance(usage.get(name), dict) else {}
-            for name in ("prompt_tokens_details", "completion_tokens_details")
-        )
         self.usage = Usage(
             _count(usage.get("prompt_tokens")),
-            _count((prompt_details or {}).get("cached_tokens")),
+            _count(_inside(usage, "prompt_tokens_details", "cached_tokens")),
             _count(usage.get("completion_tokens")),
-            _count((output_details or {}).get("reasoning_tokens")),
+            _count(_inside(usage, "completion_tokens_details", "reasoning_tokens")),
         )
 
     def end(self, *, is_whole: bool, was_stopped: bool) -> tuple[str, str]:
@@ -351,6 +346,11 @@ class _Stream:
         if not self.output_ns:
             return EMPTY, "the answer has no output"
         return OK, ""
+
+
+def _inside(usage: dict[str, Any], name: str, key: str) -> object:
+    details = usage.get(name)
+    return details.get(key) if isinstance(details, dict) else None
 
 
 def _count(*values: object) -> int | None:

@@ -1,4 +1,4 @@
-"""Sends requests and records the bytes of their answers, each read with its instant; parses nothing meanwhile.
+"""Sends requests and records the bytes of their answers, each read with its instant; parses none meanwhile.
 
 A client that decodes JSON while 500 streams write measures itself. So a read costs one stamp and two appends,
 and whether an answer has ended is seen from its last bytes. `answer` reads the recordings after the load.
@@ -23,6 +23,7 @@ LAG_PERIOD_S = 0.01
 CONNECT_TIMEOUT_S = 10.0
 READ_LIMIT_BYTES = 64 * 2**20
 """Of one answer; a server that sends more is not one that streams tokens."""
+NEWEST = 3
 FRESH_S = 4.0
 """uvicorn, and others, drop connections that were idle for five seconds."""
 
@@ -197,6 +198,10 @@ class Client:
         """Requests that were sent again, as the server had closed their connection before it answered."""
         self.opened = 0
         """Connections that were opened when a request already waited for one."""
+        self.ended_count = 0
+        """Requests that have ended, since the beginning."""
+        self.newest: deque[Exchange] = deque(maxlen=NEWEST)
+        """The last ones that ended."""
         self.failure = ""
         """Why the last connection could not be opened."""
 
@@ -286,6 +291,8 @@ class Client:
 
     def _finish(self, exchange: Exchange) -> None:
         self.waiting.discard(exchange)
+        self.ended_count += 1
+        self.newest.append(exchange)
         self._on_end(exchange)
 
     def _drop_stale(self) -> None:

@@ -19,6 +19,7 @@ from ..channel import Channel
 from .address import address_of, is_own
 from .answer import EMPTY, OK, UNFINISHED, UNREACHABLE, Answer
 from .client import Client, Exchange, LagProbe, event_loop, without_collections
+from .now import NowReport
 from .prompts import TOKENS_PER_WORD, Body, Prompts
 from .search import KEEPS_UP_SHARE, Tried, is_growing, limit_of, next_rate
 from .server import ServerError, find_server, path_of
@@ -36,15 +37,20 @@ LEAST_REQUESTS = 3
 """That began and ended within the window; with fewer there is nothing to report."""
 RAMP_REQUESTS = 16
 """Of a rate that is far from the limit."""
+QUEUED_LIMITS = 2.0
+"""How many times the longest wait a rate is offered at first: at twice the capacity, the queue is as long
+after once."""
+FINE_LIMITS = 10.0
+"""Likewise close to the limit: a tenth beyond the capacity, the queue is as long after ten."""
 FINE_REQUESTS = 40
 """At least, of a rate close to it: the 90th percentile has an upper end from 36 on."""
-FIRST_IN_FLIGHT = 4.0
+FIRST_IN_FLIGHT = 2.0
 """About as many are in flight at the first rate of a search."""
 NEEDED_FOR_P99 = 368
 """Requests: with fewer, the order-statistic interval (95 %) of the 99th percentile has no upper end."""
-LATE_SHARE, LAG_SHARE, LEAST_LAG_S = 0.95, 0.1, 0.005
-"""The client is in the way if its 95th percentile of lag exceeds both this share of the median TTFT and this
-time, or if it needs a whole CPU."""
+LAG_SHARE, LEAST_LAG_S = 0.05, 0.002
+"""The client is in the way if its median lag exceeds both this share of the median TTFT and this time, or if
+it needs a whole CPU. Others that use its CPU for a moment lengthen the tail, which is shown."""
 FIRST_FACTOR = 1.08
 """Between the first two rates close to where the limit is thought to be."""
 SHORT_SHARE, LONG_SHARE = 0.12, 0.3
@@ -135,7 +141,11 @@ class Step:
     @property
     def offered_per_s(self) -> float:
         """Arrivals in the window over its length: chance makes it differ from the rate that was meant."""
-        return len(self.counted) / self.window_s if self.counted and self.window_s > 0 else self.rate_per_s or 0.0
+        return (
+            len(self.counted) / self.window_s
+            if self.counted and self.window_s > 0
+            else self.rate_per_s or 0.0
+        )
 
     @property
     def counted(self) -> list[Sample]:
@@ -213,9 +223,7 @@ class LoadLaunch:
             outcome, reason = "failed", error.message
         except OSError as error:
             outcome, reason = "failed", f"no connection to the server: {error.strerror or error}"
-        self._send(
-            "case_end", outcome=outcome, reason=reason, blocks=self._blocks, t_ns=time.monotonic_ns()
-        )
+        self._send("case_end", outcome=outcome, reason=reason, blocks=self._blocks, t_ns=time.monotonic_ns())
 
     async def _measured(self) -> None:
         load = self._load
@@ -280,7 +288,8 @@ class LoadLaunch:
             exchange = await asyncio.wait_for(done, max(self._left_s(), 0.01))
         except asyncio.TimeoutError:
             raise _Ended(
-                "skipped", f"one request alone takes longer than its {self._allowance_s:.3g} s share: raise --budget"
+                "skipped",
+                f"one request alone takes longer than its {self._allowance_s:.3g} s share: raise --budget",
             ) from None
         finally:
             self._client.clear()
@@ -295,7 +304,12 @@ class LoadLaunch:
         for _ in range(5):
             if self._left_s() < 4 * self._alone_s:
                 return
-            sample = await self._alone()
+            try:
+                sample = await self._alone()
+            except _Ended:
+                raise _Ended(
+                    "skipped", "the server stayed busy with a rate that was too high: raise --budget"
+                ) from None
             if (sample.ttft_s or 0.0) <= 2 * ttft_s + 0.05:
                 return
 
@@ -350,16 +364,20 @@ class LoadLaunch:
         factor = FIRST_FACTOR
         is_checked = False
         while rate is not None:
-            least_s = max(FINE_REQUESTS / rate, 4 * self._alone_s)
+            least_s = max(FINE_REQUESTS / rate, 4 * self._alone_s, FINE_LIMITS * self._longest_wait_s)
             share = LONG_SHARE if _has_bracket(tried) else SHORT_SHARE
             seconds = max(least_s, min(self._left_for_arrivals_s(), self._allowance_s * share))
             if self._left_for_arrivals_s() < least_s:
                 if not tried:
-                    raise self._too_slow(f"{FINE_REQUESTS} requests at {rate:.3g} a second take {least_s:.3g} s")
+                    raise self._too_slow(
+                        f"{FINE_REQUESTS} requests at {rate:.3g} a second take {least_s:.3g} s"
+                    )
                 break
             step, is_held = await self._tried(rate, seconds)
             steps.append(step)
-            tried.append(Tried(step.offered_per_s, step.good_share or 0.0, is_held))
+            tried.append(
+                Tried(step.offered_per_s, step.good_share or 0.0, is_held, max(len(step.counted), 1))
+            )
             if _has_bracket(tried):
                 rate = next_rate(tried)
                 if rate is None and not is_checked:  # both ends may have been short
@@ -373,13 +391,18 @@ class LoadLaunch:
             self._raise_without_limit(tried)
             return
         self._note_limit(limit)
-        best = max(
-            (step for step, one in zip(steps, tried) if one.is_held and one.rate_per_s <= limit * 1.0001),
-            key=lambda step: step.offered_per_s,
+        best = min(
+            (step for step, one in zip(steps, tried, strict=True) if one.is_held),
+            key=lambda step: abs(math.log(step.offered_per_s / limit)),
         )
         tokens = _mean([float(s.answer.usage.output or 0) for s in best.counted if s.answer.outcome == OK])
         self._figure(
-            "output_tokens_per_s", "output tokens at the limit", "1/s", "more", limit * tokens, len(best.counted)
+            "output_tokens_per_s",
+            "output tokens at the limit",
+            "1/s",
+            "more",
+            limit * tokens,
+            len(best.counted),
         )
         self._send_figures(best)
         # The limit lies between two rates that were offered, so no window has it: the block says how long as
@@ -391,9 +414,9 @@ class LoadLaunch:
         rate = FIRST_IN_FLIGHT / self._alone_s
         held: float | None = None
         while True:
-            seconds = max(RAMP_REQUESTS / rate, 4 * self._alone_s)
+            seconds = max(RAMP_REQUESTS / rate, 4 * self._alone_s, QUEUED_LIMITS * self._longest_wait_s)
             if self._left_for_arrivals_s() < seconds:
-                raise self._too_slow(f"{RAMP_REQUESTS} requests at {rate:.3g} a second take {seconds:.3g} s")
+                raise self._too_slow(f"{rate:.3g} requests a second must be offered for {seconds:.3g} s")
             _, is_held = await self._tried(rate, seconds)
             if is_held:
                 if held is None or rate > held:
@@ -420,6 +443,12 @@ class LoadLaunch:
         is_held = (step.good_share or 0.0) >= self._load.attained_share and not step.is_overloaded
         return step, is_held
 
+    @property
+    def _longest_wait_s(self) -> float:
+        """A request that waits longer misses its limits."""
+        limits = [limit for limit in (self._load.ttft_s, self._load.e2e_s) if limit is not None]
+        return min(limits, default=0.0)
+
     def _left_for_arrivals_s(self) -> float:
         """Until arrivals must end, so that the last ones are answered in time."""
         return self._left_s() - 2 * self._alone_s
@@ -440,7 +469,8 @@ class LoadLaunch:
         if highest is None:
             lowest = min(t.rate_per_s for t in tried)
             raise _Ended(
-                "skipped", f"the limits were missed at every rate down to {lowest:.3g} requests/s: raise --budget"
+                "skipped",
+                f"the limits were missed at every rate down to {lowest:.3g} requests/s: raise --budget",
             )
         raise _Ended(
             "skipped",
@@ -503,6 +533,7 @@ class LoadLaunch:
         lag = LagProbe()
         with without_collections():
             lag.start()
+            now = self._now(users, None)
             spread_s = min(self._alone_s, seconds / 4)
             for user in range(users):
                 loop.call_later(spread_s * user / users, begin, user)
@@ -512,6 +543,7 @@ class LoadLaunch:
                 over.set_result(None)
             window = (begins_ns or time.monotonic_ns(), time.monotonic_ns())
             client.stop()
+            now.stop()
             cpu_share = lag.stop()
         for exchange in client.exchanges:  # a user is not late: it sends when it is ready
             exchange.due_ns = exchange.sent_ns or exchange.queued_ns
@@ -523,7 +555,6 @@ class LoadLaunch:
         The seed fixes the gaps in units of their mean, so every box gets the same arrivals. Ends early once
         more than `most_in_flight` wait.
         """
-        loop = asyncio.get_running_loop()
         client, prompts = self._client, self._prompts
         gaps = random.Random(f"{self._seed} {self._replicate}")
         in_flight = math.ceil(rate * self._alone_s)
@@ -540,6 +571,7 @@ class LoadLaunch:
         lag = LagProbe()
         with without_collections():
             lag.start()
+            now = self._now(None, rate)
             begun_ns = time.monotonic_ns() + 20_000_000
             at_s = 0.0
             index = 0
@@ -565,9 +597,20 @@ class LoadLaunch:
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(idle.wait(), wait_s)
             client.stop()
+            now.stop()
             cpu_share = lag.stop()
         step = self._read(OPEN, None, rate, window, lag, cpu_share, is_closed_loop=False)
         return replace(step, is_overloaded=is_too_many or _is_behind(step, rate))
+
+    def _now(self, users: int | None, rate: float | None) -> NowReport:
+        """Report on the load that begins now, once a second until it is stopped."""
+
+        def send(**fields: object) -> None:
+            self._send("load_now", step_index=self._steps, users=users, rate_per_s=rate, **fields)
+
+        report = NowReport(self._client, send)
+        report.start()
+        return report
 
     def _reuses(self) -> bool:
         """Whether the server keeps connections open: those of llama.cpp occupy a thread each meanwhile."""
@@ -636,12 +679,12 @@ class LoadLaunch:
 
     def _why_client(self, step: Step) -> str:
         """Why this process may have been slower than the server; empty if it was not."""
-        lag_s = _quantile(step.lags_s, LATE_SHARE)
+        lag_s = _quantile(step.lags_s, 0.5)
         ttft_s = _quantile(step.values(lambda s: s.ttft_s), 0.5)
         if step.cpu_share > MOST_CPU_SHARE:
             return f"it used {100 * step.cpu_share:.0f} % of a CPU"
         if lag_s is not None and ttft_s is not None and lag_s > max(LAG_SHARE * ttft_s, LEAST_LAG_S):
-            late = f"one wake-up in {round(1 / (1 - LATE_SHARE))} was {1e3 * lag_s:.1f} ms late or more"
+            late = f"half of its wake-ups were {1e3 * lag_s:.1f} ms late"
             return f"{late}, beside a median TTFT of {1e3 * ttft_s:.1f} ms"
         return ""
 
@@ -693,7 +736,7 @@ class LoadLaunch:
     def _send_figures(self, step: Step) -> None:
         for key, title, of in (
             ("ttft", "TTFT", lambda s: s.ttft_s),
-            ("tpot", "TPOT", lambda s: s.tpot_s),
+            ("tpot", "TPOT", lambda s: s.tpot_s or None),  # 0: all in one piece, which tells no rate
             ("e2e", "E2E", lambda s: s.e2e_s),
         ):
             values = step.values(of)
@@ -730,25 +773,47 @@ class LoadLaunch:
         if prompts and any(tokens is not None for tokens in cached):
             share = sum(tokens or 0 for tokens in cached) / prompts
         self._figure(
-            "cached_share", "prompt tokens from a cache", "share", "neither", share, len(ok),
+            "cached_share",
+            "prompt tokens from a cache",
+            "share",
+            "neither",
+            share,
+            len(ok),
             "the server does not say",
         )
         asked = self._load.output_tokens
         short = sum((sample.answer.usage.output or 0) != asked for sample in ok)
         self._figure(
-            "other_length_share", f"answers not of {asked} tokens", "share", "neither",
-            short / len(ok) if ok else None, len(ok), "no answer",
+            "other_length_share",
+            f"answers not of {asked} tokens",
+            "share",
+            "neither",
+            short / len(ok) if ok else None,
+            len(ok),
+            "no answer",
         )
         failed = len(counted) - len(ok)
         self._figure(
-            "failed_share", "requests without an answer", "share", "less",
-            failed / len(counted) if counted else None, len(counted), "no request",
+            "failed_share",
+            "requests without an answer",
+            "share",
+            "less",
+            failed / len(counted) if counted else None,
+            len(counted),
+            "no request",
         )
         if step.good_share is not None:
-            self._figure("good_share", "requests within the limits", "share", "more", step.good_share, len(counted))
+            self._figure(
+                "good_share", "requests within the limits", "share", "more", step.good_share, len(counted)
+            )
         self._figure(
-            "client_lag_p99_s", "lag of the client, p99", "s", "neither",
-            _quantile(step.lags_s, 0.99), len(step.lags_s), "too short",
+            "client_lag_p99_s",
+            "lag of the client, p99",
+            "s",
+            "neither",
+            _quantile(step.lags_s, 0.99),
+            len(step.lags_s),
+            "too short",
         )
 
     def _report(self, step: Step) -> None:
@@ -785,7 +850,7 @@ class LoadLaunch:
 def _row(place: int, sample: Sample) -> dict[str, object]:
     """A request as it is stored: no text, only lengths and hashes."""
     exchange, answer = sample.exchange, sample.answer
-    gaps = [b - a for a, b in zip(answer.output_ns, answer.output_ns[1:])]
+    gaps = [b - a for a, b in zip(answer.output_ns, answer.output_ns[1:], strict=False)]
     return {
         "request_index": place,
         "counts": sample.counts,
@@ -843,7 +908,8 @@ def _tokens_within(samples: Sequence[Sample], window: tuple[int, int]) -> float:
 def _is_behind(step: Step, rate: float) -> bool:
     """Whether the queue grew: requests in flight and TTFT rise, and fewer are completed than arrive.
 
-    Both rises alone also happen by chance in a queue that holds; then it completes more than arrive at last.
+    Rises alone also happen by chance in a queue that holds, by the square root of the arrivals; then it
+    completes more than arrive at last.
     """
     counted = step.counted
     timed = [(s.exchange.due_ns * 1e-9, s.ttft_s, s.exchange.in_flight) for s in counted]
@@ -851,10 +917,14 @@ def _is_behind(step: Step, rate: float) -> bool:
     grows = is_growing([at for at, _, _ in timed], [float(n) for _, _, n in timed]) and is_growing(
         [at for at, _ in known], [ttft for _, ttft in known]
     )
+    quarter = max(len(timed) // 4, 1)
+    first, last = (_mean([float(n) for _, _, n in part]) for part in (timed[:quarter], timed[-quarter:]))
+    if not grows or last - first < math.sqrt(len(timed)):
+        return False
     middle_ns = sum(step.window_ns) // 2
     done = sum(middle_ns <= s.exchange.ended_ns < step.window_ns[1] for s in step.samples)
     half_s = (step.window_ns[1] - middle_ns) * 1e-9
-    return grows and done / half_s < KEEPS_UP_SHARE * rate
+    return done / half_s < KEEPS_UP_SHARE * rate
 
 
 def _queue_text(step: Step) -> str:

@@ -6,17 +6,19 @@ import json
 import random
 from dataclasses import dataclass
 
-_WORDS = (
-    "time year people way day man thing woman life child world school state family student group country"
-    " problem hand part place case week company system program question work government number night point"
-    " home water room mother area money story fact month lot right study book eye job word business issue"
-    " side kind head house service friend father power hour game line end member law car city community"
-    " name president team minute idea body information back parent face others level office door health"
-    " person art war history party result change morning reason research girl guy moment air teacher force"
-).split()
+_NOUNS = (
+    "time year people way day man thing woman life child world school state family student group"
+    " country problem hand part place case week company system program question work government number"
+    " night point home water room mother area money story fact month lot right study book eye job word"
+    " business issue side kind head house service friend father power hour game line end member law"
+    " car city community name president team minute idea body information back parent face others"
+    " level office door health person art war history party result change morning reason research girl"
+    " guy moment air teacher force"
+)
 """Frequent English nouns: one token each in most vocabularies."""
+_WORDS = _NOUNS.split()
 NONCE_WORDS = 6
-"""At the start of a prompt: 100^6 of them, so that no two prompts begin alike."""
+"""At the start of a prompt: about 10^12 of them, so that no two prompts begin alike."""
 TOKENS_PER_WORD = 1.2
 """Before the server has counted any."""
 

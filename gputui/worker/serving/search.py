@@ -23,6 +23,8 @@ class Tried:
     good_share: float
     """Of the requests that count, those within every limit; 0 to 1."""
     is_held: bool
+    requests: int
+    """That count; at least one."""
 
 
 def next_rate(tried: Sequence[Tried]) -> float | None:
@@ -44,15 +46,27 @@ def next_rate(tried: Sequence[Tried]) -> float | None:
 def limit_of(tried: Sequence[Tried], attained_share: float) -> float | None:
     """The rate at which the share of good requests falls below the wanted one; None without a bracket.
 
-    Between the highest rate that held below every failure and the lowest that failed, the share is taken to
-    fall evenly with the logarithm of the rate.
+    The share can only fall as the rate rises, so shares that rise are pooled, weighted by their requests
+    (isotonic regression; Barlow et al. 1972). Between two pools it falls evenly with the logarithm of the
+    rate.
     """
-    held, failed = _bracket(tried)
-    if held is None or failed is None:
+    if None in _bracket(tried):
         return None
-    fall = held.good_share - failed.good_share
-    part = (held.good_share - attained_share) / fall if fall > 0 else 0.0
-    return held.rate_per_s * (failed.rate_per_s / held.rate_per_s) ** min(max(part, 0.0), 1.0)
+    pools: list[tuple[float, float, float]] = []  # requests, sum of shares, sum of logarithms of rates
+    for one in sorted(tried, key=lambda t: t.rate_per_s):
+        share = one.good_share if one.is_held else min(one.good_share, attained_share)
+        pools.append((one.requests, one.requests * share, one.requests * math.log(one.rate_per_s)))
+        while len(pools) > 1 and pools[-1][1] / pools[-1][0] > pools[-2][1] / pools[-2][0]:
+            last, before = pools.pop(), pools.pop()
+            pools.append((last[0] + before[0], last[1] + before[1], last[2] + before[2]))
+    means = [(shares / n, logs / n) for n, shares, logs in pools]
+    above = [pool for pool in means if pool[0] >= attained_share]
+    below = [pool for pool in means if pool[0] < attained_share]
+    if not above or not below:  # pooled into one
+        return math.exp(means[-1 if above else 0][1])
+    (high_share, low_log), (low_share, high_log) = above[-1], below[0]
+    part = (high_share - attained_share) / (high_share - low_share)
+    return math.exp(low_log + part * (high_log - low_log))
 
 
 def _bracket(tried: Sequence[Tried]) -> tuple[Tried | None, Tried | None]:
@@ -69,10 +83,10 @@ def is_growing(at_s: Sequence[float], values: Sequence[float]) -> bool:
         return False
     mean_x, mean_y = math.fsum(at_s) / n, math.fsum(values) / n
     sxx = math.fsum((x - mean_x) ** 2 for x in at_s)
-    sxy = math.fsum((x - mean_x) * (y - mean_y) for x, y in zip(at_s, values))
+    sxy = math.fsum((x - mean_x) * (y - mean_y) for x, y in zip(at_s, values, strict=True))
     if sxx == 0:
         return False
     slope = sxy / sxx
-    rest = math.fsum((y - mean_y - slope * (x - mean_x)) ** 2 for x, y in zip(at_s, values))
+    rest = math.fsum((y - mean_y - slope * (x - mean_x)) ** 2 for x, y in zip(at_s, values, strict=True))
     error = math.sqrt(rest / (n - 2) / sxx)
     return slope > GROWING_T * error

@@ -205,9 +205,7 @@ def _get(address: Address, path: str, key: str) -> _Reply:
     return _request(address, "GET", path, key, b"", TIMEOUT_S)
 
 
-def _request(
-    address: Address, method: str, path: str, key: str, body: bytes, timeout_s: float
-) -> _Reply:
+def _request(address: Address, method: str, path: str, key: str, body: bytes, timeout_s: float) -> _Reply:
     headers = {"User-Agent": "gputui"}
     if key:
         headers["Authorization"] = f"Bearer {key}"
@@ -251,9 +249,7 @@ def _request(
             "is this the port of an https:// server?",
         ) from error
     except OSError as error:
-        raise ServerError(
-            f"{where}: no connection ({error.strerror or error})", "check the URL"
-        ) from error
+        raise ServerError(f"{where}: no connection ({error.strerror or error})", "check the URL") from error
     finally:
         connection.close()
 

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
+import duckdb
 import pytest
-from hand_made import make_case, make_run, measured, steady
-from journals import CPU_MACHINE, GPU_MACHINE
+from command_line import printed
+from hand_made import make_case, make_run, measured, selected, steady
+from journals import CPU_MACHINE, GPU_MACHINE, H200, make_journal, make_telemetry, write_telemetry
 
 from gputui.errors import GputuiError
+from gputui.model.absent import Missing
 from gputui.model.journal import Price
-from gputui.model.machine import Machine
+from gputui.model.machine import Gpu, Machine
 from gputui.model.result import Run
 from gputui.services.compare.fleet import Fleet, fleet_of
-from gputui.services.compare.fleet_text import FLEET_FORMATS, box_rows, kind_rows
-from gputui.services.compare.pairing import Side, side_of_runs
+from gputui.services.compare.fleet_formats import fleet_text
+from gputui.services.compare.fleet_sides import FleetSide, fleet_sides
+from gputui.services.compare.fleet_text import box_rows, kind_rows
+from gputui.services.compare.fleet_why import explained
+from gputui.services.results.throughput import rate_of, speed_of
+from gputui.store.journal_reader import read_journal, read_telemetry
+from gputui.store.writing import store_run
 
 GEMM = make_case("gemm")
 COPY = make_case("membw")
@@ -24,7 +36,7 @@ _WOBBLE = (0.0, 0.01, -0.012, 0.004, -0.006, 0.009, -0.003, 0.002, -0.008, 0.011
 
 def box(
     name: str, gemm_s: float, copy_s: float = 0.02, machine: Machine = CPU_MACHINE, usd: float | None = None
-) -> Side:
+) -> FleetSide:
     price = {} if usd is None else {"price": Price(usd, 1.0, "stated", "", "", "", "")}
     run: Run = make_run(
         measured(GEMM, steady(gemm_s)),
@@ -32,10 +44,11 @@ def box(
         machine=replace(machine, machine_id=name.encode().hex().rjust(12, "0")[-12:]),
         **price,  # type: ignore[arg-type]
     )
-    return side_of_runs(name, [run])
+    (side,) = fleet_sides([selected(name, run)])
+    return replace(side, name=name.removesuffix(".db"))
 
 
-def even(count: int, step_s: float = 0.01, **kind: object) -> list[Side]:
+def even(count: int, step_s: float = 0.01, **kind: object) -> list[FleetSide]:
     return [
         box(f"{n}.db", step_s * (1 + _WOBBLE[n % 10]), 0.02 * (1 + _WOBBLE[-1 - n % 10]), **kind)  # type: ignore[arg-type]
         for n in range(count)
@@ -43,12 +56,12 @@ def even(count: int, step_s: float = 0.01, **kind: object) -> list[Side]:
 
 
 def texts(fleet: Fleet) -> str:
-    return " ".join(FLEET_FORMATS["text"](fleet).split())
+    return " ".join(fleet_text(fleet, "text").split())
 
 
 def test_a_slow_box_is_named_first_with_how_much_and_a_healthy_fleet_has_none() -> None:
     fleet = fleet_of([*even(12), box("bad.db", 0.014, 0.028)])
-    assert "One stands out as slower than its kind: bad by 28 %." in fleet.headline
+    assert fleet.headline.startswith("bad is 28 % slower than the other 12 (28 to 29).")
     assert box_rows(fleet, 5)[1][0][1:2] == ["bad"]
     assert "No box stands out from its kind." in fleet_of(even(12)).headline
 
@@ -81,11 +94,11 @@ def test_kinds_whose_intervals_overlap_tie() -> None:
 
 def test_all_forms_have_the_same_boxes_and_the_same_words() -> None:
     fleet = fleet_of([*even(12), box("bad.db", 0.014, 0.028)])
-    found = json.loads(FLEET_FORMATS["json"](fleet))
+    found = json.loads(fleet_text(fleet, "json"))
     assert found["headline"] == fleet.headline
     assert [one["name"] for one in found["boxes"]] == [one.name for one in fleet.boxes]
     assert [one["name"] for one in found["boxes"] if one["stands_out"] == "slower"] == ["bad"]
-    text, page = texts(fleet), FLEET_FORMATS["markdown"](fleet)
+    text, page = texts(fleet), fleet_text(fleet, "markdown")
     for one in fleet.boxes:
         assert f" {one.name} " in text
         assert f"| {one.name} |" in page
@@ -94,10 +107,145 @@ def test_all_forms_have_the_same_boxes_and_the_same_words() -> None:
 
 def test_what_few_boxes_share_is_no_ground_to_rank_them() -> None:
     with pytest.raises(GputuiError, match="no case was measured on two"):
-        fleet_of([side_of_runs("a.db", [make_run(measured(GEMM, steady(0.01)))])])
-    assert "Too few boxes of a kind" in fleet_of(even(3)).headline
+        fleet_of([box("a.db", 0.01)])
+    assert "5 boxes are needed" in fleet_of(even(3)).headline
 
 
 def test_the_machines_of_gpus_are_kinds_by_their_gpus() -> None:
     fleet = fleet_of([*even(5), *even(5, 0.009, machine=GPU_MACHINE)])
     assert len(fleet.kinds) == 2
+
+
+def test_the_rate_of_a_ranking_is_that_of_a_comparison() -> None:
+    run = make_run(
+        measured(GEMM, steady(0.01), steady(0.013), waited_share=0.2), measured(COPY, steady(0.02))
+    )
+    for result, times in zip(run.cases, selected("a.db", run).runs[0].cases, strict=True):
+        speed = speed_of(result)
+        assert not isinstance(speed, Missing)
+        assert rate_of(times) == pytest.approx(speed.units_per_s, rel=1e-12)
+        assert speed_of(times.as_result()) == speed
+
+
+def node(name: str, slow: int | None = None, **different: object) -> Run:
+    """A box of eight H200 that measured two cases on each; one GPU may be 12 % slower, and differ."""
+    gpus: list[Gpu] = [replace(H200, index=n, gpu_id=f"{name:>8}{n:04x}") for n in range(8)]
+    cases = []
+    for gpu in gpus:
+        own_s = (1 + _WOBBLE[(gpu.index + len(name)) % 10] / 3) / (0.88 if gpu.index == slow else 1)
+        for workload in ("gemm", "membw"):
+            case = make_case(workload, device_class="gpu")
+            cases.append(replace(measured(case, steady(0.01 * own_s)), device_index=gpu.index))
+    if slow is not None:
+        gpus[slow] = replace(gpus[slow], **different)  # type: ignore[arg-type]
+    machine = replace(GPU_MACHINE, machine_id=name.encode().hex().rjust(12, "0")[-12:], gpus=tuple(gpus))
+    return make_run(*cases, machine=machine)
+
+
+def ranked(*runs: tuple[str, Run]) -> Fleet:
+    sides = fleet_sides([selected(name, run) for name, run in runs], "gpu")
+    return explained(fleet_of(sides, "gpu"))
+
+
+def test_the_bad_gpu_of_eight_boxes_is_named_with_what_it_differs_in() -> None:
+    boxes = [(f"box{n}.db", node(f"box{n}")) for n in range(7)]
+    fleet = ranked(*boxes, ("box7.db", node("box7", slow=5, power_limit_w=500.0)))
+    assert fleet.sentences[0] == (
+        "GPU 5 of box7 is 12 % slower than the other 63 (12 to 13): its power limit is 500 W, theirs 700 W."
+    )
+    assert len(fleet.boxes) == 64
+    assert {one.kind for one in fleet.boxes} == {"H200"}
+
+
+def test_gpus_of_one_box_are_called_by_their_numbers_alone() -> None:
+    fleet = ranked(("here.db", node("here", slow=3, pcie_width=4)))
+    assert fleet.sentences[0].startswith("GPU 3 is 12 % slower than the other 7 (")
+    assert fleet.sentences[0].endswith("): its link has 4 PCIe lanes, theirs 16 PCIe lanes.")
+    assert sorted(one.name for one in fleet.boxes) == [f"GPU {n}" for n in range(8)]
+
+
+def test_eight_healthy_gpus_have_no_bad_apple() -> None:
+    assert ranked(("here.db", node("here"))).sentences[0] == "No GPU stands out from its kind."
+
+
+def test_machines_of_one_file_are_called_by_their_labels_where_each_has_one() -> None:
+    runs = [
+        replace(run, summary=replace(run.summary, label=f"rack {n}"))
+        for n in range(3)
+        for run in [node(f"n{n}")]
+    ]
+    names = [side.name for side in fleet_sides([selected("all.db", *runs)], "machine")]
+    assert names == ["rack 0", "rack 1", "rack 2"]
+    twice = [replace(run, summary=replace(run.summary, label="same")) for run in runs]
+    names = [side.name for side in fleet_sides([selected("all.db", *twice)], "machine")]
+    assert len(set(names)) == 3
+    assert all(name.startswith("machine ") for name in names)
+
+
+@pytest.fixture
+def eight(tmp_path: Path) -> Path:
+    """A stored run that measured one case on each of eight GPUs: GPU 5 is 12 % slower, at a lower clock."""
+    gpus = tuple(replace(H200, index=n, gpu_id=f"{n:012x}") for n in range(8))
+    run_dir = make_journal(
+        tmp_path / "run",
+        cases=[make_case("gemm", device_class="gpu")] * 8,
+        machine=replace(GPU_MACHINE, gpus=gpus),
+        launches=3,
+    )
+    write_telemetry(run_dir, make_telemetry(seconds=120, gpus=8))
+    db = tmp_path / "eight.db"
+    store_run(db, read_journal(run_dir), read_telemetry(run_dir))
+    with duckdb.connect(str(db)) as connection:
+        for statement in (
+            "UPDATE cases SET device_index = case_id",
+            "UPDATE blocks SET device_ns = device_ns / (case_id + 1)",
+            "UPDATE blocks SET device_ns = device_ns / 0.88 WHERE case_id = 5",
+            "UPDATE telemetry SET sm_clock_mhz = CASE device_index WHEN 5 THEN 1200 ELSE 1700 END",
+        ):
+            connection.execute(statement)
+    return db
+
+
+def test_the_command_names_the_bad_gpu_of_a_box_and_its_clock(
+    eight: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, text, _ = printed(capsys, "compare", eight, "--by", "gpu")
+    assert status == 0
+    assert re.match(
+        r"GPU 5 is 1\d % slower than the other 7 \(\d+ to \d+\): its\sclock\swas\s1\.20"
+        r"\sGHz,\stheirs\s1\.70\sGHz\.",
+        text,
+    )
+
+
+def test_two_gpus_are_laid_side_by_side_and_a_side_that_measured_several_is_its_first(
+    eight: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with duckdb.connect(str(eight)) as connection:
+        connection.execute("DELETE FROM cases WHERE case_id NOT IN (0, 5)")
+    found = json.loads(printed(capsys, "compare", eight, "--by", "gpu", "--format", "json")[1])
+    (pair,) = found["comparisons"]
+    assert [pair[side]["name"] for side in "ab"] == ["GPU 0", "GPU 5"]
+    assert pair["rows"][0]["verdict"] == "slower"
+    same = json.loads(printed(capsys, "compare", eight, eight, "--format", "json")[1])
+    (row,) = same["comparisons"][0]["rows"]
+    first = pair["rows"][0]["a"]["speed"]["units_per_s"]
+    assert [row[side]["speed"]["units_per_s"] for side in "ab"] == [first, first]
+
+
+def test_a_table_of_the_ranking_has_a_row_for_each_box_and_no_formulas() -> None:
+    fleet = fleet_of([*even(12), box("=bad.db", 0.014, 0.028)])
+    rows = list(csv.DictReader(io.StringIO(fleet_text(fleet, "csv"))))
+    assert [int(row["rank"]) for row in rows] == list(range(1, 14))
+    (bad,) = [row for row in rows if row["stands_out"] == "slower"]
+    assert bad["name"] == "'=bad"
+    assert float(bad["overall_low"]) < float(bad["overall"]) < float(bad["overall_high"]) < 0.8
+
+
+def test_the_page_of_a_ranking_begins_with_the_answer_and_runs_nothing() -> None:
+    fleet = fleet_of([*even(12), box("<b>bad.db", 0.014, 0.028)])
+    page = fleet_text(fleet, "html")
+    assert "<h1>&lt;b&gt;bad is 28 % slower than the other 12" in page
+    assert page.count('<tr class="first">') == 1 + 1 + 13, "who stands out, the kind, and every box"
+    assert "<script" not in page
+    assert "http" not in page.replace("http-equiv", "")

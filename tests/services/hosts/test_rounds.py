@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import venv
 from pathlib import Path
 
@@ -43,8 +44,6 @@ def test_hosts_go_in_rounds_until_their_rows_are_told_from_those_of_the_first(tm
         "6",
         "--yes",
         "--same-box-parallel",
-        "--dir",
-        str(tmp_path / "there"),
     )
     profile = write_spin_profile(tmp_path / "spin.toml")
     done = gputui(
@@ -72,6 +71,9 @@ def test_hosts_go_in_rounds_until_their_rows_are_told_from_those_of_the_first(tm
     assert slow == 3
     assert (base, same) in ((6, 6), (3, 3)), "the one like the first is open, or out of reach already"
     assert "% slower" in done.stdout
+    assert re.search(
+        r"slow among 3 equal boxes \(.*\), of 1 row: env GPUTUI_SPIN_WORK=3 in 1 row", done.stdout
+    )
     assert "--pool" in done.stdout
     again = gputui("bakeoff", "--resume", env={"GPUTUI_STATE": str(tmp_path / "state")})
     assert (again.returncode, again.stdout) == (0, done.stdout)

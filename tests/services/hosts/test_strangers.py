@@ -22,6 +22,7 @@ from gputui.services.hosts import bakeoff as bakeoff_module
 from gputui.services.hosts.bakeoff import DONE, FAILED, Bakeoff, on_all, probed
 from gputui.services.hosts.box import Box
 from gputui.services.hosts.host import Host, hosts_from, ssh_host
+from gputui.store.reading import open_result
 
 STRANGER = """
 import json, re, sys
@@ -172,6 +173,20 @@ ENDED = [{"ended": True, "logs": []}, ""]
 def test_a_journal_of_the_run_that_was_sent_is_stored(tmp_path: Path, spec: Spec) -> None:
     made = brought(tmp_path, spec, [piece(journal(spec)), ENDED], [[{"offset": 0}, ""]])
     assert (made.runs[0].state, (tmp_path / "a.db").exists()) == (DONE, True)
+
+
+def test_the_times_of_a_run_are_corrected_by_how_far_the_clock_there_was_ahead(
+    tmp_path: Path, spec: Spec
+) -> None:
+    answers = {"start": [[{"started": True}, ""]], "follow": [piece(journal(spec)), ENDED]}
+    host = replace(stranger(tmp_path, {**answers, "read": [[{"offset": 0}, ""]]}), clock_ahead_s=86_400.0)
+    made = Bakeoff.create("b", Path(spec.target), [(host, spec)], [(0,)], gives_up_after_s=0)
+    made.start()
+    assert made.wait(60)
+    sent_us = Spec.read(made.runs[0].run_dir).start_now().started_utc_us
+    with open_result(tmp_path / "a.db") as file:
+        (summary,) = file.summaries()
+    assert 0 <= sent_us - summary.started_utc_us - 86_400_000_000 < 60_000_000
 
 
 @pytest.mark.parametrize("name", ["run_id", "label", "profile", "price"])

@@ -478,7 +478,7 @@ async def test_the_empty_field_of_the_file_names_the_one_that_will_be_used(
         await until(pilot, lambda: bool(app.run_screen.model.default_file))
         await pilot.press("tab")
         assert re.search(r"^  file +…[long/]+/mine\.db$", shown(pilot), re.MULTILINE)
-        await pilot.press(*["down"] * 8)
+        await pilot.press(*["down"] * 9)
         assert re.search(r"^▸ file  +…?[long/]+/mine\.db$", shown(pilot), re.MULTILINE), shown(pilot)
 
 

@@ -384,9 +384,8 @@ class _Maker:
     def _fastest(self, item: _Item) -> Span:
         if not item.rows:
             return Span("")
-        sides = [("a", known.a)] if (known := _first_row(item)) else []
-        sides += [(letter_of(place), row.b) for place, row in enumerate(item.rows) if row is not None]
-        text = fastest_text(sides, [row.rate for row in item.rows if row is not None])
+        rows = {letter_of(place): row for place, row in enumerate(item.rows) if row is not None}
+        text = fastest_text(known.a, rows) if (known := _first_row(item)) else _ABSENT
         return Span(text, {"same": "dim", _ABSENT: "dim"}.get(text, "accent" if " " in text else "title"))
 
     def _prices(self) -> list[_Column]:

@@ -26,9 +26,7 @@ def sides_lines(rows: RowOfSides, name: str, width: int, most: int, hint: str) -
     known = next(row for row in rows if row is not None)
     sides: list[tuple[str, Cell, Row | None]] = [("a", known.a, None)]
     sides += [(letter_of(place), row.b, row) for place, row in enumerate(rows) if row is not None]
-    fastest = fastest_text(
-        [(letter, cell) for letter, cell, _ in sides], [row.rate for row in rows if row is not None]
-    )
+    fastest = fastest_text(known.a, {letter: row for letter, _, row in sides if row is not None})
     lines = [heading_line(name, width, hint)]
     lines += _table(sides, width, fastest)[: max(most - 1, 0)]
     costs = [

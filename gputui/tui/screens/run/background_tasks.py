@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import secrets
 import signal
 import threading
 from collections.abc import Callable, Sequence
@@ -10,13 +11,17 @@ from dataclasses import replace
 from time import monotonic, monotonic_ns
 
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, MachineLacks
 from gputui.model.absent import Missing
 from gputui.model.result import Run
+from gputui.model.serving import ServingRecords
 from gputui.model.units import format_rate
 from gputui.recording.lock import boot_id, read_holder
 from gputui.recording.spec import Spec
 from gputui.services.doctor.disturbances import disturbances, gpus_of
+from gputui.services.hosts.bakeoff import Bakeoff, bakeoff_in_progress, find_bakeoff
+from gputui.services.hosts.preparing import command_on, named_in, new_bakeoff, profile_for_hosts
+from gputui.services.hosts.preparing import prepare as prepare_hosts
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.results.costs import cost_cells
 from gputui.services.results.expected import performance_checks
@@ -41,12 +46,17 @@ from gputui.services.runs.process import (
 )
 from gputui.services.runs.progress import LogTail, ProgressTracker
 from gputui.services.runs.recovery import recover_orphans
-from gputui.services.runs.start import DraftChecker, prepare, read_draft, target_of
+from gputui.services.runs.start import DraftChecker, choices_of, prepare, read_draft, target_of
+from gputui.services.serving.curve import serving_of
+from gputui.services.serving.text import serving_headline
 from gputui.services.support.error_log import keep_error
-from gputui.services.support.paths import error_log
+from gputui.services.support.home import make_directory
+from gputui.services.support.paths import error_log, hash_key
 from gputui.store.text import clean_text
+from gputui.store.writing import check_writable
+from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
 from gputui.tui.screens.run.model import EndedRuns, InProgress, ResultRow, RunModel, WatchedRuns
-from gputui.tui.screens.run.requests import CheckDraft, Start, Stop
+from gputui.tui.screens.run.requests import AskHosts, CheckDraft, Start, Stop
 
 LOOK_EVERY_S = 2.0
 """For runs in progress that others started."""
@@ -69,6 +79,10 @@ class BackgroundTasks:
         """Runs whose supervisor is a child of this process."""
         self._logs: dict[tuple[str, int], tuple[str, ...]] = {}
         """What was read of logs, by run and launch."""
+        self._prepared: Callable[[], Bakeoff] | None = None
+        """Writes down the bakeoff of the hosts that were asked last."""
+        self._bakeoff: Bakeoff | None = None
+        """The one that is followed."""
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
     def open(self) -> None:
@@ -95,16 +109,30 @@ class BackgroundTasks:
         """Start runs, as `gputui run --detach` does."""
         self._jobs.put(lambda: self._start(request))
 
+    def ask_hosts(self, request: AskHosts) -> None:
+        """Ask hosts what they are and would measure."""
+        self._jobs.put(lambda: self._ask_hosts(request))
+
+    def start_hosts(self) -> None:
+        """Start on the hosts that were asked last, and follow them in a thread."""
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None:
+            self._in_thread("hosts", lambda: self._bring_home(prepared()))
+
+    def follow_hosts(self, name: str) -> None:
+        """Go on with a bakeoff."""
+        self._in_thread("hosts", lambda: self._bring_home(find_bakeoff(name)))
+
+    def stop_hosts(self) -> None:
+        """Have all hosts end their runs."""
+        if self._bakeoff is not None:
+            self._jobs.put(self._bakeoff.stop)
+
     def watch(self, run_id: str) -> None:
         """Follow the runs of the supervisor that executes this one; nothing else is followed."""
         self.unwatch()
         self._following = ends = threading.Event()
-        threading.Thread(
-            target=self._guarded,
-            args=(lambda: self._watch(run_id, ends),),
-            name="run screen: journal",
-            daemon=True,
-        ).start()
+        self._in_thread("journal", lambda: self._watch(run_id, ends))
 
     def unwatch(self) -> None:
         """Follow nothing; the run goes on."""
@@ -116,7 +144,54 @@ class BackgroundTasks:
         """Ask a supervisor to end its runs."""
         self._jobs.put(lambda: self._stop(request))
 
+    def _in_thread(self, name: str, work: Callable[[], None]) -> None:
+        threading.Thread(target=self._guarded, args=(work,), name=f"run screen: {name}", daemon=True).start()
+
     # In threads
+
+    def _ask_hosts(self, request: AskHosts) -> None:
+        options, _ = read_draft(request.draft)
+        hosts = named_in(request.hosts, options)
+        self._say(lambda model: setattr(model, "probing", ", ".join(host.name for host in hosts)))
+        profile, step_file, step = profile_for_hosts(options.profile)
+        target, key = target_of(options.db), hash_key()
+        if options.db is None:
+            make_directory(target.parent)
+        check_writable(target)
+        choices = choices_of(options, secrets.randbelow(2**31))
+        asked = prepare_hosts(hosts, profile, choices, key, step_file=step_file, step=step)
+        self._say(lambda model: setattr(model, "probing", ""))
+        refused = tuple(one.line for one in asked.refused)
+        if not asked.planned:
+            raise MachineLacks("no host can be measured", "; ".join(refused))
+        words = command_on(request.hosts, options)[1:]
+        self._prepared = lambda: new_bakeoff(asked, target, key, step=step, words=words)
+        rows = tuple((one.box.host.name, tuple(one.lines())) for one in asked.planned)
+        plan = HostsPlan(asked.summary(), rows, (*asked.same(), *refused))
+        self._say(lambda model: model.know_hosts_asked(plan))
+
+    def _bring_home(self, bakeoff: Bakeoff) -> None:
+        """Follow a bakeoff to its end, or to the end of this process: what runs on hosts goes on."""
+        begun_s = monotonic()
+        with bakeoff.held():
+            self._bakeoff = bakeoff
+            bakeoff.start()
+            is_over = False
+            while not is_over:
+                is_over = bakeoff.wait(TELL_EVERY_S)
+                self._say_hosts(bakeoff, monotonic() - begun_s, is_over=is_over)
+
+    def _say_hosts(self, bakeoff: Bakeoff, elapsed_s: float, *, is_over: bool) -> None:
+        statuses = tuple(run.status() for run in bakeoff.runs)
+        stored = [run.short_id for run in bakeoff.runs if run.is_stored] if is_over else []
+        selectors = tuple(f"{bakeoff.target}@{short_id}" for short_id in stored)
+        found = HostsProgress(bakeoff.name, statuses, elapsed_s, is_over, selectors)
+        self._say(lambda model: model.know_hosts(found))
+
+    def _find_left_bakeoff(self) -> None:
+        found = bakeoff_in_progress("")
+        if found is not None:
+            self._say(lambda model: setattr(model, "left_bakeoff", found.name))
 
     def _check_drafts(self) -> None:
         checker = DraftChecker()
@@ -160,6 +235,7 @@ class BackgroundTasks:
 
     def _work(self) -> None:
         self._guarded(self._recover)
+        self._guarded(self._find_left_bakeoff)
         while not self._is_closed:
             self._guarded(self._jobs.get())
 
@@ -300,6 +376,8 @@ def _in_progress(runs: tuple[LiveRun, ...]) -> InProgress:
 
 def _runtime_words(spec: Spec) -> str:
     runtime = spec.runtime
+    if not runtime.python_version:
+        return ""  # a load on a server asks no interpreter
     torch = "no torch" if isinstance(runtime.torch_version, Missing) else f"torch {runtime.torch_version}"
     return f"Python {runtime.python_version}, {torch}"
 
@@ -312,6 +390,7 @@ def _finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InPro
     wrong: GputuiError | None = None
     results: list[Run] = []
     steps: tuple[NextStep, ...] = ()
+    headlines: tuple[str, ...] = ()
     try:
         for index, run in enumerate(runs):
             said += see_stored(run, progress.stored.get(index))
@@ -319,8 +398,9 @@ def _finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InPro
 
         with open_result(target) as file:
             results = [run_in(file, run.run_id) for run in runs]
+            headlines = tuple(_headline(result, file.serving(result.summary.run_id)) for result in results)
             passes = file.profiled(runs[0].run_id) if len(runs) == 1 else {}
-            steps = tuple(next_steps(results, target, file.summaries(), is_profiled=bool(passes)))
+            steps = tuple(next_steps(results, target, file.measured_summaries(), is_profiled=bool(passes)))
         for number, result in enumerate(results, 1):
             rows += result_rows(result, f"[{number}] " if len(results) > 1 else "")
             said += [f"trace: {trace}; {HOW_TO_OPEN}" for trace in traces_of(result.summary.short_id, target)]
@@ -339,10 +419,17 @@ def _finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InPro
         tuple(rows),
         tuple(said),
         wrong,
-        headlines=tuple(run_headline(result) for result in results),
+        headlines=headlines,
         checks=checks,
         next_steps=steps,
     )
+
+
+def _headline(result: Run, records: ServingRecords) -> str:
+    loads = serving_of(result, records)
+    if isinstance(loads, Missing):
+        return run_headline(result)
+    return serving_headline(loads, result.summary.price)
 
 
 def result_rows(result: Run, prefix: str = "") -> list[ResultRow]:

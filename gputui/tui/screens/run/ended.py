@@ -25,6 +25,8 @@ from gputui.tui.widgets.sections import gauge_spans, section
 from gputui.tui.widgets.wrapping import wrapped
 
 _TALL = 30
+_OF_BOXES = 5
+"""Normal cases that are shown beside the boxes of a reference."""
 _WORD_STYLES = {NORMAL: "good", BELOW_NORMAL: "warn", ABOVE_LIMIT: "alarm"}
 _WORDS = {NORMAL: "normal", BELOW_NORMAL: "BELOW NORMAL", ABOVE_LIMIT: "ABOVE THE LIMIT"}
 _WIDE = 100
@@ -98,12 +100,18 @@ def _published(
     words = f"{named} and {whose} of its kind" if standings else f"published figures for {named}"
     yield section((Span(words, "title"),), width, legend)
     many = len({check.device_index for check, _ in judged}) > 1
+    left_out = 0
+    if standings:  # a reference judges every case: the worst are shown, and how many are like them
+        judged = sorted(judged, key=lambda pair: (pair[1].word == NORMAL, pair[1].share or 0.0))
+        wrong = sum(one.word != NORMAL for _, one in judged)
+        left_out = max(len(judged) - max(wrong, _OF_BOXES), 0)
+        judged = judged[: len(judged) - left_out]
     name = min(max(len(_label(check, one, many=many)) for check, one in judged) + 1, 34)
     rate, share = 13, 6
     room = width - len(_MARGIN) - name - 1 - rate - 2 - share - 2 - _WORD - 1
     elsewhere = 18 if room >= 45 else 0
     axis = _axis([one for _, one in judged], room - elsewhere - (2 if elsewhere else 0))
-    head = f"{_MARGIN}{left('PEAK TEST', name)} {right('HERE', rate)}"
+    head = f"{_MARGIN}{left('CASE' if standings else 'PEAK TEST', name)} {right('HERE', rate)}"
     head += f"  {left('ELSEWHERE', elsewhere)}" if elsewhere else ""
     marks = tuple(
         (percent / 100, f"{percent} %")
@@ -134,6 +142,8 @@ def _published(
             Span(left(_WORDS[one.word], _WORD), style),
         ]
         yield fitted(spans, width)
+    if left_out:
+        yield fitted((Span(f"{_MARGIN}and {counted(left_out, 'case')} more, all normal", "dim"),), width)
 
 
 def _axis(judged: Sequence[JudgedPeakTest], cells: int) -> Axis:

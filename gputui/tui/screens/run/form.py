@@ -15,12 +15,14 @@ class Field:
     """One line of the form."""
 
     name: str
-    """As in `Draft`."""
+    """As in `Draft`, or HOSTS."""
     title: str
     empty: str
     """What holds while nothing is typed."""
 
 
+HOSTS = "hosts"
+"""The field that is no part of a `Draft`: with it other boxes measure."""
 FIELDS: tuple[Field, ...] = (
     Field("device", "device", "all that the profile names; or cpu, gpu, gpu:1"),
     Field("only", "only", "every workload of the profile; or some by name"),
@@ -28,6 +30,7 @@ FIELDS: tuple[Field, ...] = (
     Field("launches", "launches", "as many as the profile has"),
     Field("budget", "budget", "as long as the profile takes; or seconds"),
     Field("python", "interpreter", "the first that has torch; or the path of a Python"),
+    Field(HOSTS, "hosts", "this box alone; or names that ssh knows: gpu-a gpu-b local"),
     Field("label", "label", "none; a name to find this run by"),
     Field("price", "price", "not known; USD per hour for the whole box"),
     Field("file", "file", "where results are kept"),
@@ -97,4 +100,10 @@ class RunForm:
 
     def draft(self, profile: str) -> Draft:
         """What is typed, for a profile."""
-        return Draft(profile=profile, **{name: text.text for name, text in self.texts.items()})
+        texts = {name: text.text for name, text in self.texts.items() if name != HOSTS}
+        return Draft(profile=profile, **texts)
+
+    @property
+    def hosts(self) -> str:
+        """The hosts as typed; empty for this box."""
+        return self.texts[HOSTS].text.strip()

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from gputui.analysis.peak_tests import PerformanceCheck
 from gputui.errors import GputuiError
 from gputui.model.plan import Plan
+from gputui.services.hosts.preparing import command_on, named_in
 from gputui.services.profiles.loader import Profile
 from gputui.services.results.next_steps import NextStep
 from gputui.services.results.roofline import PeakShare
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.services.runs.start import FIELDS, CheckedDraft, Draft, Wrong, command_line, read_draft
-from gputui.tui.screens.run.form import RunForm, Text
+from gputui.tui.screens.run.actions import KEYS
+from gputui.tui.screens.run.form import HOSTS, RunForm, Text
+from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
 from gputui.tui.screens.run.requests import (
+    AskHosts,
     CheckDraft,
     Copy,
+    FollowHosts,
     Leave,
+    OpenComparison,
     OpenResults,
     Request,
     Start,
+    StartHosts,
     Stop,
+    StopHosts,
     Unwatch,
     Watch,
 )
@@ -48,7 +57,7 @@ class WatchedRuns:
     plans: tuple[Plan, ...]
     target: str
     with_python: str
-    """The interpreters."""
+    """The interpreters; empty for a load on a server."""
     run_dirs: tuple[str, ...] = ()
     """Where the whole logs of their workers lie."""
 
@@ -112,14 +121,20 @@ class RunModel:
         """Of the list of cases: of a profile's, or of a run's."""
         self.in_progress: tuple[InProgress, ...] = ()
         self.view = "choose"
-        """`choose`, `starting`, `watch` or `ended`."""
+        """`choose`, `starting`, `watch`, `ended` or `hosts`."""
         self.watched: WatchedRuns | None = None
         self.progress: ProgressSnapshot | None = None
         self.ended: EndedRuns | None = None
+        self.hosts_plan: HostsPlan | None = None
+        """Hosts that were asked; None once they are started."""
+        self.hosts_progress: HostsProgress | None = None
+        self.left_bakeoff = ""
+        """A bakeoff that is not over and that nobody brings home; empty for none."""
+        self.selected_host = 0
         self.shows_logs = False
         """Whether the last words of workers stand where cases or results would."""
         self.question = ""
-        """`start`, `stop` or `leave`: what yes and no are for."""
+        """`start`, `stop`, `start hosts`, `stop hosts` or `leave`: what yes and no are for."""
         self.disturbed: tuple[str, ...] = ()
         """What would disturb the run that is to be started, a line each."""
         self.notice: tuple[str, str] = ("", "")
@@ -146,7 +161,10 @@ class RunModel:
     @property
     def command(self) -> str:
         """The command line that does the same."""
-        return command_line(read_draft(self.draft)[0])
+        options = read_draft(self.draft)[0]
+        if self.form.hosts:
+            return shlex.join(command_on(self.form.hosts, options))
+        return command_line(options)
 
     @property
     def is_checked(self) -> bool:
@@ -156,7 +174,14 @@ class RunModel:
     def wrong(self) -> Wrong:
         """What is wrong with the draft, as far as it is known."""
         draft = self.draft
-        wrong = dict(read_draft(draft)[1])
+        options, found = read_draft(draft)
+        wrong = dict(found)
+        if self.form.hosts:  # what is wrong with this box does not matter
+            try:
+                named_in(self.form.hosts, options)
+            except GputuiError as unusable:
+                wrong[HOSTS] = unusable
+            return wrong
         checked = self.checked
         if checked is not None and checked.draft.profile == draft.profile:
             narrows = all(
@@ -199,7 +224,12 @@ class RunModel:
             self.notice = ("", "")
         if action_id == "leave":
             return self._leave()
-        by_view = {"choose": self._press_choosing, "watch": self._press_watching, "ended": self._press_ended}
+        by_view = {
+            "choose": self._press_choosing,
+            "watch": self._press_watching,
+            "ended": self._press_ended,
+            "hosts": self._press_hosts,
+        }
         act = by_view.get(self.view)
         return act is not None and act(action_id)
 
@@ -288,6 +318,24 @@ class RunModel:
             self.scrolled = 0
             self.shows_logs = False
 
+    def know_hosts_asked(self, plan: HostsPlan) -> None:
+        """The hosts have said what they are: the user is asked before anything begins."""
+        if self.view == "starting":
+            self.view, self.question, self.hosts_plan, self.hosts_progress = (
+                "hosts",
+                "start hosts",
+                plan,
+                None,
+            )
+
+    def know_hosts(self, progress: HostsProgress) -> None:
+        """How far the hosts are."""
+        if self.hosts_progress is None or self.hosts_progress.name != progress.name:
+            self.view, self.hosts_plan, self.selected_host = "hosts", None, 0
+        self.hosts_progress, self.left_bakeoff = progress, ""
+        if progress.is_over and self.question == "stop hosts":
+            self.question = ""
+
     def say(self, text: str, style: str = "good") -> None:
         """One sentence, until the next key."""
         self.notice = (text, style)
@@ -307,7 +355,11 @@ class RunModel:
         self._ask(Watch(run.run_ids[0]))
 
     def _press_choosing(self, action_id: str) -> bool:
-        if action_id == "attach" and self.in_progress:
+        if action_id == "attach" and self.hosts_progress is not None:
+            self.view = "hosts"
+        elif action_id == "attach" and self.left_bakeoff:
+            self._ask(FollowHosts(self.left_bakeoff))
+        elif action_id == "attach" and self.in_progress:
             self._watch(self.in_progress[0])
         elif self.region == "cases":
             return self._press_cases(action_id)
@@ -378,11 +430,43 @@ class RunModel:
         if not self.profile_name:
             self.say("name a .toml profile or a workload in a .py file first", "alarm")
         elif wrong:
-            name = next(name for name in FIELDS if name in wrong)
+            name = next(name for name in (HOSTS, *FIELDS) if name in wrong)
             self.say(_sentence(wrong[name]), "alarm")
+        elif self.form.hosts and self._hosts_go_on:
+            self.say(f"hosts measure already: {KEYS['attach']} watches them", "alarm")
+        elif self.form.hosts:
+            self.view = "starting"
+            self._ask(AskHosts(self.draft, self.form.hosts))
         else:
             self.view = "starting"
             self._ask(Start(self.draft))
+
+    @property
+    def _hosts_go_on(self) -> bool:
+        return self.hosts_progress is not None and not self.hosts_progress.is_over
+
+    def _press_hosts(self, action_id: str) -> bool:
+        progress = self.hosts_progress
+        if action_id == "back":
+            self.view, self.region = "choose", "profiles"
+            if progress is not None and progress.is_over:
+                self.hosts_progress = None
+            self._check()
+        elif progress is None:
+            return False
+        elif action_id in ("down", "up"):
+            to = self.selected_host + (1 if action_id == "down" else -1)
+            self.selected_host = min(max(to, 0), len(progress.statuses) - 1)
+        elif action_id == "stop" and not progress.is_over:
+            self.question = "stop hosts"
+        elif action_id in ("results", "choose") and progress.selectors:
+            self._ask(OpenComparison(progress.selectors))
+        elif action_id == "copy":
+            compare = shlex.join(["gputui", "compare", *progress.selectors])
+            self._ask(Copy(compare if progress.selectors else f"gputui attach {progress.name}"))
+        else:
+            return False
+        return True
 
     def _press_logs(self, action_id: str) -> bool:
         """The keys of the last words; whether it was one."""
@@ -443,7 +527,7 @@ class RunModel:
 
     def _leave(self) -> bool:
         """Say first that a run goes on; without one the key is for the program around this screen."""
-        if not self.in_progress and self.view != "starting":
+        if not self.in_progress and not self._hosts_go_on and self.view != "starting":
             return False
         self.question = "leave"
         return True
@@ -451,6 +535,8 @@ class RunModel:
     @property
     def parting_words(self) -> str:
         """What is to be said in the shell when the program is left now; empty without a run."""
+        if self._hosts_go_on and self.hosts_progress is not None:
+            return f"the hosts go on; to bring their runs home: gputui attach {self.hosts_progress.name}"
         if not self.in_progress:
             return ""
         run = self.in_progress[0]
@@ -460,6 +546,8 @@ class RunModel:
         question = self.question
         if action_id in ("no", "back"):
             self.question = ""
+            if question == "start hosts":
+                self.view, self.hosts_plan = "choose", None
         elif action_id == "yes" or (action_id == "leave" and question == "leave"):
             self.question = ""
             if question == "leave":
@@ -467,6 +555,11 @@ class RunModel:
             elif question == "start":
                 self.view = "starting"
                 self._ask(Start(self.draft, anyway=True))
+            elif question == "start hosts":
+                self._ask(StartHosts())
+            elif question == "stop hosts":
+                self._ask(StopHosts())
+                self.say("ending the runs and keeping what is finished ...", "warn")
             elif self.watched is not None:
                 self._ask(Stop(self.watched.in_progress.run_ids[0]))
                 self.say("ending the run and keeping what is finished ...", "warn")

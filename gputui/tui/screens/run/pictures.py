@@ -12,6 +12,7 @@ from gputui.tui.screens.run.actions import KEYS, TITLES
 from gputui.tui.screens.run.devices_pane import clock
 from gputui.tui.screens.run.ended import ended_lines
 from gputui.tui.screens.run.form import FIELDS, Text
+from gputui.tui.screens.run.hosts_pane import plan_lines, progress_lines
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.watching import watching
 from gputui.tui.terminal.lines import Line, Span
@@ -41,6 +42,7 @@ _FOOTERS = {
     "cases": ("back", "copy"),
     "watch": ("stop", "logs", "copy", "back", "leave"),
     "ended": ("results", "logs", "copy", "back", "leave"),
+    "hosts": ("results", "stop", "copy", "back", "leave"),
     "logs": ("back", "copy", "leave"),
     "starting": ("leave",),
 }
@@ -48,6 +50,7 @@ _CALLED: Mapping[tuple[str, str], str] = {
     ("form", "choose"): "Next field",
     ("form", "next"): "Profiles",
     ("watch", "next"): "Next run",
+    ("hosts", "results"): "Compare",
 }
 """Keys whose action has another name in a place."""
 
@@ -68,6 +71,10 @@ def picture(
             body = ended_lines(model, model.ended, width, room)
         elif model.view in ("watch", "ended"):
             body = watching(model, width, room, now_ns, ends)
+        elif model.view == "hosts" and model.hosts_progress is not None:
+            body = progress_lines(model.hosts_progress, model.selected_host, width, room)
+        elif model.view == "hosts" and model.hosts_plan is not None:
+            body = plan_lines(model.hosts_plan, width, room)
         elif model.region == "cases" and model.checked is not None:
             body = _cases_of_profile(model, model.checked, width, room)
         else:
@@ -111,7 +118,9 @@ def _choose(model: RunModel, width: int, height: int) -> list[Line]:
 def _heading(model: RunModel, width: int) -> Line:
     parts = [Span("What to measure", "title")]
     count = len(model.in_progress)
-    if count:
+    if model.hosts_progress is not None or model.left_bakeoff:
+        parts.append(Span(f"hosts measure: {KEYS['attach']} watches them", "warn"))
+    elif count:
         runs = "1 run" if count == 1 else f"{count} runs"
         parts.append(Span(f"{runs} in progress: {KEYS['attach']} watches it", "warn"))
     return ruled(parts, width)
@@ -163,6 +172,10 @@ def _about(model: RunModel, width: int) -> list[Line]:
     """What the selected profile would do here: always four lines."""
     checked = model.checked
     name = clean(model.profile_name.rpartition("/")[2]) or "of your own"
+    if model.form.hosts:
+        lines = [ruled((Span(name, "title"), Span(f"on {clean(model.form.hosts)}", "accent")), width)]
+        lines.append(_words("  each is asked what it is, before anything starts there", width, "dim"))
+        return filled(lines, width, 4)
     if checked is None or checked.draft.profile != model.profile_name:
         lines = [ruled((Span(name, "title"), Span("looking at this box ...", "dim")), width)]
         if model.probing:
@@ -258,14 +271,18 @@ def _folded(model: RunModel, form: Sequence[Line], width: int) -> list[Line]:
 
 def _start_note(model: RunModel) -> list[Span]:
     if model.view == "starting":
-        return [Span("  starting ...", "accent")]
+        asked = f"asking {clean(model.probing)} ..." if model.form.hosts and model.probing else "starting ..."
+        return [Span(f"  {asked}", "accent")]
     wrong = model.wrong()
     if "profile" in wrong:
         return [Span("  ! ", "alarm"), Span(clean(wrong["profile"].message), "alarm")]
     if model.probing:
         return [Span(f"  asking {clean(model.probing)} what it has ...", "dim")]
     key = KEYS["choose" if model.region == "form" else "start"]
-    return [Span(f"  {key} starts it; it then goes on by itself", "dim")]
+    does = (
+        "asks the hosts; nothing starts yet" if model.form.hosts else "starts it; it then goes on by itself"
+    )
+    return [Span(f"  {key} {does}", "dim")]
 
 
 def _edited(text: Text, room: int) -> tuple[Span, ...]:
@@ -361,6 +378,13 @@ def _said(model: RunModel, width: int) -> list[Line]:
         text, style = f"End run {called} and keep what is finished? y ends it, n lets it go on", "warn"
     elif model.question == "start":
         text, style = f"Measure anyway? {'; '.join(model.disturbed)}. y starts it, n does not", "warn"
+    elif model.question == "start hosts" and model.hosts_plan is not None:
+        text, style = f"Start {model.hosts_plan.summary}? y starts, n does not", "warn"
+    elif model.question == "stop hosts":
+        text, style = (
+            "End the runs on all hosts and keep what is finished? y ends them, n lets them go on",
+            "warn",
+        )
     elif model.question == "leave":
         words = model.parting_words or "a run is being started"
         text, style = f"{words}. y leaves, n stays", "warn"
@@ -380,10 +404,14 @@ def _keys(model: RunModel, width: int) -> Line:
         place = "logs"
     has_words = model.progress is not None and bool(model.progress.last_words)
     names: Sequence[str] = ("yes", "no") if model.question else _FOOTERS[place]
-    if model.view == "choose" and model.in_progress and not model.is_typing and not model.question:
+    is_watchable = model.in_progress or model.hosts_progress is not None or model.left_bakeoff
+    if model.view == "choose" and is_watchable and not model.is_typing and not model.question:
         names = ("attach", *names)
     if place == "watch" and len(model.in_progress) > 1 and not model.question:
         names = ("next", *names)
+    if place == "hosts" and model.hosts_progress is not None:
+        unfit = "stop" if model.hosts_progress.is_over else "results"
+        names = tuple(name for name in names if name != unfit)
     if place == "ended" and model.ended is not None and model.ended.wrong is not None:
         names = tuple(name for name in names if name != "results")
     if not has_words:

@@ -28,6 +28,38 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class AskHosts:
+    """Ask other boxes what they are and what they would measure; starts nothing."""
+
+    draft: Draft
+    hosts: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartHosts:
+    """Start on the hosts that were asked last, and follow them."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowHosts:
+    """Go on with a bakeoff that nobody brings home."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopHosts:
+    """Have all hosts end their runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenComparison:
+    """Compare what hosts have measured."""
+
+    selectors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Watch:
     """Follow a run in progress, and no other."""
 
@@ -69,4 +101,18 @@ class Leave:
     """What is to be said in the shell; empty for nothing."""
 
 
-Request = CheckDraft | Start | Watch | Unwatch | Stop | Copy | OpenResults | Leave
+Request = (
+    CheckDraft
+    | Start
+    | AskHosts
+    | StartHosts
+    | FollowHosts
+    | StopHosts
+    | OpenComparison
+    | Watch
+    | Unwatch
+    | Stop
+    | Copy
+    | OpenResults
+    | Leave
+)

@@ -21,13 +21,18 @@ from gputui.tui.screens.run.background_tasks import BackgroundTasks
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.pictures import heading, picture
 from gputui.tui.screens.run.requests import (
+    AskHosts,
     CheckDraft,
     Copy,
+    FollowHosts,
     Leave,
+    OpenComparison,
     OpenResults,
     Request,
     Start,
+    StartHosts,
     Stop,
+    StopHosts,
     Unwatch,
     Watch,
 )
@@ -217,6 +222,17 @@ class RunScreen(Screen[None], inherit_bindings=False):
                 self._tasks.check(request)
             case Start():
                 self._tasks.start(request)
+            case AskHosts():
+                self._tasks.ask_hosts(request)
+            case StartHosts():
+                self._tasks.start_hosts()
+            case FollowHosts():
+                self._tasks.follow_hosts(request.name)
+            case StopHosts():
+                self._tasks.stop_hosts()
+            case OpenComparison():
+                if isinstance(self.app, Shell):
+                    self.app.open_screen("compare", request.selectors)
             case Watch():
                 self._tasks.watch(request.run_id)
             case Unwatch():

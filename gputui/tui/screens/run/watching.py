@@ -9,6 +9,7 @@ from gputui.model.units import axis_of_seconds, counted, format_seconds
 from gputui.services.runs.progress import CaseProgress, Happened, ProgressSnapshot, TimedCase
 from gputui.tui.screens.run.actions import KEYS
 from gputui.tui.screens.run.devices_pane import clock, device_charts, device_rows, host_lines
+from gputui.tui.screens.run.load_pane import load_lines
 from gputui.tui.screens.run.model import RunModel, WatchedRuns
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, filled, fitted, left, line_width, right, side_by_side
@@ -116,7 +117,8 @@ def _overall(progress: ProgressSnapshot, width: int, now_ns: int, ends: str) -> 
 
 
 def _where(watched: WatchedRuns, width: int) -> Line:
-    text = f"  into {clean(watched.target)} with {clean(watched.with_python)}"
+    text = f"  into {clean(watched.target)}"
+    text += f" with {clean(watched.with_python)}" if watched.with_python else ""
     return fitted((Span(text, "dim"),), width)
 
 
@@ -222,7 +224,9 @@ def _case_line(case: CaseProgress, width: int, *, has_peaks: bool) -> Line:
 
 
 def _strip(progress: ProgressSnapshot, width: int, rows: int, *, has_axis: bool) -> list[Line]:
-    """The blocks of the case that is timed; as many lines while none is."""
+    """The blocks of the case that is timed, or the load that is offered; as many lines while none is."""
+    if progress.load is not None:
+        return load_lines(progress.load, width, rows, has_axis=has_axis)
     strip = progress.strip
     if strip is None:
         words = "storing what was measured" if progress.is_storing else "no block has been timed yet"

@@ -1,0 +1,77 @@
+"""Boxes of the same hardware that measured the same: which of them is slower than the others."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gputui.analysis.verdict import RatioEstimate
+from gputui.model.absent import Missing
+from gputui.model.machine import Machine
+from gputui.model.units import counted, listed
+from gputui.services.compare.pairing import Pairing, Side, judge_sides, pairing
+
+MOST_BOXES = 16
+"""Of one kind: every pair of them is judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class EqualBoxes:
+    """Boxes of one kind of hardware, and those of them that are slower than every other."""
+
+    hardware: str
+    names: tuple[str, ...]
+    slower: tuple[tuple[str, int, float], ...]
+    """Name, rows in which it is slower than every other, and the median of how much, as a share."""
+    rows: int
+    """Rows that were compared."""
+
+    @property
+    def line(self) -> str:
+        """`slow among 2 equal boxes (1 x NVIDIA L4), of 12 rows: gpu-b in 3 rows by 12 %`."""
+        count = counted(len(self.names), "equal box")
+        if not self.slower:
+            return f"{listed(self.names)} are equal boxes ({self.hardware}), and no row shows a slow one"
+        told = [
+            f"{name} in {counted(rows, 'row')} by {100 * share:.0f} %" for name, rows, share in self.slower
+        ]
+        return f"slow among {count} ({self.hardware}), of {counted(self.rows, 'row')}: {'; '.join(told)}"
+
+
+def equal_boxes(sides: Sequence[Side], names: Sequence[str]) -> Iterator[EqualBoxes]:
+    """Each kind of hardware that several sides have; `names` are those of the sides.
+
+    A box is named if, in some row, it is judged slower than each other box of its kind.
+    """
+    kinds: dict[str, list[int]] = {}
+    for place, side in enumerate(sides):
+        kinds.setdefault(hardware_of(side.run.machine), []).append(place)
+    for hardware, places in kinds.items():
+        if 2 <= len(places) <= MOST_BOXES:
+            found, rows = [], set[Pairing]()
+            for place in places:
+                shares: dict[Pairing, list[float]] = {}
+                for other in (other for other in places if other != place):
+                    judged = judge_sides(sides[other], sides[place])
+                    for pair, estimate, verdict in zip(
+                        judged.pairs, judged.estimates, judged.verdicts, strict=True
+                    ):
+                        if pair[1] is None or not isinstance(estimate, RatioEstimate):
+                            continue
+                        key = pairing(pair[1].result.case)
+                        rows.add(key)
+                        if verdict.word == "slower":
+                            shares.setdefault(key, []).append(1 - estimate.ratio)
+                than_all = [min(one) for one in shares.values() if len(one) == len(places) - 1]
+                if than_all:
+                    found.append((names[place], len(than_all), statistics.median(than_all)))
+            yield EqualBoxes(hardware, tuple(names[place] for place in places), tuple(found), len(rows))
+
+
+def hardware_of(machine: Machine) -> str:
+    """GPUs and processor, by which boxes are taken as equal: `2 x NVIDIA L4, AMD EPYC, 8 cores`."""
+    names = [gpu.name for gpu in machine.gpus]
+    gpus = [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)]
+    model = "CPU" if isinstance(machine.cpu.model, Missing) else machine.cpu.model
+    return ", ".join([*gpus, model, counted(machine.cpu.usable_cores, "core")])

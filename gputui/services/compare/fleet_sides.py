@@ -1,0 +1,146 @@
+"""From result files to what is ranked: boxes, runtimes, labels or GPUs, each with its newest cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gputui.model.machine import Gpu
+from gputui.model.result import RunSummary
+from gputui.services.compare.pairing import DIMENSIONS, check_one_box
+from gputui.services.results.labels import device_words
+from gputui.services.results.times import RunTimes, TimedSelection
+from gputui.store.reading import CaseTimes
+
+RANKED_BY = ("machine", "runtime", "label", "gpu")
+"""Dimensions with so many values that they are ranked."""
+NOUNS = {"": "box", "machine": "box", "runtime": "runtime", "label": "label", "gpu": "GPU"}
+
+
+@dataclass(frozen=True, slots=True)
+class FleetCase:
+    """A measured case of one side, and where it is from."""
+
+    run: RunSummary
+    times: CaseTimes
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSide:
+    """One side of a ranking."""
+
+    name: str
+    kind: str
+    """Its devices: sides of one kind should be equally fast."""
+    cases: tuple[FleetCase, ...]
+    """Each from the newest run that measured it."""
+
+    @property
+    def run(self) -> RunSummary:
+        """The newest run."""
+        return max((case.run for case in self.cases), key=lambda run: run.started_utc_us)
+
+    @property
+    def gpu(self) -> Gpu | None:
+        """The GPU, if all cases are of one."""
+        indexes = {case.times.device_index for case in self.cases}
+        if len(indexes) != 1:
+            return None
+        return next((gpu for gpu in self.run.machine.gpus if gpu.index in indexes), None)
+
+
+def fleet_sides(selections: Sequence[TimedSelection], by: str = "", *, pool: bool = False) -> list[FleetSide]:
+    """One side for each selector, or for each value of a dimension of RANKED_BY.
+
+    With `pool`, cases hold the launches of all runs. Raises GputuiError if a selector without a dimension
+    names runs of several machines or runtimes.
+    """
+    if by:
+        return _by(by, selections, pool)
+    found = []
+    names = _short_names([selection.text for selection in selections])
+    for name, selection in zip(names, selections, strict=True):
+        check_one_box(selection.text, [run.summary for run in selection.runs])
+        cases = _newest([(run, selection.path, run.cases) for run in selection.runs], pool)
+        kind = device_words(max((run.summary for run in selection.runs), key=lambda run: run.started_utc_us))
+        found.append(FleetSide(name, kind, cases))
+    return found
+
+
+_Held = tuple[RunTimes, Path, Sequence[CaseTimes]]
+
+
+def _by(dimension: str, selections: Sequence[TimedSelection], pool: bool) -> list[FleetSide]:
+    value_of = DIMENSIONS[dimension]
+    held: dict[str, dict[str, _Held]] = {}
+    for selection in selections:
+        for run in selection.runs:
+            of_value: dict[str, list[CaseTimes]] = {}
+            for case in run.cases:
+                value = value_of(run.summary, case)
+                if value:
+                    of_value.setdefault(value, []).append(case)
+            for value, found in of_value.items():
+                held.setdefault(value, {})[run.summary.run_id] = run, selection.path, found
+    names = _names(dimension, held)
+    sides = []
+    for value, runs in held.items():
+        cases = _newest(runs.values(), pool)
+        newest = max((run.summary for run, _, _ in runs.values()), key=lambda run: run.started_utc_us)
+        kind = cases[0].times.device_name if dimension == "gpu" else device_words(newest)
+        sides.append(FleetSide(names[value], kind.removeprefix("NVIDIA "), cases))
+    return sides
+
+
+def _names(dimension: str, held: dict[str, dict[str, _Held]]) -> dict[str, str]:
+    """What a person calls each value: a machine by its label or its file, if that is of no other."""
+    if dimension not in ("machine", "gpu"):
+        return {value: value for value in held}
+    machines: dict[str, tuple[set[str], set[str]]] = {}
+    machine_of = {}
+    for value, runs in held.items():
+        for run, path, _ in runs.values():
+            machine_of[value] = run.summary.machine.machine_id
+            labels, files = machines.setdefault(machine_of[value], (set(), set()))
+            labels.add(run.summary.label)
+            files.add(path.stem)
+    called = {}
+    for machine, (labels, files) in machines.items():
+        known = [
+            next(iter(words))
+            for which, words in enumerate((labels, files))
+            if len(words) == 1
+            and "" not in words
+            and not any(words & both[which] for other, both in machines.items() if other != machine)
+        ]
+        called[machine] = known[0] if known else f"machine {machine}"
+    if dimension == "machine":
+        return {value: called[machine_of[value]] for value in held}
+    if len(machines) == 1:
+        return {value: value.partition(" of ")[0] for value in held}
+    return {value: f"{value.partition(' of ')[0]} of {called[machine_of[value]]}" for value in held}
+
+
+def _newest(held: Iterable[_Held], pool: bool) -> tuple[FleetCase, ...]:
+    """Each case from the newest run that measured it, of several GPUs of a run the first."""
+    chosen: dict[object, FleetCase] = {}
+    for run, path, cases in sorted(held, key=lambda one: one[0].summary.started_utc_us, reverse=True):
+        for times in cases:
+            known = chosen.get(times.case)
+            if known is None:
+                chosen[times.case] = FleetCase(run.summary, times, path)
+            elif pool and known.times.device_index == times.device_index:
+                launches = (*known.times.launches, *times.launches)
+                chosen[times.case] = replace(known, times=replace(known.times, launches=launches))
+    return tuple(chosen.values())
+
+
+def _short_names(names: Sequence[str]) -> list[str]:
+    """Names without directories, and without `.db` if all end in it; as typed if two would be equal."""
+    short = [name.rpartition("/")[2] for name in names]
+    if len(set(short)) < len(short):
+        return list(names)
+    ending = ".db" if all(name.endswith(".db") for name in short) else ""
+    return [name.removesuffix(ending) for name in short]

@@ -1,0 +1,176 @@
+"""Why a box or a GPU stands out from its kind: in what it differs from all others.
+
+First what is recorded of each box, such as a power limit; then what telemetry says of the time in which the
+main case was measured, which is read for the few that stand out and for some of the others.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.machine import Gpu
+from gputui.model.units import format_bytes, format_percent
+from gputui.services.compare.fleet import Box, Fleet
+from gputui.services.compare.fleet_sides import FleetCase
+from gputui.store.locking import Locked
+from gputui.store.reading import CaseConditions, conditions_of, open_result, open_results
+
+_ALIKE = 0.8
+"""Share of the others that have one value, from which another value is a difference."""
+_EXPLAINED = 8
+"""Boxes whose telemetry is read because they stand out, and as many of the others."""
+_MARKED_SHARE = 0.1
+"""How much more of the time a GPU was slowed down than the others, from which it is told."""
+_MARKED_CLOCK = math.log(1.02)
+
+
+def _of_gpu(value: Callable[[Gpu], object]) -> Callable[[Box], object]:
+    def found(box: Box) -> object:
+        gpus = [box.side.gpu] if box.side.gpu is not None else box.side.run.machine.gpus
+        values = {value(gpu) for gpu in gpus}
+        return values.pop() if len(values) == 1 else Missing("its GPUs differ")
+
+    return found
+
+
+def _link(gpu: Gpu) -> object:
+    width = gpu.pcie_width
+    return width if isinstance(width, Missing) else f"{width} PCIe lanes"
+
+
+def _limit(gpu: Gpu) -> object:
+    watts = gpu.power_limit_w
+    return watts if isinstance(watts, Missing) else f"{watts:.0f} W"
+
+
+def _memory(gpu: Gpu) -> object:
+    held = gpu.memory_bytes
+    return held if isinstance(held, Missing) else format_bytes(held)
+
+
+_RECORDED: tuple[tuple[str, Callable[[Box], object]], ...] = (
+    ("power limit is", _of_gpu(_limit)),
+    ("link has", _of_gpu(_link)),
+    ("MIG is", _of_gpu(lambda gpu: _switch(gpu.mig_enabled))),
+    ("ECC is", _of_gpu(lambda gpu: _switch(gpu.ecc_enabled))),
+    ("memory is", _of_gpu(_memory)),
+    ("driver is", lambda box: box.side.run.machine.driver_version),
+    ("usable cores are", lambda box: box.side.run.machine.cpu.usable_cores),
+    ("torch is", lambda box: box.side.run.runtime.torch_version),
+    ("kernel is", lambda box: box.side.run.machine.kernel),
+)
+"""What of it differs, and its value; the likeliest cause first."""
+
+
+def _switch(is_on: bool | Missing) -> object:
+    return is_on if isinstance(is_on, Missing) else "on" if is_on else "off"
+
+
+def explained(fleet: Fleet, *, trust: bool = False) -> Fleet:
+    """The ranking with the reasons why boxes stand out, as far as they are known.
+
+    Opens the files of a few boxes; what cannot be read any more explains nothing.
+    """
+    out = [box for box in fleet.boxes if box.stands_out]
+    out.sort(key=lambda box: -abs(math.log(box.overall)))
+    why: dict[str, list[str]] = {}
+    for box in out:
+        others = [other for other in fleet.boxes if other.kind == box.kind and not other.stands_out]
+        why[box.name] = list(_recorded(box, others))
+    for box, text in _of_telemetry(fleet, out[:_EXPLAINED], trust):
+        why[box.name].append(text)
+    return replace(fleet, why={name: "; ".join(texts[:2]) for name, texts in why.items() if texts})
+
+
+def _recorded(box: Box, others: Sequence[Box]) -> Iterator[str]:
+    for what, value_of in _RECORDED:
+        mine = value_of(box)
+        known = [value for other in others if not isinstance(value := value_of(other), Missing)]
+        if isinstance(mine, Missing) or not known:
+            continue
+        value, count = Counter(known).most_common(1)[0]
+        if value != mine and count >= _ALIKE * len(others):
+            yield f"its {what} {mine}, theirs {value}"
+
+
+def _of_telemetry(fleet: Fleet, out: Sequence[Box], trust: bool) -> Iterator[tuple[Box, str]]:
+    kinds = {box.kind for box in out}
+    peers: dict[str, list[Box]] = {kind: [] for kind in kinds}
+    for box in _middle_first(fleet.boxes):
+        if box.kind in kinds and not box.stands_out and len(peers[box.kind]) < _EXPLAINED:
+            peers[box.kind].append(box)
+    asked = [*out, *(box for found in peers.values() for box in found)]
+    seen = _conditions([_main_case(fleet, box) for box in asked], trust)
+    for box in out:
+        mine = seen.get(_key(_main_case(fleet, box)))
+        others = [
+            known
+            for peer in peers[box.kind]
+            if (known := seen.get(_key(_main_case(fleet, peer)))) is not None
+        ]
+        if mine is not None and others:
+            is_slower = box.overall < 1
+            yield from ((box, text) for text in _differences(mine, others, is_slower))
+
+
+def _middle_first(boxes: Sequence[Box]) -> list[Box]:
+    return sorted(boxes, key=lambda box: abs(math.log(box.overall)))
+
+
+def _main_case(fleet: Fleet, box: Box) -> FleetCase:
+    return next(case for case in box.side.cases if case.times.case == fleet.case)
+
+
+def _key(case: FleetCase) -> tuple[str, int]:
+    return case.run.run_id, case.times.case_id
+
+
+def _conditions(cases: Sequence[FleetCase], trust: bool) -> dict[tuple[str, int], CaseConditions]:
+    by_file: dict[Path, list[str]] = {}
+    for case in cases:
+        runs = by_file.setdefault(case.path.resolve(), [])
+        if case.run.run_id not in runs:
+            runs.append(case.run.run_id)
+    paths = list(by_file)
+    found: Mapping[str, Mapping[int, CaseConditions]] = {}
+    with suppress(GputuiError, Locked):
+        if len(paths) == 1:
+            with open_result(paths[0], trust) as file:
+                found = conditions_of([file], list(by_file.values()))
+        elif paths:
+            with open_results(paths, trust) as files:
+                found = conditions_of(files, list(by_file.values()))
+    return {(run_id, case_id): one for run_id, of_run in found.items() for case_id, one in of_run.items()}
+
+
+def _differences(mine: CaseConditions, others: Sequence[CaseConditions], is_slower: bool) -> Iterator[str]:
+    """What slowed a box down more, or less if it is faster, than the middle of the others."""
+    shares: tuple[tuple[str, Callable[[CaseConditions], float | Missing]], ...] = (
+        ("slowed by heat or a power brake", lambda one: one.slowed_share),
+        ("held at its power limit", lambda one: one.power_capped_share),
+        ("shared with another process", lambda one: one.shared_share),
+    )
+    for words, value_of in shares:
+        share, usual = value_of(mine), _middle(value_of(one) for one in others)
+        if isinstance(share, Missing) or usual is None:
+            continue
+        if abs(share - usual) >= _MARKED_SHARE and (share > usual) == is_slower:
+            yield f"it was {words} {format_percent(share)} of the time, the others {format_percent(usual)}"
+    clock, usual = mine.clock_median_mhz, _middle(one.clock_median_mhz for one in others)
+    if not isinstance(clock, Missing) and usual and clock > 0:
+        change = math.log(clock / usual)
+        if abs(change) >= _MARKED_CLOCK and (change < 0) == is_slower:
+            yield f"its clock was {clock / 1000:.2f} GHz, theirs {usual / 1000:.2f} GHz"
+
+
+def _middle(values: Iterable[float | Missing]) -> float | None:
+    known = [value for value in values if not isinstance(value, Missing)]
+    return statistics.median(known) if known else None

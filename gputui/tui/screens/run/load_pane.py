@@ -1,0 +1,107 @@
+"""A load on a server while it is offered: what is in flight, the newest times, and what came before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from gputui.model.serving import LoadNow, LoadStep
+from gputui.model.units import counted, format_percent, format_seconds, three_digits
+from gputui.services.runs.progress import LoadSummary, OfferedLoad
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import clean, fitted, line_width, right, width_of
+from gputui.tui.widgets.charts import round_ceiling
+from gputui.tui.widgets.sections import area_lines, section
+
+_AXIS = 9
+_WIDE = 100
+
+
+def load_lines(load: OfferedLoad, width: int, rows: int, *, has_axis: bool) -> list[Line]:
+    """Two lines and a chart of `rows`; with `has_axis` one more line, of what was offered before."""
+    title = (Span(clean(load.name), "title"), Span(f"  launch {load.launch} of {load.launches}"))
+    newest = load.now[-1] if load.now and load.now[-1].step_index == len(load.steps) else None
+    lines = [section(title, width, (Span(_offered(newest), "dim"),) if newest else ()), _now(newest, width)]
+    lines += _charts(load.now, width, rows)
+    return [*lines, _before(load, width)] if has_axis else lines
+
+
+def _offered(now: LoadNow) -> str:
+    if now.rate_per_s is not None:
+        return f"{three_digits(now.rate_per_s)} req/s offered"
+    return counted(now.users or 0, "user")
+
+
+def _now(now: LoadNow | None, width: int) -> Line:
+    """`  26.1 req/s ended  4 in flight  TTFT 52.0 ms  10.1 ms an event`."""
+    if now is None:
+        return fitted((Span("  between two loads", "dim"),), width)
+    parts = [("", f"{three_digits(now.ended_per_s)} req/s", "ended"), ("", str(now.in_flight), "in flight")]
+    if now.ttft_s is not None:
+        parts.append(("TTFT ", format_seconds(now.ttft_s), ""))
+    if now.event_gap_s is not None:
+        parts.append(("", format_seconds(now.event_gap_s), "an event"))
+    spans: list[Span] = []
+    for before, value, after in parts:
+        spans += [Span(f"  {before}"), Span(value, "title"), Span(f" {after}")]
+    return fitted(spans, width)
+
+
+def _charts(now: Sequence[LoadNow], width: int, rows: int) -> Iterator[Line]:
+    """What is in flight over time, and where there is room the time to first token beside it."""
+    halves = 2 if width >= _WIDE else 1
+    each = (width - 3 * (halves - 1)) // halves
+    flight = _chart([float(one.in_flight) for one in now], "in flight", each, rows, "compute", three_digits)
+    if halves == 1:
+        yield from flight
+        return
+    firsts = _chart([one.ttft_s for one in now], "TTFT", each, rows, "clock", format_seconds)
+    for mine, theirs in zip(flight, firsts, strict=True):
+        yield fitted((*mine, Span("   "), *theirs), width)
+
+
+def _chart(
+    values: Sequence[float | None],
+    name: str,
+    width: int,
+    rows: int,
+    family: str,
+    show: Callable[[float], str],
+) -> list[Line]:
+    """One second a cell, the newest at the right end; the axis begins at 0."""
+    room = width - _AXIS - 1
+    shown = [None] * max(room - len(values), 0) + list(values[-room:])
+    top = round_ceiling(max((value for value in shown if value is not None), default=0.0) or 1.0)
+    drawn = area_lines(shown, top, rows, room, family)
+    ends = {0: show(top), rows - 1: "0"}
+    lines = []
+    for place, row in enumerate(drawn):
+        label = name if rows > 2 and place == rows // 2 else ends.get(place, "")
+        lines.append(fitted((Span(f"{right(label, _AXIS)} ", "dim"), *row), width))
+    return lines
+
+
+def _before(load: OfferedLoad, width: int) -> Line:
+    """The rates that this launch has tried, or else what all loads so far came to."""
+    offered = [step for step in load.steps if step.rate_per_s is not None]
+    parts = [_tried(step) for step in reversed(offered)] or [_summed(one) for one in reversed(load.curve)]
+    name = "tried" if offered else "so far" if parts else ""
+    spans: list[Span] = [Span(f"{right(name, _AXIS)} ", "dim")]
+    for part in parts:
+        gap = "" if len(spans) == 1 else "  ·  "
+        if line_width(tuple(spans)) + width_of(gap) + width_of(part) > width:
+            break
+        spans.append(Span(gap + part))
+    return fitted(spans, width)
+
+
+def _tried(step: LoadStep) -> str:
+    """`24.0 req/s: the queue grew`, `12.0 req/s: 98 % within the limits`."""
+    rate = f"{three_digits(step.rate_per_s or 0.0)} req/s"
+    if step.is_overloaded:
+        return f"{rate}: the queue grew"
+    return rate if step.good_share is None else f"{rate}: {format_percent(step.good_share)} within the limits"
+
+
+def _summed(one: LoadSummary) -> str:
+    times = f"TTFT {format_seconds(one.ttft_s)}"
+    return f"{clean(one.name)} {one.rate}, {times}"
