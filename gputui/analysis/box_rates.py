@@ -99,21 +99,37 @@ def rates_of_both(a: BoxRates, b: BoxRates) -> BoxRates:
 def below_normal(cases: Sequence[tuple[float, float, BoxRates]]) -> list[bool]:
     """Which cases of one run are slower than a healthy box of its model would be.
 
-    Each is a rate, the upper end of its 95 % interval, and what other boxes reach. Holm's procedure over the
-    cases that FEWEST boxes have measured keeps the chance of any false alarm in a run at FALSE_ALARMS,
-    however the cases depend on each other. A case must also be LEAST_CHANGE below what is typical, with its
-    whole interval below it: else it is too small to mind, or measured too roughly.
+    Each is a rate, the upper end of its 95 % interval, and what other boxes reach. A case must be below
+    `lowest_normal_rate`, with its whole interval below what is typical: else it was measured too roughly.
     """
-    asked = [place for place, (_, _, known) in enumerate(cases) if known.boxes >= FEWEST]
-    chances = sorted((cases[place][2].p_healthy(cases[place][0]), place) for place in asked)
-    found = [False] * len(cases)
-    for number, (chance, place) in enumerate(chances):
-        if chance > FALSE_ALARMS / (len(chances) - number):
-            break
-        rate, high, known = cases[place]
-        is_small = math.log(known.typical_per_s / rate) < LEAST_CHANGE
-        found[place] = not is_small and high < known.typical_per_s
-    return found
+    level = level_of([(rate, known) for rate, _, known in cases])
+    return [
+        rate < lowest_normal_rate(known, level) and high < known.typical_per_s for rate, high, known in cases
+    ]
+
+
+def lowest_normal_rate(known: BoxRates, level: float) -> float:
+    """The lowest rate of a healthy box in one case of a run that is judged at this level.
+
+    At most what is LEAST_CHANGE below typical: less is nothing to mind. 0 below FEWEST boxes.
+    """
+    if known.boxes < FEWEST:
+        return 0.0
+    return min(known.lowest_normal(level), known.typical_per_s * math.exp(-LEAST_CHANGE))
+
+
+def level_of(cases: Sequence[tuple[float, BoxRates]]) -> float:
+    """The level for each case of one run, so that the chance of any false alarm is FALSE_ALARMS.
+
+    By Holm's procedure (1979, Scandinavian Journal of Statistics 6), however the cases depend on each other;
+    cases of fewer than FEWEST boxes do not count.
+    """
+    chances = sorted(known.p_healthy(rate) for rate, known in cases if known.boxes >= FEWEST)
+    for number, chance in enumerate(chances):
+        level = FALSE_ALARMS / (len(chances) - number)
+        if chance > level:
+            return level
+    return FALSE_ALARMS
 
 
 def _between(ordered: Sequence[float], share: float) -> float:

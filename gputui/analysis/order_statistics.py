@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,8 +34,13 @@ def percentile(ascending: Sequence[float], share: float) -> Percentile | Missing
     needed = sample_needed(share)
     if n < needed:
         return Missing(f"needs {needed} requests, has {n}")
-    low = max((rank for rank in range(1, n + 1) if _at_most(rank - 1, n, share) <= ERROR_RATE / 2), default=0)
-    high = next(rank for rank in range(1, n + 1) if _at_most(rank - 1, n, share) >= 1 - ERROR_RATE / 2)
+    ranks = range(1, n + 1)
+
+    def below(rank: int) -> float:
+        return _at_most(rank - 1, n, share)
+
+    low = bisect_right(ranks, ERROR_RATE / 2, key=below)
+    high = bisect_left(ranks, 1 - ERROR_RATE / 2, key=below) + 1
     value = ascending[max(math.ceil(n * share) - 1, 0)]
     return Percentile(value, ascending[max(low - 1, 0)], ascending[high - 1], n)
 

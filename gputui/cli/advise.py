@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from gputui.model.result import RunSummary
     from gputui.services.advise.buy import Buying
+    from gputui.services.advise.llm_serving import LlmJob
     from gputui.services.advise.rent import Advice, Estimated, Offer, Pick, PricedSide
     from gputui.services.results.selectors import Selection
 
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     multiple=True,
     required=True,
     metavar="TEXT",
-    help="'50M tokens train', '1M img train in 8h', '200 rps p99<50ms'; repeatable.",
+    help="'50M tokens train', '1M img train in 8h', '200 rps p99<50ms', '2M requests/day 800 in 200 out"
+    " ttft<500ms tpot<50ms'; repeatable.",
 )
 @click.option("--workload", metavar="NAME[:SIZE]", default="", help="Answer with this workload.")
 @click.option("--precision", type=click.Choice(["fp32", "tf32", "amp"]), help="Only rows of this precision.")
@@ -111,11 +113,19 @@ def command(
     """Time and cost of a job on each box: cheapest, fastest, and whether a GPU is worth it."""
     from gputui.analysis.job import parse_job
     from gputui.services.advise.buy import Terms, weigh
+    from gputui.services.advise.llm_serving import is_llm_job, parse_llm_job
     from gputui.services.advise.rent import Choice, advise
     from gputui.services.results.conditions import Evidence
     from gputui.services.results.selectors import select_all
 
-    parsed = [parse_job(text) for text in jobs]
+    llm_jobs = tuple(text for text in jobs if is_llm_job(text))
+    if llm_jobs and len(llm_jobs) < len(jobs):
+        raise GputuiError(
+            f"--job {llm_jobs[0]!r}: jobs of an LLM server and others are answered by different runs",
+            "ask for them in two commands",
+        )
+    wanted = [parse_llm_job(text) for text in llm_jobs]
+    parsed = [] if llm_jobs else [parse_job(text) for text in jobs]
     bought = _amounts("--buy", buy, files)
     for option, number in (("--start", start), ("--hours-per-month", hours_per_month), ("--power", power)):
         _check_finite(option, number)
@@ -133,6 +143,8 @@ def command(
         for warning in selection.warnings:
             click.echo(warning, err=True)
     boxes = [_box(selection, stated, typed, cpus, pool) for selection in selections]
+    if wanted:
+        return _advise_llm(llm_jobs, wanted, boxes, hours_per_month, is_verbose=verbose, as_json=as_json)
     evidence = Evidence(selections, trust=trust)
     choice = Choice(name, size, precision or "")
     terms = Terms(power_price, cooling, staff, utilisation, hours_per_month, power)
@@ -175,6 +187,59 @@ def command(
         _print(out, advice, runs, is_verbose=verbose)
         for buying in buyings:
             out.print(_buying(buying), markup=False)
+    return _report(refusals)
+
+
+def _advise_llm(
+    texts: Sequence[str],
+    jobs: Sequence[LlmJob],
+    boxes: Sequence[PricedSide],
+    hours_per_month: float,
+    *,
+    is_verbose: bool,
+    as_json: bool,
+) -> int:
+    """Answer jobs of an LLM server from runs of loads."""
+    from rich.text import Text
+
+    from gputui.cli.output import console
+    from gputui.model.journal import to_plain
+    from gputui.services.advise.llm_serving import (
+        LLM_HEADINGS,
+        advise_llm,
+        llm_assumptions,
+        llm_headline,
+        llm_rows,
+    )
+    from gputui.services.support.text_tables import Page
+
+    found, refusals = [], []
+    for text, job in zip(texts, jobs, strict=True):
+        try:
+            found.append((text, advise_llm(job, boxes, hours_per_month)))
+        except GputuiError as error:
+            refusals.append(error)
+    if not found:
+        raise refusals[0]
+    if as_json:
+        plain = [
+            {"headline": llm_headline(advice), "text": text, **to_plain(advice)} for text, advice in found
+        ]
+        click.echo(json.dumps({"schema": 1, "llm_answers": plain}, indent=1))
+        return _report(refusals)
+    page = Page(console())
+    for number, (text, advice) in enumerate(found):
+        if number:
+            page.line()
+        page.add(Text(f"{text}: {llm_headline(advice)}", style="bold"))
+        page.line()
+        page.table(LLM_HEADINGS, llm_rows(advice), right=range(1, len(LLM_HEADINGS)))
+        for line in (
+            *(f"{name}: {reason}" for name, reason in advice.left_out),
+            *(llm_assumptions(advice) if is_verbose else ()),
+        ):
+            page.line(line)
+    page.show()
     return _report(refusals)
 
 

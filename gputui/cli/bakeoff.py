@@ -79,7 +79,7 @@ _HOW_TO_LEAVE = (
     metavar="[HOST=]EXE",
     help="Interpreter to measure with there.  [the first that has torch]",
 )
-@click.option("--device", default="", metavar="D", help="cpu, gpu, or gpu:N.")
+@click.option("--device", default="", metavar="D", help="cpu, gpu, gpu:N, or all: each GPU.")
 @click.option("--only", multiple=True, metavar="W[:SIZE[:PREC]]", help="Only this workload; repeatable.")
 @click.option(
     "--precision", "precisions", multiple=True, metavar="P", help="Only fp32, tf32 or amp; repeatable."

@@ -141,7 +141,7 @@ def command(
     """Compare result files, the first as the baseline; of one file, its variants.
 
     F takes the newest run of each case, F@RUN one run: its short id, its label, `latest` or `latest~1`.
-    `reference:NAME` is a file in $GPUTUI_REFERENCES. A directory is all result files in it.
+    `reference:NAME` is boxes of one model (gputui reference list). A directory is all result files in it.
     """
     is_named = context.get_parameter_source("form") is not ParameterSource.DEFAULT
     if output is not None and not on_screen and not is_named and output.suffix.lower() not in ("", ".txt"):

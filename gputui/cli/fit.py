@@ -26,7 +26,7 @@ _ONE_BOX = 8
 _LEAST_SHARE = 0.01
 """Of the peak: a smaller part is shown with --all only."""
 
-_LEAST_PARAMS = 1000
+_LEAST_PARAMS, _MOST_PARAMS = 1000, 10**14
 """A smaller number is one of billions without its letter."""
 
 
@@ -83,6 +83,10 @@ def command(
     """
     if size is not None and params is not None:
         raise GputuiError(f"{size} and --params {params}: two sizes of the model", "give one of them")
+    if size is not None:
+        from gputui.services.advise.gpu_choice import whole_number
+
+        whole_number("N", size, _MOST_PARAMS)
     params = params or size
     if params is not None and params.isdigit() and int(params) < _LEAST_PARAMS:
         raise GputuiError(f"{params}: a model with {params} weights", f"billions of weights are {params}B")
@@ -241,7 +245,7 @@ def _print_counted(out: Console, classes: Sequence[AnyClass], overhead: str, eve
     from gputui.services.support.text_tables import flowing
 
     known = len(_names(classes))
-    shown = f" The {SHOWN_FIRST} GPUs most offered for rent; --all: {known}." if known > SHOWN_FIRST else ""
+    shown = f" Shown: the GPUs most offered for rent; --all: {known}." if known > SHOWN_FIRST else ""
     shown = "" if every else shown
     out.print(flowing(f"Counted for the driver and libraries: {overhead}, an estimate.{shown}"))
 

@@ -32,7 +32,7 @@ from gputui.services.results.labels import (
     outcome_words,
     run_notes,
     shared_case_words,
-    short_case_name,
+    short_result_name,
     some_of,
 )
 from gputui.services.results.metrics import metrics_of
@@ -161,7 +161,7 @@ def _brief(page: Page, measured: _Speeds, run: Run) -> list[list[str]]:
     shares = [peak_share(case, run.cases, run.summary.machine) for case, _ in measured]
     columns = [
         [f"case ({' '.join(common)})" if common else "case"]
-        + [short_case_name(case.case, unsaid, is_short=True) for case, _ in measured],
+        + [short_result_name(case, unsaid, is_short=True) for case, _ in measured],
         ["rate", *(format_rate(speed.units_per_s, case.case.unit) for case, speed in measured)],
         ["95 %", *(interval_words(speed) for _, speed in measured)],
     ]
@@ -275,7 +275,7 @@ def _print_uses(out: Console, run: Run) -> None:
 def _table(out: Console, measured: _Speeds, price: Price | Missing) -> Table:
     """Every column: rate, time of a step, interval, blocks, cost; names are short if it is narrow."""
     common = shared_case_words(case.case for case, _ in measured)
-    short = [short_case_name(case.case, [*common, "gpu"], is_short=True) for case, _ in measured]
+    short = [short_result_name(case, [*common, "gpu"], is_short=True) for case, _ in measured]
     columns = [
         [f"case ({' '.join(common)})" if common else "case", *short],
         ["rate", *(format_rate(speed.units_per_s, case.case.unit) for case, speed in measured)],

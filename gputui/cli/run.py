@@ -62,7 +62,9 @@ if TYPE_CHECKING:
     help="Result file.  [$GPUTUI_DB, else the one `gputui paths` names]",
 )
 @click.option("--python", "pythons", multiple=True, metavar="EXE", help="Interpreter to measure; repeatable.")
-@click.option("--device", default="", metavar="D", help="cpu, gpu, gpu:N, or the UUID of a GPU.")
+@click.option(
+    "--device", default="", metavar="D", help="cpu, gpu, gpu:N, the UUID of a GPU, or all: each GPU."
+)
 @click.option(
     "--only",
     multiple=True,

@@ -17,6 +17,7 @@ from gputui.services.serving.text import (
     break_even_line,
     curve_rows,
     detail_rows,
+    energy_line,
     server_line,
     serving_headline,
     serving_notes,
@@ -54,6 +55,9 @@ def print_serving(
         headings = ("load", "time", "median", "95 %", "p99", "95 %", "requests")
         page.table(headings, details, right=(2, 4, 6))
         page.line()
+    energy = energy_line(serving)
+    if energy:
+        page.line(energy)
     hosted = [] if api_price is None else [break_even_line(serving, price, api_price)]
     for line in (*hosted, *unmeasured_lines(serving), *serving_notes(serving)):
         page.line(line)

@@ -54,8 +54,10 @@ def command(
     """Show RUN (its short id, its label, `latest` or `latest~1`) of FILE; without them, the latest run."""
     path, selector = run_and_file(run, file)
     with open_result(path, trust, as_stored=as_json) as result:
-        stored = result.summaries()
-        found = run_in(result, find_run(stored, "latest" if selector is None else selector).run_id)
+        found = run_in(
+            result, find_run(result.summaries(), "latest" if selector is None else selector).run_id
+        )
+        comparable = () if as_json or verbose else result.measured_summaries()
         passes = result.profiled(found.summary.run_id)
         telemetry = result.telemetry_summary(found.summary.run_id)
         loads = serving_of(found, result.serving(found.summary.run_id))
@@ -90,7 +92,7 @@ def command(
     warnings_kept = sum(event.level != "info" for event in events)
     if not verbose:
         footer += [f"{counted(warnings_kept, 'warning')}: --verbose"] if warnings_kept else []
-        footer += step_lines(next_steps([found], path, stored, is_profiled=bool(passes)), out)
+        footer += step_lines(next_steps([found], path, comparable, is_profiled=bool(passes)), out)
     if isinstance(loads, Missing):
         print_run(out, found, heading, footer, is_verbose=verbose, shows_all=shows_all)
     else:

@@ -144,7 +144,7 @@ def finish(
         steps = next_steps(
             results,
             target,
-            file.summaries(),
+            file.measured_summaries(),
             is_profiled=len(runs) == 1 and bool(file.profiled(runs[0].run_id)),
             like=like,
         )

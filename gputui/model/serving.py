@@ -183,6 +183,17 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True)
+class BoxPower:
+    """The power of all GPUs of the box together while a load was measured."""
+
+    case_id: int
+    launch_id: int
+    samples: int
+    """Of the GPU that has the fewest."""
+    mean_w: float
+
+
+@dataclass(frozen=True, slots=True)
 class ServingRecords:
     """What a stored run holds of its loads, beside its cases."""
 
@@ -191,3 +202,5 @@ class ServingRecords:
     steps: tuple[LoadStep, ...]
     requests: tuple[Requests, ...]
     """One for each step that has any."""
+    powers: tuple[BoxPower, ...] = ()
+    """Of launches during which GPUs were sampled."""

@@ -18,7 +18,7 @@ from gputui.model.case import Case
 from gputui.model.journal import Block
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
-from gputui.model.serving import LoadStep, Requests, ServerFound, ServingRecords
+from gputui.model.serving import BoxPower, LoadStep, Requests, ServerFound, ServingRecords
 from gputui.model.telemetry import HOST, METRICS, Metric
 from gputui.store.opening import Checked, expanded, open_read_only, open_together, rows_of
 from gputui.store.rebuilding import (
@@ -283,6 +283,12 @@ class ResultFile:
         """All runs, newest first. Raises GputuiError if a row holds an impossible value."""
         return summaries_of([self])[0]
 
+    def measured_summaries(self) -> tuple[RunSummary, ...]:
+        """As `summaries`, but only runs that measured a case."""
+        sql = f"SELECT DISTINCT run_id::VARCHAR FROM {self._catalog}.main.cases WHERE outcome = 'ok'"
+        measured = {run_id for (run_id,) in rows_of(self._connection, self.db, sql)}
+        return tuple(summary for summary in self.summaries() if summary.run_id in measured)
+
     def run(self, run_id: str) -> Run:
         """One run with all its cases and blocks. Raises GputuiError if the file does not contain it."""
         found = summaries_of([self], run_id)[0]
@@ -310,7 +316,8 @@ class ResultFile:
                 )
                 for (launch, case, step), rows in found.items()
             ]
-        return ServingRecords(tuple(servers), tuple(steps), tuple(requests))
+            powers = self._box_powers(run_id) if steps else ()
+        return ServingRecords(tuple(servers), tuple(steps), tuple(requests), powers)
 
     def _plain(self, row: Row, kind: type[_Kind]) -> _Kind:
         return strict({name: cell for name, cell in row.items() if name != "run_id"}, kind)
@@ -445,6 +452,21 @@ class ResultFile:
     def powers(self, run_id: str) -> dict[int, tuple[LaunchPower, ...]]:
         """By case, the GPU's power in each launch; without those whose blocks have no power samples."""
         return next(iter(powers_of([self], [(run_id,)]).values()), {})
+
+    def _box_powers(self, run_id: str) -> tuple[BoxPower, ...]:
+        if not self._columns >= {("blocks", "t_us"), ("telemetry", "power_w")}:
+            return ()
+        sql = f"""
+            SELECT case_id, launch_id, min(samples), sum(mean_w) FROM (
+                SELECT b.case_id, b.launch_id, t.device_index, count(*) AS samples, avg(t.power_w) AS mean_w
+                FROM {self._catalog}.main.blocks b JOIN {self._catalog}.main.telemetry t
+                    ON t.run_id = b.run_id AND t.t_us BETWEEN b.t_us AND b.t_us + b.wall_ns // 1000
+                WHERE b.run_id = TRY_CAST(? AS UUID) AND isfinite(t.power_w) AND t.power_w >= 0
+                GROUP BY b.case_id, b.launch_id, t.device_index)
+            GROUP BY case_id, launch_id ORDER BY case_id, launch_id"""
+        names = BoxPower.__dataclass_fields__
+        rows = rows_of(self._connection, self.db, sql, (run_id,))
+        return tuple(strict(dict(zip(names, row, strict=True)), BoxPower) for row in rows)
 
     def block_reasons(self, run_id: str) -> dict[int, tuple[BlockReasons, ...]]:
         """By case, why clocks were held back in each block; without blocks that have no sampled reasons."""
@@ -602,7 +624,7 @@ def case_times_of(
                 if device_name is None or (device_index is not None and device_index < 0):
                     raise NotValid(f"the device is {device_index}, {device_name}")
                 one = CaseTimes(case_id, work_from(row), device_index, device_name, times)
-            of_file.setdefault(run_id, []).append(one)
+            of_file.setdefault(str(run_id), []).append(one)
         found.append({run_id: tuple(times) for run_id, times in of_file.items()})
     return found
 

@@ -47,6 +47,8 @@ class Options:
     key: bytes
     quit: bytes
     has_keys: bool
+    pause: bytes
+    """The key that stops the picture; empty if there is none."""
     environment: dict[str, str]
 
 
@@ -136,7 +138,20 @@ def fast_terminal(options: Options, columns: int, lines: int) -> None:
         print(f"  {'memory, now / at most':28s} {terminal.rss_bytes() / 2**20:8.1f} / {peak:.1f} MiB")
         if options.has_keys:
             keys_to_paint(options, terminal)
+        if options.pause:
+            bytes_while_paused(options, terminal)
         print_quit(options, terminal)
+
+
+def bytes_while_paused(options: Options, terminal: Terminal) -> None:
+    """What is written while nothing on the screen changes."""
+    terminal.type(options.pause)
+    pause(2.0)
+    written = len(terminal.raw)
+    pause(options.seconds)
+    count = len(terminal.raw) - written
+    print(f"  {'while nothing changes':28s} {count:8d} bytes in {options.seconds:g} s")
+    terminal.type(options.pause)
 
 
 def keys_to_paint(options: Options, terminal: Terminal, presses: int = 30) -> None:
@@ -216,6 +231,7 @@ def main() -> None:
     parser.add_argument("--scenario", type=Path, help="more lines for the stand-in, as for processes")
     parser.add_argument("--key", default=r"\x1b[B", help="a key that changes the picture; default: down")
     parser.add_argument("--quit", default="q", help="the key that ends it; \\x03 is Ctrl-C")
+    parser.add_argument("--pause", default="", help="the key that stops the picture: bytes are counted then")
     parser.add_argument("--no-keys", action="store_true", help="keys do nothing but end it")
     words = parser.parse_args()
     environment: dict[str, str] = {"COLORTERM": "truecolor"}
@@ -238,6 +254,7 @@ def main() -> None:
         key=words.key.encode().decode("unicode_escape").encode("latin-1"),
         quit=words.quit.encode().decode("unicode_escape").encode("latin-1"),
         has_keys=not words.no_keys,
+        pause=words.pause.encode(),
         environment=environment,
     )
     try:

@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from typing import ClassVar
 
 STAMP = re.compile(rb'"t=(\d+)')
 CLIENTS = ("ours", "ours, asyncio", "aiohttp, json", "aiohttp, json, uvloop")
@@ -42,7 +42,7 @@ def chunk(now_ns: int) -> bytes:
 class Streams(asyncio.Protocol):
     """Answers every request with a stream that lasts as long as all do."""
 
-    open: list[asyncio.Transport] = []
+    open: ClassVar[list[asyncio.Transport]] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
@@ -148,8 +148,8 @@ def measure(client: str, port: int, streams: int) -> None:
         loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     else:
         loop = asyncio.new_event_loop()
-    function: Callable[..., object] = ours if client.startswith("ours") else aiohttp_json
-    cpu_s, parsing_s, lags = loop.run_until_complete(function(port, streams))  # type: ignore[arg-type, misc]
+    load = ours(port, streams) if client.startswith("ours") else aiohttp_json(port, streams)
+    cpu_s, parsing_s, lags = loop.run_until_complete(load)
     lags.sort()
     found = {
         "tokens": len(lags),

@@ -330,6 +330,7 @@ def test_an_interpreter_that_hangs_is_given_up(tmp_path: Path) -> None:
         (("atach",), "did you mean `gputui attach`"),
         (("merge",), "merge: missing argument 'IN...'\n  gputui merge [OPTIONS] IN...; gputui merge --help"),
         (("run", "--lable", "x"), "--label"),
+        (("fit", "README.md"), "N: must be a whole number, got 'README.md'"),
         (("compare",), "no file is named"),
         (("run", "--device", "gpu:99"), "gpu:99"),
         (("run", "--device", "GPU-not-a-uuid"), "GPU-not-a-uuid"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Terminal, printed
-from journals import STARTED_US, make_journal
+from journals import STARTED_US, make_case, make_journal
 
 from gputui.services.support.paths import monitor_file, run_directories
 from gputui.store.journal_reader import read_journal
@@ -47,6 +47,19 @@ def test_show_without_a_run_is_about_the_latest(
     monkeypatch.setenv("GPUTUI_DB", str(db))
 
     assert printed(capsys, "show") == printed(capsys, "show", "latest", db)
+
+
+def test_no_run_that_measured_nothing_is_offered_for_comparison(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    db = tmp_path / "a.db"
+    for number, (run_id, cases) in enumerate(((A, ()), (B, (make_case(),)), (C, (make_case(),)))):
+        run_dir = make_journal(
+            tmp_path / run_id, run_id=run_id, cases=cases, started_utc_us=STARTED_US + number
+        )
+        store_run(db, read_journal(run_dir), ())
+    assert "@cccc0001" not in printed(capsys, "show", "cccc0002", db)[1]
+    assert "@cccc0002" in printed(capsys, "show", "latest", db)[1]
 
 
 def test_merge_says_what_each_file_brought(
@@ -199,6 +212,7 @@ def test_paths_names_everything_that_is_there_and_how_it_goes(
         "errors": False,
         "copied texts": False,
         "monitor settings": True,
+        "references": False,
         "key of hashes": False,
     }
     assert places[0]["bytes"] == db.stat().st_size

@@ -61,6 +61,14 @@ def test_show_says_where_a_box_stands(tmp_path: Path) -> None:
     )
 
 
+def test_a_reference_named_where_a_run_belongs_is_shown_how_to_be_shown() -> None:
+    add_boxes(1, name="mine")
+
+    with pytest.raises(GputuiError, match="is a reference, and no run") as caught:
+        CliRunner().invoke(show, ["reference:mine"], catch_exceptions=False, standalone_mode=False)
+    assert caught.value.hint == "gputui reference show mine"
+
+
 def test_a_name_that_would_leave_its_directory_is_refused(tmp_path: Path) -> None:
     store_quick(tmp_path / "a.db", 1)
 

@@ -12,6 +12,7 @@ from typing import Any  # JSON
 import pytest
 from command_line import gputui_here
 from journals import GPU_MACHINE
+from stored_loads import Server, store_loads
 from stored_runs import store
 
 PLACE = Path(__file__).parents[2] / "docs" / "schemas"
@@ -32,7 +33,7 @@ _DEFS = {
     "absent": _ABSENT,
     **{leaf: {"anyOf": [{"type": leaf}, {"$ref": "#/$defs/absent"}]} for leaf in sorted({*_LEAVES.values()})},
 }
-_BY_NAME = frozenset({"values", "absent", "parameters", "judgements"})
+_BY_NAME = frozenset({"values", "absent", "outcomes", "parameters", "judgements"})
 """Objects whose keys are data."""
 
 
@@ -42,9 +43,11 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     store(Path(a), 1, machine=GPU_MACHINE, on_gpu=True)
     store(Path(a), 2, machine=GPU_MACHINE, log_tail="it died")
     store(Path(b), 3, gpt_ms=80.0, machine=GPU_MACHINE, on_gpu=True)
+    served = str(place / "served.db")
+    store_loads(Path(served), Server(failures=3), launches=1, requests=100)
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {
         "runs": (("runs", a),),
-        "show": (("show", "latest", a), ("show", "latest~1", a)),
+        "show": (("show", "latest", a), ("show", "latest~1", a), ("show", "latest", served)),
         "compare": (("compare", a, b, "--format"), ("compare", a, "--by", "device", "--format")),
         "advise": (("advise", a, b, "--job", "50M tokens train"),),
         "fit": (("fit", "--params", "7e9"),),

@@ -1,6 +1,6 @@
 """llama.cpp's HTTP server with a model of random weights: a real engine, without anything to download.
 
-Needs the packages `xllamacpp` and `gguf` of the extra `serving`.
+Needs the packages `xllamacpp` and `gguf` of the extra `llama`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 
 needs_llama = pytest.mark.skipif(
     importlib.util.find_spec("xllamacpp") is None or importlib.util.find_spec("gguf") is None,
-    reason="there is no xllamacpp, or no gguf: pip install -e '.[serving]'",
+    reason="there is no xllamacpp, or no gguf: pip install -e '.[llama]'",
 )
 _CHAT = "{% for message in messages %}{{ message['content'] }}\n{% endfor %}"
 _SYLLABLES = ("ti", "me", "ye", "ar", "wa", "li", "fe", "wo", "rk", "da", "po", "st", "na", "ro", "ke", "su")

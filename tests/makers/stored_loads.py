@@ -1,4 +1,4 @@
-"""Result files of loads on a server, made from journals whose times follow from a rate and a number of slots."""
+"""Result files of loads on a server, made from journals whose times follow from rate and slots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from journals import (
-    STARTED_NS,
     STARTED_US,
     journal_lines,
     make_telemetry,
@@ -18,7 +17,7 @@ from journals import (
 from stored_runs import run_id_of
 
 from gputui.model.case import Case
-from gputui.model.journal import Block, CaseEnd, CaseWarm, Figure, Line
+from gputui.model.journal import Block, CaseWarm, Figure, Line
 from gputui.model.serving import SERVE_PROFILE, LoadStep, RequestRow, Requests, ServerFound
 from gputui.services.serving.limits import Limits
 from gputui.services.serving.plan import serving_case
@@ -72,7 +71,7 @@ def load_lines(
     launches: int = 3,
     requests: int = 400,
 ) -> list[Line]:
-    """The journal of a run of loads: each launch offers one load, and differs from the others by about 1 %."""
+    """The journal of a run of loads: each launch offers one, and differs from the others by about 1 %."""
     cases = load_cases(users)
     draw = random.Random(number)
     lines: list[Line] = []

@@ -10,6 +10,7 @@ import math
 import random
 from itertools import accumulate
 from statistics import median
+from typing import Any  # Any: fields of a load
 
 import pytest
 from model_server import Behaviour, served_by, serving_process
@@ -25,7 +26,7 @@ _TOLERANCE_S = (
 )
 
 
-def _offer(does: Behaviour, seconds: float, **load: object) -> Offered:
+def _offer(does: Behaviour, seconds: float, **load: Any) -> Offered:
     with serving_process(does) as url:
         return offer(url, seconds, **load)
 

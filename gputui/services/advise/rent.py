@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -33,7 +34,9 @@ from gputui.services.compare.pairing import (
     judge_sides,
 )
 from gputui.services.results.metrics import metrics_of
+from gputui.services.results.references import PREFIX
 from gputui.services.results.roofline import is_impossible, uses_of
+from gputui.services.results.selectors import split_selector
 from gputui.services.results.throughput import devices_of, speed_of
 from gputui.worker.steps.latencies import QUEUE_GREW
 
@@ -321,10 +324,14 @@ def _chosen_work(job: Job, boxes: Sequence[PricedSide], choice: Choice) -> Work:
         names_text = " or ".join(filter(None, (", ".join(wanted[:-1]), wanted[-1])))
         request = " ".join(filter(None, (names_text, choice.size, choice.precision)))
         profile = next(iter(shipped_with(wanted[0])), "PROFILE")
+        file, *others = (box.side.name for box in boxes)
+        is_ours = not others and not file.startswith(PREFIX)
+        into = f" --db {shlex.quote(str(split_selector(file)[0]))}" if is_ours else ""
+        where = " on each box" if others else ""
         raise GputuiError(
             f"no box has measured {request}, which would answer {job.text!r}"
             + (f" ({_why(tried[0])})" if tried else ""),
-            f"measure it: gputui run {profile} --only {wanted[0]}",
+            f"measure it{where}: gputui run {profile} --only {wanted[0]}{into}",
         )
     return max(having, key=lambda work: (len(having[work]), *weight[work], work.size, work.version))
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gputui.errors import GputuiError
 from gputui.model.machine import Gpu
 from gputui.model.result import RunSummary
 from gputui.services.compare.pairing import DIMENSIONS, check_one_box
@@ -83,8 +82,8 @@ def _by(dimension: str, selections: Sequence[TimedSelection], pool: bool) -> lis
                 value = value_of(run.summary, case)
                 if value:
                     of_value.setdefault(value, []).append(case)
-            for value, cases in of_value.items():
-                held.setdefault(value, {})[run.summary.run_id] = run, selection.path, cases
+            for value, found in of_value.items():
+                held.setdefault(value, {})[run.summary.run_id] = run, selection.path, found
     names = _names(dimension, held)
     sides = []
     for value, runs in held.items():
@@ -145,12 +144,3 @@ def _short_names(names: Sequence[str]) -> list[str]:
         return list(names)
     ending = ".db" if all(name.endswith(".db") for name in short) else ""
     return [name.removesuffix(ending) for name in short]
-
-
-def check_enough(sides: Sequence[FleetSide], by: str) -> None:
-    """Raises GputuiError if a dimension has fewer than two values."""
-    if by and len(sides) < 2:
-        only = sides[0].name if sides else "without such a choice"
-        raise GputuiError(
-            f"--by {by}: every measured case is of {only}", "give a second file, or another dimension"
-        )

@@ -17,6 +17,8 @@ from gputui.services.support.text_tables import Page, console_on
 
 ROWS = 20
 """Boxes that are shown where there is no room for all."""
+_REASONS = 5
+"""Boxes whose reasons are."""
 
 
 def kind_rows(fleet: Fleet) -> tuple[list[str], list[list[str]]]:
@@ -73,7 +75,7 @@ def box_rows(fleet: Fleet, room: int | None) -> tuple[list[str], list[list[str]]
             format_rate(box.speed.units_per_s, fleet.case.unit),
             format_change(box.of_kind),
             format_change(box.overall),
-            why_of(fleet, box),
+            where_of(box),
         ]
         for box in shown
     ]
@@ -81,15 +83,18 @@ def box_rows(fleet: Fleet, room: int | None) -> tuple[list[str], list[list[str]]
     return headings, rows, len(fleet.boxes) - len(rows)
 
 
+def where_of(box: Box) -> str:
+    """Whether it is slower or faster than its kind, or the case in which it is; empty for most."""
+    if box.stands_out != "uneven":
+        return box.stands_out
+    name, ratio = box.where[0]
+    return f"{name} {format_change(ratio)}"
+
+
 def why_of(fleet: Fleet, box: Box) -> str:
-    """Whether it is slower or faster than its kind, in which case, and why; empty for the others."""
-    if not box.stands_out:
-        return ""
-    word = box.stands_out
-    if word == "uneven":
-        name, ratio = box.where[0]
-        word = f"{name} {format_change(ratio)}"
-    return f"{word}: {fleet.why[box.name]}" if fleet.why.get(box.name) else word
+    """As `where_of`, with the reason."""
+    why = fleet.why.get(box.name, "")
+    return f"{where_of(box)}: {why}" if why else where_of(box)
 
 
 def write_fleet(out: Console, fleet: Fleet, shows_all: bool) -> None:
@@ -106,6 +111,8 @@ def write_fleet(out: Console, fleet: Fleet, shows_all: bool) -> None:
         room = max(min(ROWS, out.size.height - page.height - 4), 5)
     headings, rows, left = box_rows(fleet, None if shows_all else room)
     page.table(headings, rows, (0, 2, 3, 4))
+    for name, why in list(fleet.why.items())[: None if shows_all else _REASONS]:
+        page.line(f"{name}: {why}")
     if fleet.unmeasured:
         page.line(
             f"not measured there: {listed(fleet.unmeasured[:5])}"
@@ -125,7 +132,8 @@ def fleet_as_markdown(fleet: Fleet) -> str:
         lines += [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
         lines += [f"| {' | '.join(map(escaped, row))} |" for row in table]
         lines.append("")
-    return "\n".join(lines)
+    lines += [f"- {escaped(f'{name}: {why}')}" for name, why in fleet.why.items()]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def fleet_as_text(fleet: Fleet) -> str:

@@ -153,11 +153,12 @@ def _conditions(cases: Sequence[FleetCase], trust: bool) -> dict[tuple[str, int]
 
 def _differences(mine: CaseConditions, others: Sequence[CaseConditions], is_slower: bool) -> Iterator[str]:
     """What slowed a box down more, or less if it is faster, than the middle of the others."""
-    for words, value_of in (
+    shares: tuple[tuple[str, Callable[[CaseConditions], float | Missing]], ...] = (
         ("slowed by heat or a power brake", lambda one: one.slowed_share),
         ("held at its power limit", lambda one: one.power_capped_share),
         ("shared with another process", lambda one: one.shared_share),
-    ):
+    )
+    for words, value_of in shares:
         share, usual = value_of(mine), _middle(value_of(one) for one in others)
         if isinstance(share, Missing) or usual is None:
             continue

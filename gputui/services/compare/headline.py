@@ -49,6 +49,8 @@ _WITH: dict[str, Callable[[str], str]] = {
     ),
     "machine": "on {}".format,
     "runtime": "in {}".format,
+    "label": "in {}".format,
+    "gpu": "on {}".format,
 }
 _LEAST_SHARE = 0.2
 """Of a difference: a part that holds less of it is not why."""
@@ -111,6 +113,8 @@ def main_row(rows: Iterable[Row]) -> Row | None:
 
 
 def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: Evidence) -> Headline:
+    if main.a.run is not None and main.b.run is not None and main.a.run.run_id == main.b.run.run_id:
+        return Headline((f"a and b are the same run, {main.a.run.short_id}: name another for one of them.",))
     failed = _only_on_one(comparison, main)
     steps: tuple[SettlingStep, ...]
     sentences = [_failure_sentence(failed, comparison.rows) if failed else ""]

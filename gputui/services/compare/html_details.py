@@ -12,6 +12,7 @@ from gputui.model.units import counted, format_percent, format_seconds, three_di
 from gputui.services.compare.columns import COLUMNS
 from gputui.services.compare.headline import subject
 from gputui.services.compare.html_elements import bullets, folded, letter, part, safe, table
+from gputui.services.compare.html_loads import loads_part
 from gputui.services.compare.pairing import Comparison, Row, Side
 from gputui.services.compare.row_text import no_difference_words
 from gputui.services.compare.svg import (
@@ -35,6 +36,7 @@ from gputui.services.compare.why import Why, part_name, sentence, signed
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.throughput import launches_of
+from gputui.services.serving.curve import is_serving_case
 
 _PIECES = 300
 """Of a run over time: more would not be seen."""
@@ -73,6 +75,7 @@ def pair_details(
     return "".join(
         (
             f'\n<div class="pair">{first}</div>' if first else "",
+            part("Loads on the server", _loads(comparison, evidence)),
             part("Over the run", _telemetry(comparison, evidence)),
             "\n<section><h2>Details</h2>",
             folded(f"Recorded differences: {words}", _differences(differs)) if differs else "",
@@ -90,7 +93,8 @@ def pair_details(
 
 def _boxes(row: Row, why: Why | None, name: str = "") -> list[str]:
     """Why the sides differ, and how long the blocks took; with a name under a large heading."""
-    return [box for box in (_why(why, name), _times(row, name)) if box]
+    times = "" if is_serving_case(row.case) else _times(row, name)  # a load is one long block
+    return [box for box in (_why(why, name), times) if box]
 
 
 def _why(why: Why | None, name: str) -> str:
@@ -160,6 +164,11 @@ def _times(row: Row, name: str) -> str:
 
 def _heading(title: str, name: str) -> str:
     return f"<h2>{safe(title)}</h2>" if name else f"<h4>{safe(title)}</h4>"
+
+
+def _loads(comparison: Comparison, evidence: Evidence) -> str:
+    has_loads = any(is_serving_case(row.case) for row in comparison.rows)
+    return loads_part(comparison, evidence) if has_loads else ""
 
 
 def _ends(left: str, middle: str, right: str) -> str:

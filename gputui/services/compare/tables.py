@@ -83,7 +83,8 @@ def row_table(
     for row in comparison.rows:
         name = naming.name(row, is_short=width == "short")
         rows.append(line(name, naming.verdict(row), [column.cells(row, width) for column in shown]))
-    for group in comparison.groups if any(column.mean for column in shown) else ():
+    groups = comparison.groups if any(column.mean for column in shown) else ()
+    for group in (one for one in groups if one.common):
         word = "" if isinstance(group.mean, Missing) else verdict_text(group.rate)
         rows.append(line(mean_name(group), word, [_mean(group, column, width) for column in shown]))
     return TextTable(headings, tuple(rows), tuple(range(1, headings.index("verdict"))))

@@ -166,6 +166,11 @@ def find_profile(name_or_path: str) -> Profile:
         return read_profile(text, path.stem, str(path))
     shipped = {profile.name: profile for profile in shipped_profiles()}
     if name_or_path not in shipped:
+        if Path(name_or_path).is_file():
+            raise GputuiError(
+                f"{name_or_path} is a file, but not a profile",
+                "the name of such a file ends in .toml; gputui profiles lists those that come with gputui",
+            )
         if Path(f"{name_or_path}.toml").is_file():
             raise GputuiError(
                 f'profile "{name_or_path}": no profile that comes with gputui is called so',

@@ -36,12 +36,16 @@ SHARED_MEMORY_FRACTION = 0.5
 """Variants share a worker only if together they fit into this share of the free device memory."""
 
 
+ALL = "all"
+"""As the device: every GPU that torch sees, or the driver where no torch is needed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Choices:
     """How the user narrowed a run."""
 
     device: str = ""
-    """Empty for all in the profile; else `cpu`, `gpu`, `gpu:N` or a GPU's UUID."""
+    """Empty for all in the profile; else `cpu`, `gpu`, `gpu:N`, a GPU's UUID, or ALL: each GPU in turn."""
     only: tuple[str, ...] = ()
     """Each `WORKLOAD[:SIZE[:PRECISION]]`; empty for all."""
     precisions: tuple[str, ...] = ()
@@ -84,14 +88,19 @@ def resolve_plan(
     has_workloads = any(
         not only or any(o.workload == entry.workload for o in only) for entry in profile.cases
     )
-    targets = {c: _target(c, choices.device, interpreter, machine) for c in classes} if has_workloads else {}
+    devices = _each_device(choices.device, interpreter, machine)
+    targets = {
+        c: [_target(c, device, interpreter, machine) for device in devices]
+        for c in (classes if has_workloads else ())
+    }
     cases: list[PlannedCase] = []
     groups: list[PlannedLaunch] = []
     profiled: list[PlannedLaunch] = []
     commands: list[PlannedCommand] = []
     for command in () if choices.precisions else profile.commands:
-        if command.device in classes and (not only or any(o.workload == command.workload for o in only)):
-            target = _command_target(command, choices.device, interpreter, machine)
+        is_meant = not only or any(o.workload == command.workload for o in only)
+        for device in devices if command.device in classes and is_meant else ():
+            target = _command_target(command, device, interpreter, machine)
             case, launch = _planned_command(command, target, len(cases), machine)
             cases.append(case)
             if launch is not None:
@@ -114,15 +123,22 @@ def resolve_plan(
                 if not precisions:
                     continue
                 all_threads = entry.threads if device_class == "cpu" else ("host",)
-                for threads, mode in product(all_threads, entry.modes):
+                workload = profile.workload_named(entry.workload)
+                for threads, mode, target in product(all_threads, entry.modes, targets[device_class]):
+                    here = precisions
+                    if target is not targets[device_class][0]:  # what cannot run is listed once
+                        can_run = [p for p in here if _obstacle(workload, p, target, interpreter)[0] is None]
+                        here = tuple(can_run) if workload.sizes[size].gpus == 1 else ()
+                    if not here:
+                        continue
                     planned, launches = _group(
-                        replace(entry, precisions=precisions),
-                        profile.workload_named(entry.workload),
+                        replace(entry, precisions=here),
+                        workload,
                         size,
                         device_class,
                         threads,
                         mode,
-                        targets[device_class],
+                        target,
                         len(cases),
                         interpreter,
                         machine,
@@ -131,7 +147,7 @@ def resolve_plan(
                     cases += planned
                     groups += launches
                     if mode == "eager" and (entry.is_profiled or choices.keeps_traces):
-                        profiled += _profiled(profile.workload_named(entry.workload), launches)
+                        profiled += _profiled(workload, launches)
     if not cases:
         asked = _asked_for(choices)
         raise GputuiError(
@@ -145,7 +161,7 @@ def resolve_plan(
         profile_version=profile.version,
         seed=choices.seed,
         replicates=replicates,
-        budget_s=choices.budget_s or profile.budget_s * replicates / profile.replicates,
+        budget_s=choices.budget_s or profile.budget_s * replicates / profile.replicates * len(devices),
         cases=tuple(cases),
         launches=_numbered((*_ordered(groups, replicates, choices.seed), *profiled)),
         most_blocks=choices.most_blocks or profile.most_blocks,
@@ -355,9 +371,17 @@ def _device_classes(device: str) -> tuple[str, ...]:
         return ("cpu", "gpu")
     if device == "cpu":
         return ("cpu",)
-    if re.fullmatch(r"(gpu|cuda|mps|xpu)(:\d{1,3})?|(GPU|MIG)-[\w-]+", device):
+    if device == ALL or re.fullmatch(r"(gpu|cuda|mps|xpu)(:\d{1,3})?|(GPU|MIG)-[\w-]+", device):
         return ("gpu",)
-    raise GputuiError(f"--device {device}: is not a device", "cpu, gpu, gpu:N, or the UUID of a GPU")
+    raise GputuiError(f"--device {device}: is not a device", "cpu, gpu, gpu:N, the UUID of a GPU, or all")
+
+
+def _each_device(asked: str, interpreter: Interpreter, machine: Machine) -> list[str]:
+    """The requested device, or each GPU if all are meant; at least one."""
+    if asked != ALL:
+        return [asked]
+    seen = [d for d in interpreter.devices if d.torch_device != "cpu"] or machine.gpus
+    return [f"gpu:{number}" for number in range(len(seen))] or [ALL]
 
 
 def _target(device_class: str, asked: str, interpreter: Interpreter, machine: Machine) -> _Target:

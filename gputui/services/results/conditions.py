@@ -12,6 +12,7 @@ from gputui.model.absent import Missing
 from gputui.model.plan import REFERENCE_PROFILE
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
+from gputui.model.serving import ServingRecords
 from gputui.services.results.selectors import Selection, batches
 from gputui.store.locking import Locked
 from gputui.store.reading import (
@@ -64,6 +65,9 @@ class Evidence:
     def runs(self) -> tuple[Run, ...]:
         """All runs, in the order they were selected."""
         return tuple(self._runs.values())
+
+    def run(self, run_id: str) -> Run:
+        return self._runs[run_id]
 
     def file(self, run_id: str) -> Path:
         """Where a run was read from."""
@@ -127,6 +131,11 @@ class Evidence:
             return ()
         with open_result(self._files[run_id], self._trust) as file:
             return file.telemetry_series(run_id, pieces)
+
+    def loads(self, run_id: str) -> ServingRecords:
+        """What a run offered to a server. Raises GputuiError as `series` does."""
+        with open_result(self._files[run_id], self._trust) as file:
+            return file.serving(run_id)
 
     def launches(
         self, run_id: str, case_id: int, launch_ids: Collection[int], pieces: int

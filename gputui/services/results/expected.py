@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.box_rates import BoxRates
-from gputui.analysis.fleet import FALSE_ALARMS, FEWEST
+from gputui.analysis.box_rates import BoxRates, level_of, lowest_normal_rate
+from gputui.analysis.fleet import FEWEST
 from gputui.analysis.peak_tests import (
     Expectation,
     PeakTest,
@@ -95,6 +95,7 @@ def _check(
         return check_performance(name, published, index, standing)
     limits = {test.label: test.expectation for test in published}
     among = [case.case for case, _, _ in beside.cases]
+    level = level_of([(speed.units_per_s, rates) for _, speed, rates in beside.cases])
     tests = []
     for case, speed, rates in beside.cases:
         label = _label(case, is_small=False) if _measure(case) else ""
@@ -107,7 +108,7 @@ def _check(
                 _measure(case),
                 speed.units_per_s,
                 case.case.unit,
-                Expectation(low, high, rates.lowest_normal(FALSE_ALARMS), above, rates=rates),
+                Expectation(low, high, lowest_normal_rate(rates, level), above, rates=rates),
                 high_per_s=speed.high,
             )
         )

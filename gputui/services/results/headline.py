@@ -127,9 +127,19 @@ def run_headline(run: Run) -> str:
     return " ".join(filter(None, sentences))
 
 
+_GPUS_TOLD = 2
+"""Of a box: of more, not each is judged in a sentence."""
+
+
 def _box(checks: Sequence[PerformanceCheck]) -> list[str]:
-    """Whether these devices do what others of their kind do."""
-    return [sentence for check in checks for sentence in _device(check, many=len(checks) > 1)]
+    """Whether these devices do what others of their kind do; of many, the first stands for all normal ones."""
+    odd = [check for check in checks if check.word in (BELOW_NORMAL, ABOVE_LIMIT)]
+    rest = [check for check in checks if check not in odd]
+    told = checks if len(checks) <= _GPUS_TOLD else [*odd, *rest[:1]]
+    sentences = [sentence for check in told for sentence in _device(check, many=len(checks) > 1)]
+    if len(told) < len(checks):
+        sentences.append(f"So it is with {counted(len(checks) - len(told), 'other GPU')}.")
+    return sentences
 
 
 def _device(check: PerformanceCheck, *, many: bool) -> list[str]:

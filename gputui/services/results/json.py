@@ -51,12 +51,14 @@ def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> d
 
 
 def performance_as_json(check: PerformanceCheck) -> dict[str, Any]:
-    """Whether a device performs as expected; `standing` is where it stands among the boxes of a reference."""
-    return {
-        "word": check.word,
-        "text": check.text,
-        "standing": None if check.standing is None else to_plain(check.standing),
-    }
+    """Whether a device performs as expected; `standing` is where it stands among the boxes of a reference.
+
+    Without the name of the reference, which the user may have chosen: JSON is passed on.
+    """
+    standing: dict[str, Any] | None = None if check.standing is None else to_plain(check.standing)
+    if standing is not None:
+        del standing["reference"]
+    return {"word": check.word, "text": check.text, "standing": standing}
 
 
 def summary_as_json(run: RunSummary) -> dict[str, Any]:

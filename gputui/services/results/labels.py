@@ -70,9 +70,9 @@ def measured_first(cases: Iterable[CaseResult]) -> list[CaseResult]:
 
 
 def case_name(case: CaseResult) -> str:
-    """The name of a case, with the type that `amp` resolved to."""
+    """The name of a case, with the type that `amp` resolved to and the number of a GPU that is not the first."""
     used = {m.precision_used for m in case.measurements if m.precision_used}
-    name = case.case.name
+    name = case.case.name.replace(" gpu", f" gpu{gpu_number(case.case, case.device_index)}")
     types = sorted(u.removeprefix("amp-") for u in used if u.startswith("amp-"))
     return name.replace(" amp", f" amp({'/'.join(types)})") if types else name
 
@@ -103,6 +103,17 @@ def short_case_name(
     unsaid = ("", "all", *common) if is_short else ("", *common)
     words = [word for key, word in case_words(case).items() if key != ignore and word not in unsaid]
     return " ".join((case.work.workload, *words))
+
+
+def short_result_name(case: CaseResult, common: Sequence[str] = (), *, is_short: bool = False) -> str:
+    """As `short_case_name`, with the number of a GPU that is not the first."""
+    number = gpu_number(case.case, case.device_index)
+    return short_case_name(case.case, common, is_short=is_short) + (f" gpu{number}" if number else "")
+
+
+def gpu_number(case: Case, device_index: int | None) -> str:
+    """`:3` of a GPU that is not the first; else empty."""
+    return f":{device_index}" if case.variant.device_class == "gpu" and device_index else ""
 
 
 def interval_words(speed: SpeedEstimate) -> str:

@@ -14,6 +14,7 @@ from gputui.model.units import counted
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import day
+from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import from_here
 
 _ROUNDED_TO_S = 10
@@ -37,7 +38,7 @@ def next_steps(
 ) -> Iterator[NextStep]:
     """Two or three commands after runs that ended together.
 
-    `stored` are the runs of their file. `is_profiled`: the only run has profiled passes, so `show -v` has the
+    `stored` are the runs of their file that measured a case. `is_profiled`: the only run has profiled passes, so `show -v` has the
     step breakdowns. `like` is the run that they repeat, as `F@RUN`; empty for none.
     """
     if not results:
@@ -51,9 +52,14 @@ def next_steps(
             yield NextStep(f"gputui show {newest.summary.short_id} {file} -v", "why nothing was measured")
         yield NextStep(f"gputui rm {newest.summary.short_id} {file}", "removes the run")
         return
-    if any(check.word == BELOW_NORMAL for run in measured for check in performance_checks(run)):
+    below = [check for run in measured for check in performance_checks(run) if check.word == BELOW_NORMAL]
+    if below:
         yield NextStep("gputui doctor", "looks for what is wrong with the box")
     names = [shlex.quote(f"{here}@{run.summary.short_id}") for run in measured]
+    standing = below[0].standing if below and len(measured) == 1 else None
+    if standing is not None and standing.judges:
+        command = f"gputui compare {PREFIX}{standing.reference} {names[0]}"
+        yield NextStep(command, f"every case vs {standing.model}")
     if like:
         yield NextStep(
             shlex.join(("gputui", "compare", like)) + f" {' '.join(names)}", "this run vs that one"
@@ -62,6 +68,9 @@ def next_steps(
     if len(names) > 1:
         yield NextStep(f"gputui compare {' '.join(names)}", "one vs the other")
         return
+    gpus = {case.device_index for case in newest.cases if case.outcome == "ok"} - {None}
+    if len(gpus) > 1:
+        yield NextStep(f"gputui compare {names[0]} --by gpu", f"which of the {len(gpus)} GPUs stands out")
     earlier = _earlier(newest.summary, stored)
     if earlier is not None:
         name = shlex.quote(f"{here}@{earlier.short_id}")

@@ -33,13 +33,13 @@ from gputui.services.results.references import (
     model_of,
     read_reference,
     reference_text,
-    users_directory,
     version_of,
     version_order,
 )
 from gputui.services.results.throughput import contention_of, launches_of, speed_of
 from gputui.services.support.atomic_write import write_whole
 from gputui.services.support.home import make_directory
+from gputui.services.support.paths import references_directory
 from gputui.store.reading import CaseConditions
 from gputui.store.strict import strict
 from gputui.worker.workloads import workload_named
@@ -104,7 +104,7 @@ def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: s
     ((model, profile),) = kinds
     name = name or model.slug + ("" if profile == "quick" else f"-{profile}")
     known = next((one for one in known_references() if one.name == name), None)
-    path = users_directory() / f"{name}.json"
+    path = references_directory() / f"{name}.json"
     if known is not None:
         _check_alike(known, taken[0][1])
     counted_boxes = _read_boxes(path)

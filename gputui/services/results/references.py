@@ -22,7 +22,7 @@ from gputui.model.case import Case, Variant
 from gputui.model.machine import Machine
 from gputui.model.units import counted
 from gputui.services.profiles.planner import case_of
-from gputui.services.support.home import user_directory
+from gputui.services.support.paths import references_directory
 from gputui.store.strict import NotValid, strict
 from gputui.worker.workloads import WORKLOADS
 
@@ -200,15 +200,10 @@ def shipped_directory(environ: Mapping[str, str] = os.environ) -> Path:
     return inside if inside.is_dir() else package.parent / "profiles" / "reference"
 
 
-def users_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where `reference add` writes."""
-    return user_directory("data", environ) / "references"
-
-
 def reference_paths(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
     """All reference files, the user's first."""
     found: list[Path] = []
-    for directory in (users_directory(environ), shipped_directory(environ)):
+    for directory in (references_directory(environ), shipped_directory(environ)):
         try:
             found += sorted(entry for entry in directory.iterdir() if entry.suffix == ".json")
         except OSError:

@@ -21,7 +21,7 @@ from gputui.services.results.references import PREFIX, reference_named, referenc
 from gputui.services.results.variation import RUNS_TAKEN, with_launch_spreads
 from gputui.services.support.paths import default_result_file
 from gputui.store.locking import Locked
-from gputui.store.opening import expanded
+from gputui.store.opening import SUFFIXES, check_place, expanded
 from gputui.store.parquet import is_export
 from gputui.store.reading import (
     ResultFile,
@@ -87,7 +87,7 @@ def every_file(texts: Sequence[str]) -> tuple[str, ...]:
         if not is_there(path) or not path.is_dir() or is_export(path):
             found.append(text)
             continue
-        inside = sorted(str(entry) for entry in path.iterdir() if entry.suffix in (".db", ".duckdb"))
+        inside = sorted(str(entry) for entry in path.iterdir() if entry.suffix in SUFFIXES)
         if not inside:
             raise GputuiError(f"{text}: holds no result file (*.db)", "name the files, or their directory")
         found += inside
@@ -138,17 +138,21 @@ def run_and_file(run: str, file: Path | None) -> tuple[Path, str | None]:
 
     Raises GputuiError if run and file are swapped.
     """
+    if run.startswith(PREFIX) and not is_there(expanded(Path(run))):
+        name = run.removeprefix(PREFIX)
+        raise GputuiError(f"{run}: is a reference, and no run", f"gputui reference show {name}")
     if file is not None:
         if is_there(expanded(Path(run))) and not is_there(expanded(file)):
             raise GputuiError(f"{run} is a file, and {file} is none", f"the run goes first: {file} {run}")
         return file, run
     path, selector = split_selector(run)
-    if selector or is_there(path):
+    if selector or is_there(path) or path.suffix in SUFFIXES:
         return path, selector or None
     default = default_result_file()
     if not is_there(default):
+        what = "" if run == "latest" else f"there is no file {run}, and "
         raise GputuiError(
-            f"nothing is stored in {default} yet", "measure this box: gputui run; or name a file: a.db"
+            f"{what}nothing is stored in {default} yet", "measure this box: gputui run; or name a file: a.db"
         )
     return default, run
 
@@ -160,6 +164,7 @@ def locate_run(run: str, file: Path | None) -> tuple[Path, RunSummary]:
     """
     path, selector = run_and_file(run, file)
     if selector is None:
+        check_place(path)
         raise GputuiError(f"{run} is a file: which run of it?", f"name one: {run}@RUN; gputui runs {run}")
     with open_result(path) as opened:
         return path, find_run(opened.summaries(), selector)

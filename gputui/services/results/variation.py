@@ -20,7 +20,6 @@ from gputui.analysis.spread import (
 from gputui.analysis.statistics import hodges_lehmann, sample_variance
 from gputui.analysis.verdict import LAUNCHES_MEASURED, launch_scatter, log_time
 from gputui.model.absent import Missing
-from gputui.model.case import Case
 from gputui.model.result import CaseResult, Run, Spread
 from gputui.services.results.throughput import (
     contention_of,
@@ -52,7 +51,7 @@ class BoxVariation:
     def launch_spread(self, result: CaseResult) -> Spread | None:
         """Of one launch of this case; None where no more is known than its own launches here show."""
         prior = self.launches.get(result.case.variant.device_class)
-        own = self.rows.get(_identity(result.case))
+        own = self.rows.get(_identity(result))
         launches, assumed = len(launches_of(result)), prior_of(result)
         if isinstance(prior, LaunchPrior):
             spread = prior.moderated(own, assumed)
@@ -126,7 +125,7 @@ def _paired(runs: Sequence[Run], results: Sequence[Sequence[CaseResult]]) -> dic
     ratios: dict[tuple[Hashable, Hashable], list[float]] = {}
     for run, of_run in zip(runs, results, strict=True):
         for a, b in itertools.combinations(of_run, 2):
-            launches = Missing("") if _launched(a.case) != _launched(b.case) else paired_launches(a, b)
+            launches = Missing("") if _launched(a) != _launched(b) else paired_launches(a, b)
             for launch in () if isinstance(launches, Missing) else launches:
                 a_to_b = hodges_lehmann([math.log(x / y) for x, y in launch])
                 is_turned = a.case.variant.precision > b.case.variant.precision
@@ -143,7 +142,7 @@ def _rows(groups: Sequence[Sequence[tuple[CaseResult, Scatter]]]) -> dict[Hashab
     """Of each case, over all groups."""
     found: dict[Hashable, list[Scatter]] = {}
     for result, scatter in (one for group in groups for one in group):
-        found.setdefault(_identity(result.case), []).append(scatter)
+        found.setdefault(_identity(result), []).append(scatter)
     return {row: pooled(scatters) for row, scatters in found.items()}
 
 
@@ -170,7 +169,7 @@ def _learnt(box: str, groups: Sequence[Sequence[tuple[CaseResult, Scatter]]]) ->
         rows: dict[Hashable, list[Scatter]] = {}
         for result, scatter in group:
             relative = replace(scatter, variance=scatter.variance / prior_of(result) ** 2)
-            rows.setdefault(_launched(result.case), []).append(relative)
+            rows.setdefault(_launched(result), []).append(relative)
         runs.append({row: _mean_of(found) for row, found in rows.items()})
         launches += sum(round(scatter.df) + 1 for scatter in runs[-1].values())
     return learn_launches(box, runs, launches)
@@ -185,7 +184,7 @@ def _joined(runs: Sequence[Run], results: Sequence[Sequence[CaseResult]]) -> lis
     """Each case with the launches of all runs of one software: what runs of one launch differ by."""
     found: dict[Hashable, CaseResult] = {}
     for run, result in ((run, r) for run, of_run in zip(runs, results, strict=True) for r in of_run):
-        key = _identity(result.case), _software(run)
+        key = _identity(result), _software(run)
         known = found.get(key)
         measurements = result.measurements if known is None else known.measurements + result.measurements
         found[key] = replace(result, measurements=measurements)
@@ -220,15 +219,16 @@ def _between(
         if isinstance(middle, Missing):
             continue
         device = result.case.variant.device_class
-        spread = prior.moderated(rows.get(_identity(result.case)), prior_of(result))
-        key = _identity(result.case), _software(run)
+        spread = prior.moderated(rows.get(_identity(result)), prior_of(result))
+        key = _identity(result), _software(run)
         means.setdefault(key, []).append(RunMean(middle, spread.variance / len(launches)))
-        launched.add(_launched(result.case))
+        launched.add(_launched(result))
     return learn_runs(box, list(means.values()), rows=len(launched), table_sd=run_prior_sd(device))
 
 
-def _identity(case: Case) -> Hashable:
-    return case.work.key, case.variant
+def _identity(result: CaseResult) -> Hashable:
+    """A case on one device: GPUs of a box differ, and say nothing of how much one varies."""
+    return result.case.work.key, result.case.variant, result.device_index
 
 
 def _software(run: Run) -> Hashable:
@@ -238,9 +238,9 @@ def _software(run: Run) -> Hashable:
 
 def _pair(a: CaseResult, b: CaseResult) -> Hashable:
     """The same for two cases in either order."""
-    return _launched(a.case), frozenset({a.case.variant.precision, b.case.variant.precision})
+    return _launched(a), frozenset({a.case.variant.precision, b.case.variant.precision})
 
 
-def _launched(case: Case) -> Hashable:
+def _launched(result: CaseResult) -> Hashable:
     """What is the same for all cases of one launch."""
-    return case.work.key, replace(case.variant, precision="")
+    return result.case.work.key, replace(result.case.variant, precision=""), result.device_index

@@ -34,7 +34,7 @@ from gputui.model.serving import LoadNow, LoadStep
 from gputui.model.telemetry import HOST
 from gputui.model.units import counted, format_rate, format_seconds, format_spread, three_digits
 from gputui.recording.pacing import FIRST_STARTUP_S, FIRST_STARTUP_WITHOUT_TORCH_S
-from gputui.services.results.labels import interval_words, shared_case_words, short_case_name
+from gputui.services.results.labels import gpu_number, interval_words, shared_case_words, short_case_name
 from gputui.services.results.roofline import PeakShare, peak_share
 from gputui.services.results.throughput import speed_of
 from gputui.services.runs.device_history import DeviceHistory
@@ -634,12 +634,16 @@ class ProgressTracker:
         del self._events[:-EVENTS_KEPT]
 
     def _name(self, index: int, case_id: int) -> str:
-        return self._numbered(index, self._plans[index].cases[case_id].case.name)
+        case = self._cases[index, case_id]
+        number = gpu_number(case.case, case.device_index)
+        return self._numbered(index, case.case.name.replace(" gpu", f" gpu{number}"))
 
     def _short_name(self, index: int, case_id: int) -> str:
         """Without what all cases share; beside cases on a CPU the others need no word."""
-        case = self._plans[index].cases[case_id].case
-        return self._numbered(index, short_case_name(case, (*self._shared, "gpu"), is_short=True))
+        case = self._cases[index, case_id]
+        number = gpu_number(case.case, case.device_index)
+        name = short_case_name(case.case, (*self._shared, "gpu"), is_short=True)
+        return self._numbered(index, f"{name} gpu{number}" if number else name)
 
     def _numbered(self, index: int, name: str) -> str:
         """With the number of its run, if there are several."""

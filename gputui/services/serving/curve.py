@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
 from gputui.analysis.order_statistics import Percentile, percentile
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import Case
-from gputui.model.result import CaseResult, Run
+from gputui.model.result import CaseResult, Measurement, Run
 from gputui.model.serving import ANSWERED, SERVE_PROFILE, LoadStep, RequestRow, ServerFound, ServingRecords
 from gputui.services.results.throughput import speed_of
 from gputui.services.serving.limits import Limits
@@ -56,6 +57,8 @@ class Level:
     """Answers all of whose output arrived at one instant."""
     longest_lag_s: float
     """The largest p99 of the client's lag among its steps."""
+    energy: Energy | Missing
+    """Joules per output token, of all GPUs of the box."""
     offered: tuple[LoadStep, ...]
     """All its steps; a search offers several rates."""
 
@@ -170,6 +173,7 @@ def _level(result: CaseResult, records: ServingRecords) -> Level:
         other_lengths=sum(row.outcome == ANSWERED and row.output_tokens != asked for row in rows),
         in_one_piece=sum(row.outcome == ANSWERED and row.is_in_one_piece for row in rows),
         longest_lag_s=max((step.client_lag_p99_s or 0.0 for step in offered), default=0.0),
+        energy=_energy(result, records, kind),
         offered=offered,
     )
 
@@ -202,13 +206,37 @@ def _output(result: CaseResult, speed: SpeedEstimate | Missing, kind: str) -> fl
     if isinstance(speed, Missing) or kind != SEARCH:
         return speed if isinstance(speed, Missing) else speed.units_per_s
     found = sorted(
-        figure.value
+        value
         for measurement in result.measurements
         if measurement.outcome == "ok"
-        for figure in measurement.figures
-        if figure.key == "output_tokens_per_s" and not isinstance(figure.value, Missing)
+        and not isinstance(value := _figure(measurement, "output_tokens_per_s"), Missing)
     )
     return found[len(found) // 2] if found else Missing("no launch reports it")
+
+
+def _energy(result: CaseResult, records: ServingRecords, kind: str) -> Energy | Missing:
+    """Of all GPUs: which of them the server uses is not known."""
+    if not all(server.is_here for server in records.servers):
+        return Missing("the server is elsewhere")
+    powers = {one.launch_id: one for one in records.powers if one.case_id == result.case_id}
+    launches = []
+    for measurement in result.measurements:
+        power = powers.get(measurement.launch_id)
+        if power is None or measurement.outcome != "ok" or not measurement.blocks:
+            continue
+        wall_s = sum(block.wall_ns for block in measurement.blocks) * 1e-9
+        if kind == SEARCH:
+            per_s = _figure(measurement, "output_tokens_per_s")
+            s_per_token = 0.0 if isinstance(per_s, Missing) or not per_s else 1 / per_s
+        else:
+            s_per_token = wall_s / sum(block.steps for block in measurement.blocks)
+        if s_per_token:
+            launches.append(PoweredLaunch(power.mean_w, power.samples, s_per_token, wall_s))
+    return energy_per_unit(launches)
+
+
+def _figure(measurement: Measurement, key: str) -> float | Missing:
+    return next((f.value for f in measurement.figures if f.key == key), Missing("its launch does not say"))
 
 
 def _times(rows: Iterable[RequestRow], of: Callable[[RequestRow], float | None]) -> Times:

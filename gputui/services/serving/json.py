@@ -60,6 +60,10 @@ def _level(level: Level, price: Price | Missing) -> dict[str, Any]:
         "usd_per_million_output_tokens": known(
             "usd_per_million_output_tokens", usd_per_million_tokens(level, price)
         ),
+        "joules_per_output_token": known(
+            "joules_per_output_token",
+            level.energy if isinstance(level.energy, Missing) else level.energy.joules_per_unit,
+        ),
         "cached_share": known("cached_share", level.cached_share),
         "other_lengths": level.other_lengths,
         "client_lag_p99_s": level.longest_lag_s,

@@ -11,6 +11,7 @@ from gputui.model.journal import Price
 from gputui.model.serving import ANSWERED
 from gputui.model.units import (
     counted,
+    format_energy,
     format_percent,
     format_seconds,
     format_spread,
@@ -122,6 +123,16 @@ def usd_per_million_tokens(level: Level, price: Price | Missing) -> float | Miss
     )
 
 
+def energy_line(serving: Serving) -> str:
+    """`GPU energy per output token: 1.20 J with 1 user, 0.31 J with 16 users`; empty if none is known."""
+    known = [(one, one.energy) for one in serving.levels if not isinstance(one.energy, Missing)]
+    if not known:
+        return ""
+    ends = known if len(known) < 3 else [known[0], known[-1]]
+    parts = [f"{format_energy(energy.joules_per_unit, 'tok')} with {load_words(one)}" for one, energy in ends]
+    return f"energy of the GPUs: {', '.join(parts)}"
+
+
 def server_line(serving: Serving) -> str:
     """`vLLM 0.11.0, llama-8b, chat: 512 tokens in, 200 out, prompts begin differently`."""
     server = serving.server
@@ -147,24 +158,17 @@ def serving_notes(serving: Serving) -> Iterator[str]:
         most = max(level.ttft.n for level in few)
         where = _where(few, measured)
         yield f"p99 needs {sample_needed(0.99)} requests, {where} at most {most}: raise --budget"
-    for level in measured:
-        cached = level.cached_share
-        if not isinstance(cached, Missing) and cached > _NOTEWORTHY_SHARE:
-            yield f"{load_words(level)}: {format_percent(cached)} of the prompt tokens came from a cache"
-    for level in measured:
-        if level.other_lengths:
-            share = level.other_lengths / max(level.outcomes[ANSWERED], 1)
-            yield (
-                f"{load_words(level)}: {format_percent(share)} of the answers do not have"
-                f" {serving.output_tokens} tokens"
-            )
-    for level in measured:
-        if level.in_one_piece > _NOTEWORTHY_SHARE * level.outcomes[ANSWERED]:
-            share = format_percent(level.in_one_piece / max(level.outcomes[ANSWERED], 1))
-            yield (
-                f"{load_words(level)}: {share} of the answers arrived in one piece, so their TTFT is the time of"
-                " all tokens and they have no TPOT: does a proxy buffer, or does the server lack a CPU?"
-            )
+    cached = [(one, one.cached_share) for one in measured if not isinstance(one.cached_share, Missing)]
+    yield from _shares(cached, measured, "of the prompt tokens came from a cache")
+    other = [(one, one.other_lengths / max(one.outcomes[ANSWERED], 1)) for one in measured]
+    yield from _shares(other, measured, f"of the answers do not have {serving.output_tokens} tokens", 0.0)
+    in_one_piece = [(one, one.in_one_piece / max(one.outcomes[ANSWERED], 1)) for one in measured]
+    yield from _shares(
+        in_one_piece,
+        measured,
+        "of the answers arrived in one piece, so their TTFT is the time of all tokens and they have no TPOT:"
+        " does a proxy buffer, or does the server lack a CPU?",
+    )
     for level in serving.levels:
         bad = [(outcome, n) for outcome, n in level.outcomes.most_common() if outcome != ANSWERED]
         if bad:
@@ -176,6 +180,22 @@ def serving_notes(serving: Serving) -> Iterator[str]:
         yield f"lag of the client: p99 {format_seconds(worst.longest_lag_s)} with {load_words(worst)}"
     if any(step.client == "asyncio" for level in serving.levels for step in level.offered):
         yield "the client ran without uvloop, which lags less: pip install uvloop"
+
+
+def _shares(
+    shares: Sequence[tuple[Level, float]],
+    measured: Sequence[Level],
+    words: str,
+    least: float = _NOTEWORTHY_SHARE,
+) -> Iterator[str]:
+    """`4 to 6 % of ...`, after the loads where it is more than `least`, unless it is all of them."""
+    found = [(level, share) for level, share in shares if share > least]
+    if not found:
+        return
+    low, high = (format_percent(end(share for _, share in found)) for end in (min, max))
+    text = high if low == high else f"{low.removesuffix(' %')} to {high}"
+    loads = listed([load_words(level) for level, _ in found])
+    yield f"{text} {words}" if len(found) == len(measured) else f"{loads}: {text} {words}"
 
 
 def _where(few: Sequence[Level], measured: Sequence[Level]) -> str:

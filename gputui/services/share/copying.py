@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ def shared_copy(
     catalogs = {f"d{number}": path for number, path in enumerate(picked, 1)}
     rules = rules_of(names)
     with opened_for_writing(out, catalogs) as connection, explaining(out):
-        connection.execute("CREATE TEMP TABLE new_runs (old UUID, new UUID, started_ns BIGINT)")
+        connection.execute("CREATE TEMP TABLE new_runs (old_id UUID, new_id UUID, started_ns BIGINT)")
         connection.execute("CREATE TEMP TABLE new_texts (place VARCHAR, old VARCHAR, new VARCHAR)")
         connection.execute("BEGIN")
         for catalog, path in catalogs.items():
@@ -46,7 +46,7 @@ def shared_copy(
                     if table.name == "prices" and not names.keep.price:
                         _count_prices(connection, catalog, path, names)
                         continue
-                    _copy(connection, catalog, path, table, columns[path], rules, names)
+                    _copy(connection, catalog, path, table, columns[path], rules[table.name], names)
         rekey(connection, out)
         connection.execute(f"DELETE FROM {CATALOG}.main.events WHERE message IS NULL")
         connection.execute("COMMIT")
@@ -70,7 +70,7 @@ def _note_runs(
 
 
 def _count_prices(connection: DuckDBPyConnection, catalog: str, path: Path, names: Names) -> None:
-    sql = f"SELECT run_id::VARCHAR FROM {catalog}.main.prices SEMI JOIN new_runs ON run_id = old"
+    sql = f"SELECT run_id::VARCHAR FROM {catalog}.main.prices SEMI JOIN new_runs ON run_id = old_id"
     for (run_id,) in rows_of(connection, path, sql):
         names.count("price", str(run_id))
 
@@ -80,53 +80,62 @@ def _copy(
     catalog: str,
     path: Path,
     table: Table,
-    there: Iterable[tuple[str, str]],
-    rules: Mapping[str, Mapping[str, Text]],
+    there: frozenset[tuple[str, str]],
+    rules: Mapping[str, Text],
     names: Names,
 ) -> None:
     """Copy one table; a text column without a rule, and one that the file lacks, is NULL."""
-    there = frozenset(there)
     source = f"{catalog}.main.{table.name}"
+    texts = [c.name for c in table.columns if c.name in rules and (table.name, c.name) in there]
+    _note_texts(connection, path, source, texts, rules, names)
     cells, joins = [], []
     for column in table.columns:
-        if (table.name, column.name) not in there:
-            cells.append(f"NULL::{column.sql_type}")
-        elif column.name == "run_id":
-            cells.append("r.new")
-        elif column.sql_type == "VARCHAR":
-            rule = rules[table.name].get(column.name)
-            if rule is None:
-                cells.append("NULL::VARCHAR")
-                continue
-            place = f"{table.name}.{column.name}"
-            sql = (
-                f"SELECT DISTINCT {column.name} FROM {source} SEMI JOIN new_runs ON run_id = old"
-                f" WHERE {column.name} IS NOT NULL ORDER BY 1"
-            )
-            old = [str(text) for (text,) in rows_of(connection, path, sql)]
-            new = [rule.shared(names, text) for text in old]
-            connection.execute("DELETE FROM new_texts WHERE place = ?", [place])
-            connection.execute(
-                "INSERT INTO new_texts SELECT ?, unnest(?::VARCHAR[]), unnest(?::VARCHAR[])",
-                [place, old, new],
-            )
+        name = column.name
+        if name == "run_id":
+            cells.append("r.new_id")
+        elif name in texts:
             joins.append(
-                f"LEFT JOIN new_texts AS t_{column.name}"
-                f" ON t_{column.name}.place = '{place}' AND t_{column.name}.old = s.{column.name}"
+                f"LEFT JOIN new_texts AS t_{name} ON t_{name}.place = '{name}' AND t_{name}.old = s.{name}"
             )
-            cells.append(f"t_{column.name}.new")
+            cells.append(f"t_{name}.new")
+        elif column.sql_type == "VARCHAR" or (table.name, name) not in there:
+            cells.append(f"NULL::{column.sql_type}")
         else:
-            cells.append(SHIFTED.get((table.name, column.name), "s.{0}").format(column.name))
-    if table.name == "telemetry":
+            cells.append(SHIFTED.get((table.name, name), "s.{0}").format(name))
+    if ("telemetry", "energy_mj") in there and table.name == "telemetry":
+        least = f"SELECT run_id, device_index, min(energy_mj) AS energy_mj FROM {source} GROUP BY ALL"
         joins.append(
-            f"LEFT JOIN (SELECT run_id, device_index, min(energy_mj) AS energy_mj FROM {source} GROUP BY ALL)"
-            " AS first"
-            " ON first.run_id = s.run_id AND first.device_index = s.device_index"
+            f"LEFT JOIN ({least}) AS least ON least.run_id = s.run_id AND least.device_index = s.device_index"
         )
+    in_order = " ORDER BY s.rowid" if joins and texts else ""
     connection.execute(
         f"INSERT INTO {CATALOG}.main.{table.name} ({', '.join(table.column_names)}) SELECT {', '.join(cells)}"
-        f" FROM {source} AS s JOIN new_runs AS r ON s.run_id = r.old {' '.join(joins)}"
-        + ("" if table.name in ("telemetry", "host_telemetry") else " ORDER BY s.rowid")
+        f" FROM {source} AS s JOIN new_runs AS r ON s.run_id = r.old_id {' '.join(joins)}{in_order}"
+    )
+
+
+def _note_texts(
+    connection: DuckDBPyConnection,
+    path: Path,
+    source: str,
+    columns: Sequence[str],
+    rules: Mapping[str, Text],
+    names: Names,
+) -> None:
+    """Note what becomes of every text of these columns of a table."""
+    connection.execute("DELETE FROM new_texts")
+    if not columns:
+        return
+    each = " UNION ALL ".join(
+        f"SELECT '{name}' AS place, {name} AS old FROM {source} SEMI JOIN new_runs ON run_id = old_id"
+        for name in columns
+    )
+    sql = f"SELECT DISTINCT place, old FROM ({each}) WHERE old IS NOT NULL ORDER BY place, old"
+    found = [(str(place), str(old)) for place, old in rows_of(connection, path, sql)]
+    new = [rules[place].shared(names, old) for place, old in found]
+    connection.execute(
+        "INSERT INTO new_texts SELECT unnest(?::VARCHAR[]), unnest(?::VARCHAR[]), unnest(?::VARCHAR[])",
+        [[place for place, _ in found], [old for _, old in found], new],
     )
 
 
@@ -144,7 +153,7 @@ SHIFTED = {
         )
         for column in columns
     },
-    ("telemetry", "energy_mj"): "s.energy_mj - first.energy_mj",
+    ("telemetry", "energy_mj"): "s.energy_mj - least.energy_mj",
 }
 """Numbers that would tell how long the box was up, or where it stands."""
 

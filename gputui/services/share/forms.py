@@ -10,7 +10,7 @@ from gputui.services.compare.html_elements import bullets, part, safe, table
 from gputui.services.compare.markdown import escaped, markdown_list, markdown_table
 from gputui.services.compare.session import Answer, Asked
 from gputui.services.compare.tables import TextTable
-from gputui.services.share.report import REPEAT, Code, Part, Report
+from gputui.services.share.report import REPEAT, Code, Links, Part, Report
 
 
 def as_markdown(report: Report, compared: tuple[Asked, Answer] | None) -> str:
@@ -32,6 +32,8 @@ def _markdown(one: Part) -> str:
         return markdown_table(one)
     if isinstance(one, Code):
         return "".join(f"    {line}\n" for line in one.lines)
+    if isinstance(one, Links):
+        return "".join(f"- {escaped(text)}{f': <{link}>' if link else ''}\n" for text, link in one.items)
     return markdown_list(one)
 
 
@@ -58,4 +60,6 @@ def _html(one: Part) -> str:
         return table(one)
     if isinstance(one, Code):
         return f"<pre>{chr(10).join(map(safe, one.lines))}</pre>"
+    if isinstance(one, Links):
+        return bullets(f"{text}: {link}" if link else text for text, link in one.items)
     return bullets(one)

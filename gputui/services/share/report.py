@@ -53,8 +53,15 @@ class Code:
     lines: tuple[str, ...]
 
 
-Part = str | TextTable | Code | tuple[str, ...]
-"""A paragraph, a table, lines of code, or a list."""
+@dataclass(frozen=True, slots=True)
+class Links:
+    """What somebody published, and where; both are ours, not from a file."""
+
+    items: tuple[tuple[str, str], ...]
+
+
+Part = str | TextTable | Code | Links | tuple[str, ...]
+"""A paragraph, a table, lines of code, links, or a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +193,13 @@ def _expected(boxes: Sequence[Box]) -> Iterator[Part]:
                 one.word.lower(),
             )
         )
-    headings = ("device", "test", "here", "elsewhere", "of the lowest", "low below", "verdict")
+    headings = ("device", "test", "here", "elsewhere", "of the lowest there", "called low below", "verdict")
     first = ("box",) if boxes[0].letter else ()
     offset = len(first)
     yield TextTable((*first, *headings), tuple(rows), tuple(place + offset for place in (2, 3, 4, 5)))
     if sources := tuple(_sources(checks)):
         yield "Figures from elsewhere are those of:"
-        yield sources
+        yield Links(sources)
 
 
 def _device(check: PerformanceCheck) -> str:
@@ -201,7 +208,8 @@ def _device(check: PerformanceCheck) -> str:
     )
 
 
-def _sources(checks: Iterable[tuple[Box, PerformanceCheck]]) -> Iterator[str]:
+def _sources(checks: Iterable[tuple[Box, PerformanceCheck]]) -> Iterator[tuple[str, str]]:
+    """Who published the figures, and where."""
     keys: dict[str, None] = {}
     for box, check in checks:
         expectations = {one.peak_test.measure: one.peak_test.expectation for one in check.peak_tests}
@@ -212,9 +220,11 @@ def _sources(checks: Iterable[tuple[Box, PerformanceCheck]]) -> Iterator[str]:
         if not isinstance(found, Missing):
             rows = [r for r in plausible_rows() if r.gpu == found.name and r.measure in measures]
             keys.update(dict.fromkeys(key for row in rows for key in row.source))
+    for standing in dict.fromkeys(check.standing for _, check in checks if check.standing is not None):
+        yield f"{standing.model}, measured with gputui ({standing.source})"
     for key in keys:
         source = source_rows()[key]
-        yield ", ".join(filter(None, (source.title, source.version_or_date, source.link)))
+        yield ", ".join(filter(None, (source.title, source.version_or_date))), source.link
 
 
 def _evidence(boxes: Sequence[Box]) -> Iterator[Part]:
@@ -266,7 +276,7 @@ def _gpu_table(gpus: Sequence[tuple[Box, DeviceTelemetry]], boxes: Sequence[Box]
         )
     headings = (
         *(("box",) if boxes[0].letter else ()),
-        *("GPU", "power, median / most", "limit of default", "clock, least / median"),
+        *("GPU", "power, median / most", "power limit, of the default", "clock, least / median"),
         *("temperature, median / most", "at the power cap", "slowed by heat or brake", "samples"),
     )
     return TextTable(headings, tuple(rows), ())

@@ -98,6 +98,11 @@ def price_list_file() -> Path:
     return user_directory("config") / "prices.csv"
 
 
+def references_directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """The user's own references, and which boxes each counts."""
+    return user_directory("data", environ) / "references"
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """One thing that gputui keeps on this machine."""
@@ -129,6 +134,9 @@ def places(environ: Mapping[str, str] = os.environ) -> tuple[Place, ...]:
         _place("copied texts", copies_directory()),
         _place("monitor settings", monitor_file(environ), "removed, the monitor opens as it did at first"),
         _place("price list", price_list_file(), "yours; gputui prices --forget removes it"),
+        _place(
+            "references", references_directory(environ), "of boxes that you measured: gputui reference list"
+        ),
         _place("key of hashes", _key_path(environ), "removed, a box without a lasting name gets another id"),
     )
 

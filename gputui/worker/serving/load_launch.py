@@ -44,7 +44,7 @@ FINE_LIMITS = 10.0
 """Likewise close to the limit: a tenth beyond the capacity, the queue is as long after ten."""
 FINE_REQUESTS = 40
 """At least, of a rate close to it: the 90th percentile has an upper end from 36 on."""
-FIRST_IN_FLIGHT = 4.0
+FIRST_IN_FLIGHT = 2.0
 """About as many are in flight at the first rate of a search."""
 NEEDED_FOR_P99 = 368
 """Requests: with fewer, the order-statistic interval (95 %) of the 99th percentile has no upper end."""
@@ -304,7 +304,12 @@ class LoadLaunch:
         for _ in range(5):
             if self._left_s() < 4 * self._alone_s:
                 return
-            sample = await self._alone()
+            try:
+                sample = await self._alone()
+            except _Ended:
+                raise _Ended(
+                    "skipped", "the server stayed busy with a rate that was too high: raise --budget"
+                ) from None
             if (sample.ttft_s or 0.0) <= 2 * ttft_s + 0.05:
                 return
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
+import duckdb
 import pytest
+from command_line import printed
 from hand_made import make_case, make_run, measured, selected, steady
-from journals import CPU_MACHINE, GPU_MACHINE, H200
+from journals import CPU_MACHINE, GPU_MACHINE, H200, make_journal, make_telemetry, write_telemetry
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
@@ -22,6 +26,8 @@ from gputui.services.compare.fleet_sides import FleetSide, fleet_sides
 from gputui.services.compare.fleet_text import box_rows, kind_rows
 from gputui.services.compare.fleet_why import explained
 from gputui.services.results.throughput import rate_of, speed_of
+from gputui.store.journal_reader import read_journal, read_telemetry
+from gputui.store.writing import store_run
 
 GEMM = make_case("gemm")
 COPY = make_case("membw")
@@ -176,6 +182,57 @@ def test_machines_of_one_file_are_called_by_their_labels_where_each_has_one() ->
     assert all(name.startswith("machine ") for name in names)
 
 
+@pytest.fixture
+def eight(tmp_path: Path) -> Path:
+    """A stored run that measured one case on each of eight GPUs: GPU 5 is 12 % slower, at a lower clock."""
+    gpus = tuple(replace(H200, index=n, gpu_id=f"{n:012x}") for n in range(8))
+    run_dir = make_journal(
+        tmp_path / "run",
+        cases=[make_case("gemm", device_class="gpu")] * 8,
+        machine=replace(GPU_MACHINE, gpus=gpus),
+        launches=3,
+    )
+    write_telemetry(run_dir, make_telemetry(seconds=120, gpus=8))
+    db = tmp_path / "eight.db"
+    store_run(db, read_journal(run_dir), read_telemetry(run_dir))
+    with duckdb.connect(str(db)) as connection:
+        for statement in (
+            "UPDATE cases SET device_index = case_id",
+            "UPDATE blocks SET device_ns = device_ns / (case_id + 1)",
+            "UPDATE blocks SET device_ns = device_ns / 0.88 WHERE case_id = 5",
+            "UPDATE telemetry SET sm_clock_mhz = CASE device_index WHEN 5 THEN 1200 ELSE 1700 END",
+        ):
+            connection.execute(statement)
+    return db
+
+
+def test_the_command_names_the_bad_gpu_of_a_box_and_its_clock(
+    eight: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, text, _ = printed(capsys, "compare", eight, "--by", "gpu")
+    assert status == 0
+    assert re.match(
+        r"GPU 5 is 1\d % slower than the other 7 \(\d+ to \d+\): its\sclock\swas\s1\.20"
+        r"\sGHz,\stheirs\s1\.70\sGHz\.",
+        text,
+    )
+
+
+def test_two_gpus_are_laid_side_by_side_and_a_side_that_measured_several_is_its_first(
+    eight: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with duckdb.connect(str(eight)) as connection:
+        connection.execute("DELETE FROM cases WHERE case_id NOT IN (0, 5)")
+    found = json.loads(printed(capsys, "compare", eight, "--by", "gpu", "--format", "json")[1])
+    (pair,) = found["comparisons"]
+    assert [pair[side]["name"] for side in "ab"] == ["GPU 0", "GPU 5"]
+    assert pair["rows"][0]["verdict"] == "slower"
+    same = json.loads(printed(capsys, "compare", eight, eight, "--format", "json")[1])
+    (row,) = same["comparisons"][0]["rows"]
+    first = pair["rows"][0]["a"]["speed"]["units_per_s"]
+    assert [row[side]["speed"]["units_per_s"] for side in "ab"] == [first, first]
+
+
 def test_a_table_of_the_ranking_has_a_row_for_each_box_and_no_formulas() -> None:
     fleet = fleet_of([*even(12), box("=bad.db", 0.014, 0.028)])
     rows = list(csv.DictReader(io.StringIO(fleet_text(fleet, "csv"))))
@@ -189,6 +246,6 @@ def test_the_page_of_a_ranking_begins_with_the_answer_and_runs_nothing() -> None
     fleet = fleet_of([*even(12), box("<b>bad.db", 0.014, 0.028)])
     page = fleet_text(fleet, "html")
     assert "<h1>&lt;b&gt;bad is 28 % slower than the other 12" in page
-    assert page.count('<tr class="first">') == 1 + 13
+    assert page.count('<tr class="first">') == 1 + 1 + 13, "who stands out, the kind, and every box"
     assert "<script" not in page
     assert "http" not in page.replace("http-equiv", "")

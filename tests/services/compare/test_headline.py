@@ -76,6 +76,13 @@ def test_slower_and_cheaper_stand_in_one_sentence() -> None:
     assert said.sentences == ("GPT training: b is 36 % slower (35 to 37) and 22 % cheaper per token.",)
 
 
+def test_a_run_beside_itself_has_no_verdict_but_a_word_about_its_name() -> None:
+    one = run_of({GPT: 0.1})
+    assert headline(one, one) == Headline(
+        (f"a and b are the same run, {one.summary.short_id}: name another for one of them.",)
+    )
+
+
 def test_a_case_that_would_change_the_choice_follows() -> None:
     a = run_of({GPT: 0.064, DECODE: 0.044}, 3.5)
     b = run_of({GPT: 0.1, DECODE: 0.1}, 1.75)

@@ -98,6 +98,7 @@ def test_every_form_shows_a_reference_by_its_name_and_boxes(files: Path, form: s
     if form == "json":
         (check,) = json.loads(text)["comparisons"][0]["a"]["normality"]
         assert check["standing"]["boxes"] == 5
+        assert "reference" not in check["standing"]  # the user may have named it
         assert json.loads(text)["comparisons"][0]["b"]["normality"] == []
 
 

@@ -212,6 +212,15 @@ def test_an_unknown_name_suggests_the_closest(typed: str, meant: str) -> None:
     assert caught.value.exit_code == EXIT_USAGE
 
 
+def test_a_file_that_is_no_profile_is_reported_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.md").touch()
+    with pytest.raises(GputuiError, match="notes.md is a file, but not a profile"):
+        find_profile("notes.md")
+
+
 def test_a_file_name_without_its_extension_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -255,8 +255,31 @@ def test_a_device_that_is_none_is_wrong_usage_and_says_what_is_one(device: str) 
         resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(device=device))
     assert (caught.value.exit_code, caught.value.hint) == (
         EXIT_USAGE,
-        "cpu, gpu, gpu:N, or the UUID of a GPU",
+        "cpu, gpu, gpu:N, the UUID of a GPU, or all",
     )
+
+
+def test_all_gpus_are_measured_alike_each_alone_and_what_none_can_run_is_listed_once() -> None:
+    gpus = [replace(T4, uuid=f"GPU-{number}", index=number) for number in range(8)]
+    one = resolve_plan(QUICK, make_interpreter(gpus[0]), GPU_BOX, Choices(device="gpu"))
+    plan = resolve_plan(QUICK, make_interpreter(*gpus), GPU_BOX, Choices(device="all"))
+
+    of_gpu = {gpu.uuid: [x for x in plan.launches if x.device.visible == gpu.uuid] for gpu in gpus}
+    work = [
+        sorted((plan.cases[case_id].case.name, x.purpose) for x in launches for case_id in x.case_ids)
+        for launches in of_gpu.values()
+    ]
+    assert all(each == work[0] for each in work)
+    assert len(work[0]) == sum(len(launch.case_ids) for launch in one.launches)
+    never = [case.case.name for case in plan.cases if case.outcome is not None]
+    assert never == [case.case.name for case in one.cases if case.outcome is not None] != []
+    assert [case.case_id for case in plan.cases] == list(range(len(plan.cases)))
+    assert plan.budget_s == 8 * one.budget_s
+
+
+def test_all_gpus_of_a_box_without_one_end_with_exit_code_3() -> None:
+    with pytest.raises(MachineLacks, match="--device all: no GPU"):
+        resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(device="all"))
 
 
 @pytest.mark.parametrize("device", ["gpu:1", "cuda:1", "GPU-second"])

@@ -17,6 +17,7 @@ from gputui.model.absent import Missing
 from gputui.model.result import Run
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import run_headline
+from gputui.services.results.next_steps import next_steps
 from gputui.services.results.reference_making import (
     Candidate,
     add_to_reference,
@@ -287,6 +288,18 @@ def test_a_power_cap_is_named_where_it_makes_a_box_below_normal() -> None:
         "BELOW NORMAL: slower than 18 H200 SXM in 1 of 20 cases (reference of 2026-09): "
         "gemm large amp 624 of 756–801 TFLOP/s, power-capped at 500 of 700 W. "
     )
+
+
+def test_a_box_below_its_kind_is_sent_to_the_rows_beside_that_kind() -> None:
+    add_boxes(6)
+    run = quick_run(1, factor=0.5)
+
+    commands = [step.command for step in next_steps([run], Path("a.db"))]
+
+    assert commands[:2] == [
+        "gputui doctor",
+        f"gputui compare reference:xeon-8481c-1-core a.db@{run.summary.short_id}",
+    ]
 
 
 def test_where_a_reference_judges_the_published_range_does_not() -> None:

@@ -115,6 +115,7 @@ def test_no_planted_text_of_any_column_is_copied(stored: Path, tmp_path: Path) -
     assert not [word for word in WORDS if word in found.replace("gputui", "")]
 
 
+@pytest.mark.slow
 def test_no_form_holds_a_planted_text_an_old_id_or_a_path(stored: Path, tmp_path: Path) -> None:
     plant(stored, (tuple(place.split(".", 1)) for place in FREE))  # type: ignore[misc]
     old = [run_id_of(1), run_id_of(1)[-8:], GPU_MACHINE.machine_id, GPU_MACHINE.gpus[0].gpu_id]
@@ -123,6 +124,7 @@ def test_no_form_holds_a_planted_text_an_old_id_or_a_path(stored: Path, tmp_path
         out = tmp_path / f"out{len(names)}{form}"
         shared = share(names, out, Keep())
         text = texts_of(out) if form == ".db" else out.read_text(encoding="utf-8")
+        assert ("Side by side" in text) == (form == ".md" and len(names) == 2)
         text += "".join(shared.held + shared.left_out)
         assert not [word for word in (*WORDS, *old, str(tmp_path), "0.42") if word in text], (form, names)
 
@@ -153,10 +155,15 @@ def test_a_shared_file_opens_like_any_other_and_says_the_same(stored: Path, tmp_
         assert file.telemetry_summary(theirs.runs[0].summary.run_id).devices
 
 
-def test_what_is_asked_for_is_kept_and_counted_otherwise(stored: Path, tmp_path: Path) -> None:
+def test_what_is_asked_for_is_kept_and_clocks_begin_at_zero(stored: Path, tmp_path: Path) -> None:
     without = share([str(stored)], tmp_path / "a.db", Keep())
     assert "2 labels (--with-label)" in without.left_out
     assert "2 prices (--with-price)" in without.left_out
+
+    with duckdb.connect(str(tmp_path / "a.db"), read_only=True) as connection:
+        asked = "SELECT max(started_ns), max(utc_offset_min) FROM runs"
+        assert connection.execute(asked).fetchall() == [(0, 0)]
+        assert connection.execute("SELECT min(energy_mj) FROM telemetry").fetchall() == [(0,)]
 
     share([str(stored)], tmp_path / "c.db", Keep(price=True, label=True, ids=True))
 
@@ -164,14 +171,6 @@ def test_what_is_asked_for_is_kept_and_counted_otherwise(stored: Path, tmp_path:
     assert {run.label for run in found} == {"acme fast", "acme slow"}
     assert {run.run_id for run in found} == {run_id_of(1), run_id_of(2)}
     assert "europe-west4" in texts_of(tmp_path / "c.db")
-
-
-def test_clocks_and_counters_begin_at_zero(stored: Path, tmp_path: Path) -> None:
-    share([str(stored)], tmp_path / "a.db", Keep())
-    with duckdb.connect(str(tmp_path / "a.db"), read_only=True) as connection:
-        asked = "SELECT max(started_ns), max(utc_offset_min) FROM runs"
-        assert connection.execute(asked).fetchall() == [(0, 0)]
-        assert connection.execute("SELECT min(energy_mj) FROM telemetry").fetchall() == [(0,)]
 
 
 def test_a_report_names_the_box_what_is_expected_the_evidence_and_the_commands(
@@ -189,8 +188,6 @@ def test_a_report_names_the_box_what_is_expected_the_evidence_and_the_commands(
         ),
     ):
         assert line in report
-    share([f"{stored}@latest~1", f"{stored}@latest"], tmp_path / "two.md", Keep())
-    assert "## Side by side" in (tmp_path / "two.md").read_text(encoding="utf-8")
     share([f"{stored}@latest~1", f"{stored}@latest"], tmp_path / "two.json", Keep())
     plain = json.loads((tmp_path / "two.json").read_text(encoding="utf-8"))
     assert len(plain["runs"]) == 2

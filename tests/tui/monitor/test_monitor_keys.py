@@ -89,13 +89,13 @@ def test_the_question_mark_lists_every_key_to_the_last(width: int, height: int) 
         seen += shown(made, width, height).splitlines()
         made.press("down")
     for action in (*ACTIONS, *OF_THE_APP):
-        assert any(row.startswith(", ".join(shown_keys(action)) + "  ") for row in seen), action.id
+        assert any(row.startswith(f" {', '.join(shown_keys(action))}  ") for row in seen), action.id
     made.press("back")
-    assert "─ keys" not in shown(made, width, height)
+    assert "Keys of this screen" not in shown(made, width, height)
     made.press("keys")
-    assert "─ keys" in shown(made, width, height)
+    assert "Keys of this screen" in shown(made, width, height)
     made.press("keys")
-    assert "─ keys" not in shown(made, width, height)
+    assert "Keys of this screen" not in shown(made, width, height)
 
 
 def test_the_docs_hold_the_table_of_keys(repository: Path) -> None:

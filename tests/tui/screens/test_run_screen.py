@@ -479,7 +479,7 @@ async def test_the_empty_field_of_the_file_names_the_one_that_will_be_used(
         await pilot.press("tab")
         assert re.search(r"^  file +…[long/]+/mine\.db$", shown(pilot), re.MULTILINE)
         await pilot.press(*["down"] * 9)
-        assert re.search(r"^> file  +…?[long/]+/mine\.db$", shown(pilot), re.MULTILINE), shown(pilot)
+        assert re.search(r"^▸ file  +…?[long/]+/mine\.db$", shown(pilot), re.MULTILINE), shown(pilot)
 
 
 def test_an_interpreter_is_not_executed_while_its_path_is_typed(spin: Path, tmp_path: Path) -> None:

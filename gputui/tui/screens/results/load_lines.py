@@ -22,7 +22,7 @@ from gputui.tui.widgets.sections import gauge_spans, section
 
 _MARGIN = "   "
 _LEAST_BAR, _MOST_BAR = 8, 40
-_LEFT_OUT = (("requests",), ("per user",), ("95 %",), ("p99",))
+_LEFT_OUT = tuple(HEADINGS[HEADINGS.index(name)] for name in ("n", "/user", "95 %", "p99"))
 """Columns that a narrow terminal does without, in this order."""
 
 
@@ -79,8 +79,8 @@ def load_lines(loads: Serving, width: int, most: int | None = None) -> Iterator[
 def _columns(rows: Sequence[tuple[str, ...]], width: int) -> list[int]:
     """The columns that fit, and a bar, where there is room for one."""
     kept = list(range(len(HEADINGS)))
-    for names in ((), *_LEFT_OUT):
-        kept = [place for place in kept if HEADINGS[place] not in names]
+    for name in ("", *_LEFT_OUT):
+        kept = [place for place in kept if HEADINGS[place] != name]
         wide = sum(max(width_of(cells[place]) for cells in (HEADINGS, *rows)) + 2 for place in kept)
         if len(_MARGIN) + wide + _LEAST_BAR <= width:
             break

@@ -33,7 +33,7 @@ from gputui.services.results.labels import (
     interval_words,
     run_notes,
     shared_case_words,
-    short_case_name,
+    short_result_name,
     torch_words,
 )
 from gputui.services.results.roofline import peak_share
@@ -149,7 +149,7 @@ def _rates(run: Run, measured: Sequence[tuple[CaseResult, SpeedEstimate]], width
     right_words = (Span(legend, "dim"),) if any(shares) else ()
     yield section((Span("rates", "title"),), width, right_words)
     shared = shared_case_words(case.case for case, _ in measured) if len(measured) > 1 else []
-    names = [clean(short_case_name(case.case, [*shared, "gpu"], is_short=True)) for case, _ in measured]
+    names = [clean(short_result_name(case, [*shared, "gpu"], is_short=True)) for case, _ in measured]
     _, *costs = cost_cells(measured, run.summary.price)
     cost = max(map(len, costs), default=0)
     name = min(max(map(len, names)) + 1, 34)

@@ -26,7 +26,7 @@ from gputui.services.results.labels import (
     day,
     device_words,
     shared_case_words,
-    short_case_name,
+    short_result_name,
     torch_words,
 )
 from gputui.services.results.machines import runs_with_common_ids
@@ -127,7 +127,7 @@ def _peaks(run: Run, width: int) -> list[Line]:
     if not shares:
         return []
     common = shared_case_words(case.case for case, _ in shares)
-    names = [short_case_name(case.case, common, is_short=True) for case, _ in shares]
+    names = [short_result_name(case, common, is_short=True) for case, _ in shares]
     label = min(max(map(width_of, names)), width // 2)
     room = max(width - label - 9, 4)
     said = f" ({' '.join(common)})" if common else ""

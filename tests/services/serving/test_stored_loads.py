@@ -1,0 +1,172 @@
+"""Stored loads: read back as they were, shown, compared, merged, and with a price."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from command_line import printed, printed_json
+from stored_loads import USERS, Server, load_lines, store_loads
+
+from gputui.analysis.energy import Energy
+from gputui.model.absent import Missing
+from gputui.model.journal import Price
+from gputui.model.serving import BoxPower, LoadStep, Requests, ServerFound
+from gputui.services.results.selectors import run_in
+from gputui.services.serving.curve import Serving, serving_of
+from gputui.services.serving.text import break_even_line, energy_line, serving_headline, serving_notes
+from gputui.store.opening import CATALOG
+from gputui.store.reading import open_result
+from gputui.store.writing import opened_for_writing
+
+
+def _serving(db: Path, run_id: str) -> Serving:
+    with open_result(db) as file:
+        found = serving_of(run_in(file, run_id), file.serving(run_id))
+    assert isinstance(found, Serving)
+    return found
+
+
+def test_servers_steps_and_requests_are_read_back_as_they_were_reported(tmp_path: Path) -> None:
+    run_id = store_loads(tmp_path / "a.db", requests=30)
+    with open_result(tmp_path / "a.db") as file:
+        records = file.serving(run_id)
+
+    lines = load_lines(Server(), requests=30)
+    assert set(records.servers) == {line for line in lines if isinstance(line, ServerFound)}
+    assert set(records.steps) == {line for line in lines if isinstance(line, LoadStep)}
+    assert set(records.requests) == {line for line in lines if isinstance(line, Requests)}
+
+
+def test_the_curve_has_users_in_order_and_then_the_limit(tmp_path: Path) -> None:
+    server = Server(slots=8, prefill_s=0.05, decode_s=0.01)
+    found = _serving(tmp_path / "a.db", store_loads(tmp_path / "a.db", server))
+
+    assert [level.users for level in found.levels] == [*USERS, None]
+    one, *_, limit = found.levels
+    assert not isinstance(one.speed, str)
+    assert one.tokens_per_user == pytest.approx(200 / server.service_s, rel=0.03)
+    assert limit.speed.units_per_s == pytest.approx(0.8 * server.capacity_per_s, rel=0.03)  # type: ignore[union-attr]
+    assert one.ttft.n == 1200
+    assert one.ttft.p99_s.value == pytest.approx(0.0525, rel=0.05)  # type: ignore[union-attr]
+
+
+def test_the_headline_is_the_limit_with_its_interval_and_cost(tmp_path: Path) -> None:
+    found = _serving(tmp_path / "a.db", store_loads(tmp_path / "a.db"))
+
+    price = Price(3.6, 1.0, "stated", "", "", "", "")
+    text = serving_headline(found, price)
+    assert text.startswith("Chat: 3.1")
+    assert "requests/s within TTFT 500 ms, TPOT 50 ms for 90 % of them (95 %: " in text
+    assert "; a million output tokens cost $1.5" in text  # 3.6 USD/h over 630 tok/s
+    line = break_even_line(found, price, (0.0, 10.0))
+    assert line.startswith("against $0.00 in and $10.00 out per million tokens the box pays from 0.5 req")
+
+
+def test_what_limits_the_meaning_is_named(tmp_path: Path) -> None:
+    server = Server(cached_tokens=256, failures=2)
+    found = _serving(tmp_path / "a.db", store_loads(tmp_path / "a.db", server, requests=100))
+
+    notes = "\n".join(serving_notes(found))
+    assert "\n50 % of the prompt tokens came from a cache\n" in notes
+    assert "1 user: of 300 requests 6 refused" in notes
+    assert "p99 needs 368 requests, each load has at most 294" in notes
+
+
+def test_show_prints_the_curve_and_its_json_has_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store_loads(tmp_path / "a.db")
+    status, out, _ = printed(capsys, "show", "latest", tmp_path / "a.db")
+    assert status == 0
+    assert "vLLM 0.11.0, made-up-1b, chat: 512 tokens in, 200 out, prompts begin differently" in out
+    assert "16 users" in out
+
+    plain = printed_json(capsys, "show", "latest", tmp_path / "a.db")["serving"]
+    assert [load["users"] for load in plain["loads"]] == [*USERS, None]
+    assert plain["loads"][0]["ttft"]["p99_s"] is not None
+    assert plain["loads"][0]["limit_requests_per_s"] is None
+
+
+def test_two_servers_are_compared_by_the_requests_they_answer_within_the_limits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store_loads(tmp_path / "a.db", Server(slots=8), number=1, requests=40)
+    store_loads(tmp_path / "b.db", Server(slots=12), number=2, requests=40)
+
+    _, out, _ = printed(capsys, "compare", tmp_path / "a.db", tmp_path / "b.db")
+    first = " ".join(out.split("\n\n")[0].split())
+    within = "requests within TTFT 500 ms, TPOT 50 ms"
+    assert re.match(rf"Chat: b answers (49|50|51) % more {within} \(95 %: 4\d to 5\d %\), and a", first)
+    assert first.endswith("and a million output tokens cost 33 % less.")
+
+
+def test_a_server_is_not_called_different_from_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store_loads(tmp_path / "a.db", number=1, requests=40)
+    store_loads(tmp_path / "b.db", number=2, requests=40)
+
+    _, out, _ = printed(capsys, "compare", tmp_path / "a.db", tmp_path / "b.db")
+    assert "more requests (" not in out
+    assert "b answers" not in out or "as many requests as a" in out
+
+
+def test_merged_and_removed_runs_keep_and_lose_their_requests(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = tmp_path / "a.db", tmp_path / "b.db"
+    first, second = store_loads(a, number=1, requests=20), store_loads(b, number=2, requests=20)
+    merged = tmp_path / "both.db"
+    assert printed(capsys, "merge", a, b, "-o", merged)[0] == 0
+    with open_result(merged) as file, open_result(b) as alone:
+        assert file.serving(second) == alone.serving(second)
+
+    assert printed(capsys, "rm", first[-8:], merged, "--yes")[0] == 0
+    with open_result(merged) as file:
+        assert file.serving(first).requests == ()
+        assert len(file.serving(second).requests) == 12
+
+
+def test_energy_per_token_is_that_of_all_gpus_over_the_output(tmp_path: Path) -> None:
+    db = tmp_path / "a.db"
+    run_id = store_loads(db, requests=100)
+    with open_result(db) as file:
+        run, records = run_in(file, run_id), file.serving(run_id)
+    powers = tuple(
+        BoxPower(case.case_id, m.launch_id, 50, 400.0) for case in run.cases for m in case.measurements
+    )
+    found = serving_of(run, replace(records, powers=powers))
+    assert isinstance(found, Serving)
+
+    for level in found.levels:
+        assert isinstance(level.energy, Energy)
+        assert not isinstance(level.output_per_s, Missing)
+        assert level.energy.joules_per_unit == pytest.approx(400.0 / level.output_per_s, rel=0.02)
+    assert energy_line(found).startswith("energy of the GPUs: ")
+    elsewhere = tuple(replace(server, is_here=False) for server in records.servers)
+    apart = serving_of(run, replace(records, powers=powers, servers=elsewhere))
+    assert isinstance(apart, Serving)
+    assert {level.energy for level in apart.levels} == {Missing("the server is elsewhere")}
+
+
+def test_power_is_summed_over_the_gpus_that_were_sampled_in_the_window(tmp_path: Path) -> None:
+    db = tmp_path / "a.db"
+    run_id = store_loads(db, requests=100)
+    with open_result(db) as file:
+        span = file.measured_spans(run_id)[0]
+    rows = [
+        (run_id, device, span.first_utc_us + 100_000 * n, watts)
+        for device, watts in ((0, 300.0), (1, 100.0))
+        for n in range(20)
+    ]
+    with opened_for_writing(db) as connection:
+        connection.executemany(
+            f"INSERT INTO {CATALOG}.main.telemetry (run_id, device_index, t_us, power_w) VALUES (?, ?, ?, ?)",
+            rows,
+        )
+    with open_result(db) as file:
+        powers = file.serving(run_id).powers
+    assert BoxPower(span.case_id, span.launch_id, 20, 400.0) in powers

@@ -1,0 +1,71 @@
+"""serve-bench on a real engine, llama.cpp's own server with random weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any  # Any: fields of a load
+from urllib.request import urlopen
+
+import pytest
+from command_line import gputui
+from llama_server import llama_serving, needs_llama, write_model
+from offered_loads import offer
+
+pytestmark = [pytest.mark.slow, needs_llama]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "random.gguf"
+    write_model(path)
+    return path
+
+
+def test_from_the_url_of_a_server_to_its_curve(model: Path, tmp_path: Path) -> None:
+    profile = tmp_path / "short.toml"
+    profile.write_text("schema = 1\nversion = 1\nprompt_tokens = 60\noutput_tokens = 20\n")
+    with llama_serving(model, slots=2, log=tmp_path / "log") as url:
+        done = gputui(
+            *("serve-bench", url, "--profile", profile, "--concurrency", "1,2", "--slo", "none"),
+            *("--budget", "20", "--launches", "1", "--db", tmp_path / "a.db", "--json"),
+        )
+    assert done.returncode == 0, done.stderr
+    (run,) = json.loads(done.stdout)["serving"]
+    assert (run["engine"], run["model"], run["api"]) == ("llama.cpp", "random-3m", "chat")
+    assert run["server_is_here"]
+    measured = [load for load in run["loads"] if load["outcome"] == "ok"]
+    # On a box without a free CPU the client may have been in the way, which is then the reason.
+    assert all("bottleneck" in load["reason"] for load in run["loads"] if load not in measured)
+    for load in measured:
+        assert load["output_tokens_per_s"] > 0
+        assert load["ttft"]["p50_s"] > 0
+        assert load["other_lengths"] == 0  # it honours ignore_eos
+        assert load["cached_share"] < 0.2
+
+
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_counts_of_tokens_are_those_of_the_server(model: Path, api: str) -> None:
+    with llama_serving(model, slots=2) as url:
+        load: Any = {"api": api, "model": "random-3m", "prompt_tokens": 60, "output_tokens": 15}
+        offered = offer(url, 4.0, kind="closed", users=2, **load)
+        metrics = urlopen(f"{url}/metrics", timeout=10).read().decode()
+    answered = [row for row in offered.rows if row["outcome"] == "ok"]
+    assert answered
+    assert {row["output_tokens"] for row in answered} == {15}
+    assert {row["finish_reason"] for row in answered} == {"length"}
+    predicted = next(
+        line for line in metrics.splitlines() if line.startswith("llamacpp:tokens_predicted_total ")
+    )
+    assert float(predicted.split()[1]) >= 15 * (len(answered) + 2)
+
+
+def test_more_users_than_slots_wait_for_each_other(model: Path) -> None:
+    """One slot and four users: three wait, so a first token takes about four answers."""
+    load: Any = {"model": "random-3m", "prompt_tokens": 60, "output_tokens": 60}
+    with llama_serving(model, slots=1) as url:
+        alone = offer(url, 4.0, kind="closed", users=1, **load)
+        four = offer(url, 6.0, kind="closed", users=4, **load)
+    rows = [[row for row in one.rows if row["counts"] and row["outcome"] == "ok"] for one in (alone, four)]
+    firsts = [sorted(row["first_ns"] - row["due_ns"] for row in some)[len(some) // 2] for some in rows]
+    assert firsts[1] > 2.5 * firsts[0]

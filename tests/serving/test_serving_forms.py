@@ -1,0 +1,124 @@
+"""A run of loads in every form in which it is shown, from a real result file."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from builders import make_plan
+from command_line import gputui_here
+from jsonschema import validate
+from shell_app import make_app, picture, press, settled
+from stored_loads import Server, load_cases, load_lines, store_loads
+
+from gputui.model.journal import LaunchStart, RunStart
+from gputui.model.plan import PlannedCase
+from gputui.model.serving import LoadNow, LoadStep
+from gputui.services.runs.progress import ProgressTracker, load_now_words
+from gputui.tui.screens.run.load_pane import load_lines as pane_lines
+from gputui.tui.terminal.lines import Line
+
+_SECOND = 1_000_000_000
+
+
+def _text(lines: list[Line]) -> list[str]:
+    return ["".join(span.text for span in line).rstrip() for line in lines]
+
+
+async def test_the_results_screen_answers_with_the_limit_and_shows_the_curve(tmp_path: Path) -> None:
+    store_loads(tmp_path / "a.db", Server(failures=3), requests=150)
+    app = make_app("results", str(tmp_path / "a.db"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await press(pilot, "enter")
+        rows = picture(app).splitlines()
+
+    assert "requests/s within TTFT 500 ms, TPOT 50 ms" in rows[3]
+    assert any(row.startswith("server    vLLM 0.11.0, made-up-1b, chat") for row in rows)
+    shown = [row for row in rows if re.match(r" [ ▸] (\d+ users?|limit) ", row)]
+    assert len(shown) == 4
+    assert shown[-1].startswith(" ▸ limit")
+    bars = [row.count("━") for row in shown]
+    assert bars[2] == max(bars)  # most users, most tokens
+    assert any("of 450 requests 18 refused" in row for row in rows)
+
+
+async def test_a_narrow_results_screen_keeps_what_matters_most_of_the_curve(tmp_path: Path) -> None:
+    store_loads(tmp_path / "a.db", launches=1, requests=20)
+    app = make_app("results", str(tmp_path / "a.db"))
+    async with app.run_test(size=(44, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "enter")
+        rows = picture(app).splitlines()
+    assert all(len(row) <= 44 for row in rows)
+    (heading,) = (row for row in rows if "TTFT p50" in row)
+    assert "tok/s" in heading
+    assert "TPOT p50" in heading
+
+
+def test_json_of_a_run_of_loads_has_every_load_and_its_outcomes(tmp_path: Path) -> None:
+    store_loads(tmp_path / "a.db", Server(failures=3), launches=1, requests=100)
+    plain = json.loads(gputui_here("show", "latest", tmp_path / "a.db", "--json").stdout)
+    schema = Path(__file__).parents[2] / "docs" / "schemas" / "show.json"
+    validate(plain, json.loads(schema.read_text()))
+    loads = plain["serving"]["loads"]
+    assert [load["load"] for load in loads] == ["closed", "closed", "closed", "search"]
+    assert loads[0]["outcomes"] == {"ok": 97, "refused": 3}
+    assert loads[0]["ttft"]["p99_s"] is None
+
+
+def test_the_page_of_a_comparison_has_both_curves_and_no_blocks(tmp_path: Path) -> None:
+    store_loads(tmp_path / "a.db", requests=40)
+    store_loads(tmp_path / "b.db", Server(slots=10, decode_s=0.009), number=2, requests=40)
+    page = gputui_here("compare", tmp_path / "a.db", tmp_path / "b.db", "--format", "html").stdout
+    assert "Loads on the server" in page
+    assert page.count("by number of users") == 3
+    assert page.count("vLLM 0.11.0, made-up-1b") == 2
+    assert "Times of blocks" not in page
+
+
+def _tracker() -> ProgressTracker:
+    """A run whose limit is being searched for: one rate held, the next is offered."""
+    plan = make_plan([3])
+    lines = load_lines(Server(), launches=1, requests=10)
+    cases = tuple(PlannedCase(number, case, None, "") for number, case in enumerate(load_cases()))
+    tracker = ProgressTracker([replace(plan, cases=cases)])
+    (start,) = (line for line in lines if isinstance(line, RunStart))
+    tried = next(line for line in lines if isinstance(line, LoadStep) and line.rate_per_s is not None)
+    tracker.hear(0, start)
+    tracker.hear(0, LaunchStart(0, 0, (3,), 1, 20.0, start.started_ns))
+    tracker.hear(0, LoadNow(0, 3, 0, None, 3.2, 3, 2, _SECOND, 0.05, 0.01, start.started_ns + _SECOND))
+    tracker.hear(0, replace(tried, launch_id=0, case_id=3, rate_per_s=3.2, good_share=0.98))
+    tracker.hear(0, LoadNow(0, 3, 1, None, 6.4, 9, 4, _SECOND, 0.61, None, start.started_ns + 2 * _SECOND))
+    return tracker
+
+
+def test_the_run_screen_shows_a_load_as_it_is_offered() -> None:
+    load = _tracker().picture().load
+    assert load is not None
+    title, now, *chart, before = _text(pane_lines(load, 110, 4, has_axis=True))
+    assert title.startswith("── serve:chat limit  launch 1 of 1 ")
+    assert title.endswith("6.40 req/s offered ──")
+    assert now == "  4.00 req/s ended  9 in flight  TTFT 610 ms"
+    assert "TTFT" in "".join(chart)
+    assert before.strip() == "tried 3.20 req/s: 98 % within the limits"
+
+
+def test_between_two_loads_the_pane_says_so() -> None:
+    tracker = _tracker()
+    (step,) = tracker.picture().load.steps  # type: ignore[union-attr]
+    tracker.hear(0, replace(step, step_index=1, rate_per_s=6.4, is_overloaded=True))
+    load = tracker.picture().load
+    assert load is not None
+    _, now, *_, before = _text(pane_lines(load, 110, 4, has_axis=True))
+    assert now == "  between two loads"
+    assert "6.40 req/s: the queue grew  ·  3.20 req/s: 98 %" in before
+
+
+def test_the_live_line_of_a_load_says_what_ends_and_what_waits() -> None:
+    now = LoadNow(0, 0, 0, 8, None, 8, 26, _SECOND, 0.052, 0.01, 0)
+    assert load_now_words(now) == "26.0 req/s ended, 8 in flight, TTFT 52.0 ms"
+    offered = LoadNow(0, 0, 0, None, 30.0, 8, 26, _SECOND, None, None, 0)
+    assert load_now_words(offered) == "26.0 req/s ended of 30.0 offered, 8 in flight"
