@@ -212,9 +212,7 @@ def test_paths_names_everything_that_is_there_and_how_it_goes(
         "errors": False,
         "copies of exports": False,
         "copied texts": False,
-        "copies of exports": False,
         "monitor settings": True,
-        "copies of exports": False,
         "references": False,
         "key of hashes": False,
     }
