@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -99,7 +100,7 @@ def _print(row: GpuRow, ranges: list[PlausibleRow], *, is_verbose: bool) -> None
     from gputui.cli.output import console
     from gputui.facts.tables import source_rows
     from gputui.model.units import counted, format_rate, three_digits
-    from gputui.services.prices.price_list import cheapest_first, per_gpu
+    from gputui.services.prices.price_list import cheapest_first, date_words, per_gpu
     from gputui.services.support.text_tables import add_row, flowing, table
 
     out = console()
@@ -142,8 +143,9 @@ def _print(row: GpuRow, ranges: list[PlausibleRow], *, is_verbose: bool) -> None
         out.print("nobody published what healthy ones reach")
     best = cheapest_first(row.name)
     if best is not None:
+        day = date_words(best.price_date, datetime.date.today())
         cheapest = f"from ${per_gpu(best.usd_per_hour, best):.2f} a GPU hour at {best.provider}"
-        out.print(flowing(f"to rent    {cheapest} ({best.price_date}); gputui prices '{row.name}' lists all"))
+        out.print(flowing(f"to rent    {cheapest} ({day}); gputui prices '{row.name}' lists all"))
     out.print()
     known = source_rows()
     keys = dict.fromkeys((*row.source, *(key for one in ranges for key in one.source)))

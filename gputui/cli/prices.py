@@ -105,7 +105,7 @@ def _offers(name: str | None) -> list[InstanceRow]:
 
 def _print(offers: list[InstanceRow], name: str | None, every: bool) -> None:
     from gputui.cli.output import console
-    from gputui.services.prices.price_list import age_words, per_gpu
+    from gputui.services.prices.price_list import date_words, per_gpu
     from gputui.services.support.text_tables import add_row, table
 
     today = datetime.date.today()
@@ -140,7 +140,7 @@ def _print(offers: list[InstanceRow], name: str | None, every: bool) -> None:
             *([_usd(spot_price)] if has_spot else []),
             _usd(price),
             f"{row.provider} {row.instance_type}" + (f" ({row.gpu_count:g} GPUs)" if is_counted else ""),
-            ", ".join(filter(None, (date[:10].rstrip(" ("), age_words(date, today)))),
+            date_words(date, today),
         )
     out.print(made)
     if len(offers) > len(shown):
