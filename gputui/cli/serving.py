@@ -52,7 +52,7 @@ def print_serving(
         page.line()
     details = detail_rows(serving) if is_verbose else []
     if details:
-        headings = ("load", "time", "median", "95 %", "p99", "95 %", "requests")
+        headings = ("load", "time", "median", "95 %", "p99", "95 %", "n")
         page.table(headings, details, right=(2, 4, 6))
         page.line()
     energy = energy_line(serving)

@@ -210,8 +210,11 @@ def test_paths_names_everything_that_is_there_and_how_it_goes(
         "probes": False,
         "price list": False,
         "errors": False,
+        "copies of exports": False,
         "copied texts": False,
+        "copies of exports": False,
         "monitor settings": True,
+        "copies of exports": False,
         "references": False,
         "key of hashes": False,
     }

@@ -28,7 +28,7 @@ def test_from_the_url_of_a_server_to_its_curve(model: Path, tmp_path: Path) -> N
     with llama_serving(model, slots=2, log=tmp_path / "log") as url:
         done = gputui(
             *("serve-bench", url, "--profile", profile, "--concurrency", "1,2", "--slo", "none"),
-            *("--budget", "20", "--launches", "1", "--db", tmp_path / "a.db", "--json"),
+            *("--budget", "12", "--launches", "1", "--db", tmp_path / "a.db", "--json"),
         )
     assert done.returncode == 0, done.stderr
     (run,) = json.loads(done.stdout)["serving"]

@@ -10,6 +10,7 @@ from pathlib import Path
 from builders import make_plan
 from command_line import gputui_here
 from jsonschema import validate
+from model_server import Behaviour, serving
 from shell_app import make_app, picture, press, settled
 from stored_loads import Server, load_cases, load_lines, store_loads
 
@@ -67,6 +68,8 @@ def test_json_of_a_run_of_loads_has_every_load_and_its_outcomes(tmp_path: Path) 
     assert [load["load"] for load in loads] == ["closed", "closed", "closed", "search"]
     assert loads[0]["outcomes"] == {"ok": 97, "refused": 3}
     assert loads[0]["ttft"]["p99_s"] is None
+    low, high = loads[3]["interval"]
+    assert high > 3 * low  # one launch: as loads on a busy box of two cores differ
 
 
 def test_the_page_of_a_comparison_has_both_curves_and_no_blocks(tmp_path: Path) -> None:
@@ -122,3 +125,14 @@ def test_the_live_line_of_a_load_says_what_ends_and_what_waits() -> None:
     assert load_now_words(now) == "26.0 req/s ended, 8 in flight, TTFT 52.0 ms"
     offered = LoadNow(0, 0, 0, None, 30.0, 8, 26, _SECOND, None, None, 0)
     assert load_now_words(offered) == "26.0 req/s ended of 30.0 offered, 8 in flight"
+
+
+def test_a_budget_in_which_nothing_could_be_measured_is_refused_with_one_that_is_enough(
+    tmp_path: Path,
+) -> None:
+    with serving(Behaviour(prefill_s=0.4)) as server:
+        url = f"http://127.0.0.1:{server.port}"
+        done = gputui_here("serve-bench", url, "--budget", "20", "--db", tmp_path / "a.db")
+    assert done.returncode == 2
+    assert "each of 21 launches has 606 ms" in done.stderr
+    assert "--budget 120, or fewer loads" in done.stderr

@@ -58,6 +58,12 @@ class Frames:
     """The exact partition of the profiled window."""
     kernels: DataFrame
     memory_points: DataFrame
+    servers: DataFrame
+    """What LLM servers under load told of themselves, one row per launch."""
+    load_steps: DataFrame
+    """Loads that were offered to them."""
+    requests: DataFrame
+    """One row per request."""
     telemetry: DataFrame
     """One row per GPU and instant."""
     host_telemetry: DataFrame

@@ -23,7 +23,7 @@ from gputui.analysis.verdict import (
     with_ratio_of_speeds,
 )
 from gputui.model.absent import Missing
-from gputui.model.case import Case
+from gputui.model.case import WHOLE_BOX, Case
 from gputui.model.journal import Block, Price
 from gputui.model.plan import MIN_BLOCKS
 from gputui.model.result import CaseResult, Spread
@@ -191,9 +191,13 @@ def contention_of(case: CaseResult) -> float:
 
 
 def prior_of(case: CaseResult) -> float:
-    """Prior sd of the log time between launches of such a case; whole programs use that of the host."""
-    workload_class = "host" if case.case.is_whole else case.case.workload_class
-    return launch_prior_sd(case.case.variant.device_class, workload_class)
+    """Prior sd of the log time between launches of such a case.
+
+    Whole programs use that of the host, except for loads on a server, which are inference by the whole box.
+    """
+    device, workload_class = case.case.variant.device_class, case.case.workload_class
+    is_load = device == WHOLE_BOX and workload_class == "inference"
+    return launch_prior_sd(device, "host" if case.case.is_whole and not is_load else workload_class)
 
 
 def paired_prior_of(case: CaseResult) -> float:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from gputui.model.case import WHOLE_BOX, Case, Parameter, program_case
 from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import Plan, PlannedCase, PlannedDevice, PlannedLaunch, PlannedLoad
 from gputui.model.serving import SERVE_PROFILE
+from gputui.model.units import counted, format_seconds
 from gputui.services.prices.pricing import check_instance, price_of
 from gputui.services.runs.process import RunRequest
 from gputui.services.runs.start import target_of
@@ -40,6 +43,8 @@ SEARCH_WEIGHT = 5.0
 MOST_USERS = 2000
 MOST_RATE_PER_S = 10_000.0
 PROBE_TOKENS = 8
+LEAST_ANSWERS = 5
+"""One after the other, that a launch must have time for: two before its load, and three in it."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOWN = 40
 
@@ -135,6 +140,7 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
     if not is_here:
         notes.append("the server is not on this box: what is stored of the machine is this one's")
     plan = _plan(options, profile, limits, body)
+    _check_budget(plan, profile, _alone_s(address, key, profile, body))
     runtime = Runtime.without_torch(Missing("a load on a server asks no interpreter"))
     return PreparedServe(
         RunRequest(plan, runtime, options.label, price, machine_name=options.machine),
@@ -217,6 +223,34 @@ def _body(address: Address, key: str, options: ServeOptions, model: str, profile
         return replace(found, output_tokens=profile.output_tokens)
     assert first is not None
     raise first
+
+
+def _alone_s(address: Address, key: str, profile: RequestProfile, body: Body) -> float | None:
+    """How long one request of the profile takes with nothing beside it; None if it is not answered.
+
+    Why it is not shows in the run, whose first answer says how many tokens a word has.
+    """
+    prompt = Prompts(profile.prompt_tokens, 0, os.urandom(16), TOKENS_PER_WORD).next()
+    begun_s = time.monotonic()
+    try:
+        body_for(address, key, body, prompt)
+    except ServerError:
+        return None
+    return time.monotonic() - begun_s
+
+
+def _check_budget(plan: Plan, profile: RequestProfile, alone_s: float | None) -> None:
+    """Refuse a budget in which no load can be measured. Raises GputuiError with one that is enough."""
+    weights = [launch.weight for launch in plan.launches]
+    share = min(weights) / sum(weights)
+    if alone_s is None or plan.budget_s * share >= LEAST_ANSWERS * alone_s:
+        return
+    needed_s = math.ceil(LEAST_ANSWERS * alone_s / share / 60) * 60
+    raise GputuiError(
+        f"one request of {profile.name} takes {format_seconds(alone_s)} alone, and each of"
+        f" {counted(len(weights), 'launch')} has {format_seconds(plan.budget_s * share)}",
+        f"--budget {needed_s}, or fewer loads: --concurrency 1,8 --launches 2",
+    )
 
 
 def _check_context(server: ServerFound, profile: RequestProfile) -> None:

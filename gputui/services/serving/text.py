@@ -231,7 +231,7 @@ def detail_rows(serving: Serving) -> list[tuple[str, ...]]:
 
 def _with_interval(found: Percentile | Missing) -> tuple[str, str]:
     if isinstance(found, Missing):
-        return _NOTHING, found.reason
+        return _NOTHING, found.reason.partition(" requests")[0]
     return format_seconds(found.value), f"{format_seconds(found.low)} to {format_seconds(found.high)}"
 
 

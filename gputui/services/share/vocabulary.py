@@ -217,9 +217,9 @@ parameter_text = one_of(
     "B",
 )
 _OF_LOADS = matching(
-    r"(?:ttft|tpot|e2e)_p(?:50|99)_s|requests_per_s|total_tokens_per_s|cached_share|other_length_share|failed_share"
-    r"|good_share|client_lag_p99_s|requests without an answer|requests within the limits"
-    r"|lag of the client, p99"
+    r"(?:ttft|tpot|e2e)_p(?:50|99)_s|requests_per_s|(?:total|output)_tokens_per_s|cached_share"
+    r"|other_length_share|failed_share|good_share|client_lag_p99_s|requests without an answer|requests within the limits"
+    r"|lag of the client, p99|output tokens at the limit"
     r"|(?:TTFT|TPOT|E2E) (?:median|p99)|requests answered|input and output tokens|prompt tokens from a cache"
     r"|answers not of \d{1,7} tokens|peak memory"
 )

@@ -1,7 +1,7 @@
 """Load on an LLM server: a request's bytes with the time of each read, loads, and what the answers say.
 
 In: a launch with the server's address and a load. Out: messages of the channel. The parts, from the bottom:
-`answer` reads a recorded answer, `client` sends requests and records, `now` tells meanwhile, `prompts` writes
-them, `address` and `server` say whom, `search` finds the highest rate within limits, `load_launch` does one
-launch.
+`answer` reads a recorded answer, `client` sends requests and records, `now` tells of them meanwhile,
+`prompts` writes them, `address` and `server` say whom, `search` finds the highest rate within limits,
+`load_launch` does one launch.
 """

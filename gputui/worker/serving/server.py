@@ -236,7 +236,8 @@ def _request(address: Address, method: str, path: str, key: str, body: bytes, ti
         raise ServerError(f"{where}: this name is unknown here", "check the URL") from error
     except TimeoutError as error:
         raise ServerError(
-            f"{where}: no answer within {timeout_s:.0f} s", "check that the server has finished loading"
+            f"{where}: no answer within {timeout_s:.0f} s",
+            "check that the server has finished loading" + (", and that it is https" if context else ""),
         ) from error
     except ConnectionRefusedError as error:
         raise ServerError(

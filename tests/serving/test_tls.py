@@ -1,0 +1,53 @@
+"""Servers behind TLS: with a certificate that is trusted, and with one that is not."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+from model_server import Behaviour, serving
+from offered_loads import offer
+
+from gputui.worker.serving.address import address_of
+from gputui.worker.serving.server import ServerError, find_server
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A self-signed certificate of 127.0.0.1 and its key, in one file."""
+    directory = tmp_path_factory.mktemp("tls")
+    file, key = directory / "both.pem", directory / "key.pem"
+    command = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=127.0.0.1"
+    )
+    more = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(file)]
+    subprocess.run([*command.split(), *more], check=True, capture_output=True)
+    file.write_bytes(file.read_bytes() + key.read_bytes())
+    return file
+
+
+@pytest.fixture
+def context(certificate: Path) -> ssl.SSLContext:
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.load_cert_chain(certificate)
+    return made
+
+
+def test_a_trusted_server_is_measured_over_tls(
+    certificate: Path, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with serving(Behaviour(slots=2, prefill_s=0.005), context) as server:
+        offered = offer(f"https://127.0.0.1:{server.port}", 0.8, kind="closed", users=2)
+
+    assert offered.rows
+    assert {row["outcome"] for row in offered.rows} <= {"ok", "unfinished"}
+
+
+def test_a_certificate_that_is_not_trusted_is_named(context: ssl.SSLContext) -> None:
+    with serving(Behaviour(), context) as server:
+        with pytest.raises(ServerError, match="its certificate is not trusted") as caught:
+            find_server(address_of(f"https://127.0.0.1:{server.port}"), "")
+        assert "SSL_CERT_FILE" in caught.value.hint
