@@ -283,15 +283,16 @@ def _line(
 def _notes(comparisons: Sequence[Comparison], ignore: str) -> tuple[list[str], list[str]]:
     """What makes rows doubtful; which runs were chosen, and whether each device performs as elsewhere."""
     letters = _letters(len(comparisons) + 1)
-    doubts, notes = [], []
+    doubts: list[str] = []
+    notes: list[str] = []
     for side, comparison in zip(letters[1:], comparisons, strict=True):
         of_pair = f"{side} vs a: " if len(comparisons) > 1 else ""
-        doubts += [f"{of_pair}{line}" for line in disturbances(comparison, Naming(comparison, ignore))]
+        doubts += disturbances(comparison, Naming(comparison, ignore), side)
         notes += [f"{of_pair}{line}" for line in choice_words(comparison, ignore)]
     sides = (comparisons[0].a, *(comparison.b for comparison in comparisons))
     for side, of in zip(letters, sides, strict=True):
         notes += [f"{side} {found.text}" for found in performance_checks_of_side(of)]
-    return doubts, notes
+    return list(dict.fromkeys(doubts)), notes
 
 
 def _usd(row: Row) -> tuple[str, str, str]:

@@ -178,16 +178,19 @@ def remarks(comparison: Comparison, naming: Naming) -> Iterable[str]:
     yield from disturbances(comparison, naming)
 
 
-def disturbances(comparison: Comparison, naming: Naming) -> Iterable[str]:
-    """What makes rows doubtful: heat, caps, neighbors and impossible rates; a line each."""
+def disturbances(comparison: Comparison, naming: Naming, b: str = "b") -> Iterable[str]:
+    """What makes rows doubtful: heat, caps, neighbors and impossible rates; a line each.
+
+    `b` is the letter of the second side, another one where there are more than two.
+    """
     found: dict[tuple[str, str], list[str]] = {}
     for row in comparison.rows:
         for flag in row.flags:
             said = f"{naming.name(row)} {format_percent(flag.share)}"
             found.setdefault((flag.side, flag.word), []).append(said)
     for (side, word), rows in sorted(found.items()):
-        yield f"! {side} {word}: {', '.join(rows)} of the time"
-    for letter, impossible in (("a", _impossible(comparison, 0)), ("b", _impossible(comparison, 1))):
+        yield f"! {b if side == 'b' else side} {word}: {', '.join(rows)} of the time"
+    for letter, impossible in (("a", _impossible(comparison, 0)), (b, _impossible(comparison, 1))):
         for row, share in impossible:
             yield (
                 f"! {letter} {naming.name(row)}: {format_percent(share)} of the data sheet's peak is an error"

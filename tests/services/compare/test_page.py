@@ -26,7 +26,7 @@ from gputui.model.journal import Price
 from gputui.model.result import Run
 from gputui.services.compare.headline import headline_of
 from gputui.services.compare.html import comparisons_as_page
-from gputui.services.compare.pairing import Comparison, compare_sides, side_of_runs
+from gputui.services.compare.pairing import CAPPED, Comparison, Flag, compare_sides, side_of_runs
 from gputui.services.compare.svg import (
     Line,
     change_axis,
@@ -259,6 +259,21 @@ def test_four_boxes_have_a_row_each_in_every_case_and_their_own_letter() -> None
     for letter in "bcd":
         assert page.count(f'<td class="n change"><b class="side {letter}">') == 2 * len(CASES)
     assert page.count("in detail</summary>") == 3
+
+
+def test_what_makes_a_row_doubtful_is_said_once_of_each_box_by_its_own_letter() -> None:
+    b, c = (
+        compare_sides(side_of_runs("a", [run_of(1.0)]), side_of_runs(name, [run_of(factor)]))
+        for name, factor in (("b", 1.2), ("c", 1.4))
+    )
+    flags = (Flag("a", CAPPED, 0.5), Flag("b", CAPPED, 0.25))
+    flagged = [replace(one, rows=(replace(one.rows[0], flags=flags), *one.rows[1:])) for one in (b, c)]
+    whys: list[Sequence[Why]] = [(), ()]
+    evidence = _Recorded((), trust=False)
+    headline = headline_of(flagged, whys, "", evidence)
+    page = comparisons_as_page(list(zip(flagged, whys, strict=True)), "", headline, evidence)
+    said = re.findall(r"! (\w) power-capped: [^<]* (\d+) % of the time", page[: page.index("in detail<")])
+    assert said == [("a", "50"), ("b", "25"), ("c", "25")]
 
 
 # Colours
