@@ -196,8 +196,9 @@ def _temperature_limit_c(library: _Library, handle: Any) -> float | Missing:
 
 def _celsius(fields: Any | Missing) -> int:
     """How far beyond the margin the clocks begin to fall; 0 if that is not reported."""
-    is_known = not isinstance(fields, Missing) and fields[0].nvmlReturn == 0
-    return int(fields[0].value.siVal) if is_known else 0
+    if isinstance(fields, Missing) or fields[0].nvmlReturn != 0:
+        return 0
+    return int(fields[0].value.siVal)
 
 
 def _lost(index: int, why: Missing) -> Gpu:
