@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.box_rates import BoxRates, below_normal
+from gputui.analysis.box_rates import BoxRates
 from gputui.model.units import counted, format_percent, format_rate
 
 NORMAL = "NORMAL"
@@ -34,7 +34,7 @@ class Expectation:
     is_unsure: bool = False
     """Of low confidence: never a reason for BELOW NORMAL."""
     rates: BoxRates | None = None
-    """Where it comes from boxes of a reference: these decide, and `warn_below` does not."""
+    """Where it comes from boxes of a reference; `warn_below` is then their `lowest_normal_rate`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +135,7 @@ def check_performance(
     The worst word wins: an impossible value before a low one, a low one before a normal one. Tests without a
     reference do not count, and are not in the line unless all are without.
     """
-    of_boxes = [
-        (test.units_per_s, test.high_per_s, test.expectation.rates)
-        for test in peak_tests
-        if test.expectation is not None and test.expectation.rates is not None
-    ]
-    is_below = iter(below_normal(of_boxes))
-    judged = tuple(_judge(peak_test, is_below) for peak_test in peak_tests)
+    judged = tuple(_judge(peak_test) for peak_test in peak_tests)
     known = [one for one in judged if one.word != NO_REFERENCE]
     word, text = NORMAL, f"{NORMAL}: {', '.join(_phrases(known))}"
     if not known:
@@ -156,16 +150,14 @@ def check_performance(
     return PerformanceCheck(word, text, judged, device_name, device_index, standing)
 
 
-def _judge(peak_test: PeakTest, is_below: Iterator[bool]) -> JudgedPeakTest:
-    """`is_below` has the next word for each test of a reference."""
+def _judge(peak_test: PeakTest) -> JudgedPeakTest:
     expectation = peak_test.expectation
     if expectation is None:
         return JudgedPeakTest(peak_test, NO_REFERENCE, None)
-    by_boxes = next(is_below) if expectation.rates is not None else None
     if peak_test.units_per_s > expectation.suspicious_above:
         word = ABOVE_LIMIT
-    elif by_boxes is not None:
-        word = BELOW_NORMAL if by_boxes else NORMAL
+    elif expectation.rates is not None and peak_test.high_per_s >= expectation.rates.typical_per_s:
+        word = NORMAL  # as `below_normal_at` has it: too rough a measurement to call it slow
     elif expectation.is_unsure:
         word = NO_REFERENCE
     elif peak_test.units_per_s < expectation.warn_below:

@@ -93,7 +93,7 @@ _HOW_TO_LEAVE = (
 @click.option(
     "--resolve",
     metavar="PCT",
-    help="In rounds, until every row is told from the first host's to so many per cent.",
+    help="In rounds, until every row can be told from the first host's, to so many per cent.",
 )
 @click.option("--blocks", type=blocks_from, metavar="N", help="Timed blocks that are enough.  [60]")
 @click.option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -24,8 +25,9 @@ _MEASURES = {
 
 @click.command()
 @click.argument("gpu", nargs=-1, required=True, metavar="GPU")
+@click.option("-v", "--verbose", is_flag=True, help="Also on a terminal the sources in full.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def command(gpu: tuple[str, ...], as_json: bool) -> int:
+def command(gpu: tuple[str, ...], verbose: bool, as_json: bool) -> int:
     """Show peaks, memory, what healthy ones reach and where to rent them, each with its sources.
 
     GPU is a name as people or drivers have it: H100 SXM, "NVIDIA A100-SXM4-80GB".
@@ -38,7 +40,7 @@ def command(gpu: tuple[str, ...], as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(_plain(row, ranges), indent=1))
     else:
-        _print(row, ranges)
+        _print(row, ranges, is_verbose=verbose)
     return EXIT_DONE
 
 
@@ -94,11 +96,11 @@ def _peaks(row: GpuRow) -> Iterable[tuple[str, float | None]]:
     yield "fp8", row.fp8_tensor_tflops
 
 
-def _print(row: GpuRow, ranges: list[PlausibleRow]) -> None:
+def _print(row: GpuRow, ranges: list[PlausibleRow], *, is_verbose: bool) -> None:
     from gputui.cli.output import console
     from gputui.facts.tables import source_rows
-    from gputui.model.units import format_rate, three_digits
-    from gputui.services.prices.price_list import cheapest_first, per_gpu
+    from gputui.model.units import counted, format_rate, three_digits
+    from gputui.services.prices.price_list import cheapest_first, date_words, per_gpu
     from gputui.services.support.text_tables import add_row, flowing, table
 
     out = console()
@@ -141,11 +143,15 @@ def _print(row: GpuRow, ranges: list[PlausibleRow]) -> None:
         out.print("nobody published what healthy ones reach")
     best = cheapest_first(row.name)
     if best is not None:
+        day = date_words(best.price_date, datetime.date.today())
         cheapest = f"from ${per_gpu(best.usd_per_hour, best):.2f} a GPU hour at {best.provider}"
-        out.print(flowing(f"to rent    {cheapest} ({best.price_date}); gputui prices '{row.name}' lists all"))
+        out.print(flowing(f"to rent    {cheapest} ({day}); gputui prices '{row.name}' lists all"))
     out.print()
     known = source_rows()
     keys = dict.fromkeys((*row.source, *(key for one in ranges for key in one.source)))
+    if out.is_terminal and not is_verbose:
+        out.print(flowing(f"{counted(len(keys), 'source')}: {', '.join(keys)}; in full: --verbose"))
+        return
     for key in keys:
         source = known[key]
         parts = filter(None, (source.title, source.version_or_date, source.link))

@@ -27,10 +27,12 @@ def command(files: tuple[Path, ...], out: Path) -> int:
     with click.progressbar(
         length=len(files), label="reading", file=sys.stderr, hidden=not sys.stderr.isatty()
     ) as bar:
-        results = merge_files(named_files(files), out, lambda done: bar.update(done - bar.pos))
+        named = named_files(files)
+        results = merge_files(named, out, lambda done: bar.update(done - bar.pos))
+    typed = {path.resolve(): file for path, file in zip(named, files, strict=True)}
     for merged in results[:_SHOWN] if len(results) > _MOST else results:
         there = f", {merged.already_there} were there already" if merged.already_there else ""
-        click.echo(f"{merged.source}: {len(merged.added)} added{there}")
+        click.echo(f"{typed.get(merged.source, merged.source)}: {len(merged.added)} added{there}")
     if len(results) > _MOST:
         added = sum(len(one.added) for one in results)
         known = sum(one.already_there for one in results)

@@ -105,7 +105,7 @@ def _offers(name: str | None) -> list[InstanceRow]:
 
 def _print(offers: list[InstanceRow], name: str | None, every: bool) -> None:
     from gputui.cli.output import console
-    from gputui.services.prices.price_list import age_words, per_gpu
+    from gputui.services.prices.price_list import date_words, per_gpu
     from gputui.services.support.text_tables import add_row, table
 
     today = datetime.date.today()
@@ -117,27 +117,30 @@ def _print(offers: list[InstanceRow], name: str | None, every: bool) -> None:
     else:
         kinds = f" of {count} GPUs" if count > 1 else ""
         out.print(f"{len(offers)} offer{'s' if len(offers) > 1 else ''}{kinds}, the cheapest first:")
+    has_spot = any(not isinstance(row.spot_usd_per_hour, Missing) for row in shown)
+    spot = ["spot"] if has_spot else []
     made = table(
-        ["GPU", "$/GPU h", "spot", "whole box", "provider and type", "price of"],
-        right=(1, 2, 3),
-        breaks=(0, 4),
+        ["GPU", "$/GPU h", *spot, "whole box", "provider and type", "price of"],
+        right=range(1, 3 + len(spot)),
+        breaks=(0, 3 + len(spot)),
     )
     for row in shown:
+        spot_price = (
+            row.spot_usd_per_hour
+            if isinstance(row.spot_usd_per_hour, Missing)
+            else per_gpu(row.spot_usd_per_hour, row)
+        )
+        is_counted = row.gpu_count > 1 and not row.instance_type.startswith(f"{row.gpu_count:g}x ")
         price = row.usd_per_hour
         date = row.spot_date if isinstance(price, Missing) else row.price_date
         add_row(
             made,
             row.gpu,
             _usd(price if isinstance(price, Missing) else per_gpu(price, row)),
-            _usd(
-                row.spot_usd_per_hour
-                if isinstance(row.spot_usd_per_hour, Missing)
-                else per_gpu(row.spot_usd_per_hour, row)
-            ),
+            *([_usd(spot_price)] if has_spot else []),
             _usd(price),
-            f"{row.provider} {row.instance_type}"
-            + (f" ({row.gpu_count:g} GPUs)" if row.gpu_count > 1 else ""),
-            ", ".join(filter(None, (date[:10].rstrip(" ("), age_words(date, today)))),
+            f"{row.provider} {row.instance_type}" + (f" ({row.gpu_count:g} GPUs)" if is_counted else ""),
+            date_words(date, today),
         )
     out.print(made)
     if len(offers) > len(shown):

@@ -94,16 +94,22 @@ def print_run(
 
 
 def missing_lines(run: Run) -> list[str]:
-    """Which cases were not measured and why, the failures first; two lines at most, the second may count."""
+    """Which cases were not measured and why, the failures first; two lines at most, the second may count.
+
+    Why a run was interrupted is in its headline, not beside the cases that it did not finish.
+    """
+    is_cut = run.summary.status == "interrupted"
     found: dict[tuple[bool, str, str], list[str]] = {}
     for case in run.cases:
         if isinstance(speed_of(case), Missing):
             is_plan = case.outcome in ("skipped", "unsupported")
-            found.setdefault((is_plan, *ending_words(case)), []).append(case.case.name)
+            how, why = ending_words(case)
+            why = "" if is_cut and case.outcome == "interrupted" else why
+            found.setdefault((is_plan, how, why), []).append(case.case.name)
     kinds = sorted(found.items(), key=lambda kind: kind[0][0])
     lines = [
-        f"{counted(len(names), 'case') if is_plan else some_of(names)} {': '.join(filter(None, why))}"
-        for (is_plan, *why), names in kinds
+        f"{counted(len(names), 'case') if is_plan else some_of(names)} {': '.join(filter(None, words))}"
+        for (is_plan, *words), names in kinds
     ]
     if len(lines) <= _MOST_MISSING:
         return lines

@@ -8,8 +8,8 @@ from gputui.store.views import VIEWS
 _PAGE = """# The result file
 
 One file holds any number of runs. It is a DuckDB database of storage version {storage} with {block} KiB
-blocks, so DuckDB 1.4 and later read it. Its schema is version {version}, readable from schema {reader} on;
-schema 0 is without promise, until a release freezes it as 1.
+blocks, so DuckDB 1.4 and later read it. Its schema is version {version}, which is frozen: tables and columns
+keep their names, types and meaning. Readers of schema {reader} and later read it.
 
 - NULL means *not measured* or *could not be had*, never 0. `absent_json` gives the reasons where there are
   some.
@@ -22,7 +22,10 @@ schema 0 is without promise, until a release freezes it as 1.
 - A run is written in one transaction, then the file is checkpointed and closed: a copy of the file alone is
   whole. If `FILE.wal` lies beside it, a writer was killed: copy both, or open the file once with gputui.
 - `FILE.lock` is held while something is written. It may be removed when nothing writes.
-- A later version only adds tables and columns. `meta.min_reader_schema` says who may still read.
+- Later versions only add tables and columns. An older file is read as it is, with NULL for what it lacks, and
+  reading never changes a file: it gets what is new when a run is stored in it or merged into it, which
+  `migrations` notes. A newer file is read as far as this gputui knows it, unless `meta.min_reader_schema` is
+  above the schema of this gputui; then it is refused.
 - A stranger's file is opened only by `gputui.store.reading.open_result`, several by `open_results`, never by
   `duckdb.connect`.
 

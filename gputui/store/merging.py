@@ -19,7 +19,7 @@ from gputui.store.writing import explaining, opened_for_writing, real_path
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_AT_ONCE = 25
+_AT_ONCE = 20
 """Files that are open at the same time: more take memory, fewer take time."""
 
 

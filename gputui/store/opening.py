@@ -305,11 +305,14 @@ def _check_format(
     if needed > SCHEMA_VERSION:
         made_by = clean_text(meta.get("created_by", ""))[:40]
         raise GputuiError(
-            f"{db} has schema {version} and needs a reader of {needed}, this gputui has {SCHEMA_VERSION}",
-            "upgrade gputui" + (f" (the file was made by {made_by})" if made_by else ""),
+            f"{db} was written by a newer gputui: it needs schema {needed}, this one reads up to"
+            f" {SCHEMA_VERSION}",
+            f"upgrade gputui here, where the file was made by {made_by}"
+            if made_by
+            else "upgrade gputui here",
         )
     for table in TABLES:
-        if table.since <= version and not table.is_late and table.name not in layout.tables:
+        if not table.is_late and table.name not in layout.tables:
             raise GputuiError(f"{db} has no table {table.name}: it is damaged", "use a copy made before")
         for column in table.columns:
             _check_type(db, table.name, column, layout.types.get((table.name, column.name)))

@@ -611,19 +611,20 @@ def case_times_of(
     blocks = _block_times(files, ids)
     found: list[dict[str, tuple[CaseTimes, ...]]] = []
     for place, file in enumerate(files):
-        launches = _grouped(launched[place], "run_id", "case_id")
+        launches: Mapping[Any, Sequence[Any]] = _grouped(launched[place], "run_id", "case_id")
         of_file: dict[str, list[CaseTimes]] = {}
-        for row in cases[place]:
+        for plain in cases[place]:
+            row: dict[str, Any] = {**plain}
             run_id, case_id = row["run_id"], row["case_id"]
             with file._valid(f"case {case_id} of run {run_id}"):
                 times = tuple(
                     _launch_times(launch_id, blocks.get((place, run_id, case_id, launch_id), ()))
-                    for launch_id in sorted(row["launch_id"] for row in launches.get((run_id, case_id), ()))
+                    for launch_id in sorted(one["launch_id"] for one in launches.get((run_id, case_id), ()))
                 )
                 device_index, device_name = row["device_index"], row["device_name"]
                 if device_name is None or (device_index is not None and device_index < 0):
                     raise NotValid(f"the device is {device_index}, {device_name}")
-                one = CaseTimes(case_id, work_from(row), device_index, device_name, times)
+                one = CaseTimes(case_id, work_from(plain), device_index, device_name, times)
             of_file.setdefault(str(run_id), []).append(one)
         found.append({run_id: tuple(times) for run_id, times in of_file.items()})
     return found

@@ -1,4 +1,11 @@
-"""The tables of a result file, their version, and the migrations of older files."""
+"""The tables of a result file, their version, and the migrations of older files.
+
+Schema 1 is frozen: `tests/store/schema_1.txt` lists its tables and columns, which keep their names, types and
+meaning. What is added later needs no new version: a new column, or a new table with `is_late`, is NULL or
+empty in an older file, which gets it when something is written to it. A new version with a `Migration` is
+needed only if rows must be filled in, or if an older gputui would take the file for something else: then
+MIN_READER_SCHEMA is raised too, and that gputui refuses the file.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +14,7 @@ from dataclasses import dataclass
 
 from gputui.model.telemetry import METRICS
 
-SCHEMA_VERSION = 0
+SCHEMA_VERSION = 1
 MIN_READER_SCHEMA = 0
 """Oldest reader that understands what this version writes."""
 FORMAT_NAME = "gputui result file"
@@ -35,10 +42,8 @@ class Table:
     meaning: str
     columns: tuple[Column, ...]
     primary_key: str = ""
-    since: int = 0
-    """Schema version that introduced it; in an older file it counts as empty."""
     is_late: bool = False
-    """Added without a new schema version: a file may lack it, and gets it when it is written to."""
+    """Added after the first files were made: a file may lack it, and gets it when it is written to."""
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -55,13 +60,13 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One additive step: new tables, or new columns that older readers never read."""
+    """One step from a schema version to the next; tables and columns that it adds come by themselves."""
 
     version: int
     """Schema version after it."""
     note: str
     statements: tuple[str, ...]
-    """SQL with `{catalog}` as placeholder of the database's name."""
+    """SQL with `{catalog}` as placeholder of the database's name, such as to fill in a new column."""
 
 
 def _columns(*lines: str) -> tuple[Column, ...]:
@@ -71,10 +76,6 @@ def _columns(*lines: str) -> tuple[Column, ...]:
         name, sql_type, *meaning = line.split(" ", 2)
         columns.append(Column(name, sql_type, meaning[0] if meaning else ""))
     return tuple(columns)
-
-
-LATE_COLUMNS = frozenset({"temperature_limit_c", *(metric.key for metric in METRICS)})
-"""Columns that a file of the same schema version may lack, and gets when it is written to."""
 
 
 def _telemetry_columns(scope: str) -> tuple[Column, ...]:
@@ -519,7 +520,7 @@ RUN_TABLES: tuple[Table, ...] = tuple(table for table in TABLES if "run_id" in t
 """Those with rows of runs; `run_id` is their first column."""
 TABLE_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}
 
-MIGRATIONS: tuple[Migration, ...] = ()
+MIGRATIONS: tuple[Migration, ...] = (Migration(1, "frozen", ()),)
 """Ordered by version; the last one leads to SCHEMA_VERSION."""
 
 

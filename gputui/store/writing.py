@@ -306,15 +306,15 @@ def _migrate(
 
 
 def _add_what_came_late(connection: DuckDBPyConnection, db: Path, there: Collection[tuple[str, str]]) -> None:
-    """Create the tables and columns that were added after the file was made, within its schema version."""
+    """Create the tables and columns that were added after the file was made."""
     tables = {table for table, _ in there}
     with explaining(db):
         for table in schema.TABLES:
-            if table.is_late and table.name not in tables:
+            if table.name not in tables:
                 connection.execute(table.create_sql(CATALOG))
                 continue
             for column in table.columns:
-                if column.name in schema.LATE_COLUMNS and (table.name, column.name) not in there:
+                if (table.name, column.name) not in there:
                     added = f"ADD COLUMN {column.name} {column.sql_type}"
                     connection.execute(f"ALTER TABLE {CATALOG}.main.{table.name} {added}")
 

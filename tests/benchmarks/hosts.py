@@ -1,7 +1,8 @@
 """A bakeoff of many ssh servers on loopback, and their live view: seconds, CPU, memory, bytes.
 
-`python tests/benchmarks/hosts.py [HOSTS]`; 50 hosts without a number. They share this machine, so the rates
-that they measure mean nothing.
+`python tests/benchmarks/hosts.py [HOSTS [GPUS]]`; 50 hosts without a number. With GPUS each has so many, of
+the stand-in for the driver's library, and is only watched. They share this machine, so the rates that they
+measure mean nothing.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import time
 import venv
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "makers"))
 
 from command_line import WORDS, write_spin_profile
+from nvml.standin import moving_gpus, standin_environment
 from sshd import Servers
 
 from gputui.services.hosts.host import hosts_from
@@ -37,6 +40,7 @@ def first_blocks_s(bakeoffs: Path, begun: float, found: dict[str, float], ends: 
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 50
+    gpus = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
         venv.create(place / "lean", symlinks=True)
@@ -44,8 +48,9 @@ def main() -> None:
         try:
             names = [f"box-{n:02}" for n in range(count)]
             for name in names:
-                servers.start(name)
-            measure(place, servers, names)
+                servers.start(name, environ=standin_environment(moving_gpus(gpus, 40)) if gpus else None)
+            if not gpus:
+                measure(place, servers, names)
             watch(servers, names)
         finally:
             servers.end()

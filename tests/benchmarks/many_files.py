@@ -74,19 +74,23 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
-        files = files_in(place, max(options.files))
+        files = files_in(place, max(options.files) + 1)
         print(f"{'files':>5}  {'':<34}{'wall s':>7} {'CPU s':>6} {'MiB':>5}")
         for count in options.files:
             some, merged = [str(file) for file in files[:count]], place / f"merged{count}.duckdb"
             for what, words in (
                 ("merge into a new file", ["merge", *some, "-o", str(merged)]),
-                ("merge again, nothing new", ["merge", *some, "-o", str(merged)]),
+                ("merge them again with one more", ["merge", *some, str(files[-1]), "-o", str(merged)]),
                 ("compare: ranking of the files", ["compare", *some]),
                 ("compare --format json", ["compare", *some, "--format", "json"]),
                 ("compare --format html", ["compare", *some, "--format", "html"]),
                 ("compare merged --by machine", ["compare", str(merged), "--by", "machine"]),
                 ("runs of the merged file", ["runs", str(merged)]),
-                ("export of the merged file as JSON", ["export", str(merged)]),
+                ("runs as JSON", ["runs", str(merged), "--json"]),
+                (
+                    "export of it as Parquet",
+                    ["export", str(merged), "--parquet", str(place / f"lake{count}")],
+                ),
             ):
                 if what == "merge into a new file":
                     merged.unlink(missing_ok=True)

@@ -210,6 +210,7 @@ def test_paths_names_everything_that_is_there_and_how_it_goes(
         "probes": False,
         "price list": False,
         "errors": False,
+        "copies of exports": False,
         "copied texts": False,
         "monitor settings": True,
         "references": False,

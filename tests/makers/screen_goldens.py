@@ -119,6 +119,7 @@ def without_header(text: str) -> str:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
+        os.environ["GPUTUI_REFERENCES"] = str(Path(place) / "references")
         os.environ["GPUTUI_DB"] = str(store_three(Path(place)))
         store_on_gpu(Path(os.environ["GPUTUI_DB"]))
         for size in SIZES:

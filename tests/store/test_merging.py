@@ -224,7 +224,8 @@ def test_a_file_from_before_a_table_or_a_column_came_is_read_merged_and_written_
         connection.execute("ALTER TABLE host_telemetry DROP COLUMN cpu_clock_mhz")
         connection.execute("ALTER TABLE devices DROP COLUMN temperature_limit_c")
     assert list(runs_of(old)) == [A]
-    assert all(len(getattr(load(old), name)) == 0 for name in late)
+    frames = load(old)
+    assert all(len(getattr(frames, name, ())) == 0 for name in late)
     assert merge_files([old], tmp_path / "out.db")[0].added == (A,)
     assert merge_files([new], old)[0].added == (B,)
     assert set(runs_of(old)) == {A, B}

@@ -151,7 +151,7 @@ def test_a_file_of_a_newer_schema_is_refused_only_if_it_says_that_we_cannot_read
 
     spoil(db, "UPDATE meta SET value = '6' WHERE key = 'min_reader_schema'")
     error = refusal(db)
-    assert "has schema 7 and needs a reader of 6, this gputui has 0" in error.message
+    assert "written by a newer gputui: it needs schema 6, this one reads up to 1" in error.message
     assert error.hint.startswith("upgrade gputui")
 
 

@@ -122,13 +122,14 @@ def test_a_file_of_before_is_read_as_it_is_and_explained_when_it_is_written(db: 
     assert asked(db, "SELECT comment FROM duckdb_tables() WHERE table_name = 'runs'")[0][0]
 
 
-def test_a_file_of_before_that_lacks_a_column_is_written_without_views(db: Path) -> None:
+def test_a_file_of_before_that_lacks_a_column_gets_it_and_the_views(db: Path) -> None:
     without = [f"DROP VIEW {view.name}" for view in reversed(VIEWS)]
     run(
         db, [*without, "ALTER TABLE blocks DROP COLUMN device_ns", "DELETE FROM meta WHERE key = 'explained'"]
     )
     label_run(db, run_id_of(1), "mine")
-    assert asked(db, "SELECT view_name FROM duckdb_views() WHERE NOT internal") == []
+    assert asked(db, "SELECT count(*) FROM duckdb_views() WHERE NOT internal") == [(len(VIEWS),)]
+    assert asked(db, "SELECT DISTINCT device_ns FROM blocks") == [(None,)]
 
 
 def test_views_of_a_newer_version_replace_ours(db: Path) -> None:

@@ -493,7 +493,8 @@ def test_an_older_file_is_brought_up_to_date_before_it_is_written_to(
     db = tmp_path / "a.db"
     store(make_journal(tmp_path / "run"), db)
     statements = ("ALTER TABLE {catalog}.main.runs ADD COLUMN mood VARCHAR",)
-    migration = schema.Migration(1, "runs have a mood", statements)
+    next_version = schema.SCHEMA_VERSION + 1
+    migration = schema.Migration(next_version, "runs have a mood", statements)
     real = writing._migrate
     monkeypatch.setattr(
         writing, "_migrate", lambda connection, path, version: real(connection, path, version, (migration,))
@@ -502,10 +503,10 @@ def test_an_older_file_is_brought_up_to_date_before_it_is_written_to(
     store(make_journal(tmp_path / "third", run_id=OTHER_RUN_ID.replace("beef", "feed")), db)
 
     assert rows(db, "SELECT version, note FROM migrations ORDER BY version") == [
-        (0, "made"),
-        (1, "runs have a mood"),
+        (schema.SCHEMA_VERSION, "made"),
+        (next_version, "runs have a mood"),
     ]
-    assert rows(db, "SELECT value FROM meta WHERE key = 'schema_version'") == [("1",)]
+    assert rows(db, "SELECT value FROM meta WHERE key = 'schema_version'") == [(str(next_version),)]
     with open_result(db) as result:
         assert len(result.summaries()) == 3
 

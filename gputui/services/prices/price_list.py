@@ -121,6 +121,11 @@ def age_words(date: str, today: datetime.date) -> str:
     return f"{days} days old" if days > OLD_DAYS else ""
 
 
+def date_words(date: str, today: datetime.date) -> str:
+    """The day of a price, and its age where that matters: `2025-11-22`, `2025-2026, date unsure`."""
+    return ", ".join(filter(None, (date[:10].rstrip(" ("), age_words(date, today))))
+
+
 def import_prices(path: Path, provider: str, date: str) -> Imported:
     """Replace the user's list by a CSV or Parquet file of one of the known layouts.
 

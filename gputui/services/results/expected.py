@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.box_rates import BoxRates, level_of, lowest_normal_rate
+from gputui.analysis.box_rates import BoxRates, below_normal_at, level_of, lowest_normal_rate
 from gputui.analysis.fleet import FEWEST
 from gputui.analysis.peak_tests import (
     Expectation,
@@ -77,7 +77,16 @@ def performance_checks(run: Run) -> tuple[PerformanceCheck, ...]:
             by_device.setdefault((device_class, index, name), []).append(peak_test)
     beside = {device: found for device in _devices(run) if (found := _beside(run, *device)) is not None}
     ordered = sorted({**by_device, **beside}, key=lambda device: (device[0] != "gpu", device[1] or 0))
-    return tuple(_check(run, device, by_device.get(device, ()), beside.get(device)) for device in ordered)
+    level = level_of(
+        [
+            (speed.units_per_s, rates)
+            for found in beside.values()
+            for _, speed, rates in (found.cases if found.judges else ())
+        ]
+    )
+    return tuple(
+        _check(run, device, by_device.get(device, ()), beside.get(device), level) for device in ordered
+    )
 
 
 _Device = tuple[str, int | None, str]
@@ -85,17 +94,17 @@ _Device = tuple[str, int | None, str]
 
 
 def _check(
-    run: Run, device: _Device, published: Sequence[PeakTest], beside: _Beside | None
+    run: Run, device: _Device, published: Sequence[PeakTest], beside: _Beside | None, level: float
 ) -> PerformanceCheck:
+    """`level`: of each case of a reference, such that it holds for the whole run."""
     _, index, name = device
     if beside is None:
         return check_performance(name, published, index)
-    standing = _standing(run, beside, index)
+    standing = _standing(run, beside, index, level)
     if not beside.judges:
         return check_performance(name, published, index, standing)
     limits = {test.label: test.expectation for test in published}
     among = [case.case for case, _, _ in beside.cases]
-    level = level_of([(speed.units_per_s, rates) for _, speed, rates in beside.cases])
     tests = []
     for case, speed, rates in beside.cases:
         label = _label(case, is_small=False) if _measure(case) else ""
@@ -150,12 +159,18 @@ def _beside(run: Run, device_class: str, index: int | None, name: str) -> _Besid
     return max(found, key=lambda one: (one.judges, len(one.cases), one.reference.boxes), default=None)
 
 
-def _standing(run: Run, beside: _Beside, index: int | None) -> Standing:
+def _standing(run: Run, beside: _Beside, index: int | None, level: float) -> Standing:
     reference, cases = beside.reference, beside.cases
     shares = [rates.share_slower(speed.units_per_s) for _, speed, rates in cases]
     logs = [math.log(speed.units_per_s / rates.typical_per_s) for _, speed, rates in cases]
-    lowest = min(range(len(cases)), key=lambda place: (shares[place], logs[place]))
-    case, speed, rates = cases[lowest]
+
+    def how_low(place: int) -> tuple[bool, float, float]:
+        """Cases that are below normal first, then by chance."""
+        _, speed, rates = cases[place]
+        is_healthy = not below_normal_at(level, speed.units_per_s, speed.high, rates)
+        return is_healthy, rates.p_healthy(speed.units_per_s), logs[place]
+
+    case, speed, rates = cases[min(range(len(cases)), key=how_low)]
     name = short_case_name(case.case, shared_case_words(one.case for one, _, _ in cases), is_short=True)
     here = format_rate(speed.units_per_s, case.case.unit)
     low, high = (format_rate(rate, case.case.unit) for rate in rates.usual_range)

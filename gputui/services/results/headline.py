@@ -132,7 +132,7 @@ _GPUS_TOLD = 2
 
 
 def _box(checks: Sequence[PerformanceCheck]) -> list[str]:
-    """Whether these devices do what others of their kind do; of many, the first stands for all normal ones."""
+    """Whether these devices do what others of their kind do; of many, one stands for all normal ones."""
     odd = [check for check in checks if check.word in (BELOW_NORMAL, ABOVE_LIMIT)]
     rest = [check for check in checks if check not in odd]
     told = checks if len(checks) <= _GPUS_TOLD else [*odd, *rest[:1]]
@@ -145,8 +145,8 @@ def _box(checks: Sequence[PerformanceCheck]) -> list[str]:
 def _device(check: PerformanceCheck, *, many: bool) -> list[str]:
     standing = check.standing
     where = f"GPU {check.device_index}: " if many else ""
-    if standing is not None and check.word == NO_REFERENCE:
-        return [f"{where}{standing.text}"]
+    if standing is not None and check.word == NO_REFERENCE and not many:
+        return [standing.text]
     below = [one for one in check.peak_tests if one.word == BELOW_NORMAL and _is_of_boxes(one)]
     if standing is not None and check.word == BELOW_NORMAL and below:
         remarks = "".join(f", {remark}" for remark in standing.remarks)

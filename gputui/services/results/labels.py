@@ -70,7 +70,7 @@ def measured_first(cases: Iterable[CaseResult]) -> list[CaseResult]:
 
 
 def case_name(case: CaseResult) -> str:
-    """The name of a case, with the type that `amp` resolved to and the number of a GPU that is not the first."""
+    """The name of a case, with the type that `amp` resolved to, and the number of a GPU but the first."""
     used = {m.precision_used for m in case.measurements if m.precision_used}
     name = case.case.name.replace(" gpu", f" gpu{gpu_number(case.case, case.device_index)}")
     types = sorted(u.removeprefix("amp-") for u in used if u.startswith("amp-"))

@@ -38,8 +38,8 @@ def next_steps(
 ) -> Iterator[NextStep]:
     """Two or three commands after runs that ended together.
 
-    `stored` are the runs of their file that measured a case. `is_profiled`: the only run has profiled passes, so `show -v` has the
-    step breakdowns. `like` is the run that they repeat, as `F@RUN`; empty for none.
+    `stored` are the runs of their file that measured a case. `is_profiled`: the only run has profiled passes,
+    so `show -v` has the step breakdowns. `like` is the run that they repeat, as `F@RUN`; empty for none.
     """
     if not results:
         return

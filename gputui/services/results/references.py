@@ -231,10 +231,16 @@ def known_references(environ: Mapping[str, str] = os.environ) -> tuple[Reference
 
 
 def reference_named(name: str, environ: Mapping[str, str] = os.environ) -> Reference:
-    """One of `known_references`. Raises GputuiError, with the list, if there is none of that name."""
-    found = next((one for one in known_references(environ) if one.name == name), None)
-    if found is not None:
-        return found
+    """One of `known_references`; the beginning of a name will do if only one goes on after a `-`.
+
+    Raises GputuiError, with the list, if there is none of that name.
+    """
+    known = known_references(environ)
+    found = [one for one in known if one.name == name] or [
+        one for one in known if name and one.name.startswith(f"{name}-")
+    ]
+    if len(found) == 1:
+        return found[0]
     for path in reference_paths(environ):
         if path.stem == name:
             return read_reference(path)  # which says what is wrong with it
@@ -246,7 +252,7 @@ def reference_named(name: str, environ: Mapping[str, str] = os.environ) -> Refer
 def reference_path(name: str, environ: Mapping[str, str] = os.environ) -> Path:
     """The file of `reference_named`."""
     wanted = reference_named(name, environ)
-    return next(p for p in reference_paths(environ) if p.stem == name and read_reference(p) == wanted)
+    return next(p for p in reference_paths(environ) if p.stem == wanted.name and read_reference(p) == wanted)
 
 
 def read_reference(path: Path) -> Reference:

@@ -144,7 +144,7 @@ def run_and_file(run: str, file: Path | None) -> tuple[Path, str | None]:
     if file is not None:
         if is_there(expanded(Path(run))) and not is_there(expanded(file)):
             raise GputuiError(f"{run} is a file, and {file} is none", f"the run goes first: {file} {run}")
-        return file, run
+        return result_file_of(expanded(file)), run
     path, selector = split_selector(run)
     if selector or is_there(path) or path.suffix in SUFFIXES:
         return path, selector or None

@@ -200,6 +200,10 @@ def _expected(boxes: Sequence[Box]) -> Iterator[Part]:
     if sources := tuple(_sources(checks)):
         yield "Figures from elsewhere are those of:"
         yield Links(sources)
+    standings = [check.standing for _, check in checks if check.standing is not None]
+    if standings:
+        yield "Boxes of the same model that were measured with gputui:"
+        yield tuple(dict.fromkeys(f"{one.model} ({one.source})" for one in standings))
 
 
 def _device(check: PerformanceCheck) -> str:
@@ -220,8 +224,6 @@ def _sources(checks: Iterable[tuple[Box, PerformanceCheck]]) -> Iterator[tuple[s
         if not isinstance(found, Missing):
             rows = [r for r in plausible_rows() if r.gpu == found.name and r.measure in measures]
             keys.update(dict.fromkeys(key for row in rows for key in row.source))
-    for standing in dict.fromkeys(check.standing for _, check in checks if check.standing is not None):
-        yield f"{standing.model}, measured with gputui ({standing.source})"
     for key in keys:
         source = source_rows()[key]
         yield ", ".join(filter(None, (source.title, source.version_or_date))), source.link
@@ -266,18 +268,17 @@ def _gpu_table(gpus: Sequence[tuple[Box, DeviceTelemetry]], boxes: Sequence[Box]
                 f"{_number(device.power_median_w)} / {_number(device.power_max_w)} W",
                 "unknown"
                 if gpu is None
-                else f"{_number(gpu.power_limit_w)} of {_number(gpu.power_default_limit_w)} W",
+                else f"{_number(gpu.power_limit_w)} / {_number(gpu.power_default_limit_w)} W",
                 f"{_number(device.sm_clock_min_mhz)} / {_number(device.sm_clock_median_mhz)} MHz",
                 f"{_number(device.temperature_median_c)} / {_number(device.temperature_max_c)} °C",
                 _share(device.power_capped_share),
                 _share(device.slowed_share),
-                str(device.samples),
             )
         )
     headings = (
         *(("box",) if boxes[0].letter else ()),
-        *("GPU", "power, median / most", "power limit, of the default", "clock, least / median"),
-        *("temperature, median / most", "at the power cap", "slowed by heat or brake", "samples"),
+        *("GPU", "power median/most", "limit/default", "clock least/median", "temperature median/most"),
+        *("power-capped", "slowed by heat or brake"),
     )
     return TextTable(headings, tuple(rows), ())
 

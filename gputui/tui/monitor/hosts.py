@@ -26,7 +26,9 @@ HOSTS_ACTIONS: tuple[Action, ...] = (
 _NAME_CELLS = 24
 _SEVERITY = {"alarm": 0, "warn": 1}
 _ABSENT = "—"
-_GAUGE_CELLS = 8
+_GAUGE_CELLS, _BUSY_CELLS = 8, 10
+_WIDE = 100
+"""From this width on, a line has room for most faults."""
 _BUSY_FROM = 5.0
 
 
@@ -79,7 +81,7 @@ class HostsModel:
     def lines(self, width: int, height: int, now_ns: int) -> tuple[Line, ...]:
         """Exactly `height` lines of `width` cells; `now_ns` is monotonic."""
         ordered = self._ordered(now_ns)
-        said = _problem_of(self._selected, ordered, now_ns)
+        said = _problem_of(self._selected, ordered, now_ns, is_narrow=width < _WIDE)
         room = max(height - 3 - bool(said), 1)
         at = next((n for n, one in enumerate(ordered) if one.host.name == self._selected), 0)
         self._top = min(max(self._top, at - room + 1, 0), at)
@@ -129,7 +131,7 @@ class HostsModel:
         busy, shown = _busy(one)
         filled_part, rest = gauge(busy, 100.0, _GAUGE_CELLS)
         spans += [Span("  "), Span(filled_part, dim or "compute 1"), Span(rest, "track")]
-        spans.append(Span(right(shown, 9), dim))
+        spans.append(Span(right(shown, _BUSY_CELLS), dim))
         watts = [v for gpu in gpus if isinstance(v := gpu.values.get("power_w"), int | float)]
         spans.append(Span(right(f"{sum(watts):.0f} W" if watts else _ABSENT, 8), dim))
         memory = gpus or [one.sample.host]
@@ -149,14 +151,19 @@ class HostsModel:
         return f"{more}{keys} · s {'as named' if self._faults_first else 'faults first'} · ? help · q quit"
 
 
-def _problem_of(name: str, seen: Sequence[HostSample], now_ns: int) -> str:
-    """Why nothing comes from a host, for the line that has room for all of it; empty if it is heard."""
+def _problem_of(name: str, seen: Sequence[HostSample], now_ns: int, *, is_narrow: bool) -> str:
+    """What ails a host, for the line that has room for all of it; empty if its row has."""
     one = next((one for one in seen if one.host.name == name), None)
-    return "" if one is None or not one.hint else f"{clean(name)}: {_worst(one, now_ns)[0]}"
+    if one is None or not (one.hint or is_narrow):
+        return ""
+    word, _ = _worst(one, now_ns)
+    return f"{clean(name)}: {word}" if word else ""
 
 
 def _heading(name_cells: int, width: int) -> Line:
-    text = " " + left("HOST", name_cells) + "  " + left("BUSY", _GAUGE_CELLS + 9) + right("POWER", 8)
+    text = (
+        " " + left("HOST", name_cells) + "  " + left("BUSY", _GAUGE_CELLS + _BUSY_CELLS) + right("POWER", 8)
+    )
     return fitted((Span(text + right("MEMORY", 15) + right("LOAD", 7) + "  HEALTH, CASE", "dim"),), width)
 
 

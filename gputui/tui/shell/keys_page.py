@@ -31,7 +31,7 @@ def key_lines(groups: Iterable[Group], width: int) -> list[Line]:
     lead = max((width_of(keys) for _, rows in listed for keys, _ in rows), default=0) + 3
     lines: list[Line] = []
     for number, (heading, rows) in enumerate(listed):
-        lines += [()] if number else []
+        lines += [fitted((), width)] if number else []
         lines.append(
             section((Span(heading, "title"),), width, () if number else (Span("esc leaves", "dim"),))
         )

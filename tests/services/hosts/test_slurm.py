@@ -24,6 +24,8 @@ from sshd import Servers, needs_sshd
 from gputui.model.journal import Price
 from gputui.store.reading import open_result
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Cluster:
@@ -45,7 +47,6 @@ def lean(tmp_path: Path) -> str:
     return str(tmp_path / "lean" / "bin" / "python")
 
 
-@pytest.mark.slow
 def test_each_kind_of_node_gets_a_job_and_a_laptop_that_leaves_the_queue_brings_them_home_later(
     cluster: Cluster, environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -77,7 +78,6 @@ def test_each_kind_of_node_gets_a_job_and_a_laptop_that_leaves_the_queue_brings_
 
 
 @needs_sshd
-@pytest.mark.slow
 def test_a_job_behind_a_login_node_is_ended_by_ctrl_c_with_what_is_finished(
     cluster: Cluster, environment: dict[str, str], tmp_path: Path, servers: Servers
 ) -> None:

@@ -217,7 +217,7 @@ def test_a_file_that_is_no_profile_is_reported_as_such(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.md").touch()
-    with pytest.raises(GputuiError, match="notes.md is a file, but not a profile"):
+    with pytest.raises(GputuiError, match=r"notes\.md is a file, but not a profile"):
         find_profile("notes.md")
 
 

@@ -195,6 +195,15 @@ def test_of_two_references_of_one_name_the_one_of_more_boxes_counts(
     assert {one.name for one in known_references()} == {"xeon-8481c-1-core", "other"}
 
 
+def test_the_beginning_of_a_name_will_do_if_it_is_of_one_reference() -> None:
+    add_boxes(1)
+
+    assert reference_named("xeon").name == reference_named("xeon-8481c").name == "xeon-8481c-1-core"
+    add_boxes(1, name="xeon-8481c-night")
+    with pytest.raises(GputuiError, match="no reference of that name"):
+        reference_named("xeon-8481c")
+
+
 @pytest.mark.parametrize("name", ["../a", "/etc/passwd", "", "h200.json"])
 def test_a_reference_is_one_of_the_list(name: str) -> None:
     with pytest.raises(GputuiError, match="no reference of that name"):
@@ -274,6 +283,34 @@ def test_a_healthy_box_is_normal_and_its_place_among_the_boxes_is_given() -> Non
     headline = run_headline(run)
     assert headline.startswith("This H200 is normal in all 20 cases. Faster than ")
     assert " of 18 H200 SXM (reference of 2026-09, 20 cases): " in headline
+
+
+def test_several_gpus_of_a_run_are_judged_together_so_that_false_alarms_are_those_of_the_run() -> None:
+    add_boxes(18, on_gpu=True)
+    name = "gemm large gpu amp"
+    alone = quick_run(1, on_gpu=True, factors={name: 0.925})
+    other = quick_run(1, on_gpu=True)
+    second = tuple(replace(case, device_index=1) for case in other.cases)
+
+    eight = replace(alone, cases=(*alone.cases, *second))
+
+    (check,) = performance_checks(alone)
+    first, _ = performance_checks(eight)
+    limits = [
+        next(one.peak_test.expectation for one in found.peak_tests if one.peak_test.label == "gemm large amp")
+        for found in (check, first)
+    ]
+    assert limits[1].warn_below < limits[0].warn_below  # type: ignore[union-attr]
+
+
+def test_the_case_that_is_named_is_one_that_is_below_normal() -> None:
+    wide, narrow = "decode mini cpu amp all cores", "gemm mini cpu fp32 all cores"
+    ends = [0.9, 1.1] * 5
+    add(*(quick_run(number, factors={wide: ends[number - 1]}) for number in range(1, 11)))
+
+    run = quick_run(50, factors={wide: 0.88, narrow: 0.9})
+
+    assert "in 1 of 12 cases (reference of 2026-09): gemm fp32 " in run_headline(run)
 
 
 def test_a_power_cap_is_named_where_it_makes_a_box_below_normal() -> None:

@@ -9,7 +9,7 @@ from hand_made import make_run, measured, steady, unmeasured
 from journals import GPU_MACHINE, make_case
 from test_expected import H200, at_rate, copy, gemm, shipped_case
 
-from gputui.cli.results import print_run
+from gputui.cli.results import missing_lines, print_run
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult
 from gputui.services.results.headline import run_headline
@@ -144,3 +144,15 @@ def test_the_reasons_of_what_was_not_measured_stand_on_the_first_screen(
     assert "gpt_train xl gpu amp ran out of memory" in three
     assert "2 more cases not measured" in three
     assert "1 case did not run: no GPU in this machine" in on_terminal(capsys, 24, [gemm(780), skipped])
+
+
+def test_cases_that_an_interrupted_run_did_not_finish_are_one_kind() -> None:
+    cut = [
+        unmeasured(shipped_case(name, "base", "amp"), "interrupted", why)
+        for name, why in (("gpt_train", "stopped by SIGINT"), ("decode", "the run ended first"))
+    ]
+    skipped = unmeasured(shipped_case("conv_train", "base", "amp"), "skipped", "no GPU in this machine")
+    assert missing_lines(make_run(*cut, skipped, status="interrupted")) == [
+        "gpt_train base gpu amp, decode base gpu amp did not finish",
+        "1 case did not run: no GPU in this machine",
+    ]

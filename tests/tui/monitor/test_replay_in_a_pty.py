@@ -83,12 +83,12 @@ def test_it_is_played_paused_moved_and_marked_at_its_end(start: Start, columns: 
         terminal.type(b">>>>>")
         wait_for_place(terminal, "playing", lambda second: 59 <= second < 100)
         assert "STALE" not in terminal.text
-        assert "─ GPU 0 ── THERMAL 25 % of " in terminal.text
+        assert "─ GPU 0 ── THERMAL 25 %" in terminal.text
         terminal.type(b"i")
         terminal.wait_for("POWER-CAPPED at 700 W, 50 % of ")
         terminal.wait_for("power 50 %, thermal 25 %")
         terminal.type(b"\x1b")
-        terminal.wait_for("─ GPU 0 ── THERMAL 25 % of ")
+        terminal.wait_for("─ GPU 0 ── THERMAL 25 %")
         terminal.type(b" ")
         wait_for_place(terminal, "PAUSED", lambda second: 59 <= second < 100)
         _, paused = place(terminal)

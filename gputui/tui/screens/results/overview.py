@@ -342,7 +342,7 @@ def _chart_lines(run: Run, series: TelemetrySeries, chart: _Chart, width: int) -
     )
     title = (Span(" " * _AXIS), Span(f"{chart.title}  ", "dim"), Span(chart.show(median(finite)), "title"))
     used = sum(len(span.text) for span in title)
-    notes = (f"median; most {chart.show(highest)}", f"most {chart.show(highest)}", "")
+    notes: tuple[str, ...] = (f"median; most {chart.show(highest)}", f"most {chart.show(highest)}", "")
     mark = chart.line(run, series.device_index)
     if mark is not None:
         notes = (f"median; most {chart.show(highest)}, slows at {chart.show(mark)}", *notes)
