@@ -54,11 +54,15 @@ def address_of(url: str) -> Address:
         raise ValueError("its port is not a number from 0 to 65535") from None
     if not parts.hostname:
         raise ValueError("it names no host")
+    try:
+        parts.hostname.encode("idna")
+    except UnicodeError:
+        raise ValueError("no host can have such a name") from None
     base = parts.path.rstrip("/")
     for ending in ("/chat/completions", "/completions", "/models"):
         base = base[: -len(ending)] if base.endswith(ending) else base
-    if any(character <= " " or character == "\x7f" for character in base):
-        raise ValueError("its path has spaces or control characters")
+    if not base.isascii() or any(character <= " " or character == "\x7f" for character in base):
+        raise ValueError("its path has spaces, control characters or letters that are not ASCII")
     is_tls = parts.scheme == "https"
     return Address(parts.hostname, port or (443 if is_tls else 80), is_tls, base or "/v1")
 
