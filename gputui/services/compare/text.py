@@ -12,6 +12,7 @@ from rich.text import Text
 from gputui.analysis.attribution import Attribution
 from gputui.model.absent import Missing
 from gputui.model.case import Case
+from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn, Width
 from gputui.services.compare.forest import forest_axis, mark_of
@@ -219,8 +220,10 @@ def _next_lines(
         if isinstance(side.run.price, Missing)
     ]
     if len(lacks) == 1:
+        side = comparison.a if lacks[0] == "a" else comparison.b
+        command = "serve-bench" if side.run.profile == SERVE_PROFILE else "run"
         lines.append(
-            f"no cost: {lacks[0]} has no price; gputui run --price USD or --instance TYPE stores one"
+            f"no cost: {lacks[0]} has no price; gputui {command} --price USD or --instance TYPE stores one"
         )
     return lines
 
@@ -318,6 +321,23 @@ def _write_forest(page: Page, comparison: Comparison, ignore: str, most_lines: i
     return len(comparison.rows) - len(rows)
 
 
+def parts_of(
+    headings: Sequence[str], lines: Sequence[Sequence[str]], page: Page
+) -> Iterator[tuple[int, int]]:
+    """First and last + 1 column of each part: as many as fit beside the case and the baseline."""
+    begin = 2
+    while begin < len(headings):
+        end = begin + 1
+        while end < len(headings):
+            kept = (0, 1, *range(begin, end + 1))
+            table = [[line[column] for column in kept] for line in (headings, *lines)]
+            if table_width(table, page.encoding) > page.width:
+                break
+            end += 1
+        yield begin, end
+        begin = end
+
+
 def _write_many(page: Page, asked: Asked, answer: Answer, most_lines: int | None) -> None:
     """Three sides and more: a line for each side, and a column for each against the baseline."""
     sides = (answer.comparisons[0].a, *(comparison.b for comparison in answer.comparisons))
@@ -355,7 +375,21 @@ def _write_many(page: Page, asked: Asked, answer: Answer, most_lines: int | None
         for side, one in enumerate(by_case[row.case])
         if one is not None
     }
-    page.table(headings, lines, range(1, len(sides) + 1), (), painted)
+    for first_side, last_side in parts_of(headings, lines, page):
+        kept = (0, 1, *range(first_side, last_side))
+        if first_side > 2:
+            page.line()
+        page.table(
+            [headings[column] for column in kept],
+            [[line[column] for column in kept] for line in lines],
+            range(1, len(kept)),
+            (),
+            {
+                (place, kept.index(column)): text
+                for (place, column), text in painted.items()
+                if column in kept
+            },
+        )
     if not page.is_terminal:
         return
     page.line()
