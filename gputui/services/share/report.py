@@ -13,6 +13,7 @@ from gputui.facts.tables import plausible_rows, source_rows
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu
 from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import counted, format_bytes, format_hourly, format_percent, format_rate
 from gputui.services.compare.rerun import REPEATED
 from gputui.services.compare.tables import TextTable
@@ -338,6 +339,18 @@ def _not_measured(run: Run) -> Iterator[str]:
 def _repeat(boxes: Sequence[Box]) -> Iterator[Part]:
     """Commands that measure the same again on the provider's own machine of this kind."""
     run, tried = boxes[-1].run.summary, [case for case in boxes[-1].run.cases if case.outcome in REPEATED]
+    if run.profile == SERVE_PROFILE:
+        yield "With the same model on a server of the box, at URL:"
+        yield Code(
+            (
+                f"pip install gputui=={run.gputui_version}",
+                "gputui serve-bench URL --db again.db",
+                "gputui show -v latest again.db",
+            )
+        )
+        yield "With the result itself, shared as a .db file:"
+        yield Code(("gputui compare shared.db again.db",))
+        return
     own = [case.case.name for case in tried if vocabulary.workload(case.case.work.workload) is None]
     if len(own) < len(tried):
         of_gpu = any(case.case.variant.device_class == "gpu" for case in tried)

@@ -332,7 +332,9 @@ class LoadLaunch:
         self._check_client(step)
         if len(step.values(lambda s: s.e2e_s)) < LEAST_REQUESTS:
             self._check_answers(step)
-            raise self._too_slow(f"{len(step.counted)} requests began and ended within its window")
+            counted = len(step.counted)
+            requests = "1 request" if counted == 1 else f"{counted} requests"
+            raise self._too_slow(f"{requests} began and ended within its window")
         self._send_figures(step)
         self._send_block(step.window_ns[0], step.window_ns[1] - step.window_ns[0], step.output_tokens)
 
@@ -369,9 +371,7 @@ class LoadLaunch:
             seconds = max(least_s, min(self._left_for_arrivals_s(), self._allowance_s * share))
             if self._left_for_arrivals_s() < least_s:
                 if not tried:
-                    raise self._too_slow(
-                        f"{FINE_REQUESTS} requests at {rate:.3g} a second take {least_s:.3g} s"
-                    )
+                    raise self._too_slow(f"the first rate to try takes {least_s:.3g} s, more than was left")
                 break
             step, is_held = await self._tried(rate, seconds)
             steps.append(step)

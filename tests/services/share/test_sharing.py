@@ -226,3 +226,5 @@ def test_an_error_keeps_its_type_alone() -> None:
     assert vocabulary.message(text) == "RuntimeError (tried to allocate 2.00 GiB)"
     assert vocabulary.message("RuntimeError: /home/bob is gone") is None
     assert vocabulary.message("too slow for its 2.12 s share (5 blocks of 0.216 s): raise --budget")
+    load = "the first rate to try takes 5 s, more than was left"
+    assert vocabulary.message(f"too slow for its 11.2 s share ({load}): raise --budget")
