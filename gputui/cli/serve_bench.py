@@ -58,7 +58,9 @@ Examples:
 
 def _attained(context: click.Context, parameter: click.Parameter, value: float) -> float:
     if not 0.5 <= value <= 0.99:
-        raise GputuiError(f"--attain {value:g}: is not in the range 0.5 to 0.99", "such as 0.9, the default")
+        raise GputuiError(
+            f"--attain {value:g}: not in the range 0.5 to 0.99", "a share, such as 0.9 for 90 %, the default"
+        )
     return value
 
 

@@ -47,6 +47,8 @@ LEAST_ANSWERS = 5
 """One after the other, that a launch must have time for: two before its load, and three in it."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOWN = 40
+_FEW_LAUNCHES = 6
+"""Of --concurrency 1,8 --launches 2 with a search; with no more, there is little to leave out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,10 +248,12 @@ def _check_budget(plan: Plan, profile: RequestProfile, alone_s: float | None) ->
     if alone_s is None or plan.budget_s * share >= LEAST_ANSWERS * alone_s:
         return
     needed_s = math.ceil(LEAST_ANSWERS * alone_s / share / 60) * 60
+    is_small = len(weights) <= _FEW_LAUNCHES
     raise GputuiError(
-        f"one request of {profile.name} takes {format_seconds(alone_s)} alone, and each of"
-        f" {counted(len(weights), 'launch')} has {format_seconds(plan.budget_s * share)}",
-        f"--budget {needed_s}, or fewer loads: --concurrency 1,8 --launches 2",
+        f"--budget {plan.budget_s:g} is too short: one request of {profile.name} takes"
+        f" {format_seconds(alone_s)} alone, and each of {counted(len(weights), 'launch')} has"
+        f" {format_seconds(plan.budget_s * share)}",
+        f"--budget {needed_s}{'' if is_small else ', or fewer loads: --concurrency 1,8 --launches 2'}",
     )
 
 
@@ -403,7 +407,9 @@ def rates_from(text: str) -> tuple[float, ...]:
             rate = float(part)
         except ValueError:
             raise GputuiError(f"--rate: {part[:_SHOWN]!r} is not a number", hint) from None
-        if not 0.001 <= rate <= MOST_RATE_PER_S or rate in found:
-            raise GputuiError(f"--rate: {part[:_SHOWN]!r} is not in the range 0.001 to 10000, or twice", hint)
+        if not 0.001 <= rate <= MOST_RATE_PER_S:
+            raise GputuiError(f"--rate: {part[:_SHOWN]!r} is not in the range 0.001 to 10000", hint)
+        if rate in found:
+            raise GputuiError(f"--rate: {part[:_SHOWN]!r} is there twice", hint)
         found.append(rate)
     return tuple(found)
