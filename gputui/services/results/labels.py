@@ -11,6 +11,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import WHOLE_BOX, Case
 from gputui.model.plan import REFERENCE_PROFILE
 from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import (
     counted,
     format_bytes,
@@ -261,7 +262,9 @@ def had_no_time(case: CaseResult) -> bool:
 
 
 def _is_recording(run: Run) -> bool:
-    return any(case.case.variant.device_class == WHOLE_BOX for case in run.cases)
+    return run.summary.profile != SERVE_PROFILE and any(
+        case.case.variant.device_class == WHOLE_BOX for case in run.cases
+    )
 
 
 def _waited(case: CaseResult) -> str:
