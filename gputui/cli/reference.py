@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gputui.services.results.references import Reference
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def command() -> None:
     """What boxes of one model reach: `run` and `show` say where a box stands among them."""
 

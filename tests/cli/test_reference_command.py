@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from click import UsageError
 from click.testing import CliRunner, Result
 from quick_runs import add_boxes, store_quick
 
@@ -95,3 +96,8 @@ def test_a_file_that_cannot_be_read_is_named_in_the_list() -> None:
     made.path.write_text("{}", encoding="utf-8")
 
     assert "not a reference file" in ran("list").output
+
+
+def test_without_a_command_it_says_that_one_is_missing() -> None:
+    with pytest.raises(UsageError, match="Missing command"):
+        ran()
