@@ -19,6 +19,7 @@ from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.serving.curve import serving_of
 from gputui.services.serving.text import API_PRICE_HELP, api_price_from
+from gputui.services.support.paths import exports_cache
 from gputui.store.reading import TelemetrySummary, open_result
 from gputui.store.selecting import find_run
 
@@ -92,7 +93,8 @@ def command(
     warnings_kept = sum(event.level != "info" for event in events)
     if not verbose:
         footer += [f"{counted(warnings_kept, 'warning')}: --verbose"] if warnings_kept else []
-        footer += step_lines(next_steps([found], path, comparable, is_profiled=bool(passes)), out)
+        if path.parent != exports_cache():  # no commands with the name of a copy that does not last
+            footer += step_lines(next_steps([found], path, comparable, is_profiled=bool(passes)), out)
     if isinstance(loads, Missing):
         print_run(out, found, heading, footer, is_verbose=verbose, shows_all=shows_all)
     else:
