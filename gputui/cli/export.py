@@ -34,7 +34,7 @@ def command(files: tuple[str, ...], directory: Path) -> int:
         length=len(paths), label="reading", file=sys.stderr, hidden=not sys.stderr.isatty()
     ) as bar:
         done = export_runs(paths, directory, only, lambda count: bar.update(count - bar.pos))
-    there = f", {done.already_there} were there already" if done.already_there else ""
+    there = f", {counted(done.already_there, 'run')} already there" if done.already_there else ""
     click.echo(
         f"{counted(len(done.added), 'run')} of {counted(len(paths), 'file')} added to {directory}{there}"
     )

@@ -241,4 +241,4 @@ def test_the_command_counts_runs_and_takes_single_ones(files: list[Path], tmp_pa
     second = CliRunner().invoke(export_command, [str(file), "--parquet", fleet])
     assert first.output.startswith("1 run of 1 file added to")
     assert "1 run of 1 file added to" in second.output
-    assert "1 were there already" in second.output
+    assert "1 run already there" in second.output

@@ -373,7 +373,7 @@ def _device_classes(device: str) -> tuple[str, ...]:
         return ("cpu",)
     if device == ALL or re.fullmatch(r"(gpu|cuda|mps|xpu)(:\d{1,3})?|(GPU|MIG)-[\w-]+", device):
         return ("gpu",)
-    raise GputuiError(f"--device {device}: is not a device", "cpu, gpu, gpu:N, the UUID of a GPU, or all")
+    raise GputuiError(f"--device {device}: not a device", "cpu, gpu, gpu:N, the UUID of a GPU, or all")
 
 
 def _each_device(asked: str, interpreter: Interpreter, machine: Machine) -> list[str]:

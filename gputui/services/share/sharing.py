@@ -60,7 +60,10 @@ def share(texts: Sequence[str], out: Path, keep: Keep, *, trust: bool = False) -
     """
     form = out.suffix.lower()
     if form not in FORMS:
-        raise GputuiError(f"{out.name}: its ending does not say what to write", f"end it in {listed(FORMS)}")
+        raise GputuiError(
+            f"{out.name}: its ending does not say what to write",
+            f"end it in {', '.join(FORMS[:-1])} or {FORMS[-1]}",
+        )
     if form != ".db" and len(texts) > _MOST_BOXES:
         raise GputuiError(
             f"{len(texts)} results in one report: up to {_MOST_BOXES} are shown", "share them as a .db file"

@@ -251,7 +251,7 @@ def test_a_gpu_that_is_not_among_those_torch_sees_is_refused_with_their_number(d
     "device", ["gpus", "cpu:1", "gpu:-1", "gpu:x", "gpu:1000", "nvidia", " gpu", "GPU-", "GPU-a b", "-"]
 )
 def test_a_device_that_is_none_is_wrong_usage_and_says_what_is_one(device: str) -> None:
-    with pytest.raises(GputuiError, match="is not a device") as caught:
+    with pytest.raises(GputuiError, match="not a device") as caught:
         resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(device=device))
     assert (caught.value.exit_code, caught.value.hint) == (
         EXIT_USAGE,

@@ -455,7 +455,7 @@ async def test_each_wrong_field_says_its_own_error_at_once(spin: Path) -> None:
         await pilot.press("escape", "tab", "down", "down", "down", "0")
         await until(pilot, lambda: model.is_checked)
         for message in (
-            "--device toaster: is not a device",
+            "--device toaster: not a device",
             "--only gemmm: is not a workload",
             "--precision fp64: is not a precision",
             "--launches: 0 is not in the range",
