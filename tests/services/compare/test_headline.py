@@ -18,9 +18,11 @@ from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_rate
 from gputui.services.compare.headline import Headline, headline_of
 from gputui.services.compare.pairing import compare_sides, side_of_runs, sides_by
+from gputui.services.compare.ranking import fastest_text
 from gputui.services.compare.session import ask
 from gputui.services.compare.suggestions import SettlingStep, effort_words
 from gputui.services.results.conditions import Evidence
+from gputui.services.results.selectors import Selection
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
 
@@ -317,3 +319,43 @@ def test_a_second_case_whose_rate_is_open_is_named_by_its_cost_alone() -> None:
     assert headline(*runs).sentences[1] == (
         "CNN training: b is 50 % cheaper per image (can't tell which is faster): take b for that."
     )
+
+
+def fastest(*step_s: float) -> str:
+    """Of boxes whose steps take so long."""
+    sides = [side_of_runs(f"{place}.db", [run_of({GPT: seconds})]) for place, seconds in enumerate(step_s)]
+    rows = {
+        letter: compare_sides(sides[0], side).rows[0] for letter, side in zip("bcd", sides[1:], strict=False)
+    }
+    return fastest_text(next(iter(rows.values())).a, rows)
+
+
+def test_the_fastest_of_several_is_named_with_those_that_tie_with_it() -> None:
+    assert fastest(0.1, 0.12, 0.05) == "c"
+    assert fastest(0.1, 0.12) == "a"
+    assert fastest(0.1, 0.05, 0.0502, 0.2) == "b or c"
+    assert fastest(0.1, 0.1002) == "can't tell"
+
+
+def test_a_failure_is_the_answer_where_no_case_was_measured_on_both() -> None:
+    runs = [run_of({GPT: 0.1}), run_of({}, 0.0, unmeasured(GPT, "oom"))]
+    a, b = (side_of_runs(f"{letter}.db", [run]) for letter, run in zip("ab", runs, strict=True))
+    evidence = Evidence(
+        [
+            Selection(side.name, Path(side.name), (run,), (), {})
+            for side, run in zip((a, b), runs, strict=True)
+        ]
+    )
+    (said,) = headline_of([compare_sides(a, b)], [()], "", evidence).sentences
+    rate = format_rate(GPT.units_per_step / 0.1, "tok")
+    assert said == f"GPT training (base): b runs out of memory, a does {rate}."
+
+
+def test_a_case_that_differs_as_the_main_one_does_is_not_named_and_one_that_speaks_against_it_is() -> None:
+    alike = headline(run_of({GPT: 0.1, CNN: 0.1}), run_of({GPT: 0.05, CNN: 0.052}))
+    assert len(alike.sentences) == 1
+    more = headline(run_of({GPT: 0.1, CNN: 0.1}), run_of({GPT: 0.05, CNN: 0.02}))
+    assert more.sentences[1].startswith("CNN training: b is 5.00x as fast (")
+    assert "take" not in more.sentences[1]
+    against = headline(run_of({GPT: 0.1, CNN: 0.1}), run_of({GPT: 0.05, CNN: 0.2}))
+    assert against.sentences[1].endswith(": take a for that.")

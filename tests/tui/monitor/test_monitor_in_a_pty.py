@@ -300,7 +300,7 @@ def test_a_call_that_hangs_stops_neither_keys_nor_the_other_gpus_nor_the_end() -
         moving = pane(terminal, 2)
         terminal.wait_for(lambda: pane(terminal, 2) != moving)
         terminal.type(b"?")
-        terminal.wait_for("─ keys ──")
+        terminal.wait_for("─ Keys of this screen ──")
         assert "Results: Result files and runs" in terminal.text
         terminal.type(b"?")
         wait_for_pane(terminal, 1, "the driver has not answered for ")
