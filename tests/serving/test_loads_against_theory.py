@@ -51,12 +51,12 @@ def test_first_tokens_and_gaps_are_those_that_theory_predicts() -> None:
 
 def test_beyond_its_capacity_a_server_is_called_overloaded_and_no_percentile_is_claimed() -> None:
     with serving_process(_DOES) as url:
-        offered = offer(url, 3.0, rate_per_s=1.5 * _CAPACITY_PER_S)
+        offered = offer(url, 4.0, rate_per_s=2.0 * _CAPACITY_PER_S)
         arrived_s = [served.arrived_s for served in served_by(url)][2:]  # two were sent alone before
 
     outcome, reason = offered.end
     assert outcome == "unsupported"
-    assert reason.startswith("overloaded at 206.897 requests/s: the queue grew, from ")
+    assert reason.startswith("overloaded at 275.862 requests/s: the queue grew, from ")
     assert offered.of_kind("figure") == []
     assert offered.of_kind("load_step")[0]["is_overloaded"]
     # The arrivals are those that were planned: a server that is behind does not slow them.
