@@ -28,7 +28,7 @@ _ALIKE = 0.8
 _EXPLAINED = 8
 """Boxes whose telemetry is read because they stand out, and as many of the others."""
 _MARKED_SHARE = 0.1
-"""How much more of the time a GPU was slowed down than the others, from which it is told."""
+"""How much more of the time a GPU was slowed down than the others, from which the reason names it."""
 _MARKED_CLOCK = math.log(1.02)
 
 
