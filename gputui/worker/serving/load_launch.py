@@ -589,16 +589,16 @@ class LoadLaunch:
                 index += 1
                 if len(client.waiting) > most_in_flight:
                     is_too_many, is_open = True, False
-            last_ns = begun_ns + round(min(at_s, seconds) * 1e9)
-            window = (begun_ns + round(min(self._alone_s, seconds / 4) * 1e9), last_ns)
             idle.clear()
             if client.waiting and not is_too_many:
                 wait_s = min(max(self._left_s(), 0.0), 4 * self._alone_s + 2)
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(idle.wait(), wait_s)
+            last_ns = min(begun_ns + round(min(at_s, seconds) * 1e9), time.monotonic_ns())
             client.stop()
             now.stop()
             cpu_share = lag.stop()
+        window = (begun_ns + round(min(self._alone_s, seconds / 4) * 1e9), last_ns)
         step = self._read(OPEN, None, rate, window, lag, cpu_share, is_closed_loop=False)
         return replace(step, is_overloaded=is_too_many or _is_behind(step, rate))
 
@@ -922,7 +922,11 @@ def _is_behind(step: Step, rate: float) -> bool:
     if not grows or last - first < math.sqrt(len(timed)):
         return False
     middle_ns = sum(step.window_ns) // 2
-    done = sum(middle_ns <= s.exchange.ended_ns < step.window_ns[1] for s in step.samples)
+    done = sum(
+        middle_ns <= s.exchange.ended_ns < step.window_ns[1]
+        for s in step.samples
+        if s.answer.outcome != UNFINISHED  # these ended because the load did
+    )
     half_s = (step.window_ns[1] - middle_ns) * 1e-9
     return done / half_s < KEEPS_UP_SHARE * rate
 
