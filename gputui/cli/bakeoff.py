@@ -24,7 +24,7 @@ from gputui.services.runs.start import blocks_from, budget_from, launches_from
 if TYPE_CHECKING:
     from gputui.services.hosts.bakeoff import Bakeoff, BatchPart, HostRun, Rounds
     from gputui.services.hosts.host import Host
-    from gputui.services.hosts.preparing import Prepared
+    from gputui.services.hosts.preparing import PreparedHosts
     from gputui.services.hosts.slurm import NodeType
     from gputui.services.profiles.loader import Profile
     from gputui.services.profiles.planner import Choices
@@ -174,7 +174,7 @@ def command(
 
     from gputui.services.compare.rounds import looks_of_rounds
     from gputui.services.hosts.box import key_for_hosts
-    from gputui.services.hosts.preparing import Prepared, new_bakeoff, prepare, profile_for_hosts
+    from gputui.services.hosts.preparing import PreparedHosts, new_bakeoff, prepare, profile_for_hosts
     from gputui.services.profiles.planner import Choices
     from gputui.services.runs.start import target_of
     from gputui.services.support.paths import hash_key
@@ -197,7 +197,7 @@ def command(
     )
     key = hash_key()
     hosts, queued = hosts[: len(hosts) - len(kinds)], hosts[len(hosts) - len(kinds) :]
-    prepared = Prepared((), (), ())
+    prepared = PreparedHosts((), (), ())
     if hosts:
         say(f"asking {counted(len(hosts), 'host')} ...")
         prepared = prepare(
@@ -259,7 +259,7 @@ def _rounds(percent: float, looks: Sequence[int], names: Sequence[str], hosts: S
     return rounds
 
 
-def _announce(prepared: Prepared, target: Path) -> None:
+def _announce(prepared: PreparedHosts, target: Path) -> None:
     for refused in prepared.refused:
         say(refused.line)
     for line in prepared.same():

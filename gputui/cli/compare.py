@@ -19,7 +19,7 @@ from gputui.services.compare.fleet_sides import RANKED_BY
 from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_of
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
 from gputui.services.compare.pairing import DIMENSIONS
-from gputui.services.compare.session import Request, ask
+from gputui.services.compare.session import ComparisonRequest, ask
 from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import every_file
 
@@ -155,7 +155,7 @@ def command(
     if step_range or window:
         raise GputuiError("--step and --window: go with traces", "leave them out")
     if on_screen:
-        return _show(context, Request(files, by or "", baseline or "", pool, trust, columns))
+        return _show(context, ComparisonRequest(files, by or "", baseline or "", pool, trust, columns))
     if columns and form not in ("text", "markdown"):
         raise GputuiError(f"--columns: {form} has all of them", "leave it out, or --format markdown")
     files = every_file(files)
@@ -291,7 +291,7 @@ def _compare_stored_traces(files: tuple[str, ...], form: str, output: Path | Non
     return EXIT_DONE
 
 
-def _show(context: click.Context, request: Request) -> int:
+def _show(context: click.Context, request: ComparisonRequest) -> int:
     """The Compare screen, which knows sides but neither formats nor checks."""
     from gputui.cli.monitor import show_app
     from gputui.cli.surroundings import no_terminal

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gputui.analysis.inference_fit import InferenceFit
     from gputui.services.advise.gpu_choice import GpuClass
     from gputui.services.advise.inference_fit import InferenceReport
-    from gputui.services.advise.memory_fit import Report
+    from gputui.services.advise.memory_fit import FitReport
 
     AnyClass = GpuClass[Fit] | GpuClass[InferenceFit]
 
@@ -162,7 +162,7 @@ def _refuse(options: Mapping[str, object], why: str, hint: str) -> None:
             raise GputuiError(f"{option}: {why}", hint)
 
 
-def _print_training(found: Report, every: bool) -> None:
+def _print_training(found: FitReport, every: bool) -> None:
     from gputui.analysis.fit import PART_TITLES
     from gputui.cli.output import console
     from gputui.services.support.text_tables import flowing
@@ -250,7 +250,7 @@ def _print_counted(out: Console, classes: Sequence[AnyClass], overhead: str, eve
     out.print(flowing(f"Counted for the driver and libraries: {overhead}, an estimate.{shown}"))
 
 
-def _print_parts(out: Console, found: Report) -> None:
+def _print_parts(out: Console, found: FitReport) -> None:
     from gputui.analysis.fit import PART_TITLES
     from gputui.model.units import format_bytes, format_percent
     from gputui.services.support.text_tables import add_row, table
@@ -271,7 +271,7 @@ def _print_parts(out: Console, found: Report) -> None:
     out.print(rows)
 
 
-def _activations_from(found: Report) -> str:
+def _activations_from(found: FitReport) -> str:
     """Where activations came from, and how far that can be off."""
     if found.activations_from == "stated":
         return "Activations as given, all of them at once."
@@ -370,7 +370,7 @@ def _print_json(values: Mapping[str, object]) -> None:
     click.echo(json.dumps({"schema": 1, **values}, indent=1))
 
 
-def _plain(found: Report) -> dict[str, object]:
+def _plain(found: FitReport) -> dict[str, object]:
     from dataclasses import asdict
 
     training = found.training

@@ -31,7 +31,7 @@ from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_whole_seconds
-from gputui.recording.interpreters import Chosen
+from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.pacing import least_budget_s
 from gputui.services.profiles.loader import Profile
 from gputui.services.runs.process import LiveRun, RunRequest, start_runs, wait_until_begun
@@ -51,7 +51,7 @@ from gputui.store.selecting import check_label
 
 if TYPE_CHECKING:
     from gputui.model.machine import Machine
-    from gputui.services.compare.rerun import Model
+    from gputui.services.compare.rerun import RepeatedRun
 
 
 @click.command()
@@ -241,13 +241,13 @@ def _percent_to_resolve(like: str | None, against: str | None, resolve: str | No
     return percent_from(resolve)
 
 
-def _looks_of(model: Model, launches: int | None) -> tuple[int, ...]:
+def _looks_of(model: RepeatedRun, launches: int | None) -> tuple[int, ...]:
     from gputui.services.compare.resolve import looks_of
 
     return looks_of(model, launches)
 
 
-def _with_looks(requests: Sequence[RunRequest], model: Model, percent: float) -> tuple[RunRequest, ...]:
+def _with_looks(requests: Sequence[RunRequest], model: RepeatedRun, percent: float) -> tuple[RunRequest, ...]:
     """Runs that end as soon as the rows are resolved; it is said first what the base allows."""
     from gputui.services.compare.resolve import command_of_looks, intent
 
@@ -258,7 +258,7 @@ def _with_looks(requests: Sequence[RunRequest], model: Model, percent: float) ->
     return tuple(replace(request, on_look=command) for request in requests)
 
 
-def _model(option: str, named: str, profile: str | None) -> Model:
+def _model(option: str, named: str, profile: str | None) -> RepeatedRun:
     """The run to repeat, once it is clear that a profile beside it is one that it may need."""
     from gputui.services.compare.rerun import read_model
 
@@ -271,7 +271,11 @@ def _model(option: str, named: str, profile: str | None) -> Model:
 
 
 def _profile_like(
-    model: Model, only: Sequence[str], given: Profile | None, machine: Machine, chosen: Chosen
+    model: RepeatedRun,
+    only: Sequence[str],
+    given: Profile | None,
+    machine: Machine,
+    chosen: ChosenInterpreter,
 ) -> Profile:
     """What a run measured, to be measured again; it is said first what differs here."""
     from gputui.services.compare.rerun import differences_here, repetition_of
@@ -310,7 +314,7 @@ def _see_disturbances(prepared: Prepared, *, yes: bool) -> None:
         raise GputuiError("nothing was measured", "--yes measures without asking")
 
 
-def _leave(runs: Sequence[LiveRun], as_json: bool, target: Path, model: Model | None) -> int:
+def _leave(runs: Sequence[LiveRun], as_json: bool, target: Path, model: RepeatedRun | None) -> int:
     """Say how runs that were left to themselves are found again."""
     if as_json:
         click.echo(json.dumps({"schema": 1, "runs": [{"run_id": run.run_id} for run in runs]}, indent=1))
@@ -337,7 +341,7 @@ def _say(line: str) -> None:
         click.echo(part, err=True)
 
 
-def _announce(plan: Plan, chosen: Chosen, target: Path) -> None:
+def _announce(plan: Plan, chosen: ChosenInterpreter, target: Path) -> None:
     runtime = chosen.interpreter.runtime
     torch = "no torch" if isinstance(runtime.torch_version, Missing) else f"torch {runtime.torch_version}"
     to_run = sum(1 for c in plan.cases if c.outcome is None)

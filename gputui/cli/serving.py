@@ -11,7 +11,7 @@ from rich.text import Text
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.result import Run
-from gputui.services.serving.curve import Serving
+from gputui.services.serving.curve import ServingRun
 from gputui.services.serving.text import (
     HEADINGS,
     break_even_line,
@@ -29,7 +29,7 @@ from gputui.services.support.text_tables import Page
 def print_serving(
     out: Console,
     run: Run,
-    serving: Serving,
+    serving: ServingRun,
     heading: Sequence[str] = (),
     footer: Sequence[str] = (),
     *,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from gputui.model.result import Run
     from gputui.services.results.next_steps import NextStep
-    from gputui.services.serving.curve import Serving
+    from gputui.services.serving.curve import ServingRun
 
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 HOW_TO_LEAVE = "Ctrl-C ends the run, Ctrl-\\ leaves it running"
@@ -194,7 +194,7 @@ def finish(
     return status or (EXIT_CASE_FAILED if failed or "us" in keepers else EXIT_DONE)
 
 
-def _serving_as_json(load: Serving | Missing, run: Run) -> object:
+def _serving_as_json(load: ServingRun | Missing, run: Run) -> object:
     from gputui.services.serving.json import serving_as_json
 
     return None if isinstance(load, Missing) else serving_as_json(load, run.summary.price)

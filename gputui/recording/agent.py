@@ -31,7 +31,7 @@ from gputui.errors import GputuiError
 from gputui.machine import describe_machine, host_id
 from gputui.model.journal import JOURNAL_NAME, SPEC_NAME, TELEMETRY_NAME, check_line, to_plain
 from gputui.model.machine import Machine
-from gputui.recording.interpreters import Chosen, chosen_interpreter
+from gputui.recording.interpreters import ChosenInterpreter, chosen_interpreter
 from gputui.recording.journal import RESERVE_BYTES
 from gputui.recording.lock import boot_id, is_held, read_holder
 from gputui.recording.probing import describe_step, probe_interpreter
@@ -41,7 +41,7 @@ from gputui.recording.slurm import (
     JOB_NAME,
     JOB_SCRIPT,
     REQUEST_NAME,
-    Job,
+    SlurmJob,
     nodes,
     submit,
 )
@@ -132,7 +132,7 @@ class Described:
     """What this machine is, and what its Python can measure."""
 
     machine: Machine
-    chosen: Chosen
+    chosen: ChosenInterpreter
     plain: dict[str, Any]
     """Both as JSON, with what else a gputui elsewhere asks for."""
 
@@ -251,7 +251,7 @@ class _Agent:
     def _follow(self, run_id: str, offset: int) -> None:
         """Send what is new in a journal, from `offset`, until its supervisor is gone or a request arrives."""
         run_dir = self._run_dir(run_id)
-        job = Job(run_dir) if (run_dir / JOB_NAME).exists() else None
+        job = SlurmJob(run_dir) if (run_dir / JOB_NAME).exists() else None
         while job is not None and not (run_dir / JOURNAL_NAME).exists() and not job.is_over():
             self._listen_for_stop(run_dir, job)
             self._wire.answer(more=True)
@@ -277,7 +277,7 @@ class _Agent:
                     spoken_s = time.monotonic()
                 self._listen_for_stop(run_dir, job)
 
-    def _listen_for_stop(self, run_dir: Path, job: Job | None) -> None:
+    def _listen_for_stop(self, run_dir: Path, job: SlurmJob | None) -> None:
         """Wait a moment for the only request that a run is followed with."""
         asked = self._wire.request(_POLL_S)
         if asked is not None:
@@ -305,12 +305,12 @@ class _Agent:
             (run_dir / REQUEST_NAME).write_text(json.dumps(request), encoding="utf-8")
             (run_dir / JOB_SCRIPT).write_text(script, encoding="utf-8")
             (run_dir / JOB_NAME).write_text(submit(run_dir, self._archive, options), encoding="ascii")
-        self._wire.answer(job=Job(run_dir).id)
+        self._wire.answer(job=SlurmJob(run_dir).id)
 
     def _await_job(self, run_id: str) -> None:
         """Send the state of a queued job until it has described its node."""
         run_dir = self._run_dir(run_id)
-        job, said, spoken_s = Job(run_dir), "", 0.0
+        job, said, spoken_s = SlurmJob(run_dir), "", 0.0
         while not (run_dir / DESCRIBED_NAME).exists():
             is_over, state = job.is_over(), job.state()
             if is_over and not (run_dir / DESCRIBED_NAME).exists():
@@ -388,7 +388,7 @@ class _Agent:
     def _stop(self, run_id: str) -> None:
         run_dir = self._run_dir(run_id)
         if (run_dir / JOB_NAME).exists():
-            Job(run_dir).cancel()
+            SlurmJob(run_dir).cancel()
         else:
             _end(run_dir)
         self._wire.answer(stopped=True)
@@ -427,7 +427,7 @@ class _Agent:
 
 
 def _is_in_progress(run_dir: Path) -> bool:
-    return not Job(run_dir).is_over() if (run_dir / JOB_NAME).exists() else is_held(run_dir)
+    return not SlurmJob(run_dir).is_over() if (run_dir / JOB_NAME).exists() else is_held(run_dir)
 
 
 def _has_begun(run_dir: Path) -> bool:
@@ -445,7 +445,7 @@ def _logs(run_dir: Path) -> list[Path]:
     ]
 
 
-def _why_over(run_dir: Path, job: Job) -> str:
+def _why_over(run_dir: Path, job: SlurmJob) -> str:
     how = job.how_it_ended()
     if not (run_dir / JOB_LOG).exists() and not how.startswith("CANCELLED"):
         seen = f" ({how})" if how else ""

@@ -37,7 +37,7 @@ _USUAL_PLACES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenInterpreter:
     """An interpreter, and where it was found."""
 
     interpreter: Interpreter
@@ -49,7 +49,7 @@ class Chosen:
 
 def chosen_interpreter(
     stated: str | None, environ: Mapping[str, str], probe: Callable[[str], dict[str, Any]]
-) -> Chosen:
+) -> ChosenInterpreter:
     """The stated interpreter, or the first whose torch can measure; if there is none, this process's own.
 
     `probe` is `probe_interpreter` of one path, or a cache before it. Raises MachineLacks if the stated one,
@@ -59,7 +59,7 @@ def chosen_interpreter(
         path = executable_at(stated)
         answer = probe(path)
         check_torch([path], answer)
-        return Chosen(interpreter_from_plain(answer), "--python")
+        return ChosenInterpreter(interpreter_from_plain(answer), "--python")
     passed_over: dict[str, str] = {}
     own_error: GputuiError | None = None
     for path, found_as in _candidates(environ):
@@ -77,13 +77,13 @@ def chosen_interpreter(
             continue
         interpreter = interpreter_from_plain(answer)
         if not answer["torch_missing"]:
-            return Chosen(interpreter, found_as, tuple(passed_over.values()))
+            return ChosenInterpreter(interpreter, found_as, tuple(passed_over.values()))
         passed_over[path] = f"{path}: torch {answer['torch_missing']}"
     if own_error is not None:
         raise own_error
     ours = interpreter_from_plain(probe(sys.executable))
     passed_over.pop(sys.executable, None)
-    return Chosen(ours, "this Python", tuple(passed_over.values()))
+    return ChosenInterpreter(ours, "this Python", tuple(passed_over.values()))
 
 
 def executable_at(stated: str) -> str:

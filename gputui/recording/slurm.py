@@ -46,7 +46,7 @@ def submit(run_dir: Path, archive: Path, options: Sequence[str]) -> str:
     return found[1]
 
 
-class Job:
+class SlurmJob:
     """The job of a run. For one thread."""
 
     def __init__(self, run_dir: Path) -> None:

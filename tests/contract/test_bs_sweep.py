@@ -12,7 +12,7 @@ import pytest
 from gputui.worker.contract import Parameter, Request, Value
 from gputui.worker.steps.precision import resolve
 from gputui.worker.workloads import bs_sweep, workload_named
-from gputui.worker.workloads.bs_sweep import Sweep, Tried, figures_of_sweep, sweep, usable_memory_bytes
+from gputui.worker.workloads.bs_sweep import Sweep, TriedBatch, figures_of_sweep, sweep, usable_memory_bytes
 
 MIB = 2**20
 TINY: dict[str, Parameter] = {"layers": 2, "heads": 2, "width": 64, "context": 256, "vocabulary": 4096}
@@ -20,19 +20,19 @@ TINY: dict[str, Parameter] = {"layers": 2, "heads": 2, "width": 64, "context": 2
 TINY_IMAGE: dict[str, Parameter] = {"model": "resnet-basic-1-1-1-1", "image": 32, "classes": 10}
 
 
-def device_of(most: int, step_s: Callable[[int], float] = lambda batch: 0.1) -> Callable[[int], Tried]:
+def device_of(most: int, step_s: Callable[[int], float] = lambda batch: 0.1) -> Callable[[int], TriedBatch]:
     """A device that fits `most` samples of 1 MiB each, on top of 10 MiB."""
 
-    def probe(batch: int) -> Tried:
+    def probe(batch: int) -> TriedBatch:
         if batch > most:
-            return Tried(batch, fits=False)
-        return Tried(batch, True, step_s(batch), 10 * MIB + batch * MIB)
+            return TriedBatch(batch, fits=False)
+        return TriedBatch(batch, True, step_s(batch), 10 * MIB + batch * MIB)
 
     return probe
 
 
 def searched(
-    probe: Callable[[int], Tried],
+    probe: Callable[[int], TriedBatch],
     slowest_step_s: float = 100.0,
     is_time_up: Callable[[float], bool] = lambda s: False,
 ) -> Sweep:
@@ -83,7 +83,7 @@ def test_the_knee_is_the_smallest_batch_near_the_best_throughput() -> None:
 
 
 def test_without_two_known_peaks_the_memory_of_a_sample_is_not_made_up() -> None:
-    found = Sweep((Tried(1, True, 0.1, None), Tried(2, fits=False)), "")
+    found = Sweep((TriedBatch(1, True, 0.1, None), TriedBatch(2, fits=False)), "")
     assert figures_of_sweep(found, None)["per_sample_bytes"].value is None
 
 

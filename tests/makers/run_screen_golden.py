@@ -35,7 +35,7 @@ from gputui.model.journal import (
 from gputui.model.machine import Interpreter
 from gputui.model.plan import Plan
 from gputui.model.telemetry import HOST
-from gputui.recording.interpreters import Chosen
+from gputui.recording.interpreters import ChosenInterpreter
 from gputui.services.hosts.bakeoff import HostStatus
 from gputui.services.profiles.loader import read_profile
 from gputui.services.profiles.planner import resolve_plan
@@ -127,7 +127,9 @@ def checked(model: RunModel, interpreter: Interpreter) -> CheckedDraft:
     machine = make_machine()
     profile = next(p for p in PROFILES if p.name == model.profile_name)
     plan = resolve_plan(profile, interpreter, machine)
-    return CheckedDraft(model.draft, {}, (plan,), profile, (Chosen(interpreter, "this Python"),), machine)
+    return CheckedDraft(
+        model.draft, {}, (plan,), profile, (ChosenInterpreter(interpreter, "this Python"),), machine
+    )
 
 
 def choosing(interpreter: Interpreter | None = None) -> RunModel:

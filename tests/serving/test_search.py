@@ -10,11 +10,11 @@ from scipy.stats import binom
 
 from gputui.analysis.order_statistics import Percentile, percentile, sample_needed
 from gputui.model.absent import Missing
-from gputui.worker.serving.search import Tried, is_growing, limit_of, next_rate
+from gputui.worker.serving.search import TriedRate, is_growing, limit_of, next_rate
 
 
-def _tried(*steps: tuple[float, float]) -> list[Tried]:
-    return [Tried(rate, share, share >= 0.9, 100) for rate, share in steps]
+def _tried(*steps: tuple[float, float]) -> list[TriedRate]:
+    return [TriedRate(rate, share, share >= 0.9, 100) for rate, share in steps]
 
 
 def test_a_search_doubles_until_a_rate_fails_and_halves_until_one_holds() -> None:
@@ -40,7 +40,7 @@ def test_a_share_that_rises_with_the_rate_by_chance_is_pooled() -> None:
 
 
 def test_an_overloaded_rate_does_not_hold_whatever_its_share() -> None:
-    found = limit_of([Tried(10, 1.0, True, 100), Tried(12, 1.0, False, 100)], 0.9)
+    found = limit_of([TriedRate(10, 1.0, True, 100), TriedRate(12, 1.0, False, 100)], 0.9)
 
     assert found == pytest.approx(12)
 

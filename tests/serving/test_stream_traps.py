@@ -17,7 +17,7 @@ from gputui.worker.serving.answer import (
     REFUSED,
     REJECTED,
     UNFINISHED,
-    Answer,
+    ServerAnswer,
 )
 from gputui.worker.serving.client import Client, Exchange
 from gputui.worker.serving.prompts import Body
@@ -31,7 +31,7 @@ class _Asked:
     """One request, as the client and as the server saw it."""
 
     exchange: Exchange
-    answer: Answer
+    answer: ServerAnswer
     served: Served | None
 
     @property

@@ -85,7 +85,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class FitReport:
     """The answer."""
 
     headline: FitAnswer
@@ -102,7 +102,7 @@ class Report:
     warnings: tuple[str, ...] = ()
 
 
-def report(wish: Wish) -> Report:
+def report(wish: Wish) -> FitReport:
     """Answer a question about memory.
 
     Raises GputuiError for each invalid value, an unknown GPU, and a file that cannot be read or has no
@@ -137,7 +137,7 @@ def report(wish: Wish) -> Report:
         f"training {short_number(params)} with {OPTIMIZER_TITLES[optimizer]} in {precision.name}"
         f" (batch {batch} x {context} tokens)"
     )
-    return Report(
+    return FitReport(
         headline=headline(subject, classes, everywhere, needed_bytes(training), wish.gpu is not None),
         training=training,
         notes=tuple(notes),

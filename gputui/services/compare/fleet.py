@@ -40,7 +40,7 @@ _NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class RankedBox:
     """One side in the ranking."""
 
     name: str
@@ -86,7 +86,7 @@ class Fleet:
     subject: str
     kinds: tuple[Kind, ...]
     """The fastest first."""
-    boxes: tuple[Box, ...]
+    boxes: tuple[RankedBox, ...]
     """The fastest first."""
     unmeasured: tuple[str, ...]
     """Sides that did not measure the main case."""
@@ -149,7 +149,7 @@ class Fleet:
             )
         return sentences
 
-    def _only_outlier(self, box: Box) -> str:
+    def _only_outlier(self, box: RankedBox) -> str:
         others = sum(other.kind == box.kind for other in self.boxes) - 1
         of_kind = "" if len(self.kinds) == 1 else f" {box.kind}"
         why = f": {self.why[box.name]}" if self.why.get(box.name) else ""
@@ -158,7 +158,7 @@ class Fleet:
             f" {others}{of_kind}{_interval_words(box)}{why}."
         )
 
-    def _several_outliers(self, word: str, found: Sequence[Box]) -> str:
+    def _several_outliers(self, word: str, found: Sequence[RankedBox]) -> str:
         named = [f"{box.name} by {_change_words(box)}" for box in found[:_NAMED]]
         if len(found) > _NAMED:
             named.append(f"{len(found) - _NAMED} more")
@@ -180,11 +180,11 @@ class Fleet:
         return tuple(tuple(tier) for tier in found)
 
 
-def _change_words(box: Box) -> str:
+def _change_words(box: RankedBox) -> str:
     return format_change(box.overall).lstrip("+-")
 
 
-def _interval_words(box: Box) -> str:
+def _interval_words(box: RankedBox) -> str:
     """The ends of the change in brackets, the smaller one first; empty if they are unknown."""
     if isinstance(box.apart, Missing):
         return ""
@@ -247,7 +247,7 @@ def fleet_of(sides: Sequence[FleetSide], by: str = "") -> Fleet:
         speed = speed_of(case.times.as_result())
         assert isinstance(speed, SpeedEstimate), "it has a rate"
         boxes.append(
-            Box(
+            RankedBox(
                 names[place],
                 kind_of[place],
                 speed,
@@ -293,14 +293,14 @@ def _shared_cases(
     ]
 
 
-def _by_kind(boxes: Iterable[Box]) -> list[list[Box]]:
-    found: dict[str, list[Box]] = {}
+def _by_kind(boxes: Iterable[RankedBox]) -> list[list[RankedBox]]:
+    found: dict[str, list[RankedBox]] = {}
     for box in boxes:
         found.setdefault(box.kind, []).append(box)
     return list(found.values())
 
 
-def _kind_of_boxes(boxes: Sequence[Box]) -> Kind:
+def _kind_of_boxes(boxes: Sequence[RankedBox]) -> Kind:
     spread = spread_of([box.speed.units_per_s for box in boxes])
     if len(boxes) == 1:
         low, high = boxes[0].speed.low, boxes[0].speed.high

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from gputui.analysis.fleet import spread_of
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_change, format_rate, listed
-from gputui.services.compare.fleet import Box, Fleet, Kind
+from gputui.services.compare.fleet import Fleet, Kind, RankedBox
 from gputui.services.compare.fleet_text import price_text, why_of
 from gputui.services.compare.html import page_of
 from gputui.services.compare.html_elements import bullets, folded, part, safe
@@ -93,7 +93,7 @@ def _of_kind(fleet: Fleet, kind: Kind) -> str:
     return part(title, drawn)
 
 
-def _forest(fleet: Fleet, boxes: Sequence[Box]) -> str:
+def _forest(fleet: Fleet, boxes: Sequence[RankedBox]) -> str:
     if not boxes:
         return ""
     axis = _axis(fleet.boxes)
@@ -106,7 +106,7 @@ def _forest(fleet: Fleet, boxes: Sequence[Box]) -> str:
     return f'<table class="forest fleet"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>'
 
 
-def _axis(boxes: Sequence[Box]) -> ChangeAxis:
+def _axis(boxes: Sequence[RankedBox]) -> ChangeAxis:
     """One for all boxes, so that tables can be held against each other."""
     apart = [end for box in boxes if not isinstance(box.apart, Missing) for end in box.apart]
     ends = [math.log(ratio) for ratio in (*(box.overall for box in boxes), *apart)]
@@ -115,7 +115,7 @@ def _axis(boxes: Sequence[Box]) -> ChangeAxis:
     return ChangeAxis(low - margin, high + margin)
 
 
-def _line(fleet: Fleet, box: Box, rank: int, axis: ChangeAxis) -> str:
+def _line(fleet: Fleet, box: RankedBox, rank: int, axis: ChangeAxis) -> str:
     colour, change = _KINDS[box.stands_out], format_change(box.overall)
     return (
         f'<tr class="first"><th>{safe(f"{rank}. {box.name}")}</th>'
@@ -126,7 +126,7 @@ def _line(fleet: Fleet, box: Box, rank: int, axis: ChangeAxis) -> str:
     )
 
 
-def _plot(fleet: Fleet, boxes: Sequence[Box], axis: ChangeAxis) -> str:
+def _plot(fleet: Fleet, boxes: Sequence[RankedBox], axis: ChangeAxis) -> str:
     """Boxes of one kind on the axis, over the middle 90 % of their kind."""
     kind = spread_of([box.overall for box in fleet.boxes if box.kind == boxes[0].kind])
     low, high = axis.at(kind.low), axis.at(kind.high)

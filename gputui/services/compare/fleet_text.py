@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gputui.model.absent import Missing
 from gputui.model.units import cost_unit, counted, format_change, format_rate, format_usd, listed
-from gputui.services.compare.fleet import Box, Fleet, Kind
+from gputui.services.compare.fleet import Fleet, Kind, RankedBox
 from gputui.services.compare.markdown import escaped
 from gputui.services.support.text_tables import Page, console_on
 
@@ -61,7 +61,7 @@ def box_rows(fleet: Fleet, room: int | None) -> tuple[list[str], list[list[str]]
     All by rank; with less room those that stand out, slow ones first, then the fastest.
     """
     ranks = {box.name: rank for rank, box in enumerate(fleet.boxes, 1)}
-    shown: Sequence[Box] = fleet.boxes
+    shown: Sequence[RankedBox] = fleet.boxes
     if room is not None and len(shown) > room:
         order = {"slower": 0, "uneven": 1, "faster": 2}
         out = [box for box in fleet.boxes if box.stands_out]
@@ -83,7 +83,7 @@ def box_rows(fleet: Fleet, room: int | None) -> tuple[list[str], list[list[str]]
     return headings, rows, len(fleet.boxes) - len(rows)
 
 
-def where_of(box: Box) -> str:
+def where_of(box: RankedBox) -> str:
     """Whether it is slower or faster than its kind, or the case in which it is; empty for most."""
     if box.stands_out != "uneven":
         return box.stands_out
@@ -91,7 +91,7 @@ def where_of(box: Box) -> str:
     return f"{name} {format_change(ratio)}"
 
 
-def why_of(fleet: Fleet, box: Box) -> str:
+def why_of(fleet: Fleet, box: RankedBox) -> str:
     """As `where_of`, with the reason."""
     why = fleet.why.get(box.name, "")
     return f"{where_of(box)}: {why}" if why else where_of(box)

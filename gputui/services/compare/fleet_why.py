@@ -18,7 +18,7 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu
 from gputui.model.units import format_bytes, format_percent
-from gputui.services.compare.fleet import Box, Fleet
+from gputui.services.compare.fleet import Fleet, RankedBox
 from gputui.services.compare.fleet_sides import FleetCase
 from gputui.store.locking import Locked
 from gputui.store.reading import CaseConditions, conditions_of, open_result, open_results
@@ -32,8 +32,8 @@ _MARKED_SHARE = 0.1
 _MARKED_CLOCK = math.log(1.02)
 
 
-def _of_gpu(value: Callable[[Gpu], object]) -> Callable[[Box], object]:
-    def found(box: Box) -> object:
+def _of_gpu(value: Callable[[Gpu], object]) -> Callable[[RankedBox], object]:
+    def found(box: RankedBox) -> object:
         gpus = [box.side.gpu] if box.side.gpu is not None else box.side.run.machine.gpus
         values = {value(gpu) for gpu in gpus}
         return values.pop() if len(values) == 1 else Missing("its GPUs differ")
@@ -56,7 +56,7 @@ def _memory(gpu: Gpu) -> object:
     return held if isinstance(held, Missing) else format_bytes(held)
 
 
-_RECORDED: tuple[tuple[str, Callable[[Box], object]], ...] = (
+_RECORDED: tuple[tuple[str, Callable[[RankedBox], object]], ...] = (
     ("power limit is", _of_gpu(_limit)),
     ("link has", _of_gpu(_link)),
     ("MIG is", _of_gpu(lambda gpu: _switch(gpu.mig_enabled))),
@@ -90,7 +90,7 @@ def explained(fleet: Fleet, *, trust: bool = False) -> Fleet:
     return replace(fleet, why={name: "; ".join(texts[:2]) for name, texts in why.items() if texts})
 
 
-def _recorded(box: Box, others: Sequence[Box]) -> Iterator[str]:
+def _recorded(box: RankedBox, others: Sequence[RankedBox]) -> Iterator[str]:
     for what, value_of in _RECORDED:
         mine = value_of(box)
         known = [value for other in others if not isinstance(value := value_of(other), Missing)]
@@ -101,9 +101,9 @@ def _recorded(box: Box, others: Sequence[Box]) -> Iterator[str]:
             yield f"its {what} {mine}, theirs {value}"
 
 
-def _of_telemetry(fleet: Fleet, out: Sequence[Box], trust: bool) -> Iterator[tuple[Box, str]]:
+def _of_telemetry(fleet: Fleet, out: Sequence[RankedBox], trust: bool) -> Iterator[tuple[RankedBox, str]]:
     kinds = {box.kind for box in out}
-    peers: dict[str, list[Box]] = {kind: [] for kind in kinds}
+    peers: dict[str, list[RankedBox]] = {kind: [] for kind in kinds}
     for box in _middle_first(fleet.boxes):
         if box.kind in kinds and not box.stands_out and len(peers[box.kind]) < _EXPLAINED:
             peers[box.kind].append(box)
@@ -121,11 +121,11 @@ def _of_telemetry(fleet: Fleet, out: Sequence[Box], trust: bool) -> Iterator[tup
             yield from ((box, text) for text in _differences(mine, others, is_slower))
 
 
-def _middle_first(boxes: Sequence[Box]) -> list[Box]:
+def _middle_first(boxes: Sequence[RankedBox]) -> list[RankedBox]:
     return sorted(boxes, key=lambda box: abs(math.log(box.overall)))
 
 
-def _main_case(fleet: Fleet, box: Box) -> FleetCase:
+def _main_case(fleet: Fleet, box: RankedBox) -> FleetCase:
     return next(case for case in box.side.cases if case.times.case == fleet.case)
 
 

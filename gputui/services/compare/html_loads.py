@@ -12,7 +12,7 @@ from gputui.services.compare.pairing import Comparison
 from gputui.services.compare.svg import Line, line_chart, value_axis
 from gputui.services.compare.tables import TextTable
 from gputui.services.results.conditions import Evidence
-from gputui.services.serving.curve import CLOSED, Level, Serving, Times, serving_of
+from gputui.services.serving.curve import CLOSED, Level, ServingRun, Times, serving_of
 from gputui.services.serving.text import (
     HEADINGS,
     curve_rows,
@@ -53,7 +53,7 @@ def loads_part(comparison: Comparison, evidence: Evidence) -> str:
 def _by_users(
     title: str,
     unit: str,
-    sides: Sequence[tuple[str, Serving]],
+    sides: Sequence[tuple[str, ServingRun]],
     of: Callable[[Level], float | None],
 ) -> str:
     lines = []
@@ -76,7 +76,7 @@ def _by_users(
     return f'<div><p class="of">{safe(title)} {best} {safe(unit)}</p>{chart}<p class="ends">{ends}</p></div>'
 
 
-def _table(side: str, loads: Serving) -> str:
+def _table(side: str, loads: ServingRun) -> str:
     rows = curve_rows(loads)
     found = TextTable(HEADINGS, tuple(rows), tuple(range(1, len(HEADINGS)))) if rows else None
     lines: Iterable[str] = (*unmeasured_lines(loads), *serving_notes(loads))

@@ -32,7 +32,7 @@ REPEATED = ("ok", "oom", "failed", "interrupted")
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class RepeatedRun:
     """The run that is repeated."""
 
     text: str
@@ -57,7 +57,7 @@ class Repetition:
     """Cases that were not tried there either."""
 
 
-def read_model(text: str, option: str = "--like", *, trust: bool = False) -> Model:
+def read_model(text: str, option: str = "--like", *, trust: bool = False) -> RepeatedRun:
     """The run that `F@RUN` names, or the newest of `F`.
 
     Raises GputuiError if the file cannot be read or the run is unknown.
@@ -69,10 +69,10 @@ def read_model(text: str, option: str = "--like", *, trust: bool = False) -> Mod
             raise GputuiError(f"{option} {text}: holds no run", "gputui runs lists those of a file")
         found = find_run(summaries, selector or "latest")
         run, profiled = file.run(found.run_id), frozenset(file.profiled(found.run_id))
-        return Model(text, run, profiled, f"{path}@{found.short_id}", option)
+        return RepeatedRun(text, run, profiled, f"{path}@{found.short_id}", option)
 
 
-def repetition_of(model: Model, given: Profile | None = None) -> Repetition:
+def repetition_of(model: RepeatedRun, given: Profile | None = None) -> Repetition:
     """A profile that measures the same cases as often, within the same time.
 
     `given` holds the programs and the workload of the user's that the run had: result files hold neither.
@@ -126,7 +126,9 @@ def launches_per_case(run: Run) -> int:
     return min(begun, run.summary.replicates) if is_complete else run.summary.replicates
 
 
-def differences_here(model: Model, machine: Machine, runtime: Runtime) -> tuple[tuple[str, str, str], ...]:
+def differences_here(
+    model: RepeatedRun, machine: Machine, runtime: Runtime
+) -> tuple[tuple[str, str, str], ...]:
     """(what, there, here) for each recorded property that differs here."""
     there = model.run.summary
     here = replace(

@@ -44,7 +44,7 @@ from gputui.model.units import (
 )
 from gputui.recording.spec import Spec
 from gputui.services.compare.pairing import estimate_pair, judge_sides, pairing, side_of_runs
-from gputui.services.compare.rerun import Model, launches_per_case
+from gputui.services.compare.rerun import RepeatedRun, launches_per_case
 from gputui.services.results.selectors import from_here
 from gputui.services.results.throughput import contention_of
 from gputui.store.journal_reader import read_journal
@@ -58,7 +58,7 @@ _ENDLESS = 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RowStanding:
     """What is known of one row after the last look."""
 
     case_id: int
@@ -105,7 +105,7 @@ class Looks:
     looks: tuple[int, ...]
     """Launches per case after which there is one."""
     made: int = 0
-    rows: tuple[Standing, ...] = ()
+    rows: tuple[RowStanding, ...] = ()
 
     def write(self, run_dir: Path) -> None:
         """Raises OSError."""
@@ -118,7 +118,7 @@ class Looks:
         """None for a run that is not to resolve anything, or whose looks cannot be read any more."""
         try:
             plain = json.loads((run_dir / LOOKS_NAME).read_text(encoding="utf-8"))
-            rows = tuple(Standing(**row) for row in plain.pop("rows"))
+            rows = tuple(RowStanding(**row) for row in plain.pop("rows"))
             return Looks(**{**plain, "looks": tuple(plain["looks"]), "rows": rows})
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -184,12 +184,12 @@ def percent_from(text: str) -> float:
     return percent
 
 
-def looks_of(model: Model, launches: int | None) -> tuple[int, ...]:
+def looks_of(model: RepeatedRun, launches: int | None) -> tuple[int, ...]:
     """The looks of a run against this one; `launches` is the most per case if the user named it."""
     return looks_up_to(launches or most_launches(launches_per_case(model.run)))
 
 
-def reaches(model: Model, plan: Plan, percent: float) -> tuple[Reach, ...]:
+def reaches(model: RepeatedRun, plan: Plan, percent: float) -> tuple[Reach, ...]:
     """What the base allows to tell of each row that this plan will measure, at its last look.
 
     Taken from the base alone, as if launches here varied as they did there. Raises GputuiError if the base
@@ -235,7 +235,7 @@ def _reach(
     )
 
 
-def intent(model: Model, plan: Plan, percent: float) -> Iterator[str]:
+def intent(model: RepeatedRun, plan: Plan, percent: float) -> Iterator[str]:
     """What will be done to resolve the rows, and what the base allows; for people, before it begins.
 
     Raises GputuiError if the base measured none of the cases that run here.
@@ -260,7 +260,7 @@ def intent(model: Model, plan: Plan, percent: float) -> Iterator[str]:
     yield from _remedies(model, beyond, percent)
 
 
-def _remedies(model: Model, beyond: Sequence[Reach], percent: float) -> Iterator[str]:
+def _remedies(model: RepeatedRun, beyond: Sequence[Reach], percent: float) -> Iterator[str]:
     """What would bring rows into reach that are beyond what the base allows."""
     crowded = any(row.is_crowded for row in beyond)
     runs = max(row.runs_percent for row in beyond)
@@ -300,9 +300,9 @@ def look(run: Run, asked: Looks, base: Run, *, number: int) -> Looks:
     return replace(asked, made=number, rows=tuple(rows))
 
 
-def standing_of(case_id: int, name: str, decision: Decision, number: int, launches: int) -> Standing:
+def standing_of(case_id: int, name: str, decision: Decision, number: int, launches: int) -> RowStanding:
     """What a look says of a row."""
-    return Standing(
+    return RowStanding(
         case_id,
         name,
         decision.word,
@@ -315,7 +315,7 @@ def standing_of(case_id: int, name: str, decision: Decision, number: int, launch
     )
 
 
-def command_of_looks(model: Model, percent: float) -> tuple[str, ...]:
+def command_of_looks(model: RepeatedRun, percent: float) -> tuple[str, ...]:
     """The command that makes one look; the supervisor adds run directory and launches per case."""
     base = Path(model.selector.rpartition("@")[0]).absolute()
     words = (str(base), model.run.summary.run_id, model.selector, f"{percent:g}")

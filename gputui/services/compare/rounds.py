@@ -16,7 +16,7 @@ from gputui.model.result import Run
 from gputui.model.units import counted, listed
 from gputui.recording.spec import Spec
 from gputui.services.compare.pairing import Pairing, judge_sides, pairing, side_of_runs
-from gputui.services.compare.resolve import Standing, standing_of
+from gputui.services.compare.resolve import RowStanding, standing_of
 from gputui.services.hosts.bakeoff import Bakeoff, BatchPart, Rounds
 from gputui.services.hosts.host import Host
 from gputui.services.profiles.planner import plan_again
@@ -42,7 +42,7 @@ class HostStanding:
     rounds: Rounds
     made: int
     """Rounds that are over."""
-    rows: dict[Pairing, Standing]
+    rows: dict[Pairing, RowStanding]
 
     @property
     def open(self) -> set[Pairing]:
@@ -88,7 +88,7 @@ def standings(bakeoff: Bakeoff) -> list[HostStanding]:
     for name in rounds.hosts[1:]:
         measured = runs.get(rounds.label_of(name), [])
         if base and measured:
-            rows: dict[Pairing, Standing] = {}
+            rows: dict[Pairing, RowStanding] = {}
             for number in range(1, made + 1):
                 _look(rows, base[:number], measured[:number], rounds, number)
             found.append(HostStanding(name, base_name, rounds, made, rows))
@@ -106,7 +106,7 @@ def _runs_by_label(bakeoff: Bakeoff) -> dict[str, list[Run]]:
 
 
 def _look(
-    rows: dict[Pairing, Standing], base: list[Run], runs: list[Run], rounds: Rounds, number: int
+    rows: dict[Pairing, RowStanding], base: list[Run], runs: list[Run], rounds: Rounds, number: int
 ) -> None:
     """Judge the rows after a round; those that were closed before stay as they were."""
     judged = judge_sides(

@@ -30,7 +30,7 @@ from gputui.store.reading import LaunchPower
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ComparisonRequest:
     """The arguments of `gputui compare`."""
 
     files: tuple[str, ...]
@@ -59,7 +59,7 @@ _SUCH_AS = {"by": "precision", "baseline": "a.db", "columns": "cost,ratio"}
 _FLAGS = ("pool", "trust")
 
 
-def request_of(words: Sequence[str]) -> Request:
+def request_of(words: Sequence[str]) -> ComparisonRequest:
     """Parse the words after `gputui compare`; a leading `gputui compare` is skipped.
 
     Raises GputuiError for an option that a Request lacks, for a value that is missing or unknown,
@@ -93,7 +93,9 @@ def request_of(words: Sequence[str]) -> Request:
             "no file is named", "name two, such as a.db b.db; one alone: its precisions, devices or threads"
         )
     columns = columns_of(values["columns"]) if values["columns"] else ()
-    return Request(tuple(files), values["by"], values["baseline"], "pool" in flags, "trust" in flags, columns)
+    return ComparisonRequest(
+        tuple(files), values["by"], values["baseline"], "pool" in flags, "trust" in flags, columns
+    )
 
 
 @dataclass(frozen=True, slots=True)

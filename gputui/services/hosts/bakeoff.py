@@ -25,13 +25,13 @@ from gputui.model.journal import (
     RunStart,
 )
 from gputui.model.plan import Plan
-from gputui.recording.interpreters import Chosen
+from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.lock import held_if_free
 from gputui.recording.spec import Spec
 from gputui.services.hosts.batch_job import JobRequest
 from gputui.services.hosts.box import Box, box_from, describe, device_of, step_profile
 from gputui.services.hosts.host import Host
-from gputui.services.hosts.link import HostFailed, Link, LinkLost, Piece
+from gputui.services.hosts.link import FilePart, HostFailed, Link, LinkLost
 from gputui.services.hosts.slurm import job_script
 from gputui.services.prices.pricing import price_of
 from gputui.services.profiles.loader import Profile
@@ -304,7 +304,7 @@ class HostRun:
         self._set(QUEUED)
         for piece in link.pieces("await_job", run_id=self.run_id):
             self._heard_s = time.monotonic()
-            if isinstance(piece, Piece):
+            if isinstance(piece, FilePart):
                 self._job_state = f"job {clean_text(str(job))[:20]}: {piece.state or 'starting'}"
             else:
                 self._know_node(piece, batch.request)
@@ -318,7 +318,7 @@ class HostRun:
             raise HostFailed(
                 "what it says of the workload makes no sense", "is another gputui there?"
             ) from error
-        check_something_runs(profile, plan, Chosen(box.interpreter, box.found_as, box.passed_over))
+        check_something_runs(profile, plan, ChosenInterpreter(box.interpreter, box.found_as, box.passed_over))
         spec = spec_of(box, plan, self.run_id, self.target, bytes.fromhex(request.key))
         spec.write(self.run_dir)
         with self._lock:
@@ -331,7 +331,7 @@ class HostRun:
         with path.open("ab") as journal:
             for piece in link.pieces("follow", run_id=self.run_id, offset=offset):
                 self._heard_s = time.monotonic()
-                if isinstance(piece, Piece):
+                if isinstance(piece, FilePart):
                     if piece.data:
                         if piece.offset != offset:
                             raise HostFailed(f"it sent byte {piece.offset} of its journal for byte {offset}")
@@ -353,7 +353,7 @@ class HostRun:
         with draft.open("wb") as file:
             for piece in link.pieces("read", run_id=self.run_id, name=name, offset=0):
                 self._heard_s = time.monotonic()
-                if isinstance(piece, Piece):
+                if isinstance(piece, FilePart):
                     size += len(piece.data)
                     if size > largest:
                         raise HostFailed(f"its {name} is larger than {largest >> 10} KiB")

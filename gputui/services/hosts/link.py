@@ -111,7 +111,7 @@ def _script(host: Host, nonce: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FilePart:
     """Part of a file of a host."""
 
     offset: int
@@ -199,7 +199,7 @@ class Link:
         """Send a request without waiting. Raises LinkLost."""
         self._write(json.dumps({"do": do, **fields}).encode() + b"\n", ANSWER_TIMEOUT_S)
 
-    def pieces(self, do: str, **fields: object) -> Iterator[Piece | dict[str, Any]]:
+    def pieces(self, do: str, **fields: object) -> Iterator[FilePart | dict[str, Any]]:
         """Send a request and yield what it brings: pieces of a file as they come, then the last answer.
 
         Yields an empty piece for a sign of life. Raises HostFailed, and LinkLost after 30 s of silence.
@@ -216,7 +216,7 @@ class Link:
             if packed > _LARGEST_PIECE or unpacked > _LARGEST_PIECE:
                 raise HostFailed(f"it sent a piece of {max(packed, unpacked)} bytes", _STRANGE)
             data = self._unpacked(self._exactly(packed, ANSWER_TIMEOUT_S), unpacked) if packed else b""
-            yield Piece(offset, data, clean_text(str(answer.get("state", "")))[:_SHOWN_STATE])
+            yield FilePart(offset, data, clean_text(str(answer.get("state", "")))[:_SHOWN_STATE])
 
     def messages(self, do: str, silence_s: float = ANSWER_TIMEOUT_S, **fields: object) -> Iterator[Any]:
         """Send a request and yield the JSON messages it brings, which are one compressed stream, without end.

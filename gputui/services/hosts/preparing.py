@@ -10,7 +10,7 @@ from pathlib import Path
 from gputui.errors import GputuiError
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_hourly, format_seconds
-from gputui.recording.interpreters import Chosen
+from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.spec import Spec
 from gputui.services.hosts.bakeoff import (
     GIVES_UP_AFTER_S,
@@ -75,7 +75,7 @@ class RefusedHost:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedHosts:
     """All hosts of a bakeoff before its start."""
 
     planned: tuple[PlannedHost, ...]
@@ -110,7 +110,7 @@ def prepare(
     step_file: Path | None = None,
     step: str = "",
     in_parallel: bool = False,
-) -> Prepared:
+) -> PreparedHosts:
     """Ask all hosts what they are and plan for each; blocks while torch is imported there.
 
     `profile` is None for the workload of `step_file`, whose text is `step`. With `in_parallel` names of one
@@ -133,7 +133,7 @@ def prepare(
             refused.append(RefusedHost(host, error))
     alone = tuple((index,) for index in range(len(planned)))
     groups = alone if in_parallel else same_boxes([one.box for one in planned])
-    return Prepared(tuple(planned), tuple(refused), groups)
+    return PreparedHosts(tuple(planned), tuple(refused), groups)
 
 
 def _planned(box: Box, profile: Profile, choices: Choices) -> PlannedHost:
@@ -143,7 +143,7 @@ def _planned(box: Box, profile: Profile, choices: Choices) -> PlannedHost:
             "gputui bakeoff --resume waits for it",
         )
     plan = resolve_plan(profile, box.interpreter, box.machine, choices)
-    check_something_runs(profile, plan, Chosen(box.interpreter, box.found_as, box.passed_over))
+    check_something_runs(profile, plan, ChosenInterpreter(box.interpreter, box.found_as, box.passed_over))
     return PlannedHost(box, replace(plan, step_file=Path(plan.step_file).name))  # no path of this box
 
 
@@ -191,7 +191,7 @@ def command_on(text: str, options: RunOptions) -> list[str]:
 
 
 def new_bakeoff(
-    prepared: Prepared,
+    prepared: PreparedHosts,
     target: Path,
     key: bytes,
     *,

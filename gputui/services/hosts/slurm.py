@@ -38,7 +38,7 @@ _RUN_JOB = (
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class SlurmPartition:
     """A partition as the user named it."""
 
     login: Host
@@ -54,7 +54,7 @@ class Partition:
 class NodeType:
     """Nodes of a partition with the same CPUs and the same GRES, as GPUs are called there."""
 
-    partition: Partition
+    partition: SlurmPartition
     cpus: str
     gres: str
     """As `gpu:a100:8`; empty for none."""
@@ -88,7 +88,7 @@ class NodeType:
         return [*words, *stated]
 
 
-def partition_from(text: str, directory: str = "") -> Partition:
+def partition_from(text: str, directory: str = "") -> SlurmPartition:
     """A partition from `[LOGIN:]PARTITION [SBATCH OPTION ...]`. Raises GputuiError."""
     try:
         words = shlex.split(text)
@@ -110,10 +110,10 @@ def partition_from(text: str, directory: str = "") -> Partition:
             named = word.partition("=")[2]
         else:
             options.append(word)
-    return Partition(login, name, named, tuple(options))
+    return SlurmPartition(login, name, named, tuple(options))
 
 
-def node_types(partition: Partition) -> tuple[NodeType, ...]:
+def node_types(partition: SlurmPartition) -> tuple[NodeType, ...]:
     """The kinds of node of a partition that have one which is up. Raises GputuiError."""
     with Link(partition.login) as link:
         answer = link.ask("slurm_nodes", 90.0, partition=partition.name, named=partition.named_nodes)

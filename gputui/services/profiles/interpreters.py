@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any  # Any: the JSON of a probe
 
-from gputui.recording.interpreters import Chosen, chosen_interpreter
+from gputui.recording.interpreters import ChosenInterpreter, chosen_interpreter
 from gputui.recording.probing import PROBE_TIMEOUT_S, interpreter_from_plain, probe_interpreter
 from gputui.services.support.home import make_directory
 from gputui.services.support.paths import probe_cache
@@ -30,7 +30,7 @@ def choose_interpreter(
     *,
     timeout_s: float = PROBE_TIMEOUT_S,
     on_probe: Callable[[str], None] = lambda path: None,
-) -> Chosen:
+) -> ChosenInterpreter:
     """The stated interpreter, or the first whose torch can measure; if there is none, the one gputui runs in.
 
     `on_probe` gets the path before an interpreter is probed, since importing torch can take a minute. Raises

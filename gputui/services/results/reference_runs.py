@@ -16,7 +16,7 @@ from gputui.model.journal import Block
 from gputui.model.machine import Cpu, Gpu, Machine, Memory, Runtime
 from gputui.model.plan import MIN_BLOCKS, REFERENCE_PROFILE
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary, Spread
-from gputui.services.results.references import PREFIX, Model, Reference
+from gputui.services.results.references import PREFIX, DeviceModel, Reference
 
 _UNKNOWN = Missing("a reference does not say")
 _BLOCK_S = 0.2
@@ -59,7 +59,7 @@ def run_of_reference(reference: Reference) -> Run:
     return Run(summary, tuple(results))
 
 
-def _result(case_id: int, case: Case, rates: BoxRates, model: Model) -> CaseResult:
+def _result(case_id: int, case: Case, rates: BoxRates, model: DeviceModel) -> CaseResult:
     """Blocks that are all alike: what is uncertain is in the spreads."""
     steps = max(1, round(_BLOCK_S * rates.typical_per_s / case.units_per_step))
     block_ns = round(steps * case.units_per_step / rates.typical_per_s * 1e9)

@@ -36,7 +36,7 @@ _CPU_NOISE = re.compile(r"\(R\)|\(TM\)|\bProcessor\b|\bCPU\b|@.*$")
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class DeviceModel:
     """The kind of device that boxes have in common."""
 
     device_class: str
@@ -92,7 +92,7 @@ class Reference:
 
     name: str
     """Of its file, without ending; empty before it has one."""
-    model: Model
+    model: DeviceModel
     profile: str
     profile_version: int
     first_month: str
@@ -165,13 +165,17 @@ def version_order(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version_of(text).split(".") if part)
 
 
-def model_of(machine: Machine, device_class: str, device_index: int | None, device_name: str) -> Model | None:
+def model_of(
+    machine: Machine, device_class: str, device_index: int | None, device_name: str
+) -> DeviceModel | None:
     """The model of a device; None for a slice of a GPU, and for a CPU without a name."""
     if device_class == "cpu":
         if isinstance(machine.cpu.model, Missing):
             return None
         cpu = machine.cpu
-        return Model("cpu", str(cpu.model), cores=cpu.usable_cores, features=tuple(sorted(cpu.features)))
+        return DeviceModel(
+            "cpu", str(cpu.model), cores=cpu.usable_cores, features=tuple(sorted(cpu.features))
+        )
     memory_gib = next(
         (
             gpu.memory_bytes / 2**30
@@ -183,8 +187,8 @@ def model_of(machine: Machine, device_class: str, device_index: int | None, devi
     found = find_gpu(device_name, memory_gib)
     if isinstance(found, Missing):
         is_whole = device_name and "MIG" not in device_name
-        return Model("gpu", device_name, memory_gib=round(memory_gib or 0)) if is_whole else None
-    return None if found.mig_profile else Model("gpu", found.name)
+        return DeviceModel("gpu", device_name, memory_gib=round(memory_gib or 0)) if is_whole else None
+    return None if found.mig_profile else DeviceModel("gpu", found.name)
 
 
 # Files

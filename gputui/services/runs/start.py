@@ -16,7 +16,7 @@ from gputui.machine import describe_machine, storage_warning
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine
 from gputui.model.plan import MIN_BLOCKS, Plan
-from gputui.recording.interpreters import Chosen, executable_at
+from gputui.recording.interpreters import ChosenInterpreter, executable_at
 from gputui.services.prices.pricing import check_instance, price_of
 from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.profiles.loader import MAX_BLOCKS, MAX_BUDGET_S, MAX_REPLICATES, Profile, find_profile
@@ -81,8 +81,8 @@ def prepare(
     options: RunOptions,
     *,
     on_probe: Callable[[str], None] = lambda path: None,
-    on_planned: Callable[[Plan, Chosen, Path], None] = lambda plan, chosen, target: None,
-    profile_of: Callable[[Profile | None, Machine, Chosen], Profile] | None = None,
+    on_planned: Callable[[Plan, ChosenInterpreter, Path], None] = lambda plan, chosen, target: None,
+    profile_of: Callable[[Profile | None, Machine, ChosenInterpreter], Profile] | None = None,
 ) -> Prepared:
     """Check the request and plan one run per interpreter; starts nothing.
 
@@ -142,7 +142,7 @@ def choices_of(options: RunOptions, seed: int = 0) -> Choices:
     )
 
 
-def check_something_runs(profile: Profile, plan: Plan, chosen: Chosen) -> None:
+def check_something_runs(profile: Profile, plan: Plan, chosen: ChosenInterpreter) -> None:
     """Raise MachineLacks if no case of the plan can run here, with what would help."""
     if plan.launches:
         return
@@ -339,7 +339,7 @@ class CheckedDraft:
     plans: tuple[Plan, ...] = ()
     """One per interpreter; empty if none could be made."""
     profile: Profile | None = None
-    chosen: tuple[Chosen, ...] = ()
+    chosen: tuple[ChosenInterpreter, ...] = ()
     machine: Machine | None = None
 
 
@@ -351,7 +351,7 @@ class DraftChecker:
 
     def __init__(self) -> None:
         self._machine: Machine | None = None
-        self._chosen: dict[str, Chosen] = {}
+        self._chosen: dict[str, ChosenInterpreter] = {}
 
     def check(
         self, draft: Draft, editing: str = "", on_probe: Callable[[str], None] = lambda path: None
@@ -375,7 +375,7 @@ class DraftChecker:
         if "python" in wrong or (editing == "python" and any(p not in self._chosen for p in options.pythons)):
             return CheckedDraft(draft, wrong, machine=machine)
         plans: list[Plan] = []
-        found: list[Chosen] = []
+        found: list[ChosenInterpreter] = []
         profile: Profile | None = None
         for python in stated:
             try:
@@ -411,7 +411,7 @@ def _note(wrong: Wrong, name: str, check: Callable[[], object]) -> None:
         wrong.setdefault(name, error)
 
 
-def _wrong_alone(profile: Profile, chosen: Chosen, machine: Machine, options: RunOptions) -> Wrong:
+def _wrong_alone(profile: Profile, chosen: ChosenInterpreter, machine: Machine, options: RunOptions) -> Wrong:
     """Errors of each choice by itself: a plan stops at the first."""
     wrong: Wrong = {}
     for name, choices in (

@@ -73,7 +73,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class ServingRun:
     """A run of loads on one server."""
 
     server: ServerFound | Missing
@@ -112,14 +112,14 @@ def limits_of(case: Case) -> Limits:
     return Limits(*(float(value) if isinstance(value, int | float) else None for value in found))
 
 
-def serving_of(run: Run, records: ServingRecords) -> Serving | Missing:
+def serving_of(run: Run, records: ServingRecords) -> ServingRun | Missing:
     """Everything that is shown of a run of loads; Missing for any other run."""
     cases = [result for result in run.cases if is_serving_case(result.case)]
     if not cases:
         return Missing("it offered no load to a server")
     first = cases[0].case
     levels = sorted((_level(result, records) for result in cases), key=_order)
-    return Serving(
+    return ServingRun(
         server=records.servers[-1] if records.servers else Missing("no launch found it"),
         model=str(parameter_of(first, "model") or ""),
         api=str(parameter_of(first, "api") or ""),

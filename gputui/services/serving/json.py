@@ -7,11 +7,11 @@ from typing import Any  # Any: JSON
 from gputui.analysis.order_statistics import Percentile
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
-from gputui.services.serving.curve import Level, Serving, Times
+from gputui.services.serving.curve import Level, ServingRun, Times
 from gputui.services.serving.text import usd_per_million_tokens
 
 
-def serving_as_json(serving: Serving, price: Price | Missing) -> dict[str, Any]:
+def serving_as_json(serving: ServingRun, price: Price | Missing) -> dict[str, Any]:
     """Plain types; a value that is absent is null, and its reason stands beside it under `absent`."""
     server = None if isinstance(serving.server, Missing) else serving.server
     return {

@@ -31,7 +31,7 @@ from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable
 from gputui.worker.serving.address import Address, address_of, is_own
 from gputui.worker.serving.prompts import TOKENS_PER_WORD, Body, Prompts
-from gputui.worker.serving.server import ServerError, ServerFound, body_for, find_server
+from gputui.worker.serving.server import ServerError, ServerIdentity, body_for, find_server
 
 VERSION = 1
 DEFAULT_USERS = (1, 2, 4, 8, 16, 32)
@@ -89,7 +89,7 @@ class PreparedServe:
     request: RunRequest
     target: Path
     machine: Machine
-    server: ServerFound
+    server: ServerIdentity
     api: str
     model: str
     profile: RequestProfile
@@ -201,7 +201,7 @@ def key_from(name: str) -> str:
     return key
 
 
-def _model(options: ServeOptions, server: ServerFound) -> str:
+def _model(options: ServeOptions, server: ServerIdentity) -> str:
     if options.model:
         return options.model
     if not server.models:
@@ -257,7 +257,7 @@ def _check_budget(plan: Plan, profile: RequestProfile, alone_s: float | None) ->
     )
 
 
-def _check_context(server: ServerFound, profile: RequestProfile) -> None:
+def _check_context(server: ServerIdentity, profile: RequestProfile) -> None:
     needed = profile.prompt_tokens + profile.output_tokens
     if server.context_tokens is not None and needed > server.context_tokens:
         raise GputuiError(

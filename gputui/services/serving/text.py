@@ -20,7 +20,7 @@ from gputui.model.units import (
     with_prefix,
 )
 from gputui.services.results.headline import as_sentence
-from gputui.services.serving.curve import CLOSED, SEARCH, Level, Serving, Times, limits_of, parameter_of
+from gputui.services.serving.curve import CLOSED, SEARCH, Level, ServingRun, Times, limits_of, parameter_of
 
 HEADINGS = ("load", "tok/s", "95 %", "/user", "TTFT p50", "p99", "TPOT p50", "p99", "n")
 """Of `curve_rows`; tokens are output tokens, `n` are requests."""
@@ -39,7 +39,7 @@ def load_words(level: Level) -> str:
     return f"{level.rate_per_s or 0.0:g}/s"
 
 
-def curve_rows(serving: Serving) -> list[tuple[str, ...]]:
+def curve_rows(serving: ServingRun) -> list[tuple[str, ...]]:
     """The cells below HEADINGS, one row per load that has a result."""
     rows: list[tuple[str, ...]] = []
     for level in serving.levels:
@@ -76,7 +76,7 @@ def _number_or_none(value: float | Missing) -> str:
     return _NOTHING if isinstance(value, Missing) else _number(value)
 
 
-def serving_headline(serving: Serving, price: Price | Missing) -> str:
+def serving_headline(serving: ServingRun, price: Price | Missing) -> str:
     """`Chat: 21.3 requests/s within TTFT 500 ms, TPOT 50 ms (95 %: 19.8 to 22.9); ...`."""
     limit = serving.limit
     if limit is not None and not isinstance(limit.speed, Missing):
@@ -123,7 +123,7 @@ def usd_per_million_tokens(level: Level, price: Price | Missing) -> float | Miss
     )
 
 
-def energy_line(serving: Serving) -> str:
+def energy_line(serving: ServingRun) -> str:
     """`GPU energy per output token: 1.20 J with 1 user, 0.31 J with 16 users`; empty if none is known."""
     known = [(one, one.energy) for one in serving.levels if not isinstance(one.energy, Missing)]
     if not known:
@@ -133,7 +133,7 @@ def energy_line(serving: Serving) -> str:
     return f"energy of the GPUs: {', '.join(parts)}"
 
 
-def server_line(serving: Serving) -> str:
+def server_line(serving: ServingRun) -> str:
     """`vLLM 0.11.0, llama-8b, chat: 512 tokens in, 200 out, prompts begin differently`."""
     server = serving.server
     if isinstance(server, Missing):
@@ -150,7 +150,7 @@ def server_line(serving: Serving) -> str:
     )
 
 
-def serving_notes(serving: Serving) -> Iterator[str]:
+def serving_notes(serving: ServingRun) -> Iterator[str]:
     """What limits the meaning of the table, one sentence each; none for a clean run."""
     measured = [level for level in serving.levels if not isinstance(level.speed, Missing)]
     few = [level for level in measured if level.ttft.n and isinstance(level.ttft.p99_s, Missing)]
@@ -202,7 +202,7 @@ def _where(few: Sequence[Level], measured: Sequence[Level]) -> str:
     return "each load has" if len(few) == len(measured) else f"{listed([load_words(one) for one in few])} had"
 
 
-def unmeasured_lines(serving: Serving) -> Iterator[str]:
+def unmeasured_lines(serving: ServingRun) -> Iterator[str]:
     """Each load without a result, and why."""
     for level in serving.levels:
         if isinstance(level.speed, Missing):
@@ -211,7 +211,7 @@ def unmeasured_lines(serving: Serving) -> Iterator[str]:
             yield f"{load_words(level)}: {outcome}{why}"
 
 
-def detail_rows(serving: Serving) -> list[tuple[str, ...]]:
+def detail_rows(serving: ServingRun) -> list[tuple[str, ...]]:
     """Every percentile with its interval: load, time, median, its interval, p99, its interval, requests."""
     rows: list[tuple[str, ...]] = []
     for level in serving.levels:
@@ -235,7 +235,7 @@ def _with_interval(found: Percentile | Missing) -> tuple[str, str]:
     return format_seconds(found.value), f"{format_seconds(found.low)} to {format_seconds(found.high)}"
 
 
-def break_even_line(serving: Serving, price: Price | Missing, api: tuple[float, float]) -> str:
+def break_even_line(serving: ServingRun, price: Price | Missing, api: tuple[float, float]) -> str:
     """From which load on the box is cheaper than a hosted API; USD per million tokens in and out."""
     limit, (usd_in, usd_out) = serving.limit, api
     stated = f"{format_usd(usd_in)} in and {format_usd(usd_out)} out per million tokens"

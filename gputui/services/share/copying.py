@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gputui.model.case import Work
 from gputui.model.result import RunSummary
-from gputui.services.share.rules import Names, Text, rules_of
+from gputui.services.share.rules import Names, TextRule, rules_of
 from gputui.services.support.uuid7 import uuid7
 from gputui.store.opening import CATALOG, rows_of
 from gputui.store.schema import RUN_TABLES, Table
@@ -81,7 +81,7 @@ def _copy(
     path: Path,
     table: Table,
     there: frozenset[tuple[str, str]],
-    rules: Mapping[str, Text],
+    rules: Mapping[str, TextRule],
     names: Names,
 ) -> None:
     """Copy one table; a text column without a rule, and one that the file lacks, is NULL."""
@@ -119,7 +119,7 @@ def _note_texts(
     path: Path,
     source: str,
     columns: Sequence[str],
-    rules: Mapping[str, Text],
+    rules: Mapping[str, TextRule],
     names: Names,
 ) -> None:
     """Note what becomes of every text of these columns of a table."""

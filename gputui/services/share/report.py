@@ -35,7 +35,7 @@ from gputui.store.reading import DeviceTelemetry, StoredEvent, TelemetrySummary
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class SharedSide:
     """One side of a report: a run, and what the box did meanwhile."""
 
     letter: str
@@ -85,7 +85,7 @@ class Report:
 REPEAT = "How to repeat it"
 
 
-def report_on(boxes: Sequence[Box], answer: str, contents: Sequence[str]) -> Report:
+def report_on(boxes: Sequence[SharedSide], answer: str, contents: Sequence[str]) -> Report:
     """The report on one box, or on several side by side.
 
     `answer` is the headline of their comparison, empty for one box; `contents` says what is in the report.
@@ -102,7 +102,7 @@ def report_on(boxes: Sequence[Box], answer: str, contents: Sequence[str]) -> Rep
     return Report(title.removesuffix("."), lead, tuple(one for one in sections if any(one.parts)))
 
 
-def _about(boxes: Sequence[Box]) -> TextTable:
+def _about(boxes: Sequence[SharedSide]) -> TextTable:
     lines: dict[str, list[str]] = {}
     for place, box in enumerate(boxes):
         more = [("runs", f"{box.runs}; of each case the newest")] if box.runs > 1 else []
@@ -150,17 +150,17 @@ def _known(value: object) -> str:
     return "unknown" if isinstance(value, Missing) else str(value)
 
 
-def _notes_on_boxes(boxes: Sequence[Box]) -> Iterator[Part]:
+def _notes_on_boxes(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     notes = tuple(f"{_of(box)}{note}" for box in boxes for note in run_notes(box.run, is_brief=True))
     if notes:
         yield notes
 
 
-def _of(box: Box) -> str:
+def _of(box: SharedSide) -> str:
     return f"box {box.letter}: " if box.letter else ""
 
 
-def _expected(boxes: Sequence[Box]) -> Iterator[Part]:
+def _expected(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     """The judgement of each device, a line for each peak test, and who published the figures."""
     checks = [(box, check) for box in boxes for check in performance_checks(box.run)]
     if not checks:
@@ -213,7 +213,7 @@ def _device(check: PerformanceCheck) -> str:
     )
 
 
-def _sources(checks: Iterable[tuple[Box, PerformanceCheck]]) -> Iterator[tuple[str, str]]:
+def _sources(checks: Iterable[tuple[SharedSide, PerformanceCheck]]) -> Iterator[tuple[str, str]]:
     """Who published the figures, and where."""
     keys: dict[str, None] = {}
     for box, check in checks:
@@ -230,7 +230,7 @@ def _sources(checks: Iterable[tuple[Box, PerformanceCheck]]) -> Iterator[tuple[s
         yield ", ".join(filter(None, (source.title, source.version_or_date))), source.link
 
 
-def _evidence(boxes: Sequence[Box]) -> Iterator[Part]:
+def _evidence(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     gpus = [(box, device) for box in boxes for device in box.telemetry.devices]
     if gpus:
         yield "What the GPUs did during the run:"
@@ -258,7 +258,7 @@ def _evidence(boxes: Sequence[Box]) -> Iterator[Part]:
         yield absent
 
 
-def _gpu_table(gpus: Sequence[tuple[Box, DeviceTelemetry]], boxes: Sequence[Box]) -> TextTable:
+def _gpu_table(gpus: Sequence[tuple[SharedSide, DeviceTelemetry]], boxes: Sequence[SharedSide]) -> TextTable:
     rows = []
     for box, device in gpus:
         gpu = next((g for g in box.run.summary.machine.gpus if g.index == device.device_index), None)
@@ -300,7 +300,7 @@ def _links(gpus: Sequence[Gpu]) -> Iterator[str]:
             yield f"GPU {gpu.index}: its PCIe link is x{gpu.pcie_width}, and could be x{gpu.pcie_width_max}"
 
 
-def _host(box: Box) -> Iterator[str]:
+def _host(box: SharedSide) -> Iterator[str]:
     host = box.telemetry.host
     if isinstance(host, Missing):
         return
@@ -336,7 +336,7 @@ def _not_measured(run: Run) -> Iterator[str]:
         yield f"{how}{f' ({why})' if why else ''}: {some_of([case.case.name for case in cases])}"
 
 
-def _repeat(boxes: Sequence[Box]) -> Iterator[Part]:
+def _repeat(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     """Commands that measure the same again on the provider's own machine of this kind."""
     run, tried = boxes[-1].run.summary, [case for case in boxes[-1].run.cases if case.outcome in REPEATED]
     if run.profile == SERVE_PROFILE:

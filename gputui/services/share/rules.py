@@ -66,7 +66,7 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextRule:
     """The rule of one column. Empty texts and NULL stay."""
 
     known: Rule
@@ -90,12 +90,12 @@ class Text:
         return found
 
 
-def rules_of(names: Names) -> dict[str, dict[str, Text]]:
+def rules_of(names: Names) -> dict[str, dict[str, TextRule]]:
     """By table and column. A text column that has no rule is left out of a table that is shared."""
     keep = names.keep
 
-    def own(kind: str, rule: Rule) -> Text:
-        return Text(rule, lambda old: names.numbered(kind, old), "name", keep.names)
+    def own(kind: str, rule: Rule) -> TextRule:
+        return TextRule(rule, lambda old: names.numbered(kind, old), "name", keep.names)
 
     def program(old: str) -> str:
         kind, colon, name = old.partition(":")
@@ -124,31 +124,31 @@ def rules_of(names: Names) -> dict[str, dict[str, Text]]:
 
     nothing: Rule = lambda text: None  # noqa: E731  # a rule like the others
     null: Callable[[str], str | None] = lambda old: None  # noqa: E731
-    message = Text(known.message, lambda old: GONE, "message", keep.messages)
-    identifier = Text(nothing, names.identifier, "id", keep.ids)
-    absent = Text(_absent, null, "message", keep.messages)
+    message = TextRule(known.message, lambda old: GONE, "message", keep.messages)
+    identifier = TextRule(nothing, names.identifier, "id", keep.ids)
+    absent = TextRule(_absent, null, "message", keep.messages)
     detail = "detail of the box"
 
-    def fact(rule: Rule) -> Text:
-        return Text(rule, null, detail)
+    def fact(rule: Rule) -> TextRule:
+        return TextRule(rule, null, detail)
 
-    device = Text(known.device_name, lambda old: names.numbered("device", old), detail)
-    outcome = Text(one_of(*OUTCOMES), lambda old: "failed", detail)
+    device = TextRule(known.device_name, lambda old: names.numbered("device", old), detail)
+    outcome = TextRule(one_of(*OUTCOMES), lambda old: "failed", detail)
     ending = {"outcome": outcome, "reason": message}
-    phase = Text(one_of(*PHASES), lambda old: PHASES[0], detail)
-    time_class = Text(one_of(*TIME_CLASSES), lambda old: TIME_CLASSES[0], detail)
+    phase = TextRule(one_of(*PHASES), lambda old: PHASES[0], detail)
+    time_class = TextRule(one_of(*TIME_CLASSES), lambda old: TIME_CLASSES[0], detail)
     operator = own("operator", shortened(known.operator))
-    price = Text(nothing, null, "price", keep.price)
+    price = TextRule(nothing, null, "price", keep.price)
     version = fact(known.version)
     layers = fact(known.each(known.layer_name, "+"))
     return {
         "runs": {
-            "status": Text(one_of("finished", "interrupted", "failed"), lambda old: "failed", detail),
+            "status": TextRule(one_of("finished", "interrupted", "failed"), lambda old: "failed", detail),
             "status_reason": message,
             "profile": own("profile", known.profile),
-            "label": Text(nothing, lambda old: "", "label", keep.label),
-            "gputui_version": Text(known.version, lambda old: "0", detail),
-            "imported_from": Text(nothing, lambda old: "", "path"),
+            "label": TextRule(nothing, lambda old: "", "label", keep.label),
+            "gputui_version": TextRule(known.version, lambda old: "0", detail),
+            "imported_from": TextRule(nothing, lambda old: "", "path"),
             "python_version": version,
             "python_implementation": fact(one_of("CPython", "PyPy", "GraalPy")),
             "torch_version": version,
@@ -163,15 +163,15 @@ def rules_of(names: Names) -> dict[str, dict[str, Text]]:
             ),
             "blas": fact(one_of("mkl", "openblas", "other")),
             **{f"{layer}_layer": layers for layer in _LAYERS},
-            "layers_json": Text(_layers, lambda old: "[]", ""),
+            "layers_json": TextRule(_layers, lambda old: "[]", ""),
             "absent_json": absent,
         },
         "machines": {
             "machine_id": identifier,
             "cpu_model": device,
-            "cpu_limited_by": Text(_LIMITS, lambda old: "host", detail),
+            "cpu_limited_by": TextRule(_LIMITS, lambda old: "host", detail),
             "cpu_features": fact(known.each(matching(_CPU_FEATURES), " ")),
-            "memory_limited_by": Text(_LIMITS, lambda old: "host", detail),
+            "memory_limited_by": TextRule(_LIMITS, lambda old: "host", detail),
             "gpus_absent": message,
             "instance_type": fact(known.instance_type),
             "region": fact(known.region),
@@ -183,7 +183,7 @@ def rules_of(names: Names) -> dict[str, dict[str, Text]]:
             "absent_json": absent,
         },
         "identities": {
-            "kind": Text(
+            "kind": TextRule(
                 one_of("stated", "product-uuid", "machine-id", "gpus", "account", "boot", "run"),
                 lambda old: "account",
                 detail,
@@ -199,17 +199,17 @@ def rules_of(names: Names) -> dict[str, dict[str, Text]]:
         },
         "prices": dict.fromkeys(("kind", "provider", "instance_type", "region", "list_date"), price),
         "cases": {
-            "work_key": Text(matching("[0-9a-f]{16}"), null, detail),  # calculated anew
-            "workload": Text(known.workload, program, "name", keep.names),
+            "work_key": TextRule(matching("[0-9a-f]{16}"), null, detail),  # calculated anew
+            "workload": TextRule(known.workload, program, "name", keep.names),
             "size": own("size", known.size),
-            "form": Text(one_of("same", "best"), lambda old: "same", detail),
-            "parameters_json": Text(parameters, lambda old: "[]", "name", keep.names),
-            "device_class": Text(one_of("cpu", "gpu", WHOLE_BOX), lambda old: WHOLE_BOX, detail),
+            "form": TextRule(one_of("same", "best"), lambda old: "same", detail),
+            "parameters_json": TextRule(parameters, lambda old: "[]", "name", keep.names),
+            "device_class": TextRule(one_of("cpu", "gpu", WHOLE_BOX), lambda old: WHOLE_BOX, detail),
             "device_name": device,
             "precision": own("precision", known.precision),
             "mode": own("mode", one_of(*MODES, OWN)),
             "threads": own("threads", matching(r"all|host|\d{1,4}")),
-            "workload_class": Text(one_of(*WORKLOAD_CLASSES), lambda old: "host", detail),
+            "workload_class": TextRule(one_of(*WORKLOAD_CLASSES), lambda old: "host", detail),
             "unit": own("unit", one_of(*RATES)),
             **ending,
         },
@@ -218,52 +218,52 @@ def rules_of(names: Names) -> dict[str, dict[str, Text]]:
         "figures": {
             "key": own("result", known.figure_key),
             "title": own("result", known.figure_title),
-            "unit": Text(one_of(*FIGURE_SUFFIXES), lambda old: "count", detail),
-            "better": Text(one_of(*FIGURE_BETTER), lambda old: "neither", detail),
-            "combine": Text(one_of(*FIGURE_COMBINES), lambda old: "median", detail),
+            "unit": TextRule(one_of(*FIGURE_SUFFIXES), lambda old: "count", detail),
+            "better": TextRule(one_of(*FIGURE_BETTER), lambda old: "neither", detail),
+            "combine": TextRule(one_of(*FIGURE_COMBINES), lambda old: "median", detail),
             "reason": message,
         },
         "profiled_passes": {"reason": message, "memory_reason": message},
         "operators": {
             "phase": phase,
-            "category": Text(one_of(*CATEGORIES), lambda old: "other", detail),
+            "category": TextRule(one_of(*CATEGORIES), lambda old: "other", detail),
             "operator": operator,
-            "shapes": Text(known.shapes, lambda old: "", "name", keep.names),
-            "dtypes": Text(known.dtypes, lambda old: "", "name", keep.names),
+            "shapes": TextRule(known.shapes, lambda old: "", "name", keep.names),
+            "dtypes": TextRule(known.dtypes, lambda old: "", "name", keep.names),
         },
         "breakdown": {
             "phase": phase,
             "time_class": time_class,
-            "cause": Text(one_of(*IDLE_CAUSES), lambda old: "", detail),
+            "cause": TextRule(one_of(*IDLE_CAUSES), lambda old: "", detail),
         },
         "kernels": {
             "name": own("kernel", shortened(known.kernel_name)),
             "time_class": time_class,
             "operator": operator,
         },
-        "memory_points": {"point": Text(one_of(*MEMORY_POINTS), lambda old: "peak", detail)},
+        "memory_points": {"point": TextRule(one_of(*MEMORY_POINTS), lambda old: "peak", detail)},
         "blocks": {},
         "servers": {
             "engine": own("engine", one_of("vLLM", "SGLang", "llama.cpp", "Ollama", "TGI")),
-            "version": Text(known.version, lambda old: "", detail),
+            "version": TextRule(known.version, lambda old: "", detail),
         },
         "load_steps": {
-            "load": Text(one_of(*LOADS), lambda old: LOADS[0], detail),
-            "client": Text(one_of("asyncio", "uvloop"), lambda old: "", detail),
+            "load": TextRule(one_of(*LOADS), lambda old: LOADS[0], detail),
+            "client": TextRule(one_of("asyncio", "uvloop"), lambda old: "", detail),
         },
         "requests": {
-            "outcome": Text(one_of(*REQUEST_OUTCOMES), lambda old: "failed", detail),
+            "outcome": TextRule(one_of(*REQUEST_OUTCOMES), lambda old: "failed", detail),
             "reason": message,
-            "retry_after": Text(matching(r"\d{1,6}"), null, "message", keep.messages),
-            "finish_reason": Text(_FINISHES, null, "message", keep.messages),
-            "prompt_hash": Text(nothing, lambda old: "", "id", keep.ids),
-            "answer_hash": Text(nothing, lambda old: "", "id", keep.ids),
+            "retry_after": TextRule(matching(r"\d{1,6}"), null, "message", keep.messages),
+            "finish_reason": TextRule(_FINISHES, null, "message", keep.messages),
+            "prompt_hash": TextRule(nothing, lambda old: "", "id", keep.ids),
+            "answer_hash": TextRule(nothing, lambda old: "", "id", keep.ids),
         },
         "telemetry": {},
         "host_telemetry": {},
         "events": {
-            "level": Text(one_of("info", "warning", "error"), lambda old: "info", detail),
-            "message": Text(known.message, null, "message", keep.messages),
+            "level": TextRule(one_of("info", "warning", "error"), lambda old: "info", detail),
+            "message": TextRule(known.message, null, "message", keep.messages),
         },
     }
 

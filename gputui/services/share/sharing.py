@@ -16,7 +16,7 @@ from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted, listed
 from gputui.services.results.selectors import split_selector
 from gputui.services.share.copying import shared_copy
-from gputui.services.share.report import Box, report_on
+from gputui.services.share.report import SharedSide, report_on
 from gputui.services.share.rules import Keep, Names
 from gputui.services.support.atomic_write import write, write_whole
 from gputui.store.opening import expanded
@@ -149,7 +149,7 @@ def _text(form: str, copies: Sequence[Path], shared: Shared) -> str:
     return (as_markdown if form == ".md" else as_page)(report, compared)
 
 
-def _boxes(copies: Sequence[Path], sides: Sequence[Side]) -> list[Box]:
+def _boxes(copies: Sequence[Path], sides: Sequence[Side]) -> list[SharedSide]:
     """The newest run of each copy that measured something; of a side, the cases that are compared."""
     boxes = []
     for place, (letter, copy) in enumerate(zip(_letters(len(copies)), copies, strict=True)):
@@ -158,7 +158,7 @@ def _boxes(copies: Sequence[Path], sides: Sequence[Side]) -> list[Box]:
             if sides:
                 run = Run(sides[place].run, tuple(case.result for case in sides[place].cases))
             run_id = run.summary.run_id
-            boxes.append(Box(letter, run, file.telemetry_summary(run_id), file.events(run_id), count))
+            boxes.append(SharedSide(letter, run, file.telemetry_summary(run_id), file.events(run_id), count))
     return boxes
 
 

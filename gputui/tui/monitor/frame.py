@@ -14,7 +14,7 @@ from gputui.tui.terminal.lines import Span
 from gputui.tui.widgets.cells import clean
 from gputui.tui.widgets.charts import Chart, round_ceiling
 from gputui.tui.widgets.history import SECOND_NS, History
-from gputui.tui.widgets.load import FULL_FROM, Load, SteadyLoads
+from gputui.tui.widgets.load import FULL_FROM, LoadLevel, SteadyLoads
 
 _LATER_NS = 617_000_000
 """Each GPU's charts move this much later than those of the one before: all at once would fill a link."""
@@ -83,48 +83,48 @@ class Frame:
         seen = series and series.over(self.now_ns - self.span_ns, self.now_ns + 1, self.span_ns)
         return round_ceiling(seen.greatest) if seen else 1.0
 
-    def load_of_busy(self, device: DeviceSample, busy_pct: float | None) -> Load:
+    def load_of_busy(self, device: DeviceSample, busy_pct: float | None) -> LoadLevel:
         """Idle or working; a GPU that cannot be read is shown as idle."""
         if busy_pct is None or device.problem is not None:
-            return Load.IDLE
+            return LoadLevel.IDLE
         return self.loads.at((device.device, "busy"), busy_pct, self.now_ns)
 
-    def load_of_memory(self, device: DeviceSample) -> Load:
+    def load_of_memory(self, device: DeviceSample) -> LoadLevel:
         """Near its limit from 90 % on."""
         used, total = number(device.values, "memory_used_bytes"), number(device.values, "memory_total_bytes")
         if used is None or not total or device.problem is not None:
-            return Load.IDLE
+            return LoadLevel.IDLE
         share_pct = 100 * used / total
         return self.loads.at((device.device, "memory"), share_pct, self.now_ns, limit_from=FULL_FROM)
 
-    def load_of_power(self, device: DeviceSample) -> Load:
+    def load_of_power(self, device: DeviceSample) -> LoadLevel:
         """Near its limit while the driver says that the power limit holds the clocks down."""
         if device.problem is not None:
-            return Load.IDLE
+            return LoadLevel.IDLE
         is_held = any(
             finding.brief.startswith("POWER-CAPPED") for finding in self.findings.get(device.device, ())
         )
         share = 90.0 if is_held else 89.0
         held = self.loads.at((device.device, "power"), share, self.now_ns, limit_from=90.0)
-        if held is Load.NEAR_LIMIT:
+        if held is LoadLevel.NEAR_LIMIT:
             return held
         busy_pct = number(device.values, "sm_busy_pct")
-        return Load.WORKING if busy_pct is None else self.load_of_busy(device, busy_pct)
+        return LoadLevel.WORKING if busy_pct is None else self.load_of_busy(device, busy_pct)
 
-    def load_of_temperature(self, device: DeviceSample) -> Load:
+    def load_of_temperature(self, device: DeviceSample) -> LoadLevel:
         """Near its limit within 5 degrees of where the GPU slows itself."""
         celsius = number(device.values, "temperature_c")
         limit = number(device.values, "temperature_limit_c")
         if celsius is None or limit is None or device.problem is not None:
-            return Load.WORKING
+            return LoadLevel.WORKING
         if celsius >= limit:
-            return Load.FAILED
+            return LoadLevel.FAILED
         key = (device.device, "temperature")
         return self.loads.at(key, celsius, self.now_ns, idle_below=-100.0, limit_from=limit - NEAR_C)
 
 
 FIGURE_STYLES: tuple[str, ...] = ("dim", "", "warn", "alarm")
-"""Of figures by Load: only gauges and charts have the hue of their family."""
+"""Of figures by LoadLevel: only gauges and charts have the hue of their family."""
 
 
 def findings_spans(findings: Sequence[GpuFinding], room: int, *, brief: bool = False) -> list[Span]:
@@ -171,7 +171,7 @@ def is_idle(frame: Frame, device: DeviceSample) -> bool:
     """Whether hardly anything runs on it, by what the driver reports of it or of its MIG instances."""
     for part in frame.instances.get(device.device) or (device,):
         share = number(part.values, "sm_busy_pct" if part.parent is None else "gpm_sm_active_pct")
-        if share is None or frame.load_of_busy(part, share) is not Load.IDLE:
+        if share is None or frame.load_of_busy(part, share) is not LoadLevel.IDLE:
             return False
     return True
 

@@ -21,7 +21,7 @@ from gputui.tui.monitor.metrics import ABSENT, METRICS, PaneMetric, memory_scale
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, filled, fitted, left, right, side_by_side
 from gputui.tui.widgets.charts import gauge, heat
-from gputui.tui.widgets.load import Load
+from gputui.tui.widgets.load import LoadLevel
 
 _BUSY, _POWER = (next(metric for metric in METRICS if metric.id == name) for name in ("busy", "power"))
 _SM = next(metric for metric in METRICS if metric.id == "sm")
@@ -170,7 +170,7 @@ def _health(frame: Frame, device: DeviceSample, room: int) -> list[Span]:
         why = clean(device.problem.reason).removeprefix(f"{LOST}: ")
         return [*findings_spans(findings[:1], room, brief=True), Span("  " + why, "dim")]
     spans: list[Span] = []
-    if device.parent is not None and frame.load_of_memory(device) is Load.NEAR_LIMIT:
+    if device.parent is not None and frame.load_of_memory(device) is LoadLevel.NEAR_LIMIT:
         spans = [Span("FULL", "warn"), Span("  ")]
     if findings:
         return [*spans, *findings_spans(findings, room - 6 * bool(spans), brief=True)]

@@ -19,7 +19,7 @@ from gputui.tui.monitor.metrics import (
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, filled, fitted, left, line_width
 from gputui.tui.widgets.charts import gauge, heat
-from gputui.tui.widgets.load import Load
+from gputui.tui.widgets.load import LoadLevel
 from gputui.tui.widgets.wrapping import wrapped
 
 _GAUGE = 12
@@ -38,14 +38,14 @@ def host_line(frame: Frame, width: int) -> Line:
     room = _GAUGE if width >= 100 else 8 if width >= 76 else 0
     busy, limit = number(values, "cpu_busy_pct"), number(values, "cpu_limit_cores")
     of = f" of {limit:g} cores" if limit is not None else " cores"
-    load = Load.IDLE if busy is None or not limit else frame.loads.at("cpu", busy / limit, frame.now_ns)
+    load = LoadLevel.IDLE if busy is None or not limit else frame.loads.at("cpu", busy / limit, frame.now_ns)
     spans += [Span("  cpu ", "dim"), Span(cores(busy)), Span(of, "dim")]
     spans += _gauge(frame.loads.shape("cpu", busy, frame.now_ns), 100 * (limit or 0), room, load, "link")
     used, total = number(values, "memory_used_bytes"), number(values, "memory_total_bytes")
     load, scale = frame.load_of_memory(host), memory_scale(frame.units)
     of = f" of {three_digits_of(total / scale)}" if total else ""
     figure = three_digits_of(None if used is None else used / scale)
-    spans += [Span("  mem ", "dim"), Span(figure, FIGURE_STYLES[max(load, Load.WORKING)])]
+    spans += [Span("  mem ", "dim"), Span(figure, FIGURE_STYLES[max(load, LoadLevel.WORKING)])]
     spans += [
         Span(f"{of} {frame.units.memory}", "dim"),
         *_gauge(frame.loads.shape("host memory", used, frame.now_ns), total or 0.0, room, load, "memory"),
@@ -56,7 +56,7 @@ def host_line(frame: Frame, width: int) -> Line:
     return fitted(spans, width)
 
 
-def _gauge(value: float | None, high: float, width: int, load: Load, family: str) -> list[Span]:
+def _gauge(value: float | None, high: float, width: int, load: LoadLevel, family: str) -> list[Span]:
     if not width:
         return []
     filled_part, rest = gauge(value, high, width)

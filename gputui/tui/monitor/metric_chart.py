@@ -13,7 +13,7 @@ from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, filled, fitted, left, right, width_of
 from gputui.tui.widgets.charts import NO_READING, body_styles
 from gputui.tui.widgets.history import SECOND_NS
-from gputui.tui.widgets.load import Load
+from gputui.tui.widgets.load import LoadLevel
 from gputui.tui.widgets.sections import with_line
 
 _AXIS = 9
@@ -75,7 +75,7 @@ def figure_style(frame: Frame, device: DeviceSample, metric: PaneMetric) -> str:
     """Bold, or the colour of a limit that is near."""
     if device.problem is not None:
         return "dim"
-    load = Load.WORKING
+    load = LoadLevel.WORKING
     if metric.id in ("memory", "host-memory"):
         load = frame.load_of_memory(device)
     elif metric.id == "temperature":
@@ -84,7 +84,7 @@ def figure_style(frame: Frame, device: DeviceSample, metric: PaneMetric) -> str:
         load = frame.load_of_power(device)
     elif metric.id == "busy":
         load = frame.load_of_busy(device, number(device.values, "sm_busy_pct"))
-    return "title" if load is Load.WORKING else FIGURE_STYLES[load]
+    return "title" if load is LoadLevel.WORKING else FIGURE_STYLES[load]
 
 
 def _title(frame: Frame, device: DeviceSample, metric: PaneMetric, text: str, width: int) -> Line:

@@ -12,7 +12,7 @@ from gputui.tui.monitor.frame import Frame, findings_spans, idle_text, is_idle, 
 from gputui.tui.monitor.metrics import memory_scale, number, percent, three_digits_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import fitted, line_width
-from gputui.tui.widgets.load import Load
+from gputui.tui.widgets.load import LoadLevel
 
 _LEVELS = 7
 """Of how much the line holds."""
@@ -58,7 +58,9 @@ def _of_one(frame: Frame, gpu: DeviceSample, width: int) -> Iterator[list[Span]]
     if gpu.problem is None:
         busy = number(gpu.values, "sm_busy_pct")
         load = frame.load_of_busy(gpu, busy)
-        text = idle_text(frame, gpu) if load is Load.IDLE and busy is not None else f"busy {percent(busy)}"
+        text = (
+            idle_text(frame, gpu) if load is LoadLevel.IDLE and busy is not None else f"busy {percent(busy)}"
+        )
         if frame.instances[gpu.device]:
             text = f"in {counted(len(frame.instances[gpu.device]), 'slice')}"
         yield [Span(text, "compute" if load else "dim")]

@@ -18,7 +18,7 @@ FULL_FROM = 90.0
 """Per cent of a memory, from which on it is near its limit."""
 
 
-class Load(IntEnum):
+class LoadLevel(IntEnum):
     """Steps of load. Busy is not near a limit: it is what one pays for."""
 
     IDLE = 0
@@ -31,18 +31,18 @@ class Load(IntEnum):
         return ("dim", family, "warn", "alarm")[self]
 
 
-def load_of(value: float, idle_below: float = IDLE_BELOW, limit_from: float | None = None) -> Load:
+def load_of(value: float, idle_below: float = IDLE_BELOW, limit_from: float | None = None) -> LoadLevel:
     """The step of a figure; without a limit, it is never near one."""
     if limit_from is not None and value >= limit_from:
-        return Load.NEAR_LIMIT
-    return Load.IDLE if value < idle_below else Load.WORKING
+        return LoadLevel.NEAR_LIMIT
+    return LoadLevel.IDLE if value < idle_below else LoadLevel.WORKING
 
 
 class SteadyLoads:
     """The steps of several figures; each keeps its step until another lasts or is clearly reached."""
 
     def __init__(self) -> None:
-        self._kept: dict[object, Load] = {}
+        self._kept: dict[object, LoadLevel] = {}
         self._other_since_ns: dict[object, int] = {}
         self._shapes: dict[object, tuple[int, float]] = {}
         """What gauges show, and since when."""
@@ -67,7 +67,7 @@ class SteadyLoads:
         now_ns: int,
         idle_below: float = IDLE_BELOW,
         limit_from: float | None = None,
-    ) -> Load:
+    ) -> LoadLevel:
         """The step to show for the figure with this key; `now_ns` never goes back, except in a replay."""
         found = load_of(value, idle_below, limit_from)
         kept = self._kept.setdefault(key, found)

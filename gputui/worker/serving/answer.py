@@ -108,7 +108,7 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ServerAnswer:
     """What a recorded answer says."""
 
     outcome: str
@@ -132,7 +132,7 @@ class Answer:
 
 def read_answer(
     reads: Sequence[bytes], stamps_ns: Sequence[int], *, was_closed: bool, was_stopped: bool
-) -> Answer:
+) -> ServerAnswer:
     """Read a recorded answer: its reads as they came, with the instant of each.
 
     `was_closed`: the connection ended; `was_stopped`: by us, as the load was over. Raises nothing.
@@ -156,7 +156,7 @@ def read_answer(
         reason = "it answered without streaming"
         return _without_output(FAILED, reason, head.status, is_streamed=False)
     outcome, reason = stream.end(is_whole=_is_whole(raw, head, was_closed), was_stopped=was_stopped)
-    return Answer(
+    return ServerAnswer(
         outcome,
         reason,
         head.status,
@@ -181,11 +181,13 @@ def _unended(was_stopped: bool, reason: str) -> tuple[str, str]:
     return (UNFINISHED, "the load was over") if was_stopped else (CUT, reason)
 
 
-def _without_output(outcome: str, reason: str, status: int | None, *, is_streamed: bool = True) -> Answer:
-    return Answer(outcome, reason, status, None, None, (), Usage(), "", b"", is_streamed=is_streamed)
+def _without_output(
+    outcome: str, reason: str, status: int | None, *, is_streamed: bool = True
+) -> ServerAnswer:
+    return ServerAnswer(outcome, reason, status, None, None, (), Usage(), "", b"", is_streamed=is_streamed)
 
 
-def _refusal(head: Head, body: bytes) -> Answer:
+def _refusal(head: Head, body: bytes) -> ServerAnswer:
     outcome = REFUSED if head.status in (429, 503) else REJECTED if head.status < 500 else FAILED
     try:
         code = _error_code(json.loads(body))
@@ -194,7 +196,7 @@ def _refusal(head: Head, body: bytes) -> Answer:
     answer = _without_output(outcome, f"HTTP {head.status}{f' {code}' if code else ''}", head.status)
     wait = head.headers.get("retry-after", "")
     retry_after = wait if _CODE.fullmatch(wait) else ""
-    return Answer(**{**answer.__dict__, "retry_after": retry_after})
+    return ServerAnswer(**{**answer.__dict__, "retry_after": retry_after})
 
 
 def _error_code(plain: Any) -> str:

@@ -17,7 +17,7 @@ from importlib.metadata import version
 from typing import cast
 
 from .address import Address
-from .answer import UNFINISHED, UNREACHABLE, Answer, Head, Usage, chunks_end, head_of, read_answer
+from .answer import UNFINISHED, UNREACHABLE, Head, ServerAnswer, Usage, chunks_end, head_of, read_answer
 
 LAG_PERIOD_S = 0.01
 CONNECT_TIMEOUT_S = 10.0
@@ -64,12 +64,12 @@ class Exchange:
         self.is_closed = False
         self.is_stopped = False
 
-    def answer(self) -> Answer:
+    def answer(self) -> ServerAnswer:
         """What the answer says; slow, so only after the load."""
         if not self.sent_ns:
             if self.is_stopped:
-                return Answer(UNFINISHED, "the load was over", None, None, None, (), Usage(), "", b"")
-            return Answer(UNREACHABLE, "no connection", None, None, None, (), Usage(), "", b"")
+                return ServerAnswer(UNFINISHED, "the load was over", None, None, None, (), Usage(), "", b"")
+            return ServerAnswer(UNREACHABLE, "no connection", None, None, None, (), Usage(), "", b"")
         return read_answer(self.reads, self.stamps_ns, was_closed=self.is_closed, was_stopped=self.is_stopped)
 
 

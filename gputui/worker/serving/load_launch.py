@@ -17,11 +17,11 @@ from typing import Any  # Any: the JSON of a launch
 
 from ..channel import Channel
 from .address import address_of, is_own
-from .answer import EMPTY, OK, UNFINISHED, UNREACHABLE, Answer
+from .answer import EMPTY, OK, UNFINISHED, UNREACHABLE, ServerAnswer
 from .client import Client, Exchange, LagProbe, event_loop, without_collections
 from .now import NowReport
 from .prompts import TOKENS_PER_WORD, Body, Prompts
-from .search import KEEPS_UP_SHARE, Tried, is_growing, limit_of, next_rate
+from .search import KEEPS_UP_SHARE, TriedRate, is_growing, limit_of, next_rate
 from .server import ServerError, find_server, path_of
 
 CLOSED, OPEN, SEARCH = KINDS = ("closed", "open", "search")
@@ -89,7 +89,7 @@ class Sample:
     """One request that was read. Instants are monotonic nanoseconds."""
 
     exchange: Exchange
-    answer: Answer
+    answer: ServerAnswer
     counts: bool
     """Whether it belongs to the window."""
 
@@ -116,7 +116,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Step:
+class LoadOutcome:
     """What came of one load: a number of users, or a rate."""
 
     kind: str
@@ -360,8 +360,8 @@ class LoadLaunch:
         if not any(self._is_good(sample) for sample in self._solo):
             raise _Ended("unsupported", f"one request alone misses the limits: {_times_text(self._solo[-1])}")
         about = self._known_limit() or await self._about_the_limit()
-        tried: list[Tried] = []
-        steps: list[Step] = []
+        tried: list[TriedRate] = []
+        steps: list[LoadOutcome] = []
         rate: float | None = about / math.sqrt(FIRST_FACTOR)
         factor = FIRST_FACTOR
         is_checked = False
@@ -376,7 +376,7 @@ class LoadLaunch:
             step, is_held = await self._tried(rate, seconds)
             steps.append(step)
             tried.append(
-                Tried(step.offered_per_s, step.good_share or 0.0, is_held, max(len(step.counted), 1))
+                TriedRate(step.offered_per_s, step.good_share or 0.0, is_held, max(len(step.counted), 1))
             )
             if _has_bracket(tried):
                 rate = next_rate(tried)
@@ -430,7 +430,7 @@ class LoadLaunch:
                     return held
                 rate /= 2
 
-    async def _tried(self, rate: float, seconds: float) -> tuple[Step, bool]:
+    async def _tried(self, rate: float, seconds: float) -> tuple[LoadOutcome, bool]:
         """Offer a rate; whether it held. Once more if the client was late, then raises _Ended."""
         step = await self._open(rate, seconds, self._most_in_flight(rate))
         self._report(step)
@@ -464,7 +464,7 @@ class LoadLaunch:
             longest_s = (load.ttft_s or 0.0) + 4 * self._alone_s
         return min(MOST_IN_FLIGHT, math.ceil(2 * rate * longest_s + 8 * math.sqrt(rate * longest_s) + 16))
 
-    def _raise_without_limit(self, tried: Sequence[Tried]) -> None:
+    def _raise_without_limit(self, tried: Sequence[TriedRate]) -> None:
         highest = max((t.rate_per_s for t in tried if t.is_held), default=None)
         if highest is None:
             lowest = min(t.rate_per_s for t in tried)
@@ -491,7 +491,7 @@ class LoadLaunch:
             with suppress(OSError):
                 self._notes.write_text(json.dumps({"rate_per_s": limit}))
 
-    async def _closed(self, users: int, seconds: float) -> Step:
+    async def _closed(self, users: int, seconds: float) -> LoadOutcome:
         """So many users for so long; the window begins when each has had an answer.
 
         They start spread over the time of one request: with equal lengths, those who start together stay so.
@@ -549,7 +549,7 @@ class LoadLaunch:
             exchange.due_ns = exchange.sent_ns or exchange.queued_ns
         return self._read(CLOSED, users, None, window, lag, cpu_share, is_closed_loop=True)
 
-    async def _open(self, rate: float, seconds: float, most_in_flight: int) -> Step:
+    async def _open(self, rate: float, seconds: float, most_in_flight: int) -> LoadOutcome:
         """Poisson arrivals at a rate for so long, whatever the server does; then wait for the answers.
 
         The seed fixes the gaps in units of their mean, so every box gets the same arrivals. Ends early once
@@ -626,7 +626,7 @@ class LoadLaunch:
         cpu_share: float,
         *,
         is_closed_loop: bool,
-    ) -> Step:
+    ) -> LoadOutcome:
         """Read all recordings: slow, and the load is over."""
         resent, opened = self._client.resent, self._client.opened
         samples = []
@@ -636,7 +636,7 @@ class LoadLaunch:
             ends_in = bool(exchange.ended_ns) and exchange.ended_ns <= window[1]
             counts = begins_in and (not is_closed_loop or (ends_in and answer.outcome != UNFINISHED))
             samples.append(Sample(exchange, answer, counts))
-        step = Step(
+        step = LoadOutcome(
             kind,
             users,
             rate,
@@ -671,13 +671,13 @@ class LoadLaunch:
             pairs.append((self._load.tpot_s, sample.tpot_s))
         return all(limit is None or (value is not None and value <= limit) for limit, value in pairs)
 
-    def _check_client(self, step: Step) -> None:
+    def _check_client(self, step: LoadOutcome) -> None:
         """Raise _Ended if this process may have been slower than the server."""
         why = self._why_client(step)
         if why:
             raise _Ended("skipped", f"the client was the bottleneck: {why}; not judged")
 
-    def _why_client(self, step: Step) -> str:
+    def _why_client(self, step: LoadOutcome) -> str:
         """Why this process may have been slower than the server; empty if it was not."""
         lag_s = _quantile(step.lags_s, 0.5)
         ttft_s = _quantile(step.values(lambda s: s.ttft_s), 0.5)
@@ -688,7 +688,7 @@ class LoadLaunch:
             return f"{late}, beside a median TTFT of {1e3 * ttft_s:.1f} ms"
         return ""
 
-    def _check_answers(self, step: Step) -> None:
+    def _check_answers(self, step: LoadOutcome) -> None:
         """Raise _Ended if no request was answered."""
         ended = [sample for sample in step.samples if sample.answer.outcome != UNFINISHED]
         if ended and not any(sample.answer.outcome == OK for sample in ended):
@@ -733,7 +733,7 @@ class LoadLaunch:
             observations=count,
         )
 
-    def _send_figures(self, step: Step) -> None:
+    def _send_figures(self, step: LoadOutcome) -> None:
         for key, title, of in (
             ("ttft", "TTFT", lambda s: s.ttft_s),
             ("tpot", "TPOT", lambda s: s.tpot_s or None),  # 0: all in one piece, which tells no rate
@@ -816,7 +816,7 @@ class LoadLaunch:
             "too short",
         )
 
-    def _report(self, step: Step) -> None:
+    def _report(self, step: LoadOutcome) -> None:
         """Send a step and its requests."""
         index = self._steps
         self._steps += 1
@@ -905,7 +905,7 @@ def _tokens_within(samples: Sequence[Sample], window: tuple[int, int]) -> float:
     return total
 
 
-def _is_behind(step: Step, rate: float) -> bool:
+def _is_behind(step: LoadOutcome, rate: float) -> bool:
     """Whether the queue grew: requests in flight and TTFT rise, and fewer are completed than arrive.
 
     Rises alone also happen by chance in a queue that holds, by the square root of the arrivals; then it
@@ -931,7 +931,7 @@ def _is_behind(step: Step, rate: float) -> bool:
     return done / half_s < KEEPS_UP_SHARE * rate
 
 
-def _queue_text(step: Step) -> str:
+def _queue_text(step: LoadOutcome) -> str:
     counted = step.counted
     tenth = max(len(counted) // 10, 1)
     first, last = (
@@ -949,7 +949,7 @@ def _times_text(sample: Sample) -> str:
     return ", ".join(parts)
 
 
-def _has_bracket(tried: Sequence[Tried]) -> bool:
+def _has_bracket(tried: Sequence[TriedRate]) -> bool:
     return any(t.is_held for t in tried) and any(not t.is_held for t in tried)
 
 

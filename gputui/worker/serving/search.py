@@ -16,7 +16,7 @@ LEAST_FOR_GROWTH = 20
 
 
 @dataclass(frozen=True)
-class Tried:
+class TriedRate:
     """One rate of a search."""
 
     rate_per_s: float
@@ -27,7 +27,7 @@ class Tried:
     """That count; at least one."""
 
 
-def next_rate(tried: Sequence[Tried]) -> float | None:
+def next_rate(tried: Sequence[TriedRate]) -> float | None:
     """The rate to try after these, at least one; None if the limit lies between two close ones.
 
     Doubles until one fails, or halves until one holds, then halves the interval of logarithms.
@@ -43,7 +43,7 @@ def next_rate(tried: Sequence[Tried]) -> float | None:
     return math.sqrt(held.rate_per_s * failed.rate_per_s)
 
 
-def limit_of(tried: Sequence[Tried], attained_share: float) -> float | None:
+def limit_of(tried: Sequence[TriedRate], attained_share: float) -> float | None:
     """The rate at which the share of good requests falls below the wanted one; None without a bracket.
 
     The share can only fall as the rate rises, so shares that rise are pooled, weighted by their requests
@@ -69,7 +69,7 @@ def limit_of(tried: Sequence[Tried], attained_share: float) -> float | None:
     return math.exp(low_log + part * (high_log - low_log))
 
 
-def _bracket(tried: Sequence[Tried]) -> tuple[Tried | None, Tried | None]:
+def _bracket(tried: Sequence[TriedRate]) -> tuple[TriedRate | None, TriedRate | None]:
     """The highest rate that held below all failures, and the lowest that failed."""
     failed = min((t for t in tried if not t.is_held), key=lambda t: t.rate_per_s, default=None)
     held = [t for t in tried if t.is_held and (failed is None or t.rate_per_s < failed.rate_per_s)]

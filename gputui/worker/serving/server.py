@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any  # Any: a server's JSON
 
 from .address import Address
-from .answer import FAILED, OK, Answer, read_answer
+from .answer import FAILED, OK, ServerAnswer, read_answer
 from .prompts import Body
 
 TIMEOUT_S = 10.0
@@ -33,7 +33,7 @@ class ServerError(Exception):
 
 
 @dataclass(frozen=True)
-class ServerFound:
+class ServerIdentity:
     """What a server tells of itself; empty or None for what it does not."""
 
     engine: str
@@ -59,7 +59,7 @@ class _Reply:
             return None
 
 
-def find_server(address: Address, key: str) -> ServerFound:
+def find_server(address: Address, key: str) -> ServerIdentity:
     """Ask a server what it is; blocks, up to about a minute. Raises ServerError if it is none, or refuses."""
     models = _get(address, f"{address.base}/models", key)
     if models.status in (401, 403):
@@ -84,7 +84,7 @@ def find_server(address: Address, key: str) -> ServerFound:
         slots = properties.get("total_slots")
         defaults = properties.get("default_generation_settings")
         context = context or (defaults.get("n_ctx") if isinstance(defaults, dict) else None)
-    return ServerFound(engine, number, names, _positive(context), _positive(slots))
+    return ServerIdentity(engine, number, names, _positive(context), _positive(slots))
 
 
 def _engine(
@@ -122,7 +122,7 @@ def _engine(
     return _name(headers.get("server", "")).partition("/")[0] if number else "", number
 
 
-def body_for(address: Address, key: str, body: Body, prompt: bytes) -> tuple[Body, Answer]:
+def body_for(address: Address, key: str, body: Body, prompt: bytes) -> tuple[Body, ServerAnswer]:
     """The body that a server accepts, and its answer of a few tokens to it.
 
     What a strict server does not know is left out: exact lengths, then the request for usage, then the older
@@ -156,7 +156,7 @@ def path_of(address: Address, api: str) -> str:
     return f"{address.base}/chat/completions" if api == "chat" else f"{address.base}/completions"
 
 
-def _why_not(address: Address, body: Body, reply: _Reply, answer: Answer) -> ServerError:
+def _why_not(address: Address, body: Body, reply: _Reply, answer: ServerAnswer) -> ServerError:
     where = path_of(address, body.api)
     if reply.status == 404:
         other = "completions" if body.api == "chat" else "chat"
@@ -186,7 +186,7 @@ def _refused(status: int, key: str) -> ServerError:
     )
 
 
-def _answer(reply: _Reply) -> Answer:
+def _answer(reply: _Reply) -> ServerAnswer:
     head = "".join(f"{name}: {value}\r\n" for name, value in reply.headers.items() if "transfer" not in name)
     raw = f"HTTP/1.1 {reply.status} x\r\n{head}\r\n".encode("latin-1", "replace") + reply.data
     return read_answer([raw], [0], was_closed=True, was_stopped=False)

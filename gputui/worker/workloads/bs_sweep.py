@@ -31,7 +31,7 @@ TIME_SHARE = 0.6
 
 
 @dataclass(frozen=True)
-class Tried:
+class TriedBatch:
     """The result of one batch size."""
 
     batch: int
@@ -48,10 +48,10 @@ class Tried:
 class Sweep:
     """Everything tried, and why the search ended before a batch did not fit; empty if one did not."""
 
-    tried: tuple[Tried, ...]
+    tried: tuple[TriedBatch, ...]
     cut_short: str
 
-    def fitting(self) -> list[Tried]:
+    def fitting(self) -> list[TriedBatch]:
         """Those that fit, smallest first."""
         return sorted((t for t in self.tried if t.fits), key=lambda t: t.batch)
 
@@ -75,14 +75,14 @@ def _size(shape: GptShape, memory_mib: int) -> Size:
 
 
 def sweep(
-    probe: Callable[[int], Tried], *, slowest_step_s: float, is_time_up: Callable[[float], bool]
+    probe: Callable[[int], TriedBatch], *, slowest_step_s: float, is_time_up: Callable[[float], bool]
 ) -> Sweep:
     """Double the batch until one does not fit, then bisect. Pure but for `probe`.
 
     `is_time_up` gets the duration of the last probe in seconds. Raises MemoryError if not even one sample
     fits.
     """
-    tried: list[Tried] = []
+    tried: list[TriedBatch] = []
     fits, too_large, batch = 0, 0, 1
     while not too_large or too_large - fits > max(fits // FINENESS, 1):
         begun_s = time.monotonic()
@@ -175,7 +175,7 @@ def at_best_batch(request: Request, workload: str, smallest: dict[str, Parameter
     )
 
 
-def _probe(question: dict[str, Any]) -> Tried:
+def _probe(question: dict[str, Any]) -> TriedBatch:
     """Try one batch in a separate process, which releases all its memory when it exits."""
     from ..procs.ranks import RankGroup, RankLost
 
@@ -186,14 +186,14 @@ def _probe(question: dict[str, Any]) -> Tried:
     except RankLost:
         if question["limit_bytes"] is None:
             raise
-        return Tried(batch, fits=False)  # a library that is denied memory may end the process
+        return TriedBatch(batch, fits=False)  # a library that is denied memory may end the process
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        return Tried(batch, fits=False)
+        return TriedBatch(batch, fits=False)
     finally:
         group.close()
-    return Tried(batch, True, float(answer["step_s"]), answer["peak_bytes"])
+    return TriedBatch(batch, True, float(answer["step_s"]), answer["peak_bytes"])
 
 
 def _question(

@@ -43,7 +43,7 @@ from gputui.model.journal import CaseEnd, Figure, LaunchEnd, LaunchStart, Line
 from gputui.model.plan import PROFILED
 from gputui.model.profiled import MemoryPoint, Operator, ProfiledPass, TimeSlice
 from gputui.services.advise.gpu_choice import whole_number
-from gputui.services.advise.memory_fit import Report, Wish, report
+from gputui.services.advise.memory_fit import FitReport, Wish, report
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
 from gputui.worker.workloads.gpt_train import BASE, MEDIUM, MINI
@@ -433,7 +433,7 @@ def stored(tmp_path: Path, case: Case, **bytes_at_peak: float) -> str:
     return str(db)
 
 
-def with_file(file: str, precision: str = "fp32") -> Report:
+def with_file(file: str, precision: str = "fp32") -> FitReport:
     return report(replace(WISH, file=file, precision=precision))
 
 

@@ -12,7 +12,7 @@ from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant, program_case
 from gputui.model.result import CaseResult
-from gputui.services.compare.rerun import Model, Repetition, differences_here, repetition_of
+from gputui.services.compare.rerun import RepeatedRun, Repetition, differences_here, repetition_of
 from gputui.services.profiles.loader import OwnStep, Profile, ProfileCase, ProfileCommand
 from gputui.services.profiles.planner import case_of
 from gputui.version import __version__
@@ -28,8 +28,8 @@ def done(case: Case) -> CaseResult:
     return measured(case, steady(0.1))
 
 
-def model_of(*cases: CaseResult, profiled: frozenset[int] = frozenset()) -> Model:
-    return Model("a.db@x", make_run(*cases), profiled, "a.db@00000001")
+def model_of(*cases: CaseResult, profiled: frozenset[int] = frozenset()) -> RepeatedRun:
+    return RepeatedRun("a.db@x", make_run(*cases), profiled, "a.db@00000001")
 
 
 def refused(*cases: CaseResult, given: Profile | None = None) -> str:

@@ -17,7 +17,7 @@ from gputui.model.case import Case
 from gputui.model.plan import Plan, PlannedCase
 from gputui.model.result import CaseResult, Run
 from gputui.services.compare.pairing import compare_sides, side_of_runs
-from gputui.services.compare.rerun import Model
+from gputui.services.compare.rerun import RepeatedRun
 from gputui.services.compare.resolve import Looks, intent, look, percent_from, reaches
 
 LOOKS = (3, 6, 12)
@@ -39,8 +39,8 @@ def run_with(steps_s: Sequence[float], counts: Sequence[int], *, sd: float = 0.0
     return make_run(*cases)
 
 
-def model_of(run: Run) -> Model:
-    return Model("base.db", run, frozenset(), f"base.db@{run.summary.short_id}", "--against")
+def model_of(run: Run) -> RepeatedRun:
+    return RepeatedRun("base.db", run, frozenset(), f"base.db@{run.summary.short_id}", "--against")
 
 
 def plan_of(*cases: Case, looks: tuple[int, ...] = LOOKS) -> Plan:

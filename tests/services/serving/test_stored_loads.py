@@ -15,17 +15,17 @@ from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.serving import BoxPower, LoadStep, Requests, ServerFound
 from gputui.services.results.selectors import run_in
-from gputui.services.serving.curve import Serving, serving_of
+from gputui.services.serving.curve import ServingRun, serving_of
 from gputui.services.serving.text import break_even_line, energy_line, serving_headline, serving_notes
 from gputui.store.opening import CATALOG
 from gputui.store.reading import open_result
 from gputui.store.writing import opened_for_writing
 
 
-def _serving(db: Path, run_id: str) -> Serving:
+def _serving(db: Path, run_id: str) -> ServingRun:
     with open_result(db) as file:
         found = serving_of(run_in(file, run_id), file.serving(run_id))
-    assert isinstance(found, Serving)
+    assert isinstance(found, ServingRun)
     return found
 
 
@@ -139,7 +139,7 @@ def test_energy_per_token_is_that_of_all_gpus_over_the_output(tmp_path: Path) ->
         BoxPower(case.case_id, m.launch_id, 50, 400.0) for case in run.cases for m in case.measurements
     )
     found = serving_of(run, replace(records, powers=powers))
-    assert isinstance(found, Serving)
+    assert isinstance(found, ServingRun)
 
     for level in found.levels:
         assert isinstance(level.energy, Energy)
@@ -148,7 +148,7 @@ def test_energy_per_token_is_that_of_all_gpus_over_the_output(tmp_path: Path) ->
     assert energy_line(found).startswith("energy of the GPUs: ")
     elsewhere = tuple(replace(server, is_here=False) for server in records.servers)
     apart = serving_of(run, replace(records, powers=powers, servers=elsewhere))
-    assert isinstance(apart, Serving)
+    assert isinstance(apart, ServingRun)
     assert {level.energy for level in apart.levels} == {Missing("the server is elsewhere")}
 
 

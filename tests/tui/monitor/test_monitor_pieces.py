@@ -32,7 +32,7 @@ from gputui.tui.widgets.charts import (
     round_ceiling,
 )
 from gputui.tui.widgets.history import RINGS, History, Series
-from gputui.tui.widgets.load import Load, SteadyLoads
+from gputui.tui.widgets.load import LoadLevel, SteadyLoads
 from gputui.tui.widgets.plain_ascii import text_in_ascii
 
 SECOND = 1_000_000_000
@@ -199,18 +199,18 @@ def test_an_area_rises_from_below_and_leaves_an_eighth_free_at_its_top() -> None
 def test_a_load_changes_its_step_when_it_lasts_or_is_clear() -> None:
     loads = SteadyLoads()
 
-    def steps(*values: float, start: int) -> list[Load]:
+    def steps(*values: float, start: int) -> list[LoadLevel]:
         return [
             loads.at("memory", value, (start + second) * SECOND, limit_from=90.0)
             for second, value in enumerate(values)
         ]
 
-    assert steps(80, 89, 91, 89, 91, 91, 91, start=0) == [Load.WORKING] * 7
-    assert steps(91, start=7) == [Load.NEAR_LIMIT]  # for three seconds
-    assert steps(89, 87, start=8) == [Load.NEAR_LIMIT, Load.WORKING]  # clearly below
-    assert steps(93, start=10) == [Load.NEAR_LIMIT]
-    assert steps(4.5, start=11) == [Load.NEAR_LIMIT]
-    assert steps(2.5, start=12) == [Load.IDLE]
+    assert steps(80, 89, 91, 89, 91, 91, 91, start=0) == [LoadLevel.WORKING] * 7
+    assert steps(91, start=7) == [LoadLevel.NEAR_LIMIT]  # for three seconds
+    assert steps(89, 87, start=8) == [LoadLevel.NEAR_LIMIT, LoadLevel.WORKING]  # clearly below
+    assert steps(93, start=10) == [LoadLevel.NEAR_LIMIT]
+    assert steps(4.5, start=11) == [LoadLevel.NEAR_LIMIT]
+    assert steps(2.5, start=12) == [LoadLevel.IDLE]
 
 
 def test_a_gauge_follows_its_figure_within_five_seconds() -> None:
@@ -223,7 +223,7 @@ def test_a_gauge_follows_its_figure_within_five_seconds() -> None:
 
 
 def test_a_load_has_the_hue_of_its_family_until_it_is_near_a_limit() -> None:
-    assert [Load(step).style("memory") for step in range(4)] == ["dim", "memory", "warn", "alarm"]
+    assert [LoadLevel(step).style("memory") for step in range(4)] == ["dim", "memory", "warn", "alarm"]
 
 
 @pytest.mark.parametrize(("value", "top"), [(0, 1), (3, 5), (5, 5), (5.1, 10), (1e9, 1e9), (1.1e9, 2e9)])

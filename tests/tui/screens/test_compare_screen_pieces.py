@@ -10,7 +10,7 @@ from journals import make_journal, make_telemetry, write_telemetry
 
 from gputui.errors import GputuiError
 from gputui.services.compare.columns import COST, RATIO
-from gputui.services.compare.session import Request, ask, request_of
+from gputui.services.compare.session import ComparisonRequest, ask, request_of
 from gputui.services.compare.telemetry_overlay import SideCurves, curves_of
 from gputui.services.results.selectors import from_here
 from gputui.store.journal_reader import read_journal, read_telemetry
@@ -20,18 +20,18 @@ from gputui.store.writing import store_run
 @pytest.mark.parametrize(
     "request_",
     [
-        Request(("a.db",)),
-        Request(("a.db@x", "b.db"), by="device", baseline="gpu"),
-        Request(("a.db", "reference:h200"), pool=True, trust=True, columns=(COST, RATIO)),
+        ComparisonRequest(("a.db",)),
+        ComparisonRequest(("a.db@x", "b.db"), by="device", baseline="gpu"),
+        ComparisonRequest(("a.db", "reference:h200"), pool=True, trust=True, columns=(COST, RATIO)),
     ],
 )
-def test_the_words_of_a_request_ask_for_the_same(request_: Request) -> None:
+def test_the_words_of_a_request_ask_for_the_same(request_: ComparisonRequest) -> None:
     assert request_of(request_.words) == request_
     assert request_of(("gputui", "compare", *request_.words)) == request_
 
 
 def test_a_value_may_stand_behind_an_equals_sign() -> None:
-    assert request_of(("--by=mode", "a.db")) == Request(("a.db",), by="mode")
+    assert request_of(("--by=mode", "a.db")) == ComparisonRequest(("a.db",), by="mode")
 
 
 @pytest.mark.parametrize(

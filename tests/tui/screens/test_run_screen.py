@@ -59,7 +59,7 @@ from gputui.store.schema import TABLE_BY_NAME
 from gputui.tui.screens.run import background_tasks
 from gputui.tui.screens.run.actions import ACTIONS, keys_table
 from gputui.tui.screens.run.devices_pane import device_charts, device_rows
-from gputui.tui.screens.run.form import Text
+from gputui.tui.screens.run.form import EditedText
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.pictures import heading, picture
 from gputui.tui.screens.run.screen import ends_at
@@ -621,7 +621,7 @@ def test_what_a_journal_says_of_others_is_shown_without_what_a_terminal_obeys() 
 
 
 def test_a_paste_into_a_field_is_its_first_line_without_control_characters() -> None:
-    text = Text()
+    text = EditedText()
     text.insert("one\x1b[31m two\nthree")
     assert text.text == "one[31m two"
     text.edit("home")

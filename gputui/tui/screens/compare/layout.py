@@ -35,7 +35,7 @@ _LEAST_ROWS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class CompareLayout:
     """The lines of each part of the screen."""
 
     top: tuple[Line, ...]
@@ -62,7 +62,7 @@ def lay_out(
     value: ComparisonColumn,
     width: int,
     height: int,
-) -> Layout:
+) -> CompareLayout:
     """The parts for a body of this size; `height` is without header, message and keys."""
     loaded, place = shown.loaded, shown.place
     comparisons = loaded.answer.comparisons
@@ -96,7 +96,7 @@ def lay_out(
             _filled(beside_lines(shown, beside_width - 2, height - len(top)), height - len(top)), beside_width
         )
         below = stacked(blocks, room - rows_height)
-        return Layout(
+        return CompareLayout(
             top,
             table,
             rows_height,
@@ -107,7 +107,7 @@ def lay_out(
             has_unsure=any(line in below for line in unsure[:1]),
         )
     if not has_evidence(height):
-        return Layout(top, table, room, (), (), width, 0)
+        return CompareLayout(top, table, room, (), (), width, 0)
     gap = 1 if is_tall else 0
     whole = pane_lines(shown, width, room)
     pane_height = min(len(whole) + gap, max(room - needed, min(_LEAST_PANE, len(whole)) + gap))
@@ -126,7 +126,7 @@ def lay_out(
         left - len(below),
     )
     has_unsure = any(line in below for line in unsure[:1])
-    return Layout(top, table, rows_height, tuple(below), (), width, 0, has_unsure)
+    return CompareLayout(top, table, rows_height, tuple(below), (), width, 0, has_unsure)
 
 
 def _filled(lines: Sequence[Line], height: int) -> list[Line]:

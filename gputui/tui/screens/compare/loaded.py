@@ -10,7 +10,7 @@ from typing import Any  # whatever a job is for
 from gputui.services.compare.columns import ENERGY, RATE, RATIO, ComparisonColumn
 from gputui.services.compare.formats import comparison_text
 from gputui.services.compare.pairing import Comparison, Row, Side
-from gputui.services.compare.session import Answer, Asked, Request, ask, request_of
+from gputui.services.compare.session import Answer, Asked, ComparisonRequest, ask, request_of
 from gputui.services.compare.why import Why
 from gputui.services.results.selectors import from_here
 from gputui.services.support.background import Job
@@ -25,7 +25,7 @@ _LABEL_CELLS = 24
 class Loaded:
     """A comparison that was read."""
 
-    request: Request
+    request: ComparisonRequest
     """As it was typed or chosen."""
     asked: Asked
     baseline: int

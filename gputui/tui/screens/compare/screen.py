@@ -21,7 +21,7 @@ from gputui.services.support.paths import copies_directory
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.actions import ACTIONS
 from gputui.tui.screens.compare.by_dialog import FILES, AskBy
-from gputui.tui.screens.compare.layout import Layout, has_evidence, lay_out
+from gputui.tui.screens.compare.layout import CompareLayout, has_evidence, lay_out
 from gputui.tui.screens.compare.loaded import (
     Loaded,
     heading_of,
@@ -206,11 +206,11 @@ class CompareScreen(ShellScreen):
             self._loaded, self._rows[number], self._place, None if opened is None else opened.curves
         )
 
-    def _layout(self, number: int) -> Layout:
+    def _layout(self, number: int) -> CompareLayout:
         """At the size of the body, with this row selected."""
         return lay_out(self._shown(number), self._rows, self.value, self.size.width, self._height)
 
-    def _draw(self, made: Layout) -> None:
+    def _draw(self, made: CompareLayout) -> None:
         for view, lines in (
             (self._top, made.top),
             (self._heading, (made.rows.heading,)),
@@ -225,7 +225,7 @@ class CompareScreen(ShellScreen):
         self._beside.styles.width = self.size.width - made.left_width
         self._beside.display = bool(made.beside_width)
 
-    def _read_curves(self, made: Layout) -> None:
+    def _read_curves(self, made: CompareLayout) -> None:
         """What the boxes did while the selected row was timed, where there is room to show it."""
         loaded, place, number = self._loaded, self._place, self._table.key
         rows = self._rows_here
@@ -267,7 +267,7 @@ class CompareScreen(ShellScreen):
         self._stop_reading_curves()
         self._draw_selected()
 
-    def _tell_row(self, made: Layout) -> None:
+    def _tell_row(self, made: CompareLayout) -> None:
         """What there is no room for: in the row, or sides; else how many rows are undecided."""
         rows = self._rows_here
         if self.level != "rows" or self.is_busy or self._loaded is None or rows is None:

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from gputui.model.absent import Missing
 from gputui.services.results.browser import RunDetail
-from gputui.services.serving.curve import SEARCH, Level, Serving, serving_of
+from gputui.services.serving.curve import SEARCH, Level, ServingRun, serving_of
 from gputui.services.serving.text import (
     HEADINGS,
     curve_rows,
@@ -40,22 +40,22 @@ class _ByIdentity:
 
 
 @lru_cache(maxsize=8)
-def _loads(detail: _ByIdentity) -> Serving | None:
+def _loads(detail: _ByIdentity) -> ServingRun | None:
     run, records = detail.detail.run, detail.detail.loads
     found = serving_of(run, records)
     return None if isinstance(found, Missing) else found
 
 
-def loads_of(detail: RunDetail) -> Serving | None:
+def loads_of(detail: RunDetail) -> ServingRun | None:
     """The loads of a run; None for a run of another kind."""
     return _loads(_ByIdentity(detail))
 
 
-def headline(detail: RunDetail, loads: Serving) -> str:
+def headline(detail: RunDetail, loads: ServingRun) -> str:
     return serving_headline(loads, detail.run.summary.price)
 
 
-def load_lines(loads: Serving, width: int, most: int | None = None) -> Iterator[Line]:
+def load_lines(loads: ServingRun, width: int, most: int | None = None) -> Iterator[Line]:
     """The curve: a row for each load, a bar for its output tokens per second; `most` rows of it."""
     measured = [level for level in loads.levels if not isinstance(level.speed, Missing)]
     rows = curve_rows(loads)
@@ -107,7 +107,7 @@ def _cells(
             yield from gauge or (Span(" " * bar),)
 
 
-def note_lines(loads: Serving, width: int) -> Iterator[Line]:
+def note_lines(loads: ServingRun, width: int) -> Iterator[Line]:
     """Loads without a result, and what limits the meaning of the others."""
     for text in unmeasured_lines(loads):
         yield from paragraph(clean(text), width, "warn", indent=2)

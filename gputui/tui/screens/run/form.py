@@ -37,7 +37,7 @@ FIELDS: tuple[Field, ...] = (
 )
 
 
-class Text:
+class EditedText:
     """A line of text with a cursor."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class RunForm:
     """All fields, which one is selected, and the draft they make."""
 
     def __init__(self) -> None:
-        self.texts = {field.name: Text() for field in FIELDS}
+        self.texts = {field.name: EditedText() for field in FIELDS}
         self.selected = 0
         """Index among FIELDS; their number for the line that starts the run."""
 
@@ -86,7 +86,7 @@ class RunForm:
         return FIELDS[self.selected] if self.selected < len(FIELDS) else None
 
     @property
-    def text(self) -> Text | None:
+    def text(self) -> EditedText | None:
         """Of the selected field."""
         return None if self.field is None else self.texts[self.field.name]
 

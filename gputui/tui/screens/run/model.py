@@ -15,7 +15,7 @@ from gputui.services.results.roofline import PeakShare
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.services.runs.start import FIELDS, CheckedDraft, Draft, Wrong, command_line, read_draft
 from gputui.tui.screens.run.actions import KEYS
-from gputui.tui.screens.run.form import HOSTS, RunForm, Text
+from gputui.tui.screens.run.form import HOSTS, EditedText, RunForm
 from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
 from gputui.tui.screens.run.requests import (
     AskHosts,
@@ -107,7 +107,7 @@ class RunModel:
         """None while they are read."""
         self.selected = 0
         """Index among the profiles; their number for a profile of the user's."""
-        self.path = Text()
+        self.path = EditedText()
         """Of the user's profile or workload."""
         self.region = "profiles"
         """Where the keys go: `profiles`, `path`, `form` or `cases`."""
@@ -200,7 +200,7 @@ class RunModel:
         return self.text is not None
 
     @property
-    def text(self) -> Text | None:
+    def text(self) -> EditedText | None:
         """The line that is edited."""
         if self.view != "choose" or self.question:
             return None

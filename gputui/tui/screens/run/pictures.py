@@ -11,7 +11,7 @@ from gputui.services.runs.start import CheckedDraft, reasons_of
 from gputui.tui.screens.run.actions import KEYS, TITLES
 from gputui.tui.screens.run.devices_pane import clock
 from gputui.tui.screens.run.ended import ended_lines
-from gputui.tui.screens.run.form import FIELDS, Text
+from gputui.tui.screens.run.form import FIELDS, EditedText
 from gputui.tui.screens.run.hosts_pane import plan_lines, progress_lines
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.watching import watching
@@ -285,7 +285,7 @@ def _start_note(model: RunModel) -> list[Span]:
     return [Span(f"  {key} {does}", "dim")]
 
 
-def _edited(text: Text, room: int) -> tuple[Span, ...]:
+def _edited(text: EditedText, room: int) -> tuple[Span, ...]:
     """The line that is edited, its cursor in sight."""
     shown = clean(text.text) if len(clean(text.text)) == len(text.text) else _same_length(text.text)
     first = max(text.cursor - room + 2, 0)
