@@ -29,6 +29,7 @@ from gputui.model.units import (
 )
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import case_words, ending_words
+from gputui.services.results.load_times import LOAD_TIMES
 from gputui.services.results.throughput import contention_of, speed_of, speed_ratio
 from gputui.worker.workloads import WORKLOADS
 
@@ -83,6 +84,10 @@ def title_of(workload: str) -> str:
     kind, _, name = workload.partition(":")
     if kind == "serve" and name:
         profile, _, load = name.partition(" ")
+        time = next((title for title in LOAD_TIMES.values() if load.endswith(f" {title}")), "")
+        if time:
+            load = load.removesuffix(f" {time}")
+            load = f"{time} {'with' if 'user' in load else 'at'} {load}"
         return f"{profile} serving at its limit" if load == "limit" else f"{profile} serving, {load}"
     return _OF_USER[kind].format(name) if kind in _OF_USER and name else _TITLES.get(workload, workload)
 

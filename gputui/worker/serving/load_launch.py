@@ -46,8 +46,8 @@ FINE_REQUESTS = 40
 """At least, of a rate close to it: the 90th percentile has an upper end from 36 on."""
 FIRST_IN_FLIGHT = 2.0
 """About as many are in flight at the first rate of a search."""
-NEEDED_FOR_P99 = 368
-"""Requests: with fewer, the order-statistic interval (95 %) of the 99th percentile has no upper end."""
+NEEDED = {"p95": (0.95, 72), "p99": (0.99, 368)}
+"""Requests: with fewer, the order-statistic interval (95 %) of that percentile has no upper end."""
 LAG_SHARE, LEAST_LAG_S = 0.05, 0.002
 """The client is in the way if its median lag exceeds both this share of the median TTFT and this time, or if
 it needs a whole CPU. Others that use its CPU for a moment lengthen the tail, which is shown."""
@@ -744,16 +744,16 @@ class LoadLaunch:
             self._figure(
                 f"{key}_p50_s", f"{title} median", "s", "less", _quantile(values, 0.5), n, "no answer has it"
             )
-            is_enough = n >= NEEDED_FOR_P99
-            self._figure(
-                f"{key}_p99_s",
-                f"{title} p99",
-                "s",
-                "less",
-                _quantile(values, 0.99) if is_enough else None,
-                n,
-                f"{n} requests: it needs {NEEDED_FOR_P99}",
-            )
+            for which, (quantile, needed) in NEEDED.items():
+                self._figure(
+                    f"{key}_{which}_s",
+                    f"{title} {which}",
+                    "s",
+                    "less",
+                    _quantile(values, quantile) if n >= needed else None,
+                    n,
+                    f"{n} requests: it needs {needed}",
+                )
         counted = step.counted
         ok = [sample for sample in counted if sample.answer.outcome == OK]
         start_ns, end_ns = step.window_ns
