@@ -18,6 +18,7 @@ from gputui.model.units import (
     format_size_of_change,
     listed,
 )
+from gputui.services.compare.load_terms import load_terms
 from gputui.services.compare.pairing import CROWDED, SHARED, Comparison, GroupMean, Row
 from gputui.services.compare.ranking import Ranked, by_cost, by_speed
 from gputui.services.compare.row_text import judgement_text
@@ -97,6 +98,8 @@ def headline_of(
         steps = steps_to_pair(comparison, evidence) if ignore in ("", "machine") else ()
         if failed:
             return Headline((_failure_sentence(failed, comparison.rows),), steps, "to compare")
+        if terms := load_terms(comparison):
+            return Headline((_NOTHING, as_sentence(terms)))
         if ignore not in ("", "machine"):
             return Headline((_NOTHING,))
         return Headline((_NOTHING,) if steps else (_NOTHING, _SAME_PROFILE), steps, "to compare")
@@ -138,6 +141,7 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
         steps = settling_steps(main, evidence)
     sentences.append(_busy(main))
     sentences.append(_what_changes_the_choice(main, comparison.rows))
+    sentences.append(as_sentence(load_terms(comparison)))
     return Headline(tuple(filter(None, sentences)), steps)
 
 

@@ -50,11 +50,12 @@ _SPELLED_WITH_A_VOWEL = "AEFHILMNORSX"
 
 def case_order(case: Case) -> tuple[int, ...]:
     """Sorts the case people come for first: training, then inference, then peak tests; on the GPU, with amp,
-    the largest."""
+    the largest, or the load of most users."""
     variant = case.variant
     return (
         index_in(_CLASSES, case.workload_class),
         not is_serving_limit(case),
+        -_users(case),
         variant.device_class != "gpu",
         index_in(_WORKLOADS, case.work.workload),
         variant.mode != "eager",
@@ -62,6 +63,12 @@ def case_order(case: Case) -> tuple[int, ...]:
         index_in(_PRECISIONS, variant.precision),
         variant.threads != "all",
     )
+
+
+def _users(case: Case) -> int:
+    """Of a load on a server; 0 of anything else."""
+    users = dict(case.work.parameters).get("users")
+    return users if isinstance(users, int) and case.work.workload.startswith("serve:") else 0
 
 
 def is_serving_limit(case: Case) -> bool:
