@@ -38,9 +38,9 @@ LAUNCH_SD: dict[tuple[str, str], float] = {
 """Between launches of one case on one machine, by device class and workload class."""
 
 LATE_LOAD_SD = 0.95
-    # Loads on llama.cpp on a 2-core VM, 6 runs with a free CPU: tokens per second and times by 4 to 10 %,
-    # the rate at a limit by 27 %, of 4 launches. It was 32 % beside others, for which LATE_LOAD_SD is.
-to 55, E2E by 17 to 78, TPOT by 22 to 95."""
+"""Likewise of loads on a server while others had the CPUs of client and server. 12 runs of llama.cpp on a
+2-core VM at loads of 5 to 14, the client late by 1 to 170 ms (p99): tokens per second by 16 to 57 %, TTFT by
+25 to 55, E2E by 17 to 78, TPOT by 22 to 95."""
 
 LATE_RUN_SD = 0.14
 """Between those runs, beyond what their launches explain."""
