@@ -44,7 +44,7 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     store(Path(a), 2, machine=GPU_MACHINE, log_tail="it died")
     store(Path(b), 3, gpt_ms=80.0, machine=GPU_MACHINE, on_gpu=True)
     served = str(place / "served.db")
-    store_loads(Path(served), Server(failures=3), launches=1, requests=100)
+    store_loads(Path(served), Server(failures=3, preemptions=1.0), launches=1, requests=100)
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {
         "runs": (("runs", a),),
         "show": (("show", "latest", a), ("show", "latest~1", a), ("show", "latest", served)),

@@ -41,6 +41,8 @@ class Server:
     cached_tokens: int = 0
     failures: int = 0
     """Of a hundred requests, those that are refused."""
+    preemptions: float | None = None
+    """In each launch, of a server that offers metrics; None for one that does not."""
 
     @property
     def service_s(self) -> float:
@@ -128,6 +130,7 @@ def _measured(server: Server, warm: CaseWarm, users: int, requests: int, factor:
         client="uvloop 0.22.1",
         connections_late=0,
         resent=0,
+        **_metrics(server, users),
     )
     yield Requests(launch, case, 0, rows)
     if not users:
@@ -136,6 +139,18 @@ def _measured(server: Server, warm: CaseWarm, users: int, requests: int, factor:
         yield Figure(launch, case, "output_tokens_per_s", title, "1/s", "more", "median", value, requests)
     units = tokens if users else float(requests)
     yield Block(launch, case, 0, round(units), begun_ns, window_ns, None, None)
+
+
+def _metrics(server: Server, users: int) -> dict[str, float]:
+    if server.preemptions is None:
+        return {}
+    return {
+        "server_running": float(min(users, server.slots)),
+        "server_waiting": float(max(users - server.slots, 0)),
+        "kv_cache_share": min(users / server.slots, 1.0) if users else 0.9,
+        "prefix_hit_share": 0.01,
+        "preemptions": server.preemptions if users > server.slots else 0.0,
+    }
 
 
 def _row(server: Server, n: int, begun_ns: int, rate: float, waits_s: float, factor: float) -> RequestRow:
