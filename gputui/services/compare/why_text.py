@@ -38,9 +38,8 @@ def trust_line(found: Attribution) -> str:
     rough = f": {'; '.join(found.doubts)}" if found.doubts else ""
     return (
         f"{format_percent(found.coverage)} of the change is in parts that both sides have; profiled"
-        f" steps took {format_ratio(found.inflation_a)} and {format_ratio(found.inflation_b)} as long as timed"
-        " ones;"
-        f" confidence {found.confidence}{rough}"
+        f" steps took {format_ratio(found.inflation_a)} and {format_ratio(found.inflation_b)}"
+        f" as long as timed ones; confidence {found.confidence}{rough}"
     )
 
 
