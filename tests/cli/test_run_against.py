@@ -129,7 +129,7 @@ def test_a_look_that_fails_is_reported_and_the_run_goes_on_to_its_end(base: Path
         (("--resolve", "0"), "--resolve: 0 is not in the range 0.1 to 50"),
         (("--resolve", "nan"), "--resolve: nan is not in the range 0.1 to 50"),
         (("--resolve", "abc"), "--resolve: 'abc' is not a number"),
-        ((), "how small a difference is to be found?"),
+        ((), "how small a difference should it find?"),
         (("--resolve", "5", "--like", "x.db"), "--like x.db with --against"),
         (("quick", "--resolve", "5"), "profile quick with --against"),
         (("--resolve", "5", "--only", "gemm"), "--only gemm: is not in run 0000c0de"),
@@ -152,7 +152,7 @@ def test_a_missing_base_or_none_is_an_error(tmp_path: Path) -> None:
     assert "no.db" in missing.stderr
     nothing = gputui_here("run", "--resolve", "5")
     assert nothing.returncode == 2
-    assert "--resolve 5: against which run?" in nothing.stderr
+    assert "--resolve 5: no run to measure against" in nothing.stderr
 
 
 def test_a_base_without_a_case_that_can_run_here_is_an_error(tmp_path: Path) -> None:

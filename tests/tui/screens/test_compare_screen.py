@@ -154,7 +154,7 @@ async def test_times_costs_and_shares_of_the_peak_take_the_place_of_rates(db: Pa
         await press(pilot, "v")
         assert "Gtok $2.85 $4.56 -38 %" in " ".join(picture(app).split())
         await press(pilot, "v")
-        assert "a and b: power is read of GPUs only" in picture(app)
+        assert "a and b: power is read from GPUs only" in picture(app)
         await press(pilot, "V", "V", "V")
         assert "40.9k  25.6k  tok/s" in picture(app)
         await press(pilot, "V")
@@ -311,7 +311,7 @@ async def test_the_words_of_the_command_line_may_be_typed_with_their_options(
             (f"{db}@cccc0001 reference:xeon", "reference:xeon vs fast box"),
             (f"gputui compare {db}@cccc0001 reference:xeon --baseline xeon", " vs reference:xeon"),
             (f"{db}@cccc0001 {db}@cccc0002 --by colour", "--by colour: is not a dimension"),
-            (f"{db}@cccc0001 --format json", "--format: does not go with the screen"),
+            (f"{db}@cccc0001 --format json", "--format: does not apply to the screen"),
             (f"{db}@cccc0001 --by", "--by: needs a value"),
             (f"{db}@cccc0001 --by mode", "every measured case is eager"),
             ("--pool", "no file is named"),

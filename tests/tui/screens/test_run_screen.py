@@ -423,7 +423,7 @@ def test_a_run_that_ended_without_being_watched_is_reported_with_its_file() -> N
     model.know_in_progress(())
     model.know_in_progress((RUN,))
     model.know_in_progress(())
-    assert "has ended: what is stored of it is among the results" in " ".join(text_of(model, 80, 23).split())
+    assert "has ended: what is stored of see the results" in " ".join(text_of(model, 80, 23).split())
 
 
 async def test_what_is_typed_is_checked_as_it_is_typed(spin: Path) -> None:
