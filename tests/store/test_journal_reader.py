@@ -186,6 +186,33 @@ def test_a_block_that_cannot_be_is_no_block(tmp_path: Path, field: str, value: o
     assert contents.damage
 
 
+def test_of_much_damage_the_first_fifty_are_listed_and_the_rest_counted(tmp_path: Path) -> None:
+    contents = read_journal(journal_of(tmp_path, WHOLE + b"nonsense\n" * 60))
+
+    assert list(contents.lines) == LINES
+    assert len(contents.damage) == 51
+    assert contents.damage[-1] == "and 10 more"
+
+
+@pytest.mark.parametrize(("seed", "is_kept"), [(0, True), (2**64 - 1, True), (2**64, False), (-1, False)])
+def test_a_seed_has_64_bits_and_no_sign(tmp_path: Path, seed: int, is_kept: bool) -> None:
+    journal_of(tmp_path, line_of({**plain_of(0), "seed": seed}) + WHOLE[len(ENCODED[0]) :])
+    if is_kept:
+        assert read_journal(tmp_path).start.seed == seed
+    else:
+        with pytest.raises(GputuiError, match="no readable first line"):
+            read_journal(tmp_path)
+
+
+def test_a_parameter_of_a_workload_may_be_negative(tmp_path: Path) -> None:
+    work = replace(CASES[0].work, parameters=(("shift", -3), ("scale", -0.5)))
+    lines = journal_lines(cases=(replace(CASES[0], work=work),), skipped=())
+    contents = read_journal(write_lines(tmp_path, lines))
+
+    assert list(contents.lines) == lines
+    assert contents.damage == ()
+
+
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), -1.0, "1", None])
 def test_an_infinite_or_negative_unit_count_leaves_the_case_out(tmp_path: Path, value: object) -> None:
     plain = plain_of(3)
@@ -340,6 +367,15 @@ def test_telemetry_comes_back_in_order_and_a_damaged_row_costs_itself_alone(tmp_
         f"telemetry: 1 of {len(readings) - 1} rows damaged",
         "telemetry: the last row was cut off while it was written",
     )
+
+
+def test_telemetry_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    (tmp_path / TELEMETRY_NAME).mkdir()
+    telemetry = read_telemetry(tmp_path)
+    assert telemetry.is_readable
+    assert list(telemetry) == []
+    assert not telemetry.is_readable
+    assert telemetry.damage == ("telemetry: cannot be read: Is a directory",)
 
 
 def test_a_run_without_telemetry_has_none(tmp_path: Path) -> None:
