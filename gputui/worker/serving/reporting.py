@@ -10,8 +10,8 @@ from .answer import OK
 from .load import Load, LoadOutcome, Sample, quantile
 from .server import ServerIdentity
 
-NEEDED_FOR_P99 = 368
-"""Requests: with fewer, the order-statistic interval (95 %) of the 99th percentile has no upper end."""
+NEEDED = {"p95": (0.95, 72), "p99": (0.99, 368)}
+"""Requests: with fewer, the order-statistic interval (95 %) of that percentile has no upper end."""
 BATCH = 200
 """Requests per message."""
 
@@ -101,16 +101,16 @@ class LoadReport:
             self.figure(
                 f"{key}_p50_s", f"{title} median", "s", "less", quantile(values, 0.5), n, "no answer has it"
             )
-            is_enough = n >= NEEDED_FOR_P99
-            self.figure(
-                f"{key}_p99_s",
-                f"{title} p99",
-                "s",
-                "less",
-                quantile(values, 0.99) if is_enough else None,
-                n,
-                f"{n} requests: it needs {NEEDED_FOR_P99}",
-            )
+            for which, (below, needed) in NEEDED.items():
+                self.figure(
+                    f"{key}_{which}_s",
+                    f"{title} {which}",
+                    "s",
+                    "less",
+                    quantile(values, below) if n >= needed else None,
+                    n,
+                    f"{n} requests: it needs {needed}",
+                )
         counted = step.counted
         ok = [sample for sample in counted if sample.answer.outcome == OK]
         start_ns, end_ns = step.window_ns
@@ -175,7 +175,7 @@ class LoadReport:
 
     def step(self, step: LoadOutcome) -> None:
         """Send a step and its requests."""
-        index = self._steps
+        index, metrics = self._steps, step.metrics
         self._steps += 1
         self._send(
             "load_step",
@@ -198,6 +198,11 @@ class LoadReport:
             client=self.client,
             connections_late=step.opened,
             resent=step.resent,
+            server_running=None if metrics is None else metrics.running,
+            server_waiting=None if metrics is None else metrics.waiting,
+            kv_cache_share=None if metrics is None else metrics.kv_cache_share,
+            prefix_hit_share=None if metrics is None else metrics.prefix_hit_share,
+            preemptions=None if metrics is None else metrics.preemptions,
         )
         rows = [_row(place, sample) for place, sample in enumerate(step.samples)]
         for start in range(0, len(rows), BATCH):
