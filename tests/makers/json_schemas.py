@@ -59,7 +59,7 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         db = fleet / f"box{number}.db"
         store(db, 10 + number, gpt_ms=gpt_ms, gemm_ms=gemm_ms, machine=machine, on_gpu=True, profiled=False)
     served = str(place / "served.db")
-    store_loads(Path(served), Server(failures=3), launches=1, requests=100)
+    store_loads(Path(served), Server(failures=3, preemptions=1.0), launches=1, requests=100)
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {
         "runs": (("runs", a),),
         "show": (("show", "latest", a), ("show", "latest~1", a), ("show", "latest", served)),

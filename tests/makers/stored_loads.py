@@ -43,6 +43,8 @@ class Server:
     cached_tokens: int = 0
     failures: int = 0
     """Of a hundred requests, those that are refused."""
+    preemptions: float | None = None
+    """In each launch, of a server that offers metrics; None for one that does not."""
 
     @property
     def service_s(self) -> float:
@@ -130,6 +132,7 @@ def _measured(server: Server, warm: CaseWarm, users: int, requests: int, factor:
         client="uvloop 0.22.1",
         connections_late=0,
         resent=0,
+        **_metrics(server, users),
     )
     yield Requests(launch, case, 0, rows)
     if not users:
@@ -157,6 +160,18 @@ def _figures(launch: int, case: int, rows: tuple[RequestRow, ...]) -> Iterator[F
             yield Figure(launch, case, *names, value, len(values))
     lag = ("client_lag_p99_s", "lag of the client, p99", "s", "neither", "median")
     yield Figure(launch, case, *lag, 0.0008, 1000)
+
+
+def _metrics(server: Server, users: int) -> dict[str, float]:
+    if server.preemptions is None:
+        return {}
+    return {
+        "server_running": float(min(users, server.slots)),
+        "server_waiting": float(max(users - server.slots, 0)),
+        "kv_cache_share": min(users / server.slots, 1.0) if users else 0.9,
+        "prefix_hit_share": 0.01,
+        "preemptions": server.preemptions if users > server.slots else 0.0,
+    }
 
 
 def _row(server: Server, n: int, begun_ns: int, rate: float, waits_s: float, factor: float) -> RequestRow:

@@ -39,6 +39,9 @@ def test_first_tokens_and_gaps_are_those_that_theory_predicts() -> None:
     offered = _offer(_DOES, 2.5, rate_per_s=0.8 * _CAPACITY_PER_S)
 
     assert offered.end == ("ok", "")
+    (step,) = offered.of_kind("load_step")
+    assert 0 < step["server_running"] <= _DOES.slots
+    assert step["prefix_hit_share"] == 0.0
     times = first_tokens(_DOES, offered)
     assert len(times.seen_s) > 60
     assert median(s - p for p, s in zip(times.predicted_s, times.seen_s, strict=True)) > -0.001

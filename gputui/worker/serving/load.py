@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from .answer import EMPTY, OK, UNFINISHED, UNREACHABLE, ServerAnswer
 from .client import Exchange
+from .metrics import ServerMetrics
 from .search import KEEPS_UP_SHARE, is_growing
 
 CLOSED, OPEN, SEARCH = KINDS = ("closed", "open", "search")
@@ -123,6 +124,8 @@ class LoadOutcome:
     """Of the requests that count; None without limits."""
     resent: int
     opened: int
+    metrics: ServerMetrics | None = None
+    """Of the server when the window ended; its counters since the load began."""
 
     @property
     def window_s(self) -> float:

@@ -9,6 +9,7 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any  # Any: the JSON of a launch
 
@@ -30,6 +31,7 @@ from .load import (
     queue_text,
     times_text,
 )
+from .metrics import read_metrics
 from .offering import LoadGenerator
 from .prompts import Body
 from .reporting import LoadReport
@@ -110,7 +112,13 @@ class LoadLaunch:
             address, path_of(address, load.api), body.around(), self._key, lambda e: self._offers.on_end(e)
         )
         self._offers = LoadGenerator(
-            load, client, self._report.now, self._arrivals_seed, self._deadline_ns, self._allowance_s
+            load,
+            client,
+            self._report.now,
+            partial(read_metrics, address, self._key),
+            self._arrivals_seed,
+            self._deadline_ns,
+            self._allowance_s,
         )
         try:
             begun_ns = time.monotonic_ns()
@@ -237,10 +245,10 @@ class LoadLaunch:
         if held is None and failed is None:
             return self._too_slow("not one rate could be offered for long enough")
         if held is None or failed is None:
-            which = "no rate failed" if held else "no rate held"
+            which = "before a rate failed" if held else "before a rate held"
         else:
-            which = "the limit lies between two rates that are too far apart"
-        return Ended("skipped", f"{which} when its {self._allowance_s:.3g} s ended: raise --budget")
+            which = "before these were close enough"
+        return Ended("skipped", f"its {self._allowance_s:.3g} s ended {which}: raise --budget")
 
 
 class SearchNotes:

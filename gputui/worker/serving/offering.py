@@ -15,6 +15,7 @@ from functools import partial
 from .answer import OK, UNFINISHED
 from .client import Client, Exchange, LagProbe, without_collections
 from .load import CLOSED, OPEN, Ended, Load, LoadOutcome, Sample, is_behind, tokens_within
+from .metrics import ServerMetrics, during
 from .now import NowReport
 from .prompts import TOKENS_PER_WORD, Prompts
 
@@ -31,12 +32,13 @@ class LoadGenerator:
         load: Load,
         client: Client,
         send_now: Callable[..., None],
+        read_metrics: Callable[[], ServerMetrics | None],
         arrivals_seed: str,
         deadline_ns: int,
         allowance_s: float,
     ) -> None:
         """`send_now` gets the fields of a report once a second; `deadline_ns`, monotonic: when the last load
-        must be over; `allowance_s`: the whole launch's time.
+        must be over; `allowance_s`: the whole launch's time; `read_metrics` may block, in a thread.
         """
         self.client = client
         self.on_end: Callable[[Exchange], None] = lambda exchange: None
@@ -45,6 +47,8 @@ class LoadGenerator:
         """Requests that were answered with nothing else in flight."""
         self._load = load
         self._send_now = send_now
+        self._read_metrics = read_metrics
+        self._has_metrics = True
         self._seed = arrivals_seed
         self._deadline_ns = deadline_ns
         self._allowance_s = allowance_s
@@ -154,6 +158,7 @@ class LoadGenerator:
             begin(exchange.index)
 
         answered: set[int] = set()
+        before = await self._metrics()
         self.on_end = on_end
         await client.open(users if self._reuses() else 0)
         lag = LagProbe()
@@ -165,15 +170,17 @@ class LoadGenerator:
                 loop.call_later(spread_s * user / users, begin, user)
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(over, max((end_ns - time.monotonic_ns()) * 1e-9, 0.01))
+            window = (begins_ns or time.monotonic_ns(), time.monotonic_ns())
+            metrics = during(before, await self._metrics())
             if not over.done():
                 over.set_result(None)
-            window = (begins_ns or time.monotonic_ns(), time.monotonic_ns())
             client.stop()
             now.stop()
             cpu_share = lag.stop()
         for exchange in client.exchanges:  # a user is not late: it sends when it is ready
             exchange.due_ns = exchange.sent_ns or exchange.queued_ns
-        return self._read(CLOSED, users, None, window, lag, cpu_share, is_closed_loop=True)
+        step = self._read(CLOSED, users, None, window, lag, cpu_share, is_closed_loop=True)
+        return replace(step, metrics=metrics)
 
     async def offer_rate(self, rate: float, seconds: float, most_in_flight: int) -> LoadOutcome:
         """Poisson arrivals at a rate for so long, whatever the server does; then wait for the answers.
@@ -185,6 +192,7 @@ class LoadGenerator:
         gaps = random.Random(self._seed)
         in_flight = math.ceil(rate * self.alone_s)
         await client.open(min(in_flight + 4, 256) if self._reuses() else 0)
+        before = await self._metrics()
         idle = asyncio.Event()
         is_open = True
         is_too_many = False
@@ -215,6 +223,7 @@ class LoadGenerator:
                 index += 1
                 if len(client.waiting) > most_in_flight:
                     is_too_many, is_open = True, False
+            metrics = during(before, await self._metrics())
             idle.clear()
             if client.waiting and not is_too_many:
                 wait_s = min(max(self.left_s(), 0.0), 4 * self.alone_s + 2)
@@ -226,7 +235,15 @@ class LoadGenerator:
             cpu_share = lag.stop()
         window = (begun_ns + round(min(self.alone_s, seconds / 4) * 1e9), last_ns)
         step = self._read(OPEN, None, rate, window, lag, cpu_share, is_closed_loop=False)
-        return replace(step, is_overloaded=is_too_many or is_behind(step, rate))
+        return replace(step, is_overloaded=is_too_many or is_behind(step, rate), metrics=metrics)
+
+    async def _metrics(self) -> ServerMetrics | None:
+        """What the server says of itself now; a server without metrics is asked once."""
+        found = None
+        if self._has_metrics:
+            found = await asyncio.get_running_loop().run_in_executor(None, self._read_metrics)
+            self._has_metrics = found is not None
+        return found
 
     def _now(self, users: int | None, rate: float | None) -> NowReport:
         """Report on the load that begins now, once a second until it is stopped."""

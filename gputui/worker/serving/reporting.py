@@ -175,7 +175,7 @@ class LoadReport:
 
     def step(self, step: LoadOutcome) -> None:
         """Send a step and its requests."""
-        index = self._steps
+        index, metrics = self._steps, step.metrics
         self._steps += 1
         self._send(
             "load_step",
@@ -198,6 +198,11 @@ class LoadReport:
             client=self.client,
             connections_late=step.opened,
             resent=step.resent,
+            server_running=None if metrics is None else metrics.running,
+            server_waiting=None if metrics is None else metrics.waiting,
+            kv_cache_share=None if metrics is None else metrics.kv_cache_share,
+            prefix_hit_share=None if metrics is None else metrics.prefix_hit_share,
+            preemptions=None if metrics is None else metrics.preemptions,
         )
         rows = [_row(place, sample) for place, sample in enumerate(step.samples)]
         for start in range(0, len(rows), BATCH):
