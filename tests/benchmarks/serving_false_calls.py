@@ -1,4 +1,4 @@
-"""How often is a server called different from itself, and a faster one recognised? Simulated, without a server.
+"""How often is a server called different from itself, and a faster one recognised? By simulation.
 
     python tests/benchmarks/serving_false_calls.py [COMPARISONS]
 
@@ -20,8 +20,8 @@ from stored_loads import Server
 BOXES = {
     "quiet": Box(),
     "quiet, with tails": Box(has_tails=True),
-    "varies much": Box(launch_sd=0.2, own_sd=0.1, run_sd=0.02, has_tails=True),
-    "busy": Box(launch_sd=0.4, own_sd=0.2, run_sd=0.14, has_tails=True, lag_s=0.015),
+    "varies much": Box(launch_sd=0.12, own_sd=0.06, run_sd=0.02, has_tails=True),
+    "busy": Box(launch_sd=0.25, own_sd=0.12, run_sd=0.14, has_tails=True, lag_s=0.015),
 }
 LOADS = {"2 loads": (1, 8), "6 loads": (1, 2, 4, 8, 16, 32)}
 

@@ -1,7 +1,8 @@
-"""Runs of loads drawn at random on a server that never changes: how often are two of them called different?"""
+"""Runs of loads on a made-up server, drawn at random: how often are two of them called different?"""
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 import tempfile
@@ -32,6 +33,7 @@ class Box:
     """Of the client, p99."""
 
 
+@functools.cache
 def template(users: tuple[int, ...], launches: int) -> Run:
     """A stored run whose figures `drawn` replaces."""
     with tempfile.TemporaryDirectory() as place:
