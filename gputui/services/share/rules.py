@@ -99,6 +99,8 @@ def rules_of(names: Names) -> dict[str, dict[str, TextRule]]:
 
     def program(old: str) -> str:
         kind, colon, name = old.partition(":")
+        if kind == "serve" and (load := known.load_words(name)):
+            return f"serve:{names.numbered('profile', name.removesuffix(load).rstrip())} {load}"
         if colon and kind in ("command", "record", "step", "trace", "serve"):
             return f"{kind}:{names.numbered('program', name)}"
         return names.numbered("workload", old)
@@ -106,12 +108,17 @@ def rules_of(names: Names) -> dict[str, dict[str, TextRule]]:
     def parameters(text: str) -> str | None:
         found = _json(text)
         if not isinstance(found, list) or any(not isinstance(p, list) or len(p) != 2 for p in found):
+            names.count("name", text)
             return None
         pairs = []
         for name, value in found:
             name = str(name)
             kept = value if not isinstance(value, str) else known.parameter_text(value)
-            value = names.numbered("value", str(value)) if kept is None else kept
+            if kept is None:
+                names.count("name", str(value))
+                value = names.numbered("model" if name == "model" else "value", str(value))
+            if known.parameter_name(name) is None:
+                names.count("name", name)
             pairs.append((known.parameter_name(name) or names.numbered("parameter", name), value))
         return json.dumps([list(pair) for pair in sorted(pairs)])
 

@@ -10,11 +10,16 @@ from pathlib import Path
 import duckdb
 import pytest
 from journals import GPU_MACHINE
+from stored_loads import Server, store_loads
 from stored_runs import run_id_of, store
 
+from gputui.cli.serve_bench import command as serve_bench
 from gputui.errors import GputuiError, NotStored
 from gputui.model.result import RunSummary
 from gputui.services.results.selectors import select_all
+from gputui.services.serving.curve import limits_of
+from gputui.services.serving.limits import limits_from
+from gputui.services.serving.plan import users_from
 from gputui.services.share import vocabulary
 from gputui.services.share.copying import SHIFTED, shared_copy
 from gputui.services.share.rules import Keep, Names, rules_of
@@ -48,6 +53,8 @@ FREE = (
     *("devices.device_name", "cases.device_name", "cases.reason", "launches.reason", "measurements.reason"),
     *("operators.operator", "operators.shapes", "operators.dtypes", "kernels.name", "kernels.operator"),
     *("events.message", "prices.provider", "prices.instance_type", "machines.machine_id", "devices.gpu_id"),
+    *("servers.engine", "servers.version", "load_steps.client", "requests.reason", "requests.retry_after"),
+    *("requests.finish_reason", "requests.prompt_hash", "requests.answer_hash", "figures.reason"),
     *("runs.gputui_version", "machines.gpus_absent", "cases.workload", "cases.size", "runs.platform_layer"),
     *("profiled_passes.memory_reason", "runs.blas", "machines.driver_version", "runs.cpu_capability"),
 )
@@ -56,8 +63,10 @@ FREE = (
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
-    """A file with two runs of a GPU box: rates, a profiled pass, telemetry, prices, labels."""
+    """A file with two runs of a GPU box and loads on a server: rates, a profiled pass, telemetry, requests,
+    prices, labels."""
     db = tmp_path / "acme-cluster.db"
+    store_loads(db, Server(failures=3), number=0, label="acme loads", users=(1, 8), launches=1, requests=40)
     store(db, 1, label="acme fast", machine=GPU_MACHINE, on_gpu=True)
     store(db, 2, label="acme slow", machine=GPU_MACHINE, on_gpu=True, gpt_ms=130.0)
     return db
@@ -67,6 +76,11 @@ def plant(db: Path, columns: Iterator[tuple[str, str]]) -> None:
     with duckdb.connect(str(db)) as connection:
         for number, (table, column) in enumerate(columns):
             connection.execute(f"UPDATE {table} SET {column} = ?", [PLANTED[number % len(PLANTED)]])
+
+
+def empty_tables(db: Path) -> set[str]:
+    with duckdb.connect(str(db), read_only=True) as connection:
+        return {t.name for t in RUN_TABLES if not connection.execute(f"FROM {t.name} LIMIT 1").fetchall()}
 
 
 def texts_of(db: Path) -> str:
@@ -104,6 +118,7 @@ def test_no_rule_lets_a_planted_text_pass() -> None:
 
 def test_no_planted_text_of_any_column_is_copied(stored: Path, tmp_path: Path) -> None:
     runs, columns = summaries(stored)
+    assert not empty_tables(stored) & {table.name for table, _ in TEXTS}
     plant(stored, iter((table.name, column.name) for table, column in TEXTS))
     assert all(word in texts_of(stored) for word in WORDS)
 
@@ -228,3 +243,32 @@ def test_an_error_keeps_its_type_alone() -> None:
     assert vocabulary.message("too slow for its 2.12 s share (5 blocks of 0.216 s): raise --budget")
     load = "the first rate to try takes 5 s, more than was left"
     assert vocabulary.message(f"too slow for its 11.2 s share ({load}): raise --budget")
+
+
+def test_the_report_on_loads_has_their_curve_and_the_command_that_offers_them_again(
+    stored: Path, tmp_path: Path
+) -> None:
+    share([f"{stored}@latest~2"], tmp_path / "report.md", Keep())
+    share([f"{stored}@latest~2"], tmp_path / "shared.db", Keep())
+    report = (tmp_path / "report.md").read_text(encoding="utf-8")
+
+    (typed,) = [line.split() for line in report.splitlines() if "gputui serve-bench" in line]
+    given = serve_bench.make_context("serve-bench", typed[2:]).params
+    ((run,), *_) = [side.runs for side in select_all([str(tmp_path / "shared.db")])]
+    loads = [dict(result.case.work.parameters) for result in run.cases]
+    assert {one["model"] for one in loads} == {given["name"]}
+    assert {one["api"] for one in loads} == {given["api"]}
+    assert {one["users"] for one in loads if "users" in one} == set(users_from(given["concurrency"]))
+    (limit,) = [result.case for result in run.cases if dict(result.case.work.parameters)["load"] == "search"]
+    assert limits_from(given["slo"]) == limits_of(limit)
+    assert "| 8 users |" in report
+    assert "requests to a server" in report
+
+
+def test_requests_of_a_profile_of_ones_own_can_be_offered_again_and_pair() -> None:
+    names = Names(Keep())
+    rule = rules_of(names)["cases"]["workload"]
+
+    shared = [rule.shared(names, f"serve:acme-mails {load}") for load in ("1 user", "2.5 req/s", "limit")]
+
+    assert shared == ["serve:profile-1 1 user", "serve:profile-1 2.5 req/s", "serve:profile-1 limit"]
