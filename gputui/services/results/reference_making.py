@@ -79,8 +79,8 @@ def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: s
     """Make or extend the user's reference of the model that these runs are of.
 
     A box counts once: of several runs of it the newest that will do, and none if it was counted before. A
-    copy of a run under other ids is that run. A reference of that name that ships is copied first. Which boxes
-    were counted is kept in a file beside the reference, which is not to be sent.
+    copy of a run under other ids is that run. A reference of that name that ships is copied first. Which
+    boxes were counted is kept in a file beside the reference, which is not to be sent.
 
     Raises GputuiError if no run will do, or they are of several models or profiles, and NotStored.
     """

@@ -378,7 +378,8 @@ def _repeat(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     result = f"the result of box {box.letter}" if box.letter else "the result"
     to_share = f"With {result} as a file (gputui share F@RUN -o shared.db)"
     if not isinstance(box.serving, Missing):
-        yield f"With the same model ({box.serving.model} stands for its name) served by {engine_words(box.serving)} on the box, at its address:"
+        model, engine = f"{box.serving.model} stands for its name", engine_words(box.serving)
+        yield f"With the same model ({model}) served by {engine} on the box, at its address:"
         yield Code(
             (
                 f"pip install gputui=={run.gputui_version}",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputui.errors import GputuiError, NotStored
+from gputui.model.absent import Missing
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted, listed
 from gputui.services.results.selectors import split_selector
@@ -197,12 +198,18 @@ def _compared(copies: Sequence[Path]) -> tuple[Asked, Answer]:
 def _as_json(copies: Sequence[Path], compared: tuple[Asked, Answer] | None, shared: Shared) -> str:
     from gputui.services.compare.formats import comparison_text
     from gputui.services.results.json import run_as_json
+    from gputui.services.serving.json import serving_as_json
 
     runs = []
     for copy in copies:
         with open_result(copy) as file:
             for summary in file.summaries():
-                runs.append({**run_as_json(file.run(summary.run_id), file.profiled(summary.run_id))})
+                run = file.run(summary.run_id)
+                loads = serving_of(run, file.serving(summary.run_id))
+                plain = run_as_json(run, file.profiled(summary.run_id))
+                if not isinstance(loads, Missing):
+                    plain["serving"] = serving_as_json(loads, summary.price)
+                runs.append(plain)
     whole: dict[str, object] = {
         "schema": 1,
         "in_it": list(shared.held),

@@ -137,7 +137,9 @@ def test_the_headline_of_what_does_not_fit_says_what_it_needs_and_the_cheapest_t
     said = sentence(params="70B", gpu="H100 SXM 80GB")
     assert said.startswith("Does not fit: 70B in bf16 with 8192 tokens x 1 needs 136 GiB, an H100 SXM 80GB")
     assert "It fits on 2 with tensor parallelism, from $" in said
-    assert re.search(r"The cheapest that holds it: an? \S.* at \$[\d.]+/h \(\w[^)]*\), 136 of \d+ GiB\.$", said)
+    assert re.search(
+        r"The cheapest that holds it: an? \S.* at \$[\d.]+/h \(\w[^)]*\), 136 of \d+ GiB\.$", said
+    )
 
 
 def test_without_a_gpu_the_headline_names_the_cheapest_that_holds_it() -> None:

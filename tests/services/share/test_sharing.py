@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -15,11 +16,10 @@ from stored_runs import run_id_of, store
 
 from gputui.cli.serve_bench import command as serve_bench
 from gputui.errors import GputuiError, NotStored
+from gputui.model.machine import Identity
 from gputui.model.result import RunSummary
 from gputui.services.results.selectors import select_all
 from gputui.services.serving.curve import limits_of
-from gputui.services.serving.limits import limits_from
-from gputui.services.serving.plan import users_from
 from gputui.services.share import vocabulary
 from gputui.services.share.copying import SHIFTED, shared_copy
 from gputui.services.share.rules import Keep, Names, rules_of
@@ -63,13 +63,24 @@ FREE = (
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
-    """A file with two runs of a GPU box and loads on a server: rates, a profiled pass, telemetry, requests,
-    prices, labels."""
+    """A file with two runs of a GPU box: rates, a profiled pass, telemetry, prices, labels."""
     db = tmp_path / "acme-cluster.db"
-    store_loads(db, Server(failures=3), number=0, label="acme loads", users=(1, 8), launches=1, requests=40)
-    store(db, 1, label="acme fast", machine=GPU_MACHINE, on_gpu=True)
-    store(db, 2, label="acme slow", machine=GPU_MACHINE, on_gpu=True, gpt_ms=130.0)
+    machine = replace(GPU_MACHINE, identities=(Identity("machine-id", GPU_MACHINE.machine_id),))
+    store(db, 1, label="acme fast", machine=machine, on_gpu=True)
+    store(db, 2, label="acme slow", machine=machine, on_gpu=True, gpt_ms=130.0)
     return db
+
+
+@pytest.fixture
+def stored_with_loads(stored: Path) -> Path:
+    """The same with the loads on a server, which were before."""
+    store_loads(
+        stored, Server(failures=3), number=0, label="acme loads", users=(1, 8), launches=1, requests=40
+    )
+    with duckdb.connect(str(stored)) as connection:
+        renamed = "replace(parameters_json, 'made-up-1b', '/home/bob/acme-llama.gguf')"
+        connection.execute(f"UPDATE cases SET parameters_json = {renamed}")
+    return stored
 
 
 def plant(db: Path, columns: Iterator[tuple[str, str]]) -> None:
@@ -116,25 +127,27 @@ def test_no_rule_lets_a_planted_text_pass() -> None:
                 assert not [word for word in WORDS if word in found], (table, column, text)
 
 
-def test_no_planted_text_of_any_column_is_copied(stored: Path, tmp_path: Path) -> None:
-    runs, columns = summaries(stored)
-    assert not empty_tables(stored) & {table.name for table, _ in TEXTS}
-    plant(stored, iter((table.name, column.name) for table, column in TEXTS))
-    assert all(word in texts_of(stored) for word in WORDS)
+def test_no_planted_text_of_any_column_is_copied(stored_with_loads: Path, tmp_path: Path) -> None:
+    runs, columns = summaries(stored_with_loads)
+    assert not empty_tables(stored_with_loads) & {table.name for table, _ in TEXTS}
+    plant(stored_with_loads, iter((table.name, column.name) for table, column in TEXTS))
+    assert all(word in texts_of(stored_with_loads) for word in WORDS)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gputui.services.share.copying.rekey", lambda connection, out: None)
-        shared_copy({stored: runs}, {stored: columns}, tmp_path / "shared.db", Names(Keep()))
+        shared_copy(
+            {stored_with_loads: runs}, {stored_with_loads: columns}, tmp_path / "shared.db", Names(Keep())
+        )
 
     found = texts_of(tmp_path / "shared.db")
     assert not [word for word in WORDS if word in found.replace("gputui", "")]
 
 
 @pytest.mark.slow
-def test_no_form_holds_a_planted_text_an_old_id_or_a_path(stored: Path, tmp_path: Path) -> None:
-    plant(stored, (tuple(place.split(".", 1)) for place in FREE))  # type: ignore[misc]
+def test_no_form_holds_a_planted_text_an_old_id_or_a_path(stored_with_loads: Path, tmp_path: Path) -> None:
+    plant(stored_with_loads, (tuple(place.split(".", 1)) for place in FREE))  # type: ignore[misc]
     old = [run_id_of(1), run_id_of(1)[-8:], GPU_MACHINE.machine_id, GPU_MACHINE.gpus[0].gpu_id]
-    both = [f"{stored}@latest", f"{stored}@latest~1"]
+    both = [f"{stored_with_loads}@latest", f"{stored_with_loads}@latest~1"]
     for form, names in (*((form, both) for form in FORMS), (".md", both[:1])):
         out = tmp_path / f"out{len(names)}{form}"
         shared = share(names, out, Keep())
@@ -142,6 +155,17 @@ def test_no_form_holds_a_planted_text_an_old_id_or_a_path(stored: Path, tmp_path
         assert ("Side by side" in text) == (form == ".md" and len(names) == 2)
         text += "".join(shared.held + shared.left_out)
         assert not [word for word in (*WORDS, *old, str(tmp_path), "0.42") if word in text], (form, names)
+
+
+def test_a_report_on_loads_has_no_planted_text(stored_with_loads: Path, tmp_path: Path) -> None:
+    of_loads = ("servers", "load_steps", "requests")
+    places = [place.split(".", 1) for place in FREE if place.startswith(of_loads)]
+    plant(stored_with_loads, iter([(table, column) for table, column in places]))
+    for form in (".md", ".html", ".json"):
+        share([f"{stored_with_loads}@latest~2"], tmp_path / f"out{form}", Keep())
+        text = (tmp_path / f"out{form}").read_text(encoding="utf-8")
+        assert "model-1" in text
+        assert not [word for word in (*WORDS, str(tmp_path)) if word in text], form
 
 
 def test_a_shared_file_opens_like_any_other_and_says_the_same(stored: Path, tmp_path: Path) -> None:
@@ -246,10 +270,10 @@ def test_an_error_keeps_its_type_alone() -> None:
 
 
 def test_the_report_on_loads_has_their_curve_and_the_command_that_offers_them_again(
-    stored: Path, tmp_path: Path
+    stored_with_loads: Path, tmp_path: Path
 ) -> None:
-    share([f"{stored}@latest~2"], tmp_path / "report.md", Keep())
-    share([f"{stored}@latest~2"], tmp_path / "shared.db", Keep())
+    share([f"{stored_with_loads}@latest~2"], tmp_path / "report.md", Keep())
+    share([f"{stored_with_loads}@latest~2"], tmp_path / "shared.db", Keep())
     report = (tmp_path / "report.md").read_text(encoding="utf-8")
 
     (typed,) = [line.split() for line in report.splitlines() if "gputui serve-bench" in line]
@@ -258,9 +282,9 @@ def test_the_report_on_loads_has_their_curve_and_the_command_that_offers_them_ag
     loads = [dict(result.case.work.parameters) for result in run.cases]
     assert {one["model"] for one in loads} == {given["name"]}
     assert {one["api"] for one in loads} == {given["api"]}
-    assert {one["users"] for one in loads if "users" in one} == set(users_from(given["concurrency"]))
+    assert {one["users"] for one in loads if "users" in one} == set(given["users"])
     (limit,) = [result.case for result in run.cases if dict(result.case.work.parameters)["load"] == "search"]
-    assert limits_from(given["slo"]) == limits_of(limit)
+    assert (given["limits"], given["shared"]) == (limits_of(limit), 0)
     assert "| 8 users |" in report
     assert "requests to a server" in report
 
