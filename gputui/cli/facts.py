@@ -32,7 +32,7 @@ _MOST_NAMED = 8
 
 @click.command()
 @click.argument("gpu", nargs=-1, required=True, metavar="GPU")
-@click.option("-v", "--verbose", is_flag=True, help="Also on a terminal the sources in full.")
+@click.option("-v", "--verbose", is_flag=True, help="List the sources in full.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(gpu: tuple[str, ...], verbose: bool, as_json: bool) -> int:
     """Show peaks, memory, what healthy ones reach and where to rent them, each with its sources.

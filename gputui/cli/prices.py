@@ -21,18 +21,20 @@ _SHOWN = 15
 
 @click.command()
 @click.argument("name", metavar="[GPU|INSTANCE]", required=False)
-@click.option("--all", "every", is_flag=True, help="Every offer.")
+@click.option("--all", "every", is_flag=True, help="List every offer.")
 @click.option(
     "--import",
     "imported",
     type=click.Path(path_type=Path, readable=False),
     metavar="FILE",
-    help="Put this list of prices before the one that ships: CSV or Parquet.",
+    help="Use this price list (CSV or Parquet) before the built-in one.",
 )
 @click.option(
-    "--provider", default="", metavar="NAME", help="With --import: whose prices, if no column says."
+    "--provider", default="", metavar="NAME", help="With --import: the provider, if no column names it."
 )
-@click.option("--date", default="", metavar="DAY", help="With --import: of which day, as 2026-11-22.")
+@click.option(
+    "--date", default="", metavar="DAY", help="With --import: the day of the prices, such as 2026-11-22."
+)
 @click.option("--forget", is_flag=True, help="Remove the imported list.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(
@@ -53,7 +55,7 @@ def command(
     Nothing is downloaded.
     """
     if (provider or date) and imported is None:
-        raise GputuiError("--provider and --date describe a list", "add --import FILE")
+        raise GputuiError("--provider and --date describe a list to import", "add --import FILE")
     if imported is not None:
         return _import(imported, provider, date)
     from gputui.services.support.paths import price_list_file

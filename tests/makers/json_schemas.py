@@ -54,11 +54,12 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     fleet.mkdir()
     for number in range(FLEET_FROM):
         slow = 1.3 if number == FLEET_FROM - 1 else 1.0
-        times = {"gpt_ms": slow * (100.0 + number / 10), "gemm_ms": slow * (20.0 + number / 50)}
+        gpt_ms, gemm_ms = slow * (100.0 + number / 10), slow * (20.0 + number / 50)
         machine = box(number + 1, GPU_MACHINE)
-        store(fleet / f"box{number}.db", 10 + number, machine=machine, on_gpu=True, profiled=False, **times)
+        db = fleet / f"box{number}.db"
+        store(db, 10 + number, gpt_ms=gpt_ms, gemm_ms=gemm_ms, machine=machine, on_gpu=True, profiled=False)
     served = str(place / "served.db")
-    store_loads(Path(served), Server(failures=3), launches=1, requests=100)
+    store_loads(Path(served), Server(failures=3, preemptions=1.0), launches=1, requests=100)
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {
         "runs": (("runs", a),),
         "show": (("show", "latest", a), ("show", "latest~1", a), ("show", "latest", served)),

@@ -157,7 +157,7 @@ def import_prices(path: Path, provider: str, date: str) -> Imported:
         key = (row["provider"], row["instance_type"], row["region"])
         found[key] = _cheaper(found[key], row) if key in found else row
     if not found:
-        raise GputuiError(f"{path}: has no price of an instance with a GPU", "the list stays as it was")
+        raise GputuiError(f"{path}: has no price of an instance with a GPU", "the list is unchanged")
     page = io.StringIO()
     writer = csv.DictWriter(page, _FIELDS, lineterminator="\n")
     writer.writeheader()
@@ -167,8 +167,8 @@ def import_prices(path: Path, provider: str, date: str) -> Imported:
         make_directory(target.parent)
     except OSError as error:
         raise GputuiError(
-            f"{target.parent}: cannot be made ({error.strerror})",
-            "set XDG_CONFIG_HOME to a directory you may write",
+            f"{target.parent}: cannot be created ({error.strerror})",
+            "set XDG_CONFIG_HOME to a directory you can write to",
         ) from error
     write_whole(target, page.getvalue())
     return Imported(layout.name, len(found), tuple(sorted(unknown)), skipped)
@@ -187,9 +187,7 @@ def _plain_row(ours: Mapping[str, str], provider: str, date: str, where: str) ->
         raise GputuiError(f"{where}: has no provider", "name it with --provider")
     day = ours.get("price_date") or date
     if not _is_day(day):
-        raise GputuiError(
-            f"{where}: has no date: {day or 'nothing'}", "say of which day it is: --date 2026-11-22"
-        )
+        raise GputuiError(f"{where}: has no date: {day or 'nothing'}", "give the day: --date 2026-11-22")
     memory = _figure(ours.get("gpu_memory_gb_each", ""), f"{where}: gpu_memory")
     return {
         "provider": (ours.get("provider") or provider).lower(),
@@ -259,7 +257,9 @@ def _is_day(text: str) -> bool:
 def _rows_of(path: Path) -> list[dict[str, str]]:
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise GputuiError(f"{path}: is larger than {MOST_BYTES >> 20} MiB", "leave out what has no GPU")
+            raise GputuiError(
+                f"{path}: is larger than {MOST_BYTES >> 20} MiB", "leave out instances without a GPU"
+            )
         with path.open("rb") as file:
             if file.read(4) == b"PAR1":
                 return _parquet(path)

@@ -195,8 +195,8 @@ def test_the_best_offer_is_the_cheapest_recent_one_with_enough_whole_gpus_and_ne
                 assert found is not None
                 assert found.usd_per_hour == min(recent)  # type: ignore[type-var]
         each = best_offer(gpu, TODAY)
-        recent = [per_gpu(row.usd_per_hour, row) for row in priced(gpu) if is_recent(row.price_date, TODAY)]
-        assert not recent or (each is not None and per_gpu(each.usd_per_hour, each) == min(recent))
+        each_usd = [per_gpu(row.usd_per_hour, row) for row in priced(gpu) if is_recent(row.price_date, TODAY)]
+        assert not each_usd or (each is not None and per_gpu(each.usd_per_hour, each) == min(each_usd))
     assert best_offer("H100 SXM 80GB", TODAY, 1000) is None
     assert best_offer("RTX 3050", TODAY) is None
 
