@@ -589,13 +589,15 @@ def _either(pair: tuple[SideCase | None, SideCase | None]) -> SideCase:
     return side
 
 
-def table_order(case: Case) -> tuple[int, str, str, str, int, int]:
-    """Sort key of rows: class, workload, device, size, threads, precision."""
+def table_order(case: Case) -> tuple[int, tuple[tuple[int, str], ...], str, str, int, int]:
+    """Sort key of rows: class, workload with its numbers in order, device, size, threads, precision."""
     variant = case.variant
     precision = _ORDER.index(variant.precision) if variant.precision in _ORDER else len(_ORDER)
     threads = _ORDER.index(variant.threads) if variant.threads in _ORDER else len(_ORDER)
     group = list(GROUPS).index(case.workload_class) if case.workload_class in GROUPS else len(GROUPS)
-    return group, case.work.workload, variant.device_class, case.work.size, threads, precision
+    words = re.findall(r"(\d*)(\D*)", case.work.workload)
+    workload = tuple((int(number[:18] or 0), word) for number, word in words)
+    return group, workload, variant.device_class, case.work.size, threads, precision
 
 
 def estimate_pair(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Missing:
