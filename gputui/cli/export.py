@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from gputui.model.units import counted
     required=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Where the files are, one directory per table; made if there is none.",
+    help="The export's directory, created if it does not exist.",
 )
 def command(files: tuple[str, ...], directory: Path) -> int:
     """Add the runs of F, or F@RUN alone, to Parquet files in DIR; exporting twice adds nothing.
@@ -39,5 +40,6 @@ def command(files: tuple[str, ...], directory: Path) -> int:
         f"{counted(len(done.added), 'run')} of {counted(len(paths), 'file')} added to {directory}{there}"
     )
     if done.added:
-        click.echo("next: gputui compare DIR, gputui help engines.md".replace("DIR", str(directory)))
+        place = shlex.quote(str(directory))
+        click.echo(f"next: gputui runs {place}, gputui show latest {place}, gputui help engines.md")
     return EXIT_DONE

@@ -14,11 +14,13 @@ from gputui.model.result import Run
 from gputui.services.serving.curve import ServingRun
 from gputui.services.serving.text import (
     HEADINGS,
+    SERVER_HEADINGS,
     break_even_line,
     curve_rows,
     detail_rows,
     energy_line,
     server_line,
+    server_rows,
     serving_headline,
     serving_notes,
     unmeasured_lines,
@@ -54,6 +56,11 @@ def print_serving(
     if details:
         headings = ("load", "time", "median", "95 %", "p99", "95 %", "n")
         page.table(headings, details, right=(2, 4, 6))
+        page.line()
+    servers = server_rows(serving) if is_verbose else []
+    if servers:
+        page.line("By the server's own metrics, when each load ended:")
+        page.table(SERVER_HEADINGS, servers, right=(1, 2, 3, 4))
         page.line()
     energy = energy_line(serving)
     if energy:

@@ -14,12 +14,13 @@ from gputui.model.absent import Missing
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted, format_percent
 from gputui.services.results.labels import run_heading, run_heading_in_one
-from gputui.services.results.selectors import run_and_file, run_in
+from gputui.services.results.selectors import is_there, run_and_file, run_in
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.serving.curve import serving_of
 from gputui.services.serving.text import API_PRICE_HELP, api_price_from
 from gputui.services.support.paths import exports_cache
+from gputui.store.opening import expanded
 from gputui.store.reading import TelemetrySummary, open_result
 from gputui.store.selecting import find_run
 
@@ -27,18 +28,18 @@ from gputui.store.selecting import find_run
 @click.command()
 @click.argument("run", metavar="[RUN|F@RUN]", default="latest")
 @click.argument("file", required=False, type=click.Path(path_type=Path, readable=False))
-@click.option("--trust", is_flag=True, help="Also read a file that holds macros or triggers.")
+@click.option("--trust", is_flag=True, help="Read a file with macros or triggers too.")
 @click.option(
     "--top",
     type=click.IntRange(0, 400),
-    help="Print step breakdowns, with this many operators each.  [5 with -v]",
+    help="Print step breakdowns with this many operators each.  [5 with -v]",
 )
 @click.option("--all", "shows_all", is_flag=True, help=ALL_HELP)
 @click.option(
     "-v",
     "--verbose",
     is_flag=True,
-    help="Also the box, step breakdowns, telemetry, efficiency, notes, and why cases were not measured.",
+    help="Add the box, step breakdowns, telemetry, efficiency, notes, and why cases were not measured.",
 )
 @click.option("--api-price", type=api_price_from, metavar="IN,OUT", help=API_PRICE_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
@@ -93,8 +94,11 @@ def command(
     warnings_kept = sum(event.level != "info" for event in events)
     if not verbose:
         footer += [f"{counted(warnings_kept, 'warning')}: --verbose"] if warnings_kept else []
-        if path.parent != exports_cache():  # no commands with the name of a copy that does not last
-            footer += step_lines(next_steps([found], path, comparable, is_profiled=bool(passes)), out)
+        named = _export_named(run, file) if path.parent == exports_cache() else path
+        steps = next_steps([found], named, comparable, is_profiled=bool(passes))
+        if named != path:  # nothing is stored in an export, nor removed from it
+            steps = (step for step in steps if step.command.startswith(("gputui show", "gputui compare")))
+        footer += step_lines(steps, out)
     if isinstance(loads, Missing):
         print_run(out, found, heading, footer, is_verbose=verbose, shows_all=shows_all)
     else:
@@ -108,6 +112,13 @@ def command(
     for line in (*_telemetry(telemetry), *(f"{event.level}: {event.message}" for event in events)):
         out.print(line, markup=False)
     return EXIT_DONE
+
+
+def _export_named(run: str, file: Path | None) -> Path:
+    """The directory that was named, in place of its copy in the cache, which does not last."""
+    if file is not None:
+        return file
+    return Path(run) if is_there(expanded(Path(run))) else Path(run.rpartition("@")[0])
 
 
 def _telemetry(telemetry: TelemetrySummary) -> Iterator[str]:

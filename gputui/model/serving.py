@@ -81,6 +81,17 @@ class LoadStep:
     """Requests that waited for a connection."""
     resent: int
     """Requests sent again, as the server had closed their connection before it answered."""
+    server_running: float | None = None
+    """Requests that the server worked on when the window ended, by its `/metrics`; None if it has none, as
+    the next four."""
+    server_waiting: float | None = None
+    """Likewise in its queue."""
+    kv_cache_share: float | None = None
+    """Of its key-value cache, in use then; 0 to 1."""
+    prefix_hit_share: float | None = None
+    """Of the prompt tokens that its prefix cache was asked for during the load, those it had; 0 to 1."""
+    preemptions: float | None = None
+    """Requests that it threw out of its full cache during the load, to compute them anew."""
 
 
 @dataclass(frozen=True, slots=True)

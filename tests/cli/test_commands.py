@@ -248,6 +248,12 @@ def test_wrong_usage_is_reported_in_one_message_that_names_it(
     assert "Traceback" not in output
 
 
+def test_a_result_file_is_not_imported_but_read_or_merged(capsys: pytest.CaptureFixture[str]) -> None:
+    status, output = error_of(capsys, "import", "a.db")
+
+    assert (status, "gputui show a.db" in output, "gputui merge a.db" in output) == (2, True, True)
+
+
 def refused_unmeasured(place: pytest.TempPathFactory, *words: str) -> None:
     """The arguments end a run with status 2 before there is a file or a run directory."""
     there = place.mktemp("nonsense")
@@ -306,13 +312,14 @@ def test_a_profile_is_shown_with_the_words_of_its_commands_and_what_is_not_here(
     assert "command:sort sh -c 'sort words\\n'\n               timed: from start to end\n" in output
     assert "timed: each match of 'x+'" in output
     assert "would run here (1):\n  command:sort cpu\n" in output
-    assert "command:gone cpu\n    unsupported: no-such-program: is not on the path\n" in output
+    assert "command:gone cpu\n    unsupported: no-such-program: is not on the PATH\n" in output
 
 
 def test_help_is_a_word_too() -> None:
     assert gputui_here("help").stdout == gputui_here("--help").stdout != ""
     assert gputui_here("help", "run").stdout == gputui_here("run", "--help").stdout != ""
     assert gputui_here("help", "nonsense").returncode == 2
+    assert gputui_here("help", "--help").stdout == gputui_here("--help").stdout
 
 
 def test_help_of_a_topic_is_its_page_with_links_as_topics() -> None:

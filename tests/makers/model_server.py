@@ -74,6 +74,10 @@ class Behaviour:
     refuses: tuple[str, ...] = ()
     """Fields of a request that it answers with 400."""
     api_key: str = ""
+    redirects_to: str = ""
+    """Where every request is sent instead, with 308."""
+    is_loading: bool = False
+    """Whether it answers everything with 503."""
 
 
 @dataclass
@@ -232,7 +236,11 @@ class _Connection(asyncio.Protocol):
 
     def _route(self, method: str, path: str, headers: dict[str, str], body: bytes) -> None:
         does = self.does
-        if does.api_key and headers.get("authorization") != f"Bearer {does.api_key}":
+        if does.redirects_to:
+            self.reply(308, {}, {"Location": does.redirects_to + path})
+        elif does.is_loading:
+            self.reply(503, {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}})
+        elif does.api_key and headers.get("authorization") != f"Bearer {does.api_key}":
             message = "Incorrect API key provided."
             self.reply(401, {"error": {"message": message, "type": "invalid_request_error"}})
         elif path in ("/v1/chat/completions", "/v1/completions"):

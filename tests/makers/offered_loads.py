@@ -11,7 +11,8 @@ from model_server import Behaviour
 from queue_theory import waits_s
 
 from gputui.worker.channel import Channel
-from gputui.worker.serving.load_launch import Load, LoadLaunch
+from gputui.worker.serving.load import Load
+from gputui.worker.serving.load_launch import LoadLaunch
 
 LOAD = Load(
     case_id=0,

@@ -6,16 +6,14 @@ Precise figures are printed by `tests/benchmarks/serving_theory.py`.
 from __future__ import annotations
 
 import asyncio
-import math
-import random
-from itertools import accumulate
+from dataclasses import replace
 from statistics import median
 from typing import Any  # Any: fields of a load
 
 import pytest
 from model_server import Behaviour, served_by, serving_process
 from offered_loads import LOAD, Offered, capacity_per_s, first_tokens, offer, service_s
-from queue_theory import waits_s
+from simulated_search import limit_in_theory
 
 from gputui.worker.serving.client import LagProbe
 
@@ -41,6 +39,9 @@ def test_first_tokens_and_gaps_are_those_that_theory_predicts() -> None:
     offered = _offer(_DOES, 2.5, rate_per_s=0.8 * _CAPACITY_PER_S)
 
     assert offered.end == ("ok", "")
+    (step,) = offered.of_kind("load_step")
+    assert 0 < step["server_running"] <= _DOES.slots
+    assert step["prefix_hit_share"] == 0.0
     times = first_tokens(_DOES, offered)
     assert len(times.seen_s) > 60
     assert median(s - p for p, s in zip(times.predicted_s, times.seen_s, strict=True)) > -0.001
@@ -114,28 +115,13 @@ def test_a_server_without_usage_is_not_measured_by_counting_events() -> None:
 
 def test_the_limit_that_a_search_finds_is_that_of_the_queue() -> None:
     does = Behaviour(slots=4, prefill_s=0.02, decode_s=0.004)
-    ttft_s, share = 0.05, 0.9
-    offered = _offer(does, 15, kind="search", ttft_s=ttft_s, attained_share=share)
+    load = replace(LOAD, kind="search", ttft_s=0.05)
+    offered = _offer(does, 15, kind="search", ttft_s=load.ttft_s)
 
     assert offered.end == ("ok", "")
     (block,) = offered.of_kind("block")
     found_per_s = block["steps"] / (block["wall_ns"] * 1e-9)
-    assert found_per_s == pytest.approx(_limit_per_s(does, ttft_s, share), rel=0.15)
-
-
-def _limit_per_s(does: Behaviour, ttft_s: float, share: float) -> float:
-    """The rate at which a share of Poisson arrivals has its first token in time, by simulations."""
-    draw = random.Random(1)
-    gaps = [draw.expovariate(1.0) for _ in range(20_000)]
-    service = service_s(does, LOAD.output_tokens)
-    low, high = 0.1 * does.slots / service, does.slots / service
-    for _ in range(12):
-        rate = math.sqrt(low * high)
-        arrivals = list(accumulate(gap / rate for gap in gaps))
-        waits = waits_s(arrivals, [service] * len(arrivals), does.slots)
-        good = sum(wait + does.prefill_s <= ttft_s for wait in waits) / len(waits)
-        low, high = (rate, high) if good >= share else (low, rate)
-    return low
+    assert found_per_s == pytest.approx(limit_in_theory(does, load), rel=0.15)
 
 
 def test_a_client_that_is_slower_than_the_server_says_so_and_is_not_judged(

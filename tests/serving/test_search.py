@@ -4,24 +4,102 @@ from __future__ import annotations
 
 import math
 import random
+from contextlib import suppress
 
 import pytest
+from model_server import Behaviour
 from scipy.stats import binom
+from simulated_search import chat_load, limit_in_theory, searches_of_a_run
 
 from gputui.analysis.order_statistics import Percentile, percentile, sample_needed
 from gputui.model.absent import Missing
-from gputui.worker.serving.search import TriedRate, is_growing, limit_of, next_rate
+from gputui.worker.serving.search import (
+    SearchStart,
+    SearchTerms,
+    Trial,
+    TriedRate,
+    bracket_of,
+    is_growing,
+    is_known,
+    limit_of,
+    limit_search,
+)
 
 
 def _tried(*steps: tuple[float, float]) -> list[TriedRate]:
     return [TriedRate(rate, share, share >= 0.9, 100) for rate, share in steps]
 
 
-def test_a_search_doubles_until_a_rate_fails_and_halves_until_one_holds() -> None:
-    assert next_rate(_tried((4, 1.0))) == 8
-    assert next_rate(_tried((4, 0.5))) == 2
-    assert next_rate(_tried((4, 1.0), (8, 0.2))) == pytest.approx(math.sqrt(32))
-    assert next_rate(_tried((10, 1.0), (11, 0.2))) is None
+_TERMS = SearchTerms(alone_s=0.5, longest_wait_s=0.5, attained_share=0.9)
+
+
+def _trials(limit_per_s: float, start: SearchStart, budget_s: float = 1e4) -> list[Trial]:
+    """What a search tries on a server that holds exactly this rate."""
+    left_s = budget_s
+    made: list[Trial] = []
+    search = limit_search(start, _TERMS, lambda: left_s)
+    trial = next(search, None)
+    while trial is not None:
+        made.append(trial)
+        left_s -= trial.seconds
+        is_held = trial.rate_per_s < limit_per_s
+        one = TriedRate(trial.rate_per_s, 1.0 if is_held else 0.5, is_held, 50, trial.is_long)
+        trial = None
+        with suppress(StopIteration):
+            trial = search.send(one)
+    return made
+
+
+def test_a_search_doubles_until_a_rate_fails_and_then_halves_the_interval_of_logarithms() -> None:
+    rates = [trial.rate_per_s for trial in _trials(11.0, SearchStart(4.0, 2.0))]
+    assert rates[:4] == pytest.approx([4, 8, 16, math.sqrt(8 * 16)])
+    assert rates[-1] == pytest.approx(11.0, rel=0.1)
+    falling = [trial.rate_per_s for trial in _trials(1.5, SearchStart(4.0, 2.0))]
+    assert falling[:3] == [4, 2, 1]
+
+
+def test_trials_far_from_the_limit_are_short_and_the_last_ones_long() -> None:
+    trials = _trials(11.0, SearchStart(1.0, 2.0), budget_s=200)
+    assert [trial.is_long for trial in trials[:4]] == [False] * 4
+    assert trials[-1].is_long
+    assert sum(trial.seconds for trial in trials) <= 200
+
+
+def test_a_search_that_knows_the_limit_looks_beside_it_only() -> None:
+    trials = _trials(11.0, SearchStart(11.0 / 1.04, 1.08))
+    assert len(trials) == 3
+    assert all(trial.is_long and 10 < trial.rate_per_s < 12 for trial in trials)
+
+
+def test_a_search_goes_on_where_another_ended_and_measures_both_ends_itself() -> None:
+    known = (TriedRate(8.0, 1.0, True, 16), TriedRate(16.0, 0.2, False, 16))
+    trials = _trials(11.0, SearchStart(math.sqrt(128), 2.0, known))
+    assert trials[0].rate_per_s == pytest.approx(math.sqrt(128))
+    assert all(8 < trial.rate_per_s < 16 for trial in trials)
+    assert all(trial.is_long for trial in trials)
+
+
+def test_a_long_trial_overrules_a_short_one() -> None:
+    """A short trial at 8 failed by chance: the limit is 11."""
+    known = (TriedRate(4.0, 1.0, True, 16), TriedRate(8.0, 0.8, False, 16))
+    assert _trials(11.0, SearchStart(5.7, 2.0, known))[-1].rate_per_s == pytest.approx(11.0, rel=0.1)
+
+
+def test_in_a_short_time_the_limit_lies_between_two_rates_or_is_not_known() -> None:
+    tried = _tried((4, 1.0), (8, 0.2))
+    assert bracket_of(tried) == (tried[0], tried[1])
+    assert not is_known(tried)
+    assert is_known(_tried((4, 1.0), (5, 0.2)))
+    assert len(_trials(11.0, SearchStart(1.0, 2.0), budget_s=20)) == 1
+
+
+@pytest.mark.parametrize(("slots", "decode_s"), [(4, 0.002), (16, 0.005), (64, 0.005)])
+def test_a_run_in_the_default_time_ends_with_the_limit_that_theory_knows(slots: int, decode_s: float) -> None:
+    """In virtual time; `tests/benchmarks/serving_search.py` prints more of them."""
+    does = Behaviour(slots=slots, prefill_s=0.1, decode_s=decode_s)
+    found = searches_of_a_run(does, 91.0, 3, None)
+    assert found.limit_per_s == pytest.approx(limit_in_theory(does, chat_load()), rel=0.2)
+    assert found.taken_s < 91.0
 
 
 def test_the_limit_lies_where_the_share_of_good_requests_falls_below_the_wanted_one() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from builders import make_plan
@@ -15,11 +15,12 @@ from shell_app import make_app, picture, press, settled
 from stored_loads import Server, load_cases, load_lines, store_loads
 
 from gputui.model.journal import LaunchStart, RunStart
-from gputui.model.plan import PlannedCase
+from gputui.model.plan import PlannedCase, PlannedLoad
 from gputui.model.serving import LoadNow, LoadStep
 from gputui.services.runs.progress import ProgressTracker, load_now_words
 from gputui.tui.screens.run.load_pane import load_lines as pane_lines
 from gputui.tui.terminal.lines import Line
+from gputui.worker.serving.load import Load
 
 _SECOND = 1_000_000_000
 
@@ -36,9 +37,10 @@ async def test_the_results_screen_answers_with_the_limit_and_shows_the_curve(tmp
         await press(pilot, "enter")
         rows = picture(app).splitlines()
 
+    assert "Cases  Telemetry" in rows[1]  # a load has no blocks
     assert "requests/s within TTFT 500 ms, TPOT 50 ms" in rows[3]
     assert any(row.startswith("server    vLLM 0.11.0, made-up-1b, chat") for row in rows)
-    shown = [row for row in rows if re.match(r" [ ▸] (\d+ users?|limit) ", row)]
+    shown = [row for row in rows if re.match(r" [ ▸] (\d+ users?|limit \S+)  ", row)]
     assert len(shown) == 4
     assert shown[-1].startswith(" ▸ limit")
     bars = [row.count("━") for row in shown]
@@ -80,6 +82,12 @@ def test_the_page_of_a_comparison_has_both_curves_and_no_blocks(tmp_path: Path) 
     assert page.count("by number of users") == 3
     assert page.count("vLLM 0.11.0, made-up-1b") == 2
     assert "Times of blocks" not in page
+
+
+def test_a_worker_reads_every_field_of_a_planned_load() -> None:
+    """The worker is deployed alone, so it has a definition of its own, with the same fields."""
+    planned, loads = ([(field.name, field.type) for field in fields(kind)] for kind in (PlannedLoad, Load))
+    assert loads == planned
 
 
 def _tracker() -> ProgressTracker:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from model_server import Behaviour, serving
 from offered_loads import offer
 
 from gputui.worker.serving.address import address_of
-from gputui.worker.serving.server import ServerError, find_server
+from gputui.worker.serving.server import TIMEOUT_S, ServerError, find_server
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,25 @@ def test_a_trusted_server_is_measured_over_tls(
 
     assert offered.rows
     assert {row["outcome"] for row in offered.rows} <= {"ok", "unfinished"}
+
+
+def test_https_to_a_port_of_plain_http_is_explained_within_seconds() -> None:
+    """The server waits for the end of a request that it cannot read."""
+    with serving(Behaviour()) as server:
+        begun_s = time.monotonic()
+        with pytest.raises(ServerError, match="this port speaks http, without TLS") as caught:
+            find_server(address_of(f"https://127.0.0.1:{server.port}"), "")
+        assert caught.value.hint == f"try http://127.0.0.1:{server.port}"
+        assert time.monotonic() - begun_s < TIMEOUT_S / 2
+
+
+def test_http_to_a_port_of_tls_is_explained(context: ssl.SSLContext) -> None:
+    with (
+        serving(Behaviour(), context) as server,
+        pytest.raises(ServerError, match="what answers there is not HTTP") as caught,
+    ):
+        find_server(address_of(f"http://127.0.0.1:{server.port}"), "")
+    assert "https://" in caught.value.hint
 
 
 def test_a_certificate_that_is_not_trusted_is_named(context: ssl.SSLContext) -> None:

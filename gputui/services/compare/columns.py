@@ -22,6 +22,7 @@ from gputui.services.compare.row_text import (
     rate_text,
     time_text,
 )
+from gputui.services.results.load_times import time_of
 from gputui.services.support.csv_cells import Value
 
 Width = Literal["wide", "narrow", "short"]
@@ -68,7 +69,7 @@ class ComparisonColumn:
         if self.value is None:
             raise ValueError(f"column {self.name} has no value of one side")
         if cell.result is None:
-            return Missing("it does not have this case")
+            return Missing("it lacks this case")
         if isinstance(cell.speed, Missing) and self is not RATE:
             return Missing("it was not measured")
         return self.value(cell, in_full, beside)
@@ -78,7 +79,8 @@ class ComparisonColumn:
         found: dict[str, list[str]] = {}
         for name, cell in cells:
             value = self.on_side(cell)
-            if isinstance(value, Missing) and isinstance(cell.speed, SpeedEstimate):
+            is_time = cell.result is not None and time_of(cell.result.case)
+            if isinstance(value, Missing) and isinstance(cell.speed, SpeedEstimate) and not is_time:
                 found.setdefault(value.reason, []).append(name)
         return found
 
@@ -249,6 +251,6 @@ def columns_of(text: str) -> tuple[ComparisonColumn, ...]:
     if unknown or not chosen:
         raise GputuiError(
             f"--columns {text}: {f'{unknown[0]} is not a column' if unknown else 'names none'}",
-            f"one or more of {', '.join(by_name)}, with commas between them",
+            f"one or more of {', '.join(by_name)}, separated by commas",
         )
     return tuple(by_name[word] for word in chosen)

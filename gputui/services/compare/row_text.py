@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
-from gputui.analysis.judgement import Judgement
+from gputui.analysis.judgement import TIME, Judgement
 from gputui.analysis.verdict import GeometricMean, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.plan import REFERENCE_PROFILE
+from gputui.model.result import RunSummary
 from gputui.model.units import (
     cost_unit,
     counted,
@@ -24,6 +25,7 @@ from gputui.model.units import (
     format_usd,
 )
 from gputui.services.compare.pairing import MEANS, Cell, Comparison, FigureRow, GroupMean, Row, Side
+from gputui.services.prices.pricing import age_at_run
 from gputui.services.results.labels import (
     day,
     device_words,
@@ -51,10 +53,18 @@ def side_parts(side: Side, ignore: str) -> tuple[str, str, str, str, str, str]:
         side.name if side.name.startswith(ignore) else f"{ignore} {side.name}",
         where + device_words(run),
         torch_words(run),
-        "" if isinstance(run.price, Missing) else f"{format_usd(run.price.usd_per_hour)}/h",
+        _price(run),
         launches_words(side),
         day(run),
     )
+
+
+def _price(run: RunSummary) -> str:
+    """`$3.59/h`, with the age of an old list price: what it decides, the owner should know."""
+    if isinstance(run.price, Missing):
+        return ""
+    age = age_at_run(run)
+    return f"{format_usd(run.price.usd_per_hour)}/h{f' ({age})' if age else ''}"
 
 
 def launches_words(side: Side) -> str:
@@ -183,7 +193,8 @@ def judgement_text(judgement: Judgement, *, with_interval: bool = True) -> str:
     ratio, low, high = judgement.ratio
     if judgement.differs:
         size, ends = format_size_of_change(ratio, low, high)
-        words = f"{size} {(_AS_FACTOR if size.endswith('x') else {}).get(judgement.word, judgement.word)}"
+        kinds = (_TIME_AS_FACTOR, _TIME) if judgement.respect == TIME else (_AS_FACTOR, {})
+        words = f"{size} {kinds[not size.endswith('x')].get(judgement.word, judgement.word)}"
     else:
         unit = " %" if format_change(ratio).endswith("%") else "x"
         ends, words = f"{format_change_interval(low, high, ratio)}{unit}", verdict_text(judgement)
@@ -191,6 +202,8 @@ def judgement_text(judgement: Judgement, *, with_interval: bool = True) -> str:
 
 
 _AS_FACTOR = {"faster": "as fast", "dearer": "the cost"}
+_TIME = {"faster": "less time", "slower": "more time"}
+_TIME_AS_FACTOR = {"slower": "the time"}
 
 
 def both_text(judgement: Judgement) -> str:
@@ -237,7 +250,7 @@ def figure_line(figure: FigureRow) -> str:
 def boxes_text(band: float) -> str:
     """A note that a verdict holds for these two machines only (`Row.models_band`)."""
     how_far = format_percent(band)
-    return f"true of these two boxes; boxes of one name may differ by {how_far}, so others need not be so"
+    return f"true of these two boxes; boxes of one model may differ by {how_far}, so others may not"
 
 
 def peaks_text(row: Row) -> str:

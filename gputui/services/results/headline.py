@@ -29,6 +29,7 @@ from gputui.model.units import (
 )
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import case_words, ending_words
+from gputui.services.results.load_times import LOAD_TIMES
 from gputui.services.results.throughput import contention_of, speed_of, speed_ratio
 from gputui.worker.workloads import WORKLOADS
 
@@ -49,11 +50,12 @@ _SPELLED_WITH_A_VOWEL = "AEFHILMNORSX"
 
 def case_order(case: Case) -> tuple[int, ...]:
     """Sorts the case people come for first: training, then inference, then peak tests; on the GPU, with amp,
-    the largest."""
+    the largest, or the load of most users."""
     variant = case.variant
     return (
         index_in(_CLASSES, case.workload_class),
         not is_serving_limit(case),
+        -_users(case),
         variant.device_class != "gpu",
         index_in(_WORKLOADS, case.work.workload),
         variant.mode != "eager",
@@ -61,6 +63,12 @@ def case_order(case: Case) -> tuple[int, ...]:
         index_in(_PRECISIONS, variant.precision),
         variant.threads != "all",
     )
+
+
+def _users(case: Case) -> int:
+    """Of a load on a server; 0 of anything else."""
+    users = dict(case.work.parameters).get("users")
+    return users if isinstance(users, int) and case.work.workload.startswith("serve:") else 0
 
 
 def is_serving_limit(case: Case) -> bool:
@@ -83,6 +91,10 @@ def title_of(workload: str) -> str:
     kind, _, name = workload.partition(":")
     if kind == "serve" and name:
         profile, _, load = name.partition(" ")
+        time = next((title for title in LOAD_TIMES.values() if load.endswith(f" {title}")), "")
+        if time:
+            load = load.removesuffix(f" {time}")
+            load = f"{time} {'with' if 'user' in load else 'at'} {load}"
         return f"{profile} serving at its limit" if load == "limit" else f"{profile} serving, {load}"
     return _OF_USER[kind].format(name) if kind in _OF_USER and name else _TITLES.get(workload, workload)
 
@@ -118,7 +130,7 @@ def case_subject(case: Case, among: Sequence[Case], *, with_precision: bool = Tr
 def run_headline(run: Run) -> str:
     """At most four short sentences, the answer first."""
     if run.summary.profile == TRACE_PROFILE:
-        return "An imported trace: where its steps go, without rates."
+        return "An imported trace: where its steps spend their time, without rates."
     speeds = [(case, speed) for case in run.cases if isinstance(speed := speed_of(case), SpeedEstimate)]
     checks = performance_checks(run)
     if any(case.case.variant.device_class == "gpu" for case, _ in speeds):
@@ -138,7 +150,7 @@ def _box(checks: Sequence[PerformanceCheck]) -> list[str]:
     told = checks if len(checks) <= _GPUS_TOLD else [*odd, *rest[:1]]
     sentences = [sentence for check in told for sentence in _device(check, many=len(checks) > 1)]
     if len(told) < len(checks):
-        sentences.append(f"So it is with {counted(len(checks) - len(told), 'other GPU')}.")
+        sentences.append(f"The same holds for {counted(len(checks) - len(told), 'other GPU')}.")
     return sentences
 
 
@@ -183,7 +195,7 @@ def _published(check: PerformanceCheck, *, many: bool) -> list[str]:
     where = f"on GPU {check.device_index} " if many else ""
     if check.word == ABOVE_LIMIT:
         tests = listed([f"{one.peak_test.label} {_rate(one)}" for one in hits])
-        return [f"{ABOVE_LIMIT}: {where}{tests}, more than {_one(name)} can do: an error of measurement."]
+        return [f"{ABOVE_LIMIT}: {where}{tests}, more than {_one(name)} can do: a measurement error."]
     if check.word == BELOW_NORMAL:
         shares = [format_percent(one.share or 0.0) for one in hits]
         parts = [f"{_named(one)} at {share}" for one, share in zip(hits, shares, strict=True)]

@@ -13,8 +13,10 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.result import CaseResult, Measurement, Run
 from gputui.model.serving import ANSWERED, SERVE_PROFILE, LoadStep, RequestRow, ServerFound, ServingRecords
+from gputui.services.results.load_times import is_load
 from gputui.services.results.throughput import speed_of
 from gputui.services.serving.limits import Limits
+from gputui.worker.serving.search import TriedRate, bracket_of
 
 CLOSED, OPEN, SEARCH = "closed", "open", "search"
 
@@ -26,6 +28,20 @@ class Times:
     p50_s: Percentile | Missing
     p99_s: Percentile | Missing
     n: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerDuring:
+    """A server's own metrics during a load, over its launches; None for what it does not offer."""
+
+    waiting: float | None
+    """The longest queue at the end of a launch."""
+    kv_cache_share: float | None
+    """The most of its key-value cache that was in use at the end of a launch, 0 to 1."""
+    prefix_hit_share: float | None
+    """The mean, 0 to 1."""
+    preemptions: float | None
+    """Of all launches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +77,12 @@ class Level:
     """Joules per output token, of all GPUs of the box."""
     offered: tuple[LoadStep, ...]
     """All its steps; a search offers several rates."""
+    server: ServerDuring | Missing
+    """What the server said of itself while this load was measured."""
+    held_per_s: float | None
+    """Of a search, the highest rate that held below all that failed; None if none did, as the next."""
+    failed_per_s: float | None
+    """The lowest rate that failed."""
 
     @property
     def case(self) -> Case:
@@ -97,10 +119,6 @@ def is_serving(run: Run) -> bool:
     return run.summary.profile == SERVE_PROFILE
 
 
-def is_serving_case(case: Case) -> bool:
-    return case.work.workload.startswith("serve:")
-
-
 def parameter_of(case: Case, name: str) -> int | float | str | None:
     """A parameter of a case; None if it has none of that name."""
     return dict(case.work.parameters).get(name)
@@ -114,7 +132,7 @@ def limits_of(case: Case) -> Limits:
 
 def serving_of(run: Run, records: ServingRecords) -> ServingRun | Missing:
     """Everything that is shown of a run of loads; Missing for any other run."""
-    cases = [result for result in run.cases if is_serving_case(result.case)]
+    cases = [result for result in run.cases if is_load(result.case)]
     if not cases:
         return Missing("it offered no load to a server")
     first = cases[0].case
@@ -157,6 +175,7 @@ def _level(result: CaseResult, records: ServingRecords) -> Level:
     speed = speed_of(result)
     users, rate = parameter_of(result.case, "users"), parameter_of(result.case, "rate_per_s")
     asked = _whole(result.case, "output_tokens")
+    held, failed = _bracket(result.case, offered) if kind == SEARCH else (None, None)
     return Level(
         result=result,
         kind=kind,
@@ -175,7 +194,45 @@ def _level(result: CaseResult, records: ServingRecords) -> Level:
         longest_lag_s=max((step.client_lag_p99_s or 0.0 for step in offered), default=0.0),
         energy=_energy(result, records, kind),
         offered=offered,
+        server=_server_during(chosen),
+        held_per_s=held,
+        failed_per_s=failed,
     )
+
+
+def _server_during(steps: Sequence[LoadStep]) -> ServerDuring | Missing:
+    def values(of: Callable[[LoadStep], float | None]) -> list[float]:
+        return [value for step in steps if (value := of(step)) is not None]
+
+    hits = values(lambda step: step.prefix_hit_share)
+    preemptions = values(lambda step: step.preemptions)
+    found = ServerDuring(
+        max(values(lambda step: step.server_waiting), default=None),
+        max(values(lambda step: step.kv_cache_share), default=None),
+        sum(hits) / len(hits) if hits else None,
+        sum(preemptions) if preemptions else None,
+    )
+    if found == ServerDuring(None, None, None, None):
+        return Missing("the server offers no /metrics that name them")
+    return found
+
+
+def _bracket(case: Case, offered: Sequence[LoadStep]) -> tuple[float | None, float | None]:
+    """The highest rate that held in any launch, and the lowest that failed."""
+    share = parameter_of(case, "attained_share")
+    wanted = float(share) if isinstance(share, int | float) else 0.0
+    tried = [
+        TriedRate(
+            step.rate_per_s,
+            step.good_share,
+            step.good_share >= wanted and not step.is_overloaded,
+            step.requests_counted,
+        )
+        for step in offered
+        if step.rate_per_s is not None and step.good_share is not None and step.requests_counted
+    ]
+    held, failed = bracket_of(tried)
+    return held.rate_per_s if held else None, failed.rate_per_s if failed else None
 
 
 def _chosen(kind: str, steps: Sequence[LoadStep]) -> list[LoadStep]:

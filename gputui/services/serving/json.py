@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any  # Any: JSON
 
 from gputui.analysis.order_statistics import Percentile
@@ -66,6 +67,9 @@ def _level(level: Level, price: Price | Missing) -> dict[str, Any]:
         ),
         "cached_share": known("cached_share", level.cached_share),
         "other_lengths": level.other_lengths,
+        "held_requests_per_s": level.held_per_s,
+        "failed_requests_per_s": level.failed_per_s,
+        "server": None if isinstance(level.server, Missing) else asdict(level.server),
         "client_lag_p99_s": level.longest_lag_s,
         "outcomes": dict(level.outcomes),
         "requests": level.outcomes.total(),

@@ -132,7 +132,7 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
     try:
         server = find_server(address, key)
         model = _model(options, server)
-        body = _body(address, key, options, model, profile)
+        body = _accepted_body(address, key, options, model, profile, server)
     except ServerError as error:
         raise MachineLacks(error.message, error.hint) from error
     _check_context(server, profile)
@@ -207,8 +207,9 @@ def _model(options: ServeOptions, server: ServerIdentity) -> str:
     if not server.models:
         raise GputuiError("the server lists no model", "name it: --model NAME")
     if len(server.models) > 1:
-        shown = ", ".join(server.models[:6]) + (", ..." if len(server.models) > 6 else "")
-        raise GputuiError(f"the server has {len(server.models)} models", f"name one with --model: {shown}")
+        raise GputuiError(
+            f"the server has {len(server.models)} models", f"name one with --model: {_models_text(server)}"
+        )
     return server.models[0]
 
 
@@ -225,6 +226,28 @@ def _body(address: Address, key: str, options: ServeOptions, model: str, profile
         return replace(found, output_tokens=profile.output_tokens)
     assert first is not None
     raise first
+
+
+def _accepted_body(
+    address: Address,
+    key: str,
+    options: ServeOptions,
+    model: str,
+    profile: RequestProfile,
+    server: ServerIdentity,
+) -> Body:
+    """As `_body`; the error for a model that the server does not list names those that it does."""
+    try:
+        return _body(address, key, options, model, profile)
+    except ServerError as error:
+        if not server.models or model in server.models:
+            raise
+        message = f"the server does not list model {model!r}, and {error.message}"
+        raise ServerError(message, f"it has {_models_text(server)}") from error
+
+
+def _models_text(server: ServerIdentity) -> str:
+    return ", ".join(server.models[:6]) + (", ..." if len(server.models) > 6 else "")
 
 
 def _alone_s(address: Address, key: str, profile: RequestProfile, body: Body) -> float | None:

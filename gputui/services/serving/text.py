@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from gputui.analysis.order_statistics import Percentile, sample_needed
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
+from gputui.model.case import Case
 from gputui.model.journal import Price
 from gputui.model.serving import ANSWERED
 from gputui.model.units import (
@@ -21,10 +23,13 @@ from gputui.model.units import (
 )
 from gputui.services.results.headline import as_sentence
 from gputui.services.serving.curve import CLOSED, SEARCH, Level, ServingRun, Times, limits_of, parameter_of
+from gputui.services.serving.profiles import shipped_request_profiles
 
 HEADINGS = ("load", "tok/s", "95 %", "/user", "TTFT p50", "p99", "TPOT p50", "p99", "n")
 """Of `curve_rows`; tokens are output tokens, `n` are requests."""
-API_PRICE_HELP = "Of a hosted API, USD per million tokens: from which load on the box is cheaper."
+API_PRICE_HELP = (
+    "A hosted API's price in USD per million tokens: show the load from which the box is cheaper."
+)
 _NOTEWORTHY_SHARE = 0.02
 _LAG_S = 0.002
 _NOTHING = "—"
@@ -98,9 +103,23 @@ def serving_headline(serving: ServingRun, price: Price | Missing) -> str:
         rate = _number(_known(most.output_per_s))
         said = f"{as_sentence(serving.profile)}: at most {rate} output tok/s, with {load_words(most)}."
     if limit is not None:
-        why = limit.result.reason or limit.result.outcome
-        said = f"{said} No rate within {limits_of(limit.case).text} is known: {why}.".strip()
+        said = f"{said} {_without_limit(limit)}.".strip()
     return said or f"{as_sentence(serving.profile)}: nothing was measured."
+
+
+def _without_limit(limit: Level) -> str:
+    """`12.0 requests/s hold TTFT 500 ms for 90 % of them, 24.0 do not; the limit was not found: ...`."""
+    within, why = limits_of(limit.case).text, limit.result.reason or limit.result.outcome
+    held, failed = limit.held_per_s, limit.failed_per_s
+    if held is None and failed is None:
+        return f"No rate within {within} is known: {why}"
+    share = share_words(limit)
+    if held is None:
+        tried = f"{_number(failed or 0.0)} requests/s do not stay within {within} for {share} of them"
+    else:
+        tried = f"{_number(held)} requests/s stay within {within} for {share} of them"
+        tried += "" if failed is None else f", {_number(failed)} do not"
+    return f"{tried}; the limit is not known: {why}"
 
 
 def share_words(limit: Level) -> str:
@@ -169,6 +188,12 @@ def serving_notes(serving: ServingRun) -> Iterator[str]:
         "of the answers arrived in one piece, so their TTFT is the time of all tokens and they have no TPOT:"
         " does a proxy buffer, or does the server lack a CPU?",
     )
+    for level in measured:
+        if not isinstance(level.server, Missing) and level.server.preemptions:
+            share = level.server.kv_cache_share
+            full = "" if share is None else f", {format_percent(share)} full at the end"
+            count = counted(round(level.server.preemptions), "preemption")
+            yield f"{load_words(level)}: {count}, as the server's KV cache was too small{full}"
     for level in serving.levels:
         bad = [(outcome, n) for outcome, n in level.outcomes.most_common() if outcome != ANSWERED]
         if bad:
@@ -211,6 +236,25 @@ def unmeasured_lines(serving: ServingRun) -> Iterator[str]:
             yield f"{load_words(level)}: {outcome}{why}"
 
 
+SERVER_HEADINGS = ("load", "queue", "KV cache", "prefix cache hits", "preemptions")
+"""Of `server_rows`."""
+
+
+def server_rows(serving: ServingRun) -> list[tuple[str, ...]]:
+    """What the server said of itself during each load; none if it offers nothing."""
+    rows: list[tuple[str, ...]] = []
+    for level in serving.levels:
+        server = level.server
+        if isinstance(server, Missing):
+            continue
+        shares = (server.kv_cache_share, server.prefix_hit_share)
+        kv_cache, hits = (_NOTHING if share is None else format_percent(share) for share in shares)
+        counts = (server.waiting, server.preemptions)
+        waiting, preemptions = (_NOTHING if count is None else f"{count:.0f}" for count in counts)
+        rows.append((load_words(level), waiting, kv_cache, hits, preemptions))
+    return rows
+
+
 def detail_rows(serving: ServingRun) -> list[tuple[str, ...]]:
     """Every percentile with its interval: load, time, median, its interval, p99, its interval, requests."""
     rows: list[tuple[str, ...]] = []
@@ -233,6 +277,24 @@ def _with_interval(found: Percentile | Missing) -> tuple[str, str]:
     if isinstance(found, Missing):
         return _NOTHING, found.reason.partition(" requests")[0]
     return format_seconds(found.value), f"{format_seconds(found.low)} to {format_seconds(found.high)}"
+
+
+def load_options(case: Case) -> str:
+    """The options of `serve-bench` for this load alone: `--profile chat --concurrency 8 --slo none`."""
+    name = case.work.workload.removeprefix("serve:").split(" ")[0]
+    is_shipped = any(profile.name == name for profile in shipped_request_profiles())
+    options = ["--profile", name if is_shipped else f"{name}.toml"]
+    shared, users = parameter_of(case, "shared_tokens"), parameter_of(case, "users")
+    if shared:
+        options += ["--shared-prefix", f"{shared}"]
+    if users is not None:
+        return shlex.join([*options, "--concurrency", f"{users}", "--slo", "none"])
+    rate = parameter_of(case, "rate_per_s")
+    if rate is not None:
+        return shlex.join([*options, "--rate", f"{rate:g}", "--concurrency", "none", "--slo", "none"])
+    known = [(limit_name, limit) for limit_name, limit in limits_of(case).parts if limit is not None]
+    slo = ",".join(f"{limit_name}={1e3 * limit:g}ms" for limit_name, limit in known)
+    return shlex.join([*options, "--concurrency", "none", "--slo", slo])
 
 
 def break_even_line(serving: ServingRun, price: Price | Missing, api: tuple[float, float]) -> str:

@@ -2,6 +2,7 @@
 
 In: a launch with the server's address and a load. Out: messages of the channel. The parts, from the bottom:
 `answer` reads a recorded answer, `client` sends requests and records, `now` tells of them meanwhile,
-`prompts` writes them, `address` and `server` say whom, `search` finds the highest rate within limits,
-`load_launch` does one launch.
+`prompts` writes them, `address` and `server` say whom, `load` is what is offered and what came of it,
+`offering` offers it, `search` says which rate to try next, `reporting` sends messages, `load_launch` does one
+launch.
 """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
 
 CLOSE_ENOUGH = 1.12
 """Ratio of the lowest rate that failed to the highest that held, below which the limit is interpolated."""
@@ -13,6 +13,17 @@ GROWING_T = 3.0
 KEEPS_UP_SHARE = 0.97
 """Of the offered rate: a server that completes fewer in the second half is behind."""
 LEAST_FOR_GROWTH = 20
+SHORT_REQUESTS, SHORT_ANSWERS, SHORT_WAITS = 16, 2.0, 2.0
+"""Of a trial far from the limit, at least: requests, and how many times one answer and the longest wait it
+takes: at twice the capacity, the queue is as long after once."""
+LONG_REQUESTS, LONG_ANSWERS, LONG_WAITS = 40, 3.0, 10.0
+"""Likewise close to the limit: the 90th percentile has an upper end from 36 requests on, and a tenth beyond
+the capacity the queue is as long after ten."""
+NEAR_RATIO = 2.2
+"""Of what failed to what held, from which trials are long."""
+MOST_FACTOR = 2.0
+MOST_INTERPOLATED = 1.3
+"""Ratio of what failed to what held, above which a search that had to end says only these two."""
 
 
 @dataclass(frozen=True)
@@ -25,22 +36,106 @@ class TriedRate:
     is_held: bool
     requests: int
     """That count; at least one."""
+    is_long: bool = True
+    """Offered for as long as a rate near the limit needs."""
 
 
-def next_rate(tried: Sequence[TriedRate]) -> float | None:
-    """The rate to try after these, at least one; None if the limit lies between two close ones.
+@dataclass(frozen=True)
+class Trial:
+    """A rate to offer, and for how long."""
 
-    Doubles until one fails, or halves until one holds, then halves the interval of logarithms.
+    rate_per_s: float
+    seconds: float
+    is_long: bool
+
+
+@dataclass(frozen=True)
+class SearchStart:
+    """Where a search begins."""
+
+    rate_per_s: float
+    factor: float
+    """To the second rate; the one after that is its square away, up to MOST_FACTOR."""
+    known: tuple[TriedRate, ...] = ()
+    """What earlier launches tried; the limit lies between two of these, unless long trials say otherwise."""
+
+
+@dataclass(frozen=True)
+class SearchTerms:
+    """What the length of a trial depends on."""
+
+    alone_s: float
+    """One request with nothing else in flight."""
+    longest_wait_s: float
+    """A request that waits longer misses its limits; 0 for no such limit."""
+    attained_share: float
+
+
+def limit_search(
+    start: SearchStart, terms: SearchTerms, left_s: Callable[[], float]
+) -> Generator[Trial, TriedRate, list[TriedRate]]:
+    """Yield one rate after the other, get what came of it, and return what counts of all, in that order.
+
+    Rates rise until one fails, or fall until one holds; then the interval of logarithms is halved until its
+    ends are close, both were offered for long, and so was the rate between them. `left_s`: until arrivals
+    must end, seconds; the search is over when a short trial no longer fits.
     """
-    held, failed = _bracket(tried)
-    if failed is None:
-        assert held is not None
-        return held.rate_per_s * 2
-    if held is None:
-        return failed.rate_per_s / 2
-    if failed.rate_per_s <= held.rate_per_s * CLOSE_ENOUGH:
-        return None
-    return math.sqrt(held.rate_per_s * failed.rate_per_s)
+    tried = [replace(one, is_long=False) for one in start.known]
+    rate, factor = start.rate_per_s, start.factor
+    is_checked = False
+    while True:
+        held, failed = bracket_of(tried)
+        ratio = failed.rate_per_s / held.rate_per_s if held and failed else factor**2
+        short_s = max(
+            SHORT_REQUESTS / rate, SHORT_ANSWERS * terms.alone_s, SHORT_WAITS * terms.longest_wait_s
+        )
+        long_s = max(LONG_REQUESTS / rate, LONG_ANSWERS * terms.alone_s, LONG_WAITS * terms.longest_wait_s)
+        left = left_s()
+        if left < short_s:
+            return tried
+        is_long = ratio <= NEAR_RATIO and left >= long_s
+        seconds = short_s
+        if is_long:
+            seconds = min(max(long_s, left / (trials_left(ratio) + 0.5)), left)
+        one = yield Trial(rate, seconds, is_long)
+        tried = [other for other in tried if not _is_replaced(other, one)] + [one]
+        held, failed = bracket_of(tried)
+        if held is None or failed is None:
+            rate = rate * factor if one.is_held else rate / factor
+            factor = min(factor**2, MOST_FACTOR)
+        elif failed.rate_per_s > held.rate_per_s * CLOSE_ENOUGH:
+            rate = math.sqrt(held.rate_per_s * failed.rate_per_s)
+        elif not held.is_long or not failed.is_long:
+            rate = failed.rate_per_s if held.is_long else held.rate_per_s
+        elif not is_checked:  # by chance both may have been wrong
+            rate, is_checked = limit_of(tried, terms.attained_share) or rate, True
+        else:
+            return tried
+
+
+def trials_left(ratio: float) -> int:
+    """How many more halve an interval of this ratio until its ends are close, and then check it."""
+    halvings = math.ceil(math.log2(max(math.log(ratio) / math.log(CLOSE_ENOUGH), 1.0)))
+    return halvings + 1
+
+
+def _is_replaced(earlier: TriedRate, now: TriedRate) -> bool:
+    """Whether a longer trial was of about the same rate, or says otherwise."""
+    if earlier.is_long or not now.is_long:
+        return False
+    if abs(math.log(earlier.rate_per_s / now.rate_per_s)) < math.log(CLOSE_ENOUGH):
+        return True
+    if now.is_held:
+        return not earlier.is_held and earlier.rate_per_s <= now.rate_per_s
+    return earlier.is_held and earlier.rate_per_s >= now.rate_per_s
+
+
+def is_known(tried: Sequence[TriedRate]) -> bool:
+    """Whether the limit lies between two rates that are near enough to interpolate."""
+    held, failed = bracket_of(tried)
+    return (
+        held is not None and failed is not None and failed.rate_per_s <= held.rate_per_s * MOST_INTERPOLATED
+    )
 
 
 def limit_of(tried: Sequence[TriedRate], attained_share: float) -> float | None:
@@ -50,7 +145,7 @@ def limit_of(tried: Sequence[TriedRate], attained_share: float) -> float | None:
     (isotonic regression; Barlow et al. 1972). Between two pools it falls evenly with the logarithm of the
     rate.
     """
-    if None in _bracket(tried):
+    if None in bracket_of(tried):
         return None
     pools: list[tuple[float, float, float]] = []  # requests, sum of shares, sum of logarithms of rates
     for one in sorted(tried, key=lambda t: t.rate_per_s):
@@ -69,7 +164,7 @@ def limit_of(tried: Sequence[TriedRate], attained_share: float) -> float | None:
     return math.exp(low_log + part * (high_log - low_log))
 
 
-def _bracket(tried: Sequence[TriedRate]) -> tuple[TriedRate | None, TriedRate | None]:
+def bracket_of(tried: Sequence[TriedRate]) -> tuple[TriedRate | None, TriedRate | None]:
     """The highest rate that held below all failures, and the lowest that failed."""
     failed = min((t for t in tried if not t.is_held), key=lambda t: t.rate_per_s, default=None)
     held = [t for t in tried if t.is_held and (failed is None or t.rate_per_s < failed.rate_per_s)]

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any  # Any: a server's JSON
+from urllib.parse import urljoin
 
 from .address import Address
 from .answer import FAILED, OK, ServerAnswer, read_answer
@@ -18,6 +19,10 @@ from .prompts import Body
 TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 120.0
 """For one short answer: a server may load the model first."""
+HANDSHAKE_S = 2.0
+"""For TLS, before asking whether the port speaks plain HTTP."""
+_REDIRECTS = (301, 302, 303, 307, 308)
+_URL = re.compile(r"https?://[A-Za-z0-9._:\[\]-]{1,100}(/[A-Za-z0-9._~/-]{0,100})?")
 _MOST_BYTES = 4 * 2**20
 _NAME = re.compile(r"[A-Za-z0-9._+:@/ -]{1,120}")
 _METRIC = re.compile(r"^([a-z_]+)[:_][a-z_]+(?:\{| )", re.MULTILINE)
@@ -64,6 +69,15 @@ def find_server(address: Address, key: str) -> ServerIdentity:
     models = _get(address, f"{address.base}/models", key)
     if models.status in (401, 403):
         raise _refused(models.status, key)
+    if models.status in _REDIRECTS:
+        raise _redirected(address, models)
+    if models.status in (429, 502, 503, 504):
+        raise ServerError(
+            f"{address.base}/models answers HTTP {models.status}: the server is loading, overloaded or down",
+            "wait, look into its log, then try again",
+        )
+    if models.status == 400 and b"HTTPS" in models.data:
+        raise ServerError(f"{_where(address)}: this port wants https", f"try https://{address.host_header}")
     listed = models.json() if models.status == 200 else None
     entries = listed.get("data") if isinstance(listed, dict) else None
     if not isinstance(entries, list):
@@ -177,6 +191,16 @@ def _why_not(address: Address, body: Body, reply: _Reply, answer: ServerAnswer) 
     return ServerError(f"{where} gives no answer that can be measured: {answer.reason}", hint)
 
 
+def _redirected(address: Address, reply: _Reply) -> ServerError:
+    """Not followed: every request would pay for the detour, and a key might go to another host."""
+    path = f"{address.base}/models"
+    target = urljoin(f"{_where(address)}{path}", reply.headers.get("location", ""))
+    message = f"{_where(address)} redirects (HTTP {reply.status})"
+    if not _URL.fullmatch(target) or target == f"{_where(address)}{path}":
+        return ServerError(message, "give the address of the server itself")
+    return ServerError(f"{message} to {target}", f"give that address: {target.removesuffix('/models')}")
+
+
 def _refused(status: int, key: str) -> ServerError:
     if key:
         return ServerError(f"the server refuses the key (HTTP {status})", "check what --api-key-env names")
@@ -219,8 +243,10 @@ def _request(address: Address, method: str, path: str, key: str, body: bytes, ti
         connection = http.client.HTTPSConnection(
             address.host, address.port, timeout=timeout_s, context=context
         )
-    where = f"{'https' if address.is_tls else 'http'}://{address.host_header}"
+    where = _where(address)
     try:
+        if context is not None:
+            _shake_hands(connection, address, timeout_s)
         connection.request(method, path, body or None, headers)
         answer = connection.getresponse()
         found = {name.lower(): value for name, value in answer.getheaders()}
@@ -234,6 +260,10 @@ def _request(address: Address, method: str, path: str, key: str, body: bytes, ti
         raise ServerError(f"{where}: no TLS there ({error.reason})", "try http:// instead") from error
     except socket.gaierror as error:
         raise ServerError(f"{where}: this name is unknown here", "check the URL") from error
+    except _PlainHttpError as error:
+        raise ServerError(
+            f"{where}: this port speaks http, without TLS", f"try http://{address.host_header}"
+        ) from error
     except TimeoutError as error:
         raise ServerError(
             f"{where}: no answer within {timeout_s:.0f} s",
@@ -253,6 +283,45 @@ def _request(address: Address, method: str, path: str, key: str, body: bytes, ti
         raise ServerError(f"{where}: no connection ({error.strerror or error})", "check the URL") from error
     finally:
         connection.close()
+
+
+class _PlainHttpError(Exception):
+    """A port that was to speak TLS speaks HTTP."""
+
+
+def _shake_hands(connection: http.client.HTTPConnection, address: Address, timeout_s: float) -> None:
+    """Connect with TLS. A server of plain HTTP may wait for more of what it cannot read, so soon ask it.
+
+    Raises _PlainHttpError, or OSError as the connection does.
+    """
+    connection.timeout = min(HANDSHAKE_S, timeout_s)
+    try:
+        connection.connect()
+    except (TimeoutError, ssl.SSLError) as error:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            raise
+        if _speaks_plain_http(address):
+            raise _PlainHttpError from error
+        if isinstance(error, ssl.SSLError) or timeout_s <= HANDSHAKE_S:
+            raise
+        connection.timeout = timeout_s
+        connection.connect()
+    connection.sock.settimeout(timeout_s)
+
+
+def _speaks_plain_http(address: Address) -> bool:
+    plain = http.client.HTTPConnection(address.host, address.port, timeout=HANDSHAKE_S)
+    try:
+        plain.request("GET", f"{address.base}/models", headers={"User-Agent": "gputui"})
+        return plain.getresponse().status < 500
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        plain.close()
+
+
+def _where(address: Address) -> str:
+    return f"{'https' if address.is_tls else 'http'}://{address.host_header}"
 
 
 def _name(value: object) -> str:

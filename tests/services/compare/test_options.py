@@ -13,6 +13,7 @@ from hand_made import make_case, make_run, measured, steady, unmeasured
 from journals import GPU_MACHINE, STARTED_US, make_journal
 from journals import make_case as journal_case
 from scipy import stats
+from stored_runs import store
 
 from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
 from gputui.cli import main
@@ -113,7 +114,7 @@ def test_where_runs_of_one_box_differ_by_more_more_runs_are_suggested_and_not_la
     assert not any("--launches" in step for step in again)
     assert pool == "then compare with --pool: runs of one box differ by more than that"
     assert gate(equal, limit=1).steps == (
-        "runs of one box differ by more than that: so near to the limit that it hardly pays",
+        "runs of one box differ by more than that: so close to the limit that it is hardly worth it",
     )
 
 
@@ -171,7 +172,7 @@ def test_one_run_on_both_sides_is_repeated_by_one_command() -> None:
     sides = side_of_runs("a.db", [held]), side_of_runs("b.db", [held])
 
     idle, *again = gate(compare_sides(*sides)).steps
-    assert idle.startswith("what else runs on the box")
+    assert idle.startswith("other processes on the box")
     assert [step.partition(" gputui")[0] for step in again] == ["on the box of a:"]
 
 
@@ -333,7 +334,7 @@ def test_a_chosen_column_that_nothing_fills_is_left_out_and_says_why(ran: Ran) -
     heading = next(line for line in out.splitlines() if line.startswith("case"))
     assert "a per step" in heading
     assert "energy" not in heading
-    assert "no energy: power is read of GPUs only" in out
+    assert "no energy: power is read from GPUs only" in out
     assert "no share of the peak: no peak is known for a CPU" in out
 
 
@@ -360,7 +361,7 @@ def test_output_that_cannot_be_written_is_reported_and_exits_4(ran: Ran) -> None
     status, out, err = ran("a.db", "slow.db", "-o", "nowhere/out.txt")
 
     assert (status, out) == (EXIT_NOT_STORED, "")
-    assert "nowhere/out.txt: cannot be written" in err
+    assert "cannot write nowhere/out.txt" in err
 
 
 def test_the_ending_of_the_file_says_how_it_is_written_where_no_format_is_named(
@@ -374,7 +375,7 @@ def test_the_ending_of_the_file_says_how_it_is_written_where_no_format_is_named(
 
     status, out, err = ran("a.db", "slow.db", "-o", "a.pdf")
     assert (status, out) == (EXIT_USAGE, "")
-    assert "a.pdf: its ending does not say how to write it" in err
+    assert "a.pdf: unknown file type" in err
     assert not (place / "a.pdf").exists()
 
 
@@ -385,7 +386,7 @@ def test_a_result_file_is_never_replaced_by_a_report_of_it(ran: Ran, place: Path
         status, out, err = ran("a.db", "a.db", "--format", form, "-o", "slow.db")
 
         assert (status, out) == (EXIT_USAGE, "")
-        assert err.startswith("gputui: slow.db: is a database, and stays as it is")
+        assert err.startswith("gputui: slow.db is a database and will not be overwritten")
     assert (place / "slow.db").read_bytes() == before
 
 
@@ -494,7 +495,7 @@ def test_energy_of_a_case_is_of_the_blocks_of_each_launch() -> None:
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
-        (measured(GEMM, steady(0.1)), "power is read of GPUs only"),
+        (measured(GEMM, steady(0.1)), "power is read from GPUs only"),
         (measured(GPU_GEMM, steady(0.1), device_name="NVIDIA H200 MIG 1g.18gb"), "slice"),
         (
             measured(
@@ -547,7 +548,7 @@ def test_more_than_the_peak_is_called_an_error_of_measurement() -> None:
     comparison = compare_sides(side_of_runs("a", runs[:1]), side_of_runs("b", runs[1:]))
 
     lines = list(remarks(comparison, Naming(comparison, "")))
-    assert any("b membw: 200 % of the data sheet's peak is an error of measurement" in line for line in lines)
+    assert any("b membw: 200 % of the data sheet's peak is a measurement error" in line for line in lines)
     assert "above the physical limit" in list(performance_lines(comparison))[1]
 
 
@@ -558,7 +559,7 @@ def test_nothing_is_concluded_from_a_figure_above_the_peak() -> None:
     (row,) = comparison.rows
     (group,) = comparison.groups
     assert row.verdict.word == "inconclusive"
-    assert row.verdict.reason == "b is above the physical peak: an error of measurement"
+    assert row.verdict.reason == "b is above the physical peak: a measurement error"
     assert (group.common, group.rows) == (0, 1)
 
 
@@ -573,3 +574,22 @@ def test_a_table_of_chosen_columns_keeps_name_and_verdict() -> None:
 
     assert table.headings == ("case (mini gpu amp)", "verdict", "n")
     assert table.rows == (("gemm", "slower", "18/18"),)
+
+
+def test_a_table_of_three_boxes_names_the_fastest_and_has_the_costs_where_there_is_room(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / f"{name}.db" for name in "abc"]
+    for number, (file, milliseconds) in enumerate(zip(files, (100.0, 160.0, 80.0), strict=True), 1):
+        store(file, number, gpt_ms=milliseconds)
+    last = []
+    for columns in ("120", "80", "60"):
+        monkeypatch.setenv("COLUMNS", columns)
+        assert main(["compare", *map(str, files)]) == 0
+        text = capsys.readouterr().out
+        last.append([line.split() for line in text.splitlines() if line.startswith(("case ", "gpt_train"))])
+    assert last[0][0][-5:] == ["fastest", "cost", "b", "cost", "c"]
+    assert last[0][1][-5:] == ["c", "+60", "%", "-20", "%"]
+    assert last[1][0][-1] == "fastest"
+    assert last[1][1][-1] == "c"
+    assert "fastest" not in last[2][0]

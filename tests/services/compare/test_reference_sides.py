@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ def test_one_box_gives_rows_an_assumed_spread() -> None:
 
     assert words(comparison) == {"inconclusive"}
     assert {row.verdict.reason for row in comparison.rows} == {
-        "boxes of one model differ as much, or the run is too short to tell"
+        "boxes of one model differ this much, or the run is too short to tell"
     }
 
 
@@ -78,11 +79,19 @@ def test_software_within_the_range_of_the_boxes_is_no_difference() -> None:
     assert [what for what, _, _ in beside(quick_run(1, on_gpu=True), 3).differs] == []
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("made")
+    place_reference(place / "references", "xeon", 5)
+    store_quick(place / "a.db", 1)
+    return place
+
+
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def files(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A result file and a reference of its model, `xeon`."""
-    monkeypatch.setenv("GPUTUI_REFERENCES", str(place_reference(tmp_path / "references", "xeon", 5)))
-    store_quick(tmp_path / "a.db", 1)
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setenv("GPUTUI_REFERENCES", str(tmp_path / "references"))
     return tmp_path / "a.db"
 
 
@@ -118,6 +127,6 @@ def test_a_file_of_the_name_goes_before_a_reference(files: Path, monkeypatch: py
 
 
 def test_an_unknown_reference_is_refused_with_the_known_ones(files: Path) -> None:
-    with pytest.raises(GputuiError, match="reference:h200: no reference of that name") as caught:
+    with pytest.raises(GputuiError, match="reference:h200: no such reference") as caught:
         ask([str(files), "reference:h200"])
     assert caught.value.hint == "one of xeon"

@@ -29,6 +29,13 @@ def test_after_the_first_run_of_a_box_comes_why_it_is_as_fast_and_another_box() 
     ]
 
 
+def test_a_run_of_a_file_with_other_boxes_is_named_where_it_is_compared() -> None:
+    other = replace(RUN.summary, machine=replace(RUN.summary.machine, machine_id="other"), profile="llm")
+    (step,) = next_steps([RUN], FILE, [RUN.summary, other])
+
+    assert step.command == f"gputui compare a.db@{ID} OTHER.db"
+
+
 def test_a_second_run_is_compared_with_the_newest_finished_one_of_its_profile_before_it() -> None:
     old, cut, later = (
         make_run(measured(GPT, steady(0.1)), started_utc_us=STARTED_US - us) for us in (9, 5, -9)
@@ -51,7 +58,9 @@ def test_runs_that_ended_together_and_a_repeated_one_are_compared() -> None:
 def test_a_box_below_normal_is_looked_at_first() -> None:
     slow = make_run(gemm(300), copy(2.62), machine=GPU_MACHINE)
 
-    assert next(next_steps([slow], FILE)).command == "gputui doctor"
+    look, report, *_ = (step.command for step in next_steps([slow], FILE))
+    assert look == "gputui doctor"
+    assert report == f"gputui share a.db@{slow.summary.short_id} -o report.md"
 
 
 def test_a_budget_that_was_too_small_for_most_cases_leads_to_one_that_is_not() -> None:
@@ -69,10 +78,23 @@ def test_a_budget_that_was_too_small_for_most_cases_leads_to_one_that_is_not() -
     assert step.command == "gputui run quick --db a.db --budget 4500"
 
 
+def test_a_run_on_a_busy_box_is_to_be_done_again_when_the_box_is_idle() -> None:
+    lost = unmeasured(make_case("decode"), "skipped", "too slow for its share: raise --budget")
+    busy = make_run(measured(GPT, steady(0.1), waited_share=0.4), lost)
+
+    again = NextStep("gputui run quick --db a.db", "again, once the box is idle")
+    assert list(next_steps([busy], FILE)) == [again]
+    assert next(next_steps([busy], FILE, like="b.db@12345678")).command == (
+        "gputui run --like b.db@12345678 --db a.db"
+    )
+    own = replace(busy, summary=replace(busy.summary, profile="mine"))
+    assert list(next_steps([own], FILE)) == []
+
+
 def test_a_run_without_a_result_leads_to_its_reasons_and_its_removal() -> None:
     failed = make_run(unmeasured(GPT, "failed", "RuntimeError"))
 
     commands = [step.command.split()[1] for step in next_steps([failed], FILE)]
     assert commands == ["show", "rm"]
     stopped = replace(failed, summary=replace(failed.summary, status_reason="stopped by SIGINT"))
-    assert [step.why for step in next_steps([stopped], FILE)] == ["removes the run"]
+    assert [step.why for step in next_steps([stopped], FILE)] == ["removes this run"]

@@ -103,7 +103,20 @@ def test_a_missing_and_a_wrong_key_are_told_apart(tmp_path: Path, monkeypatch: p
 
 def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
     text = _refused(tmp_path, Behaviour(), model="other")
-    assert "HTTP 404: model 'other' or this API is not there: name a model that it lists" in text
+    assert "the server does not list model 'other'" in text
+    assert text.endswith(": it has made-up-1b")
+
+
+def test_a_redirect_is_not_followed_but_its_target_named(tmp_path: Path) -> None:
+    text = _refused(tmp_path, Behaviour(redirects_to="https://llm.example.com"))
+    assert "redirects (HTTP 308) to https://llm.example.com/v1/models" in text
+    assert text.endswith("give that address: https://llm.example.com/v1")
+
+
+def test_a_server_that_still_loads_its_model_is_not_called_another_server(tmp_path: Path) -> None:
+    assert "HTTP 503: the server is loading, overloaded or down: wait" in _refused(
+        tmp_path, Behaviour(is_loading=True)
+    )
 
 
 def test_a_server_that_answers_in_one_piece_is_refused(tmp_path: Path) -> None:

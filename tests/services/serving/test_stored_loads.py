@@ -75,6 +75,45 @@ def test_what_limits_the_meaning_is_named(tmp_path: Path) -> None:
     assert "p99 needs 368 requests, each load has at most 294" in notes
 
 
+def test_what_the_server_says_of_its_queue_and_caches_is_shown_for_each_load(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store_loads(tmp_path / "a.db", Server(preemptions=2.0), requests=40)
+    _, out, _ = printed(capsys, "show", "latest", tmp_path / "a.db", "-v")
+
+    rows = [line.split() for line in out.splitlines()]
+    assert ["16", "users", "8", "100", "%", "1", "%", "6"] in rows
+    assert ["1", "user", "0", "12", "%", "1", "%", "0"] in rows
+    note = "16 users: 6 preemptions, as the server's KV cache was too small, 100 % full at the end"
+    assert note in " ".join(out.split())
+    plain = printed_json(capsys, "show", "latest", tmp_path / "a.db")["serving"]
+    assert plain["loads"][2]["server"] == {
+        "waiting": 8.0,
+        "kv_cache_share": 1.0,
+        "prefix_hit_share": 0.01,
+        "preemptions": 6.0,
+    }
+
+
+def test_a_search_that_ended_early_says_between_which_rates_the_limit_lies(tmp_path: Path) -> None:
+    run_id = store_loads(tmp_path / "a.db", requests=40)
+    with open_result(tmp_path / "a.db") as file:
+        run, records = run_in(file, run_id), file.serving(run_id)
+    *cases, search = run.cases
+    why = "its 91 s ended before these were close enough: raise --budget"
+    ended = replace(search, outcome="skipped", reason=why, measurements=())
+    held = next(step for step in records.steps if step.rate_per_s is not None)
+    steps = (replace(held, rate_per_s=12.0), replace(held, rate_per_s=24.0, good_share=0.4))
+    found = serving_of(replace(run, cases=(*cases, ended)), replace(records, steps=steps))
+    assert isinstance(found, ServingRun)
+
+    text = serving_headline(found, Missing("no price"))
+    assert text.endswith(
+        "12.0 requests/s stay within TTFT 500 ms, TPOT 50 ms for 90 % of them, 24.0 do not; the limit is not"
+        f" known: {why}."
+    )
+
+
 def test_show_prints_the_curve_and_its_json_has_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,7 +139,10 @@ def test_two_servers_are_compared_by_the_requests_they_answer_within_the_limits(
     first = " ".join(out.split("\n\n")[0].split())
     within = "requests within TTFT 500 ms, TPOT 50 ms"
     assert re.match(rf"Chat: b answers (49|50|51) % more {within} \(95 %: 4\d to 5\d %\), and a", first)
-    assert first.endswith("and a million output tokens cost 33 % less.")
+    assert (
+        "and a million output tokens cost 33 % less. Chat serving, TTFT p50 with 16 users: b gives" in first
+    )
+    assert re.search(r"b gives the first token 65 % sooner \(6\d to 6\d\)\.$", first)
 
 
 def test_a_server_is_not_called_different_from_itself(

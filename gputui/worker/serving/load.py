@@ -1,0 +1,265 @@
+"""What one load is, what came of it, and whether that can be judged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .answer import EMPTY, OK, UNFINISHED, UNREACHABLE, ServerAnswer
+from .client import Exchange
+from .metrics import ServerMetrics
+from .search import KEEPS_UP_SHARE, is_growing
+
+CLOSED, OPEN, SEARCH = KINDS = ("closed", "open", "search")
+"""A fixed number of users, each with one request at a time; arrivals at a fixed rate; the highest rate that
+holds."""
+MOST_IN_FLIGHT = 4000
+LAG_SHARE, LEAST_LAG_S = 0.05, 0.002
+"""The client is in the way if its median lag exceeds both this share of the median TTFT and this time, or if
+it needs a whole CPU. Others that use its CPU for a moment lengthen the tail, which is shown."""
+MOST_CPU_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class Load:
+    """A load on one server; `model.plan.PlannedLoad` has the same fields, and explains them."""
+
+    case_id: int
+    url: str
+    api: str
+    model: str
+    key_name: str
+    kind: str
+    users: int
+    rate_per_s: float
+    prompt_tokens: int
+    shared_tokens: int
+    output_tokens: int
+    limit_name: str
+    ignores_eos: bool
+    asks_usage: bool
+    ttft_s: float | None
+    tpot_s: float | None
+    e2e_s: float | None
+    attained_share: float
+
+    @property
+    def has_limits(self) -> bool:
+        return any(limit is not None for limit in (self.ttft_s, self.tpot_s, self.e2e_s))
+
+    @property
+    def longest_wait_s(self) -> float:
+        """A request that waits longer misses its limits; 0 if no limit says so."""
+        limits = [limit for limit in (self.ttft_s, self.e2e_s) if limit is not None]
+        return min(limits, default=0.0)
+
+    def most_in_flight(self, rate: float, alone_s: float) -> int:
+        """Beyond, requests surely miss their limits: twice what is in flight if each just meets them."""
+        longest_s = self.e2e_s or math.inf
+        if self.tpot_s is not None:
+            first_s = self.ttft_s if self.ttft_s is not None else alone_s
+            longest_s = min(longest_s, first_s + self.tpot_s * self.output_tokens)
+        if math.isinf(longest_s):
+            longest_s = (self.ttft_s or 0.0) + 4 * alone_s
+        return min(MOST_IN_FLIGHT, math.ceil(2 * rate * longest_s + 8 * math.sqrt(rate * longest_s) + 16))
+
+    def is_good(self, sample: Sample) -> bool:
+        """Whether an answer stayed within every limit; one token has no TPOT, so only the others count."""
+        if sample.answer.outcome != OK:
+            return False
+        pairs = [(self.ttft_s, sample.ttft_s), (self.e2e_s, sample.e2e_s)]
+        tokens = sample.answer.usage.output
+        if tokens is None or tokens > 1:
+            pairs.append((self.tpot_s, sample.tpot_s))
+        return all(limit is None or (value is not None and value <= limit) for limit, value in pairs)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One request that was read. Instants are monotonic nanoseconds."""
+
+    exchange: Exchange
+    answer: ServerAnswer
+    counts: bool
+    """Whether it belongs to the window."""
+
+    @property
+    def from_ns(self) -> int:
+        return self.exchange.due_ns
+
+    @property
+    def ttft_s(self) -> float | None:
+        first = self.answer.first_ns
+        return None if first is None else (first - self.from_ns) * 1e-9
+
+    @property
+    def e2e_s(self) -> float | None:
+        last = self.answer.last_ns
+        return None if last is None or self.answer.outcome != OK else (last - self.from_ns) * 1e-9
+
+    @property
+    def tpot_s(self) -> float | None:
+        first, last, tokens = self.answer.first_ns, self.answer.last_ns, self.answer.usage.output
+        if self.answer.outcome != OK or first is None or last is None or tokens is None or tokens < 2:
+            return None
+        return (last - first) * 1e-9 / (tokens - 1)
+
+
+@dataclass(frozen=True)
+class LoadOutcome:
+    """What came of one load: a number of users, or a rate."""
+
+    kind: str
+    users: int | None
+    rate_per_s: float | None
+    window_ns: tuple[int, int]
+    samples: tuple[Sample, ...]
+    output_tokens: float
+    """Within the window."""
+    lags_s: tuple[float, ...]
+    cpu_share: float
+    is_overloaded: bool
+    good_share: float | None
+    """Of the requests that count; None without limits."""
+    resent: int
+    opened: int
+    metrics: ServerMetrics | None = None
+    """Of the server when the window ended; its counters since the load began."""
+
+    @property
+    def window_s(self) -> float:
+        return (self.window_ns[1] - self.window_ns[0]) * 1e-9
+
+    @property
+    def offered_per_s(self) -> float:
+        """Arrivals in the window over its length: chance makes it differ from the rate that was meant."""
+        return (
+            len(self.counted) / self.window_s
+            if self.counted and self.window_s > 0
+            else self.rate_per_s or 0.0
+        )
+
+    @property
+    def counted(self) -> list[Sample]:
+        return [sample for sample in self.samples if sample.counts]
+
+    def values(self, of: Callable[[Sample], float | None]) -> list[float]:
+        """A time of every answered request that counts, ascending; those without it left out."""
+        found = [of(sample) for sample in self.counted if sample.answer.outcome == OK]
+        return sorted(value for value in found if value is not None)
+
+
+class Ended(Exception):
+    """The case ended before it was measured."""
+
+    def __init__(self, outcome: str, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+        self.reason = reason
+
+
+def client_bottleneck(step: LoadOutcome) -> str:
+    """Why this process may have been slower than the server; empty if it was not."""
+    lag_s = quantile(step.lags_s, 0.5)
+    ttft_s = quantile(step.values(lambda s: s.ttft_s), 0.5)
+    if step.cpu_share > MOST_CPU_SHARE:
+        return f"it used {100 * step.cpu_share:.0f} % of a CPU"
+    if lag_s is not None and ttft_s is not None and lag_s > max(LAG_SHARE * ttft_s, LEAST_LAG_S):
+        late = f"half of its wake-ups were {1e3 * lag_s:.1f} ms late"
+        return f"{late}, beside a median TTFT of {1e3 * ttft_s:.1f} ms"
+    return ""
+
+
+def check_client(step: LoadOutcome) -> None:
+    """Raise Ended if this process may have been slower than the server."""
+    why = client_bottleneck(step)
+    if why:
+        raise Ended("skipped", f"the client was the bottleneck: {why}; not judged")
+
+
+def check_answers(step: LoadOutcome, failure: str) -> None:
+    """Raise Ended if no request was answered; `failure`: why the last connection could not be opened."""
+    ended = [sample for sample in step.samples if sample.answer.outcome != UNFINISHED]
+    if ended and not any(sample.answer.outcome == OK for sample in ended):
+        outcome, reason = ended[-1].answer.outcome, ended[-1].answer.reason
+        if outcome == UNREACHABLE and failure:
+            reason = failure
+        raise Ended("failed", f"no request of {len(ended)} was answered: {outcome}, {reason}")
+
+
+def tokens_within(samples: Sequence[Sample], window: tuple[int, int]) -> float:
+    """Output tokens that arrived within a window: of each request its tokens by the share of its events.
+
+    A request that was cut off has no count, so its events weigh as much as those of the others.
+    """
+    tokens = events = 0
+    for sample in samples:
+        if sample.answer.outcome == OK and sample.answer.usage.output is not None:
+            tokens += sample.answer.usage.output
+            events += len(sample.answer.output_ns)
+    usual = tokens / events if events else 0.0
+    total = 0.0
+    for sample in samples:
+        answer = sample.answer
+        if answer.outcome in (UNREACHABLE, EMPTY) or not answer.output_ns:
+            continue
+        within = sum(window[0] <= at < window[1] for at in answer.output_ns)
+        has_count = answer.outcome == OK and answer.usage.output is not None
+        total += within * ((answer.usage.output or 0) / len(answer.output_ns) if has_count else usual)
+    return total
+
+
+def is_behind(step: LoadOutcome, rate: float) -> bool:
+    """Whether the queue grew: requests in flight and TTFT rise, and fewer are completed than arrive.
+
+    Rises alone also happen by chance in a queue that holds, by the square root of the arrivals; then it
+    completes more than arrive at last.
+    """
+    counted = step.counted
+    timed = [(s.exchange.due_ns * 1e-9, s.ttft_s, s.exchange.in_flight) for s in counted]
+    known = [(at, ttft) for at, ttft, _ in timed if ttft is not None]
+    grows = is_growing([at for at, _, _ in timed], [float(n) for _, _, n in timed]) and is_growing(
+        [at for at, _ in known], [ttft for _, ttft in known]
+    )
+    quarter = max(len(timed) // 4, 1)
+    first, last = (mean([float(n) for _, _, n in part]) for part in (timed[:quarter], timed[-quarter:]))
+    if not grows or last - first < math.sqrt(len(timed)):
+        return False
+    middle_ns = sum(step.window_ns) // 2
+    done = sum(
+        middle_ns <= s.exchange.ended_ns < step.window_ns[1]
+        for s in step.samples
+        if s.answer.outcome != UNFINISHED  # these ended because the load did
+    )
+    half_s = (step.window_ns[1] - middle_ns) * 1e-9
+    return done / half_s < KEEPS_UP_SHARE * rate
+
+
+def queue_text(step: LoadOutcome) -> str:
+    counted = step.counted
+    tenth = max(len(counted) // 10, 1)
+    first, last = (
+        mean([float(s.exchange.in_flight) for s in part]) for part in (counted[:tenth], counted[-tenth:])
+    )
+    return f"the queue grew, from {first:.0f} requests in flight to {last:.0f}"
+
+
+def times_text(sample: Sample) -> str:
+    parts = [
+        f"{name} {1e3 * value:.3g} ms"
+        for name, value in (("TTFT", sample.ttft_s), ("TPOT", sample.tpot_s), ("E2E", sample.e2e_s))
+        if value is not None
+    ]
+    return ", ".join(parts)
+
+
+def mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else 0.0
+
+
+def quantile(ascending: Sequence[float], share: float) -> float | None:
+    """The value below which a share lies: the order statistic of rank ceil(share * n); None of nothing."""
+    if not ascending:
+        return None
+    return ascending[max(math.ceil(share * len(ascending)) - 1, 0)]

@@ -1,0 +1,134 @@
+"""What a server's `/metrics` says of its queue and its caches; names of vLLM, SGLang, llama.cpp and TGI.
+
+The text is Prometheus' exposition format 0.0.4. Names: vLLM, "Production metrics"; SGLang, "Production
+metrics"; llama.cpp, tools/server/README.md; TGI, "Metrics".
+"""
+
+from __future__ import annotations
+
+import http.client
+import re
+from dataclasses import dataclass, replace
+
+from .address import Address
+
+TIMEOUT_S = 2.0
+_MOST_BYTES = 4 * 2**20
+_SAMPLE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{.*\})? ([^ \n]+)(?: \d+)?$", re.MULTILINE)
+_RUNNING = (
+    "vllm:num_requests_running",
+    "sglang:num_running_reqs",
+    "llamacpp:requests_processing",
+    "tgi_batch_current_size",
+)
+_WAITING = (
+    "vllm:num_requests_waiting",
+    "sglang:num_queue_reqs",
+    "llamacpp:requests_deferred",
+    "tgi_queue_size",
+)
+_KV_CACHE = (
+    "vllm:kv_cache_usage_perc",
+    "vllm:gpu_cache_usage_perc",  # before 0.12
+    "sglang:token_usage",
+    "llamacpp:kv_cache_usage_ratio",  # until 2025
+)
+_PREFIX_HITS = (
+    "vllm:prefix_cache_hits_total",
+    "vllm:gpu_prefix_cache_hits_total",
+    "sglang:cached_tokens_total",
+    "llamacpp:prompt_tokens_cached_total",
+)
+_PREFIX_QUERIES = (
+    "vllm:prefix_cache_queries_total",
+    "vllm:gpu_prefix_cache_queries_total",
+    "sglang:prompt_tokens_total",
+)
+_LLAMA_COMPUTED = "llamacpp:prompt_tokens_total"
+"""Without those from the cache."""
+_PREEMPTIONS = (
+    "vllm:num_preemptions_total",
+    "sglang:num_retracted_requests_total",
+    "sglang:num_retracted_reqs_total",
+)
+
+
+@dataclass(frozen=True)
+class ServerMetrics:
+    """A server at one instant; None for what it does not offer. Counters are since its start."""
+
+    running: float | None
+    """Requests that it works on."""
+    waiting: float | None
+    """Requests in its queue."""
+    kv_cache_share: float | None
+    """Of the key-value cache in use, 0 to 1; of several engines behind one address the fullest."""
+    prefix_hit_tokens: float | None
+    """Prompt tokens that were found in the cache."""
+    prefix_tokens: float | None
+    """Prompt tokens that were looked for there."""
+    preemptions: float | None
+    """Requests that lost their place, and are computed anew, as the cache was full."""
+
+    @property
+    def prefix_hit_share(self) -> float | None:
+        if self.prefix_hit_tokens is None or not self.prefix_tokens:
+            return None
+        return min(self.prefix_hit_tokens / self.prefix_tokens, 1.0)
+
+
+def during(before: ServerMetrics | None, at_end: ServerMetrics | None) -> ServerMetrics | None:
+    """The state at the end of a load, with counters of that load alone; a counter that fell is None."""
+    if before is None or at_end is None:
+        return None
+
+    def gained(first: float | None, last: float | None) -> float | None:
+        return None if first is None or last is None or last < first else last - first
+
+    return replace(
+        at_end,
+        prefix_hit_tokens=gained(before.prefix_hit_tokens, at_end.prefix_hit_tokens),
+        prefix_tokens=gained(before.prefix_tokens, at_end.prefix_tokens),
+        preemptions=gained(before.preemptions, at_end.preemptions),
+    )
+
+
+def metrics_in(text: str) -> ServerMetrics | None:
+    """What a `/metrics` text says; None if it has nothing of these. Engines behind one address are added."""
+    sums: dict[str, float] = {}
+    most: dict[str, float] = {}
+    for name, written in _SAMPLE.findall(text):
+        try:
+            value = float(written)
+        except ValueError:
+            continue
+        sums[name] = sums.get(name, 0.0) + value
+        most[name] = max(most.get(name, 0.0), value)
+
+    def first(names: tuple[str, ...], values: dict[str, float] = sums) -> float | None:
+        return next((values[name] for name in names if name in values), None)
+
+    hits, queries = first(_PREFIX_HITS), first(_PREFIX_QUERIES)
+    if queries is None and hits is not None and _LLAMA_COMPUTED in sums:
+        queries = hits + sums[_LLAMA_COMPUTED]
+    found = ServerMetrics(
+        first(_RUNNING), first(_WAITING), first(_KV_CACHE, most), hits, queries, first(_PREEMPTIONS)
+    )
+    return None if found == ServerMetrics(None, None, None, None, None, None) else found
+
+
+def read_metrics(address: Address, key: str) -> ServerMetrics | None:
+    """Ask a server for its metrics; blocks up to a few seconds. None if it offers none."""
+    headers = {"User-Agent": "gputui", **({"Authorization": f"Bearer {key}"} if key else {})}
+    kind: type[http.client.HTTPConnection]
+    kind = http.client.HTTPSConnection if address.is_tls else http.client.HTTPConnection
+    connection = kind(address.host, address.port, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", f"{address.root}/metrics", headers=headers)
+        answer = connection.getresponse()
+        text = answer.read(_MOST_BYTES).decode("utf-8", "replace") if answer.status == 200 else ""
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+    return metrics_in(text)

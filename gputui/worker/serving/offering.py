@@ -1,0 +1,301 @@
+"""Offers loads to a server: users who wait for their answers, or arrivals that wait for nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from .answer import OK, UNFINISHED
+from .client import Client, Exchange, LagProbe, without_collections
+from .load import CLOSED, OPEN, Ended, Load, LoadOutcome, Sample, is_behind, tokens_within
+from .metrics import ServerMetrics, during
+from .now import NowReport
+from .prompts import TOKENS_PER_WORD, Prompts
+
+RETRY_S = 0.25
+"""After a failure a user waits this long."""
+FAILURES_IN_A_ROW = 20
+
+
+class LoadGenerator:
+    """Sends the requests of one launch, one load after the other. Used in the event loop's thread."""
+
+    def __init__(
+        self,
+        load: Load,
+        client: Client,
+        send_now: Callable[..., None],
+        read_metrics: Callable[[], ServerMetrics | None],
+        arrivals_seed: str,
+        deadline_ns: int,
+        allowance_s: float,
+    ) -> None:
+        """`send_now` gets the fields of a report once a second; `deadline_ns`, monotonic: when the last load
+        must be over; `allowance_s`: the whole launch's time; `read_metrics` may block, in a thread.
+        """
+        self.client = client
+        self.on_end: Callable[[Exchange], None] = lambda exchange: None
+        """Gets every exchange of the client that has ended."""
+        self.solo: list[Sample] = []
+        """Requests that were answered with nothing else in flight."""
+        self._load = load
+        self._send_now = send_now
+        self._read_metrics = read_metrics
+        self._has_metrics = True
+        self._seed = arrivals_seed
+        self._deadline_ns = deadline_ns
+        self._allowance_s = allowance_s
+        self._prompts = self._new_prompts(TOKENS_PER_WORD)
+
+    def _new_prompts(self, tokens_per_word: float) -> Prompts:
+        load = self._load
+        return Prompts(load.prompt_tokens, load.shared_tokens, os.urandom(16), tokens_per_word)
+
+    async def warm_up(self) -> None:
+        """Two requests alone: the first shows how many tokens a word has, the second how long one takes.
+
+        Raises Ended if one is not answered, or without counts of tokens.
+        """
+        first = await self.alone()
+        counted = first.answer.usage.prompt
+        if counted is not None:
+            self._prompts = self._new_prompts(max(counted / self._prompts.words, 0.1))
+        sample = await self.alone()
+        self.solo = [first, sample]
+        if sample.answer.usage.output is None:
+            raise Ended(
+                "unsupported", "the server reports no token counts (usage), and a client cannot know them"
+            )
+
+    async def alone(self) -> Sample:
+        """One request with nothing else in flight. Raises Ended if it is not answered."""
+        done: asyncio.Future[Exchange] = asyncio.get_running_loop().create_future()
+        self.on_end = lambda exchange: None if done.done() else done.set_result(exchange)
+        await self.client.open(1)
+        self.client.send(0, self._prompts.next(), time.monotonic_ns())
+        self.client.exchanges[-1].due_ns = self.client.exchanges[-1].sent_ns or time.monotonic_ns()
+        try:
+            exchange = await asyncio.wait_for(done, max(self.left_s(), 0.01))
+        except asyncio.TimeoutError:
+            raise Ended(
+                "skipped",
+                f"one request alone takes longer than its {self._allowance_s:.3g} s share: raise --budget",
+            ) from None
+        finally:
+            self.client.clear()
+        answer = exchange.answer()
+        if answer.outcome != OK:
+            raise Ended("failed", f"a request alone was not answered: {answer.outcome}, {answer.reason}")
+        return Sample(exchange, answer, False)
+
+    async def settle(self) -> None:
+        """Wait until the server answers one request about as soon as it did at first."""
+        ttft_s = self.solo[-1].ttft_s or 0.0
+        for _ in range(5):
+            if self.left_s() < 4 * self.alone_s:
+                return
+            try:
+                sample = await self.alone()
+            except Ended:
+                raise Ended(
+                    "skipped", "the server stayed busy with a rate that was too high: raise --budget"
+                ) from None
+            if (sample.ttft_s or 0.0) <= 2 * ttft_s + 0.05:
+                return
+
+    @property
+    def alone_s(self) -> float:
+        return self.solo[-1].e2e_s or 0.001
+
+    def left_s(self) -> float:
+        return (self._deadline_ns - time.monotonic_ns()) * 1e-9
+
+    def left_for_arrivals_s(self) -> float:
+        """Until arrivals must end, so that the last ones are answered in time."""
+        return self.left_s() - 2 * self.alone_s
+
+    async def offer_users(self, users: int, seconds: float) -> LoadOutcome:
+        """So many users for so long; the window begins when each has had an answer.
+
+        They start spread over the time of one request: with equal lengths, those who start together stay so.
+        """
+        loop = asyncio.get_running_loop()
+        client, prompts = self.client, self._prompts
+        end_ns = time.monotonic_ns() + round(seconds * 1e9)
+        over = loop.create_future()
+        unanswered = users
+        begins_ns = 0
+        failures = 0
+
+        def begin(user: int) -> None:
+            if not over.done():
+                client.send(user, prompts.next(), time.monotonic_ns())
+
+        def on_end(exchange: Exchange) -> None:
+            nonlocal unanswered, begins_ns, failures
+            if over.done():
+                return
+            if not _went_well(exchange):
+                failures += 1
+                if failures >= FAILURES_IN_A_ROW:
+                    over.set_result(None)
+                    return
+                loop.call_later(RETRY_S, begin, exchange.index)
+                return
+            failures = 0
+            if exchange.index not in answered:
+                answered.add(exchange.index)
+                unanswered -= 1
+                if not unanswered:
+                    begins_ns = time.monotonic_ns()
+            begin(exchange.index)
+
+        answered: set[int] = set()
+        before = await self._metrics()
+        self.on_end = on_end
+        await client.open(users if self._reuses() else 0)
+        lag = LagProbe()
+        with without_collections():
+            lag.start()
+            now = self._now(users, None)
+            spread_s = min(self.alone_s, seconds / 4)
+            for user in range(users):
+                loop.call_later(spread_s * user / users, begin, user)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(over, max((end_ns - time.monotonic_ns()) * 1e-9, 0.01))
+            window = (begins_ns or time.monotonic_ns(), time.monotonic_ns())
+            metrics = during(before, await self._metrics())
+            if not over.done():
+                over.set_result(None)
+            client.stop()
+            now.stop()
+            cpu_share = lag.stop()
+        for exchange in client.exchanges:  # a user is not late: it sends when it is ready
+            exchange.due_ns = exchange.sent_ns or exchange.queued_ns
+        step = self._read(CLOSED, users, None, window, lag, cpu_share, is_closed_loop=True)
+        return replace(step, metrics=metrics)
+
+    async def offer_rate(self, rate: float, seconds: float, most_in_flight: int) -> LoadOutcome:
+        """Poisson arrivals at a rate for so long, whatever the server does; then wait for the answers.
+
+        The seed fixes the gaps in units of their mean, so every box gets the same arrivals. Ends early once
+        more than `most_in_flight` wait.
+        """
+        client, prompts = self.client, self._prompts
+        gaps = random.Random(self._seed)
+        in_flight = math.ceil(rate * self.alone_s)
+        await client.open(min(in_flight + 4, 256) if self._reuses() else 0)
+        before = await self._metrics()
+        idle = asyncio.Event()
+        is_open = True
+        is_too_many = False
+
+        def on_end(exchange: Exchange) -> None:
+            if not client.waiting:
+                idle.set()
+
+        self.on_end = on_end
+        lag = LagProbe()
+        with without_collections():
+            lag.start()
+            now = self._now(None, rate)
+            begun_ns = time.monotonic_ns() + 20_000_000
+            at_s = 0.0
+            index = 0
+            while is_open:
+                at_s += gaps.expovariate(1.0) / rate
+                if at_s > seconds:
+                    break
+                due_ns = begun_ns + round(at_s * 1e9)
+                wait_s = (due_ns - time.monotonic_ns()) * 1e-9
+                if wait_s > 0:
+                    await asyncio.sleep(wait_s)
+                elif index % 8 == 7:
+                    await asyncio.sleep(0)  # late: reads come first
+                client.send(index, prompts.next(), due_ns)
+                index += 1
+                if len(client.waiting) > most_in_flight:
+                    is_too_many, is_open = True, False
+            metrics = during(before, await self._metrics())
+            idle.clear()
+            if client.waiting and not is_too_many:
+                wait_s = min(max(self.left_s(), 0.0), 4 * self.alone_s + 2)
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(idle.wait(), wait_s)
+            last_ns = min(begun_ns + round(min(at_s, seconds) * 1e9), time.monotonic_ns())
+            client.stop()
+            now.stop()
+            cpu_share = lag.stop()
+        window = (begun_ns + round(min(self.alone_s, seconds / 4) * 1e9), last_ns)
+        step = self._read(OPEN, None, rate, window, lag, cpu_share, is_closed_loop=False)
+        return replace(step, is_overloaded=is_too_many or is_behind(step, rate), metrics=metrics)
+
+    async def _metrics(self) -> ServerMetrics | None:
+        """What the server says of itself now; a server without metrics is asked once."""
+        found = None
+        if self._has_metrics:
+            found = await asyncio.get_running_loop().run_in_executor(None, self._read_metrics)
+            self._has_metrics = found is not None
+        return found
+
+    def _now(self, users: int | None, rate: float | None) -> NowReport:
+        """Report on the load that begins now, once a second until it is stopped."""
+        report = NowReport(self.client, partial(self._send_now, users=users, rate_per_s=rate))
+        report.start()
+        return report
+
+    def _reuses(self) -> bool:
+        """Whether the server keeps connections open: those of llama.cpp occupy a thread each meanwhile."""
+        return self.client.has_idle
+
+    def _read(
+        self,
+        kind: str,
+        users: int | None,
+        rate: float | None,
+        window: tuple[int, int],
+        lag: LagProbe,
+        cpu_share: float,
+        *,
+        is_closed_loop: bool,
+    ) -> LoadOutcome:
+        """Read all recordings: slow, and the load is over."""
+        resent, opened = self.client.resent, self.client.opened
+        samples = []
+        for exchange in self.client.clear():
+            answer = exchange.answer()
+            begins_in = window[0] <= exchange.due_ns < window[1]
+            ends_in = bool(exchange.ended_ns) and exchange.ended_ns <= window[1]
+            counts = begins_in and (not is_closed_loop or (ends_in and answer.outcome != UNFINISHED))
+            samples.append(Sample(exchange, answer, counts))
+        step = LoadOutcome(
+            kind,
+            users,
+            rate,
+            window,
+            tuple(samples),
+            tokens_within(samples, window),
+            tuple(sorted(lag.lags_s)),
+            cpu_share,
+            False,
+            None,
+            resent,
+            opened,
+        )
+        if not self._load.has_limits:
+            return step
+        counted = step.counted
+        good = sum(self._load.is_good(sample) for sample in counted)
+        return replace(step, good_share=good / len(counted) if counted else 0.0)
+
+
+def _went_well(exchange: Exchange) -> bool:
+    """Whether an answer looks like one, without reading it."""
+    return bool(exchange.reads) and exchange.reads[0][9:12] == b"200" and not exchange.is_closed
