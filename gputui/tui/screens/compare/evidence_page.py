@@ -12,6 +12,7 @@ from gputui.services.compare.pairing import Cell, Row
 from gputui.services.compare.row_text import change_text, figure_line, rate_text, time_text
 from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.why import Why
+from gputui.services.results.load_times import time_of
 from gputui.tui.screens.compare.evidence_parts import block_lines, sure_lines, title_line
 from gputui.tui.screens.compare.telemetry_lines import telemetry_lines
 from gputui.tui.screens.compare.why_lines import why_lines
@@ -67,7 +68,9 @@ def _side(cell: Cell) -> str:
     blocks = f"{speed.blocks} blocks"
     if speed.independent < speed.blocks:
         blocks += f" (neighbours resemble each other: worth {speed.independent})"
-    return f"{rate_text(cell)}, {time_text(cell)} per step (95 %: {low} to {high}), {blocks} in {launches}"
+    rate = "" if time_of(cell.result.case) else f"{rate_text(cell)}, "
+    step = f"{time_text(cell)} per step" if rate else time_text(cell)
+    return f"{rate}{step} (95 %: {low} to {high}), {blocks} in {launches}"
 
 
 def _values(row: Row, width: int) -> list[Line]:

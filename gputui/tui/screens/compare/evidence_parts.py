@@ -63,7 +63,7 @@ def value_lines(row: Row, width: int) -> list[Line]:
     times = [time_text(cell) for cell in (row.a, row.b)]
     is_timed = all(isinstance(cell.speed, SpeedEstimate) for cell in (row.a, row.b))
     step = f", {times[0]} vs {times[1]} a step" if is_timed and not row.case.is_whole else ""
-    lines = [_labelled("rate", f"{a} vs {b}{step}", width)]
+    lines = [_labelled(row.rate.respect, f"{a} vs {b}{step}", width)]
     lines.append(_labelled("sure", sure_text(row), width))
     (cost_a, cost_b), unit = costs_text((row.a, row.b))
     if cost_a or cost_b:
@@ -113,7 +113,7 @@ def value_table(row: Row, letter: str, width: int) -> list[Line]:
     """Rate, time, share of the peak, cost and energy of both sides beside each other, with their verdicts."""
     (cost_a, cost_b), unit = costs_text((row.a, row.b))
     rows = [
-        _Values("rate", rate_text(row.a), rate_text(row.b), row.rate),
+        _Values(row.rate.respect, rate_text(row.a), rate_text(row.b), row.rate),
         _Values("a step", *(("—", "—") if row.case.is_whole else (time_text(row.a), time_text(row.b)))),
         _Values("of peak", _of_side(PEAK, row.a), _of_side(PEAK, row.b)),
         _Values(f"$ per {unit}", cost_a or "—", cost_b or "—", row.cost),
