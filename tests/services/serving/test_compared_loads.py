@@ -29,7 +29,7 @@ def _row(comparison: Comparison, words: str) -> Row:
     return found
 
 
-def _compared(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+def _compared(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
     status, out, err = printed(capsys, "compare", *words)
     assert status == 0, err
     return out
