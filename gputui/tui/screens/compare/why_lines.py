@@ -8,7 +8,6 @@ from gputui.model.units import counted, format_percent
 from gputui.services.compare.why import Why, part_name, sentence, signed
 from gputui.services.compare.why_text import finding_lines, time_text
 from gputui.services.results.conditions import NOT_PROFILED
-from gputui.services.results.load_times import is_load
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import left
 from gputui.tui.widgets.paragraphs import paragraph
@@ -19,8 +18,8 @@ _WIDEST_BAR = 40
 
 
 def why_lines(why: Why | None, width: int) -> tuple[Line, ...]:
-    """A sentence, a row for each part, and findings; nothing of loads, or without a difference."""
-    if why is None or is_load(why.row.case):
+    """A sentence, a row for each part, and findings; nothing of a row that says no difference."""
+    if why is None:
         return ()
     lines: list[Line] = [(), (Span("why", "title"),)]
     if isinstance(why.attribution, Missing):
