@@ -22,14 +22,16 @@ from gputui.analysis.verdict import (
 )
 from gputui.model.absent import Missing
 
-RATE, COST, ENERGY, FIGURE = "rate", "cost", "energy", "figure"
+RATE, TIME, COST, ENERGY, FIGURE = "rate", "time", "cost", "energy", "figure"
 WORDS: dict[str, dict[str, str]] = {
     RATE: {},
+    TIME: {},
     COST: {"faster": "cheaper", "slower": "dearer"},
     ENERGY: {"faster": "less", "slower": "more"},
     FIGURE: {"faster": "higher", "slower": "lower"},
 }
-"""Cost and energy are judged by the work that a dollar or a joule buys: more of it is `faster`."""
+"""Cost and energy are judged by the work that a dollar or a joule buys, a time by its inverse: more of it is
+`faster`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,10 @@ class Judgement:
     """A verdict with the interval, the counts and the reason that belong to it."""
 
     respect: str
-    """RATE, COST, ENERGY or FIGURE."""
+    """RATE, TIME, COST, ENERGY or FIGURE."""
     estimate: Estimate | Missing
-    """Of the rate, of the work that a dollar or a joule buys, or of the figure; above 1 B has more."""
+    """Of the rate, of the inverse of the time, of the work that a dollar or a joule buys, or of the figure;
+    above 1 B has more."""
     verdict: Verdict
 
     @property
@@ -62,11 +65,11 @@ class Judgement:
 
     @property
     def ratio(self) -> tuple[float, float, float] | None:
-        """B over A of what is shown (rate, cost, energy, figure), with the ends of its 95 % interval."""
+        """B over A of what is shown (such as a rate or a cost), with the ends of its 95 % interval."""
         e = self.estimate
         if isinstance(e, Missing):
             return None
-        is_inverse = self.respect in (COST, ENERGY)
+        is_inverse = self.respect in (TIME, COST, ENERGY)
         return (1 / e.ratio, 1 / e.high, 1 / e.low) if is_inverse else (e.ratio, e.low, e.high)
 
     @property

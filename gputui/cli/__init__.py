@@ -94,7 +94,7 @@ class _Lazy(click.Group):
         if ctx.resilient_parsing:  # a shell completes what is not complete
             return super().resolve_command(ctx, args)
         if args and args[0] == "help":  # as git and docker have it
-            if not args[1:]:
+            if not args[1:] or args[1] in ctx.help_option_names:
                 click.echo(self.get_help(ctx))
                 ctx.exit()
             if self.get_command(ctx, args[1]) is None:
@@ -251,12 +251,14 @@ def _explained(error: click.ClickException) -> tuple[str, str]:
     text = error.format_message().rstrip(".")
     text = text[:1].lower() + text[1:]
     context = error.ctx if isinstance(error, click.UsageError) else None
+    if isinstance(error, click.NoSuchOption) and error.option_name[1:2].isdigit():
+        text = f"{error.option_name} is out of range: no argument here may be negative"
     if context is None:
         return text, "gputui --help lists the commands"
     called = context.command_path
     words = " ".join(context.command.collect_usage_pieces(context))
     name = called.removeprefix("gputui").strip()
-    return f"{name}: {text}" if name else text, f"{called} {words}; {called} --help explains them"
+    return f"{name}: {text}" if name else text, f"{called} {words}; {called} --help explains the options"
 
 
 def _flushed(status: int) -> int:

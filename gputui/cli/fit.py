@@ -89,7 +89,7 @@ def command(
         whole_number("N", size, _MOST_PARAMS)
     params = params or size
     if params is not None and params.isdigit() and int(params) < _LEAST_PARAMS:
-        raise GputuiError(f"{params}: a model with {params} weights", f"billions of weights are {params}B")
+        raise GputuiError(f"{params}: a model of {params} weights is too small", f"did you mean {params}B?")
     if infer:
         _refuse(
             {

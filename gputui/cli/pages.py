@@ -31,7 +31,7 @@ def page_of(topic: str) -> str:
 
         close = difflib.get_close_matches(topic, found, n=1)
         hint = f"did you mean `gputui help {close[0]}`?" if close else f"topics: {', '.join(found)}"
-        raise GputuiError(f"no command and no topic '{topic}'", hint)
+        raise GputuiError(f"no command or help topic '{topic}'", hint)
     return _LINK.sub(_plain, found[topic].read_text(encoding="utf-8"))
 
 

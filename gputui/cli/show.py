@@ -14,12 +14,13 @@ from gputui.model.absent import Missing
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted, format_percent
 from gputui.services.results.labels import run_heading, run_heading_in_one
-from gputui.services.results.selectors import run_and_file, run_in
+from gputui.services.results.selectors import is_there, run_and_file, run_in
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.serving.curve import serving_of
 from gputui.services.serving.text import API_PRICE_HELP, api_price_from
 from gputui.services.support.paths import exports_cache
+from gputui.store.opening import expanded
 from gputui.store.reading import TelemetrySummary, open_result
 from gputui.store.selecting import find_run
 
@@ -93,8 +94,11 @@ def command(
     warnings_kept = sum(event.level != "info" for event in events)
     if not verbose:
         footer += [f"{counted(warnings_kept, 'warning')}: --verbose"] if warnings_kept else []
-        if path.parent != exports_cache():  # no commands with the name of a copy that does not last
-            footer += step_lines(next_steps([found], path, comparable, is_profiled=bool(passes)), out)
+        named = _export_named(run, file) if path.parent == exports_cache() else path
+        steps = next_steps([found], named, comparable, is_profiled=bool(passes))
+        if named != path:  # nothing is stored in an export, nor removed from it
+            steps = (step for step in steps if step.command.startswith(("gputui show", "gputui compare")))
+        footer += step_lines(steps, out)
     if isinstance(loads, Missing):
         print_run(out, found, heading, footer, is_verbose=verbose, shows_all=shows_all)
     else:
@@ -108,6 +112,13 @@ def command(
     for line in (*_telemetry(telemetry), *(f"{event.level}: {event.message}" for event in events)):
         out.print(line, markup=False)
     return EXIT_DONE
+
+
+def _export_named(run: str, file: Path | None) -> Path:
+    """The directory that was named, in place of its copy in the cache, which does not last."""
+    if file is not None:
+        return file
+    return Path(run) if is_there(expanded(Path(run))) else Path(run.rpartition("@")[0])
 
 
 def _telemetry(telemetry: TelemetrySummary) -> Iterator[str]:

@@ -40,6 +40,9 @@ RATES = Rates(
     }
 )
 
+TIME_UNIT = "s"
+"""Of a case that is a time: it has one per step, so its rate is 1 over the time."""
+
 PRICE_SCALE: dict[str, float] = {"flop": 1e12, "B": 1e9, "run": 1e-6}
 """A million of these is priced in multiples: one FLOP or byte costs too little to print, and nobody runs a
 program a million times."""
@@ -120,7 +123,9 @@ def _signed_percent(ratio: float) -> str:
 
 
 def format_rate(units_per_s: float, unit: str) -> str:
-    """Throughput: `1.93 TFLOP/s`, `41.2 GB/s`, `1.93k img/s`."""
+    """Throughput: `1.93 TFLOP/s`, `41.2 GB/s`, `1.93k img/s`; of a time that time, `231 ms`."""
+    if unit == TIME_UNIT:
+        return format_seconds(1 / units_per_s)
     rate = RATES[unit]
     digits, prefix = with_prefix(units_per_s)
     return f"{digits} {prefix}{rate.singular}" if rate.scaled else f"{digits}{prefix} {rate.singular}"

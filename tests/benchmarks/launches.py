@@ -6,13 +6,18 @@ run, and a run moves all its rows alike. Everything is judged by the code that j
 `quick`: one launch of as many blocks as 140 s allow on two cores, and three or two shorter ones. `--resolve`:
 the looks of a run against a base, beside someone who looks as often without paying for it.
 
+With `--real` on this box: `quick` with one launch a case and as it is, in turn and in the same seconds, its
+runs compared with each other as they are and with all times of the later one taken 1.1 and 1.5 times; and
+`--resolve` with runs of `spin mini` that do 1, 1.1 and 1.5 times the work.
+
     python tests/benchmarks/launches.py [--only quick|resolve] [--tables 100]
-    python tests/benchmarks/launches.py --real 3    # runs of `spin mini` that do 1.5, 1.1 and 1x the work
+    python tests/benchmarks/launches.py --only quick --real 4 [--keep DIRECTORY]
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -29,6 +34,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "makers"))
 
 from hand_made import make_case, make_run, measured
+from same_machine import slower
 
 from gputui.analysis.resolution import (
     FASTER,
@@ -41,8 +47,10 @@ from gputui.analysis.resolution import (
 from gputui.analysis.verdict import RatioEstimate
 from gputui.model.case import Case
 from gputui.model.result import Run
-from gputui.services.compare.pairing import judge_sides, side_of_runs
+from gputui.services.compare.pairing import compare_sides, judge_sides, side_of_runs
 from gputui.services.compare.resolve import Looks, look
+from gputui.services.results.selectors import select_runs
+from gputui.services.results.throughput import contention_of
 
 BLOCK_SD = 0.02
 STEP_S = 0.02
@@ -181,6 +189,47 @@ def resolve_one(
     counts.by_compare += sum(verdict.word in (FASTER, SLOWER) for verdict in judged.verdicts)
 
 
+QUICK = {"one": ("--launches", "1", "--budget", "140"), "several": ()}
+"""Options that make `quick` as it was with one launch a case, and as it is."""
+
+
+def print_real_quick(times: int, keep: Path) -> None:
+    """Of the cases that `quick` plans here, how many a pair of its runs tells apart.
+
+    Files that are in `keep` already are taken as they are.
+    """
+    print("quick in earnest: cases of each pair of runs; a case that was not measured is not told apart")
+    kinds = [kind for number in range(times) for kind in (*QUICK,)[:: 1 if number % 2 else -1]]
+    files: dict[str, list[Path]] = {kind: [] for kind in QUICK}
+    for kind in kinds:
+        file = keep / f"{kind}{len(files[kind])}.db"
+        files[kind].append(file)
+        if not file.exists():
+            run_gputui(str(keep), 1.0, "run", "quick", "--db", str(file), "--yes", *QUICK[kind])
+    for kind, of_kind in files.items():
+        runs = [select_runs(str(file)).runs[0] for file in of_kind]
+        took_s = [((run.summary.ended_utc_us or 0) - run.summary.started_utc_us) * 1e-6 for run in runs]
+        planned = [case for run in runs for case in run.cases if case.case.variant.device_class == "cpu"]
+        ended = [case for case in planned if case.outcome == "ok"]
+        launches = Counter(sum(m.outcome == "ok" for m in case.measurements) for case in ended)
+        crowded = sum(contention_of(case) > 0 for case in ended)
+        print(
+            f"{kind:8} {len(runs)} runs of {min(took_s):.0f} to {max(took_s):.0f} s; of {len(planned)} cases"
+            f" {len(ended)} measured, {crowded} of them under contention; cases by launches: {dict(launches)}"
+        )
+        for factor in (1.0, 1.1, 1.5):
+            words: Counter[str] = Counter()
+            for a, b in itertools.combinations(runs, 2):
+                sides = side_of_runs("a", [a]), slower(side_of_runs("b", [b]), factor)
+                rows = compare_sides(*sides).rows
+                words.update(row.verdict.word for row in rows)
+            total = sum(words.values())
+            said = ", ".join(f"{word} {count}" for word, count in words.most_common())
+            print(
+                f"  {factor:g}x: slower {words['slower']} of {total} ({words['slower'] / total:.0%}); {said}"
+            )
+
+
 PROFILE = """schema = 1
 version = 1
 title = "Two rows"
@@ -233,9 +282,14 @@ def main() -> None:
     parser.add_argument("--only", choices=["quick", "resolve"])
     parser.add_argument("--tables", type=int, default=100)
     parser.add_argument("--real", type=int, default=0, metavar="TIMES")
+    parser.add_argument("--keep", type=Path, help="leave the files of `quick` here, and take those there")
     options = parser.parse_args()
     if options.real:
-        print_real(options.real)
+        if options.only != "resolve":
+            with tempfile.TemporaryDirectory() as place:
+                print_real_quick(options.real, options.keep or Path(place))
+        if options.only != "quick":
+            print_real(options.real)
         return
     if options.only != "resolve":
         print_quick(options.tables)

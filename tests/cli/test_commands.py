@@ -248,6 +248,12 @@ def test_wrong_usage_is_reported_in_one_message_that_names_it(
     assert "Traceback" not in output
 
 
+def test_a_result_file_is_not_imported_but_read_or_merged(capsys: pytest.CaptureFixture[str]) -> None:
+    status, output = error_of(capsys, "import", "a.db")
+
+    assert (status, "gputui show a.db" in output, "gputui merge a.db" in output) == (2, True, True)
+
+
 def refused_unmeasured(place: pytest.TempPathFactory, *words: str) -> None:
     """The arguments end a run with status 2 before there is a file or a run directory."""
     there = place.mktemp("nonsense")
@@ -313,6 +319,7 @@ def test_help_is_a_word_too() -> None:
     assert gputui_here("help").stdout == gputui_here("--help").stdout != ""
     assert gputui_here("help", "run").stdout == gputui_here("run", "--help").stdout != ""
     assert gputui_here("help", "nonsense").returncode == 2
+    assert gputui_here("help", "--help").stdout == gputui_here("--help").stdout
 
 
 def test_help_of_a_topic_is_its_page_with_links_as_topics() -> None:

@@ -69,8 +69,16 @@ def test_the_textbook_sum_does_not_fit_on_80_gb(capsys: pytest.CaptureFixture[st
 def test_the_size_needs_no_option_but_its_letter(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, "fit", "7B") == printed(capsys, "fit", "--params", "7B")
     status, _, err = printed(capsys, "fit", "7")
-    assert (status, "billions of weights are 7B" in err) == (2, True)
+    assert (status, "did you mean 7B?" in err) == (2, True)
     assert printed(capsys, "fit", "7B", "--params", "8B")[0] == 2
+
+
+@pytest.mark.parametrize("words", [("-1",), ("7B", "--batch", "-1"), ("--", "-1")], ids=" ".join)
+def test_a_negative_number_is_out_of_range(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    status, _, err = printed(capsys, "fit", *words)
+    assert (status, "-1 is out of range" in err) == (2, True)
 
 
 def test_the_output_says_where_activations_and_the_shape_are_from(capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,7 +188,7 @@ def test_json_of_inference_has_the_documented_keys(capsys: pytest.CaptureFixture
     [
         ((), "the size of the model is missing"),
         (("--params", "many"), "--params: must be a whole number, got 'many'"),
-        (("--params", "-1"), "--params: must be"),
+        (("--params", "-1"), "--params: -1 is out of range"),
         (("--params", "7e9", "--batch", "nan"), "--batch: must be"),
         (("--params", "7e9", "--context", "0"), "--context: 0 is out of range"),
         (("--params", "7e9", "--layers", "12"), "--layers and --width"),

@@ -52,6 +52,19 @@ def test_the_same_file_twice_adds_no_box(tmp_path: Path) -> None:
         ran("add", f"{tmp_path}/a.db")
 
 
+def test_a_copy_under_other_ids_is_no_other_box(tmp_path: Path) -> None:
+    store_quick(tmp_path / "a.db", 1)
+    shared = [str(tmp_path / "a.db"), "-o", str(tmp_path / "shared.db")]
+    CliRunner().invoke(share, shared, catch_exceptions=False, standalone_mode=False)
+
+    made = " ".join(ran("add", f"{tmp_path}/a.db", f"{tmp_path}/shared.db").output.split())
+
+    assert "1 box added left out:" in made
+    assert ": the same measurements as" in made
+    with pytest.raises(GputuiError, match="its box is in the reference already"):
+        ran("add", f"{tmp_path}/shared.db")
+
+
 def test_show_says_where_a_box_stands(tmp_path: Path) -> None:
     store_quick(tmp_path / "a.db", 1)
     add_boxes(5)

@@ -20,7 +20,7 @@ if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parent), str(tests), str(tests.parent / "screenshots")]
 
 from browser import CHROMIUM, Browser, browser
-from every_screen import Look, app_states, drawn_states
+from every_screen import Look, app_states, drawn_states, store_serving
 from rich.terminal_theme import TerminalTheme
 from screen_goldens import store_on_gpu, store_three
 from shell_app import Row
@@ -88,6 +88,7 @@ def main() -> None:
         place = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="gputui-")))
         os.environ["GPUTUI_DB"], os.environ["GPUTUI_STATE"] = str(store_three(place)), str(place / "state")
         store_on_gpu(place / "a.db")
+        store_serving(place)
         tab = held.enter_context(browser()) if CHROMIUM else None
         for size in chosen.sizes.split(","):
             width, height = map(int, size.split("x"))

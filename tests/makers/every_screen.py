@@ -5,17 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import chdir
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from builders import make_plan
 from monitor_golden import SECONDS, faulty, no_gpu
 from monitor_golden import model as monitor
 from monitor_samples import SECOND, START, sample, with_instances
 from run_screen_golden import models as run_models
+from run_screen_golden import watching
 from screen_goldens import FLOW, GPU_FLOW
 from shell_app import Row, make_app, press, rows_of, settled
+from stored_loads import Server, load_cases, load_lines, store_loads
 
+from gputui.model.journal import CaseEnd
+from gputui.model.serving import LoadNow, LoadStep
+from gputui.services.runs.progress import ProgressTracker
 from gputui.tui.monitor.model import MonitorModel
+from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.pictures import picture as run_picture
 from gputui.tui.terminal.cell_diff import rich_style
 from gputui.tui.terminal.lines import Line
@@ -55,6 +62,15 @@ DIALOGS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 """After the last picture of screen_goldens.FLOW: names of states and the keys that lead to each."""
 
+SERVING_FLOW: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("serving-runs", "results", ("serve.db",), ()),
+    ("serving-results", "results", ("serve.db@latest",), ()),
+    ("serving-cases", "results", ("serve.db@latest",), ("tab",)),
+    ("serving-compare", "compare", ("serve.db", "other.db"), ()),
+    ("serving-evidence", "compare", ("serve.db", "other.db"), ("end", "enter")),
+)
+"""Of loads on servers: a name, the screen, what it opens, and the keys pressed there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -71,11 +87,41 @@ def drawn_states(look: Look) -> Iterator[tuple[str, list[Row]]]:
     for name, made in _monitors(look.ascii_only):
         lines = made.lines(look.width, look.height, START + SECONDS * SECOND)
         yield f"monitor-{name}", _rows(lines, look.depth)
-    for name, run in run_models():
+    for name, run in (*run_models(), ("load", _offering())):
         shown = run_picture(
             run, look.width, look.height, 42 * SECOND, ends="14:31", ascii_only=look.ascii_only
         )
         yield f"run-{name}", _rows(shown, look.depth)
+
+
+def _offering() -> RunModel:
+    """Loads on a server: all users are measured once, and the third rate is tried on the way to the limit."""
+    plan = make_plan((0,), (1,), (2,), (3,), cases=load_cases())
+    tracker = ProgressTracker([plan], is_of_this_clock=True)
+    limit, now_ns = len(plan.cases) - 1, 0
+    for line in load_lines(Server(), launches=1, requests=40):
+        if getattr(line, "case_id", None) == limit and isinstance(line, (LoadStep, CaseEnd)):
+            break
+        tracker.hear(0, line)
+        now_ns = getattr(line, "t_ns", now_ns)
+    tried = next(line for line in load_lines(Server(), requests=1) if isinstance(line, LoadStep))
+    for second in range(80):
+        step = second // 30
+        rate = (2.0, 4.0, 3.2)[step]
+        if second in (30, 60):
+            tracker.hear(0, _step_of(tried, limit, step - 1, (2.0, 4.0)[step - 1]))
+        waits = 2 + second % 4 + (second - 30 if step == 1 else 0)
+        first_s = 0.05 + 0.04 * waits
+        t_ns, ended = now_ns + second * SECOND, 2 + second % 3
+        tracker.hear(0, LoadNow(limit, limit, step, None, rate, waits, ended, SECOND, first_s, 0.01, t_ns))
+    model = watching()
+    seen = tracker.picture()
+    assert model.progress is not None and model.watched is not None
+    model.know_watched(replace(model.watched, plans=(plan,), with_python=""))
+    machine, devices = model.progress.machine, model.progress.devices
+    shown = replace(seen, begun_ns=0, left_s=68.0, share_done=0.62, machine=machine, devices=devices)
+    model.know_progress(model.watched.in_progress.run_ids[0], shown)
+    return model
 
 
 def _monitors(ascii_only: bool) -> Iterator[tuple[str, MonitorModel]]:
@@ -90,6 +136,27 @@ def _monitors(ascii_only: bool) -> Iterator[tuple[str, MonitorModel]]:
     yield "mig", monitor(lambda second: with_instances(sample(2, second), 1, 3), ascii_only=ascii_only)
     yield "faults", monitor(faulty, ascii_only=ascii_only)
     yield "no-gpu", monitor(no_gpu, ascii_only=ascii_only)
+
+
+def _step_of(made: LoadStep, case: int, step: int, rate_per_s: float) -> LoadStep:
+    """A rate that was tried."""
+    return replace(
+        made,
+        launch_id=case,
+        case_id=case,
+        step_index=step,
+        load="open",
+        users=None,
+        rate_per_s=rate_per_s,
+        is_overloaded=rate_per_s > 3.5,
+        good_share=0.98,
+    )
+
+
+def store_serving(place: Path) -> None:
+    """Two runs of loads in `serve.db` and `other.db`."""
+    store_loads(place / "serve.db", Server(failures=3), requests=150)
+    store_loads(place / "other.db", Server(slots=10, decode_s=0.009), number=2, requests=150)
 
 
 def _rows(lines: tuple[Line, ...] | list[Line], depth: Depth) -> list[Row]:
@@ -114,5 +181,10 @@ async def app_states(look: Look) -> AsyncIterator[tuple[str, list[Row]]]:
             app.open_screen("results", (f"{(place / 'gpu.db').absolute()}@latest",))
             await settled(pilot)
             for name, keys in GPU_FLOW:
+                await press(pilot, *keys)
+                yield name, rows_of(app)
+            for name, screen, files, keys in SERVING_FLOW:
+                app.open_screen(screen, tuple(str(place / file) for file in files))
+                await settled(pilot)
                 await press(pilot, *keys)
                 yield name, rows_of(app)

@@ -12,8 +12,11 @@ from typing import Any  # JSON
 import pytest
 from command_line import gputui_here
 from journals import GPU_MACHINE
+from quick_runs import box
 from stored_loads import Server, store_loads
 from stored_runs import store
+
+from gputui.services.compare.fleet import FLEET_FROM
 
 PLACE = Path(__file__).parents[2] / "docs" / "schemas"
 _ABSENT = {
@@ -33,6 +36,10 @@ _DEFS = {
     "absent": _ABSENT,
     **{leaf: {"anyOf": [{"type": leaf}, {"$ref": "#/$defs/absent"}]} for leaf in sorted({*_LEAVES.values()})},
 }
+_TITLES = {
+    "compare-ranking": f"gputui compare --format json, from {FLEET_FROM} sides on",
+    "fit-infer": "gputui fit --infer --json",
+}
 _BY_NAME = frozenset({"values", "absent", "outcomes", "parameters", "judgements"})
 """Objects whose keys are data."""
 
@@ -43,12 +50,24 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     store(Path(a), 1, machine=GPU_MACHINE, on_gpu=True)
     store(Path(a), 2, machine=GPU_MACHINE, log_tail="it died")
     store(Path(b), 3, gpt_ms=80.0, machine=GPU_MACHINE, on_gpu=True)
+    fleet = place / "fleet"
+    fleet.mkdir()
+    for number in range(FLEET_FROM):
+        slow = 1.3 if number == FLEET_FROM - 1 else 1.0
+        gpt_ms, gemm_ms = slow * (100.0 + number / 10), slow * (20.0 + number / 50)
+        machine = box(number + 1, GPU_MACHINE)
+        db = fleet / f"box{number}.db"
+        store(db, 10 + number, gpt_ms=gpt_ms, gemm_ms=gemm_ms, machine=machine, on_gpu=True, profiled=False)
     served = str(place / "served.db")
     store_loads(Path(served), Server(failures=3, preemptions=1.0), launches=1, requests=100)
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {
         "runs": (("runs", a),),
         "show": (("show", "latest", a), ("show", "latest~1", a), ("show", "latest", served)),
         "compare": (("compare", a, b, "--format"), ("compare", a, "--by", "device", "--format")),
+        "compare-ranking": (
+            ("compare", str(fleet), "--format"),
+            ("compare", str(fleet), "--by", "gpu", "--format"),
+        ),
         "advise": (("advise", a, b, "--job", "50M tokens train"),),
         "fit": (("fit", "--params", "7e9"),),
         "fit-infer": (("fit", "--infer", "--params", "7e9"),),
@@ -76,7 +95,7 @@ def schema_texts(outputs: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, str
         name: json.dumps(
             {
                 "$schema": "https://json-schema.org/draft/2020-12/schema",
-                "title": f"gputui {name.replace('-', ' --')} --json",
+                "title": _TITLES.get(name, f"gputui {name} --json"),
                 **_schema_of(values, ""),
                 "$defs": _DEFS,
             },

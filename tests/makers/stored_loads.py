@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from journals import (
 )
 from stored_runs import run_id_of
 
+from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Block, CaseWarm, Figure, Line
 from gputui.model.serving import SERVE_PROFILE, LoadStep, RequestRow, Requests, ServerFound
@@ -137,6 +139,7 @@ def _measured(server: Server, warm: CaseWarm, users: int, requests: int, factor:
         value = rate * PROFILE.output_tokens
         title = "output tokens at the limit"
         yield Figure(launch, case, "output_tokens_per_s", title, "1/s", "more", "median", value, requests)
+    yield from _figures(launch, case, rows)
     units = tokens if users else float(requests)
     yield Block(launch, case, 0, round(units), begun_ns, window_ns, None, None)
 
@@ -151,6 +154,24 @@ def _metrics(server: Server, users: int) -> dict[str, float]:
         "prefix_hit_share": 0.01,
         "preemptions": server.preemptions if users > server.slots else 0.0,
     }
+
+
+def _figures(launch: int, case: int, rows: tuple[RequestRow, ...]) -> Iterator[Figure]:
+    """Percentiles of the launch, as the worker reports them."""
+    for key, title in (("ttft", "TTFT"), ("tpot", "TPOT"), ("e2e", "E2E")):
+        values = sorted(v for row in rows if (v := getattr(row, f"{key}_s")) is not None)
+        for which, words, share, needed in (
+            ("p50", "median", 0.5, 1),
+            ("p95", "p95", 0.95, 72),
+            ("p99", "p99", 0.99, 368),
+        ):
+            value: float | Missing = Missing(f"{len(values)} requests: it needs {needed}")
+            if len(values) >= needed:
+                value = values[math.ceil(share * len(values)) - 1]
+            names = (f"{key}_{which}_s", f"{title} {words}", "s", "less", "median")
+            yield Figure(launch, case, *names, value, len(values))
+    lag = ("client_lag_p99_s", "lag of the client, p99", "s", "neither", "median")
+    yield Figure(launch, case, *lag, 0.0008, 1000)
 
 
 def _row(server: Server, n: int, begun_ns: int, rate: float, waits_s: float, factor: float) -> RequestRow:

@@ -15,6 +15,7 @@ from stored_runs import GPT, run_id_of, store
 
 import gputui
 from gputui.cli.export import command as export_command
+from gputui.cli.show import command as show_command
 from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import RunEnd, RunStart
 from gputui.services.results.exports import result_file_of
@@ -242,3 +243,8 @@ def test_the_command_counts_runs_and_takes_single_ones(files: list[Path], tmp_pa
     assert first.output.startswith("1 run of 1 file added to")
     assert "1 run of 1 file added to" in second.output
     assert "1 run already there" in second.output
+    shown = CliRunner().invoke(show_command, [fleet])
+    steps = shown.output.partition("next: ")[2].splitlines()
+    assert steps != []
+    assert all(line.split()[:2] in (["gputui", "show"], ["gputui", "compare"]) for line in steps)
+    assert all(fleet in line for line in steps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -234,7 +235,9 @@ def test_more_operators_than_are_kept_are_added_up_and_the_sum_still_holds() -> 
     found = partition(events, 0, 10 * len(events), MAIN)
     assert_exact(found)
     assert len(found.rows) == MOST_ROWS + 1
-    assert (found.rows[-1].operator, found.rows[-1].calls, found.rows[-1].time_ns) == ("others", 50, 350)
+    others = found.rows[-1]
+    assert (others.operator, others.shapes, others.dtypes) == ("others", "", "")
+    assert (others.calls, others.time_ns) == (50, 350)
 
 
 def test_a_copy_has_the_class_of_its_direction_and_other_work_that_of_its_name() -> None:
@@ -417,7 +420,54 @@ def test_everything_that_a_data_loader_does_on_the_host_is_waiting_for_data() ->
     assert classes(found)["data_wait"] == 80
 
 
-def test_a_window_in_parts_has_the_sums_of_the_whole() -> None:
+def test_what_the_profiler_takes_within_an_operator_is_not_the_operators_time() -> None:
+    flush = TraceEvent("Buffer Flush", "overhead", 20, 50, thread=MAIN)
+    found = partition([op("aten::mm", 10, 90), flush], 0, 100, MAIN)
+    assert_exact(found)
+    assert times(found) == {"aten::mm": 50}
+    assert classes(found) == {"compute": 50, "profiler": 30, "python": 20}
+    assert [row.events for row in found.rows] == [1]
+
+
+def test_a_collective_of_cpus_is_communication() -> None:
+    found = partition([op("aten::mm", 0, 60), op("c10d::allreduce_", 60, 100)], 0, 100, MAIN)
+    assert classes(found) == {"compute": 60, "communication": 40}
+
+
+def test_an_operator_or_kernel_that_began_before_the_window_counts_as_one_call() -> None:
+    on_cpu = partition([op("aten::mm", -50, 50)], 0, 100, MAIN)
+    assert [(row.calls, row.time_ns) for row in on_cpu.rows] == [(1, 50)]
+    on_gpu = partition([kernel("gemm", -50, 50)], 0, 100, MAIN)
+    assert [(row.kernels, row.time_ns) for row in on_gpu.rows] == [(1, 50)]
+    assert [(row.calls, row.longest_ns) for row in on_gpu.kernels] == [(1, 100)]
+
+
+def test_work_whose_launch_is_not_in_the_trace_is_named_by_itself() -> None:
+    found = partition([kernel("gemm", 0, 30), kernel("Memcpy HtoD", 30, 50)], 0, 100, MAIN)
+    assert times(found) == {"gemm": 30, "copy": 20}
+    assert found.unmatched_ns == 50
+
+
+def test_work_without_a_call_belongs_to_the_range_that_the_trace_names() -> None:
+    step = TraceEvent("Optimizer.step#FusedAdam.step", "range", 0, 30, thread=MAIN, number=2)
+    found = partition([step, kernel("adam", 40, 90, operator=2)], 0, 100, MAIN)
+    assert [(row.phase, row.operator) for row in found.rows] == [("optimizer", step.name)]
+    assert (found.unmatched_ns, found.stand_in_ns) == (0, 50)
+
+
+def test_kernels_of_a_graph_belong_to_its_launch_in_later_parts_of_the_window_too() -> None:
+    launched = call("cudaGraphLaunch", 0, 10, 7)
+    kernels = [kernel("gemm", start, start + 40, correlation=7) for start in (20, 120, 220)]
+    parts = PartitionInParts(MAIN)
+    for start, following in ((0, kernels[1]), (100, kernels[2]), (200, None)):
+        parts.add([launched, *kernels], start, start + 100, following)
+    found = parts.result()
+    assert [(row.operator, row.kernels, row.time_ns) for row in found.rows] == [("cudaGraphLaunch", 3, 120)]
+    assert found.unmatched_ns == 0
+
+
+@pytest.mark.parametrize("cuts", [(100, 200), (20, 150, 300), (250, 390)])
+def test_a_window_in_parts_has_the_sums_of_the_whole(cuts: tuple[int, ...]) -> None:
     events = [
         op("aten::linear", 0, 300, number=1),
         call("cudaLaunchKernel", 10, 20, 1),
@@ -430,7 +480,7 @@ def test_a_window_in_parts_has_the_sums_of_the_whole() -> None:
     ]
     whole = partition(events, 0, 400, MAIN)
     parts = PartitionInParts(MAIN)
-    for start, end in ((0, 100), (100, 200), (200, 400)):
+    for start, end in pairwise((0, *cuts, 400)):
         following = next((e for e in events if e.kind == "kernel" and e.start_ns >= end), None)
         parts.add(events, start, end, following)
     found = parts.result()

@@ -23,7 +23,7 @@ SHOWN_FIRST = 10
 """GPUs that are shown without `--all`."""
 _HOLDS = ("fits", "tight", "with tricks", "several GPUs")
 _MULTIPLIERS = {"": 1, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
-_AMOUNT = re.compile(r"([0-9.]+(?:e[+-]?[0-9]+)?)([kmbgt]?)", re.IGNORECASE)
+_AMOUNT = re.compile(r"(-?[0-9.]+(?:e[+-]?[0-9]+)?)([kmbgt]?)", re.IGNORECASE)
 
 AnyFit = TypeVar("AnyFit", Fit, InferenceFit)
 

@@ -22,6 +22,7 @@ from gputui.services.compare.row_text import (
     rate_text,
     time_text,
 )
+from gputui.services.results.load_times import time_of
 from gputui.services.support.csv_cells import Value
 
 Width = Literal["wide", "narrow", "short"]
@@ -78,7 +79,8 @@ class ComparisonColumn:
         found: dict[str, list[str]] = {}
         for name, cell in cells:
             value = self.on_side(cell)
-            if isinstance(value, Missing) and isinstance(cell.speed, SpeedEstimate):
+            is_time = cell.result is not None and time_of(cell.result.case)
+            if isinstance(value, Missing) and isinstance(cell.speed, SpeedEstimate) and not is_time:
                 found.setdefault(value.reason, []).append(name)
         return found
 

@@ -338,6 +338,8 @@ def fleet_as_json(fleet: Fleet) -> dict[str, object]:
                 "name": kind.name,
                 "boxes": kind.spread.boxes,
                 "median_per_s": kind.spread.median,
+                "median_low_per_s": kind.low,
+                "median_high_per_s": kind.high,
                 "low_per_s": kind.spread.low,
                 "high_per_s": kind.spread.high,
                 "usd_per_million": known(kind.usd_per_million),
@@ -349,6 +351,9 @@ def fleet_as_json(fleet: Fleet) -> dict[str, object]:
             {
                 "name": box.name,
                 "kind": box.kind,
+                "machine": box.side.run.machine.machine_id,
+                "device_index": None if box.side.gpu is None else box.side.gpu.index,
+                "run": box.side.run.short_id,
                 "per_s": box.speed.units_per_s,
                 "low_per_s": box.speed.low,
                 "high_per_s": box.speed.high,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.attribution import Attribution
-from gputui.analysis.judgement import Judgement
+from gputui.analysis.judgement import TIME, Judgement
 from gputui.analysis.verdict import Estimate, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import (
@@ -18,6 +18,7 @@ from gputui.model.units import (
     format_size_of_change,
     listed,
 )
+from gputui.services.compare.load_terms import load_terms
 from gputui.services.compare.pairing import CROWDED, SHARED, Comparison, GroupMean, Row
 from gputui.services.compare.ranking import Ranked, by_cost, by_speed
 from gputui.services.compare.row_text import judgement_text
@@ -32,6 +33,7 @@ from gputui.services.results.headline import (
     is_serving_limit,
     title_of,
 )
+from gputui.services.results.load_times import time_of
 from gputui.services.serving.curve import limits_of
 
 _RUNS = {
@@ -52,6 +54,12 @@ _WITH: dict[str, Callable[[str], str]] = {
     "label": "in {}".format,
     "gpu": "on {}".format,
 }
+_WAITED_FOR = {
+    "ttft": ("to the first token", "gives the first token"),
+    "tpot": ("per output token", ""),
+    "e2e": ("to the last token", "gives the last token"),
+}
+"""Of each time: what it leads to, and what is sooner or later by it."""
 _LEAST_SHARE = 0.2
 """Of a difference: a part that holds less of it is not why."""
 _LEAST_GAP = math.log(1.1)
@@ -90,6 +98,8 @@ def headline_of(
         steps = steps_to_pair(comparison, evidence) if ignore in ("", "machine") else ()
         if failed:
             return Headline((_failure_sentence(failed, comparison.rows),), steps, "to compare")
+        if terms := load_terms(comparison):
+            return Headline((_NOTHING, as_sentence(terms)))
         if ignore not in ("", "machine"):
             return Headline((_NOTHING,))
         return Headline((_NOTHING,) if steps else (_NOTHING, _SAME_PROFILE), steps, "to compare")
@@ -131,6 +141,7 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
         steps = settling_steps(main, evidence)
     sentences.append(_busy(main))
     sentences.append(_what_changes_the_choice(main, comparison.rows))
+    sentences.append(as_sentence(load_terms(comparison)))
     return Headline(tuple(filter(None, sentences)), steps)
 
 
@@ -174,11 +185,24 @@ def subject(row: Row, rows: Sequence[Row], named: Row | None = None) -> str:
 
 def change_phrase(row: Row) -> str:
     """`is 36 % slower (34 to 38) and 22 % cheaper per token`."""
+    if row.rate.respect == TIME:
+        return _time_phrase(row)
     cost = _cost_phrase(row) if row.cost.is_decided else ""
     if cost and not row.rate.is_decided:
         return f"{cost} (can't tell which is faster)"
     rate = f"as fast as a ({ends_words(row.rate)})" if row.rate.word == "same" else judgement_text(row.rate)
     return f"is {rate} and {cost.removeprefix('is ')}" if cost else f"is {rate}"
+
+
+def _time_phrase(row: Row) -> str:
+    """`gives the first token 31 % sooner (24 to 38)`, `takes 12 % more time per output token (10 to 14)`."""
+    rate, (noun, verb) = row.rate, _WAITED_FOR[time_of(row.case).partition("_")[0]]
+    if rate.ratio is None or not rate.differs:
+        return f"takes {judgement_text(rate)} {noun}"
+    size, ends = format_size_of_change(*rate.ratio)
+    if size.endswith("x") or not verb:
+        return f"takes {judgement_text(rate, with_interval=False)} {noun} ({ends})"
+    return f"{verb} {size} {'sooner' if rate.word == 'faster' else 'later'} ({ends})"
 
 
 def _cost_phrase(row: Row) -> str:
@@ -246,8 +270,8 @@ def changing_row(main: Row, rows: Sequence[Row]) -> tuple[Row | None, bool]:
 
 
 def _told_by(main: Row, row: Row) -> Judgement:
-    """Of the cost where the main case decides it, else of the rate."""
-    return row.cost if main.cost.is_decided else row.rate
+    """Of the cost where the main case decides it and the row has one, else of the rate or time."""
+    return row.cost if main.cost.is_decided and row.rate.respect != TIME else row.rate
 
 
 def _log(judgement: Judgement) -> float:

@@ -20,6 +20,7 @@ from gputui.analysis.judgement import (
     ENERGY,
     FIGURE,
     RATE,
+    TIME,
     Judgement,
     figure_ratio,
     judgements,
@@ -49,6 +50,16 @@ from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.results.energy import PowerOf, energy_of
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import had_no_time
+from gputui.services.results.load_times import (
+    P95,
+    P99,
+    late_share,
+    load_name,
+    load_of,
+    time_of,
+    time_order,
+    with_load_times,
+)
 from gputui.services.results.metrics import CaseMetric, LaunchValues, launch_values_of, metrics_of
 from gputui.services.results.references import version_of, version_order
 from gputui.services.results.roofline import Use, is_impossible, uses_of
@@ -271,7 +282,8 @@ def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False, history:
     Raises GputuiError if the runs are of several machines or runtimes, with the list.
     """
     check_one_box(name, [run.summary for run in runs])
-    return _side(name, runs, pool, variation_by_machine([*runs, *history]))
+    timed, before = [with_load_times(run) for run in runs], [with_load_times(run) for run in history]
+    return _side(name, timed, pool, variation_by_machine([*timed, *before]))
 
 
 def check_one_box(name: str, runs: Sequence[RunSummary]) -> None:
@@ -312,6 +324,7 @@ def sides_by(
     Raises GputuiError if there are not two values.
     """
     value_of = DIMENSIONS[dimension]
+    runs, history = [with_load_times(run) for run in runs], [with_load_times(run) for run in history]
     values: dict[str, list[Run]] = {}
     for run in runs:
         for value in measured_values(dimension, [run]):
@@ -345,12 +358,15 @@ def _in_words(dimension: str, value: str) -> str:
 def in_order(values: Iterable[str]) -> list[str]:
     """Values of a dimension in a fixed order, the usual baseline first, and GPU 2 before GPU 10."""
 
-    def key(value: str) -> tuple[int, list[str | int]]:
-        parts = re.split(r"([0-9]+)", value)
-        place = _ORDER.index(value) if value in _ORDER else len(_ORDER)
-        return place, [int(part) if at % 2 else part for at, part in enumerate(parts)]
+    def key(value: str) -> tuple[int, tuple[str | int, ...]]:
+        return _ORDER.index(value) if value in _ORDER else len(_ORDER), _natural(value)
 
     return sorted(values, key=key)
+
+
+def _natural(text: str) -> tuple[str | int, ...]:
+    """Sorts numbers within a text by their value."""
+    return tuple(int(part) if at % 2 else part for at, part in enumerate(re.split(r"([0-9]+)", text)))
 
 
 def telling_dimension(runs: Sequence[Run]) -> str:
@@ -415,6 +431,7 @@ def judge_sides(a: Side, b: Side, *, ignore: str = "") -> Judged:
     cases_a = {pairing(c.result.case, ignore): c for c in a.cases}
     cases_b = {pairing(c.result.case, ignore): c for c in b.cases}
     pairs = [(cases_a.get(key), cases_b.get(key)) for key in dict.fromkeys((*cases_a, *cases_b))]
+    pairs = _with_shared_times(pairs)
     measured, unmeasured = [], dict[str, tuple[str, ...]]()
     for pair in pairs:
         if any(side is not None and side.result.outcome == "ok" for side in pair):
@@ -440,6 +457,22 @@ def judge_sides(a: Side, b: Side, *, ignore: str = "") -> Judged:
     return Judged(
         a, b, ignore, tuple(measured), tuple(estimates), verdicts, groups, tuple(unmeasured.items())
     )
+
+
+def _with_shared_times(
+    pairs: Sequence[tuple[SideCase | None, SideCase | None]],
+) -> list[tuple[SideCase | None, SideCase | None]]:
+    """Without times of loads that only one side has, and without p95 where both sides have p99."""
+    cases = [_either(pair).result.case for pair in pairs]
+    shared = {
+        (load_of(case), time_of(case)) for pair, case in zip(pairs, cases, strict=True) if None not in pair
+    }
+    return [
+        pair
+        for pair, case in zip(pairs, cases, strict=True)
+        if not time_of(case)
+        or (None not in pair and not (time_of(case) == P95 and (load_of(case), P99) in shared))
+    ]
 
 
 def compared(
@@ -470,8 +503,8 @@ def compared(
         [work_per_joule(e, x.energy, y.energy) for e, (x, y) in zip(judged.estimates, cells, strict=True)],
     )
     rates = [
-        Judgement(RATE, estimate, verdict)
-        for estimate, verdict in zip(judged.estimates, judged.verdicts, strict=True)
+        Judgement(TIME if time_of(_either(pair).result.case) else RATE, estimate, verdict)
+        for pair, estimate, verdict in zip(judged.pairs, judged.estimates, judged.verdicts, strict=True)
     ]
     rows_found = [
         _row(*each, conditions)
@@ -589,13 +622,14 @@ def _either(pair: tuple[SideCase | None, SideCase | None]) -> SideCase:
     return side
 
 
-def table_order(case: Case) -> tuple[int, str, str, str, int, int]:
-    """Sort key of rows: class, workload, device, size, threads, precision."""
+def table_order(case: Case) -> tuple[int, tuple[str | int, ...], str, str, int, int, int]:
+    """Sort key of rows: class, workload (4 users before 16), device, size, threads, precision, times last."""
     variant = case.variant
     precision = _ORDER.index(variant.precision) if variant.precision in _ORDER else len(_ORDER)
     threads = _ORDER.index(variant.threads) if variant.threads in _ORDER else len(_ORDER)
     group = list(GROUPS).index(case.workload_class) if case.workload_class in GROUPS else len(GROUPS)
-    return group, case.work.workload, variant.device_class, case.work.size, threads, precision
+    load, size, time = _natural(load_name(case)), case.work.size, time_order(case)
+    return group, load, variant.device_class, size, threads, precision, time
 
 
 def estimate_pair(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Missing:
@@ -653,7 +687,7 @@ def _explained(
         return Verdict("inconclusive", f"{which} above the physical peak: an error of measurement")
     if verdict.word == "inconclusive" and any(side and side.result.between_boxes for side in pair):
         return Verdict("inconclusive", "boxes of one model differ as much, or the run is too short to tell")
-    shares = [0.0 if side is None else contention_of(side.result) for side in pair]
+    shares = [0.0 if side is None else contention_of(side.result) or late_share(side.result) for side in pair]
     crowded = [
         f"{format_percent(share)} of {letter}'s" for share, letter in zip(shares, "ab", strict=True) if share
     ]
@@ -699,11 +733,18 @@ def _row(
 def _figures(
     pairs: Sequence[tuple[SideCase | None, SideCase | None]],
 ) -> list[tuple[FigureRow, ...]]:
-    """Those of each pair, in the order of A, then those that only B has; judged as one table."""
+    """Those of each pair, in the order of A, then those that only B has; judged as one table.
+
+    Those that are rows themselves are left out, and a row that is a time has none.
+    """
+    known = [None if side is None else side.result.case for pair in pairs for side in pair]
+    timed = {(load_of(case), time_of(case)) for case in known if case is not None and time_of(case)}
     found: list[list[tuple[LaunchValues | None, LaunchValues | None]]] = []
     for pair in pairs:
-        a, b = ({} if side is None else _by_key(side.result) for side in pair)
-        found.append([(a.get(key), b.get(key)) for key in dict.fromkeys((*a, *b))])
+        case = _either(pair).result.case
+        a, b = ({} if side is None or time_of(case) else _by_key(side.result) for side in pair)
+        keys = [key for key in dict.fromkeys((*a, *b)) if (load_of(case), key) not in timed]
+        found.append([(a.get(key), b.get(key)) for key in keys])
     judged = iter(judgements(FIGURE, [_figure_ratio(*sides) for row in found for sides in row]))
     return [tuple(_figure_row(*sides, next(judged)) for sides in row) for row in found]
 
@@ -753,7 +794,7 @@ def flags_of(cell: Cell, side: str, conditions: ConditionsOf | None) -> Iterable
     if cell.result is None:
         return
     on_gpu = cell.result.case.variant.device_class == "gpu"
-    waited = contention_of(cell.result)
+    waited = contention_of(cell.result) or late_share(cell.result)
     if waited:
         yield Flag(side, CROWDED, waited)
     seen = _conditions(cell, conditions) if on_gpu else Missing("not a GPU")
@@ -839,7 +880,9 @@ def _group_means(
         members = [
             (estimate, letters)
             for pair, estimate, letters in zip(pairs, estimates, impossible, strict=True)
-            if _either(pair).result.case.workload_class == workload_class and not (ignore and None in pair)
+            if _either(pair).result.case.workload_class == workload_class
+            and not time_of(_either(pair).result.case)
+            and not (ignore and None in pair)
         ]
         common = [e for e, letters in members if not isinstance(e, Missing) and not letters]
         if members:

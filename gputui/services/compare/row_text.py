@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
-from gputui.analysis.judgement import Judgement
+from gputui.analysis.judgement import TIME, Judgement
 from gputui.analysis.verdict import GeometricMean, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.plan import REFERENCE_PROFILE
@@ -183,7 +183,8 @@ def judgement_text(judgement: Judgement, *, with_interval: bool = True) -> str:
     ratio, low, high = judgement.ratio
     if judgement.differs:
         size, ends = format_size_of_change(ratio, low, high)
-        words = f"{size} {(_AS_FACTOR if size.endswith('x') else {}).get(judgement.word, judgement.word)}"
+        kinds = (_TIME_AS_FACTOR, _TIME) if judgement.respect == TIME else (_AS_FACTOR, {})
+        words = f"{size} {kinds[not size.endswith('x')].get(judgement.word, judgement.word)}"
     else:
         unit = " %" if format_change(ratio).endswith("%") else "x"
         ends, words = f"{format_change_interval(low, high, ratio)}{unit}", verdict_text(judgement)
@@ -191,6 +192,8 @@ def judgement_text(judgement: Judgement, *, with_interval: bool = True) -> str:
 
 
 _AS_FACTOR = {"faster": "as fast", "dearer": "the cost"}
+_TIME = {"faster": "less time", "slower": "more time"}
+_TIME_AS_FACTOR = {"slower": "the time"}
 
 
 def both_text(judgement: Judgement) -> str:

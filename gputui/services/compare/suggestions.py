@@ -17,6 +17,8 @@ from gputui.services.compare.pairing import CROWDED, Cell, Comparison, Row, runs
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import had_no_time
 from gputui.services.results.selectors import from_here
+from gputui.services.serving.curve import is_serving_case
+from gputui.services.serving.text import load_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +58,11 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[SettlingStep, ...]:
         if cell.run is None or cell.result is None or (launches >= wanted and not crowded):
             continue
         number = max(wanted, launches)
-        seconds = number * _launch_s(cell.result)
+        seconds = cell.run.budget_s if is_serving_case(row.case) else number * _launch_s(cell.result)
         price = cell.run.price
         usd = None if isinstance(price, Missing) else price.usd_per_hour * seconds / 3600
-        command = f"{_again(cell, evidence)} --only {only_text(row)} --launches {number}"
+        only = "" if is_serving_case(row.case) else f" --only {only_text(row)}"
+        command = f"{_again(cell, evidence)}{only} --launches {number}"
         found.setdefault(cell.run.run_id, SettlingStep(letter, command, seconds, usd, letter in crowded))
     return tuple(found.values())
 
@@ -83,6 +86,8 @@ def steps_to_pair(comparison: Comparison, evidence: Evidence) -> tuple[SettlingS
 def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> SettlingStep | None:
     """Launches of b against a as it is, until the row is resolved; None where those can hardly do it."""
     if not estimate.replicated or any(flag.word == CROWDED for flag in row.flags):
+        return None
+    if is_serving_case(row.case):  # serve-bench measures as often as it is told
         return None
     a, b = row.a.run, row.b.run
     if a is None or b is None or row.b.result is None or a.run_id == b.run_id:
@@ -205,9 +210,12 @@ def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:
     for mine, other, letter in ((row.a, row.b, "a"), (row.b, row.a, "b")):
         if mine.result is None and other.run is not None:
             again = _again(other, evidence, same_side=False)
-            yield f"on the box of {letter}: {again} --only {row.case.work.workload}"
+            only = "" if is_serving_case(row.case) else f" --only {row.case.work.workload}"
+            yield f"on the box of {letter}: {again}{only}"
         elif mine.result is not None and mine.result.outcome == "oom":
             yield f"{letter} needs more memory for this size; smaller sizes of the workload may fit"
+        elif mine.result is not None and "budget" in mine.result.reason and is_serving_case(row.case):
+            yield f"on the box of {letter}: {_again(mine, evidence)}"
         elif mine.result is not None and "budget" in mine.result.reason:
             only = f"--only {row.case.work.workload}"
             yield f"on the box of {letter}: the same profile with {only} gives it more time"
@@ -223,6 +231,11 @@ def _again(cell: Cell, evidence: Evidence, *, same_side: bool = True) -> str:
     if cell.run is None:
         return "gputui run"
     file = from_here(str(evidence.file(cell.run.run_id)))
+    if cell.result is not None and is_serving_case(cell.result.case):
+        is_short = had_no_time(cell.result) or "budget" in cell.result.reason
+        budget = f"--budget {math.ceil(cell.run.budget_s) * (1 + is_short)}"
+        load = f"gputui serve-bench URL {load_options(cell.result.case)} {budget}"
+        return f"{load} --db {shlex.quote(file)}" if same_side else load
     like = f"gputui run --like {shlex.quote(f'{file}@{cell.run.short_id}')}"
     if cell.result is not None and had_no_time(cell.result):
         like += f" --budget {math.ceil(2 * cell.run.budget_s)}"

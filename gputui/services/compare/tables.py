@@ -22,6 +22,7 @@ from gputui.services.compare.row_text import (
     verdict_text,
 )
 from gputui.services.results.labels import ending_words, some_of
+from gputui.services.results.load_times import time_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ def row_table(
     defaults = ("always", "wide") if width == "wide" else ("always",)
     shown = [c for c in COLUMNS if (c.default in defaults if columns is None else c in columns)]
     shown = [column for column in shown if not _is_absent(comparison, column)]
+    has_times = any(time_of(row.case) for row in comparison.rows)
+    of_cells: Width = "narrow" if width == "short" and has_times else width  # a time is not per second
 
     def line(name: str, verdict: str, cells: Iterable[Sequence[str]]) -> tuple[str, ...]:
         by_column = list(zip(shown, cells, strict=True))
@@ -78,15 +81,15 @@ def row_table(
         return name, *before, verdict, *after
 
     case = f"case ({' '.join(naming.common)})" if naming.common else "case"
-    headings = line(case, "verdict", [column.headings(width) for column in shown])
+    headings = line(case, "verdict", [column.headings(of_cells) for column in shown])
     rows = []
     for row in comparison.rows:
         name = naming.name(row, is_short=width == "short")
-        rows.append(line(name, naming.verdict(row), [column.cells(row, width) for column in shown]))
+        rows.append(line(name, naming.verdict(row), [column.cells(row, of_cells) for column in shown]))
     groups = comparison.groups if any(column.mean for column in shown) else ()
     for group in (one for one in groups if one.common):
         word = "" if isinstance(group.mean, Missing) else verdict_text(group.rate)
-        rows.append(line(mean_name(group), word, [_mean(group, column, width) for column in shown]))
+        rows.append(line(mean_name(group), word, [_mean(group, column, of_cells) for column in shown]))
     return TextTable(headings, tuple(rows), tuple(range(1, headings.index("verdict"))))
 
 
@@ -185,7 +188,7 @@ def disturbances(comparison: Comparison, naming: Naming, b: str = "b") -> Iterab
     """
     found: dict[tuple[str, str], list[str]] = {}
     for row in comparison.rows:
-        for flag in row.flags:
+        for flag in () if time_of(row.case) else row.flags:  # its load has the same
             said = f"{naming.name(row)} {format_percent(flag.share)}"
             found.setdefault((flag.side, flag.word), []).append(said)
     for (side, word), rows in sorted(found.items()):

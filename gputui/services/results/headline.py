@@ -29,6 +29,7 @@ from gputui.model.units import (
 )
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import case_words, ending_words
+from gputui.services.results.load_times import LOAD_TIMES
 from gputui.services.results.throughput import contention_of, speed_of, speed_ratio
 from gputui.worker.workloads import WORKLOADS
 
@@ -49,11 +50,12 @@ _SPELLED_WITH_A_VOWEL = "AEFHILMNORSX"
 
 def case_order(case: Case) -> tuple[int, ...]:
     """Sorts the case people come for first: training, then inference, then peak tests; on the GPU, with amp,
-    the largest."""
+    the largest, or the load of most users."""
     variant = case.variant
     return (
         index_in(_CLASSES, case.workload_class),
         not is_serving_limit(case),
+        -_users(case),
         variant.device_class != "gpu",
         index_in(_WORKLOADS, case.work.workload),
         variant.mode != "eager",
@@ -61,6 +63,12 @@ def case_order(case: Case) -> tuple[int, ...]:
         index_in(_PRECISIONS, variant.precision),
         variant.threads != "all",
     )
+
+
+def _users(case: Case) -> int:
+    """Of a load on a server; 0 of anything else."""
+    users = dict(case.work.parameters).get("users")
+    return users if isinstance(users, int) and case.work.workload.startswith("serve:") else 0
 
 
 def is_serving_limit(case: Case) -> bool:
@@ -83,6 +91,10 @@ def title_of(workload: str) -> str:
     kind, _, name = workload.partition(":")
     if kind == "serve" and name:
         profile, _, load = name.partition(" ")
+        time = next((title for title in LOAD_TIMES.values() if load.endswith(f" {title}")), "")
+        if time:
+            load = load.removesuffix(f" {time}")
+            load = f"{time} {'with' if 'user' in load else 'at'} {load}"
         return f"{profile} serving at its limit" if load == "limit" else f"{profile} serving, {load}"
     return _OF_USER[kind].format(name) if kind in _OF_USER and name else _TITLES.get(workload, workload)
 

@@ -13,9 +13,11 @@ from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.results.expected import performance_checks
+from gputui.services.results.headline import case_order
 from gputui.services.results.labels import day
 from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import from_here
+from gputui.services.results.throughput import contention_of
 
 _ROUNDED_TO_S = 10
 
@@ -46,7 +48,8 @@ def next_steps(
     here = from_here(str(path))
     file, newest = shlex.quote(here), results[-1]
     measured = [run for run in results if any(case.outcome == "ok" for case in run.cases)]
-    yield from _with_more_time(newest, file)
+    is_busy = any(map(_was_busy, measured))
+    yield from _on_an_idle_box(newest, file, like) if is_busy else _with_more_time(newest, file)
     if not measured:
         if not newest.summary.status_reason.startswith("stopped by"):
             yield NextStep(f"gputui show {newest.summary.short_id} {file} -v", "why nothing was measured")
@@ -77,8 +80,25 @@ def next_steps(
         yield NextStep(f"gputui compare {name} {names[0]}", f"vs the run of {day(earlier)}")
     if is_profiled:
         yield NextStep(f"gputui show {newest.summary.short_id} {file} -v", "where the time of a step goes")
-    if earlier is None:
+    if earlier is None and not is_busy:
         yield NextStep(f"gputui compare {file} OTHER.db", "once another box has run the same")
+
+
+def _was_busy(run: Run) -> bool:
+    """Whether other processes had the CPUs during its main case, the one that its headline is about."""
+    cases = [case for case in run.cases if case.outcome == "ok"]
+    return contention_of(min(cases, key=lambda case: case_order(case.case))) > 0
+
+
+def _on_an_idle_box(run: Run, file: str, like: str) -> Iterator[NextStep]:
+    """The same run again; a larger budget would not help a busy box."""
+    if like:
+        command = f"gputui run --like {shlex.quote(like)} --db {file}"
+    elif run.summary.profile in {profile.name for profile in shipped_profiles()}:
+        command = f"gputui run {run.summary.profile} --db {file}"
+    else:  # the path of another profile is not stored
+        return
+    yield NextStep(command, "again, once the box is idle")
 
 
 def _with_more_time(run: Run, file: str) -> Iterator[NextStep]:

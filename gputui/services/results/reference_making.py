@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -48,6 +49,7 @@ MOST_NOTE = 200
 _SLOWED_SHARE = 0.05
 _CAPPED_W = 1.0
 _MEASURES = {"gemm": "matmul", "membw": "copy"}
+_TIMES = "times"
 _Box = tuple[Identity, ...]
 
 
@@ -76,9 +78,9 @@ class Added:
 def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: str = "") -> Added:
     """Make or extend the user's reference of the model that these runs are of.
 
-    A box counts once: of several runs of it the newest that will do, and none if it was counted before.
-    A reference of that name that ships is copied first. Which boxes were counted is kept in a file beside the
-    reference, which is not to be sent.
+    A box counts once: of several runs of it the newest that will do, and none if it was counted before. A
+    copy of a run under other ids is that run. A reference of that name that ships is copied first. Which
+    boxes were counted is kept in a file beside the reference, which is not to be sent.
 
     Raises GputuiError if no run will do, or they are of several models or profiles, and NotStored.
     """
@@ -86,10 +88,13 @@ def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: s
     taken: list[tuple[Candidate, Reference]] = []
     for one in sorted(candidates, key=lambda c: -c.run.summary.started_utc_us):
         problems = list(problems_of_run(one))
-        box = known_by(one.run.summary.machine)
+        box = _box_of(one.run)
+        same = next((other for other, _ in taken if _are_one_box(box, _box_of(other.run))), None)
         if problems:
             left_out.append(f"{one.text}: {'; '.join(problems)}")
-        elif any(are_one_box(box, known_by(other.run.summary.machine)) for other, _ in taken):
+        elif same is not None and _has_same_times(box, _box_of(same.run)):
+            left_out.append(f"{one.text}: the same measurements as {same.text}")
+        elif same is not None:
             left_out.append(f"{one.text}: its box counts once, with a newer run")
         else:
             taken.append((one, reference_of(one.run)))
@@ -110,8 +115,8 @@ def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: s
     counted_boxes = _read_boxes(path)
     new: list[tuple[Candidate, Reference]] = []
     for one, made in taken:
-        box = known_by(one.run.summary.machine)
-        if any(are_one_box(box, other) for other in counted_boxes):
+        box = _box_of(one.run)
+        if any(_are_one_box(box, other) for other in counted_boxes):
             left_out.append(f"{one.text}: its box is in the reference already")
         else:
             new.append((one, made))
@@ -125,7 +130,7 @@ def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: s
         raise GputuiError(f"{name}: {len(text)} bytes are too many for a reference", f"at most {MOST_BYTES}")
     make_directory(path.parent)
     write_whole(path, text)
-    _write_boxes(path, [*counted_boxes, *(known_by(one.run.summary.machine) for one, _ in new)])
+    _write_boxes(path, [*counted_boxes, *(_box_of(one.run) for one, _ in new)])
     return Added(read_reference(path), path, len(new), tuple(left_out))
 
 
@@ -294,6 +299,28 @@ def _gpu_of(run: Run, case: CaseResult) -> Gpu | None:
 
 
 # Which boxes were counted
+
+
+def _box_of(run: Run) -> _Box:
+    """What the box is known by, and the block times of each case.
+
+    A copy that was shared or renamed has other ids, and the same times to the nanosecond.
+    """
+    return (*known_by(run.summary.machine), *(_times_of(case) for case in _cases(run)))
+
+
+def _times_of(result: CaseResult) -> Identity:
+    launches = sorted([block.wall_ns for block in measurement.blocks] for measurement in result.measurements)
+    text = json.dumps([key_of(result.case), launches])
+    return Identity(_TIMES, hashlib.sha256(text.encode()).hexdigest()[:16])
+
+
+def _are_one_box(a: _Box, b: _Box) -> bool:
+    return _has_same_times(a, b) or are_one_box(a, b)
+
+
+def _has_same_times(a: _Box, b: _Box) -> bool:
+    return any(one.kind == _TIMES for one in set(a) & set(b))
 
 
 def _boxes_file(path: Path) -> Path:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from gputui.analysis.contention import Waiting, effect_of_waiting
 from gputui.analysis.cost import Cost, cost_per_million
-from gputui.analysis.priors import launch_prior_sd, paired_prior_sd
+from gputui.analysis.priors import LATE_LOAD_SD, launch_prior_sd, paired_prior_sd
 from gputui.analysis.spread import together
 from gputui.analysis.statistics import mean
 from gputui.analysis.verdict import (
@@ -27,6 +27,8 @@ from gputui.model.case import WHOLE_BOX, Case
 from gputui.model.journal import Block, Price
 from gputui.model.plan import MIN_BLOCKS
 from gputui.model.result import CaseResult, Spread
+from gputui.model.units import TIME_UNIT
+from gputui.services.results.load_times import late_share
 from gputui.store.reading import CaseTimes
 
 CROWDED_SHARE = 0.05
@@ -195,6 +197,8 @@ def prior_of(case: CaseResult) -> float:
 
     Whole programs use that of the host, except for loads on a server, which are inference by the whole box.
     """
+    if late_share(case):
+        return LATE_LOAD_SD
     device, workload_class = case.case.variant.device_class, case.case.workload_class
     is_load = device == WHOLE_BOX and workload_class == "inference"
     return launch_prior_sd(device, "host" if case.case.is_whole and not is_load else workload_class)
@@ -250,6 +254,8 @@ def speed_ratio(
 
 def cost_of(case: CaseResult, price: Price | Missing, spread: Spread | None = None) -> Cost | Missing:
     """The cost of a million units of work on a box of this price; `spread` as in `speed_of`."""
+    if case.case.unit == TIME_UNIT:
+        return Missing("a time has no cost")
     speed, gpus = speed_of(case, spread), devices_of(case.case)
     return cost_per_million(speed, case.case.unit, price, case.case.variant.device_class, gpus)
 

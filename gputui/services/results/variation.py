@@ -7,7 +7,7 @@ import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gputui.analysis.priors import run_prior_sd
+from gputui.analysis.priors import LATE_RUN_SD, run_prior_sd
 from gputui.analysis.quantiles import normal_quantile, t_quantile
 from gputui.analysis.spread import (
     LaunchPrior,
@@ -21,6 +21,7 @@ from gputui.analysis.statistics import hodges_lehmann, sample_variance
 from gputui.analysis.verdict import LAUNCHES_MEASURED, launch_scatter, log_time
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run, Spread
+from gputui.services.results.load_times import late_share, time_of
 from gputui.services.results.throughput import (
     contention_of,
     launches_of,
@@ -40,17 +41,17 @@ class BoxVariation:
     """What the runs of one box tell of how much its launches and runs vary."""
 
     launches: Mapping[str, LaunchPrior | Missing]
-    """By device class."""
+    """By device class, and by each time of loads."""
     rows: Mapping[Hashable, Scatter]
     """Of each case on its own."""
     runs: Mapping[str, Spread]
-    """Between runs, by device class."""
+    """Between runs, likewise."""
     pairs: Mapping[Hashable, Scatter] = field(default_factory=dict)
     """Of the log ratio of two cases between launches in which they were interleaved."""
 
     def launch_spread(self, result: CaseResult) -> Spread | None:
         """Of one launch of this case; None where no more is known than its own launches here show."""
-        prior = self.launches.get(result.case.variant.device_class)
+        prior = self.launches.get(_kind(result))
         own = self.rows.get(_identity(result))
         launches, assumed = len(launches_of(result)), prior_of(result)
         if isinstance(prior, LaunchPrior):
@@ -72,8 +73,9 @@ class BoxVariation:
         return None if launches < LAUNCHES_MEASURED and _says_less(spread, assumed) else spread
 
     def run_spread(self, result: CaseResult) -> Spread:
-        """Of one run of this case."""
-        return self.runs.get(result.case.variant.device_class) or unknown_runs(result)
+        """Of one run of this case; more where others had the CPUs of a load's client."""
+        spread = self.runs.get(_kind(result)) or unknown_runs(result)
+        return replace(spread, variance=spread.variance + LATE_RUN_SD**2) if late_share(result) else spread
 
 
 NOTHING_KNOWN = BoxVariation({}, {}, {})
@@ -102,21 +104,21 @@ def with_launch_spreads(run: Run, others: Iterable[Run]) -> Run:
 def _variation(machine: str, runs: Sequence[Run]) -> BoxVariation:
     newest = sorted(runs, key=lambda run: run.summary.started_utc_us)[-RUNS_TAKEN:]
     calm = [[result for result in run.cases if _is_calm(result)] for run in newest]
-    devices = {result.case.variant.device_class for of_run in calm for result in of_run}
+    kinds = {_kind(result) for of_run in calm for result in of_run}
     launches: dict[str, LaunchPrior | Missing] = {}
     rows: dict[Hashable, Scatter] = {}
     between: dict[str, Spread] = {}
-    for device in devices:
-        mine = [[r for r in of_run if r.case.variant.device_class == device] for of_run in calm]
+    for kind in kinds:
+        mine = [[r for r in of_run if _kind(r) == kind] for of_run in calm]
         within, across = [_scatters(of_run) for of_run in mine], [_scatters(_joined(newest, mine))]
-        prior = _learnt(f"{machine} {device}", within)
-        launches[device] = _learnt(f"{machine} {device}", across) if isinstance(prior, Missing) else prior
+        prior = _learnt(f"{machine} {kind}", within)
+        launches[kind] = _learnt(f"{machine} {kind}", across) if isinstance(prior, Missing) else prior
         known = _rows(within)
         rows |= _rows(across) | known
-        prior = launches[device]
+        prior = launches[kind]
         if isinstance(prior, LaunchPrior):
             apart = _apart(newest, mine)
-            between[device] = _between(f"{machine} {device}", apart, prior, rows)
+            between[kind] = _between(f"{machine} {kind}", apart, prior, rows)
     return BoxVariation(launches, rows, between, _paired(newest, calm))
 
 
@@ -224,6 +226,11 @@ def _between(
         means.setdefault(key, []).append(RunMean(middle, spread.variance / len(launches)))
         launched.add(_launched(result))
     return learn_runs(box, list(means.values()), rows=len(launched), table_sd=run_prior_sd(device))
+
+
+def _kind(result: CaseResult) -> str:
+    """Rows of one kind vary alike: those of a device class, or one time of all loads."""
+    return f"{result.case.variant.device_class} {time_of(result.case)}".rstrip()
 
 
 def _identity(result: CaseResult) -> Hashable:

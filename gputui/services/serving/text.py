@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from gputui.analysis.order_statistics import Percentile, sample_needed
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
+from gputui.model.case import Case
 from gputui.model.journal import Price
 from gputui.model.serving import ANSWERED
 from gputui.model.units import (
@@ -21,6 +23,7 @@ from gputui.model.units import (
 )
 from gputui.services.results.headline import as_sentence
 from gputui.services.serving.curve import CLOSED, SEARCH, Level, ServingRun, Times, limits_of, parameter_of
+from gputui.services.serving.profiles import shipped_request_profiles
 
 HEADINGS = ("load", "tok/s", "95 %", "/user", "TTFT p50", "p99", "TPOT p50", "p99", "n")
 """Of `curve_rows`; tokens are output tokens, `n` are requests."""
@@ -272,6 +275,24 @@ def _with_interval(found: Percentile | Missing) -> tuple[str, str]:
     if isinstance(found, Missing):
         return _NOTHING, found.reason.partition(" requests")[0]
     return format_seconds(found.value), f"{format_seconds(found.low)} to {format_seconds(found.high)}"
+
+
+def load_options(case: Case) -> str:
+    """The options of `serve-bench` for this load alone: `--profile chat --concurrency 8 --slo none`."""
+    name = case.work.workload.removeprefix("serve:").split(" ")[0]
+    is_shipped = any(profile.name == name for profile in shipped_request_profiles())
+    options = ["--profile", name if is_shipped else f"{name}.toml"]
+    shared, users = parameter_of(case, "shared_tokens"), parameter_of(case, "users")
+    if shared:
+        options += ["--shared-prefix", f"{shared}"]
+    if users is not None:
+        return shlex.join([*options, "--concurrency", f"{users}", "--slo", "none"])
+    rate = parameter_of(case, "rate_per_s")
+    if rate is not None:
+        return shlex.join([*options, "--rate", f"{rate:g}", "--concurrency", "none", "--slo", "none"])
+    known = [(limit_name, limit) for limit_name, limit in limits_of(case).parts if limit is not None]
+    slo = ",".join(f"{limit_name}={1e3 * limit:g}ms" for limit_name, limit in known)
+    return shlex.join([*options, "--concurrency", "none", "--slo", slo])
 
 
 def break_even_line(serving: ServingRun, price: Price | Missing, api: tuple[float, float]) -> str:

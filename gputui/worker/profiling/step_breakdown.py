@@ -203,7 +203,7 @@ class PartitionInParts:
         device = [e for e in inside if e.kind in ("kernel", "copy", "memset")]
         threads = _threads(host, start_ns, end_ns)
         self._window_ns += end_ns - start_ns
-        if device or self._kernels:
+        if device or self._kernels or following is not None:
             self._add_device(device, threads, start_ns, end_ns, following)
         else:
             self._add_host(threads.get(self._thread, _Thread()), start_ns, end_ns)

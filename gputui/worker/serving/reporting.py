@@ -10,8 +10,8 @@ from .answer import OK
 from .load import Load, LoadOutcome, Sample, quantile
 from .server import ServerIdentity
 
-NEEDED_FOR_P99 = 368
-"""Requests: with fewer, the order-statistic interval (95 %) of the 99th percentile has no upper end."""
+NEEDED = {"p95": (0.95, 72), "p99": (0.99, 368)}
+"""Requests: with fewer, the order-statistic interval (95 %) of that percentile has no upper end."""
 BATCH = 200
 """Requests per message."""
 
@@ -101,16 +101,16 @@ class LoadReport:
             self.figure(
                 f"{key}_p50_s", f"{title} median", "s", "less", quantile(values, 0.5), n, "no answer has it"
             )
-            is_enough = n >= NEEDED_FOR_P99
-            self.figure(
-                f"{key}_p99_s",
-                f"{title} p99",
-                "s",
-                "less",
-                quantile(values, 0.99) if is_enough else None,
-                n,
-                f"{n} requests: it needs {NEEDED_FOR_P99}",
-            )
+            for which, (below, needed) in NEEDED.items():
+                self.figure(
+                    f"{key}_{which}_s",
+                    f"{title} {which}",
+                    "s",
+                    "less",
+                    quantile(values, below) if n >= needed else None,
+                    n,
+                    f"{n} requests: it needs {needed}",
+                )
         counted = step.counted
         ok = [sample for sample in counted if sample.answer.outcome == OK]
         start_ns, end_ns = step.window_ns

@@ -698,6 +698,9 @@ def test_a_compiled_side_says_after_how_many_steps_it_has_made_up_for_compiling(
     assert row.verdict.word == "faster"
     assert row.note == "compiling took 20.0 s: pays after 400 steps"
 
+    untold = only_row(compared_by("mode", make_run(measured(eager, *[steady(0.15)] * 3), result)))
+    assert (untold.verdict.word, untold.note) == ("faster", "")
+
 
 def test_pairs_that_disagree_with_the_speeds_beside_them_decide_nothing() -> None:
     eager = make_case("gpt_train", workload_class="training")

@@ -69,6 +69,19 @@ def test_a_budget_that_was_too_small_for_most_cases_leads_to_one_that_is_not() -
     assert step.command == "gputui run quick --db a.db --budget 4500"
 
 
+def test_a_run_on_a_busy_box_is_to_be_done_again_when_the_box_is_idle() -> None:
+    lost = unmeasured(make_case("decode"), "skipped", "too slow for its share: raise --budget")
+    busy = make_run(measured(GPT, steady(0.1), waited_share=0.4), lost)
+
+    again = NextStep("gputui run quick --db a.db", "again, once the box is idle")
+    assert list(next_steps([busy], FILE)) == [again]
+    assert next(next_steps([busy], FILE, like="b.db@12345678")).command == (
+        "gputui run --like b.db@12345678 --db a.db"
+    )
+    own = replace(busy, summary=replace(busy.summary, profile="mine"))
+    assert list(next_steps([own], FILE)) == []
+
+
 def test_a_run_without_a_result_leads_to_its_reasons_and_its_removal() -> None:
     failed = make_run(unmeasured(GPT, "failed", "RuntimeError"))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from every_screen import Look, app_states, drawn_states
+from every_screen import Look, app_states, drawn_states, store_serving
 from rich.style import Style
 from screen_goldens import store_on_gpu, store_three
 from shell_app import Row, only_coloured
@@ -48,6 +48,7 @@ async def test_every_other_screen_and_dialog_says_the_same_without_colours(
 ) -> None:
     monkeypatch.setenv("GPUTUI_DB", str(store_three(tmp_path)))
     store_on_gpu(tmp_path / "a.db")
+    store_serving(tmp_path)
     coloured = {name: rows async for name, rows in app_states(Look(80, 24, Depth.INDEXED))}
     plain = {name: rows async for name, rows in app_states(Look(80, 24, Depth.NONE))}
     assert coloured.keys() == plain.keys()

@@ -1,0 +1,78 @@
+"""In what loads on two servers differ, so that their rows do not pair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gputui.model.case import Case
+from gputui.model.units import format_percent, listed
+from gputui.services.compare.pairing import Comparison
+from gputui.services.results.headline import is_serving_limit
+from gputui.services.results.load_times import time_of
+from gputui.services.serving.curve import is_serving_case, limits_of, parameter_of
+
+_TERMS = (
+    ("model", "model", "if it is one model under two names, give both the same --name"),
+    ("api", "API", "name one for both: --api chat"),
+    ("prompt_tokens", "tokens in", "measure both with one --profile"),
+    ("shared_tokens", "tokens that all prompts begin with", "measure both with one --shared-prefix"),
+    ("output_tokens", "tokens out", "measure both with one --profile"),
+)
+
+
+def load_terms(comparison: Comparison) -> str:
+    """Why loads do not pair, in a sentence or two; empty if they do, or if neither side has any."""
+    a, b = (_loads(comparison, letter) for letter in "ab")
+    if not a and not b:
+        return ""
+    if not a or not b:
+        return (
+            f"only {'a' if a else 'b'} offered loads to an LLM server (gputui serve-bench),"
+            " and their rates say nothing of other work."
+        )
+    found = [
+        (f"{words} ({on_a} in a, {on_b} in b)", hint)
+        for name, words, hint in _TERMS
+        if (on_a := _values(a, name)) and (on_b := _values(b, name)) and on_a != on_b
+    ]
+    profiles = [listed(sorted({_profile(case) for case in side})) for side in (a, b)]
+    if profiles[0] != profiles[1] and not found:
+        found.append((f"profile ({profiles[0]} in a, {profiles[1]} in b)", "measure both with one --profile"))
+    if found:
+        hints = dict.fromkeys(hint for _, hint in found)
+        return f"The loads differ in {listed([words for words, _ in found])}: {'; '.join(hints)}."
+    return " ".join(_of_limits_and_numbers(a, b))
+
+
+def _of_limits_and_numbers(a: Sequence[Case], b: Sequence[Case]) -> Iterator[str]:
+    limits = [sorted({_limit_words(case) for case in side if is_serving_limit(case)}) for side in (a, b)]
+    if all(limits) and not set(limits[0]) & set(limits[1]):
+        on_a, on_b = map(listed, limits)
+        yield (
+            f"The limits do not compare, as they are of other terms: {on_a} in a, {on_b} in b;"
+            " --slo and --attain set them."
+        )
+    numbers = [{case.work.key for case in side if not is_serving_limit(case)} for side in (a, b)]
+    if all(numbers) and not numbers[0] & numbers[1]:
+        yield "No number of users or rate was offered to both: name the same with --concurrency or --rate."
+
+
+def _loads(comparison: Comparison, letter: str) -> list[Case]:
+    side = comparison.a if letter == "a" else comparison.b
+    cases = [one.result.case for one in side.cases]
+    return [case for case in cases if is_serving_case(case) and not time_of(case)]
+
+
+def _values(cases: Sequence[Case], name: str) -> str:
+    values = {parameter_of(case, name) for case in cases} - {None}
+    return listed([f"{value}" for value in sorted(values, key=str)]) if values else ""
+
+
+def _profile(case: Case) -> str:
+    return case.work.workload.removeprefix("serve:").split(" ")[0]
+
+
+def _limit_words(case: Case) -> str:
+    share = parameter_of(case, "attained_share")
+    of = f" for {format_percent(float(share))}" if isinstance(share, int | float) else ""
+    return f"{limits_of(case).text}{of}"

@@ -1,0 +1,97 @@
+"""Times for which users of an LLM server wait, as cases: compared as rates are, but less is better."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
+
+from gputui.model.absent import Missing
+from gputui.model.case import Case
+from gputui.model.result import CaseResult, Measurement, Run
+from gputui.model.units import TIME_UNIT
+
+P95, P99 = "ttft_p95_s", "ttft_p99_s"
+LOAD_TIMES = {
+    "ttft_p50_s": "TTFT p50",
+    P95: "TTFT p95",
+    P99: "TTFT p99",
+    "tpot_p50_s": "TPOT p50",
+    "e2e_p50_s": "E2E p50",
+}
+"""Figures of a load at which both sides did the same, with their names. Not of a limit, which each side meets
+at a rate of its own."""
+LAG = "client_lag_p99_s"
+"""How late the client's own wake-ups were in a launch of a load."""
+LATE_S = 0.002
+"""From here on other processes had the CPUs that the client needed. In 12 runs of one server on a 2-core box
+at loads of 5 to 14 the lag was 1 to 170 ms, in 6 runs with a free CPU at most 1 ms."""
+_KEY = "time"
+
+
+def time_of(case: Case) -> str:
+    """The figure that a case made here stands for; empty for any other case."""
+    return str(dict(case.work.parameters).get(_KEY, "")) if case.unit == TIME_UNIT else ""
+
+
+def time_order(case: Case) -> int:
+    """Sorts a load before its times."""
+    return list(LOAD_TIMES).index(time) if (time := time_of(case)) in LOAD_TIMES else -1
+
+
+def load_name(case: Case) -> str:
+    """The workload without the name of a time."""
+    return case.work.workload.removesuffix(f" {LOAD_TIMES.get(time_of(case), '')}")
+
+
+def load_of(case: Case) -> Hashable:
+    """What a load and its times share."""
+    return load_name(case), tuple(one for one in case.work.parameters if one[0] != _KEY)
+
+
+def with_load_times(run: Run) -> Run:
+    """The run with a case for each time of its measured loads, behind that load; other runs as they are."""
+    found = [one for result in run.cases for one in (result, *_times(result))]
+    return run if len(found) == len(run.cases) else replace(run, cases=tuple(found))
+
+
+def _times(result: CaseResult) -> Iterator[CaseResult]:
+    case = result.case
+    parameters = dict(case.work.parameters)
+    if not case.work.workload.startswith("serve:") or parameters.get("load") == "search" or time_of(case):
+        return
+    for key, title in LOAD_TIMES.items():
+        measurements = tuple(one for m in result.measurements if (one := _timed(m, key)) is not None)
+        if measurements:
+            work = replace(
+                case.work,
+                workload=f"{case.work.workload} {title}",
+                parameters=tuple(sorted((*case.work.parameters, (_KEY, key)))),
+            )
+            timed = replace(case, work=work, unit=TIME_UNIT, units_per_step=1.0)
+            yield replace(result, case=timed, measurements=measurements, launch_spread=None)
+
+
+def _timed(measurement: Measurement, key: str) -> Measurement | None:
+    """The launch as one step that takes the time; None if it does not have it."""
+    value = next((figure.value for figure in measurement.figures if figure.key == key), Missing("unknown"))
+    if measurement.outcome != "ok" or isinstance(value, Missing) or value <= 0 or not measurement.blocks:
+        return None
+    ns = max(round(value * 1e9), 1)
+    block = replace(measurement.blocks[0], steps=1, wall_ns=ns, device_ns=None, cpu_ns=None, waited_ns=None)
+    return replace(
+        measurement,
+        blocks=(block,),
+        figures=tuple(figure for figure in measurement.figures if figure.key == LAG),
+    )
+
+
+def late_share(result: CaseResult) -> float:
+    """Of the launches of a load, the share in which the client woke up late; 0 to 1, and 0 of other cases."""
+    lags = [
+        figure.value
+        for measurement in result.measurements
+        if measurement.outcome == "ok"
+        for figure in measurement.figures
+        if figure.key == LAG and not isinstance(figure.value, Missing)
+    ]
+    return sum(lag > LATE_S for lag in lags) / len(lags) if lags else 0.0

@@ -1,0 +1,137 @@
+"""The commands below a comparison: what would let an undecided row be judged, where, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hand_made import make_case, make_run, measured, steady, unmeasured
+from journals import GPU_MACHINE
+
+from gputui.model.journal import Price
+from gputui.model.result import CaseResult
+from gputui.services.compare.pairing import CAPPED, CROWDED, Flag, Row, compare_sides, side_of_runs
+from gputui.services.compare.rerun import RepeatedRun
+from gputui.services.compare.resolve import Reach, _remedies
+from gputui.services.compare.suggestions import effort_words, next_steps, settling_steps
+from gputui.services.results.conditions import Evidence
+from gputui.services.results.selectors import Selection
+
+GPT = make_case("gpt_train", workload_class="training", device_class="gpu")
+
+
+def launches(step_s: float, count: int, spread: float = 2e-3) -> list[Sequence[float]]:
+    return [steady(step_s * (1 + spread * number)) for number in range(count)]
+
+
+def sides(a: CaseResult, b: CaseResult, usd_per_hour: float = 0.0) -> tuple[Row, Evidence]:
+    """The row of two runs on two boxes, each in its file."""
+    runs = [make_run(case, machine=GPU_MACHINE) for case in (a, b)]
+    if usd_per_hour:
+        price = Price(usd_per_hour, 1.0, "stated", "", "", "", "")
+        runs = [replace(run, summary=replace(run.summary, price=price)) for run in runs]
+    names = ("a.db", "b.db")
+    (row,) = compare_sides(*(side_of_runs(name, [run]) for name, run in zip(names, runs, strict=True))).rows
+    found = [Selection(name, Path(name), (run,), (), {}) for name, run in zip(names, runs, strict=True)]
+    return row, Evidence(found)
+
+
+def like(row: Row, side: str) -> str:
+    run = {"a": row.a.run, "b": row.b.run}[side]
+    assert run is not None
+    return f"gputui run --like {side}.db@{run.short_id}"
+
+
+def with_skipped(case: CaseResult, skipped: int) -> CaseResult:
+    """The same, had more launches been planned than the budget had time for."""
+    lost = replace(case.measurements[0], outcome="skipped", reason="the budget is spent", blocks=())
+    return replace(case, measurements=(*case.measurements, *[lost] * skipped))
+
+
+def test_an_undecided_row_of_one_launch_asks_for_three_on_each_box() -> None:
+    row, evidence = sides(measured(GPT, steady(0.1)), measured(GPT, steady(0.101)))
+    assert row.verdict.word == "inconclusive"
+    assert next_steps(row, evidence) == tuple(
+        f"on the box of {side}: {like(row, side)} --db {side}.db --launches 3" for side in "ab"
+    )
+
+
+def test_only_the_side_that_lacks_launches_measures_again() -> None:
+    row, evidence = sides(measured(GPT, *launches(0.1, 3)), measured(GPT, steady(0.101)))
+    assert next_steps(row, evidence) == (f"on the box of b: {like(row, 'b')} --db b.db --launches 3",)
+    (step,) = settling_steps(row, evidence)
+    assert (step.box, step.was_busy) == ("b", False)
+
+
+def test_a_decided_row_asks_for_nothing() -> None:
+    row, evidence = sides(measured(GPT, *launches(0.1, 3)), measured(GPT, *launches(0.2, 3)))
+    assert row.verdict.word == "slower"
+    assert next_steps(row, evidence) == ()
+
+
+def test_a_case_whose_launches_had_no_time_gets_twice_the_budget() -> None:
+    short = with_skipped(measured(GPT, steady(0.1)), skipped=2)
+    row, evidence = sides(short, measured(GPT, steady(0.101)))
+    of_a, of_b = next_steps(row, evidence)
+    assert of_a.endswith("--budget 180 --db a.db --launches 3")
+    assert "--budget" not in of_b
+
+
+def test_a_step_takes_a_start_and_the_longest_launch_as_often_as_it_is_to_be_measured_and_is_paid_for() -> (
+    None
+):
+    row, evidence = sides(measured(GPT, steady(1.0)), measured(GPT, steady(1.01)), usd_per_hour=36.0)
+    steps = settling_steps(row, evidence)
+    assert [step.box for step in steps] == ["a", "b"]
+    assert steps[0].seconds == pytest.approx(3 * (8 + 6 * 10 * 1.0), rel=0.01)
+    assert steps[0].usd == pytest.approx(steps[0].seconds / 100)
+    assert effort_words(steps[:1]) == "about 4 min on the box of a, $2.04"
+
+
+def test_only_contention_is_a_reason_to_wait_until_a_box_is_idle() -> None:
+    row, evidence = sides(measured(GPT, *launches(0.1, 3)), measured(GPT, steady(0.101)))
+    capped = replace(row, flags=(Flag("b", CAPPED, 0.5),))
+    assert [(step.box, step.was_busy) for step in settling_steps(capped, evidence)] == [("b", False)]
+    crowded = replace(row, flags=(Flag("b", CROWDED, 0.5),))
+    assert ("b", True) in [(step.box, step.was_busy) for step in settling_steps(crowded, evidence)]
+    assert next_steps(crowded, evidence)[0].endswith("measure when it is idle")
+    assert not next_steps(capped, evidence)[0].endswith("measure when it is idle")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason", "text"),
+    [
+        ("oom", "", "b needs more memory for this size; smaller sizes of the workload may fit"),
+        (
+            "skipped",
+            "the budget of 90 s is spent",
+            "the same profile with --only gpt_train gives it more time",
+        ),
+    ],
+)
+def test_a_side_that_could_not_measure_a_case_says_what_would_let_it(
+    outcome: str, reason: str, text: str
+) -> None:
+    row, evidence = sides(measured(GPT, steady(0.1)), unmeasured(GPT, outcome, reason))
+    assert next_steps(row, evidence) == (text if outcome == "oom" else f"on the box of b: {text}",)
+
+
+def test_a_case_that_b_did_not_plan_is_measured_there_as_it_was_on_a_and_into_no_file_of_a() -> None:
+    other = make_case("conv_train", workload_class="training", device_class="gpu")
+    runs = [make_run(measured(case, steady(0.1)), machine=GPU_MACHINE) for case in (GPT, other)]
+    comparison = compare_sides(side_of_runs("a.db", runs[:1]), side_of_runs("b.db", runs[1:]))
+    row = next(row for row in comparison.rows if row.case == GPT)
+    evidence = Evidence([Selection("a.db", Path("a.db"), (runs[0],), (), {})])
+    assert next_steps(row, evidence) == (f"on the box of b: {like(row, 'a')} --only gpt_train",)
+
+
+def test_one_crowded_row_of_a_baseline_is_enough_to_measure_it_when_its_box_is_idle() -> None:
+    run = make_run(measured(GPT, steady(0.1)))
+    model = RepeatedRun("base.db", run, frozenset(), "base.db@1", "--against")
+    calm, crowded = (Reach(name, 3, 20.0, 15.0, 6, name == "crowded") for name in ("calm", "crowded"))
+    (remedy,) = _remedies(model, [calm, crowded], 5.0)
+    assert remedy.startswith("CPU contention on the baseline: measure it again when its box is idle: ")
+    (remedy,) = _remedies(model, [calm], 5.0)
+    assert remedy.startswith("runs of one box differ by ±15 %")
