@@ -235,7 +235,7 @@ def _bracket(case: Case, offered: Sequence[LoadStep]) -> tuple[float | None, flo
         if step.rate_per_s is not None and step.good_share is not None and step.requests_counted
     ]
     held, failed = bracket_of(tried)
-    return held and held.rate_per_s, failed and failed.rate_per_s
+    return held.rate_per_s if held else None, failed.rate_per_s if failed else None
 
 
 def _chosen(kind: str, steps: Sequence[LoadStep]) -> list[LoadStep]:
