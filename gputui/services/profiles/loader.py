@@ -179,7 +179,7 @@ def find_profile(name_or_path: str) -> Profile:
             )
         if name_or_path == SERVE_PROFILE:
             raise GputuiError(
-                "serve-bench is a command, not a profile: it measures one server, and no run or bakeoff has it",
+                "serve-bench is a command, not a profile: it measures one server, outside runs and bakeoffs",
                 "on the box of each server: gputui serve-bench http://127.0.0.1:8000 --db BOX.db;"
                 " then gputui compare A.db B.db",
             )
