@@ -236,20 +236,20 @@ def doubtful(side: ProfiledSide) -> str:
         return f"not profiled: {found.reason}"
     fault = found.fault()
     if fault:
-        return f"its pass cannot be believed: {fault}"
+        return f"its profile cannot be trusted: {fault}"
     if found.steps < 1 or found.window_ns < 1 or side.step_ns < 1:
-        return "its pass cannot be believed: it holds no step"
+        return "its profile cannot be trusted: it holds no step"
     low, high = BELIEVED_INFLATION
     seen = inflation(side)
     if side.is_on_device:
         busy = sum(o.time_ns for o in found.operators) / found.steps / side.step_ns
         if busy > MOST_BUSY:
-            return f"under the profiler the GPU was busy for {busy:.2f} x the timed step"
+            return f"under the profiler the GPU was busy for {busy:.2f}x the timed step"
         net = seen if seen < 1 else 1.0  # a profiler increases idle time, so nothing is subtracted from it
     else:
         net = _net_window_ns(found) / found.steps / side.step_ns
     if seen > (MOST_INFLATION_ON_DEVICE if side.is_on_device else MOST_INFLATION) or not low <= net <= high:
-        return f"the profiled step took {seen:.2f} x the timed one: shares of it may not be those of that"
+        return f"the profiled step took {seen:.2f}x as long as the timed one, so its parts do not explain it"
     return ""
 
 

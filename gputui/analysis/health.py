@@ -233,7 +233,7 @@ def _power_sentence(gpu: DeviceSample) -> str:
     if limit is not None:
         why += f": {limit:.0f} W"
         if default is not None and round(limit) < round(default):
-            why += f", set below the {default:.0f} W it comes with"
+            why += f", below the default of {default:.0f} W"
     return why
 
 

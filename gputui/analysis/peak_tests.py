@@ -189,8 +189,8 @@ def _phrase(judged: JudgedPeakTest) -> str:
     if judged.word == ABOVE_LIMIT:
         limit = format_rate(expectation.suspicious_above, peak_test.unit)
         return (
-            f"{peak_test.label} {rate} is above the physical limit of {limit}: an error of measurement, "
-            "or this is another device than its name says"
+            f"{peak_test.label} {rate} is above the physical limit of {limit}: a measurement error, "
+            "or the device is not what its name says"
         )
     is_single = expectation.is_one_report
     where = "one report:" if is_single else "elsewhere"

@@ -28,37 +28,39 @@ class Command:
 
 
 COMMANDS: tuple[Command, ...] = (
-    Command("monitor", "monitor", "GPUs, host and processes, live; also `gputui` alone."),
+    Command("monitor", "monitor", "Watch GPUs, host and processes live; the same as `gputui` alone."),
     Command("run", "run", "Measure a profile and store the result."),
-    Command("bakeoff", "bakeoff", "Measure several boxes at once over ssh, and compare them."),
-    Command("serve-bench", "serve_bench", "Load an LLM server: first token, tokens per second, its limit."),
-    Command("snapshot", "snapshot", "One reading of every GPU and the host."),
-    Command("doctor", "doctor", "Can this box measure, and is it healthy."),
-    Command("demo", "demo", "The monitor on made-up GPUs."),
-    Command("attach", "attach", "Watch a run in progress again."),
-    Command("join", "join", "Lend this box to a run of several hosts."),
+    Command("bakeoff", "bakeoff", "Measure several boxes at once over ssh and compare them."),
+    Command(
+        "serve-bench", "serve_bench", "Load-test an LLM server: time to first token, tokens/s, its limit."
+    ),
+    Command("snapshot", "snapshot", "Print one reading of every GPU and the host."),
+    Command("doctor", "doctor", "Check whether this box is healthy and ready to measure."),
+    Command("demo", "demo", "Show the monitor with made-up GPUs."),
+    Command("attach", "attach", "Watch a run in progress."),
+    Command("join", "join", "Lend this box to a run across several hosts."),
     Command("stop", "stop", "End a run in progress and keep what is finished."),
     Command("record", "record", "Record the box while any program runs."),
-    Command("compare", "compare", "Result files, or the variants of one, side by side."),
-    Command("results", "results_screen", "Files and runs on the screen."),
-    Command("advise", "advise", "What my job takes and costs on each box; rent or buy."),
-    Command("fit", "fit", "Will training or inference fit on a GPU, and at what price."),
-    Command("facts", "facts", "What is known of a GPU without measuring it."),
-    Command("prices", "prices", "What GPUs cost to rent; a price list of yours."),
-    Command("reference", "reference", "What boxes of one model reach, made of results."),
-    Command("profiles", "profiles", "What can be measured, and what would run here."),
-    Command("new-workload", "new_workload", "A file to begin a workload of your own with."),
+    Command("compare", "compare", "Compare result files, or the variants within one."),
+    Command("results", "results_screen", "Browse result files and runs."),
+    Command("advise", "advise", "Estimate what a job takes and costs on each box; rent or buy."),
+    Command("fit", "fit", "See whether a model fits on a GPU, and what the cheapest costs."),
+    Command("facts", "facts", "Show what is known about a GPU without measuring it."),
+    Command("prices", "prices", "Show what GPUs cost to rent; import a price list."),
+    Command("reference", "reference", "Collect results into a reference: what boxes of one model reach."),
+    Command("profiles", "profiles", "List what can be measured, and what would run here."),
+    Command("new-workload", "new_workload", "Write a template for a workload of your own."),
     Command("runs", "runs", "List the runs of a result file."),
-    Command("show", "show", "One run in full."),
-    Command("replay", "replay", "What was sampled during a run, in the live panes."),
-    Command("merge", "merge", "One result file of many."),
-    Command("export", "export", "Parquet files for Spark, polars, DuckDB and others."),
-    Command("share", "share", "A report or file for the provider of a box, or for anybody."),
-    Command("label", "label", "Give a run another label."),
+    Command("show", "show", "Show one run in full."),
+    Command("replay", "replay", "Replay the telemetry of a run in the monitor."),
+    Command("merge", "merge", "Merge result files into one."),
+    Command("export", "export", "Export runs to Parquet for Spark, polars, DuckDB and others."),
+    Command("share", "share", "Write a report or file to share with a provider or anyone else."),
+    Command("label", "label", "Rename a run."),
     Command("rm", "rm", "Remove a run from a result file."),
-    Command("import", "importing", "Store traces of torch.profiler, or a run directory."),
-    Command("completion", "completion", "The script that completes commands in a shell."),
-    Command("paths", "paths", "Where everything lies, and how it is removed."),
+    Command("import", "importing", "Import torch.profiler traces, or a run directory."),
+    Command("completion", "completion", "Print a shell completion script."),
+    Command("paths", "paths", "Show where files are kept, and how to remove them."),
 )
 
 
@@ -85,7 +87,7 @@ class _Lazy(click.Group):
             formatter.write_dl([(c.name, c.summary) for c in COMMANDS])
         formatter.write_paragraph()
         formatter.write_text(
-            "Pages: gputui help TOPIC, such as installing, measuring, monitor.md, compare.md or sql."
+            "Documentation: gputui help TOPIC, such as installing, measuring, monitor.md, compare.md, sql."
         )
 
     def resolve_command(
@@ -141,10 +143,13 @@ def _print_version(context: click.Context, parameter: click.Parameter, is_set: b
     "--interval", type=click.FloatRange(0.2, 10.0), metavar="S", help="Seconds between samples, 0.2 to 10."
 )
 @click.option(
-    "--price", type=click.FloatRange(0, 1e6, min_open=True), metavar="USD_PER_H", help="What the box costs."
+    "--price",
+    type=click.FloatRange(0, 1e6, min_open=True),
+    metavar="USD_PER_H",
+    help="What the box costs per hour.",
 )
-@click.option("--ascii", "is_ascii", is_flag=True, help="Draw the screens without blocks and lines.")
-@click.option("--notify", is_flag=True, help="Let the screens ring when a run ends or fails.")
+@click.option("--ascii", "is_ascii", is_flag=True, help="Draw with ASCII characters only.  [$GPUTUI_ASCII]")
+@click.option("--notify", is_flag=True, help="Ring the terminal bell when a run ends or fails.")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 @click.option("--host", "addresses", multiple=True, metavar="[USER@]HOST[:PORT]", help="Watch another box.")
 @click.pass_context
@@ -160,7 +165,7 @@ def gputui(
 ) -> int:
     """Profile GPUs and CPUs, and compare runs across machines and runtimes.
 
-    Alone it shows the live monitor, with the other screens on keys 2 to 5. Begin with
+    Without a command it opens the live monitor; keys 2 to 5 open the other screens. Begin with
     `gputui run quick --db a.db` on one box, and with b.db on another; then `gputui compare a.db b.db`.
     """
     if context.invoked_subcommand is None:

@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     "instances",
     multiple=True,
     metavar="[F=]TYPE",
-    help="Take the list price of this instance type.",
+    help="Use the list price of this instance type.",
 )
 @click.option(
     "--cpu-price",
     "cpu_prices",
     multiple=True,
     metavar="[F=]USD",
-    help="Hourly price of a box with the CPU of F and no GPU.",
+    help="Hourly price of a box with F's CPU and no GPU.",
 )
 @click.option(
     "--start",
@@ -63,11 +63,14 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, 744, min_open=True),
     default=730.0,
     metavar="H",
-    help="Hours that boxes are rented or used.  [730]",
+    help="Hours a month that boxes are rented or used.  [730]",
 )
-@click.option("--buy", multiple=True, metavar="[F=]USD", help="What such a box costs to buy.")
+@click.option("--buy", multiple=True, metavar="[F=]USD", help="What buying such a box costs.")
 @click.option(
-    "--power", type=click.FloatRange(0, 1e6), metavar="W", help="A box's power.  [its GPUs', measured]"
+    "--power",
+    type=click.FloatRange(0, 1e6),
+    metavar="W",
+    help="Power a box draws, in watts.  [measured, GPUs only]",
 )
 @click.option("--power-price", type=click.FloatRange(0, 100), default=0.0, metavar="USD", help="Per kWh.")
 @click.option(
@@ -75,7 +78,7 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, 2),
     default=0.0,
     metavar="SHARE",
-    help="On top of power: 0.1 to 0.3.",
+    help="Share of the power added for cooling, 0.1 to 0.3.",
 )
 @click.option("--staff", type=click.FloatRange(0, 1e9), default=0.0, metavar="USD", help="Per month.")
 @click.option(
@@ -83,11 +86,11 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, 1, min_open=True),
     default=1.0,
     metavar="SHARE",
-    help="Share of these hours in which boxes work.  [1]",
+    help="Share of those hours in which boxes work.  [1]",
 )
-@click.option("--pool", is_flag=True, help="Take the launches of all runs of a file together.")
-@click.option("--trust", is_flag=True, help="Also read files that hold macros or triggers.")
-@click.option("-v", "--verbose", is_flag=True, help="Also notes, what was left out and what was assumed.")
+@click.option("--pool", is_flag=True, help="Pool the launches of all runs in a file.")
+@click.option("--trust", is_flag=True, help="Read files with macros or triggers too.")
+@click.option("-v", "--verbose", is_flag=True, help="Add notes, what was left out and what was assumed.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(
     files: tuple[str, ...],
@@ -134,7 +137,9 @@ def command(
     _check_finite("--utilisation", utilisation)
     name, _, size = workload.partition(":")
     if workload and not name:
-        raise GputuiError(f"--workload {workload}: names no workload", "NAME or NAME:SIZE, as gpt_train:base")
+        raise GputuiError(
+            f"--workload {workload}: no workload is named", "NAME or NAME:SIZE, as gpt_train:base"
+        )
     stated = _amounts("--price", prices, files)
     typed = _by_file("--instance", instances, files)
     cpus = _amounts("--cpu-price", cpu_prices, files)

@@ -47,14 +47,14 @@ _HOW_TO_LEAVE = (
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A file with one host in each line.",
+    help="A file with one host per line.",
 )
 @click.option(
     "--via",
     "vias",
     multiple=True,
     metavar="COMMAND",
-    help="A command that runs a program in another place: 'docker exec -i NAME'.",
+    help="A command that runs programs elsewhere: 'docker exec -i NAME'.",
 )
 @click.option(
     "--slurm",
@@ -93,7 +93,7 @@ _HOW_TO_LEAVE = (
 @click.option(
     "--resolve",
     metavar="PCT",
-    help="In rounds, until every row can be told from the first host's, to so many per cent.",
+    help="Measure in rounds until every row differs from the first host's or lies within ±PCT %.",
 )
 @click.option("--blocks", type=blocks_from, metavar="N", help="Timed blocks that are enough.  [60]")
 @click.option(
@@ -101,24 +101,24 @@ _HOW_TO_LEAVE = (
     "directory",
     default="",
     metavar="DIR",
-    help="The one directory that is written there.  [~/.gputui]",
+    help="The only directory written there.  [~/.gputui]",
 )
-@click.option("--same-box-parallel", is_flag=True, help="Names that are one box are not measured in turn.")
+@click.option(
+    "--same-box-parallel", is_flag=True, help="Measure names of one box at the same time, not in turn."
+)
 @click.option(
     "--give-up",
     "gives_up_after_s",
     type=click.FloatRange(0, 86400),
     default=300.0,
     metavar="S",
-    help="Seconds to look for a host that was lost.  [300]",
+    help="Seconds to keep trying a lost host.  [300]",
 )
-@click.option(
-    "--resume", is_flag=True, help="Go on with the last bakeoff, or the one named in place of PROFILE."
-)
+@click.option("--resume", is_flag=True, help="Resume the last bakeoff, or the one named in place of PROFILE.")
 @click.option("--clean", is_flag=True, help="Measure nothing: remove what gputui left on the hosts.")
-@click.option("--yes", is_flag=True, help="Start without a question.")
-@click.option("--all", "shows_all", is_flag=True, help="All rows, even where the terminal has no room.")
-@click.option("-v", "--verbose", is_flag=True, help="Also notes, reasons, costs and what was left out.")
+@click.option("--yes", is_flag=True, help="Start without asking.")
+@click.option("--all", "shows_all", is_flag=True, help="Show all rows, even if they do not fit the terminal.")
+@click.option("-v", "--verbose", is_flag=True, help="Add notes, reasons, costs and what was left out.")
 def command(
     profile: str | None,
     addresses: tuple[str, ...],
@@ -213,9 +213,9 @@ def command(
         rounds = _rounds(percent, looks, [one.box.host.name for one in prepared.planned], hosts)
     if not yes:
         if unattended() or not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise GputuiError("no terminal to ask on before it starts", "--yes starts without a question")
+            raise GputuiError("there is no terminal to ask on", "--yes starts without asking")
         if not click.confirm("Start?", err=True):
-            raise GputuiError("nothing was measured", "--yes starts without a question")
+            raise GputuiError("nothing was measured", "--yes starts without asking")
     bakeoff = new_bakeoff(
         prepared,
         target,
@@ -326,7 +326,7 @@ def _announce_jobs(kinds: Sequence[NodeType], jobs: Sequence[tuple[Host, BatchPa
 def see_through(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> int:
     """Follow all hosts to their ends, then compare what was measured. Raises GputuiError."""
     if bakeoff.is_over and bakeoff.rounds is None:
-        say(f"bakeoff {bakeoff.name} is over: nothing is left to bring home")
+        say(f"bakeoff {bakeoff.name} is complete: nothing is left to bring home")
     while True:
         with bakeoff.held():
             stopped = 0 if bakeoff.is_over else _follow(bakeoff)
@@ -344,7 +344,7 @@ def see_through(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> int:
     ended_early = [run for run in bakeoff.runs if run.is_stored and not run.is_whole]
     if ended_early and bakeoff.words:
         click.echo(
-            f"{_names(ended_early)} did not come to the end; to measure again: "
+            f"{_names(ended_early)} did not finish; to measure again: "
             + shlex.join(["gputui", *bakeoff.words])
         )
     return EXIT_DONE if all(run.is_whole for run in bakeoff.runs) else EXIT_CASE_FAILED

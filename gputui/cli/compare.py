@@ -65,35 +65,31 @@ class _Sides(click.Command):
 
 @click.command(cls=_Sides)
 @click.argument("files", nargs=-1, metavar="F[@RUN]...")
+@click.option("--a", "traces_a", multiple=True, metavar="TRACE...", help="torch.profiler traces of side a.")
+@click.option("--b", "traces_b", multiple=True, metavar="TRACE...", help="torch.profiler traces of side b.")
 @click.option(
-    "--a", "traces_a", multiple=True, metavar="TRACE...", help="Traces of torch.profiler, of side a."
+    "--step", "step_range", default="", metavar="NAME", help="Traces: ranges of this name are the steps."
 )
-@click.option("--b", "traces_b", multiple=True, metavar="TRACE...", help="And of side b.")
-@click.option(
-    "--step", "step_range", default="", metavar="NAME", help="In traces: ranges of this name are the steps."
-)
-@click.option("--window", metavar="START:END", help="Of traces: only this part, in seconds.")
+@click.option("--window", metavar="START:END", help="Traces: only this part, in seconds.")
 @click.option(
     "--by",
     type=click.Choice(list(DIMENSIONS)),
     help="Compare by this within the files: precision, for example, is fp32 vs amp.",
 )
-@click.option("--baseline", metavar="X", help="Which side is the baseline.  [the first]")
-@click.option("--pool", is_flag=True, help="Take the launches of all runs of a side together.")
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="text", help="How it is written.  [text]"
-)
+@click.option("--baseline", metavar="X", help="The side to use as baseline.  [the first]")
+@click.option("--pool", is_flag=True, help="Pool the launches of all runs of a side.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="Output format.  [text]")
 @click.option(
     "--columns",
     callback=_columns,
     metavar="C,...",
-    help=f"What text and markdown show: {', '.join(column.name for column in COLUMNS)}.",
+    help=f"Columns of text and markdown: {', '.join(column.name for column in COLUMNS)}.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Write to this file; its ending (.html, .md, .csv, .json) sets the format.",
+    help="Write to this file; its extension (.html, .md, .csv, .json) sets the format.",
 )
 @click.option(
     "--fail-if-slower",
@@ -111,10 +107,10 @@ class _Sides(click.Command):
 @click.option(
     "--matrix", is_flag=True, help=f"From {FLEET_FROM} sides on: each against the baseline, not a ranking."
 )
-@click.option("--all", "shows_all", is_flag=True, help="All rows, even where the terminal has no room.")
-@click.option("-v", "--verbose", is_flag=True, help="Also notes, reasons, costs and what was left out.")
-@click.option("--trust", is_flag=True, help="Also read files that hold macros or triggers.")
-@click.option("--tui", "on_screen", is_flag=True, help="Show it on the Compare screen.")
+@click.option("--all", "shows_all", is_flag=True, help="Show all rows, even if they do not fit the terminal.")
+@click.option("-v", "--verbose", is_flag=True, help="Add notes, reasons, costs and what was left out.")
+@click.option("--trust", is_flag=True, help="Read files with macros or triggers too.")
+@click.option("--tui", "on_screen", is_flag=True, help="Open the Compare screen.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -153,7 +149,7 @@ def command(
             "no file is named", "name two, such as a.db b.db; one alone: its precisions, devices or threads"
         )
     if step_range or window:
-        raise GputuiError("--step and --window: go with traces", "leave them out")
+        raise GputuiError("--step and --window apply to traces only", "leave them out")
     if on_screen:
         return _show(context, ComparisonRequest(files, by or "", baseline or "", pool, trust, columns))
     if columns and form not in ("text", "markdown"):
@@ -177,7 +173,7 @@ def command(
         raise GputuiError("--unsure pass and --fail-if-unsure: one or the other", "leave one of them out")
     unsure = "fail" if fail_if_unsure else unsure
     if unsure == "pass" and slower_pct is None:
-        raise GputuiError("--unsure pass: goes with --fail-if-slower PCT", "such as --fail-if-slower 5")
+        raise GputuiError("--unsure pass needs --fail-if-slower PCT", "such as --fail-if-slower 5")
     is_gate = slower_pct is not None or unsure is not None
     unsure_exit = {"pass": EXIT_DONE, "fail": EXIT_CASE_FAILED}.get(unsure or "", EXIT_UNDECIDED)
     try:
@@ -267,7 +263,7 @@ def _compare_traces(
             "traces: go with --a, --b, --step, --window, --format and -o", "leave the other options out"
         )
     if files and (a or b):
-        raise GputuiError(f"{files[0]}: is it of side a or of side b?", "name all traces after --a and --b")
+        raise GputuiError(f"{files[0]}: is it side a or side b?", "name all traces after --a and --b")
     if files and len(files) != 2:
         raise GputuiError(
             f"{counted(len(files), 'trace')}: two are compared",

@@ -12,8 +12,8 @@ from gputui.model.units import counted
 
 
 @click.command()
-@click.option("--gpus", type=click.IntRange(1, 72), default=8, show_default=True, help="How many there are.")
-@click.option("--ascii", "is_ascii", is_flag=True, help="No blocks, no lines.  [$GPUTUI_ASCII]")
+@click.option("--gpus", type=click.IntRange(1, 72), default=8, show_default=True, help="Number of GPUs.")
+@click.option("--ascii", "is_ascii", is_flag=True, help="Draw with ASCII characters only.  [$GPUTUI_ASCII]")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 def command(gpus: int, is_ascii: bool, no_mouse: bool) -> int:
     """Look around in the monitor on made-up GPUs: every screen says DEMO DATA.

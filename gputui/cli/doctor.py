@@ -42,7 +42,9 @@ _TOPIC = 15
     type=click.Path(path_type=Path),
     help="Result file.  [$GPUTUI_DB, else the one `gputui paths` names]",
 )
-@click.option("--all", "shows_all", is_flag=True, help="All lines, even where the terminal has no room.")
+@click.option(
+    "--all", "shows_all", is_flag=True, help="Show all lines, even if they do not fit the terminal."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @host_options
 def command(

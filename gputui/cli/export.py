@@ -19,7 +19,7 @@ from gputui.model.units import counted
     required=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Where the files are, one directory per table; made if there is none.",
+    help="The export's directory, created if it does not exist.",
 )
 def command(files: tuple[str, ...], directory: Path) -> int:
     """Add the runs of F, or F@RUN alone, to Parquet files in DIR; exporting twice adds nothing.

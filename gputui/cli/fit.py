@@ -32,7 +32,7 @@ _LEAST_PARAMS, _MOST_PARAMS = 1000, 10**14
 
 @click.command()
 @click.argument("size", metavar="[N]", required=False)
-@click.option("--infer", is_flag=True, help="Inference: weights and KV cache. Without: training.")
+@click.option("--infer", is_flag=True, help="Inference (weights and KV cache) instead of training.")
 @click.option("--params", metavar="N", help="Weights of the model: 7e9, 7B, 124M.")
 @click.option(
     "--precision",
@@ -40,20 +40,20 @@ _LEAST_PARAMS, _MOST_PARAMS = 1000, 10**14
     help="fp32, tf32, amp, bf16, mixed [amp]; with --infer fp32, fp16, bf16, fp8, int8, int4 [bf16].",
 )
 @click.option("--batch", default="1", metavar="B", help="Sequences at a time, per GPU in training.  [1]")
-@click.option("--context", metavar="T", help="Tokens of a sequence.  [the model's; with --infer 8192]")
-@click.option("--gpu", metavar="NAME", help="Only GPUs of this name, such as H200.")
-@click.option("--all", "every", is_flag=True, help="Every GPU, and memory by part in full.")
-@click.option("--layers", metavar="L", help="Blocks.  [those of a published model near --params]")
-@click.option("--width", metavar="W", help="Their width.")
-@click.option("--vocabulary", metavar="V", help="Words the model knows.  [the published model's]")
+@click.option("--context", metavar="T", help="Tokens per sequence.  [the model's; with --infer 8192]")
+@click.option("--gpu", metavar="NAME", help="Only GPUs with this name, such as H200.")
+@click.option("--all", "every", is_flag=True, help="Show every GPU, and memory by part.")
+@click.option("--layers", metavar="L", help="Number of layers.  [a published model's near --params]")
+@click.option("--width", metavar="W", help="Hidden size.  [that model's]")
+@click.option("--vocabulary", metavar="V", help="Vocabulary size.  [that model's]")
 @click.option("--optimizer", metavar="NAME", help="sgd, momentum, rmsprop, adagrad, adam, adamw.  [adamw]")
-@click.option("--activations", metavar="BYTES", help="Activations of the batch, instead of a formula.")
-@click.option("--file", metavar="F[@RUN]", help="Take activations as measured there.")
-@click.option("--trust", is_flag=True, help="Also read a file that holds macros or triggers.")
-@click.option("--kv-heads", metavar="N", help="--infer: heads of keys and values (GQA).")
-@click.option("--head-dim", metavar="N", help="--infer: numbers in a head.  [128]")
+@click.option("--activations", metavar="BYTES", help="Activations of the batch, instead of the formula.")
+@click.option("--file", metavar="F[@RUN]", help="Use the activations measured there.")
+@click.option("--trust", is_flag=True, help="Read a file with macros or triggers too.")
+@click.option("--kv-heads", metavar="N", help="--infer: number of KV heads (GQA).")
+@click.option("--head-dim", metavar="N", help="--infer: size of a head.  [128]")
 @click.option("--kv-precision", metavar="NAME", help="--infer: fp32, fp16, bf16, fp8, int8.  [16-bit]")
-@click.option("--gpus", metavar="N", help="--infer: split over N GPUs (tensor parallel).  [1]")
+@click.option("--gpus", metavar="N", help="--infer: split over N GPUs (tensor parallelism).  [1]")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(
     size: str | None,
@@ -306,12 +306,14 @@ def _print_gpus(
             name,
             ("~" if one.is_estimated else "") + format_bytes(one.memory_bytes),
             _verdict(one.fit, offer is not None),
-            "—" if offer is None else f"{offer.usd_per_hour:.2f}",
+            "—" if offer is None else f"{'* ' if offer.age else ''}{offer.usd_per_hour:.2f}",
             *most[one.names],
         )
     out.print(rows)
     if any(one.is_estimated for one, _ in shown):
         out.print("~: the memory it is sold with, less 8 % for the driver.")
+    if any(offer is not None and offer.age for offer in (one.offer(name) for one, name in shown)):
+        out.print("*: a price of more than 90 days ago, or of an unknown day: gputui prices GPU")
 
 
 def _batch(batch: int) -> str:
@@ -482,6 +484,7 @@ def _plain_gpu(one: AnyClass) -> dict[str, object]:
                 "kind": offer.instance.price_kind,
                 "region": offer.instance.region,
                 "date": offer.instance.price_date,
+                "is_recent": not offer.age,
             }
             for offer in one.offers
         ],

@@ -19,10 +19,18 @@ def host_options(command: C) -> C:
     `directory`."""
     for option in (
         click.option(
-            "--dir", "directory", default="", metavar="DIR", help="What is written there.  [~/.gputui]"
+            "--dir",
+            "directory",
+            default="",
+            metavar="DIR",
+            help="The only directory written there.  [~/.gputui]",
         ),
         click.option(
-            "--via", "vias", multiple=True, metavar="COMMAND", help="As --host: 'docker exec -i NAME'."
+            "--via",
+            "vias",
+            multiple=True,
+            metavar="COMMAND",
+            help="A box reached by a command: 'docker exec -i NAME'.",
         ),
         click.option(
             "--hosts",
@@ -30,7 +38,7 @@ def host_options(command: C) -> C:
             multiple=True,
             type=click.Path(path_type=Path),
             metavar="FILE",
-            help="One host a line.",
+            help="A file with one host per line.",
         ),
         click.option(
             "--host",

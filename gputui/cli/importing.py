@@ -26,7 +26,7 @@ from gputui.store.opening import SUFFIXES
     type=click.Path(path_type=Path, readable=False),
     help="Result file.  [$GPUTUI_DB, else the one `gputui paths` names]",
 )
-@click.option("--label", default="", help="Name of a trace's run.  [its file name]")
+@click.option("--label", default="", help="Label of a trace's run.  [its file name]")
 @click.option(
     "--step",
     "step_range",
@@ -51,7 +51,7 @@ def command(
             )
     if not all(is_trace) and (label or step_range or window):
         raise GputuiError(
-            "--label, --step and --window: go with traces", "import run directories without them"
+            "--label, --step and --window apply to traces only", "leave them out for run directories"
         )
     target = default_result_file() if db is None else db
     if db is None:
@@ -68,9 +68,7 @@ def command(
         )
     for run_dir in (s for s, is_one in zip(sources, is_trace, strict=True) if not is_one):
         stored = import_journal(run_dir, target)
-        what = (
-            "was there already" if stored.already_there else f"{stored.cases} cases, {stored.blocks} blocks"
-        )
+        what = "already there" if stored.already_there else f"{stored.cases} cases, {stored.blocks} blocks"
         click.echo(f"{stored.run_id[-8:]} {stored.status}: {what} ({stored.db})")
         for left_out in stored.left_out:
             click.echo(f"  left out: {left_out}", err=True)

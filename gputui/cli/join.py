@@ -20,7 +20,7 @@ from gputui.worker.procs.multihost import address_of
 
 @click.command()
 @click.argument("rendezvous", metavar="ADDRESS:PORT")
-@click.option("--python", metavar="EXE", help="Interpreter with the same torch as over there.")
+@click.option("--python", metavar="EXE", help="Interpreter with the same torch version as the other box.")
 def command(rendezvous: str, python: str | None) -> int:
     """Lend this box to a run of several hosts that another box measures, until Ctrl-C.
 
@@ -30,7 +30,7 @@ def command(rendezvous: str, python: str | None) -> int:
     try:
         socket.getaddrinfo(*address_of(rendezvous))
     except (ValueError, OSError) as error:
-        why = f"no such host ({error})" if isinstance(error, OSError) else "is no ADDRESS:PORT"
+        why = f"no such host ({error})" if isinstance(error, OSError) else "is not ADDRESS:PORT"
         hint = "the one of `gputui run --rendezvous` on the other box, such as 10.0.0.1:29400"
         raise GputuiError(f"{rendezvous}: {why}", hint) from None
     chosen = choose_interpreter(python)

@@ -21,5 +21,5 @@ def command(run: str, text: str, file: Path | None) -> int:
     label = check_label(text)
     path, found = locate_run(run, file)
     label_run(path, found.run_id, label)
-    click.echo(f"{found.short_id} is now {label}" if label else f"{found.short_id} has no label now")
+    click.echo(f"{found.short_id} is now {label}" if label else f"{found.short_id} now has no label")
     return EXIT_DONE

@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     help="Seconds between samples, 0.2 to 10.  [1, or as last time]",
 )
 @click.option(
-    "--price", type=click.FloatRange(0, 1e6, min_open=True), metavar="USD_PER_H", help="What the box costs."
+    "--price",
+    type=click.FloatRange(0, 1e6, min_open=True),
+    metavar="USD_PER_H",
+    help="What the box costs per hour.",
 )
-@click.option("--ascii", "is_ascii", is_flag=True, help="No blocks, no lines.  [$GPUTUI_ASCII]")
-@click.option("--notify", is_flag=True, help="Ring, and notify the desktop, when a run ends or fails.")
+@click.option("--ascii", "is_ascii", is_flag=True, help="Draw with ASCII characters only.  [$GPUTUI_ASCII]")
+@click.option("--notify", is_flag=True, help="Ring and show a desktop notification when a run ends or fails.")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 @host_options
 def command(

@@ -6,7 +6,7 @@ from gputui.errors import GputuiError, beginning
 
 COMPLETES = "_GPUTUI_COMPLETE"
 """The variable in which a shell asks for completions."""
-MACHINE_HELP = "What to know this box by, if it has no lasting name.  [$GPUTUI_MACHINE]"
+MACHINE_HELP = "A name for this box, if nothing else identifies it.  [$GPUTUI_MACHINE]"
 _LONGEST_NAME = 80
 
 

@@ -21,7 +21,7 @@ from gputui.store.text import clean_text
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--python", metavar="EXE", help="Interpreter that would measure.")
+@click.option("--python", metavar="EXE", help="Interpreter to measure.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(name: str | None, python: str | None, as_json: bool) -> int:
     """List the profiles; or show NAME in full, with what would run here, what would not, and why."""

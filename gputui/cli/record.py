@@ -57,12 +57,12 @@ class _RecordCommand(click.Command):
         words = context.params.get("words")
         if words and not has_mark:
             raise GputuiError(
-                f"{words[0]!r}: what stands before -- is ours",
+                f"{words[0]!r}: only gputui's options go before --",
                 "gputui record [OPTIONS] -- COMMAND ...",
                 EXIT_OURS,
             )
         if has_mark and not words:
-            raise GputuiError("no command stands after --", "gputui record -- COMMAND ...", EXIT_OURS)
+            raise GputuiError("no command follows --", "gputui record -- COMMAND ...", EXIT_OURS)
         return context
 
 
@@ -76,7 +76,7 @@ class _RecordCommand(click.Command):
     "--interval", type=float, default=1.0, show_default=True, metavar="S", help="Seconds between readings."
 )
 @click.option("--for", "seconds", type=float, metavar="S", help="Stop after S seconds; only without COMMAND.")
-@click.option("--label", default="", help="What this is: recordings of one label are compared.")
+@click.option("--label", default="", help="A label; recordings with the same label are compared.")
 @click.option("--price", type=float, metavar="USD_PER_H", help="What the whole box costs per hour.")
 @click.option(
     "--machine", type=machine_from, metavar="NAME", default="", envvar="GPUTUI_MACHINE", help=MACHINE_HELP
@@ -112,7 +112,7 @@ def _record(
     _check_numbers(interval, seconds)
     if words and seconds is not None:
         raise GputuiError(
-            f"--for {seconds:.15g}: a recording of a command ends when the command does",
+            f"--for {seconds:.15g} does not apply: a recording of a command ends when the command does",
             "leave --for out, or bound the command: gputui record -- timeout 60 COMMAND ...",
         )
     check_label(label)
@@ -131,8 +131,8 @@ def _record(
         recorder = Recorder(recording.run_dir, recording.spec, machine, interval)
     except OSError as error:
         raise NotStored(
-            f"{recording.run_dir}: nothing can be written there ({error.strerror})",
-            "set GPUTUI_STATE to a directory you may write",
+            f"{recording.run_dir}: cannot be written to ({error.strerror})",
+            "set GPUTUI_STATE to a directory you can write to",
         ) from error
     try:
         with recorder:

@@ -24,8 +24,8 @@ def command() -> None:
 @command.command()
 @click.argument("selectors", nargs=-1, required=True, metavar="F[@RUN]...")
 @click.option("--name", default="", help="Name of the reference.  [the model]")
-@click.option("--note", default="", help="A sentence kept in the file; whoever gets it can read it.")
-@click.option("--trust", is_flag=True, help="Also read files that hold macros or triggers.")
+@click.option("--note", default="", help="A sentence to keep in the file, readable by anyone who gets it.")
+@click.option("--trust", is_flag=True, help="Read files with macros or triggers too.")
 def add(selectors: tuple[str, ...], name: str, note: str, trust: bool) -> int:
     """Make a reference out of results, or extend it; of a file without @RUN, the newest run of each box.
 
@@ -104,7 +104,7 @@ def list_all(as_json: bool) -> int:
             add_row(made, one.name, str(one.boxes), one.model.words, one.profile, one.months, torch)
         out.print(made)
     else:
-        out.print("no reference is known here: gputui reference add F@RUN makes one")
+        out.print("there is no reference yet: gputui reference add F@RUN makes one")
     for path in reference_paths():
         try:
             read_reference(path)

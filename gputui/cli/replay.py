@@ -24,7 +24,7 @@ _PICTURE_EVERY_S = 1.0
     show_default=True,
     help="Seconds of the run shown in each second.",
 )
-@click.option("--ascii", "is_ascii", is_flag=True, help="No blocks, no lines.  [$GPUTUI_ASCII]")
+@click.option("--ascii", "is_ascii", is_flag=True, help="Draw with ASCII characters only.  [$GPUTUI_ASCII]")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 def command(run: str, file: Path | None, speed: float, is_ascii: bool, no_mouse: bool) -> int:
     """Play what was sampled during RUN of FILE in the panes of the monitor.

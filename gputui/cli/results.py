@@ -216,7 +216,7 @@ def _print_verbose(
     out.print()
     judged = performance_checks(run)
     if not judged and any(not case.case.is_program for case in run.cases):
-        out.print(Text("not judged whether this box is normal: no peak test (gemm, membw) was measured"))
+        out.print(Text("cannot tell whether this box is normal: no peak test (gemm, membw) was measured"))
     for performance in judged:
         out.print(Text(performance.text, style="bold" if performance.word != NO_REFERENCE else ""))
 
@@ -272,8 +272,8 @@ def _print_uses(out: Console, run: Run) -> None:
     if impossible:
         out.print(
             Text(
-                f"above the physical peak: {', '.join(impossible)}: an error of measurement, or this is "
-                "another device than its name says"
+                f"above the physical peak: {', '.join(impossible)}: a measurement error, or the "
+                "device is not what its name says"
             )
         )
 

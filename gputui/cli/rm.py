@@ -16,7 +16,7 @@ from gputui.store.editing import remove_run
 @click.command()
 @click.argument("run", metavar="RUN|F@RUN")
 @click.argument("file", required=False, type=click.Path(path_type=Path, readable=False))
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Remove without asking.")
 def command(run: str, file: Path | None, yes: bool) -> int:
     """Remove RUN (its short id, its label, `latest` or `latest~1`) from FILE, for good."""
     path, found = locate_run(run, file)
@@ -26,7 +26,7 @@ def command(run: str, file: Path | None, yes: bool) -> int:
         label = f" ({found.label})" if found.label else ""
         what = f"run {found.short_id}{label}: {found.profile}, {found.status}, {day(found)}"
         if unattended() or not sys.stdin.isatty():
-            raise GputuiError(f"{what} is not removed without a question", "add --yes")
+            raise GputuiError(f"{what} is not removed without confirmation", "add --yes")
         if not click.confirm(f"remove {what}, from {path}?", err=True):
             click.echo("nothing was removed", err=True)
             return EXIT_DONE

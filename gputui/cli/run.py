@@ -69,44 +69,52 @@ if TYPE_CHECKING:
     "--only",
     multiple=True,
     metavar="W[:SIZE[:PREC]]",
-    help="Only this workload, or one size or precision of it; repeatable.",
+    help="Only this workload, size or precision; repeatable.",
 )
 @click.option(
     "--precision", "precisions", multiple=True, metavar="P", help="Only fp32, tf32 or amp; repeatable."
 )
 @click.option("--launches", type=launches_from, metavar="N", help="Launches per case.  [the profile's]")
-@click.option("--budget", type=budget_from, metavar="S", help="Seconds it may take in all.  [the profile's]")
+@click.option("--budget", type=budget_from, metavar="S", help="Time limit in seconds.  [the profile's]")
 @click.option(
-    "--blocks", type=blocks_from, metavar="N", help="Timed blocks that are enough.  [60; 5 to try it out]"
+    "--blocks",
+    type=blocks_from,
+    metavar="N",
+    help="End a case after N timed blocks.  [60; 5 for a quick try]",
 )
 @click.option(
     "--rendezvous",
     type=rendezvous_from,
     metavar="A:PORT",
-    help="An address of this box where other hosts join: see `gputui join`.",
+    help="Address of this box for other hosts to join; see `gputui join`.",
 )
 @click.option("--label", default="", help="A name for this run.")
 @click.option("--price", type=price_from, metavar="USD_PER_H", help="What the whole box costs per hour.")
 @click.option(
-    "--instance", metavar="TYPE", help="Take the list price of this instance type; TYPE:spot its spot price."
+    "--instance",
+    metavar="TYPE",
+    help="Use the list price of this instance type; TYPE:spot for its spot price.",
 )
 @click.option(
     "--machine", type=machine_from, metavar="NAME", default="", envvar="GPUTUI_MACHINE", help=MACHINE_HELP
 )
 @click.option(
-    "--seed", type=click.IntRange(0, 2**31 - 1), metavar="N", help="Order of launches and random inputs."
+    "--seed",
+    type=click.IntRange(0, 2**31 - 1),
+    metavar="N",
+    help="Seed of the launch order and random inputs.",
 )
-@click.option("--trace", is_flag=True, help="Profile each case that can be, and keep its Chrome trace.")
-@click.option("--like", metavar="F@RUN", help="Repeat the cases of a stored run, with as many launches.")
-@click.option("--against", metavar="F@RUN", help="A stored run to compare this box with: see --resolve.")
+@click.option("--trace", is_flag=True, help="Also profile each case, and keep its Chrome trace.")
+@click.option("--like", metavar="F@RUN", help="Repeat the cases of a stored run.")
+@click.option("--against", metavar="F@RUN", help="A stored run to measure against; see --resolve.")
 @click.option(
     "--resolve",
     metavar="PCT",
-    help="Repeat the cases of --against until each differs, or lies within ±PCT %.",
+    help="Repeat the cases of --against until each differs or lies within ±PCT %.",
 )
-@click.option("--detach", is_flag=True, help="Start it and return at once; see it with `gputui attach`.")
+@click.option("--detach", is_flag=True, help="Start and return at once; `gputui attach` shows the run.")
 @click.option("--notify", is_flag=True, help=NOTIFY_HELP)
-@click.option("--yes", is_flag=True, help="Measure even if the box is busy, without a question.")
+@click.option("--yes", is_flag=True, help="Measure even if the box is busy, without asking.")
 @click.option("--all", "shows_all", is_flag=True, help=ALL_HELP)
 @click.option("-v", "--verbose", is_flag=True, help=VERBOSE_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
@@ -146,7 +154,7 @@ def command(
     check_label(label)
     if notify and detach:
         raise GputuiError(
-            "--notify with --detach: nobody watches the run who could ring",
+            "--notify with --detach: no viewer is left to ring",
             "leave one of them out, or watch it later: gputui attach --notify",
         )
     percent = _percent_to_resolve(like, against, resolve)
@@ -227,15 +235,15 @@ def _percent_to_resolve(like: str | None, against: str | None, resolve: str | No
     if against is None and resolve is None:
         return None
     if against is None:
-        raise GputuiError(f"--resolve {resolve}: against which run?", "name it: --against FILE.db@RUN")
+        raise GputuiError(f"--resolve {resolve}: no run to measure against", "name it: --against FILE.db@RUN")
     if resolve is None:
         raise GputuiError(
-            f"--against {against}: how small a difference is to be found?",
-            "say it in per cent: --resolve 5",
+            f"--against {against}: how small a difference should it find?",
+            "give it in per cent: --resolve 5",
         )
     if like is not None:
         raise GputuiError(
-            f"--like {like} with --against {against}: one of them says what is measured",
+            f"--like {like} with --against {against}: only one of them can choose the cases",
             "leave --like out: --against repeats the cases of its run",
         )
     return percent_from(resolve)
@@ -264,8 +272,8 @@ def _model(option: str, named: str, profile: str | None) -> RepeatedRun:
 
     if profile is not None and not profile.endswith((".py", ".toml")):
         raise GputuiError(
-            f"profile {profile} with {option} {named}: the cases are those of the other run",
-            "leave the profile out; only a .py or .toml file is read beside it, for what result files lack",
+            f"profile {profile} with {option} {named}: the other run decides the cases",
+            "leave the profile out, or name the .py or .toml file that defines the other run's own workloads",
         )
     return read_model(named, option)
 
@@ -320,7 +328,7 @@ def _leave(runs: Sequence[LiveRun], as_json: bool, target: Path, model: Repeated
         click.echo(json.dumps({"schema": 1, "runs": [{"run_id": run.run_id} for run in runs]}, indent=1))
         return EXIT_DONE
     name = runs[0].short_id
-    click.echo(f"run {' and '.join(run.short_id for run in runs)} goes on by itself")
+    click.echo(f"run {' and '.join(run.short_id for run in runs)} continues in the background")
     click.echo(f"watch it: gputui attach {name}; end it: gputui stop {name}")
     if model is not None:
         mine = shlex.quote(f"{target}@{name}")
@@ -329,7 +337,7 @@ def _leave(runs: Sequence[LiveRun], as_json: bool, target: Path, model: Repeated
 
 
 def _say_probing(path: str) -> None:
-    click.echo(f"asking {path} what it has ...", err=True)
+    click.echo(f"checking {path} ...", err=True)
 
 
 def _say(line: str) -> None:
@@ -358,11 +366,11 @@ def _announce(plan: Plan, chosen: ChosenInterpreter, target: Path) -> None:
     least_s = least_budget_s(plan)
     if plan.budget_s < least_s:
         _say(
-            f"{at_most} are not enough for all {counted(to_run, 'case')}, which need at least"
+            f"{at_most} is too short for all {counted(to_run, 'case')}, which need at least"
             f" {format_whole_seconds(least_s)}: the most important come first"
         )
     _say(f"with Python {runtime.python_version}, {torch} ({chosen.found_as}); into {target}")
     for found in chosen.passed_over:
         click.echo(f"passed over: {found}", err=True)
     if plan.rendezvous:
-        click.echo(f"other hosts are waited for; on each: gputui join {plan.rendezvous}", err=True)
+        click.echo(f"waiting for the other hosts; on each: gputui join {plan.rendezvous}", err=True)

@@ -18,7 +18,7 @@ from gputui.store.reading import open_result
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path, readable=False))
-@click.option("--trust", is_flag=True, help="Also read a file that holds macros or triggers.")
+@click.option("--trust", is_flag=True, help="Read a file with macros or triggers too.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(file: Path | None, trust: bool, as_json: bool) -> int:
     """List the runs of FILE, newest first, and on stderr those in progress."""

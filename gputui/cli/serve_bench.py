@@ -66,9 +66,11 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
 
 @click.command(epilog=DEFINITIONS)
 @click.argument("url")
-@click.option("--model", default="", metavar="M", help="As the server names it; needed if it has several.")
 @click.option(
-    "--name", default="", metavar="NAME", help="What results call the model; runs of one name pair."
+    "--model", default="", metavar="M", help="The server's name for the model; needed if it has several."
+)
+@click.option(
+    "--name", default="", metavar="NAME", help="The model's name in results; runs with the same name pair."
 )
 @click.option(
     "--profile", default="chat", show_default=True, metavar="P", help="chat, rag, code, or a .toml file."
@@ -79,9 +81,9 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
     "users",
     type=users_from,
     metavar="N,N",
-    help=f"Numbers of users, or none.  [{','.join(map(str, DEFAULT_USERS))}]",
+    help=f"Numbers of concurrent users, or none.  [{','.join(map(str, DEFAULT_USERS))}]",
 )
-@click.option("--rate", "rates", type=rates_from, metavar="R,R", help="Also these arrivals per second.")
+@click.option("--rate", "rates", type=rates_from, metavar="R,R", help="Also these request rates, per second.")
 @click.option(
     "--slo",
     "limits",
@@ -96,14 +98,14 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
     show_default=True,
     callback=_attained,
     metavar="SHARE",
-    help="Share of requests that must be good.",
+    help="Share of requests that must meet the limits.",
 )
 @click.option(
     "--shared-prefix",
     "shared",
     type=click.IntRange(min=0),
     metavar="TOKENS",
-    help="Let prompts begin alike.  [0]",
+    help="Start all prompts with the same tokens.  [0]",
 )
 @click.option(
     "--budget",
@@ -111,7 +113,7 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
     default=f"{DEFAULT_BUDGET_S:g}",
     show_default=True,
     metavar="S",
-    help="Seconds it may take in all.",
+    help="Time limit in seconds.",
 )
 @click.option(
     "--launches",
@@ -122,10 +124,18 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
     help="Repetitions of each load.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", help="Of arrivals and order.  [0]"
+    "--seed",
+    type=click.IntRange(0, 2**31 - 1),
+    default=0,
+    metavar="N",
+    help="Seed of arrivals and order.  [0]",
 )
 @click.option(
-    "--api-key-env", "key_name", default="", metavar="NAME", help="Environment variable with the key."
+    "--api-key-env",
+    "key_name",
+    default="",
+    metavar="NAME",
+    help="Environment variable that holds the API key.",
 )
 @click.option(
     "--db",
@@ -134,14 +144,14 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
 )
 @click.option("--label", default="", help="A name for this run.")
 @click.option("--price", type=price_from, metavar="USD_PER_H", help="What the whole box costs per hour.")
-@click.option("--instance", metavar="TYPE", help="Take the list price of this instance type.")
+@click.option("--instance", metavar="TYPE", help="Use the list price of this instance type.")
 @click.option(
     "--machine", type=machine_from, metavar="NAME", default="", envvar="GPUTUI_MACHINE", help=MACHINE_HELP
 )
 @click.option("--api-price", type=api_price_from, metavar="IN,OUT", help=API_PRICE_HELP)
-@click.option("--detach", is_flag=True, help="Start it and return at once; see it with `gputui attach`.")
+@click.option("--detach", is_flag=True, help="Start and return at once; `gputui attach` shows the run.")
 @click.option("--notify", is_flag=True, help=NOTIFY_HELP)
-@click.option("-v", "--verbose", is_flag=True, help="Also notes, and why loads were not measured.")
+@click.option("-v", "--verbose", is_flag=True, help="Add notes, and why loads were not measured.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(
     url: str,
@@ -207,7 +217,7 @@ def command(
         if as_json:
             click.echo(json.dumps({"schema": 1, "runs": [{"run_id": runs[0].run_id}]}, indent=1))
         else:
-            click.echo(f"run {runs[0].short_id} goes on by itself")
+            click.echo(f"run {runs[0].short_id} continues in the background")
             click.echo(f"watch it: gputui attach {runs[0].short_id}; end it: gputui stop {runs[0].short_id}")
         return EXIT_DONE
     if sys.stderr.isatty():

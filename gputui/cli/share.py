@@ -21,11 +21,11 @@ from gputui.errors import EXIT_DONE
     help="FILE.html and FILE.md are reports, FILE.json is data, FILE.db a result file.",
 )
 @click.option("--with-label", is_flag=True, help="Keep the labels of runs.")
-@click.option("--with-price", is_flag=True, help="Keep what the box costs.")
+@click.option("--with-price", is_flag=True, help="Keep the price of the box.")
 @click.option("--with-ids", is_flag=True, help="Keep the ids of runs, boxes and GPUs.")
 @click.option("--with-names", is_flag=True, help="Keep the names of your programs, parameters and kernels.")
 @click.option("--with-messages", is_flag=True, help="Keep events and reasons in other programs' words.")
-@click.option("--trust", is_flag=True, help="Also read files that hold macros or triggers.")
+@click.option("--trust", is_flag=True, help="Read files with macros or triggers too.")
 def command(
     files: tuple[str, ...],
     out: Path,

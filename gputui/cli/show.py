@@ -28,18 +28,18 @@ from gputui.store.selecting import find_run
 @click.command()
 @click.argument("run", metavar="[RUN|F@RUN]", default="latest")
 @click.argument("file", required=False, type=click.Path(path_type=Path, readable=False))
-@click.option("--trust", is_flag=True, help="Also read a file that holds macros or triggers.")
+@click.option("--trust", is_flag=True, help="Read a file with macros or triggers too.")
 @click.option(
     "--top",
     type=click.IntRange(0, 400),
-    help="Print step breakdowns, with this many operators each.  [5 with -v]",
+    help="Print step breakdowns with this many operators each.  [5 with -v]",
 )
 @click.option("--all", "shows_all", is_flag=True, help=ALL_HELP)
 @click.option(
     "-v",
     "--verbose",
     is_flag=True,
-    help="Also the box, step breakdowns, telemetry, efficiency, notes, and why cases were not measured.",
+    help="Add the box, step breakdowns, telemetry, efficiency, notes, and why cases were not measured.",
 )
 @click.option("--api-price", type=api_price_from, metavar="IN,OUT", help=API_PRICE_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")

@@ -39,8 +39,8 @@ Findings = Mapping[tuple[str, int], Sequence[GpuFinding]]
 
 
 @click.command()
-@click.option("--processes", is_flag=True, help="List the processes on the GPUs too.")
-@click.option("--require-gpu", is_flag=True, help="Exit 3 and say why if no GPU can be read.")
+@click.option("--processes", is_flag=True, help="Also list the processes on the GPUs.")
+@click.option("--require-gpu", is_flag=True, help="Exit 3 with the reason if no GPU can be read.")
 @click.option("--json", "in_json", is_flag=True, help="Print as JSON.")
 @host_options
 def command(
@@ -146,7 +146,7 @@ def _require_gpu(sample: LiveSample) -> None:
         "no GPU can be read here: " + "; ".join(problems or absent or ["none was found"]),
         "take another box, or restart this one"
         if problems
-        else "without --require-gpu the host alone will do",
+        else "leave --require-gpu out to read only the host",
     )
 
 

@@ -47,8 +47,8 @@ def _heading(breakdown: StepBreakdown, found: ProfiledPass) -> str:
     text = f"{format_seconds(breakdown.step_ns * 1e-9)} in {found.steps} profiled steps"
     if isinstance(breakdown.inflation, Missing):
         return text
-    doubt = "" if is_believed(breakdown) else ": so much that shares are rough"
-    return f"{text}, {format_ratio(breakdown.inflation)} of the timed{doubt}"
+    doubt = "" if is_believed(breakdown) else ", so shares are rough"
+    return f"{text}, {format_ratio(breakdown.inflation)} as long as the timed one{doubt}"
 
 
 def _breakdown(breakdown: StepBreakdown) -> Iterator[str]:

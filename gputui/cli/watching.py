@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 HOW_TO_LEAVE = "Ctrl-C ends the run, Ctrl-\\ leaves it running"
-ALL_HELP = "All cases, even where the terminal has no room."
-VERBOSE_HELP = "Also efficiency, notes, and why cases were not measured."
-NOTIFY_HELP = "Ring, and notify the desktop, at the end, at a failure and when memory runs out."
+ALL_HELP = "Show all cases, even if they do not fit the terminal."
+VERBOSE_HELP = "Add efficiency, notes, and why cases were not measured."
+NOTIFY_HELP = "Ring and show a desktop notification when the run ends, a case fails or memory runs out."
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def watch(runs: Sequence[LiveRun], plans: Sequence[Plan], alerts: Alerts | None 
         os._exit(EXIT_HUNG_UP)  # the terminal is gone, and the run belongs to its supervisor
 
     def leave(number: int, frame: FrameType | None) -> None:
-        progress.interject(f"the run goes on; to see it again: gputui attach {runs[0].short_id}")
+        progress.interject(f"the run continues; to see it again: gputui attach {runs[0].short_id}")
         os._exit(EXIT_DONE)
 
     with Progress(plans, live=sys.stderr.isatty()) as progress:

@@ -312,7 +312,7 @@ def test_a_profile_is_shown_with_the_words_of_its_commands_and_what_is_not_here(
     assert "command:sort sh -c 'sort words\\n'\n               timed: from start to end\n" in output
     assert "timed: each match of 'x+'" in output
     assert "would run here (1):\n  command:sort cpu\n" in output
-    assert "command:gone cpu\n    unsupported: no-such-program: is not on the path\n" in output
+    assert "command:gone cpu\n    unsupported: no-such-program: is not on the PATH\n" in output
 
 
 def test_help_is_a_word_too() -> None:

@@ -65,9 +65,9 @@ def test_the_answer_is_the_first_line_the_worst_follows_and_lines_fit_80_columns
     assert done.returncode == 0
     wide = [line.split()[-1] for line in lines if len(line) > 80]
     assert all(word.startswith("/") for word in wide), "a path is kept whole, so that it can be copied"
-    assert re.fullmatch(r"Ready to measure on the CPU; no GPU is seen\. \d cautions?\.", lines[0])
+    assert re.fullmatch(r"Ready to measure on the CPU; no GPU found\. \d cautions?\.", lines[0])
     assert lines[1] == "software: 1 caution"
-    assert lines[2].startswith("  caution  driver          no GPU is seen")
+    assert lines[2].startswith("  caution  driver          no GPU found")
     order = ["FAULT", "caution", "unknown", "ok"]
     groups: list[list[str]] = []
     for line in lines[1:]:
@@ -109,7 +109,7 @@ def test_places_that_permit_writing_and_take_none_are_problems() -> None:
     assert status == 1
     for topic, place in (("result file", "/proc/new/x.db"), ("run directories", "/proc/state/runs")):
         assert found[topic]["state"] == "problem"
-        assert found[topic]["found"].startswith(f"{place}: no file can be made in /proc: ")
+        assert found[topic]["found"].startswith(f"{place}: cannot create a file in /proc: ")
 
 
 def test_a_python_that_is_none_is_refused() -> None:

@@ -48,7 +48,7 @@ def test_the_same_file_twice_adds_no_box(tmp_path: Path) -> None:
     store_quick(tmp_path / "a.db", 1)
     ran("add", f"{tmp_path}/a.db")
 
-    with pytest.raises(GputuiError, match="its box is in the reference already"):
+    with pytest.raises(GputuiError, match="its box is already in the reference"):
         ran("add", f"{tmp_path}/a.db")
 
 

@@ -175,7 +175,7 @@ def test_when_a_host_leaves_the_case_is_lost_at_once_and_no_rank_stays(rendezvou
 
 def test_joining_needs_an_address_and_a_torch(tmp_path_factory: pytest.TempPathFactory) -> None:
     wrong = gputui_here("join", "10.0.0.1")
-    assert (wrong.returncode, "10.0.0.1: is no ADDRESS:PORT" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "10.0.0.1: is not ADDRESS:PORT" in wrong.stderr) == (2, True)
     typed = gputui_here("join", "no-such-host.invalid:29400")
     assert (typed.returncode, "no-such-host.invalid:29400: no such host" in typed.stderr) == (2, True)
     venv = tmp_path_factory.mktemp("bare") / "venv"

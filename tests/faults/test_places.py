@@ -85,7 +85,7 @@ def test_a_disk_that_fills_up_ends_the_run_and_a_later_command_stores_what_was_f
     assert viewer.returncode in (1, 4), output
     if viewer.returncode == 4:
         assert "gputui import" in output
-        assert "was not stored yet: " in gputui("runs", db).stderr
+        assert "recovered run " in gputui("runs", db).stderr
     (run,) = runs_in(db)
     assert run["status"] == "interrupted"
     assert read_journal(run_dir).of(LaunchEnd)[0].outcome == "ok"

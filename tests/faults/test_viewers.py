@@ -154,7 +154,7 @@ def test_a_viewer_outlives_its_supervisor_and_stores_what_is_finished(tmp_path: 
     os.kill(holder.pid, signal.SIGKILL)
     output = viewer.communicate(timeout=LONGEST_S)[0]
     assert viewer.returncode == 1
-    assert re.search(r"was not stored yet: \d+ finished launch(es)? (is|are) in", output)
+    assert re.search(r"recovered run \w+: \d+ finished launch(es)? (is|are) now in", output)
     assert statuses(db) == ["interrupted"]
 
 

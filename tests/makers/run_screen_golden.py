@@ -329,7 +329,7 @@ def ended_gpu() -> RunModel:
         " GPT training: 215k tok/s with amp, 589 % faster than fp32 (570 to 610)."
     )
     steps = (
-        NextStep("gputui doctor", "looks for what is wrong with the box"),
+        NextStep("gputui doctor", "what is wrong with the box"),
         NextStep("gputui show 1a2b3c4d results.db -v", "where the time of a step goes"),
         NextStep("gputui compare results.db OTHER.db", "once another box has run the same"),
     )
@@ -368,7 +368,7 @@ def ended_beside_boxes() -> RunModel:
     headline = (
         f"{check.word}: slower than 18 H200 SXM in 1 of 7 cases (reference of 2026-11): {standing.lowest}."
     )
-    steps = (NextStep("gputui doctor", "looks for what is wrong with the box"),)
+    steps = (NextStep("gputui doctor", "what is wrong with the box"),)
     rows = (ResultRow("gemm large gpu amp(bf16)", "24.0 TFLOP/s", "±1 %", 90, ""),)
     model.know_ended(
         EndedRuns(RUN, "/home/ana/results.db", "finished", rows, (), None, (headline,), (check,), steps)

@@ -144,18 +144,6 @@ def _measured(server: Server, warm: CaseWarm, users: int, requests: int, factor:
     yield Block(launch, case, 0, round(units), begun_ns, window_ns, None, None)
 
 
-def _metrics(server: Server, users: int) -> dict[str, float]:
-    if server.preemptions is None:
-        return {}
-    return {
-        "server_running": float(min(users, server.slots)),
-        "server_waiting": float(max(users - server.slots, 0)),
-        "kv_cache_share": min(users / server.slots, 1.0) if users else 0.9,
-        "prefix_hit_share": 0.01,
-        "preemptions": server.preemptions if users > server.slots else 0.0,
-    }
-
-
 def _figures(launch: int, case: int, rows: tuple[RequestRow, ...]) -> Iterator[Figure]:
     """Percentiles of the launch, as the worker reports them."""
     for key, title in (("ttft", "TTFT"), ("tpot", "TPOT"), ("e2e", "E2E")):
@@ -172,6 +160,18 @@ def _figures(launch: int, case: int, rows: tuple[RequestRow, ...]) -> Iterator[F
             yield Figure(launch, case, *names, value, len(values))
     lag = ("client_lag_p99_s", "lag of the client, p99", "s", "neither", "median")
     yield Figure(launch, case, *lag, 0.0008, 1000)
+
+
+def _metrics(server: Server, users: int) -> dict[str, float]:
+    if server.preemptions is None:
+        return {}
+    return {
+        "server_running": float(min(users, server.slots)),
+        "server_waiting": float(max(users - server.slots, 0)),
+        "kv_cache_share": min(users / server.slots, 1.0) if users else 0.9,
+        "prefix_hit_share": 0.01,
+        "preemptions": server.preemptions if users > server.slots else 0.0,
+    }
 
 
 def _row(server: Server, n: int, begun_ns: int, rate: float, waits_s: float, factor: float) -> RequestRow:

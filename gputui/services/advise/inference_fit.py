@@ -116,7 +116,7 @@ def _model(wish: InferenceWish) -> tuple[Decoder, int, list[str]]:
     """Shape and number of weights; what was not stated is taken from a published model, and noted."""
     params = None if wish.params is None else whole_number("--params", wish.params, 10**14)
     if (wish.layers is None) != (wish.width is None):
-        raise GputuiError("--layers and --width: one was given without the other", "give both or neither")
+        raise GputuiError("--layers and --width go together", "give both or neither")
     vocabulary = None if wish.vocabulary is None else whole_number("--vocabulary", wish.vocabulary, 10**7)
     head_dim = None if wish.head_dim is None else whole_number("--head-dim", wish.head_dim, 2**16)
     kv_heads = None if wish.kv_heads is None else whole_number("--kv-heads", wish.kv_heads, 2**16)

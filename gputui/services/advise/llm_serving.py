@@ -84,16 +84,16 @@ def parse_llm_job(text: str) -> LlmJob:
     """Read one job. Raises GputuiError with what may stand there."""
     rate, lengths = _RATE.search(text), _LENGTHS.search(text)
     if rate is None or lengths is None:
-        raise GputuiError(f"--job {text!r}: has no rate of requests", GRAMMAR)
+        raise GputuiError(f"--job {text!r}: no request rate", GRAMMAR)
     first, last = sorted((rate.span(), lengths.span()))
     left = " ".join((text[: first[0]], text[first[1] : last[0]], text[last[1] :])).strip(" ,")
     if not left:
-        raise GputuiError(f"--job {text!r}: has no limits", GRAMMAR)
+        raise GputuiError(f"--job {text!r}: no limits", GRAMMAR)
     number, scale, per_second, per = rate.groups()
     seconds = 1.0 if per_second else _SECONDS[per.lower()]
     per_s = float(number) * _SCALES[scale.lower()] / seconds
     if not 0 < per_s <= 1e9 or not int(lengths[1]) or not int(lengths[2]):
-        raise GputuiError(f"--job {text!r}: a rate and lengths are above 0", GRAMMAR)
+        raise GputuiError(f"--job {text!r}: the rate and the lengths must be above 0", GRAMMAR)
     return LlmJob(per_s, int(lengths[1]), int(lengths[2]), limits_from(left, f"--job {text!r}"))
 
 

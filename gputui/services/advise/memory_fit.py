@@ -119,7 +119,7 @@ def report(wish: Wish) -> FitReport:
         notes.append(f"{context} tokens")
     stated = None if wish.activations is None else whole_number("--activations", wish.activations, 10**18, 0)
     if stated is not None and wish.file is not None:
-        raise GputuiError("--activations and --file: both say what activations take", "give one of them")
+        raise GputuiError("--activations and --file both set the activations", "give one of them")
     training = Training(params, optimizer, precision, blocks, batch, context)
     source = "formula"
     measured: Measured | None = None
@@ -154,7 +154,7 @@ def _model(wish: Wish, context: int | None) -> tuple[Blocks, int, list[str]]:
     """Shape and number of weights; what was not stated comes from a usual shape, with a note."""
     params = None if wish.params is None else whole_number("--params", wish.params, 10**14)
     if (wish.layers is None) != (wish.width is None):
-        raise GputuiError("--layers and --width: one was given without the other", "give both or neither")
+        raise GputuiError("--layers and --width go together", "give both or neither")
     vocabulary = None
     if wish.vocabulary is not None:
         vocabulary = whole_number("--vocabulary", wish.vocabulary, 10**7)
@@ -198,8 +198,8 @@ def _measured(text: str, precision: str, trust: bool) -> tuple[Measured, tuple[s
                 _, best = max(found, key=lambda pair: pair[0])
                 return best, opened.warnings
     raise GputuiError(
-        f"{text}: holds no activations that were measured with {precision}",
-        f"measure them: gputui run memory --db {path}; or leave --file out and take the formula",
+        f"{text}: holds no activations measured with {precision}",
+        f"measure them: gputui run memory --db {path}; or leave --file out to use the formula",
     )
 
 

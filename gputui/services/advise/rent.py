@@ -353,7 +353,7 @@ def _measured_cases(side: Side, work: Work, device_class: str, precision: str) -
     if believed:
         return believed
     if measured:
-        return Missing(f"{work.workload} {work.size}: above the physical peak, an error of measurement")
+        return Missing(f"{work.workload} {work.size}: above the physical peak: a measurement error")
     return Missing("; ".join(dict.fromkeys(_why(case.result) for case in mine)))
 
 
@@ -429,7 +429,7 @@ def _units_in(job: Batch, case: Case) -> float:
     if (case.unit, job.unit) == ("seq", "tok"):
         return float(dict(case.work.parameters)["context"])
     raise GputuiError(
-        f"{case.name} counts {case.unit}: nobody knows how many {job.unit} that is",
+        f"{case.name} counts {case.unit}: it is unknown how many {job.unit} that is",
         "use the version of gputui that measured it",
     )
 
@@ -524,7 +524,7 @@ def _doubts(
 
 
 def _alone_too_slow(job: Serving, found: SideCase, case: SideCase) -> Iterable[str]:
-    """How long one request at a time waits, if that already exceeds the bound."""
+    """How long a single request already waits, if that already exceeds the bound."""
     alike = (found.result.case, case.result.case)
     if case.result.case.work.workload != ALONE or alike[0].variant != alike[1].variant:
         return
@@ -534,7 +534,7 @@ def _alone_too_slow(job: Serving, found: SideCase, case: SideCase) -> Iterable[s
         is_asked = metric.key == f"{job.percentile}_s" and isinstance(metric.value, float)
         if is_asked and isinstance(metric.value, float) and metric.value > job.bound_s:
             yield (
-                f"one request at a time waits {format_seconds(metric.value)} already"
+                f"a single request already waits {format_seconds(metric.value)}"
                 f" ({alike[1].work.workload} {alike[1].work.size})"
             )
 
@@ -714,8 +714,8 @@ def _gpu_word_of_batch(
     cheapest = _cheaper(_of("cpu", by_cost), _of("gpu", by_cost))
     if cpu.span.high <= start_s:
         return (
-            f"GPU not worth it: a CPU has done it in {format_seconds(cpu.span.value)}, before a rented GPU"
-            f" has started ({format_seconds(start_s)} assumed)"
+            f"GPU not worth it: a CPU is done in {format_seconds(cpu.span.value)}, before a rented GPU"
+            f" would have started ({format_seconds(start_s)} assumed)"
         )
     if job.within_s is not None and cheapest == "cpu":
         return f"GPU not worth it: a CPU is done within {format_seconds(job.within_s)}, for less"
@@ -734,10 +734,10 @@ def _gpu_word_of_batch(
     if money == "gpu":
         return f"a GPU is worth it: {saved}, for less money"
     if money == "cpu":
-        return f"a GPU costs more than the CPU; for that it takes {saved}"
+        return f"a GPU costs more than the CPU but takes {saved}"
     if money == "tie":
         return f"a GPU is worth it: {saved}; we can't tell which costs less"
-    return f"a GPU takes {saved}; what that costs more or less is unknown without both prices"
+    return f"a GPU takes {saved}; whether it costs more is unknown without both prices"
 
 
 def _costs_word(cheapest: str) -> str:
@@ -762,8 +762,10 @@ def _stands_for(work: Work) -> str:
     """Which model was measured, and how well it represents others."""
     described = describe_work(work)
     if work.size.startswith("mini"):
-        return f"measured with {described}: a ranking of boxes, not your time, unless your model is as small"
-    return f"measured with {described}: your time only if your model is of this shape"
+        return (
+            f"measured with {described}: a ranking of boxes, not your time, unless your model is this small"
+        )
+    return f"measured with {described}: your time only if your model has this shape"
 
 
 _DESCRIPTIONS: dict[str, Callable[[dict[str, object]], str]] = {
@@ -801,11 +803,11 @@ def _assumptions(job: Job, offers: Sequence[Offer], start_s: float, hours: float
             + (", which counts towards the time limit" if job.within_s is not None else "")
         )
     else:
-        yield f"boxes run {hours:g} h a month, and requests are spread evenly over them"
+        yield f"boxes run {hours:g} h a month, with requests spread evenly over them"
         yield "a load counts as served if the percentile meets the bound in every launch"
         if any(isinstance(o.share, float) and o.share < 1 for o in offers):
             yield "all GPUs of a box serve as well together as the measured one did alone"
     shares = {o.share for o in offers if isinstance(o.share, float) and o.share < 1}
     if shares and isinstance(job, Batch):
         shown = " and ".join(format_percent(share) for share in sorted(shares))
-        yield f"the job carries only its share of a box's price ({shown}): its other GPUs are used otherwise"
+        yield f"the job carries only its share of a box's price ({shown}): its other GPUs do other work"

@@ -69,7 +69,7 @@ class ComparisonColumn:
         if self.value is None:
             raise ValueError(f"column {self.name} has no value of one side")
         if cell.result is None:
-            return Missing("it does not have this case")
+            return Missing("it lacks this case")
         if isinstance(cell.speed, Missing) and self is not RATE:
             return Missing("it was not measured")
         return self.value(cell, in_full, beside)
@@ -251,6 +251,6 @@ def columns_of(text: str) -> tuple[ComparisonColumn, ...]:
     if unknown or not chosen:
         raise GputuiError(
             f"--columns {text}: {f'{unknown[0]} is not a column' if unknown else 'names none'}",
-            f"one or more of {', '.join(by_name)}, with commas between them",
+            f"one or more of {', '.join(by_name)}, separated by commas",
         )
     return tuple(by_name[word] for word in chosen)

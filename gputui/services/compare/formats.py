@@ -19,7 +19,7 @@ def form_of(path: Path) -> str:
     form = FORM_OF_ENDING.get(path.suffix.lower())
     if form is None:
         raise GputuiError(
-            f"{path.name}: its ending does not say how to write it",
+            f"{path.name}: unknown file type",
             f"end it in {', '.join(FORM_OF_ENDING)}",
         )
     return form

@@ -295,7 +295,7 @@ def check_one_box(name: str, runs: Sequence[RunSummary]) -> None:
         )
         raise GputuiError(
             f"{name}: holds runs of {len(kinds)} machines or runtimes: {listed}",
-            f"choose one as {name}@RUN, or compare them with --by machine or --by runtime",
+            f"choose one with {name}@RUN, or compare them with --by machine or --by runtime",
         )
 
 
@@ -378,7 +378,7 @@ def telling_dimension(runs: Sequence[Run]) -> str:
         if len(measured_values(dimension, runs)) > 1:
             return dimension
     raise GputuiError(
-        "one file, and all of its measured cases are of one device, precision, mode and number of threads",
+        "nothing to compare: all cases of this file have the same device, precision, mode and threads",
         "give a second file: gputui compare a.db b.db",
     )
 
@@ -684,9 +684,9 @@ def _explained(
         return verdict
     if impossible:
         which = f"{' and '.join(impossible)} {'is' if len(impossible) == 1 else 'are'}"
-        return Verdict("inconclusive", f"{which} above the physical peak: an error of measurement")
+        return Verdict("inconclusive", f"{which} above the physical peak: a measurement error")
     if verdict.word == "inconclusive" and any(side and side.result.between_boxes for side in pair):
-        return Verdict("inconclusive", "boxes of one model differ as much, or the run is too short to tell")
+        return Verdict("inconclusive", "boxes of one model differ this much, or the run is too short to tell")
     shares = [0.0 if side is None else contention_of(side.result) or late_share(side.result) for side in pair]
     crowded = [
         f"{format_percent(share)} of {letter}'s" for share, letter in zip(shares, "ab", strict=True) if share
@@ -768,8 +768,8 @@ def _figure_ratio(a: LaunchValues | None, b: LaunchValues | None) -> RatioEstima
 def _figure_row(a: LaunchValues | None, b: LaunchValues | None, judgement: Judgement) -> FigureRow:
     known = a or b
     if known is None:
-        raise ValueError("a figure of neither side")
-    absent = Missing("this side does not have it")
+        raise ValueError("neither side has it")
+    absent = Missing("this side lacks it")
     on_a, on_b = (absent if side is None else side.metric for side in (a, b))
     return FigureRow(known.metric.key, known.metric.title, known.metric.unit, on_a, on_b, judgement)
 
@@ -805,7 +805,7 @@ def flags_of(cell: Cell, side: str, conditions: ConditionsOf | None) -> Iterable
         (SLOWED, seen.slowed_share, FLAGGED_SHARE),
         (CAPPED, seen.power_capped_share, FLAGGED_SHARE),
         (COLD, seen.cold_share, COLD_SHARE),
-        (SHARED, Missing("it may be several itself") if is_program else seen.shared_share, FLAGGED_SHARE),
+        (SHARED, Missing("it may be several processes") if is_program else seen.shared_share, FLAGGED_SHARE),
     ):
         if not isinstance(share, Missing) and share >= least:
             yield Flag(side, word, share)

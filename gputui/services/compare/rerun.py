@@ -66,7 +66,7 @@ def read_model(text: str, option: str = "--like", *, trust: bool = False) -> Rep
     with open_result(path, trust) as file:
         summaries = file.summaries()
         if not summaries:
-            raise GputuiError(f"{option} {text}: holds no run", "gputui runs lists those of a file")
+            raise GputuiError(f"{option} {text}: no run in it", "gputui runs lists those of a file")
         found = find_run(summaries, selector or "latest")
         run, profiled = file.run(found.run_id), frozenset(file.profiled(found.run_id))
         return RepeatedRun(text, run, profiled, f"{path}@{found.short_id}", option)
@@ -99,16 +99,16 @@ def repetition_of(model: RepeatedRun, given: Profile | None = None) -> Repetitio
             continue
         _add(groups, case, result.case_id in model.profiled and can_be_profiled(workload), weights)
     if not groups and not commands:
-        why = "; ".join(f"{name}: {reason}" for name, reason in refused[:4]) or "no case of it was tried"
+        why = "; ".join(f"{name}: {reason}" for name, reason in refused[:4]) or "it tried no case"
         raise GputuiError(
             f"{model.option} {model.text}: nothing of run {summary.short_id} can be repeated: {why}",
-            "gputui show tells what it holds",
+            "gputui show lists its cases",
         )
     profile = Profile(
         name=summary.profile,
         version=summary.profile_version,
         title=summary.profile,
-        question=f"How does this box do what run {summary.short_id} did?",
+        question=f"How does this box do the cases of run {summary.short_id}?",
         budget_s=summary.budget_s,
         replicates=launches_per_case(model.run),
         cases=tuple(groups.values()),
@@ -149,9 +149,9 @@ def _workload(case: Case, given: Profile | None) -> Workload | Missing:
         known[given.own.workload.name] = given.own.workload
     workload = known.get(work.workload)
     if workload is None:
-        return Missing("is not a workload of this gputui; was it of somebody's own, give its STEP.py as well")
+        return Missing("is not a built-in workload; if it is somebody's own, give its STEP.py as well")
     if workload.version != work.version:
-        return Missing(f"is version {work.version} there and {workload.version} here: other work")
+        return Missing(f"is version {work.version} there and {workload.version} here: different work")
     if work.size not in workload.sizes:
         return Missing(f"there is no size {work.size} here, only {', '.join(workload.sizes)}")
     for value, allowed, what in (
@@ -160,10 +160,10 @@ def _workload(case: Case, given: Profile | None) -> Workload | Missing:
         (variant.mode, workload.modes, "mode"),
     ):
         if value not in allowed:
-            return Missing(f"cannot be done with {what} {value} here, only {', '.join(allowed)}")
+            return Missing(f"cannot run with {what} {value} here, only {', '.join(allowed)}")
     if case_of(workload, work.size, variant).work.key != work.key:
         return Missing(
-            f"its size {work.size} is other work here: {_other(work.parameters, workload, work.size)}"
+            f"its size {work.size} is different work here: {_other(work.parameters, workload, work.size)}"
         )
     return workload
 
@@ -173,7 +173,7 @@ def _other(there: Sequence[tuple[str, object]], workload: Workload, size: str) -
     theirs, ours = dict(there), dict[str, object](workload.sizes[size].parameters)
     names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
     told = [f"{name} {theirs.get(name, '—')} there, {ours.get(name, '—')} here" for name in names]
-    return "; ".join(told) or "it is done in another form"
+    return "; ".join(told) or "it is implemented differently"
 
 
 def _command(case: Case, given: Profile | None) -> ProfileCommand | Missing:
@@ -184,10 +184,10 @@ def _command(case: Case, given: Profile | None) -> ProfileCommand | Missing:
         return Missing("is a load on a server: repeat it with gputui serve-bench URL")
     same = [c for c in (() if given is None else given.commands) if c.workload == case.work.workload]
     if not same:
-        return Missing("is a program, and result files do not hold commands: give its profile.toml as well")
+        return Missing("is a program, and result files hold no commands: give its profile.toml as well")
     command = same[0]
     if command.case.work.key != case.work.key or command.case.variant != case.variant:
-        return Missing("is declared otherwise in the profile given: version, pattern, unit, units or device")
+        return Missing("differs in the given profile: version, pattern, unit, units or device")
     return command
 
 

@@ -240,7 +240,7 @@ def figure_line(figure: FigureRow) -> str:
 def boxes_text(band: float) -> str:
     """A note that a verdict holds for these two machines only (`Row.models_band`)."""
     how_far = format_percent(band)
-    return f"true of these two boxes; boxes of one name may differ by {how_far}, so others need not be so"
+    return f"true of these two boxes; boxes of one model may differ by {how_far}, so others may not"
 
 
 def peaks_text(row: Row) -> str:

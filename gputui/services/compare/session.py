@@ -84,7 +84,7 @@ def request_of(words: Sequence[str]) -> ComparisonRequest:
             flags.add(name)
         else:
             raise GputuiError(
-                f"{word}: does not go with the screen", "--by, --baseline, --columns, --pool or --trust"
+                f"{word}: does not apply to the screen", "--by, --baseline, --columns, --pool or --trust"
             )
     if values["by"] and values["by"] not in DIMENSIONS:
         raise GputuiError(f"--by {values['by']}: is not a dimension", f"one of {', '.join(DIMENSIONS)}")
@@ -165,7 +165,7 @@ class Asked:
         )
         if not any(comparison.rows for comparison in comparisons):
             raise GputuiError(
-                "nothing was measured on any side", "gputui show RUN FILE tells why each case was not run"
+                "nothing was measured on any side", "gputui show RUN FILE shows why each case was not run"
             )
         whys = tuple(explain(comparison, self.evidence) for comparison in comparisons)
         headline = headline_of(comparisons, whys, self.ignore, self.evidence)
@@ -173,7 +173,7 @@ class Asked:
 
     def _powers(self, run_id: str, case_id: int) -> Sequence[LaunchPower] | Missing:
         if self.pool:
-            return Missing("launches of several runs were taken together")
+            return Missing("launches of several runs were pooled")
         return self.evidence.powers(run_id, case_id)
 
 
@@ -224,5 +224,5 @@ def _unused(selections: Sequence[Selection], sides: Sequence[Side], ignore: str)
         if has_measured and used.isdisjoint(run.summary.run_id for run in selection.runs):
             yield (
                 f"{selection.text} is not in it: each case is from the newest run that measured it; "
-                f"--pool takes all of them, gputui compare {selection.text} --by {ignore} shows it alone"
+                f"--pool uses all of them, gputui compare {selection.text} --by {ignore} shows it alone"
             )

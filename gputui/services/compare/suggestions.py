@@ -166,7 +166,7 @@ def steps_for_limit(row: Row, limit: float | None, evidence: Evidence) -> Iterab
     crowded = [flag.side for flag in row.flags if flag.word == CROWDED]
     sides = ((row.a, row.estimate.launches_a, "a"), (row.b, row.estimate.launches_b, "b"))
     if crowded:
-        yield "what else runs on the box makes blocks differ: measure when it is idle"
+        yield "other processes on the box make blocks vary: measure when it is idle"
     runs = set()
     if crowded and row.estimate.replicated:
         for cell, launches, letter in sides:
@@ -190,7 +190,7 @@ def _steps_for_runs(row: Row, limit: float | None, evidence: Evidence, launches:
         return
     times = runs_needed(row.estimate, nearest_edge(row.estimate) if limit is None else limit)
     if isinstance(times, Missing):
-        yield f"{launches.reason}: so near to the limit that it hardly pays"
+        yield f"{launches.reason}: so close to the limit that it is hardly worth it"
         return
     seen = set()
     for cell, letter in ((row.a, "a"), (row.b, "b")):

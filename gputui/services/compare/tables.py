@@ -196,8 +196,8 @@ def disturbances(comparison: Comparison, naming: Naming, b: str = "b") -> Iterab
     for letter, impossible in (("a", _impossible(comparison, 0)), (b, _impossible(comparison, 1))):
         for row, share in impossible:
             yield (
-                f"! {letter} {naming.name(row)}: {format_percent(share)} of the data sheet's peak is an error"
-                " of measurement, or another device than its name says"
+                f"! {letter} {naming.name(row)}: {format_percent(share)} of the data sheet's peak is a"
+                " measurement error, or the device is not what its name says"
             )
 
 

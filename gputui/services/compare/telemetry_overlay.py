@@ -67,7 +67,7 @@ def curves_of(row: Row, evidence: Evidence, *, pool: bool = False) -> tuple[Side
     Raises GputuiError if a file can no longer be read.
     """
     if pool:
-        absent = Missing("launches of several runs were taken together")
+        absent = Missing("launches of several runs were pooled")
         return absent, absent
     return tuple(_curves(cell, evidence) for cell in (row.a, row.b))
 
@@ -115,7 +115,7 @@ def _joined(
 def _throttled(launches: Sequence[LaunchSeries], starts: Sequence[float], device: int) -> Curve | Missing:
     bits = _joined(launches, starts, device, "throttle_bits", THROTTLE, "")
     if not bits.known:
-        return Missing("this GPU does not tell what slows it")
+        return Missing("this GPU does not report what slows it")
     marks = [
         math.nan
         if not math.isfinite(value)

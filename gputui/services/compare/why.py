@@ -124,7 +124,7 @@ def _why(row: Row, estimate: RatioEstimate, evidence: Evidence) -> Why:
         told = [reason if is_one else f"{letter}: {reason}" for letter, reason in reasons.items()]
         found = Missing("; ".join(dict.fromkeys(told)))
     elif row.case.work.form != "same":
-        found = Missing("the batches may differ, so a step is not the same work")
+        found = Missing("batch sizes may differ, so steps may not be the same work")
     else:
         found = attribute(*_sides(a, b, evidence), estimate)
     return Why(row, found, *findings)

@@ -37,9 +37,9 @@ def trust_line(found: Attribution) -> str:
     """How far an attribution can be believed."""
     rough = f": {'; '.join(found.doubts)}" if found.doubts else ""
     return (
-        f"{format_percent(found.coverage)} of what moved is in what both have; profiled steps took"
-        f" {format_ratio(found.inflation_a)} and {format_ratio(found.inflation_b)} of the timed;"
-        f" confidence {found.confidence}{rough}"
+        f"{format_percent(found.coverage)} of the change is in parts that both sides have; profiled"
+        f" steps took {format_ratio(found.inflation_a)} and {format_ratio(found.inflation_b)}"
+        f" as long as timed ones; confidence {found.confidence}{rough}"
     )
 
 
@@ -57,7 +57,7 @@ def unattributed(whys: Sequence[Why], naming: Naming) -> Iterable[str]:
         if isinstance(why.attribution, Missing) and why.attribution.reason != NOT_PROFILED:
             absent.setdefault(why.attribution.reason, []).append(naming.name(why.row))
     for reason, names in absent.items():
-        yield f"why {', '.join(names)}: not attributed: {reason}"
+        yield f"why {', '.join(names)}: unknown: {reason}"
 
 
 def time_text(ns: int) -> str:

@@ -144,8 +144,8 @@ def gathered(
 def _driver(box: SystemState) -> Iterator[Check]:
     machine = box.machine
     if not machine.gpus:
-        step = "CPU cases run without one; on a GPU box see that its driver reaches in here"
-        yield Check("driver", "note", f"no GPU is seen: {machine.gpus_absent}", step)
+        step = "CPU cases run without a GPU; on a GPU box, make its driver visible here"
+        yield Check("driver", "note", f"no GPU found: {machine.gpus_absent}", step)
         return
     names = dict.fromkeys(gpu.name for gpu in machine.gpus)
     counted = ", ".join(f"{sum(g.name == name for g in machine.gpus)}x {name}" for name in names)
@@ -159,7 +159,7 @@ def _driver(box: SystemState) -> Iterator[Check]:
 def _torch(box: SystemState) -> Iterator[Check]:
     yield from _chosen_torch(box)
     for found in box.passed_over:
-        step = "update it if it is the one to be measured, or name another: --python EXE"
+        step = "to measure that one, update it; or name another: --python EXE"
         yield Check("torch", "note", f"passed over: {found}", step)
 
 
@@ -169,7 +169,7 @@ def _chosen_torch(box: SystemState) -> Iterator[Check]:
         return
     runtime = box.interpreter.runtime
     if isinstance(runtime.torch_version, Missing):
-        step = "name a Python that has it: --python EXE; record and commands in profiles need none"
+        step = "name a Python that has torch: --python EXE; record, and commands in profiles, need none"
         found = f"Python {runtime.python_version} ({box.found_as}): {runtime.torch_version.reason}"
         yield Check("torch", "problem", found, step)
         return
@@ -209,7 +209,7 @@ def _gpu_step(box: SystemState) -> str:
         return box.interpreter.hint
     if isinstance(box.interpreter.runtime.torch_cuda, Missing):
         return "install a CUDA build of torch, or name a Python that has one: --python EXE"
-    return "install a torch built for this driver, or a newer driver; nvidia-smi tells what is visible"
+    return "install a torch built for this driver, or a newer driver; nvidia-smi shows what is visible"
 
 
 def _gpus(box: SystemState) -> Iterator[Check]:
@@ -248,16 +248,16 @@ def _gpu_settings(box: SystemState) -> Iterator[Check]:
 def _mig(gpu: Gpu, sample: LiveSample) -> str:
     instances = [each for each in sample.gpus if each.parent == gpu.index]
     if not instances:
-        return f"{gpu.name}: MIG is on, and no instance can be seen: nothing runs on it without one"
+        return f"{gpu.name}: MIG is on, but no instance is visible: nothing can run on it"
     names = ", ".join(f"{each.label} {clean_text(each.mig_profile)}".rstrip() for each in instances)
-    return f"{gpu.name} is divided into instances ({names}): a figure is that of a part"
+    return f"{gpu.name} is divided into instances ({names}): each figure is of one part"
 
 
 def _cpus(box: SystemState) -> Iterator[Check]:
     cpu = box.machine.cpu
     if cpu.usable_threads < cpu.host_threads:
         found = f"{three_digits(cpu.usable_threads)} of {cpu.host_threads} threads, set by {cpu.limited_by}"
-        yield Check("CPU", "note", f"{found}: CPU rows are of this part", "")
+        yield Check("CPU", "note", f"{found}: CPU rows measure this part", "")
     else:
         cores = counted(cpu.usable_cores, "core")
         yield Check("CPU", "ok", f"{cores}, {cpu.host_threads} threads, no limit")
@@ -289,10 +289,10 @@ def _clocks(box: SystemState) -> Iterator[Check]:
     elif source in QUICK_CLOCKS:
         yield Check("clock", "ok", source)
     else:
-        found = f"{source} takes a system call to read: very short steps look longer"
+        found = f"{source} needs a system call to read: very short steps look longer"
         yield Check("clock", "note", found)
     if box.governor == "powersave":
-        found = "governor powersave: the clock rises late, CPU rows vary"
+        found = "governor powersave: the clock ramps up late, so CPU rows vary"
         yield Check("CPU clock", "note", found, "", "sudo cpupower frequency-set -g performance")
 
 
@@ -301,7 +301,7 @@ def _files(box: SystemState) -> Iterator[Check]:
     if box.file_error is not None:
         yield Check("result file", "problem", box.file_error.message, box.file_error.hint)
     elif refused := box.unwritable.get(parent) or box.unwritable.get(path):
-        step = "name another with --db, or set $GPUTUI_DB"
+        step = "choose another with --db, or set $GPUTUI_DB"
         yield Check("result file", "problem", f"{path}: {refused}", step)
     else:
         warning = storage_warning(path, box.machine.layers)
@@ -309,28 +309,30 @@ def _files(box: SystemState) -> Iterator[Check]:
     if box.missing_home:
         yield Check("home", "note", box.missing_home)
     if refused := box.unwritable.get(box.state_directory):
-        found = f"{box.state_directory}: {refused}: no run can begin"
-        yield Check("run directories", "problem", found, "set $GPUTUI_STATE to a directory you may write")
+        found = f"{box.state_directory}: {refused}: no run can start"
+        yield Check("run directories", "problem", found, "set $GPUTUI_STATE to a directory you can write to")
     for what, place in (("result file", parent), ("run directories", box.state_directory)):
         free = box.free_bytes[place]
         if isinstance(free, Missing):
             yield Check("disk", "unknown", f"{what}: {free.reason}")
         elif free < LEAST_FREE_BYTES:
             found = f"{format_bytes(free)} free for the {what}"
-            yield Check("disk", "note", found, "make room, or a run ends early; what is finished is kept")
+            yield Check(
+                "disk", "note", found, "free some space, or a run ends early and keeps what is finished"
+            )
 
 
 def _terminal(box: SystemState) -> Iterator[Check]:
     terminal = box.terminal
     if not terminal.is_terminal:
-        yield Check("terminal", "note", "none: commands print plain lines, the screens need one")
+        yield Check("terminal", "note", "none: commands print plain lines; the screens need one")
         return
     size = f"{terminal.columns}x{terminal.rows}, {terminal.encoding}, TERM={terminal.term or 'not set'}"
     if "utf" not in terminal.encoding.lower():
-        step = "--ascii (or GPUTUI_ASCII=1) draws without; or set LANG=C.UTF-8"
-        yield Check("terminal", "note", f"{size}: no UTF-8, charts need it", step)
+        step = "--ascii (or GPUTUI_ASCII=1) draws in ASCII; or set LANG=C.UTF-8"
+        yield Check("terminal", "note", f"{size}: no UTF-8, which charts need", step)
     elif terminal.columns < LEAST_COLUMNS or terminal.rows < LEAST_ROWS:
-        yield Check("terminal", "note", f"{size}: screens are made for {LEAST_COLUMNS}x{LEAST_ROWS} and more")
+        yield Check("terminal", "note", f"{size}: screens need at least {LEAST_COLUMNS}x{LEAST_ROWS}")
     else:
         yield Check("terminal", "ok", size)
 
@@ -342,7 +344,7 @@ def _platform(box: SystemState) -> Iterator[Check]:
 
 
 _KNOWN_BY = {
-    "stated": "the name that you gave it",
+    "stated": "the name you gave it",
     "product-uuid": "the UUID of its firmware",
     "machine-id": "its machine-id",
     "gpus": "its GPUs",
@@ -354,16 +356,16 @@ def _identity(box: SystemState) -> Iterator[Check]:
     if known_by:
         yield Check("known by", "ok", known_by[0])
     elif not box.machine.is_sure:
-        found = "nothing lasting: runs of another account, container or boot count as those of another box"
-        yield Check("known by", "note", found, "gputui run --machine NAME names it, as does GPUTUI_MACHINE")
+        found = "nothing permanent: runs from another account, container or boot count as another box"
+        yield Check("known by", "note", found, "name it: gputui run --machine NAME, or set GPUTUI_MACHINE")
 
 
 def _measuring(box: SystemState) -> Iterator[Check]:
     if box.measuring:
         runs = "1 run is" if box.measuring == 1 else f"{box.measuring} runs are"
-        step = "look again when it has ended; to see it:"
+        step = "check again when it has ended; to watch it:"
         yield Check(
-            "in progress", "note", f"{runs} being measured: use and load are its own", step, "gputui attach"
+            "in progress", "note", f"{runs} in progress: use and load are its own", step, "gputui attach"
         )
 
 
@@ -489,7 +491,7 @@ def readiness(checks: Sequence[Check], gpus: Collection[int]) -> str:
     failed = {index for index in gpus for check in faults if _is_of_gpu(check.topic, index)}
     ready = len(gpus) - len(failed)
     if not gpus:
-        where = "the CPU; no GPU is seen"
+        where = "the CPU; no GPU found"
     elif not ready:
         where = "the CPU only"
     elif failed:
@@ -539,7 +541,7 @@ def _unwritable(result_file: Path, directories: Iterable[Path]) -> Iterator[tupl
         try:
             tempfile.TemporaryFile(dir=first).close()
         except OSError as error:
-            yield place, f"no file can be made in {first}: {error.strerror}"
+            yield place, f"cannot create a file in {first}: {error.strerror}"
     # do not open a file that is open already: closing it would drop the lock that DuckDB has on it
     if result_file.exists() and not os.access(result_file, os.W_OK):
         yield result_file, "no permission to write"
@@ -560,5 +562,5 @@ def _file_error(path: Path) -> GputuiError | None:
     except GputuiError as error:
         return error
     except OSError as error:
-        return GputuiError(f"{path}: {error.strerror}", "name another with --db")
+        return GputuiError(f"{path}: {error.strerror}", "choose another with --db")
     return None

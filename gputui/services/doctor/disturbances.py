@@ -79,7 +79,7 @@ def load_checks(machine: Machine, sample: LiveSample) -> Iterator[Check]:
     if load <= OTHERS_SHARE * threads or (busy is not None and busy <= OTHERS_SHARE):
         yield Check("neighbours", "ok", found)
     else:
-        step = "rates vary and are lower; wait, or take more --launches"
+        step = "rates will be lower and vary; wait, or use more --launches"
         yield Check("neighbours", "note", f"{CONTENTION}: {found}", step)
 
 
@@ -105,21 +105,21 @@ def gpu_checks(gpus: Iterable[DeviceSample], sample: LiveSample, user: str) -> I
                 yield _of_finding(gpu, finding)
         busy = gpu.values.get("sm_busy_pct")
         if isinstance(busy, int | float) and busy >= BUSY_PCT:
-            step = "what runs there takes its part of every rate; to see it:"
-            found_busy = f"{busy:.0f} % busy before anything is measured"
+            step = "whatever runs there lowers every rate; to see it:"
+            found_busy = f"{busy:.0f} % busy before the run"
             yield Check(f"GPU {gpu.device} use", "note", found_busy, step, "gputui snapshot --processes")
         now, limit = gpu.values.get("temperature_c"), gpu.values.get("temperature_limit_c")
         is_slowed = any(finding.word.startswith("THERMAL") for finding in found)
         if is_slowed or not isinstance(now, int | float) or not isinstance(limit, int | float):
             continue
         if now >= limit - NEAR_SLOWING_C:
-            hot = f"{now:.0f} °C before anything is measured, slowed from {limit:.0f} °C on"
-            yield Check(f"GPU {gpu.device} heat", "note", hot, "let it cool down, or see to its fans")
+            hot = f"{now:.0f} °C before the run, slows down at {limit:.0f} °C on"
+            yield Check(f"GPU {gpu.device} heat", "note", hot, "let it cool down, or check its fans")
 
 
 def _of_finding(gpu: DeviceSample, finding: GpuFinding) -> Check:
     is_noted = finding.severity == "warn" and finding.word.removeprefix("was ").startswith(NOTED)
-    step = "" if is_noted else "have the box looked after, or take another one"
+    step = "" if is_noted else "have the box repaired, or rent another"
     found = f"{finding.word}: {finding.why}"
     return Check(f"GPU {gpu.label}", "note" if is_noted else "problem", found, step)
 
@@ -131,10 +131,10 @@ def power_limit_checks(machine: Machine, gpus: Collection[int]) -> Iterator[Chec
         if gpu.index not in gpus or isinstance(limit, Missing) or isinstance(default, Missing):
             continue
         if limit < default - 0.5:
-            found = f"power limit {limit:.0f} W of the {default:.0f} W it comes with"
+            found = f"power limit {limit:.0f} W, below the default of {default:.0f} W"
             command = f"sudo nvidia-smi -i {gpu.index} -pl {default:.0f}"
             yield Check(
-                f"GPU {gpu.index} power", "note", found, "until then it is slower than its name", command
+                f"GPU {gpu.index} power", "note", found, "until then it is slower than its model", command
             )
 
 

@@ -241,7 +241,7 @@ class HostRun:
                 self._set(LOST, f"{error.message}: {error.hint}")
                 if self._is_stopped.is_set() or time.monotonic() - self._heard_s > gives_up_after_s:
                     self._set(
-                        FAILED, f"{error.message}; what it measures is kept there: --resume brings it home"
+                        FAILED, f"{error.message}; its results are kept there: --resume brings them home"
                     )
                     return
             except NotStored as error:
@@ -261,7 +261,7 @@ class HostRun:
     def _follow(self, gate: threading.Semaphore) -> None:
         with gate:
             if self._is_stopped.is_set() and not self.has_begun:
-                raise HostFailed("it was stopped before it began")
+                raise HostFailed("it was stopped before it started")
             if self.state != LOST:
                 self._set(STARTING)
             link = Link(self.host)
@@ -316,7 +316,7 @@ class HostRun:
             profile, plan = request.plan(box.machine, box.interpreter, described.get("step"))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise HostFailed(
-                "what it says of the workload makes no sense", "is another gputui there?"
+                "its answer about the workload makes no sense", "is another gputui there?"
             ) from error
         check_something_runs(profile, plan, ChosenInterpreter(box.interpreter, box.found_as, box.passed_over))
         spec = spec_of(box, plan, self.run_id, self.target, bytes.fromhex(request.key))
@@ -522,7 +522,8 @@ class Bakeoff:
         with held_if_free(self.directory) as is_free:
             if not is_free:
                 raise GputuiError(
-                    f"another gputui brings bakeoff {self.name} home", "wait for it, or end it with Ctrl-\\"
+                    f"another gputui is already bringing bakeoff {self.name} home",
+                    "wait for it, or end it with Ctrl-\\",
                 )
             yield
 
@@ -570,8 +571,8 @@ class Bakeoff:
                     part.write(run_dir)
         except OSError as error:
             raise NotStored(
-                f"{directory}: cannot be made ({error.strerror})",
-                "set GPUTUI_STATE to a directory you may write",
+                f"{directory}: cannot be created ({error.strerror})",
+                "set GPUTUI_STATE to a directory you can write to",
             ) from error
         runs = [
             HostRun(host, part, directory / part.run_id, target, step)
@@ -641,7 +642,7 @@ def find_bakeoff(name: str, gives_up_after_s: float = GIVES_UP_AFTER_S) -> Bakeo
     except OSError:
         found = []
     if not found:
-        what = f"there is no bakeoff {name!r} here" if name else "there is no bakeoff to go on with here"
+        what = f"there is no bakeoff {name!r} here" if name else "there is no bakeoff to resume here"
         raise GputuiError(what, "gputui bakeoff --host A --host B starts one")
     return Bakeoff.read(found[-1], gives_up_after_s)
 

@@ -170,12 +170,12 @@ def find_profile(name_or_path: str) -> Profile:
         if Path(name_or_path).is_file():
             raise GputuiError(
                 f"{name_or_path} is a file, but not a profile",
-                "the name of such a file ends in .toml; gputui profiles lists those that come with gputui",
+                "profiles end in .toml; gputui profiles lists the built-in ones",
             )
         if Path(f"{name_or_path}.toml").is_file():
             raise GputuiError(
-                f'profile "{name_or_path}": no profile that comes with gputui is called so',
-                f"a file here is: give {name_or_path}.toml",
+                f'unknown profile "{name_or_path}"',
+                f"to use the file of that name: {name_or_path}.toml",
             )
         if name_or_path == SERVE_PROFILE:
             raise GputuiError(
@@ -184,7 +184,7 @@ def find_profile(name_or_path: str) -> Profile:
                 " then gputui compare A.db B.db",
             )
         raise GputuiError(
-            f'profile "{name_or_path}": there is none of that name',
+            f'unknown profile "{name_or_path}"',
             f"{_meant(name_or_path, shipped)}one of {', '.join(shipped)}, or the path of a .toml file",
         )
     return shipped[name_or_path]
@@ -223,7 +223,7 @@ def read_profile(text: str, name: str, source: str) -> Profile:
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also numbers and nesting beyond Python's limits
-        raise GputuiError(f"profile {source}: is no TOML: {error}", "see docs/profiles.md") from error
+        raise GputuiError(f"profile {source}: is not valid TOML: {error}", "see docs/profiles.md") from error
     return _Reader(source).profile(table, name)
 
 
@@ -287,7 +287,7 @@ class _Reader:
             else ("cpu",)
         )
         if len(devices) > 1:
-            raise self._wrong(f"{place}devices", table["devices"], "one device: a program is run as it is")
+            raise self._wrong(f"{place}devices", table["devices"], "one device: a program runs as it is")
         workload_class = table.get("class", "host")
         if workload_class not in WORKLOAD_CLASSES:
             raise self._wrong(f"{place}class", workload_class, WORKLOAD_CLASSES)
@@ -333,9 +333,9 @@ class _Reader:
         for number, command in enumerate(commands, 1):
             if command.name in seen:
                 raise GputuiError(
-                    f"profile {self._source}: command {number}: name: {command.name!r} is that of command"
-                    f" {seen[command.name]}",
-                    "a name is what a command pairs on: give each its own",
+                    f"profile {self._source}: command {number}: name: {command.name!r} is already used by"
+                    f" command {seen[command.name]}",
+                    "commands pair by name: give each a different one",
                 )
             seen[command.name] = number
 
@@ -370,7 +370,7 @@ class _Reader:
         if not isinstance(wanted, bool):
             raise self._wrong(f"{place}profiled", wanted, "true or false")
         if wanted and not can_be_profiled(workload):
-            raise self._wrong(f"{place}profiled", wanted, "false: a profiler does not see its steps")
+            raise self._wrong(f"{place}profiled", wanted, "false: the profiler cannot see its steps")
         return wanted
 
     def _refuse_repeated(self, cases: Iterable[ProfileCase]) -> None:
@@ -383,8 +383,8 @@ class _Reader:
                     name = f"{case.workload} {size} {device} {precision}{spoken}{threads}"
                     if name in seen:
                         raise GputuiError(
-                            f"profile {self._source}: case {number}: {name}: is in case {seen[name]} already",
-                            "replicates say how often a case is measured",
+                            f"profile {self._source}: case {number}: {name}: is already in case {seen[name]}",
+                            "replicates sets how often a case is measured",
                         )
                     seen[name] = number
 

@@ -228,7 +228,7 @@ def _working_directory() -> str:
         return str(Path.cwd())
     except OSError as error:
         raise GputuiError(
-            f"the working directory is gone ({error.strerror})", "change to one that exists"
+            f"the working directory is gone ({error.strerror})", "cd to one that exists"
         ) from error
 
 
@@ -237,7 +237,7 @@ def _command_target(
 ) -> _Target:
     """Where a program runs. It does not need torch: a GPU that only the driver knows suffices."""
     if shutil.which(command.argv[0]) is None:
-        where = "is not a program here" if "/" in command.argv[0] else "is not on the path"
+        where = "is not an executable file" if "/" in command.argv[0] else "is not on the PATH"
         return _Target(None, None, "unsupported", f"{Path(command.argv[0]).name}: {where}")
     if command.device == "cpu":
         return _target("cpu", asked, interpreter, machine)
@@ -352,7 +352,9 @@ def _check_precisions(profile: Profile, precisions: Sequence[str]) -> None:
     for name in precisions:
         if name not in has:
             what = f"is not in {profile.called}" if name in PRECISIONS else "is not a precision"
-            hint = f"it has {', '.join(has)}" if has else "it has none: its programs compute as they like"
+            hint = (
+                f"it has {', '.join(has)}" if has else "it has none: its programs choose their own precision"
+            )
             raise GputuiError(f"--precision {name}: {what}", hint)
 
 

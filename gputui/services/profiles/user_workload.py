@@ -27,9 +27,7 @@ def profile_of_step(path: Path, python: str) -> Profile:
     the line, and what was expected.
     """
     if not path.is_file():
-        raise GputuiError(
-            f"{path}: there is no such file", f"gputui new-workload {path} writes one that runs"
-        )
+        raise GputuiError(f"{path} does not exist", f"gputui new-workload {path} writes one that runs")
     path = path.absolute()
     return profile_as_described(describe_step((python,), path), path)
 
@@ -78,7 +76,7 @@ def profile_as_described(plain: dict[str, Any], path: Path) -> Profile:
 def write_template(path: Path) -> None:
     """Write a commented workload that runs as it is. Raises GputuiError if the file exists."""
     if path.suffix != ".py":
-        raise GputuiError(f"{path}: is not the name of a Python file", f"name it {path.stem or 'my_step'}.py")
+        raise GputuiError(f"{path} is not a Python file name", f"name it {path.stem or 'my_step'}.py")
     text = (
         importlib.resources.files("gputui.services.profiles").joinpath("step_template.txt").read_text("utf-8")
     )
@@ -86,9 +84,11 @@ def write_template(path: Path) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        raise GputuiError(f"{path}: is there already, and is left as it is", "name another file") from error
+        raise GputuiError(
+            f"{path} already exists and will not be overwritten", "choose another name"
+        ) from error
     except OSError as error:
-        raise GputuiError(f"{path}: cannot be written ({error.strerror})", "name another place") from error
+        raise GputuiError(f"{path} cannot be written ({error.strerror})", "choose another path") from error
 
 
 def _only_in_a_worker(request: Request) -> Step:

@@ -18,11 +18,11 @@ PowerOf = Callable[[str, int], Sequence[LaunchPower] | Missing]
 def energy_of(case: CaseResult, powers: Sequence[LaunchPower] | Missing) -> Energy | Missing:
     """Joules per unit on the GPU of a case; Missing where its power is not known to be its own."""
     if case.case.variant.device_class != "gpu":
-        return Missing("power is read of GPUs only")
+        return Missing("power is read from GPUs only")
     if devices_of(case.case) > 1:
         return Missing("it used several GPUs")
     if " MIG " in case.device_name:
-        return Missing("drivers do not report the power of a slice of a GPU")
+        return Missing("drivers do not report power per GPU slice")
     if isinstance(powers, Missing):
         return powers
     by_launch = {power.launch_id: power for power in powers}

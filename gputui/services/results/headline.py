@@ -130,7 +130,7 @@ def case_subject(case: Case, among: Sequence[Case], *, with_precision: bool = Tr
 def run_headline(run: Run) -> str:
     """At most four short sentences, the answer first."""
     if run.summary.profile == TRACE_PROFILE:
-        return "An imported trace: where its steps go, without rates."
+        return "An imported trace: where its steps spend their time, without rates."
     speeds = [(case, speed) for case in run.cases if isinstance(speed := speed_of(case), SpeedEstimate)]
     checks = performance_checks(run)
     if any(case.case.variant.device_class == "gpu" for case, _ in speeds):
@@ -150,7 +150,7 @@ def _box(checks: Sequence[PerformanceCheck]) -> list[str]:
     told = checks if len(checks) <= _GPUS_TOLD else [*odd, *rest[:1]]
     sentences = [sentence for check in told for sentence in _device(check, many=len(checks) > 1)]
     if len(told) < len(checks):
-        sentences.append(f"So it is with {counted(len(checks) - len(told), 'other GPU')}.")
+        sentences.append(f"The same holds for {counted(len(checks) - len(told), 'other GPU')}.")
     return sentences
 
 
@@ -195,7 +195,7 @@ def _published(check: PerformanceCheck, *, many: bool) -> list[str]:
     where = f"on GPU {check.device_index} " if many else ""
     if check.word == ABOVE_LIMIT:
         tests = listed([f"{one.peak_test.label} {_rate(one)}" for one in hits])
-        return [f"{ABOVE_LIMIT}: {where}{tests}, more than {_one(name)} can do: an error of measurement."]
+        return [f"{ABOVE_LIMIT}: {where}{tests}, more than {_one(name)} can do: a measurement error."]
     if check.word == BELOW_NORMAL:
         shares = [format_percent(one.share or 0.0) for one in hits]
         parts = [f"{_named(one)} at {share}" for one, share in zip(hits, shares, strict=True)]

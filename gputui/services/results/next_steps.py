@@ -53,11 +53,11 @@ def next_steps(
     if not measured:
         if not newest.summary.status_reason.startswith("stopped by"):
             yield NextStep(f"gputui show {newest.summary.short_id} {file} -v", "why nothing was measured")
-        yield NextStep(f"gputui rm {newest.summary.short_id} {file}", "removes the run")
+        yield NextStep(f"gputui rm {newest.summary.short_id} {file}", "removes this run")
         return
     below = [check for run in measured for check in performance_checks(run) if check.word == BELOW_NORMAL]
     if below:
-        yield NextStep("gputui doctor", "looks for what is wrong with the box")
+        yield NextStep("gputui doctor", "what is wrong with the box")
     names = [shlex.quote(f"{here}@{run.summary.short_id}") for run in measured]
     standing = below[0].standing if below and len(measured) == 1 else None
     if standing is not None and standing.judges:

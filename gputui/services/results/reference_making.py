@@ -95,17 +95,17 @@ def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: s
         elif same is not None and _has_same_times(box, _box_of(same.run)):
             left_out.append(f"{one.text}: the same measurements as {same.text}")
         elif same is not None:
-            left_out.append(f"{one.text}: its box counts once, with a newer run")
+            left_out.append(f"{one.text}: its box already counts with a newer run")
         else:
             taken.append((one, reference_of(one.run)))
     if not taken:
         raise GputuiError(
-            f"no run will do: {'; '.join(left_out)}", "gputui help references.md says what will"
+            f"no run qualifies: {'; '.join(left_out)}", "gputui help references.md lists the requirements"
         )
     kinds = {(made.model, made.profile): made for _, made in taken}
     if len(kinds) > 1:
         words = sorted(f"{model.words} ({profile})" for model, profile in kinds)
-        raise GputuiError(f"these runs are of {listed(words)}", "a reference is of one model and one profile")
+        raise GputuiError(f"these runs cover {listed(words)}", "a reference covers one model and one profile")
     ((model, profile),) = kinds
     name = name or model.slug + ("" if profile == "quick" else f"-{profile}")
     known = next((one for one in known_references() if one.name == name), None)
@@ -117,7 +117,7 @@ def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: s
     for one, made in taken:
         box = _box_of(one.run)
         if any(_are_one_box(box, other) for other in counted_boxes):
-            left_out.append(f"{one.text}: its box is in the reference already")
+            left_out.append(f"{one.text}: its box is already in the reference")
         else:
             new.append((one, made))
     if not new:
@@ -127,7 +127,7 @@ def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: s
     merged = replace(merged, name=name, note=note or merged.note)
     text = reference_text(merged)
     if len(text.encode()) > MOST_BYTES:
-        raise GputuiError(f"{name}: {len(text)} bytes are too many for a reference", f"at most {MOST_BYTES}")
+        raise GputuiError(f"{name}: {len(text)} bytes are too large for a reference", f"at most {MOST_BYTES}")
     make_directory(path.parent)
     write_whole(path, text)
     _write_boxes(path, [*counted_boxes, *(_box_of(one.run) for one, _ in new)])
@@ -156,7 +156,7 @@ def problems_of_run(candidate: Candidate) -> Iterator[str]:
     summary = run.summary
     versions = {profile.name: profile.version for profile in shipped_profiles()}
     if summary.profile not in versions:
-        yield f"'{summary.profile}' is not a profile that comes with gputui"
+        yield f"'{summary.profile}' is not a built-in profile"
         return
     if summary.profile_version != versions[summary.profile]:
         now = versions[summary.profile]
@@ -353,7 +353,7 @@ def problems_of_reference(reference: Reference) -> list[str]:
     problems = []
     profile = next((one for one in shipped_profiles() if one.name == reference.profile), None)
     if profile is None or profile.version != reference.profile_version:
-        now = "which does not ship" if profile is None else f"now at version {profile.version}"
+        now = "which gputui no longer includes" if profile is None else f"now at version {profile.version}"
         problems.append(f"measured with version {reference.profile_version} of {reference.profile}, {now}")
     else:
         problems += _incomplete(reference, profile)

@@ -250,7 +250,7 @@ def reference_named(name: str, environ: Mapping[str, str] = os.environ) -> Refer
             return read_reference(path)  # which says what is wrong with it
     names = reference_names(environ)
     listed = f"one of {', '.join(names)}" if names else "gputui reference add makes one"
-    raise GputuiError(f"{PREFIX}{name}: no reference of that name", listed)
+    raise GputuiError(f"{PREFIX}{name}: no such reference", listed)
 
 
 def reference_path(name: str, environ: Mapping[str, str] = os.environ) -> Path:
@@ -264,7 +264,7 @@ def read_reference(path: Path) -> Reference:
     try:
         found = path.stat()
         if found.st_size > MOST_BYTES:
-            raise GputuiError(f"{path}: {found.st_size} bytes, more than a reference has", "at most 20 kB")
+            raise GputuiError(f"{path}: {found.st_size} bytes are too large for a reference", "at most 20 kB")
         return _read(path, found.st_mtime_ns)
     except OSError as error:
         raise GputuiError(f"{path}: cannot be read ({error.strerror})") from error
@@ -302,7 +302,7 @@ def _check(read: Reference) -> None:
         if rates.boxes < 1 or len(rates.quantiles_per_s) != min(rates.boxes, MOST_QUANTILES):
             raise NotValid(f"{one.workload} {one.size} {one.precision}: {rates.boxes} boxes")
         if not 0 <= rates.log_sd < math.inf or not rates.low_per_s <= rates.typical_per_s <= rates.high_per_s:
-            raise NotValid(f"{one.workload} {one.size} {one.precision}: no such spread")
+            raise NotValid(f"{one.workload} {one.size} {one.precision}: impossible spread")
 
 
 def reference_text(reference: Reference) -> str:

@@ -137,7 +137,7 @@ def _impossible_above(unit: str, case: CaseResult, machine: Machine) -> float:
 
 def _facts_of(case: CaseResult, machine: Machine) -> GpuFacts | Missing:
     if case.case.variant.device_class != "gpu":
-        return Missing("no table of processors' peaks is kept")
+        return Missing("gputui has no peak figures for CPUs")
     memory_gib = None
     for gpu in machine.gpus:
         if gpu.index == case.device_index and not isinstance(gpu.memory_bytes, Missing):
@@ -155,7 +155,7 @@ def measured_peak(
     workload = _PEAK_TESTS[unit]
     wanted = precision_used or _type_of(case)
     if case.case.work.workload in _PEAK_TESTS.values():
-        return Missing("it is a ceiling itself")
+        return Missing("it is a peak test itself")
     found = [
         speed.units_per_s
         for other in beside
@@ -167,7 +167,7 @@ def measured_peak(
         and isinstance(speed := speed_of(other), SpeedEstimate)
     ]
     if not found:
-        return Missing(f"{workload} was not measured beside it")
+        return Missing(f"{workload} was not measured in the same run")
     return devices_of(case.case) * max(found)
 
 

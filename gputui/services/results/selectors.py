@@ -89,7 +89,9 @@ def every_file(texts: Sequence[str]) -> tuple[str, ...]:
             continue
         inside = sorted(str(entry) for entry in path.iterdir() if entry.suffix in SUFFIXES)
         if not inside:
-            raise GputuiError(f"{text}: holds no result file (*.db)", "name the files, or their directory")
+            raise GputuiError(
+                f"{text}: no result file (*.db) in this directory", "name the files, or their directory"
+            )
         found += inside
     return tuple(found)
 
@@ -140,10 +142,10 @@ def run_and_file(run: str, file: Path | None) -> tuple[Path, str | None]:
     """
     if run.startswith(PREFIX) and not is_there(expanded(Path(run))):
         name = run.removeprefix(PREFIX)
-        raise GputuiError(f"{run}: is a reference, and no run", f"gputui reference show {name}")
+        raise GputuiError(f"{run} is a reference, not a run", f"gputui reference show {name}")
     if file is not None:
         if is_there(expanded(Path(run))) and not is_there(expanded(file)):
-            raise GputuiError(f"{run} is a file, and {file} is none", f"the run goes first: {file} {run}")
+            raise GputuiError(f"{run} is a file, {file} is not", f"the run goes first: {file} {run}")
         return result_file_of(expanded(file)), run
     path, selector = split_selector(run)
     if selector or is_there(path) or path.suffix in SUFFIXES:
@@ -152,7 +154,8 @@ def run_and_file(run: str, file: Path | None) -> tuple[Path, str | None]:
     if not is_there(default):
         what = "" if run == "latest" else f"there is no file {run}, and "
         raise GputuiError(
-            f"{what}nothing is stored in {default} yet", "measure this box: gputui run; or name a file: a.db"
+            f"{what}nothing is stored in {default} yet",
+            "measure this box: gputui run; or name a file, such as a.db",
         )
     return default, run
 
@@ -327,5 +330,5 @@ def chosen_runs(
     else:
         found = tuple(summaries)
     if not found:
-        raise GputuiError(f"{path}: holds no run to compare", f"measure one: gputui run quick --db {path}")
+        raise GputuiError(f"{path}: no run to compare", f"measure one: gputui run quick --db {path}")
     return found

@@ -251,7 +251,7 @@ def save_sheet(path: Path, sheet: Sheet) -> str:
     made: dict[str, Callable[[Sheet], str]] = {".csv": sheet_as_csv, ".json": sheet_as_json}
     form = made.get(path.suffix.lower())
     if form is None:
-        raise GputuiError(f"{path.name}: its ending does not say how to write it", "end it in .csv or .json")
+        raise GputuiError(f"{path.name}: unknown file type", "end its name in .csv or .json")
     text = form(sheet)
     write(path, lambda: write_whole(path, text))
     return f"saved {len(sheet.rows)} row{'' if len(sheet.rows) == 1 else 's'} in {path}"
@@ -286,7 +286,7 @@ def trace_of(detail: RunDetail, case: CaseResult | None) -> Path:
     mine = [t for t in kept if case is not None and t.name.endswith(f"-{trace_name(case.case.name)}")]
     found = mine or (kept if len(kept) == 1 and case is None else ())
     if not found:
-        there = f"it kept {len(kept)}, beside {detail.path.name}"
+        there = f"it kept {len(kept)}, next to {detail.path.name}"
         if case is None:
             raise GputuiError(f"which trace? {there}", "press e on the Step tab of one of their cases")
         raise GputuiError(f"there is no Chrome trace of {case_name(case)}", there)

@@ -166,13 +166,13 @@ def waited_share(case: CaseResult) -> float | Missing:
             if block.waited_ns is not None and block.cpu_ns is not None:
                 waited_ns += block.waited_ns
                 wanted_ns += block.waited_ns + block.cpu_ns
-    return waited_ns / wanted_ns if wanted_ns else Missing("this system does not tell")
+    return waited_ns / wanted_ns if wanted_ns else Missing("this system does not report it")
 
 
 def waited_of(block: Block) -> float | Missing:
     """`waited_share` of one block."""
     if block.waited_ns is None or block.cpu_ns is None:
-        return Missing("this system does not tell")
+        return Missing("this system does not report it")
     wanted_ns = block.waited_ns + block.cpu_ns
     return block.waited_ns / wanted_ns if wanted_ns else 0.0
 

@@ -103,8 +103,8 @@ def start_runs(requests: Sequence[RunRequest], target: Path) -> tuple[LiveRun, .
             )
     except OSError as error:
         raise NotStored(
-            f"{home}: no run directory can be made ({error.strerror})",
-            "set GPUTUI_STATE to a directory you may write",
+            f"{home}: cannot create a run directory ({error.strerror})",
+            "set GPUTUI_STATE to a directory you can write to",
         ) from error
     return tuple(LiveRun(i, d, target, supervisor) for i, d in zip(run_ids, run_dirs, strict=True))
 
@@ -169,7 +169,7 @@ def wait_until_begun(runs: Sequence[LiveRun]) -> None:
     """
     while not all(has_begun(run) for run in runs):
         if not runs[0].is_executed() and not has_begun(runs[-1]):
-            raise NotStored(f"run {runs[0].short_id} did not begin{_last_words(runs[0])}", "try again")
+            raise NotStored(f"run {runs[0].short_id} did not start{_last_words(runs[0])}", "try again")
         time.sleep(0.02)
 
 
@@ -205,7 +205,7 @@ def stop(run: LiveRun, number: signal.Signals) -> None:
         return
     if not holder.lives_here():
         raise GputuiError(
-            f"run {run.short_id} is executed by process {holder.pid} of another host or container",
+            f"run {run.short_id} belongs to process {holder.pid} on another host or in another container",
             "stop it there: gputui stop",
         )
     try:
@@ -214,7 +214,7 @@ def stop(run: LiveRun, number: signal.Signals) -> None:
         return
     except PermissionError as error:
         raise GputuiError(
-            f"run {run.short_id} is executed by process {holder.pid} of another user",
+            f"run {run.short_id} belongs to process {holder.pid} of another user",
             f"sudo kill {holder.pid}",
         ) from error
 

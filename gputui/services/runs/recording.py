@@ -77,8 +77,8 @@ def lay_out(
         spec.write(run_dir)
     except OSError as error:
         raise NotStored(
-            f"{home}: no run directory can be made ({error.strerror})",
-            "set GPUTUI_STATE to a directory you may write",
+            f"{home}: cannot create a run directory ({error.strerror})",
+            "set GPUTUI_STATE to a directory you can write to",
         ) from error
     return Recording(run_dir, spec, target)
 

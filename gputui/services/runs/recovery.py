@@ -50,7 +50,9 @@ def recover_now(run_dir: Path) -> Recovered | None:
         for found in _recovered(run_dir):
             return found
         if time.monotonic() > deadline:
-            raise NotStored(f"{run_dir}: somebody else holds this run", f"gputui import {run_dir} --db FILE")
+            raise NotStored(
+                f"{run_dir}: another process holds this run", f"gputui import {run_dir} --db FILE"
+            )
         time.sleep(0.05)
     return None
 
@@ -103,8 +105,8 @@ def _stored(run_dir: Path, holder: Holder) -> Recovered:
         _finish(run_dir, stored.run_id, target)
     except (GputuiError, OSError) as error:
         hint = f"gputui import {shlex.quote(str(run_dir))} --db FILE, or remove that directory"
-        return Recovered(run_dir, run_dir.name, None, f"run {name} is not stored: {error}; {hint}")
-    message = f"run {name} was not stored yet: {_how_much(contents)} in {target} now"
+        return Recovered(run_dir, run_dir.name, None, f"run {name} could not be stored: {error}; {hint}")
+    message = f"recovered run {name}: {_how_much(contents)} now in {target}"
     if stored.left_out:
         message += f"; left out: {'; '.join(stored.left_out)}"
     return Recovered(run_dir, stored.run_id, stored, "" if stored.already_there else message)

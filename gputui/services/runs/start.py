@@ -112,7 +112,7 @@ def prepare(
         if profile_of is not None:
             profile = profile_of(profile, machine, chosen)
         if profile is None:
-            raise ValueError("a run has a profile, or another run to be like")
+            raise ValueError("a run needs a profile, or a run to repeat")
         plan = resolve_plan(profile, chosen.interpreter, machine, choices_of(options, seed))
         check_something_runs(profile, plan, chosen)
         on_planned(plan, chosen, target)
@@ -198,8 +198,8 @@ def rendezvous_from(text: str) -> str:
         address_of(text)
     except ValueError:
         raise GputuiError(
-            f"--rendezvous: {text[:_SHOWN]!r} is no ADDRESS:PORT",
-            "an address of this box as the other hosts reach it, and a free port: 10.0.0.1:29400",
+            f"--rendezvous: {text[:_SHOWN]!r} is not ADDRESS:PORT",
+            "an address of this box that the other hosts can reach, and a free port: 10.0.0.1:29400",
         ) from None
     return text
 
@@ -215,7 +215,7 @@ def _check_rendezvous(rendezvous: str) -> None:
             why = os.strerror(code) if code > 0 else error.strerror
             raise GputuiError(
                 f"--rendezvous {rendezvous}: this box cannot listen at {address}:{port} ({why})",
-                "name an address of this box, which the other hosts reach, and a free port before a free one",
+                "use an address of this box that the other hosts can reach, and two free ports in a row",
             ) from error
 
 

@@ -56,12 +56,12 @@ def find_request_profile(name: str) -> RequestProfile:
         try:
             return read_request_profile(path.read_text(encoding="utf-8"), path.stem, name)
         except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is no UTF-8"
+            why = getattr(error, "strerror", None) or "it is not UTF-8"
             raise GputuiError(f"--profile {name}: cannot be read: {why}", "see docs/serving.md") from error
     shipped = {profile.name: profile for profile in shipped_request_profiles()}
     if name not in shipped:
         raise GputuiError(
-            f"--profile {name[:40]}: there is no such profile of requests",
+            f"--profile {name[:40]}: unknown request profile",
             f"{', '.join(shipped)}, or a .toml file",
         )
     return shipped[name]
@@ -72,24 +72,22 @@ def read_request_profile(text: str, name: str, source: str) -> RequestProfile:
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise GputuiError(f"profile {source}: is no TOML: {error}", "see docs/serving.md") from error
+        raise GputuiError(f"profile {source}: is not valid TOML: {error}", "see docs/serving.md") from error
     for key in table:
         if key not in _KEYS:
-            raise GputuiError(
-                f"profile {source}: {key[:40]!r} is not known", f"it may have {', '.join(_KEYS)}"
-            )
+            raise GputuiError(f"profile {source}: {key[:40]!r} is not known", f"allowed: {', '.join(_KEYS)}")
     if table.get("schema") != SCHEMA:
         raise GputuiError(
             f"profile {source}: schema: {table.get('schema')!r} is not {SCHEMA}", f"write schema = {SCHEMA}"
         )
     if not _NAME.fullmatch(name):
-        raise GputuiError(f"profile {source}: its name may have a-z, 0-9, _ and -", "rename the file")
+        raise GputuiError(f"profile {source}: its name may contain only a-z, 0-9, _ and -", "rename the file")
     title = table.get("title", name)
     if not isinstance(title, str):
-        raise GputuiError(f"profile {source}: title is not a text", 'such as title = "My requests"')
+        raise GputuiError(f"profile {source}: title is not a string", 'such as title = "My requests"')
     slo = table.get("slo", "none")
     if not isinstance(slo, str):
-        raise GputuiError(f"profile {source}: slo is not a text", 'such as slo = "ttft=500ms,tpot=50ms"')
+        raise GputuiError(f"profile {source}: slo is not a string", 'such as slo = "ttft=500ms,tpot=50ms"')
     profile = RequestProfile(
         name,
         _whole(table, "version", source, 1, 10**6),
@@ -105,7 +103,7 @@ def read_request_profile(text: str, name: str, source: str) -> RequestProfile:
         raise GputuiError(
             f"profile {source}: shared_prefix_tokens {profile.shared_tokens} is not below prompt_tokens"
             f" {profile.prompt_tokens}",
-            "prompts that are all alike measure only the cache",
+            "identical prompts would measure only the cache",
         )
     return profile
 

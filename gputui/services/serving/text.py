@@ -27,7 +27,9 @@ from gputui.services.serving.profiles import shipped_request_profiles
 
 HEADINGS = ("load", "tok/s", "95 %", "/user", "TTFT p50", "p99", "TPOT p50", "p99", "n")
 """Of `curve_rows`; tokens are output tokens, `n` are requests."""
-API_PRICE_HELP = "Of a hosted API, USD per million tokens: from which load on the box is cheaper."
+API_PRICE_HELP = (
+    "A hosted API's price in USD per million tokens: show the load from which the box is cheaper."
+)
 _NOTEWORTHY_SHARE = 0.02
 _LAG_S = 0.002
 _NOTHING = "—"

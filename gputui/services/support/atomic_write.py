@@ -32,7 +32,7 @@ def write_whole(path: Path, text: str) -> None:
             target.write_text(text, encoding="utf-8", errors=_BYTES_OF_NAMES, newline="")
             return
         if _is_database(target):
-            raise GputuiError(f"{path}: is a database, and stays as it is", "name another file to write to")
+            raise GputuiError(f"{path} is a database and will not be overwritten", "choose another file")
         target = target.resolve()  # a symlink's target is replaced, not the link
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
         descriptor, made = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -49,7 +49,7 @@ def write_whole(path: Path, text: str) -> None:
             raise
     except OSError as error:
         raise NotStored(
-            f"{path}: cannot be written ({error.strerror})", "give another file with --output, or none"
+            f"cannot write {path} ({error.strerror})", "give another file with --output, or none"
         ) from error
 
 
@@ -70,11 +70,11 @@ def write(path: Path, writes: Callable[[], object]) -> None:
         number = cause.errno if isinstance(cause, OSError) else None
         another = "or give another path"
         known = {
-            errno.ENOENT: (f"there is no directory {path.parent}", f"make it, {another}"),
+            errno.ENOENT: (f"there is no directory {path.parent}", f"create it, {another}"),
             errno.ENOTDIR: (f"{path.parent} is not a directory", "give another path"),
             errno.EISDIR: (f"{path} is a directory", "give the path of a file in it"),
-            errno.EACCES: (f"you may not write in {path.parent}", "give another path"),
-            errno.EPERM: (f"you may not write in {path.parent}", "give another path"),
+            errno.EACCES: (f"no permission to write in {path.parent}", "give another path"),
+            errno.EPERM: (f"no permission to write in {path.parent}", "give another path"),
             errno.EROFS: (f"{path.parent} is read-only", "give another path"),
             errno.ENOSPC: (f"there is no room for {path}", f"free some, {another}"),
             errno.EDQUOT: (f"your quota has no room for {path}", f"free some, {another}"),

@@ -45,7 +45,7 @@ def missing_home(environ: Mapping[str, str] = os.environ) -> str:
     if not kinds or instead is None:
         return ""
     return (
-        f"{_usual(kinds[0], environ)} cannot be written: files go to {instead}, which may not outlast this"
+        f"{_usual(kinds[0], environ)} is not writable: files go to {instead}, which may not outlast this"
         f" box; set HOME, or {' and '.join(stated[kind] for kind in kinds)}"
     )
 

@@ -128,16 +128,16 @@ def places(environ: Mapping[str, str] = os.environ) -> tuple[Place, ...]:
     return (
         _place("result file", default_result_file(environ)),
         _place("run directories", runs, "; ".join(filter(None, notes))),
-        _place("errors", error_log(environ).parent, "errors shown on screens; L lists them there"),
+        _place("errors", error_log(environ).parent, "errors shown on screens; L lists them"),
         _place("probes", probe_cache()),
-        _place("copies of exports", exports_cache(), "made anew when they are read"),
+        _place("copies of exports", exports_cache(), "recreated when read"),
         _place("copied texts", copies_directory()),
-        _place("monitor settings", monitor_file(environ), "removed, the monitor opens as it did at first"),
+        _place("monitor settings", monitor_file(environ), "without it the monitor starts with its defaults"),
         _place("price list", price_list_file(), "yours; gputui prices --forget removes it"),
         _place(
             "references", references_directory(environ), "of boxes that you measured: gputui reference list"
         ),
-        _place("key of hashes", _key_path(environ), "removed, a box without a lasting name gets another id"),
+        _place("key of hashes", _key_path(environ), "without it a box with no permanent id gets a new one"),
     )
 
 

@@ -15,7 +15,7 @@ ACTIONS: tuple[Action, ...] = (
         "filter",
         "slash",
         "Filter",
-        "Show the processes whose user, PID, command, job or MIG slice holds a text",
+        "Show only processes whose user, PID, command, job or MIG slice contains a text",
         "a process",
     ),
     Action("sort", "s", "Sort", "Sort the processes by the next column", "a process"),
@@ -40,7 +40,7 @@ ACTIONS: tuple[Action, ...] = (
         "next-gpu",
         "tab,g",
         "Next GPU",
-        "Select the next GPU: its charts, what ails it, and why",
+        "Select the next GPU: its charts, its problems, and why",
         "a GPU",
     ),
     Action("details", "i", "Details", "All values of the selected GPU, and why some are absent", "a GPU"),
@@ -58,13 +58,13 @@ ACTIONS: tuple[Action, ...] = (
     Action("faster", "plus", "Faster", "Sample more often, up to five times a second"),
     Action("slower", "minus", "Slower", "Sample less often, down to every ten seconds"),
     Action("back", "escape", "Back", "Leave details, metrics, the filter or the question"),
-    Action("erase", "backspace", "Erase", "Take back a letter of the filter; elsewhere the same as Back"),
+    Action("erase", "backspace", "Erase", "Delete a letter of the filter; elsewhere the same as Back"),
     Action("keys", "question_mark", "Help", "The keys of the screen that is shown"),
 )
 _AS_LIVE = frozenset({"next-gpu", "details", "metrics", "zoom-in", "zoom-out", "units", "keys"})
 
 REPLAY_ACTIONS: tuple[Action, ...] = (
-    Action("pause", "space", "Pause", "Stop the recording here, or go on; at its end, play it again"),
+    Action("pause", "space", "Pause", "Pause or resume the replay; at its end, play it again"),
     Action("seek-back", "left", "Back 10 s", "Go back 10 seconds of the recording"),
     Action("seek-forward", "right", "Forward 10 s", "Go forward 10 seconds of the recording"),
     Action("leap-back", "less_than_sign", "Back 10 %", "Go back a tenth of the recording"),

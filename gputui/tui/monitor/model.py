@@ -406,7 +406,7 @@ class MonitorModel:
         if self._mode == "details":
             self._mode = ""
         elif not self._shown_gpus():
-            self.say("there is no GPU to tell details of")
+            self.say("there is no GPU to show details of")
         else:
             self._mode, self._scroll, self._question = "details", 0, None
 

@@ -75,7 +75,7 @@ def save_settings(path: Path, settings: MonitorSettings) -> None:
     """Write the file atomically. Raises GputuiError if that fails."""
     import tempfile  # here: it is not needed for the first frame
 
-    text = "# Written by gputui when its monitor is left.\n" + "".join(
+    text = "# Written by gputui when the monitor closes.\n" + "".join(
         f"{field.name} = {_toml(getattr(settings, field.name))}\n" for field in fields(settings)
     )
     draft = ""
@@ -93,7 +93,7 @@ def save_settings(path: Path, settings: MonitorSettings) -> None:
                 Path(draft).unlink()
         raise GputuiError(
             f"{path}: settings cannot be kept ({error.strerror})",
-            "set XDG_CONFIG_HOME to a directory you may write",
+            "set XDG_CONFIG_HOME to a directory you can write to",
         ) from error
 
 

@@ -249,7 +249,7 @@ def test_what_was_not_stated_is_taken_from_a_published_model_and_noted() -> None
         ({"layers": "12"}, "--layers and --width", "both"),
         ({"layers": "12", "width": "100", "head_dim": "64"}, "--head-dim 64: does not divide", "64"),
         ({"gpu": "H210"}, "--gpu: unknown GPU 'H210'", "H200"),
-        ({"context": "-1"}, "--context: must", "2048"),
+        ({"context": "-1"}, "--context: -1 is out of range", "from 1"),
     ],
 )
 def test_each_bad_value_is_an_error_that_names_it(

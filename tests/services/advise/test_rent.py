@@ -176,7 +176,7 @@ def test_a_price_ten_times_lower_is_reported_if_the_speeds_are_the_same() -> Non
 def test_a_job_that_a_cpu_ends_before_a_gpu_has_started_needs_none() -> None:
     advice = advise(parse_job("1M tok train"), training_boxes(1e4, 1e6))
 
-    assert advice.gpu.startswith("GPU not worth it: a CPU has done it in 1 min 40 s, before a rented GPU")
+    assert advice.gpu.startswith("GPU not worth it: a CPU is done in 1 min 40 s, before a rented GPU")
     assert "assumed" in advice.gpu
 
 
@@ -198,7 +198,7 @@ def test_time_and_money_saved_are_those_of_one_gpu() -> None:
     dear = advise(parse_job("360M tok train"), boxes).gpu
     both = [*boxes, box("good.db", quick(case_named(work, "gpu"), 5e3), usd=1.0, gpus=1)]
 
-    assert dear.startswith("a GPU costs more than the CPU; for that it takes 10 h")
+    assert dear.startswith("a GPU costs more than the CPU but takes 10 h")
     assert advise(parse_job("360M tok train"), both).gpu == (
         "a GPU is worth it: 20 h instead of 100 h, for less money"
     )
@@ -228,7 +228,7 @@ def test_a_figure_above_the_physical_peak_advises_nobody() -> None:
 
     assert advice.fastest == Missing("only cpu.db cpu meets the job")
     assert advice.left_out == (
-        ("gpu.db gpu", "gpt_train mini: above the physical peak, an error of measurement"),
+        ("gpu.db gpu", "gpt_train mini: above the physical peak: a measurement error"),
     )
 
 
@@ -504,7 +504,7 @@ def test_one_request_alone_above_the_bound_is_a_doubt() -> None:
 
     (offer,) = advise(parse_job("200 rps p99<50ms"), [side_box]).offers
 
-    assert any("one request at a time waits 80.0 ms" in doubt for doubt in offer.doubts)
+    assert any("a single request already waits 80.0 ms" in doubt for doubt in offer.doubts)
 
 
 def test_serving_costs_whole_boxes_for_the_hours_of_a_month() -> None:

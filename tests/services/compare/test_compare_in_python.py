@@ -56,7 +56,7 @@ def test_it_is_saved_in_the_form_of_its_extension(place: Path, tmp_path: Path) -
     found = gputui.compare(place / "b.db", place / "a.db", baseline="a.db")
     found.save(tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")
-    with pytest.raises(GputuiError, match="its ending does not say how"):
+    with pytest.raises(GputuiError, match="unknown file type"):
         found.save(tmp_path / "report.pdf")
 
 

@@ -110,7 +110,7 @@ SPOILED: tuple[tuple[Callable[[Path], object], str], ...] = (
     (lambda db: spoil(db, "DROP TABLE meta"), "not a gputui result file"),
     (lambda db: spoil(db, "UPDATE meta SET value = 'x' WHERE key = 'format'"), "not a gputui result file"),
     (lambda db: spoil(db, "UPDATE blocks SET wall_ns = -1"), "holds what cannot be"),
-    (lambda db: spoil(db, "DELETE FROM runs"), "holds no run to compare"),
+    (lambda db: spoil(db, "DELETE FROM runs"), "no run to compare"),
 )
 
 

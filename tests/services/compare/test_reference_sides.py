@@ -54,7 +54,7 @@ def test_one_box_gives_rows_an_assumed_spread() -> None:
 
     assert words(comparison) == {"inconclusive"}
     assert {row.verdict.reason for row in comparison.rows} == {
-        "boxes of one model differ as much, or the run is too short to tell"
+        "boxes of one model differ this much, or the run is too short to tell"
     }
 
 
@@ -118,6 +118,6 @@ def test_a_file_of_the_name_goes_before_a_reference(files: Path, monkeypatch: py
 
 
 def test_an_unknown_reference_is_refused_with_the_known_ones(files: Path) -> None:
-    with pytest.raises(GputuiError, match="reference:h200: no reference of that name") as caught:
+    with pytest.raises(GputuiError, match="reference:h200: no such reference") as caught:
         ask([str(files), "reference:h200"])
     assert caught.value.hint == "one of xeon"

@@ -115,13 +115,13 @@ def changed(case: Case, **parts: object) -> CaseResult:
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
-        (changed(real("spin"), version=99), "is version 99 there and 1 here: other work"),
+        (changed(real("spin"), version=99), "is version 99 there and 1 here: different work"),
         (changed(real("spin"), size="huge"), "there is no size huge here, only mini, base"),
         (
             changed(
                 real("spin"), parameters=(("algorithm", "sha256"), ("piece_bytes", 262144), ("pieces", 31))
             ),
-            "its size mini is other work here: pieces 31 there, 32 here",
+            "its size mini is different work here: pieces 31 there, 32 here",
         ),
         (changed(real("spin"), workload="of_ana"), "give its STEP.py as well"),
         (done(replace(real("spin"), variant=Variant("cpu", "fp64", "eager", "1"))), "precision fp64 here"),
@@ -169,7 +169,7 @@ def test_a_program_is_repeated_from_the_profile_that_declares_it_and_only_from_o
     assert "give its profile.toml" in refused(program("command:nap"))
     found = repetition_of(model_of(program("command:nap")), profile_with(SLEEP))
     assert found.profile.commands == (SLEEP,)
-    assert "is declared otherwise" in refused(program("command:nap", 5.0), given=profile_with(SLEEP))
+    assert "differs in the given profile" in refused(program("command:nap", 5.0), given=profile_with(SLEEP))
 
 
 def test_a_recording_is_repeated_by_recording() -> None:

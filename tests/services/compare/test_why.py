@@ -227,7 +227,7 @@ def test_what_does_not_differ_has_no_block_and_json_says_why(
     ("spoilt", "expected"),
     [
         (without_result(90, 0, "the worker died of SIGKILL"), "not profiled: the worker died of SIGKILL"),
-        (passed(0, 90, [(MM, 150.0)], 10.0), "the profiled step took 1.60 x the timed one"),
+        (passed(0, 90, [(MM, 150.0)], 10.0), "the profiled step took 1.60x as long as the timed one"),
     ],
 )
 def test_a_pass_that_is_not_believed_explains_nothing_and_says_so(
@@ -237,7 +237,7 @@ def test_a_pass_that_is_not_believed_explains_nothing_and_says_so(
 
     text = on_one_line(printed(store(tmp_path, "a.db", lines), "--by", "precision"))
 
-    assert f"why gpt_train: not attributed: a: {expected}" in text
+    assert f"why gpt_train: unknown: a: {expected}" in text
     assert "gemm -" not in text
 
 

@@ -86,7 +86,7 @@ def test_a_sound_box_has_nothing_but_ok() -> None:
 def test_a_box_without_a_gpu_is_no_broken_one() -> None:
     box = make_box(0, interpreter=make_interpreter())
     assert the(box, "driver").state == "note"
-    assert "no GPU is seen" in the(box, "driver").found
+    assert "no GPU found" in the(box, "driver").found
     assert "problem" not in states(box).values()
 
 
@@ -143,7 +143,7 @@ def test_a_gpu_that_is_busy_before_anything_is_measured_has_a_neighbour() -> Non
     seen = sample(1, processes=1, changes={0: {**QUIET, "sm_busy_pct": 97}})
     stranger = replace(seen.processes[0], user=FOREIGN)  # type: ignore[index]
     box = make_box(sample=replace(seen, processes=(stranger,)))
-    assert the(box, "GPU 0 use").found == "97 % busy before anything is measured"
+    assert the(box, "GPU 0 use").found == "97 % busy before the run"
     assert the(box, "GPU 0").found.startswith("SHARED")
     assert "GPU 0 use" not in states(replace(box, measuring=1)), "our own run is no neighbour"
 
@@ -154,7 +154,7 @@ def test_settings_that_make_a_gpu_less_than_its_name_are_noted() -> None:
         machine.gpus[0], power_limit_w=400.0, power_default_limit_w=700.0, ecc_enabled=False, mig_enabled=True
     )
     box = make_box(machine=replace(machine, gpus=(gpu,)))
-    assert the(box, "GPU 0 power").found == "power limit 400 W of the 700 W it comes with"
+    assert the(box, "GPU 0 power").found == "power limit 400 W, below the default of 700 W"
     assert {"GPU 0 power", "GPU 0 memory", "GPU 0 MIG"} <= {t for t, s in states(box).items() if s == "note"}
 
 
@@ -179,12 +179,12 @@ def test_a_load_of_others_and_a_slow_clock_are_noted() -> None:
     assert the(box, "clock").state == the(box, "CPU clock").state == "note"
     assert "neighbours" not in states(replace(box, measuring=1))
     in_progress = the(replace(box, measuring=2), "in progress")
-    assert in_progress.found.startswith("2 runs are being measured")
+    assert in_progress.found.startswith("2 runs are in progress")
     assert in_progress.state == "note"
 
 
 def test_files_that_cannot_be_written_or_read_are_problems() -> None:
-    refused = "no file can be made in /: Read-only file system"
+    refused = "cannot create a file in /: Read-only file system"
     closed = make_box(unwritable={DB.parent: refused, STATE: refused})
     assert states(closed)["result file"] == states(closed)["run directories"] == "problem"
     assert the(closed, "result file").found == f"{DB}: {refused}"
@@ -203,7 +203,7 @@ def test_files_that_cannot_be_written_or_read_are_problems() -> None:
     [
         (Terminal(80, 24, False, "utf-8", ""), "note", "none"),
         (Terminal(80, 24, True, "ANSI_X3.4-1968", "xterm"), "note", "no UTF-8"),
-        (Terminal(60, 20, True, "utf-8", "xterm"), "note", "80x24 and more"),
+        (Terminal(60, 20, True, "utf-8", "xterm"), "note", "at least 80x24"),
         (Terminal(132, 50, True, "UTF-8", "screen"), "ok", "132x50"),
     ],
 )
@@ -314,7 +314,7 @@ def test_an_unreported_clock_is_unknown_and_a_steady_governor_is_not_mentioned()
         ({"GPU 0": "problem"}, 1, "on the CPU only. 1 fault."),
         ({}, 2, "on all 2 GPUs. Nothing is wrong."),
         ({"disk": "note", "clock": "unknown"}, 1, "on the GPU. 1 caution."),
-        ({}, 0, "on the CPU; no GPU is seen. Nothing is wrong."),
+        ({}, 0, "on the CPU; no GPU found. Nothing is wrong."),
     ],
 )
 def test_the_first_line_says_on_what_the_box_can_measure(
@@ -350,8 +350,8 @@ def test_before_a_run_only_its_own_gpus_and_the_load_are_named_in_the_words_of_d
     assert found(1).keys() == {"neighbours", "GPU 1 use"}
     by_doctor = {check.topic: check.found for check in judged(box)}
     assert found(0, 1).items() <= by_doctor.items()
-    assert found(0)["GPU 0 heat"] == "84 °C before anything is measured, slowed from 87 °C on"
-    assert the(box, "GPU 0 heat").next_step == "let it cool down, or see to its fans"
+    assert found(0)["GPU 0 heat"] == "84 °C before the run, slows down at 87 °C on"
+    assert the(box, "GPU 0 heat").next_step == "let it cool down, or check its fans"
 
 
 def test_the_gpus_of_a_run_are_known_by_their_uuids_and_all_count_where_one_is_not(
@@ -378,7 +378,7 @@ def test_a_load_that_is_over_disturbs_nothing() -> None:
 
 
 def test_one_run_in_progress_is_shown_in_the_singular() -> None:
-    assert the(make_box(measuring=1), "in progress").found.startswith("1 run is being measured")
+    assert the(make_box(measuring=1), "in progress").found.startswith("1 run is in progress")
     assert "in progress" not in states(make_box(measuring=0))
 
 
@@ -506,26 +506,26 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
         passed_over=("/usr/bin/python3: torch 1.4",),
         clock_source="hpet",
         governor="powersave",
-        unwritable={STATE: "no file can be made in /: Read-only file system"},
+        unwritable={STATE: "cannot create a file in /: Read-only file system"},
         missing_home="HOME is not set: state lies in /tmp",
         free_bytes={DB.parent: 1 << 20, STATE: Missing("gone")},
         measuring=1,
     )
     sound = "PCIe x16, not slowed, no memory errors"
     found = [(check.state, check.topic, check.found, check.next_step) for check in judged(box)]
-    other_python = "update it if it is the one to be measured, or name another: --python EXE"
+    other_python = "to measure that one, update it; or name another: --python EXE"
     assert found == [
         ("ok", "driver", "unknown, CUDA up to unknown: 2x NVIDIA H200", ""),
         ("ok", "GPU 0", f"66 °C, {sound}", ""),
         ("ok", "GPU 1", f"62 °C, {sound}", ""),
         (
-            "note", "GPU 0 power", "power limit 400 W of the 700 W it comes with",
-            "until then it is slower than its name",
+            "note", "GPU 0 power", "power limit 400 W, below the default of 700 W",
+            "until then it is slower than its model",
         ),
         ("note", "GPU 0 memory", "memory is not checked for errors (ECC is off)", ""),
         (
             "note", "GPU 0 MIG",
-            "NVIDIA H200: MIG is on, and no instance can be seen: nothing runs on it without one", "",
+            "NVIDIA H200: MIG is on, but no instance is visible: nothing can run on it", "",
         ),
         ("ok", "torch", "2.13.0+cu130, Python 3.12.3 (this Python)", ""),
         ("ok", "torch cuda:0", "NVIDIA H200, compute capability 9.0, no native bf16: amp becomes fp16", ""),
@@ -537,28 +537,28 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
         ("ok", "CPU", "8 cores, 16 threads, no limit", ""),
         ("ok", "memory", "64.0 GiB", ""),
         ("unknown", "/dev/shm", "not mounted", ""),
-        ("note", "clock", "hpet takes a system call to read: very short steps look longer", ""),
-        ("note", "CPU clock", "governor powersave: the clock rises late, CPU rows vary", ""),
+        ("note", "clock", "hpet needs a system call to read: very short steps look longer", ""),
+        ("note", "CPU clock", "governor powersave: the clock ramps up late, so CPU rows vary", ""),
         ("ok", "runs in", "docker, aws", ""),
         (
             "note", "known by",
-            "nothing lasting: runs of another account, container or boot count as those of another box",
-            "gputui run --machine NAME names it, as does GPUTUI_MACHINE",
+            "nothing permanent: runs from another account, container or boot count as another box",
+            "name it: gputui run --machine NAME, or set GPUTUI_MACHINE",
         ),
         (
-            "note", "in progress", "1 run is being measured: use and load are its own",
-            "look again when it has ended; to see it:",
+            "note", "in progress", "1 run is in progress: use and load are its own",
+            "check again when it has ended; to watch it:",
         ),
         ("ok", "result file", str(DB), ""),
         ("note", "home", "HOME is not set: state lies in /tmp", ""),
         (
             "problem", "run directories",
-            f"{STATE}: no file can be made in /: Read-only file system: no run can begin",
-            "set $GPUTUI_STATE to a directory you may write",
+            f"{STATE}: cannot create a file in /: Read-only file system: no run can start",
+            "set $GPUTUI_STATE to a directory you can write to",
         ),
         (
             "note", "disk", "1.00 MiB free for the result file",
-            "make room, or a run ends early; what is finished is kept",
+            "free some space, or a run ends early and keeps what is finished",
         ),
         ("unknown", "disk", "run directories: gone", ""),
         ("ok", "terminal", "80x24, utf-8, TERM=xterm-256color", ""),
@@ -574,7 +574,7 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
 @pytest.mark.parametrize(
     ("kinds", "shown"),
     [
-        (("stated", "product-uuid"), "the name that you gave it"),
+        (("stated", "product-uuid"), "the name you gave it"),
         (("account", "product-uuid", "machine-id"), "the UUID of its firmware"),
         (("gpus",), "its GPUs"),
     ],

@@ -173,7 +173,7 @@ def test_ctrl_c_ends_the_runs_on_all_hosts_and_keeps_what_is_finished(
     assert f"what was finished is kept (one is {summary.short_id})" in said
     again = gputui("bakeoff", "--resume", env=servers.environment)
     assert again.returncode == 1
-    assert "is over: nothing is left to bring home" in again.stderr
+    assert "is complete: nothing is left to bring home" in again.stderr
     assert "one did not come to the end; to measure again: gputui bakeoff " in again.stdout
 
 

@@ -115,7 +115,7 @@ def test_a_right_profile_is_read_as_it_is_written() -> None:
         ("budget_s = 60", "budget_s = 1e300", ["budget_s: 1e+300", "from 1 to 86400"]),
         ("budget_s = 60", f"budget_s = {10**400}", ["budget_s: 1000", "from 1 to 86400"]),
         ("budget_s = 60", f"budget_s = 0x{'f' * 6000}", ["budget_s: such a number", "from 1 to 86400"]),
-        ("budget_s = 60", f"budget_s = {'9' * 6000}", ["is no TOML"]),
+        ("budget_s = 60", f"budget_s = {'9' * 6000}", ["is not valid TOML"]),
         ("budget_s = 60", 'budget_s = "60"', ["budget_s: '60'", "a number"]),
         ("budget_s = 60", "budget_s = true", ["budget_s: True", "a number"]),
         ("replicates = 3", "replicates = 2.5", ["replicates: 2.5", "a whole number from 1 to 100"]),
@@ -137,9 +137,9 @@ def test_a_right_profile_is_read_as_it_is_written() -> None:
         ('sizes = ["mini", "base"]', "", ["case 1: gemm: sizes: missing"]),
         ('devices = ["cpu", "gpu"]', "", ["case 1: gemm: devices: missing"]),
         ('precisions = ["fp32", "amp"]', "", ["case 1: gemm: precisions: missing"]),
-        ("schema = 1", "schema = ", ["is no TOML", "line 2"]),
-        ("schema = 1", "schema = 1\nschema = 1", ["is no TOML"]),
-        ("schema = 1", f"schema = {'[' * 5000}", ["is no TOML"]),
+        ("schema = 1", "schema = ", ["is not valid TOML", "line 2"]),
+        ("schema = 1", "schema = 1\nschema = 1", ["is not valid TOML"]),
+        ("schema = 1", f"schema = {'[' * 5000}", ["is not valid TOML"]),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_its_place_and_what_is_allowed(
@@ -175,7 +175,7 @@ def test_a_profile_without_cases_is_refused(cases: str) -> None:
 def test_a_case_that_is_listed_twice_is_refused() -> None:
     again = '[[case]]\nworkload = "gemm"\nsizes = ["base"]\ndevices = ["gpu"]\nprecisions = ["amp"]\n'
     error = refused(f"{RIGHT}\n{again}")
-    assert "case 3: gemm base gpu amp: is in case 1 already" in error.message
+    assert "case 3: gemm base gpu amp: is already in case 1" in error.message
 
 
 @given(st.text(max_size=300) | st.text('[]{}="\n.#-_ \\abc123tn', max_size=300))
@@ -235,7 +235,7 @@ def test_a_file_name_without_its_extension_is_reported(
 
     with pytest.raises(GputuiError) as caught:
         find_profile("mine")
-    assert caught.value.hint == "a file here is: give mine.toml"
+    assert caught.value.hint == "to use the file of that name: mine.toml"
 
 
 def test_a_file_is_a_profile_of_its_stem(tmp_path: Path) -> None:

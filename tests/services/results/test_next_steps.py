@@ -88,4 +88,4 @@ def test_a_run_without_a_result_leads_to_its_reasons_and_its_removal() -> None:
     commands = [step.command.split()[1] for step in next_steps([failed], FILE)]
     assert commands == ["show", "rm"]
     stopped = replace(failed, summary=replace(failed.summary, status_reason="stopped by SIGINT"))
-    assert [step.why for step in next_steps([stopped], FILE)] == ["removes the run"]
+    assert [step.why for step in next_steps([stopped], FILE)] == ["removes this run"]

@@ -61,7 +61,7 @@ def test_boxes_count_and_runs_of_one_box_do_not() -> None:
     added = add_to_reference([candidate(one), candidate(again), candidate(quick_run(2))])
 
     assert (added.boxes, added.reference.boxes) == (2, 2)
-    assert added.left_out == (f"{candidate(one).text}: its box counts once, with a newer run",)
+    assert added.left_out == (f"{candidate(one).text}: its box already counts with a newer run",)
     slowest, fastest = added.reference.cases[0].rates.quantiles_per_s
     assert fastest == pytest.approx(2 * slowest, rel=1e-3)
 
@@ -69,7 +69,7 @@ def test_boxes_count_and_runs_of_one_box_do_not() -> None:
 def test_a_box_that_is_in_a_reference_is_not_added_again_later() -> None:
     add(quick_run(1))
 
-    with pytest.raises(GputuiError, match="its box is in the reference already"):
+    with pytest.raises(GputuiError, match="its box is already in the reference"):
         add(quick_run(1, started_utc_us=1_793_000_000_000_000))
     add(quick_run(2))
     assert reference_named("xeon-8481c-1-core").boxes == 2
@@ -123,7 +123,7 @@ def with_summary(run: Run, **changes: object) -> Run:
     ("run", "reason"),
     [
         (capped(quick_run(1, on_gpu=True)), "power-capped at 500 of 700 W"),
-        (with_summary(quick_run(1), profile="mine"), "'mine' is not a profile that comes with gputui"),
+        (with_summary(quick_run(1), profile="mine"), "'mine' is not a built-in profile"),
         (with_summary(quick_run(1), profile_version=1), "quick is at version 2, this was 1"),
         (with_summary(quick_run(1), status="interrupted"), "the run was interrupted"),
         (quick_run(1, waited_share=0.2), "other processes had the CPUs in gemm mini cpu fp32 1 thread"),
@@ -200,13 +200,13 @@ def test_the_beginning_of_a_name_will_do_if_it_is_of_one_reference() -> None:
 
     assert reference_named("xeon").name == reference_named("xeon-8481c").name == "xeon-8481c-1-core"
     add_boxes(1, name="xeon-8481c-night")
-    with pytest.raises(GputuiError, match="no reference of that name"):
+    with pytest.raises(GputuiError, match="no such reference"):
         reference_named("xeon-8481c")
 
 
 @pytest.mark.parametrize("name", ["../a", "/etc/passwd", "", "h200.json"])
 def test_a_reference_is_one_of_the_list(name: str) -> None:
-    with pytest.raises(GputuiError, match="no reference of that name"):
+    with pytest.raises(GputuiError, match="no such reference"):
         reference_named(name)
 
 

@@ -52,7 +52,7 @@ def test_a_ceiling_has_only_the_data_sheet_above_it() -> None:
     gemm = at_rate(780e12, "gemm", "large", "amp")
     (use,) = uses_of(gemm, [gemm], GPU_MACHINE)
     assert use.of_sheet == pytest.approx(780 / 989.4)
-    assert use.of_measured == Missing("it is a ceiling itself")
+    assert use.of_measured == Missing("it is a peak test itself")
 
 
 def test_an_unknown_gpu_and_a_cpu_get_only_the_measured_peak() -> None:
@@ -64,7 +64,7 @@ def test_an_unknown_gpu_and_a_cpu_get_only_the_measured_peak() -> None:
     on_cpu = at_rate(1000, "gpt_train", "mini", device_class="cpu", device_name="AMD EPYC")
     cpu_gemm = at_rate(1e11, "gemm", "mini", device_class="cpu", device_name="AMD EPYC")
     (use,) = uses_of(on_cpu, [cpu_gemm, gemm], CPU_MACHINE)
-    assert use.of_sheet == Missing("no table of processors' peaks is kept")
+    assert use.of_sheet == Missing("gputui has no peak figures for CPUs")
     assert not isinstance(use.of_measured, Missing)
 
 
@@ -88,9 +88,7 @@ def test_the_shares_are_printed_and_what_is_impossible_is_called_an_error() -> N
     assert " ".join(lines[0].split()) == "achieved of this box's peak of the data sheet"
     assert lines[1].split()[-4:] == ["PFLOP/s", "—", "121", "%"]
     assert " ".join(lines[2].split()[-8:]) == "297 TFLOP/s 25 % of gemm 30 %"
-    assert (
-        "above the physical peak: gemm large gpu amp(bf16) 121 %: an error of measurement" in page.getvalue()
-    )
+    assert "above the physical peak: gemm large gpu amp(bf16) 121 %: a measurement error" in page.getvalue()
 
 
 def test_a_card_that_boosts_beyond_its_sheet_as_its_kind_does_is_no_error_and_says_why() -> None:

@@ -41,7 +41,7 @@ def test_what_is_low_is_named_together_and_a_normal_box_is_called_normal() -> No
 
 def test_more_than_the_physical_peak_is_called_an_error_before_anything_else() -> None:
     assert headline(gemm(2000), copy(4.28)).startswith(
-        "ABOVE THE LIMIT: gemm amp 2.00 PFLOP/s, more than an H200 can do: an error of measurement. "
+        "ABOVE THE LIMIT: gemm amp 2.00 PFLOP/s, more than an H200 can do: a measurement error. "
     )
 
 

@@ -131,7 +131,7 @@ def test_a_file_with_nothing_to_compare_says_how_to_measure(tmp_path: Path) -> N
 
     error = refused(str(tmp_path / "a.db"))
 
-    assert "holds no run to compare" in error.message
+    assert "no run to compare" in error.message
     assert "gputui run" in error.hint
 
 

@@ -150,7 +150,7 @@ def test_what_cannot_be_written_is_reported_with_the_next_step_and_leaves_nothin
     (tmp_path / "d.csv").mkdir()
     (tmp_path / "file").write_text("x")
     for name, reported, hint in (
-        ("a.xlsx", "its ending does not say how to write it", ".csv or .json"),
+        ("a.xlsx", "unknown file type", ".csv or .json"),
         ("no/a.csv", f"there is no directory {tmp_path / 'no'}", "make it"),
         ("file/a.csv", f"{tmp_path / 'file'} is not a directory", "another path"),
         ("d.csv", "is a directory", "a file in it"),

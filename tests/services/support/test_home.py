@@ -101,7 +101,7 @@ def test_everything_works_without_a_home_and_says_once_where_files_go(
         monkeypatch.setenv(name, value)
     done = gputui("run", write_spin_profile(tmp_path / "spin.toml"), "--yes")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("cannot be written: files go to") == 1
+    assert done.stderr.count("is not writable: files go to") == 1
     assert "spin" in gputui("runs").stdout
     assert "cannot be written" in gputui("paths").stderr
     assert "home" in gputui("doctor", "--all").stdout

@@ -105,6 +105,6 @@ def test_a_stored_trace_is_read_back_as_it_was_and_stored_once(tmp_path: Path) -
         stored = result.run(run_id_of(run))
     summary = stored.summary
     assert set(passes[0].slices) == set(run.found.slices)
-    assert run_headline(stored) == "An imported trace: where its steps go, without rates."
+    assert run_headline(stored) == "An imported trace: where its steps spend their time, without rates."
     assert summary.label == "before"
     assert summary.machine.gpus[0].name == "NVIDIA A100"

@@ -487,7 +487,7 @@ async def test_blocks_of_a_gpu_that_nothing_is_known_of_say_so_and_have_no_marks
         await opened(pilot, f"{tmp_path / 'a.db'}@latest")
         await press(pilot, "tab", "tab")
         shown = picture(app)
-        assert "throttling: no telemetry of its blocks tells of it" in shown
+        assert "throttling: not recorded in its telemetry" in shown
         assert "throttled" not in shown
         assert "T slowed" not in shown
 
@@ -596,7 +596,7 @@ async def test_a_file_is_replaced_only_after_yes_and_obstacles_are_reported_with
         assert path.read_text().startswith("{")
         for name, message in (
             ("no/cases.csv", f"there is no directory {tmp_path / 'no'}: make it"),
-            ("cases.xlsx", "end it in .csv or .json"),
+            ("cases.xlsx", "end its name in .csv or .json"),
             ("trace.json.gz", "this run kept no Chrome trace: gputui run quick --trace"),
         ):
             assert message[:150] in await save_as(pilot, tmp_path / name)  # of a long path one line is shown

@@ -5,21 +5,23 @@ from __future__ import annotations
 from gputui.tui.shell.keymap import Action
 
 ACTIONS: tuple[Action, ...] = (
-    Action("enter", "enter", "Evidence", "Open what the verdict of the row under the cursor rests on"),
-    Action("back", "escape,backspace", "Back", "Give up what is being read, else leave evidence or text"),
+    Action("enter", "enter", "Evidence", "Show the evidence for the verdict of the selected row"),
+    Action("back", "escape,backspace", "Back", "Cancel reading, or leave the evidence or text"),
     Action(
         "values", "v", "Values", "Rates, times of a step, costs, energies, or shares of the peak of all sides"
     ),
-    Action("values-before", "V", "Values back", "The values before these"),
+    Action("values-before", "V", "Values back", "The previous values"),
     Action("baseline", "b", "Baseline", "Make the other side the baseline"),
-    Action("next-side", "n", "Next side", "Where there are more than two: look at the next one"),
-    Action("side-before", "p", "Side before", "Where there are more than two: look at the one before"),
-    Action("by", "g", "Sides", "Choose what tells sides apart: files, device, precision, mode, threads ..."),
-    Action("differs", "d", "Differences", "What is recorded of both sides and differs, line by line"),
-    Action("text", "t", "Text", "What `gputui compare` prints of the same"),
-    Action("command", "c", "Command", "Copy the command line that compares the same"),
+    Action("next-side", "n", "Next side", "With more than two sides: show the next one"),
+    Action("side-before", "p", "Side before", "With more than two sides: show the previous one"),
+    Action(
+        "by", "g", "Sides", "Choose what separates the sides: files, device, precision, mode, threads ..."
+    ),
+    Action("differs", "d", "Differences", "Recorded differences between the sides, line by line"),
+    Action("text", "t", "Text", "The output of `gputui compare` for this comparison"),
+    Action("command", "c", "Command", "Copy the equivalent command line"),
     Action("open-files", "o", "Files", "Compare other files: type them as for `gputui compare`"),
-    Action("copy", "y", "Copy", "Copy the table or page that is shown, as text with tabs"),
+    Action("copy", "y", "Copy", "Copy the table or page shown, as tab-separated text"),
     Action("save", "e", "Save as", "Save the comparison as .md, .csv, .json or .html"),
     Action("reload", "r", "Reload", "Read the files again"),
     Action("down", "j", "Down", "One line down, as the arrow does"),

@@ -56,11 +56,11 @@ class AskBy(ModalScreen[str | None]):
         """The question and what can be chosen."""
         with Vertical() as box:
             box.styles.border = ("ascii" if shell_of(self).ascii_only else "solid", "ansi_default")
-            yield Static("What tells the sides apart?", markup=False)
+            yield Static("What separates the sides?", markup=False)
             options = OptionList(*self._options())
             options.styles.max_height = min(_MOST_LINES, max(self.app.size.height - _LINES_AROUND, 2))
             yield options
-            yield Static("enter takes it, esc leaves everything as it is", markup=False)
+            yield Static("enter applies, esc cancels", markup=False)
 
     def on_mount(self) -> None:
         """The cursor stands on what is shown now."""

@@ -66,7 +66,7 @@ def _side(cell: Cell) -> str:
     launches = f"{speed.launches} launch{'es' if speed.launches != 1 else ''}"
     blocks = f"{speed.blocks} blocks"
     if speed.independent < speed.blocks:
-        blocks += f" (neighbours resemble each other: as good as {speed.independent})"
+        blocks += f" (neighbours resemble each other: worth {speed.independent})"
     return f"{rate_text(cell)}, {time_text(cell)} per step (95 %: {low} to {high}), {blocks} in {launches}"
 
 

@@ -53,7 +53,7 @@ def open_row(loaded: Loaded, number: int, place: int, job: Job[OpenedRow]) -> Op
         loaded = with_energy(loaded, job)
         found = rows_of_sides(loaded.answer.comparisons, loaded.ignore)[number][place]
     if found is None:
-        raise GputuiError("neither side has this case", "n looks at the next side")
+        raise GputuiError("neither side has this case", "n shows the next side")
     job.say("reading what the boxes did meanwhile")
     evidence = loaded.asked.evidence
     curves: tuple[SideCurves | Missing, ...]

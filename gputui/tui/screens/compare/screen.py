@@ -304,7 +304,7 @@ class CompareScreen(ShellScreen):
         if rows is None or loaded is None:
             return
         if rows[place] is None:
-            self.say("neither a nor b has this case: n looks at the next side", "warn")
+            self.say("neither a nor b has this case: n shows the next side", "warn")
             return
         opened = self._opened.get((place, number))
         if opened is not None:
@@ -374,7 +374,7 @@ class CompareScreen(ShellScreen):
         """Ask what tells the sides apart."""
         loaded = self._loaded
         if loaded is None:
-            self.say("nothing is compared yet: o takes files", "warn")
+            self.say("nothing is compared yet: o chooses files", "warn")
             return
         request = loaded.request
 
@@ -417,7 +417,7 @@ class CompareScreen(ShellScreen):
     def action_command(self) -> None:
         """The command line that prints the same goes to the clipboard."""
         if self._loaded is None:
-            self.say("nothing is compared yet: o takes files", "warn")
+            self.say("nothing is compared yet: o chooses files", "warn")
         else:
             self.say(copy(self.app, self._loaded.command(self.value), copies_directory()), "good")
 
@@ -444,7 +444,7 @@ class CompareScreen(ShellScreen):
             columns = loaded.columns(self.value)
             ask_and_save(
                 self,
-                f"Save the comparison; its ending is one of {', '.join(FORM_OF_ENDING)}",
+                f"Save the comparison; the file name ends in one of {', '.join(FORM_OF_ENDING)}",
                 "comparison.html",
                 lambda path: save_comparison(path, loaded.asked, loaded.baseline, columns),
             )

@@ -23,7 +23,7 @@ def why_lines(why: Why | None, width: int) -> tuple[Line, ...]:
         return ()
     lines: list[Line] = [(), (Span("why", "title"),)]
     if isinstance(why.attribution, Missing):
-        lines += paragraph(f"not attributed: {why.attribution.reason}", width, "dim")
+        lines += paragraph(f"unknown: {why.attribution.reason}", width, "dim")
         if NOT_PROFILED in why.attribution.reason:
             lines += paragraph("gputui run --trace makes a profiled pass of every case", width, "dim")
     else:

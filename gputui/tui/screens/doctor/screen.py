@@ -61,7 +61,7 @@ class DoctorScreen(ShellScreen):
         self.action_check()
 
     def heading(self) -> str:
-        return "doctor" if self._box is not None else "doctor  looking at this box"
+        return "doctor" if self._box is not None else "doctor  checking this box"
 
     def on_resize(self) -> None:
         """Wrap again, and check the terminal's new size."""
@@ -81,7 +81,7 @@ class DoctorScreen(ShellScreen):
     def action_back(self) -> None:
         """Cancel the check in progress, else go to the monitor."""
         if self.give_up():
-            self.say("given up; r looks again", "dim")
+            self.say("cancelled; r checks again", "dim")
         else:
             shell_of(self).open_screen("monitor")
 

@@ -98,7 +98,7 @@ def chart_words(case: CaseResult, reasons: Sequence[BlockReasons]) -> tuple[str,
 
 def _throttle_words(reasons: Sequence[BlockReasons], blocks: int) -> str:
     if not reasons:
-        return "throttling: no telemetry of its blocks tells of it"
+        return "throttling: not recorded in its telemetry"
     slowed, capped = sum(r.slowed for r in reasons), sum(r.power_capped for r in reasons)
     parts = []
     if slowed:

@@ -31,7 +31,9 @@ def ask_label(screen: ShellScreen, path: Path, run: RunSummary, change: Change) 
         message = f"{run.short_id} is now {label}" if label else f"{run.short_id} has no label now"
         change(lambda: label_run(path, run.run_id, label), message)
 
-    screen.app.push_screen(AskText(f"Label of {run.short_id}; empty takes it away", run.label), labelled)
+    screen.app.push_screen(
+        AskText(f"Label of {run.short_id}; leave it empty to remove it", run.label), labelled
+    )
 
 
 def ask_removal(screen: ShellScreen, path: Path, run: RunSummary, change: Change) -> None:
@@ -44,6 +46,6 @@ def ask_removal(screen: ShellScreen, path: Path, run: RunSummary, change: Change
     label = f" ({run.label})" if run.label else ""
     question = (
         f"Remove run {run.short_id}{label}: {run.profile}, {run.status}, {day(run)},"
-        f" from {path}? It cannot be brought back."
+        f" from {path}? This cannot be undone."
     )
     screen.app.push_screen(Confirm(question), answered)

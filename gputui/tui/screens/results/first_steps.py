@@ -13,7 +13,7 @@ from gputui.tui.widgets.paragraphs import paragraph
 def first_steps(width: int, runs_in_progress: int) -> tuple[Line, ...]:
     """How to measure this box."""
     can_run = any(entry.id == "run" for entry in SCREENS)
-    under_way = "What is being measured now will be here when it has ended. Press 2 to watch it."
+    under_way = "A run is in progress and will appear here when it ends. Press 2 to watch it."
     return (
         *paragraph("No runs yet.", width, "title"),
         (),

@@ -215,7 +215,7 @@ def findings_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
         lines += [(), *not_profiled("no case of this run has a profiled pass", width)]
     if not detail.series:
         lines += [(), *not_sampled(width)]
-    return tuple(lines) or paragraph("nothing to tell of this run", width)
+    return tuple(lines) or paragraph("nothing to report about this run", width)
 
 
 def breakdown_for(detail: RunDetail, case: CaseResult) -> StepBreakdown | Missing:
@@ -229,8 +229,8 @@ def step_words(breakdown: StepBreakdown, found: ProfiledPass) -> str:
     text = f"a step: {format_seconds(breakdown.step_ns * 1e-9)} in {found.steps} profiled steps"
     if isinstance(breakdown.inflation, Missing):
         return text
-    doubt = "" if is_believed(breakdown) else ": so much that shares are rough"
-    return f"{text}, {format_ratio(breakdown.inflation)} of the timed{doubt}"
+    doubt = "" if is_believed(breakdown) else ", so shares are rough"
+    return f"{text}, {format_ratio(breakdown.inflation)} as long as the timed one{doubt}"
 
 
 def not_profiled(reason: str, width: int) -> tuple[Line, ...]:

@@ -128,7 +128,7 @@ class ResultsScreen(ShellScreen):
                 yield self._preview
             yield self._pane
             yield self._page
-        field = Input(id="filter", placeholder="filter: enter keeps it, esc drops it")
+        field = Input(id="filter", placeholder="filter: enter keeps it, esc clears it")
         field.cursor_blink = False
         yield field
 

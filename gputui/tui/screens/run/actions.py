@@ -6,25 +6,25 @@ from gputui.tui.shell.keymap import Action, shown_key, table_of
 
 ACTIONS: tuple[Action, ...] = (
     Action("down", "down,j", "Down", "Go to the next profile, field, case or line"),
-    Action("up", "up,k", "Up", "Go to the one before"),
+    Action("up", "up,k", "Up", "Go to the previous one"),
     Action("next", "tab", "Form", "Go from the profiles to the form and back; to the next run in progress"),
     Action(
-        "choose", "enter", "Choose", "Go on: from a profile to its form, from field to field, to the start"
+        "choose", "enter", "Choose", "Continue: from a profile to its form, from field to field, to the start"
     ),
-    Action("start", "r", "Run", "Start the selected profile as the form says"),
+    Action("start", "r", "Run", "Start the selected profile with the form's options"),
     Action(
         "cases", "d", "Details", "Every case of the profile: what would run here, what would not, and why"
     ),
-    Action("copy", "c", "Copy", "Copy the command line that does the same"),
-    Action("again", "g", "Look again", "Ask the box and the interpreters anew what they have"),
+    Action("copy", "c", "Copy", "Copy the equivalent command line"),
+    Action("again", "g", "Look again", "Check the box and the interpreters again"),
     Action("attach", "a", "Watch", "Watch the run in progress"),
     Action("stop", "x", "Stop", "End the run and keep what is finished: asks first"),
-    Action("logs", "l", "Logs", "What workers wrote whose launch or case failed; again: back"),
-    Action("yes", "y", "Yes", "Answer the question with yes"),
-    Action("no", "n", "No", "Answer the question with no"),
+    Action("logs", "l", "Logs", "Logs of workers whose launch or case failed; press again to go back"),
+    Action("yes", "y", "Yes", "Answer yes"),
+    Action("no", "n", "No", "Answer no"),
     Action("results", "o", "Results", "Open the results of the run that has ended"),
-    Action("back", "escape", "Back", "Back to the profiles; a run goes on without being watched"),
-    Action("leave", "q,ctrl+backslash", "Leave", "Leave; reminds you first if a run goes on"),
+    Action("back", "escape", "Back", "Back to the profiles; a run continues in the background"),
+    Action("leave", "q,ctrl+backslash", "Leave", "Leave; reminds you first of a run in progress"),
 )
 
 TITLES: dict[str, str] = {action.id: action.title for action in ACTIONS}

@@ -288,7 +288,7 @@ class BackgroundTasks:
     def _watch(self, run_id: str, ends: threading.Event) -> None:
         runs = self._runs_of(run_id)
         if not runs:
-            raise GputuiError(f"run {run_id[-8:]} is no longer in progress", "it is among the results")
+            raise GputuiError(f"run {run_id[-8:]} is no longer in progress", "see the results")
         specs = [Spec.read(run.run_dir) for run in runs]
         plans = tuple(spec.plan for spec in specs)
         group = _in_progress(runs)

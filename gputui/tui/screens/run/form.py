@@ -24,14 +24,14 @@ class Field:
 HOSTS = "hosts"
 """The field that is no part of a `Draft`: with it other boxes measure."""
 FIELDS: tuple[Field, ...] = (
-    Field("device", "device", "all that the profile names; or cpu, gpu, gpu:1"),
-    Field("only", "only", "every workload of the profile; or some by name"),
-    Field("precision", "precision", "all that the profile has; or fp32, tf32, amp"),
-    Field("launches", "launches", "as many as the profile has"),
-    Field("budget", "budget", "as long as the profile takes; or seconds"),
+    Field("device", "device", "all in the profile; or cpu, gpu, gpu:1"),
+    Field("only", "only", "all in the profile; or some by name"),
+    Field("precision", "precision", "all in the profile; or fp32, tf32, amp"),
+    Field("launches", "launches", "the profile's"),
+    Field("budget", "budget", "the profile's; or seconds"),
     Field("python", "interpreter", "the first that has torch; or the path of a Python"),
-    Field(HOSTS, "hosts", "this box alone; or names that ssh knows: gpu-a gpu-b local"),
-    Field("label", "label", "none; a name to find this run by"),
+    Field(HOSTS, "hosts", "this box only; or ssh hosts: gpu-a gpu-b local"),
+    Field("label", "label", "none; a name for this run"),
     Field("price", "price", "not known; USD per hour for the whole box"),
     Field("file", "file", "where results are kept"),
 )

@@ -276,7 +276,7 @@ class RunModel:
         gone = [run.called for run in self.in_progress if run not in found]
         self.in_progress = found
         if gone and self.view == "choose":
-            self.say(f"run {', '.join(gone)} has ended: what is stored of it is among the results, key 3")
+            self.say(f"run {', '.join(gone)} has ended: its results are on screen 3")
         if found and not self._has_looked and self.view == "choose":
             self._watch(found[0])
         self._has_looked = True
@@ -433,7 +433,7 @@ class RunModel:
             name = next(name for name in (HOSTS, *FIELDS) if name in wrong)
             self.say(_sentence(wrong[name]), "alarm")
         elif self.form.hosts and self._hosts_go_on:
-            self.say(f"hosts measure already: {KEYS['attach']} watches them", "alarm")
+            self.say(f"hosts are already measuring: {KEYS['attach']} watches them", "alarm")
         elif self.form.hosts:
             self.view = "starting"
             self._ask(AskHosts(self.draft, self.form.hosts))
@@ -536,11 +536,11 @@ class RunModel:
     def parting_words(self) -> str:
         """What is to be said in the shell when the program is left now; empty without a run."""
         if self._hosts_go_on and self.hosts_progress is not None:
-            return f"the hosts go on; to bring their runs home: gputui attach {self.hosts_progress.name}"
+            return f"the hosts continue; to bring their runs home: gputui attach {self.hosts_progress.name}"
         if not self.in_progress:
             return ""
         run = self.in_progress[0]
-        return f"the run goes on; to see it again: gputui, or gputui attach {run.short_id}"
+        return f"the run continues; to see it again: gputui, or gputui attach {run.short_id}"
 
     def _answer(self, action_id: str) -> bool:
         question = self.question

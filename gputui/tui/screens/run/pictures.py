@@ -177,9 +177,9 @@ def _about(model: RunModel, width: int) -> list[Line]:
         lines.append(_words("  each is asked what it is, before anything starts there", width, "dim"))
         return filled(lines, width, 4)
     if checked is None or checked.draft.profile != model.profile_name:
-        lines = [ruled((Span(name, "title"), Span("looking at this box ...", "dim")), width)]
+        lines = [ruled((Span(name, "title"), Span("checking this box ...", "dim")), width)]
         if model.probing:
-            lines.append(_words(f"  asking {clean(model.probing)} what it has ...", width, "dim"))
+            lines.append(_words(f"  checking {clean(model.probing)} ...", width, "dim"))
         return filled(lines, width, 4)
     parts = [Span(name, "title")]
     if checked.plans:
@@ -277,10 +277,12 @@ def _start_note(model: RunModel) -> list[Span]:
     if "profile" in wrong:
         return [Span("  ! ", "alarm"), Span(clean(wrong["profile"].message), "alarm")]
     if model.probing:
-        return [Span(f"  asking {clean(model.probing)} what it has ...", "dim")]
+        return [Span(f"  checking {clean(model.probing)} ...", "dim")]
     key = KEYS["choose" if model.region == "form" else "start"]
     does = (
-        "asks the hosts; nothing starts yet" if model.form.hosts else "starts it; it then goes on by itself"
+        "asks the hosts; nothing starts yet"
+        if model.form.hosts
+        else "starts the run; it continues in the background"
     )
     return [Span(f"  {key} {does}", "dim")]
 
@@ -349,12 +351,12 @@ def _logs(model: RunModel, width: int, height: int) -> list[Line]:
             parts = wrapped(row.strip(), width - len(margin) - 1, 4)
             lines += [fitted((Span(margin), Span(part)), width) for part in parts]
     if not words:
-        lines.append(_words("  no worker has failed, or left without its last word", width, "dim"))
+        lines.append(_words("  no worker has failed", width, "dim"))
     for place in () if model.watched is None else model.watched.run_dirs:
-        where = wrapped(f"whole logs, as long as the directory is kept: {clean(place)}", width - 3, 3)
+        where = wrapped(f"full logs, until the directory is removed: {clean(place)}", width - 3, 3)
         lines += [fitted((Span("  "), Span(row, "dim")), width) for row in where]
     model.scrolled = min(model.scrolled, max(len(lines) - height + 1, 0))
-    heading = [Span("Last words of workers", "title")]
+    heading = [Span("Logs of failed workers", "title")]
     if len(lines) > height - 1:
         heading.append(Span(_place(model.scrolled, height - 1, len(lines)), "dim"))
     return [ruled(heading, width), *lines[model.scrolled :]]
@@ -375,14 +377,14 @@ def _said(model: RunModel, width: int) -> list[Line]:
     text, style = model.notice
     if model.question == "stop":
         called = model.watched.in_progress.called if model.watched is not None else ""
-        text, style = f"End run {called} and keep what is finished? y ends it, n lets it go on", "warn"
+        text, style = f"End run {called} and keep what is finished? y ends it, n lets it continue", "warn"
     elif model.question == "start":
         text, style = f"Measure anyway? {'; '.join(model.disturbed)}. y starts it, n does not", "warn"
     elif model.question == "start hosts" and model.hosts_plan is not None:
         text, style = f"Start {model.hosts_plan.summary}? y starts, n does not", "warn"
     elif model.question == "stop hosts":
         text, style = (
-            "End the runs on all hosts and keep what is finished? y ends them, n lets them go on",
+            "End the runs on all hosts and keep what is finished? y ends them, n lets them continue",
             "warn",
         )
     elif model.question == "leave":
