@@ -21,6 +21,8 @@ LONG_REQUESTS, LONG_ANSWERS, LONG_WAITS = 40, 3.0, 10.0
 the capacity the queue is as long after ten."""
 NEAR_RATIO = 2.2
 """Of what failed to what held, from which trials are long."""
+LEAST_FOR_LIMIT = 24
+"""Requests at the highest rate that held; of fewer, 90 % being good says little."""
 MOST_FACTOR = 2.0
 MOST_INTERPOLATED = 1.3
 """Ratio of what failed to what held, above which a search that had to end says only these two."""
@@ -131,11 +133,11 @@ def _is_replaced(earlier: TriedRate, now: TriedRate) -> bool:
 
 
 def is_known(tried: Sequence[TriedRate]) -> bool:
-    """Whether the limit lies between two rates that are near enough to interpolate."""
+    """Whether the limit lies between two near rates, with enough requests at the lower."""
     held, failed = bracket_of(tried)
-    return (
-        held is not None and failed is not None and failed.rate_per_s <= held.rate_per_s * MOST_INTERPOLATED
-    )
+    if held is None or failed is None or held.requests < LEAST_FOR_LIMIT:
+        return False
+    return failed.rate_per_s <= held.rate_per_s * MOST_INTERPOLATED
 
 
 def limit_of(tried: Sequence[TriedRate], attained_share: float) -> float | None:

@@ -114,8 +114,8 @@ def test_a_search_that_ended_early_says_between_which_rates_the_limit_lies(tmp_p
     )
     broken = [replace(one, launch_id=held.launch_id, outcome="failed") for one in search.measurements[:1]]
     gone = replace(ended, outcome="failed", measurements=tuple(broken))
-    steps = (*steps, replace(held, rate_per_s=20.0, good_share=0.0, step_index=1))
-    last = serving_of(replace(run, cases=(*cases, gone)), replace(records, steps=steps))
+    away = replace(held, rate_per_s=20.0, good_share=0.0, step_index=1)
+    last = serving_of(replace(run, cases=(*cases, gone)), replace(records, steps=(*steps, away)))
     assert isinstance(last, ServingRun)
     assert last.limit is not None
     assert (last.limit.held_per_s, last.limit.failed_per_s) == (12.0, 24.0)  # at 20 the server went away
