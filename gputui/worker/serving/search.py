@@ -85,6 +85,7 @@ def limit_search(
     tried = [replace(one, is_long=False) for one in start.known]
     rate, factor = start.rate_per_s, start.factor
     is_checked = False
+    again: TriedRate | None = None  # an end that was offered for a short time only
     while True:
         held, failed = bracket_of(tried)
         ratio = failed.rate_per_s / held.rate_per_s if held and failed else factor**2
@@ -99,8 +100,11 @@ def limit_search(
         seconds = short_s
         if is_long:
             seconds = min(max(long_s, left / (trials_left(ratio) + 0.5)), left)
+        elif again is not None:
+            return tried
         one = yield Trial(rate, seconds, is_long)
-        tried = [other for other in tried if not _is_replaced(other, one)] + [one]
+        tried = [other for other in tried if other is not again and not _is_refuted(other, one)] + [one]
+        again = None
         held, failed = bracket_of(tried)
         if held is None or failed is None:
             rate = rate * factor if one.is_held else rate / factor
@@ -108,7 +112,8 @@ def limit_search(
         elif failed.rate_per_s > held.rate_per_s * CLOSE_ENOUGH:
             rate = math.sqrt(held.rate_per_s * failed.rate_per_s)
         elif not held.is_long or not failed.is_long:
-            rate = failed.rate_per_s if held.is_long else held.rate_per_s
+            again = failed if held.is_long else held
+            rate = again.rate_per_s
         elif not is_checked:  # by chance both may have been wrong
             rate, is_checked = limit_of(tried, terms.attained_share) or rate, True
         else:
@@ -121,12 +126,10 @@ def trials_left(ratio: float) -> int:
     return halvings + 1
 
 
-def _is_replaced(earlier: TriedRate, now: TriedRate) -> bool:
-    """Whether a longer trial was of about the same rate, or says otherwise."""
+def _is_refuted(earlier: TriedRate, now: TriedRate) -> bool:
+    """Whether a longer trial says otherwise."""
     if earlier.is_long or not now.is_long:
         return False
-    if abs(math.log(earlier.rate_per_s / now.rate_per_s)) < math.log(CLOSE_ENOUGH):
-        return True
     if now.is_held:
         return not earlier.is_held and earlier.rate_per_s <= now.rate_per_s
     return earlier.is_held and earlier.rate_per_s >= now.rate_per_s
