@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.model.profiled import CATEGORIES, IDLE_CAUSES, PHASES, TIME_CLASSES
@@ -296,6 +296,7 @@ def events(draw: st.DrawFn, on_device: bool) -> TraceEvent:
     )
 
 
+@settings(deadline=None)
 @given(st.lists(events(on_device=False), max_size=25), st.lists(events(on_device=True), max_size=15))
 def test_every_nanosecond_is_given_away_once_however_wild_the_trace(
     host: list[TraceEvent], device: list[TraceEvent]
@@ -445,6 +446,7 @@ def test_an_operator_or_kernel_that_began_before_the_window_counts_as_one_call()
 def test_work_whose_launch_is_not_in_the_trace_is_named_by_itself() -> None:
     found = partition([kernel("gemm", 0, 30), kernel("Memcpy HtoD", 30, 50)], 0, 100, MAIN)
     assert times(found) == {"gemm": 30, "copy": 20}
+    assert {(row.shapes, row.dtypes) for row in found.rows} == {("", "")}
     assert found.unmatched_ns == 50
 
 
