@@ -28,8 +28,8 @@ from gputui.services.compare.row_text import (
 )
 from gputui.services.compare.why import Why, part_name, signed
 from gputui.services.compare.why_text import time_text as nanoseconds_text
+from gputui.services.results.load_times import is_load
 from gputui.services.results.throughput import launches_of
-from gputui.services.serving.curve import is_serving_case
 from gputui.tui.screens.compare.rows_table import style_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, left, right, width_of
@@ -153,7 +153,7 @@ def block_lines(row: Row, letters: str, width: int, rows: int) -> list[Line]:
     From two rows of characters a side on, with the intervals of the speeds. Empty for a load on a server:
     it has no blocks.
     """
-    if is_serving_case(row.case):
+    if is_load(row.case):
         return []
     sides = [_seconds(cell) for cell in (row.a, row.b)]
     known = [seconds for side in sides for seconds in side]
