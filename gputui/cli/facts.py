@@ -15,12 +15,19 @@ if TYPE_CHECKING:
     from gputui.facts.tables import GpuRow, PlausibleRow
 
 _MEASURES = {
+    "matmul": "matmul",
+    "copy": "copy",
     "lbm": "traffic of a fluid simulation",
     "h2d_pinned": "pinned copy to the GPU",
     "d2h_pinned": "pinned copy from the GPU",
+    "h2d_pageable": "pageable copy to the GPU",
     "all_reduce_busbw": "all-reduce, bus bandwidth",
+    "p2p_nvlink_one_way": "GPU to GPU over NVLink, one way",
     "p2p_pcie_one_way": "GPU to GPU over PCIe, one way",
 }
+"""In the order in which they are shown."""
+_DTYPES = ("bf16", "fp16", "fp8", "tf32", "fp32", "")
+_MOST_NAMED = 8
 
 
 @click.command()
@@ -33,7 +40,14 @@ def command(gpu: tuple[str, ...], verbose: bool, as_json: bool) -> int:
     GPU is a name as people or drivers have it: H100 SXM, "NVIDIA A100-SXM4-80GB".
     """
     text = " ".join(gpu)
-    row = _named(text)
+    rows = _named(text)
+    if len(rows) > 1 and not as_json:
+        _print_choice(text, rows)
+        return EXIT_DONE
+    if len(rows) > 1:
+        listed = ", ".join(row.name for row in rows[:_MOST_NAMED])
+        raise GputuiError(f"'{text}' is {len(rows)} GPUs", f"name one: {listed}")
+    (row,) = rows
     for word in gpu if len(gpu) > 1 and not _is_of_a_driver(text) else ():
         _check_is_of(word, row)
     ranges = _ranges(row)
@@ -44,28 +58,49 @@ def command(gpu: tuple[str, ...], verbose: bool, as_json: bool) -> int:
     return EXIT_DONE
 
 
-def _named(text: str) -> GpuRow:
+def _named(text: str) -> list[GpuRow]:
+    """The GPUs that are meant: of an RTX 4090 and an RTX 4090 D the former. Raises GputuiError if none is."""
     from gputui.facts.gpus import closest_gpus, find_gpu, rows_named
+    from gputui.facts.instances import most_rented
     from gputui.model.absent import Missing
 
-    rows = rows_named(text)
-    exact = [row for row in rows if row.name.lower() == text.strip().lower()]
+    rows = list(rows_named(text))
     driven = find_gpu(text, None)
-    if exact:
-        return exact[0]
-    if not isinstance(driven, Missing) and _is_of_a_driver(text):
-        return driven.row
-    if len(rows) == 1:
-        return rows[0]
+    if len(rows) > 1 and not isinstance(driven, Missing) and _is_of_a_driver(text):
+        return [driven.row]
     if rows:
-        raise GputuiError(
-            f"'{text}' is {len(rows)} GPUs", f"name one: {', '.join(row.name for row in rows[:8])}"
-        )
+        words = {row.name: set(row.name.split()) for row in rows}
+        plain = [row for row in rows if all(words[row.name] <= other for other in words.values())]
+        rank = {name: place for place, name in enumerate(most_rented())}
+        return plain or sorted(rows, key=lambda row: rank.get(row.name, len(rank)))
     close = closest_gpus(text)
     raise GputuiError(
         f"unknown GPU '{text}'",
         f"did you mean {', '.join(close)}?" if close else "gputui fit --all lists every GPU",
     )
+
+
+def _print_choice(text: str, rows: list[GpuRow]) -> None:
+    """What distinguishes GPUs of one name."""
+    from gputui.cli.output import console
+    from gputui.model.units import three_digits
+    from gputui.services.support.text_tables import add_row, flowing, table
+
+    out = console()
+    out.print(flowing(f"'{text}' is {len(rows)} GPUs:"))
+    made = table(("GPU", "memory", "bandwidth", "bf16, dense", "board"), right=(1, 2, 3, 4))
+    for row in rows:
+        peak = row.bf16_tensor_tflops
+        add_row(
+            made,
+            row.name,
+            f"{row.memory_gib:g} GiB" if row.memory_gib else "—",
+            f"{row.memory_bandwidth_gbs:g} GB/s" if row.memory_bandwidth_gbs else "—",
+            f"{three_digits(peak)} TFLOP/s" if peak else "—",
+            f"{row.tdp_w:g} W" if row.tdp_w else "—",
+        )
+    out.print(made)
+    out.print(flowing(f"next: gputui facts '{rows[0].name}'"))
 
 
 def _is_of_a_driver(text: str) -> bool:
@@ -85,7 +120,12 @@ def _check_is_of(word: str, row: GpuRow) -> None:
 def _ranges(row: GpuRow) -> list[PlausibleRow]:
     from gputui.facts.tables import plausible_rows
 
-    return [one for one in plausible_rows() if one.gpu == row.name]
+    def place(one: PlausibleRow) -> tuple[int, int]:
+        known = list(_MEASURES)
+        measure = known.index(one.measure) if one.measure in known else len(known)
+        return measure, _DTYPES.index(one.dtype) if one.dtype in _DTYPES else len(_DTYPES)
+
+    return sorted((one for one in plausible_rows() if one.gpu == row.name), key=place)
 
 
 def _peaks(row: GpuRow) -> Iterable[tuple[str, float | None]]:
@@ -99,14 +139,15 @@ def _peaks(row: GpuRow) -> Iterable[tuple[str, float | None]]:
 def _print(row: GpuRow, ranges: list[PlausibleRow], *, is_verbose: bool) -> None:
     from gputui.cli.output import console
     from gputui.facts.tables import source_rows
-    from gputui.model.units import counted, format_rate, three_digits
-    from gputui.services.prices.price_list import cheapest_first, date_words, per_gpu
+    from gputui.model.units import counted, three_digits
     from gputui.services.support.text_tables import add_row, flowing, table
 
     out = console()
     about = [row.vendor, row.arch]
-    about += [f"compute capability {row.compute_capability}"] if row.compute_capability else []
-    about += [f"{row.sm_count:g} SMs"] if row.sm_count else []
+    is_nvidia = row.vendor == "NVIDIA"
+    if row.compute_capability:
+        about += [f"{'compute capability ' if is_nvidia else ''}{row.compute_capability}"]
+    about += [f"{row.sm_count:g} {'SMs' if is_nvidia else 'compute units'}"] if row.sm_count else []
     out.print(flowing(f"{row.name}: {', '.join(filter(None, about))}; confidence {row.confidence}"))
     peaks = [f"{name} {three_digits(value)}" for name, value in _peaks(row) if value is not None]
     out.print(flowing(f"peak       {', '.join(peaks)} TFLOP/s, dense" if peaks else "peak       not known"))
@@ -116,7 +157,7 @@ def _print(row: GpuRow, ranges: list[PlausibleRow], *, is_verbose: bool) -> None
     out.print(flowing(f"memory     {', '.join(memory) or 'not known'}"))
     box = [f"{row.tdp_w:g} W"] if row.tdp_w else []
     box += [f"PCIe {row.pcie_gen:g}.0"] if row.pcie_gen else []
-    link = "NVLink" if row.vendor == "NVIDIA" else "link between GPUs"
+    link = "NVLink" if is_nvidia else "link between GPUs"
     box += [f"{link} {row.nvlink_gbs:g} GB/s"] if row.nvlink_gbs else []
     box += [f"slows down at {row.slowdown_temp_c:g} °C"] if row.slowdown_temp_c else []
     if box:
@@ -131,7 +172,7 @@ def _print(row: GpuRow, ranges: list[PlausibleRow], *, is_verbose: bool) -> None
                 made,
                 f"{_MEASURES.get(one.measure, one.measure.replace('_', ' '))} {one.dtype}".strip(),
                 _range(one),
-                "—" if one.confidence == "low" else format_rate(one.warn_below, one.unit),
+                "—" if one.confidence == "low" else _rate(one.warn_below, one.unit),
                 str(len(one.source)),
                 one.confidence,
             )
@@ -141,11 +182,8 @@ def _print(row: GpuRow, ranges: list[PlausibleRow], *, is_verbose: bool) -> None
             out.print(flowing(more))
     else:
         out.print("nobody published what healthy ones reach")
-    best = cheapest_first(row.name)
-    if best is not None:
-        day = date_words(best.price_date, datetime.date.today())
-        cheapest = f"from ${per_gpu(best.usd_per_hour, best):.2f} a GPU hour at {best.provider}"
-        out.print(flowing(f"to rent    {cheapest} ({day}); gputui prices '{row.name}' lists all"))
+    if rent := _rent(row.name):
+        out.print(flowing(f"to rent    {rent}; gputui prices '{row.name}' lists all"))
     out.print()
     known = source_rows()
     keys = dict.fromkeys((*row.source, *(key for one in ranges for key in one.source)))
@@ -158,21 +196,62 @@ def _print(row: GpuRow, ranges: list[PlausibleRow], *, is_verbose: bool) -> None
         out.print(flowing(f"[{key}] {', '.join(parts)}"))
 
 
-def _range(one: PlausibleRow) -> str:
-    """`784 to 821 TFLOP/s`; of different prefixes both with their unit."""
-    from gputui.model.units import format_rate
+def _rent(name: str) -> str:
+    """The cheapest price of the last 90 days, else the newest with its age; empty if none is known."""
+    from gputui.services.prices.price_list import (
+        OLD_DAYS,
+        best_offer,
+        date_words,
+        is_recent,
+        per_gpu,
+    )
 
-    low = format_rate(one.measured_min, one.unit)
+    today = datetime.date.today()
+    best = best_offer(name, today)
+    if best is None:
+        return ""
+    price = f"${per_gpu(best.usd_per_hour, best):.2f} a GPU hour at {best.provider}"
+    day = date_words(best.price_date, today)
+    if is_recent(best.price_date, today):
+        return f"from {price} ({day})"
+    return f"no price of the last {OLD_DAYS} days; the newest is {price} ({day})"
+
+
+def _rate(per_s: float, unit: str) -> str:
+    """In TFLOP/s or GB/s as the peaks are, whatever the size, so that figures compare at a glance."""
+    from gputui.model.units import format_rate, three_digits
+
+    scale, name = {"flop": (1e12, "TFLOP/s"), "B": (1e9, "GB/s")}.get(unit, (0.0, ""))
+    return f"{three_digits(per_s / scale)} {name}" if scale else format_rate(per_s, unit)
+
+
+def _range(one: PlausibleRow) -> str:
+    """`784 to 821 TFLOP/s`."""
+    low = _rate(one.measured_min, one.unit)
     if one.measured_max is None:
         return f"at least {low}"
-    high = format_rate(one.measured_max, one.unit)
-    if low == high:
-        return low
-    return f"{low.split()[0] if low.split()[1:] == high.split()[1:] else low} to {high}"
+    high = _rate(one.measured_max, one.unit)
+    return low if low == high else f"{low.split()[0]} to {high}"
 
 
 def _beats_its_peak(ranges: Iterable[PlausibleRow]) -> bool:
     return any(one.measure == "matmul" and 0 < one.peak < (one.measured_max or 0) for one in ranges)
+
+
+def _plain_offer(name: str) -> dict[str, object] | None:
+    from gputui.services.prices.price_list import best_offer, is_recent, per_gpu
+
+    today = datetime.date.today()
+    best = best_offer(name, today)
+    if best is None:
+        return None
+    return {
+        "usd_per_gpu_hour": per_gpu(best.usd_per_hour, best),
+        "provider": best.provider,
+        "instance_type": best.instance_type,
+        "price_date": best.price_date,
+        "is_recent": is_recent(best.price_date, today),
+    }
 
 
 def _plain(row: GpuRow, ranges: list[PlausibleRow]) -> dict[str, object]:
@@ -190,6 +269,7 @@ def _plain(row: GpuRow, ranges: list[PlausibleRow]) -> dict[str, object]:
         "confidence": row.confidence,
         "notes": row.notes,
         "source": list(row.source),
+        "offer": _plain_offer(row.name),
         "measured": [
             {
                 "measure": one.measure,

@@ -306,12 +306,14 @@ def _print_gpus(
             name,
             ("~" if one.is_estimated else "") + format_bytes(one.memory_bytes),
             _verdict(one.fit, offer is not None),
-            "—" if offer is None else f"{offer.usd_per_hour:.2f}",
+            "—" if offer is None else f"{'* ' if offer.age else ''}{offer.usd_per_hour:.2f}",
             *most[one.names],
         )
     out.print(rows)
     if any(one.is_estimated for one, _ in shown):
         out.print("~: the memory it is sold with, less 8 % for the driver.")
+    if any(offer is not None and offer.age for offer in (one.offer(name) for one, name in shown)):
+        out.print("*: a price of more than 90 days ago, or of an unknown day: gputui prices GPU")
 
 
 def _batch(batch: int) -> str:
@@ -482,6 +484,7 @@ def _plain_gpu(one: AnyClass) -> dict[str, object]:
                 "kind": offer.instance.price_kind,
                 "region": offer.instance.region,
                 "date": offer.instance.price_date,
+                "is_recent": not offer.age,
             }
             for offer in one.offers
         ],

@@ -48,6 +48,8 @@ def command(
 ) -> int:
     """Show what renting a GPU costs, the cheapest first; or take over a list of prices.
 
+    Prices of the last 90 days go before older ones.
+
     FILE has the columns instance_type, gpu, gpu_count and usd_per_hour, and may have provider, region,
     price_kind, price_date, spot_usd_per_hour and spot_date; or it is a SkyPilot or gpuhunt catalog.
     Nothing is downloaded.
@@ -66,7 +68,8 @@ def command(
         return EXIT_DONE
     offers = _offers(name)
     if as_json:
-        click.echo(json.dumps({"schema": 1, "offers": [_plain(row) for row in offers]}, indent=1))
+        today = datetime.date.today()
+        click.echo(json.dumps({"schema": 1, "offers": [_plain(row, today) for row in offers]}, indent=1))
         return EXIT_DONE
     _print(offers, name, every)
     return EXIT_DONE
@@ -89,14 +92,16 @@ def _import(path: Path, provider: str, date: str) -> int:
 def _offers(name: str | None) -> list[InstanceRow]:
     from gputui.facts.gpus import closest_gpus, rows_named
     from gputui.facts.instances import closest_instances, find_instance, most_rented
-    from gputui.services.prices.price_list import cheapest_first, known_instances, offers_of
+    from gputui.services.prices.price_list import best_offer, known_instances, offers_of
 
+    today = datetime.date.today()
     if name is None:
-        best = (cheapest_first(gpu) for gpu in most_rented())
+        best = (best_offer(gpu, today) for gpu in most_rented())
         return [row for row in best if row is not None]
-    found = offers_of(row.name for row in rows_named(name)) or list(find_instance(name, known_instances()))
+    meant = (row.name for row in rows_named(name))
+    found = offers_of(meant, today) or list(find_instance(name, known_instances()))
     if not found:
-        priced = (gpu for gpu in closest_gpus(name) if offers_of([gpu]))
+        priced = (gpu for gpu in closest_gpus(name) if offers_of([gpu], today))
         close = ", ".join(priced) or ", ".join(closest_instances(name, rows=known_instances()))
         raise GputuiError(
             f"no price of '{name}' is listed",
@@ -107,18 +112,38 @@ def _offers(name: str | None) -> list[InstanceRow]:
 
 def _print(offers: list[InstanceRow], name: str | None, every: bool) -> None:
     from gputui.cli.output import console
-    from gputui.services.prices.price_list import date_words, per_gpu
-    from gputui.services.support.text_tables import add_row, table
+    from gputui.model.units import counted
+    from gputui.services.prices.price_list import OLD_DAYS, date_of, is_recent
+    from gputui.services.support.text_tables import flowing
 
     today = datetime.date.today()
-    shown = offers if every else offers[:_SHOWN]
-    count = len({row.gpu for row in offers})
     out = console()
+    recent = [row for row in offers if is_recent(date_of(row), today)]
+    old = [row for row in offers if row not in recent]
+    room = len(offers) if every else _SHOWN
+    shown, older = recent[:room], old[: max(room - len(recent), 0)]
+    if shown:
+        if name is None:
+            what = f"Cheapest list price of the last {OLD_DAYS} days, GPUs that most providers rent first"
+        else:
+            what = f"{counted(len(recent), 'price')} of the last {OLD_DAYS} days, the cheapest first"
+        out.print(flowing(f"{what}:"))
+        _print_table(shown, today)
+    if older:
+        newest = f"No price of the last {OLD_DAYS} days; the newest" + (" first" if name else "")
+        out.print("Older prices, the newest first:" if shown and name else f"{newest}:")
+        _print_table(older, today)
+    if hidden := len(offers) - len(shown) - len(older):
+        out.print(f"{hidden} more: --all")
     if name is None:
-        out.print(f"Cheapest list price of {count} GPUs, those that most providers rent first:")
-    else:
-        kinds = f" of {count} GPUs" if count > 1 else ""
-        out.print(f"{len(offers)} offer{'s' if len(offers) > 1 else ''}{kinds}, the cheapest first:")
+        out.print("next: gputui prices H100")
+
+
+def _print_table(shown: list[InstanceRow], today: datetime.date) -> None:
+    from gputui.cli.output import console
+    from gputui.services.prices.price_list import date_of, date_words, per_gpu
+    from gputui.services.support.text_tables import add_row, table
+
     has_spot = any(not isinstance(row.spot_usd_per_hour, Missing) for row in shown)
     spot = ["spot"] if has_spot else []
     made = table(
@@ -134,7 +159,6 @@ def _print(offers: list[InstanceRow], name: str | None, every: bool) -> None:
         )
         is_counted = row.gpu_count > 1 and not row.instance_type.startswith(f"{row.gpu_count:g}x ")
         price = row.usd_per_hour
-        date = row.spot_date if isinstance(price, Missing) else row.price_date
         add_row(
             made,
             row.gpu,
@@ -142,20 +166,18 @@ def _print(offers: list[InstanceRow], name: str | None, every: bool) -> None:
             *([_usd(spot_price)] if has_spot else []),
             _usd(price),
             f"{row.provider} {row.instance_type}" + (f" ({row.gpu_count:g} GPUs)" if is_counted else ""),
-            date_words(date, today),
+            date_words(date_of(row), today),
         )
-    out.print(made)
-    if len(offers) > len(shown):
-        out.print(f"{len(offers) - len(shown)} more: --all")
-    if name is None:
-        out.print("next: gputui prices H100")
+    console().print(made)
 
 
 def _usd(price: float | Missing) -> str:
     return "—" if isinstance(price, Missing) else f"${price:.2f}"
 
 
-def _plain(row: InstanceRow) -> dict[str, object]:
+def _plain(row: InstanceRow, today: datetime.date) -> dict[str, object]:
+    from gputui.services.prices.price_list import date_of, is_recent
+
     def figure(value: float | Missing) -> float | None:
         return None if isinstance(value, Missing) else value
 
@@ -168,6 +190,7 @@ def _plain(row: InstanceRow) -> dict[str, object]:
         "price_kind": row.price_kind,
         "region": row.region,
         "price_date": row.price_date,
+        "is_recent": is_recent(date_of(row), today),
         "spot_usd_per_hour": figure(row.spot_usd_per_hour),
         "spot_date": row.spot_date,
         "source": list(dict.fromkeys((*row.source, *row.spot_source))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 
@@ -53,11 +54,8 @@ def rows_named(text: str) -> tuple[GpuRow, ...]:
     wanted = text.strip().lower()
     exact = [row for row in gpu_rows() if row.name.lower() == wanted]
     words = set(_WORD.findall(wanted))
-    worded = [
-        row
-        for row in gpu_rows()
-        if words <= set(_WORD.findall(row.name.lower())) and not isinstance(memory_of(row), Missing)
-    ]
+    sized = [row for row in gpu_rows() if not isinstance(memory_of(row), Missing)]
+    worded = [row for row in sized if words <= _words_for(row.name.lower())]
     if exact or (words and worded):
         return tuple(exact or worded)
     driven = []
@@ -67,6 +65,13 @@ def rows_named(text: str) -> tuple[GpuRow, ...]:
             if row.mem_min_gib is None and row.mem_max_gib is None:
                 break
     return tuple(driven)
+
+
+def _words_for(name: str) -> set[str]:
+    """What people call the parts of a name: also `80` for `80gb`, `sxm` for `sxm4`, and `rtx4090`."""
+    words = _WORD.findall(name)
+    joined = {first + second for first, second in itertools.pairwise(words)}
+    return {*words, *joined, *(re.sub(r"(?<=\d)gb$|(?<=sxm)\d$", "", word) for word in words)}
 
 
 def closest_gpus(text: str, count: int = 5) -> tuple[str, ...]:

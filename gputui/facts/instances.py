@@ -27,24 +27,16 @@ def most_rented() -> tuple[str, ...]:
     Shares of a GPU, free quotas and offers without a known price are not counted.
     """
     offers: dict[str, list[str]] = {}
-    for row, _ in _priced():
+    for row in _priced():
         offers.setdefault(row.gpu, []).append(row.provider)
     return tuple(sorted(offers, key=lambda gpu: (-len(set(offers[gpu])), -len(offers[gpu]), gpu)))
 
 
-def cheapest_instance(
-    gpu: str, count: int, rows: Iterable[InstanceRow] | None = None
-) -> tuple[InstancePrice, float] | None:
-    """The instance of the lowest price that has at least `count` whole GPUs of a name, and its USD/h."""
-    enough = (pair for pair in _priced(rows) if pair[0].gpu == gpu and pair[0].gpu_count >= count)
-    return min(enough, key=lambda pair: pair[1], default=None)
-
-
-def _priced(rows: Iterable[InstanceRow] | None = None) -> Iterator[tuple[InstanceRow, float]]:
-    for row in _rows(rows):
+def _priced() -> Iterator[InstanceRow]:
+    for row in instance_rows():
         price = row.usd_per_hour
         if row.gpu_count >= 1 and not isinstance(price, Missing) and price > 0:
-            yield row, price
+            yield row
 
 
 def _rows(rows: Iterable[InstanceRow] | None) -> Iterable[InstanceRow]:

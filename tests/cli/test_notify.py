@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_line import Terminal, first_seed, gputui, only_run_dir, wait_until, write_failing_profile
+from command_line import (
+    Terminal,
+    first_seed,
+    gputui,
+    gputui_here,
+    only_run_dir,
+    wait_until,
+    write_failing_profile,
+)
 
 from gputui.model.journal import LaunchEnd
 from gputui.store.journal_reader import read_journal
@@ -17,7 +25,7 @@ def fails(tmp_path: Path) -> Path:
     return write_failing_profile(tmp_path / "bad.toml")
 
 
-@pytest.mark.parametrize("has_tmux", [False, True], ids=["", "tmux"])
+@pytest.mark.parametrize("has_tmux", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "tmux"])
 def test_a_failure_and_the_end_ring_on_a_terminal(
     fails: Path, monkeypatch: pytest.MonkeyPatch, has_tmux: bool
 ) -> None:
@@ -50,11 +58,12 @@ def test_where_is_no_terminal_nothing_is_sent_and_without_the_option_neither(
 
 
 def test_nobody_rings_for_a_run_that_is_left_to_itself(fails: Path) -> None:
-    done = gputui("run", fails, "--notify", "--detach")
+    done = gputui_here("run", fails, "--notify", "--detach")
     assert done.returncode == 2
     assert "gputui attach --notify" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_user_who_attaches_later_is_told_what_happens_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

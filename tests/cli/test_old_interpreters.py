@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import gputui, write_spin_profile
+from command_line import gputui, gputui_here, write_spin_profile
 
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_MACHINE_LACKS
 from gputui.services.runs.start import Draft, DraftChecker
@@ -54,7 +54,7 @@ def test_a_named_interpreter_that_is_too_old_is_refused(
             f"gputui: {old_python} is Python 3.9.18; gputui measures with Python 3.10 or newer\n  name ",
         ),
     ):
-        done = gputui(*words, "--python", python)
+        done = gputui_here(*words, "--python", python)
         assert (done.returncode, done.stdout) == (EXIT_MACHINE_LACKS, "")
         assert expected in done.stderr
 

@@ -137,12 +137,18 @@ def test_a_mistake_in_a_step_is_reported_with_file_line_and_what_was_expected(
 @pytest.mark.parametrize(
     ("old", "new", "wanted"),
     [
-        (
+        pytest.param(
             "    return Step(lambda:",
             "    return (lambda:",
             "my_step.py line 5: build gave function; expected Step",
+            marks=pytest.mark.slow,
         ),
-        ("    import hashlib\n", "    import hashlib\n    1 / 0\n", "my_step.py line 7: ZeroDivisionError"),
+        pytest.param(
+            "    import hashlib\n",
+            "    import hashlib\n    1 / 0\n",
+            "my_step.py line 7: ZeroDivisionError",
+            marks=pytest.mark.slow,
+        ),
         ("for _ in range(pieces_of(request))", "for _ in range(nothing)", "my_step.py line 8: NameError"),
     ],
 )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import Terminal, gputui, only_run_dir, wait_until
+from command_line import Terminal, gputui, gputui_here, only_run_dir, wait_until
 from journals import journal_lines, make_case, write_lines
 
 from gputui.model.case import Variant
@@ -138,7 +138,7 @@ def test_a_look_that_fails_is_reported_and_the_run_goes_on_to_its_end(base: Path
 def test_what_does_not_fit_is_one_error_before_anything_is_measured(
     base: Path, tmp_path: Path, words: tuple[str, ...], expected: str
 ) -> None:
-    done = gputui("run", *words, "--against", base, "--db", tmp_path / "mine.db")
+    done = gputui_here("run", *words, "--against", base, "--db", tmp_path / "mine.db")
 
     assert done.returncode == 2
     assert expected in done.stderr
@@ -147,10 +147,10 @@ def test_what_does_not_fit_is_one_error_before_anything_is_measured(
 
 
 def test_a_missing_base_or_none_is_an_error(tmp_path: Path) -> None:
-    missing = gputui("run", "--against", tmp_path / "no.db", "--resolve", "5")
+    missing = gputui_here("run", "--against", tmp_path / "no.db", "--resolve", "5")
     assert missing.returncode == 2
     assert "no.db" in missing.stderr
-    nothing = gputui("run", "--resolve", "5")
+    nothing = gputui_here("run", "--resolve", "5")
     assert nothing.returncode == 2
     assert "--resolve 5: no run to measure against" in nothing.stderr
 
@@ -160,7 +160,9 @@ def test_a_base_without_a_case_that_can_run_here_is_an_error(tmp_path: Path) -> 
     lines = journal_lines(cases=[replace(on_gpu, unit="B")], skipped=(), launches=3)
     store_run(tmp_path / "gpu.db", read_journal(write_lines(tmp_path / "run", lines)), ())
 
-    done = gputui("run", "--against", tmp_path / "gpu.db", "--resolve", "5", "--db", tmp_path / "mine.db")
+    done = gputui_here(
+        "run", "--against", tmp_path / "gpu.db", "--resolve", "5", "--db", tmp_path / "mine.db"
+    )
 
     assert done.returncode in (2, 3)
     assert done.stderr.count("gputui: ") == 1

@@ -6,7 +6,6 @@ import pytest
 
 from gputui.facts.gpus import GpuFacts, find_gpu
 from gputui.facts.instances import (
-    cheapest_instance,
     closest_instances,
     find_instance,
     list_price,
@@ -162,24 +161,3 @@ def test_gpus_of_more_providers_are_rented_before_those_of_fewer() -> None:
     counts = [len(providers[gpu]) for gpu in ranked]
     assert counts == sorted(counts, reverse=True)
     assert counts[-1] > 0
-
-
-def test_the_cheapest_instance_costs_money_and_has_as_many_gpus_as_are_needed() -> None:
-    free = {row.gpu for row in instance_rows() if row.usd_per_hour == 0}
-    assert free
-    for gpu in {row.gpu for row in instance_rows()}:
-        for count in (1, 2, 8):
-            found = cheapest_instance(gpu, count)
-            if found is None:
-                continue
-            row, price = found
-            assert (row.gpu, row.usd_per_hour) == (gpu, price)
-            assert row.gpu_count >= count
-            assert price > 0
-    assert cheapest_instance("H100 SXM 80GB", 1000) is None
-
-
-def test_a_share_of_a_gpu_is_not_an_offer() -> None:
-    for gpu in {row.gpu for row in instance_rows() if row.gpu_count < 1}:
-        found = cheapest_instance(gpu, 0)
-        assert found is None or found[0].gpu_count >= 1

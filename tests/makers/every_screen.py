@@ -116,7 +116,8 @@ def _offering() -> RunModel:
         tracker.hear(0, LoadNow(limit, limit, step, None, rate, waits, ended, SECOND, first_s, 0.01, t_ns))
     model = watching()
     seen = tracker.picture()
-    assert model.progress is not None and model.watched is not None
+    assert model.progress is not None
+    assert model.watched is not None
     model.know_watched(replace(model.watched, plans=(plan,), with_python=""))
     machine, devices = model.progress.machine, model.progress.devices
     shown = replace(seen, begun_ns=0, left_s=68.0, share_done=0.62, machine=machine, devices=devices)

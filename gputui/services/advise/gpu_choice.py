@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import math
 import re
@@ -13,11 +14,11 @@ from gputui.analysis.fit import GIB, Fit, Tricks
 from gputui.analysis.inference_fit import InferenceFit
 from gputui.errors import GputuiError
 from gputui.facts.gpus import closest_gpus, memory_of, rows_named
-from gputui.facts.instances import cheapest_instance, most_rented
+from gputui.facts.instances import most_rented
 from gputui.facts.tables import GpuRow, InstanceRow, gpu_rows
 from gputui.model.absent import Missing
 from gputui.model.units import format_bytes, format_usd, three_digits
-from gputui.services.prices.price_list import known_instances
+from gputui.services.prices.price_list import age_words, best_offer
 
 SHOWN_FIRST = 10
 """GPUs that are shown without `--all`."""
@@ -30,13 +31,20 @@ AnyFit = TypeVar("AnyFit", Fit, InferenceFit)
 
 @dataclass(frozen=True, slots=True)
 class GpuOffer:
-    """The cheapest instance with as many GPUs of one kind as are needed."""
+    """The cheapest instance with as many GPUs of one kind as are needed, else the one of the newest price."""
 
     name: str
     """Of the GPU."""
     instance: InstanceRow
     usd_per_hour: float
     """For the whole instance."""
+    age: str
+    """`125 days old`, `date unsure`; empty if its price is recent."""
+
+    @property
+    def order(self) -> tuple[bool, float]:
+        """Sorts the cheapest recent price first."""
+        return bool(self.age), self.usd_per_hour
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +119,11 @@ def classes_of(rows: Iterable[GpuRow], fit_of: Callable[[int], AnyFit]) -> tuple
 
 
 def _offer(name: str, gpus: int) -> GpuOffer | None:
-    found = cheapest_instance(name, gpus, known_instances())
-    return None if found is None else GpuOffer(name, *found)
+    today = datetime.date.today()
+    found = best_offer(name, today, gpus)
+    if found is None or isinstance(found.usd_per_hour, Missing):
+        return None
+    return GpuOffer(name, found, found.usd_per_hour, age_words(found.price_date, today))
 
 
 def only(classes: Iterable[GpuClass[AnyFit]], rows: Iterable[GpuRow]) -> tuple[GpuClass[AnyFit], ...]:
@@ -133,10 +144,13 @@ def only(classes: Iterable[GpuClass[AnyFit]], rows: Iterable[GpuRow]) -> tuple[G
 
 
 def cheapest(classes: Iterable[GpuClass[AnyFit]], *words: str) -> tuple[GpuClass[AnyFit], GpuOffer] | None:
-    """The lowest price at which something with one of these words can be rented; `tight` only with tricks."""
+    """The lowest recent price, else the lowest, at which something with one of these words can be rented.
+
+    `tight` only with tricks.
+    """
     sure = (one for one in classes if one.fit.word != "tight" or in_words(one.fit))
     offers = ((one, offer) for one in sure if one.fit.word in words for offer in one.offers)
-    return min(offers, key=lambda pair: pair[1].usd_per_hour, default=None)
+    return min(offers, key=lambda pair: pair[1].order, default=None)
 
 
 def fewest_gpus(classes: Iterable[GpuClass[AnyFit]]) -> GpuClass[AnyFit] | None:
@@ -198,7 +212,7 @@ def _on_these(
     alike = [one for one in asked if one.fit.word == word]
     offered = min(
         ((one, offer) for one in alike for offer in one.offers),
-        key=lambda pair: pair[1].usd_per_hour,
+        key=lambda pair: pair[1].order,
         default=None,
     )
     best = offered[0] if offered else fewest_gpus(alike) or alike[0]
@@ -243,7 +257,9 @@ def _priced(one: GpuClass[AnyFit], offer: GpuOffer) -> str:
 def _price(one: GpuClass[AnyFit], offer: GpuOffer) -> str:
     instance = offer.instance
     of = f" for {instance.gpu_count:g} of them" if instance.gpu_count > one.fit.gpus else ""
-    return f"{format_usd(offer.usd_per_hour)}/h{of} ({instance.provider})"
+    return (
+        f"{format_usd(offer.usd_per_hour)}/h{of} ({', '.join(filter(None, (instance.provider, offer.age)))})"
+    )
 
 
 def _used(one: GpuClass[AnyFit]) -> str:

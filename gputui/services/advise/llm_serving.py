@@ -110,11 +110,9 @@ def advise_llm(job: LlmJob, boxes: Sequence[PricedSide], hours_per_month: float)
         else:
             offers.append(found)
     if not offers:
-        known = [(name, limit) for name, limit in job.limits.parts if limit is not None]
-        slo = ",".join(f"{name}={1e3 * limit:g}ms" for name, limit in known)
         raise GputuiError(
             f"no box has measured {job.text} ({left_out[0][1]})",
-            f"gputui serve-bench URL --slo {slo} --profile FILE.toml,"
+            f"gputui serve-bench URL --slo {job.limits.option} --profile FILE.toml,"
             f" with prompt_tokens = {job.prompt_tokens} and output_tokens = {job.output_tokens}",
         )
     return LlmAdvice(job, tuple(sorted(offers, key=_order)), tuple(left_out), hours_per_month)

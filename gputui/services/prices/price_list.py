@@ -21,7 +21,7 @@ from gputui.services.support.paths import price_list_file
 from gputui.store.text import clean_text
 
 OLD_DAYS = 90
-"""A price older than this is shown with its age."""
+"""A price older than this is shown with its age, and a recent one goes before it."""
 MOST_BYTES = 256 * 2**20
 MAX_USD_PER_HOUR = 100_000.0
 USERS_SOURCE = "your list"
@@ -320,23 +320,60 @@ def _instance(row: Mapping[str, str], path: Path) -> InstanceRow:
     )
 
 
-def offers_of(gpu_names: Iterable[str]) -> list[InstanceRow]:
-    """Instances with whole GPUs of these names, the lowest price of a GPU first; unpriced ones last."""
+def offers_of(gpu_names: Iterable[str], today: datetime.date) -> list[InstanceRow]:
+    """Instances with whole GPUs of these names: those whose price is of the last OLD_DAYS days by the price
+    of a GPU, then older ones, the newest first, undated and unpriced ones last."""
     wanted = set(gpu_names)
+    found = (row for row in known_instances() if row.gpu in wanted and row.gpu_count >= 1)
     return sorted(
-        (row for row in known_instances() if row.gpu in wanted and row.gpu_count >= 1),
-        key=lambda row: (per_gpu(row.usd_per_hour, row), per_gpu(row.spot_usd_per_hour, row), row.provider),
+        found,
+        key=lambda row: (
+            isinstance(row.usd_per_hour, Missing) and isinstance(row.spot_usd_per_hour, Missing),
+            *_staleness(row, today),
+            per_gpu(row.usd_per_hour, row),
+            per_gpu(row.spot_usd_per_hour, row),
+            row.provider,
+        ),
     )
 
 
-def cheapest_first(gpu_name: str) -> InstanceRow | None:
-    """The offer with the lowest price of a GPU hour that is not free."""
-    paid = (
-        row
-        for row in offers_of([gpu_name])
+def best_offer(gpu_name: str, today: datetime.date, count: int = 0) -> InstanceRow | None:
+    """The cheapest offer of the last OLD_DAYS days, else the newest one; None where none costs money.
+
+    Of a GPU hour; with a `count`, of a whole instance with at least as many GPUs.
+    """
+    paid = [
+        (row, row.usd_per_hour)
+        for row in known_instances()
+        if row.gpu == gpu_name and row.gpu_count >= max(1, count)
         if not isinstance(row.usd_per_hour, Missing) and row.usd_per_hour > 0
+    ]
+    best = min(
+        paid,
+        key=lambda one: (*_staleness(one[0], today), one[1] if count else one[1] / one[0].gpu_count),
+        default=None,
     )
-    return next(paid, None)
+    return None if best is None else best[0]
+
+
+def date_of(row: InstanceRow) -> str:
+    """The day of its price; of its spot price where it has no other."""
+    return row.spot_date if isinstance(row.usd_per_hour, Missing) else row.price_date
+
+
+def is_recent(date: str, today: datetime.date) -> bool:
+    """Whether a price is of the last OLD_DAYS days: an older one, or one of an unknown day, is never called
+    the cheapest."""
+    return not age_words(date, today)
+
+
+def _staleness(row: InstanceRow, today: datetime.date) -> tuple[int, int]:
+    """Sorts recent prices before old ones, these by age, and those of an unknown day last."""
+    date = date_of(row)
+    if is_recent(date, today):
+        return 0, 0
+    days = days_old(date, today)
+    return (2, 0) if days is None else (1, days)
 
 
 def per_gpu(usd_per_hour: float | Missing, row: InstanceRow) -> float:

@@ -38,6 +38,12 @@ class Limits:
             f"{name.upper()} {format_limit(limit)}" for name, limit in self.parts if limit is not None
         )
 
+    @property
+    def option(self) -> str:
+        """`ttft=500ms,tpot=50ms`, which `limits_from` reads; `none` for none."""
+        known = [(name, limit) for name, limit in self.parts if limit is not None]
+        return ",".join(f"{name}={1e3 * limit:.10g}ms" for name, limit in known) or "none"
+
 
 def format_limit(seconds: float) -> str:
     """A limit with the digits it was stated with: `500 ms`, `1.5 s`."""

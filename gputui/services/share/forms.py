@@ -57,9 +57,12 @@ def _html(one: Part) -> str:
     if isinstance(one, str):
         return f"<p>{safe(one)}</p>"
     if isinstance(one, TextTable):
-        return table(one)
+        return table(one) if any(one.headings[:1]) else f'<div class="about">{table(one)}</div>'
     if isinstance(one, Code):
         return f"<pre>{chr(10).join(map(safe, one.lines))}</pre>"
     if isinstance(one, Links):
-        return bullets(f"{text}: {link}" if link else text for text, link in one.items)
+        linked = (
+            f'<a href="{safe(link)}">{safe(text)}</a>' if link else safe(text) for text, link in one.items
+        )
+        return f"<ul>{''.join(f'<li>{item}</li>' for item in linked)}</ul>"
     return bullets(one)

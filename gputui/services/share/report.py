@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from gputui.analysis.peak_tests import NO_REFERENCE, PerformanceCheck
+from gputui.analysis.peak_tests import BELOW_NORMAL, NO_REFERENCE, PerformanceCheck
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.facts.gpus import find_gpu
 from gputui.facts.tables import plausible_rows, source_rows
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu
 from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import counted, format_bytes, format_hourly, format_percent, format_rate
 from gputui.services.compare.rerun import REPEATED
 from gputui.services.compare.tables import TextTable
+from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import run_headline
 from gputui.services.results.labels import (
@@ -30,6 +30,17 @@ from gputui.services.results.labels import (
 )
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.throughput import speed_of
+from gputui.services.serving.curve import ServingRun
+from gputui.services.serving.repeating import commands_of, engine_words
+from gputui.services.serving.text import (
+    HEADINGS,
+    curve_rows,
+    energy_line,
+    server_line,
+    serving_headline,
+    serving_notes,
+    unmeasured_lines,
+)
 from gputui.services.share import vocabulary
 from gputui.store.reading import DeviceTelemetry, StoredEvent, TelemetrySummary
 
@@ -43,7 +54,8 @@ class SharedSide:
     run: Run
     telemetry: TelemetrySummary
     events: tuple[StoredEvent, ...]
-    runs: int = 1
+    serving: ServingRun | Missing
+    runs: int
     """How many runs of it are shared; each case is of one of them."""
 
 
@@ -90,8 +102,13 @@ def report_on(boxes: Sequence[SharedSide], answer: str, contents: Sequence[str])
 
     `answer` is the headline of their comparison, empty for one box; `contents` says what is in the report.
     """
-    titles = [run_headline(box.run) for box in boxes]
-    title, _, lead = (answer or titles[0]).partition(". ")
+    first = boxes[0]
+    alone = (
+        run_headline(first.run)
+        if isinstance(first.serving, Missing)
+        else serving_headline(first.serving, first.run.summary.price)
+    )
+    title, _, lead = (answer or alone).partition(". ")
     sections = (
         Section("What was measured", (_about(boxes), *_notes_on_boxes(boxes))),
         Section("What is expected", tuple(_expected(boxes))),
@@ -105,7 +122,8 @@ def report_on(boxes: Sequence[SharedSide], answer: str, contents: Sequence[str])
 def _about(boxes: Sequence[SharedSide]) -> TextTable:
     lines: dict[str, list[str]] = {}
     for place, box in enumerate(boxes):
-        more = [("runs", f"{box.runs}; of each case the newest")] if box.runs > 1 else []
+        more = [] if isinstance(box.serving, Missing) else [("server", server_line(box.serving))]
+        more += [("runs", f"{box.runs}; of each case the newest")] if box.runs > 1 else []
         for name, text in (*_lines_about(box.run.summary), *more):
             lines.setdefault(name, [""] * len(boxes))[place] = text
     headings = ("", *(f"box {box.letter}" if box.letter else "box" for box in boxes))
@@ -164,7 +182,8 @@ def _expected(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     """The judgement of each device, a line for each peak test, and who published the figures."""
     checks = [(box, check) for box in boxes for check in performance_checks(box.run)]
     if not checks:
-        yield "No peak test was measured, so nothing published compares with this run."
+        if all(isinstance(box.serving, Missing) for box in boxes):
+            yield "No peak test was measured, so nothing published compares with this run."
         return
     yield tuple(
         f"{_of(box)}{check.text if check.word == NO_REFERENCE else f'{_device(check)}: {check.text}'}"
@@ -188,7 +207,7 @@ def _expected(boxes: Sequence[SharedSide]) -> Iterator[Part]:
                 _device(check),
                 test.label,
                 format_rate(test.units_per_s, test.unit),
-                f"at least {low}" if high is None else f"{low} to {format_rate(high, test.unit)}",
+                f"at least {low}" if high is None else _ends(low, format_rate(high, test.unit)),
                 format_percent(one.share),
                 format_rate(expectation.warn_below, test.unit),
                 one.word.lower(),
@@ -205,6 +224,12 @@ def _expected(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     if standings:
         yield "Boxes of the same model that were measured with gputui:"
         yield tuple(dict.fromkeys(f"{one.model} ({one.source})" for one in standings))
+
+
+def _ends(low: str, high: str) -> str:
+    """`784 to 821 TFLOP/s`; both with their unit if these differ."""
+    number, _, unit = low.partition(" ")
+    return f"{number if high.endswith(f' {unit}') else low} to {high}"
 
 
 def _device(check: PerformanceCheck) -> str:
@@ -247,6 +272,9 @@ def _evidence(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     if len(boxes) > 1:
         return  # the comparison has the rest
     (box,) = boxes
+    if not isinstance(box.serving, Missing):
+        yield from _loads(box.serving)
+        return
     yield "Rates with their 95 % interval:"
     yield _rates(box.run)
     figures = _figures(box.run)
@@ -318,6 +346,13 @@ def _rates(run: Run) -> TextTable:
     return TextTable(("case", "rate", "95 %", "launches"), tuple(rows), (1, 2, 3))
 
 
+def _loads(serving: ServingRun) -> Iterator[Part]:
+    yield "The loads, with output tokens per second, and n requests that count:"
+    yield TextTable(HEADINGS, tuple(curve_rows(serving)), tuple(range(1, len(HEADINGS))))
+    lines = (energy_line(serving), *unmeasured_lines(serving), *serving_notes(serving))
+    yield tuple(filter(None, lines))
+
+
 def _figures(run: Run) -> TextTable:
     rows = [
         (case_name(case), metric.title, metric_text(metric))
@@ -338,36 +373,74 @@ def _not_measured(run: Run) -> Iterator[str]:
 
 def _repeat(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     """Commands that measure the same again on the provider's own machine of this kind."""
-    run, tried = boxes[-1].run.summary, [case for case in boxes[-1].run.cases if case.outcome in REPEATED]
-    if run.profile == SERVE_PROFILE:
-        yield "With the same model on a server of the box, at URL:"
+    box = _in_question(boxes)
+    run, tried = box.run.summary, [case for case in box.run.cases if case.outcome in REPEATED]
+    result = f"the result of box {box.letter}" if box.letter else "the result"
+    to_share = f"With {result} as a file (gputui share F@RUN -o shared.db)"
+    if not isinstance(box.serving, Missing):
+        model, engine = f"{box.serving.model} stands for its name", engine_words(box.serving)
+        yield f"With the same model ({model}) served by {engine} on the box, at its address:"
         yield Code(
             (
                 f"pip install gputui=={run.gputui_version}",
-                "gputui serve-bench URL --db again.db",
+                *commands_of(box.serving, run, "again.db"),
                 "gputui show -v latest again.db",
             )
         )
-        yield "With the result itself, shared as a .db file:"
+        yield f"{to_share}:"
         yield Code(("gputui compare shared.db again.db",))
         return
     own = [case.case.name for case in tried if vocabulary.workload(case.case.work.workload) is None]
     if len(own) < len(tried):
         of_gpu = any(case.case.variant.device_class == "gpu" for case in tried)
         is_shipped = vocabulary.profile(run.profile) is not None
-        yield "With PyTorch on the box, and nothing else running on it:"
+        torch = (
+            "PyTorch"
+            if isinstance(run.runtime.torch_version, Missing)
+            else f"torch {run.runtime.torch_version}"
+        )
+        yield f"With {torch}, as here, and nothing else running on the box:"
         yield Code(
             (
                 f"pip install gputui=={run.gputui_version}",
                 *(
-                    [f"gputui run {run.profile} --db again.db{' --device gpu' if of_gpu else ''}"]
+                    [f"gputui run {run.profile}{_options(box.run, of_gpu=of_gpu)} --db again.db"]
                     if is_shipped
                     else []
                 ),
                 *(["gputui show -v latest again.db"] if is_shipped else []),
             )
         )
-        yield "With the result itself, shared as a .db file, exactly these cases:"
+        yield f"{to_share}, exactly these cases:"
         yield Code(("gputui run --like shared.db --db again.db", "gputui compare shared.db again.db"))
     if own:
         yield f"Not without its owner: {some_of(own)}."
+
+
+def below_normal(boxes: Sequence[SharedSide]) -> tuple[str, ...]:
+    """A sentence for each box that is: what its owner complains of."""
+    return tuple(
+        f"Box {box.letter} is {run_headline(box.run).split('. ')[0]}." for box in boxes if _is_low(box)
+    )
+
+
+def _is_low(box: SharedSide) -> bool:
+    return any(check.word == BELOW_NORMAL for check in performance_checks(box.run))
+
+
+def _in_question(boxes: Sequence[SharedSide]) -> SharedSide:
+    """The first box that is below normal, else the last."""
+    return next(filter(_is_low, boxes), boxes[-1])
+
+
+def _options(run: Run, *, of_gpu: bool) -> str:
+    """Those of `gputui run` that a plain run of the profile would not have."""
+    summary = run.summary
+    usual = next((one for one in shipped_profiles() if one.name == summary.profile), None)
+    gpus = {case.device_index for case in run.cases if case.device_index is not None}
+    options = [f" --device {'all' if len(gpus) > 1 else 'gpu'}"] if of_gpu else []
+    if usual is not None and summary.replicates != usual.replicates:
+        options.append(f" --launches {summary.replicates}")
+    if usual is not None and summary.budget_s != usual.budget_s:
+        options.append(f" --budget {summary.budget_s:g}")
+    return "".join(options)

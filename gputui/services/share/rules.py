@@ -99,6 +99,8 @@ def rules_of(names: Names) -> dict[str, dict[str, TextRule]]:
 
     def program(old: str) -> str:
         kind, colon, name = old.partition(":")
+        if kind == "serve" and (load := known.load_words(name)):
+            return f"serve:{names.numbered('profile', name.removesuffix(load).rstrip())} {load}"
         if colon and kind in ("command", "record", "step", "trace", "serve"):
             return f"{kind}:{names.numbered('program', name)}"
         return names.numbered("workload", old)
@@ -106,12 +108,17 @@ def rules_of(names: Names) -> dict[str, dict[str, TextRule]]:
     def parameters(text: str) -> str | None:
         found = _json(text)
         if not isinstance(found, list) or any(not isinstance(p, list) or len(p) != 2 for p in found):
+            names.count("name", text)
             return None
         pairs = []
         for name, value in found:
             name = str(name)
             kept = value if not isinstance(value, str) else known.parameter_text(value)
-            value = names.numbered("value", str(value)) if kept is None else kept
+            if kept is None:
+                names.count("name", str(value))
+                value = names.numbered("model" if name == "model" else "value", str(value))
+            if known.parameter_name(name) is None:
+                names.count("name", name)
             pairs.append((known.parameter_name(name) or names.numbered("parameter", name), value))
         return json.dumps([list(pair) for pair in sorted(pairs)])
 
@@ -124,6 +131,7 @@ def rules_of(names: Names) -> dict[str, dict[str, TextRule]]:
 
     nothing: Rule = lambda text: None  # noqa: E731  # a rule like the others
     null: Callable[[str], str | None] = lambda old: None  # noqa: E731
+    empty: Callable[[str], str | None] = lambda old: ""  # noqa: E731
     message = TextRule(known.message, lambda old: GONE, "message", keep.messages)
     identifier = TextRule(nothing, names.identifier, "id", keep.ids)
     absent = TextRule(_absent, null, "message", keep.messages)
@@ -203,7 +211,7 @@ def rules_of(names: Names) -> dict[str, dict[str, TextRule]]:
             "workload": TextRule(known.workload, program, "name", keep.names),
             "size": own("size", known.size),
             "form": TextRule(one_of("same", "best"), lambda old: "same", detail),
-            "parameters_json": TextRule(parameters, lambda old: "[]", "name", keep.names),
+            "parameters_json": TextRule(parameters, lambda old: "[]", "", keep.names),  # counted above
             "device_class": TextRule(one_of("cpu", "gpu", WHOLE_BOX), lambda old: WHOLE_BOX, detail),
             "device_name": device,
             "precision": own("precision", known.precision),
@@ -254,8 +262,8 @@ def rules_of(names: Names) -> dict[str, dict[str, TextRule]]:
         "requests": {
             "outcome": TextRule(one_of(*REQUEST_OUTCOMES), lambda old: "failed", detail),
             "reason": message,
-            "retry_after": TextRule(matching(r"\d{1,6}"), null, "message", keep.messages),
-            "finish_reason": TextRule(_FINISHES, null, "message", keep.messages),
+            "retry_after": TextRule(matching(r"\d{1,6}"), empty, "message", keep.messages),
+            "finish_reason": TextRule(_FINISHES, empty, "message", keep.messages),
             "prompt_hash": TextRule(nothing, lambda old: "", "id", keep.ids),
             "answer_hash": TextRule(nothing, lambda old: "", "id", keep.ids),
         },

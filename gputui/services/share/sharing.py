@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputui.errors import GputuiError, NotStored
+from gputui.model.absent import Missing
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted, listed
 from gputui.services.results.selectors import split_selector
+from gputui.services.serving.curve import serving_of
 from gputui.services.share.copying import shared_copy
-from gputui.services.share.report import SharedSide, report_on
+from gputui.services.share.report import SharedSide, below_normal, report_on
 from gputui.services.share.rules import Keep, Names
 from gputui.services.support.atomic_write import write, write_whole
 from gputui.store.opening import expanded
@@ -145,6 +147,10 @@ def _text(form: str, copies: Sequence[Path], shared: Shared) -> str:
     from gputui.services.share.forms import as_markdown, as_page
 
     boxes = _boxes(copies, compared[0].sides if compared else ())
+    if compared:
+        asked, answer = compared
+        sentences = (*below_normal(boxes), *answer.headline.sentences)
+        compared = asked, replace(answer, headline=replace(answer.headline, sentences=sentences))
     report = report_on(boxes, compared[1].headline.text if compared else "", contents)
     return (as_markdown if form == ".md" else as_page)(report, compared)
 
@@ -158,7 +164,9 @@ def _boxes(copies: Sequence[Path], sides: Sequence[Side]) -> list[SharedSide]:
             if sides:
                 run = Run(sides[place].run, tuple(case.result for case in sides[place].cases))
             run_id = run.summary.run_id
-            boxes.append(SharedSide(letter, run, file.telemetry_summary(run_id), file.events(run_id), count))
+            loads = serving_of(run, file.serving(run_id))
+            telemetry, events = file.telemetry_summary(run_id), file.events(run_id)
+            boxes.append(SharedSide(letter, run, telemetry, events, loads, count))
     return boxes
 
 
@@ -190,12 +198,18 @@ def _compared(copies: Sequence[Path]) -> tuple[Asked, Answer]:
 def _as_json(copies: Sequence[Path], compared: tuple[Asked, Answer] | None, shared: Shared) -> str:
     from gputui.services.compare.formats import comparison_text
     from gputui.services.results.json import run_as_json
+    from gputui.services.serving.json import serving_as_json
 
     runs = []
     for copy in copies:
         with open_result(copy) as file:
             for summary in file.summaries():
-                runs.append({**run_as_json(file.run(summary.run_id), file.profiled(summary.run_id))})
+                run = file.run(summary.run_id)
+                loads = serving_of(run, file.serving(summary.run_id))
+                plain = run_as_json(run, file.profiled(summary.run_id))
+                if not isinstance(loads, Missing):
+                    plain["serving"] = serving_as_json(loads, summary.price)
+                runs.append(plain)
     whole: dict[str, object] = {
         "schema": 1,
         "in_it": list(shared.held),
@@ -209,7 +223,7 @@ def _as_json(copies: Sequence[Path], compared: tuple[Asked, Answer] | None, shar
 
 def _held(copies: Sequence[Path]) -> tuple[str, ...]:
     """What the copies consist of, in a few lines."""
-    runs = cases = samples = blocks = operators = events = 0
+    runs = cases = samples = blocks = operators = events = requests = 0
     devices: dict[str, None] = {}
     others: set[str] = set()
     for copy in copies:
@@ -222,17 +236,21 @@ def _held(copies: Sequence[Path]) -> tuple[str, ...]:
                 samples += sum(device.samples for device in telemetry.devices)
                 operators += sum(len(one.operators) for one in file.profiled(summary.run_id).values())
                 events += len(file.events(summary.run_id))
+                requests += sum(len(one.rows) for one in file.serving(summary.run_id).requests)
                 devices.update(dict.fromkeys(_devices(summary)))
                 others |= set(_others(summary))
     kinds = [
         f"{counted(cases, 'measured case')} with {counted(blocks, 'timed block')}",
+        *([counted(requests, "request") + " to a server, when and how long"] if requests else []),
         *([counted(samples, "sample") + " of the GPUs"] if samples else []),
         *([counted(operators, "row") + " of operators"] if operators else []),
         *([counted(events, "event")] if events else []),
     ]
     return (
         f"{counted(runs, 'run')}: {listed(kinds)}",
-        f"the models {listed(list(devices))}" if devices else "no model of a device",
+        f"the model{'s' if len(devices) > 1 else ''} {listed(list(devices))}"
+        if devices
+        else "no model of a device",
         "memory, limits, instruction sets, and the day and minute of each measurement",
         *([f"versions and platform: {listed(sorted(others))}"] if others else []),
     )
@@ -263,7 +281,7 @@ _LEFT = {
     "label": ("label", "--with-label"),
     "price": ("price", "--with-price"),
     "message": ("message of programs and libraries", "--with-messages"),
-    "name": ("name of a program, parameter, operator or kernel", "--with-names"),
+    "name": ("name of a program, model, parameter, operator or kernel", "--with-names"),
     "detail of the box": ("detail of the box that no pattern knows", ""),
     "path": ("place that a run came from", ""),
 }

@@ -181,15 +181,21 @@ _VALUES = {
 _FIGURES = {figure.key: figure for workload in WORKLOADS for figure in workload.figures}
 _TITLES = {figure.title for figure in _FIGURES.values()}
 
+_LOAD_WORDS = r"(?:\d+ users?|[\d.]+(?:e[+-]?\d+)? req/s|limit)"
 _LOAD = re.compile(
-    rf"serve:(?:{'|'.join(profile.name for profile in shipped_request_profiles())})"
-    r" (?:\d+ users?|[\d.]+(?:e[+-]?\d+)? req/s|limit)"
+    rf"serve:(?:{'|'.join(profile.name for profile in shipped_request_profiles())}) {_LOAD_WORDS}"
 )
 
 
 def workload(text: str) -> str | None:
     """A workload that comes with gputui, or a load of one of its profiles of requests."""
     return text if text in _WORKLOADS or _LOAD.fullmatch(text) else None
+
+
+def load_words(text: str) -> str:
+    """The load at the end of a name, such as `8 users`; empty if there is none."""
+    found = re.search(rf" ({_LOAD_WORDS})$", text)
+    return found[1] if found else ""
 
 
 size = one_of(*_SIZES)

@@ -10,16 +10,20 @@ import pytest
 from journals import GPU_MACHINE
 
 from gputui.errors import GputuiError
-from gputui.facts.instances import cheapest_instance, find_instance, list_price
-from gputui.facts.tables import instance_rows
+from gputui.facts.instances import find_instance, list_price
+from gputui.facts.tables import InstanceRow, instance_rows
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.services.prices.price_list import (
     age_words,
-    cheapest_first,
+    best_offer,
+    date_of,
     gpu_named,
     import_prices,
+    is_recent,
     known_instances,
+    offers_of,
+    per_gpu,
 )
 from gputui.services.prices.pricing import price_of, price_source
 from gputui.services.support.paths import price_list_file
@@ -170,11 +174,43 @@ def test_an_old_price_is_shown_with_its_age_and_a_recent_one_without() -> None:
     assert age_words("2026 (catalogue snapshot, undated)", today) == "date unsure"
 
 
-def test_the_cheapest_offer_costs_money_and_no_other_offer_of_whole_gpus_costs_less() -> None:
-    for gpu in ("T4", "H200 SXM", "L40S"):
-        row, cheapest = cheapest_first(gpu), cheapest_instance(gpu, 1)
-        assert row is not None
-        assert cheapest is not None
-        assert not isinstance(row.usd_per_hour, Missing)
-        assert 0 < row.usd_per_hour / row.gpu_count <= cheapest[1]
-    assert cheapest_first("RTX 3050") is None
+TODAY = datetime.date(2026, 11, 22)
+
+
+def priced(gpu: str) -> list[InstanceRow]:
+    rows = (row for row in instance_rows() if row.gpu == gpu and row.gpu_count >= 1)
+    return [row for row in rows if not isinstance(row.usd_per_hour, Missing) and row.usd_per_hour > 0]
+
+
+def test_the_best_offer_is_the_cheapest_recent_one_with_enough_whole_gpus_and_never_free() -> None:
+    free = {row.gpu for row in instance_rows() if row.usd_per_hour == 0}
+    assert free
+    for gpu in {row.gpu for row in instance_rows()}:
+        for count in (1, 2, 8):
+            found = best_offer(gpu, TODAY, count)
+            enough = [row for row in priced(gpu) if row.gpu_count >= count]
+            recent = [row.usd_per_hour for row in enough if is_recent(row.price_date, TODAY)]
+            assert (found is None) == (enough == [])
+            if recent:
+                assert found is not None
+                assert found.usd_per_hour == min(recent)  # type: ignore[type-var]
+        each = best_offer(gpu, TODAY)
+        each_usd = [per_gpu(row.usd_per_hour, row) for row in priced(gpu) if is_recent(row.price_date, TODAY)]
+        assert not each_usd or (each is not None and per_gpu(each.usd_per_hour, each) == min(each_usd))
+    assert best_offer("H100 SXM 80GB", TODAY, 1000) is None
+    assert best_offer("RTX 3050", TODAY) is None
+
+
+def test_an_old_price_never_beats_a_recent_one_and_the_newest_stands_in_where_there_is_none() -> None:
+    stale = best_offer("T4", TODAY)
+    assert stale is not None
+    assert stale.price_date == max(row.price_date for row in priced("T4"))
+    assert any(row.usd_per_hour < stale.usd_per_hour for row in priced("T4"))  # type: ignore[operator]
+    cheap = min(priced("H100 SXM 80GB"), key=lambda row: per_gpu(row.usd_per_hour, row))
+    assert age_words(cheap.price_date, TODAY) == "date unsure"
+    assert best_offer("H100 SXM 80GB", TODAY) != cheap
+    offers = offers_of(["H100 SXM 80GB"], TODAY)
+    ages = [is_recent(date_of(row), TODAY) for row in offers if row in priced("H100 SXM 80GB")]
+    assert ages == sorted(ages, reverse=True)
+    assert any(ages)
+    assert not all(ages)

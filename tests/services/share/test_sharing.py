@@ -5,16 +5,21 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 import pytest
 from journals import GPU_MACHINE
+from stored_loads import Server, store_loads
 from stored_runs import run_id_of, store
 
+from gputui.cli.serve_bench import command as serve_bench
 from gputui.errors import GputuiError, NotStored
+from gputui.model.machine import Identity
 from gputui.model.result import RunSummary
 from gputui.services.results.selectors import select_all
+from gputui.services.serving.curve import limits_of
 from gputui.services.share import vocabulary
 from gputui.services.share.copying import SHIFTED, shared_copy
 from gputui.services.share.rules import Keep, Names, rules_of
@@ -48,6 +53,8 @@ FREE = (
     *("devices.device_name", "cases.device_name", "cases.reason", "launches.reason", "measurements.reason"),
     *("operators.operator", "operators.shapes", "operators.dtypes", "kernels.name", "kernels.operator"),
     *("events.message", "prices.provider", "prices.instance_type", "machines.machine_id", "devices.gpu_id"),
+    *("servers.engine", "servers.version", "load_steps.client", "requests.reason", "requests.retry_after"),
+    *("requests.finish_reason", "requests.prompt_hash", "requests.answer_hash", "figures.reason"),
     *("runs.gputui_version", "machines.gpus_absent", "cases.workload", "cases.size", "runs.platform_layer"),
     *("profiled_passes.memory_reason", "runs.blas", "machines.driver_version", "runs.cpu_capability"),
 )
@@ -58,15 +65,33 @@ FREE = (
 def stored(tmp_path: Path) -> Path:
     """A file with two runs of a GPU box: rates, a profiled pass, telemetry, prices, labels."""
     db = tmp_path / "acme-cluster.db"
-    store(db, 1, label="acme fast", machine=GPU_MACHINE, on_gpu=True)
-    store(db, 2, label="acme slow", machine=GPU_MACHINE, on_gpu=True, gpt_ms=130.0)
+    machine = replace(GPU_MACHINE, identities=(Identity("machine-id", GPU_MACHINE.machine_id),))
+    store(db, 1, label="acme fast", machine=machine, on_gpu=True)
+    store(db, 2, label="acme slow", machine=machine, on_gpu=True, gpt_ms=130.0)
     return db
+
+
+@pytest.fixture
+def stored_with_loads(stored: Path) -> Path:
+    """The same with the loads on a server, which were before."""
+    store_loads(
+        stored, Server(failures=3), number=0, label="acme loads", users=(1, 8), launches=1, requests=40
+    )
+    with duckdb.connect(str(stored)) as connection:
+        renamed = "replace(parameters_json, 'made-up-1b', '/home/bob/acme-llama.gguf')"
+        connection.execute(f"UPDATE cases SET parameters_json = {renamed}")
+    return stored
 
 
 def plant(db: Path, columns: Iterator[tuple[str, str]]) -> None:
     with duckdb.connect(str(db)) as connection:
         for number, (table, column) in enumerate(columns):
             connection.execute(f"UPDATE {table} SET {column} = ?", [PLANTED[number % len(PLANTED)]])
+
+
+def empty_tables(db: Path) -> set[str]:
+    with duckdb.connect(str(db), read_only=True) as connection:
+        return {t.name for t in RUN_TABLES if not connection.execute(f"FROM {t.name} LIMIT 1").fetchall()}
 
 
 def texts_of(db: Path) -> str:
@@ -102,24 +127,27 @@ def test_no_rule_lets_a_planted_text_pass() -> None:
                 assert not [word for word in WORDS if word in found], (table, column, text)
 
 
-def test_no_planted_text_of_any_column_is_copied(stored: Path, tmp_path: Path) -> None:
-    runs, columns = summaries(stored)
-    plant(stored, iter((table.name, column.name) for table, column in TEXTS))
-    assert all(word in texts_of(stored) for word in WORDS)
+def test_no_planted_text_of_any_column_is_copied(stored_with_loads: Path, tmp_path: Path) -> None:
+    runs, columns = summaries(stored_with_loads)
+    assert not empty_tables(stored_with_loads) & {table.name for table, _ in TEXTS}
+    plant(stored_with_loads, iter((table.name, column.name) for table, column in TEXTS))
+    assert all(word in texts_of(stored_with_loads) for word in WORDS)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gputui.services.share.copying.rekey", lambda connection, out: None)
-        shared_copy({stored: runs}, {stored: columns}, tmp_path / "shared.db", Names(Keep()))
+        shared_copy(
+            {stored_with_loads: runs}, {stored_with_loads: columns}, tmp_path / "shared.db", Names(Keep())
+        )
 
     found = texts_of(tmp_path / "shared.db")
     assert not [word for word in WORDS if word in found.replace("gputui", "")]
 
 
 @pytest.mark.slow
-def test_no_form_holds_a_planted_text_an_old_id_or_a_path(stored: Path, tmp_path: Path) -> None:
-    plant(stored, (tuple(place.split(".", 1)) for place in FREE))  # type: ignore[misc]
+def test_no_form_holds_a_planted_text_an_old_id_or_a_path(stored_with_loads: Path, tmp_path: Path) -> None:
+    plant(stored_with_loads, (tuple(place.split(".", 1)) for place in FREE))  # type: ignore[misc]
     old = [run_id_of(1), run_id_of(1)[-8:], GPU_MACHINE.machine_id, GPU_MACHINE.gpus[0].gpu_id]
-    both = [f"{stored}@latest", f"{stored}@latest~1"]
+    both = [f"{stored_with_loads}@latest", f"{stored_with_loads}@latest~1"]
     for form, names in (*((form, both) for form in FORMS), (".md", both[:1])):
         out = tmp_path / f"out{len(names)}{form}"
         shared = share(names, out, Keep())
@@ -127,6 +155,17 @@ def test_no_form_holds_a_planted_text_an_old_id_or_a_path(stored: Path, tmp_path
         assert ("Side by side" in text) == (form == ".md" and len(names) == 2)
         text += "".join(shared.held + shared.left_out)
         assert not [word for word in (*WORDS, *old, str(tmp_path), "0.42") if word in text], (form, names)
+
+
+def test_a_report_on_loads_has_no_planted_text(stored_with_loads: Path, tmp_path: Path) -> None:
+    of_loads = ("servers", "load_steps", "requests")
+    places = [place.split(".", 1) for place in FREE if place.startswith(of_loads)]
+    plant(stored_with_loads, iter([(table, column) for table, column in places]))
+    for form in (".md", ".html", ".json"):
+        share([f"{stored_with_loads}@latest~2"], tmp_path / f"out{form}", Keep())
+        text = (tmp_path / f"out{form}").read_text(encoding="utf-8")
+        assert "model-1" in text
+        assert not [word for word in (*WORDS, str(tmp_path)) if word in text], form
 
 
 def test_a_shared_file_opens_like_any_other_and_says_the_same(stored: Path, tmp_path: Path) -> None:
@@ -228,3 +267,32 @@ def test_an_error_keeps_its_type_alone() -> None:
     assert vocabulary.message("too slow for its 2.12 s share (5 blocks of 0.216 s): raise --budget")
     load = "the first rate to try takes 5 s, more than was left"
     assert vocabulary.message(f"too slow for its 11.2 s share ({load}): raise --budget")
+
+
+def test_the_report_on_loads_has_their_curve_and_the_command_that_offers_them_again(
+    stored_with_loads: Path, tmp_path: Path
+) -> None:
+    share([f"{stored_with_loads}@latest~2"], tmp_path / "report.md", Keep())
+    share([f"{stored_with_loads}@latest~2"], tmp_path / "shared.db", Keep())
+    report = (tmp_path / "report.md").read_text(encoding="utf-8")
+
+    (typed,) = [line.split() for line in report.splitlines() if "gputui serve-bench" in line]
+    given = serve_bench.make_context("serve-bench", typed[2:]).params
+    ((run,), *_) = [side.runs for side in select_all([str(tmp_path / "shared.db")])]
+    loads = [dict(result.case.work.parameters) for result in run.cases]
+    assert {one["model"] for one in loads} == {given["name"]}
+    assert {one["api"] for one in loads} == {given["api"]}
+    assert {one["users"] for one in loads if "users" in one} == set(given["users"])
+    (limit,) = [result.case for result in run.cases if dict(result.case.work.parameters)["load"] == "search"]
+    assert (given["limits"], given["shared"]) == (limits_of(limit), 0)
+    assert "| 8 users |" in report
+    assert "requests to a server" in report
+
+
+def test_requests_of_a_profile_of_ones_own_can_be_offered_again_and_pair() -> None:
+    names = Names(Keep())
+    rule = rules_of(names)["cases"]["workload"]
+
+    shared = [rule.shared(names, f"serve:acme-mails {load}") for load in ("1 user", "2.5 req/s", "limit")]
+
+    assert shared == ["serve:profile-1 1 user", "serve:profile-1 2.5 req/s", "serve:profile-1 limit"]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import gputui_here
 from journals import CPU_MACHINE, GPU_MACHINE
 from quick_runs import place_reference
 from screen_goldens import store_three
@@ -89,20 +87,17 @@ async def test_the_text_of_the_command_is_one_key_away_and_follows_the_baseline(
     db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = (f"{db}@cccc0001", f"{db}@cccc0002")
+    printed = {
+        asked: gputui_here("compare", "--verbose", *asked, env={"COLUMNS": "119"}).stdout
+        for asked in (words, words[::-1])
+    }
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await opened(pilot, *words)
-        for asked in (words, words[::-1]):
+        for asked, text in printed.items():
             await press(pilot, "t")
-            printed = subprocess.run(
-                [sys.executable, "-m", "gputui", "compare", "--verbose", *asked],
-                capture_output=True,
-                text=True,
-                check=True,
-                env={**os.environ, "COLUMNS": "119"},
-            ).stdout
             shown = "".join(page(screen).split())  # a path that is longer than a line is folded
-            assert "".join(printed.split()) in shown
+            assert "".join(text.split()) in shown
             assert f"$gputuicompare{asked[0]}{asked[1]}" in shown
             await press(pilot, "escape", "b")
 
@@ -174,6 +169,8 @@ async def test_energy_of_gpus_is_read_on_demand(tmp_path: Path) -> None:
     store_gpu(db, 1, launches=6, seconds=60.0)
     store_gpu(db, 2, scale=1.5, launches=6, seconds=60.0)
     words = (f"{db}@cccc0001", f"{db}@cccc0002")
+    compare = ("compare", *words, "--columns", "energy,ratio")
+    printed = gputui_here(*compare, env={"COLUMNS": "119"}).stdout
     app = make_app()
     async with app.run_test(size=(120, 30)) as pilot:
         screen = await opened(pilot, *words)
@@ -182,13 +179,6 @@ async def test_energy_of_gpus_is_read_on_demand(tmp_path: Path) -> None:
         await press(pilot, "v")
         assert "a energy" in picture(app)
         (shown,) = [line.split()[1:] for line in picture(app).splitlines() if line.startswith("▸ gemm")]
-        printed = subprocess.run(
-            [sys.executable, "-m", "gputui", "compare", *words, "--columns", "energy,ratio"],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "COLUMNS": "119"},
-        ).stdout
         (row,) = [line for line in printed.splitlines() if line.startswith("gemm")]
         assert shown[2] == "nJ/flop"
         assert f"{shown[1]} {shown[2]}" in row
