@@ -130,7 +130,7 @@ def test_each_host_has_its_line_and_the_one_that_is_silent_says_since_when_and_w
     assert all(len(line) <= 100 for line in lines)
     model.press("last")
     assert model.selected == "typo"
-    assert text_of(model.lines(100, 12, now_ns)).splitlines()[-2].startswith("typo: there is no host of this")
+    assert text_of(model.lines(100, 12, now_ns)).splitlines()[-2].startswith("typo: there is no such host")
     model.press("sort")
     assert text_of(model.lines(100, 12, now_ns)).splitlines()[2].strip("▸ ").split()[0] != "laptop"
 
