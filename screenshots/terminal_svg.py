@@ -107,11 +107,11 @@ def pieces_of_lines(lines: Iterable[Line]) -> list[list[Piece]]:
 
 def svg_of_pieces(rows: Sequence[Sequence[Piece]], width: int, title: str) -> str:
     """A picture of rows of pieces; see `svg_of`."""
-    shapes = _Shapes()
+    behind, shapes = _Shapes(), _Shapes()
     texts: list[str] = []
     for row, pieces in enumerate(rows):
-        _draw(pieces, row, shapes, shapes, texts)
-    return _picture((width, len(rows)), title, "", [*shapes.drawn(), *texts])
+        _draw(pieces, row, behind, shapes, texts)
+    return _picture((width, len(rows)), title, "", [*behind.drawn(), *shapes.drawn(), *texts])
 
 
 def contact_sheet(
@@ -122,16 +122,17 @@ def contact_sheet(
     wide = width * CELL_WIDTH + 2 * MARGIN
     drawn: list[str] = []
     for place, (name, rows) in enumerate(pictures.items()):
-        shapes = _Shapes()
+        behind, shapes = _Shapes(), _Shapes()
         texts: list[str] = []
         for row, pieces in enumerate(rows):
-            _draw([(text, ground.colours_of(style)) for text, style in pieces], row, shapes, shapes, texts)
+            _draw([(text, ground.colours_of(style)) for text, style in pieces], row, behind, shapes, texts)
         left, top = place % across * wide + MARGIN, place // across * high + MARGIN + CELL_HEIGHT
         drawn += [
             f'<text x="{left}" y="{top - 6}" fill="#888888">{escape(name)}</text>',
             f'<g transform="translate({left} {top})">',
             f'<rect x="-4" y="-2" width="{wide - 12}" height="{high - 32}" fill="{ground.background}"/>',
             f'<g fill="{ground.foreground}">',
+            *behind.drawn(),
             *shapes.drawn(),
             *texts,
             "</g></g>",

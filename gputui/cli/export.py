@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -39,5 +40,6 @@ def command(files: tuple[str, ...], directory: Path) -> int:
         f"{counted(len(done.added), 'run')} of {counted(len(paths), 'file')} added to {directory}{there}"
     )
     if done.added:
-        click.echo("next: gputui compare DIR, gputui help engines.md".replace("DIR", str(directory)))
+        place = shlex.quote(str(directory))
+        click.echo(f"next: gputui runs {place}, gputui show latest {place}, gputui help engines.md")
     return EXIT_DONE

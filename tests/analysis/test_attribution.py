@@ -84,7 +84,7 @@ def sides(draw: st.DrawFn) -> ProfiledSide:
     return ProfiledSide(found, draw(st.integers(1, 10**12)), draw(st.booleans()), draw(peak))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(sides(), sides())
 def test_whatever_the_rows_the_parts_sum_to_the_difference_of_the_steps_to_the_nanosecond(
     a: ProfiledSide, b: ProfiledSide
@@ -103,7 +103,7 @@ def test_whatever_the_rows_the_parts_sum_to_the_difference_of_the_steps_to_the_n
     assert {row.match for row in found.operators} <= set(HOW_MATCHED)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(sides(), sides())
 def test_exchanging_the_sides_exchanges_the_signs_of_every_row(a: ProfiledSide, b: ProfiledSide) -> None:
     there, back = divide_difference(a, b), divide_difference(b, a)
@@ -128,7 +128,7 @@ def test_exchanging_the_sides_exchanges_the_signs_of_every_row(a: ProfiledSide, 
         )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(sides(), sides())
 def test_where_the_peaks_are_known_peak_and_efficiency_sum_to_the_time_per_call(
     a: ProfiledSide, b: ProfiledSide

@@ -60,7 +60,9 @@ def test_a_line_that_is_too_long_ends_after_a_whole_word(
     columns: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = set(" ".join(drawn(109, capsys, is_last=True)).split())
-    for row in drawn(columns, capsys):
+    rows = drawn(columns, capsys)
+    assert rows
+    for row in rows:
         assert len(row) < columns
         assert {word.removesuffix("…") for word in row.split()} <= words
 

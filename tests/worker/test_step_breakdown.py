@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.model.profiled import CATEGORIES, IDLE_CAUSES, PHASES, TIME_CLASSES
@@ -296,6 +296,7 @@ def events(draw: st.DrawFn, on_device: bool) -> TraceEvent:
     )
 
 
+@settings(deadline=None)
 @given(st.lists(events(on_device=False), max_size=25), st.lists(events(on_device=True), max_size=15))
 def test_every_nanosecond_is_given_away_once_however_wild_the_trace(
     host: list[TraceEvent], device: list[TraceEvent]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -74,7 +75,7 @@ def comparisons_as_page(
     first, *rest = headline.sentences
     body = "".join(
         (
-            f'<p class="dim">{names}</p><h1>{safe(first)}</h1>',
+            f'<p class="dim">{names}</p><h1>{safe(with_units(first))}</h1>',
             f'<p class="lead">{safe(" ".join(rest))}</p>' if rest else "",
             _sides(sides, ignore),
             _cards(comparisons, ignore),
@@ -88,6 +89,11 @@ def comparisons_as_page(
     return page_of(names, body)
 
 
+def with_units(text: str) -> str:
+    """A headline in which no line breaks between a number and its unit."""
+    return re.sub(r"(?<=\d) (?=%|[mµn]?s\b|\w+/s\b)", "\N{NO-BREAK SPACE}", text)
+
+
 def page_of(title: str, body: str) -> str:
     """The whole document around a body; both are markup already."""
     style = resources.files("gputui.services.compare").joinpath("html.css").read_text(encoding="utf-8")
@@ -96,7 +102,7 @@ def page_of(title: str, body: str) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>\n{style}</style></head>\n<body>{body}\n"
-        f"<footer>gputui {safe(__version__)} compare</footer></body></html>\n"
+        f"<footer>gputui {safe(__version__)}</footer></body></html>\n"
     )
     return page.encode(
         "ascii", "xmlcharrefreplace"

@@ -10,6 +10,7 @@ from gputui.analysis.judgement import TIME, Judgement
 from gputui.analysis.verdict import GeometricMean, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.plan import REFERENCE_PROFILE
+from gputui.model.result import RunSummary
 from gputui.model.units import (
     cost_unit,
     counted,
@@ -24,6 +25,7 @@ from gputui.model.units import (
     format_usd,
 )
 from gputui.services.compare.pairing import MEANS, Cell, Comparison, FigureRow, GroupMean, Row, Side
+from gputui.services.prices.pricing import age_at_run
 from gputui.services.results.labels import (
     day,
     device_words,
@@ -51,10 +53,18 @@ def side_parts(side: Side, ignore: str) -> tuple[str, str, str, str, str, str]:
         side.name if side.name.startswith(ignore) else f"{ignore} {side.name}",
         where + device_words(run),
         torch_words(run),
-        "" if isinstance(run.price, Missing) else f"{format_usd(run.price.usd_per_hour)}/h",
+        _price(run),
         launches_words(side),
         day(run),
     )
+
+
+def _price(run: RunSummary) -> str:
+    """`$3.59/h`, with the age of an old list price: what it decides, the owner should know."""
+    if isinstance(run.price, Missing):
+        return ""
+    age = age_at_run(run)
+    return f"{format_usd(run.price.usd_per_hour)}/h{f' ({age})' if age else ''}"
 
 
 def launches_words(side: Side) -> str:

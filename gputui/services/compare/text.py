@@ -18,6 +18,7 @@ from gputui.services.compare.columns import COLUMNS, ComparisonColumn, Width
 from gputui.services.compare.forest import forest_axis, mark_of
 from gputui.services.compare.headline import main_row
 from gputui.services.compare.pairing import Comparison, Row
+from gputui.services.compare.ranking import fastest_text
 from gputui.services.compare.row_text import (
     both_text,
     change_text,
@@ -338,6 +339,21 @@ def parts_of(
         begin = end
 
 
+def _answers(
+    letters: Sequence[str], rows: Sequence[Sequence[Row | None]]
+) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """Headings and cells at the end of the table, the widest first: the fastest side, and costs against a."""
+    fastest = []
+    for of_case in rows:
+        known = {letter: row for letter, row in zip(letters, of_case, strict=True) if row is not None}
+        fastest.append(fastest_text(next(iter(known.values())).a, known) if known else "—")
+    costs = [["" if row is None else doubted_point_text(row.cost) for row in of_case] for of_case in rows]
+    if any(map(any, costs)):
+        headings = ["fastest", *(f"cost {letter}" for letter in letters)]
+        yield headings, [[name, *cells] for name, cells in zip(fastest, costs, strict=True)]
+    yield ["fastest"], [[name] for name in fastest]
+
+
 def _write_many(page: Page, asked: Asked, answer: Answer, most_lines: int | None) -> None:
     """Three sides and more: a line for each side, and a column for each against the baseline."""
     sides = (answer.comparisons[0].a, *(comparison.b for comparison in answer.comparisons))
@@ -375,6 +391,11 @@ def _write_many(page: Page, asked: Asked, answer: Answer, most_lines: int | None
         for side, one in enumerate(by_case[row.case])
         if one is not None
     }
+    for more_headings, more_cells in _answers(letters[1:], [by_case[row.case] for row in shown]):
+        wider = [[*line, *cells] for line, cells in zip(lines, more_cells, strict=True)]
+        if table_width([[*headings, *more_headings], *wider], page.encoding) <= page.width:
+            headings, lines = [*headings, *more_headings], wider
+            break
     for first_side, last_side in parts_of(headings, lines, page):
         kept = (0, 1, *range(first_side, last_side))
         if first_side > 2:

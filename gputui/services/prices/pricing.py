@@ -148,6 +148,16 @@ def _prices(rows: Iterable[InstancePrice]) -> list[Price]:
     return [price for price in map(list_price, rows) if isinstance(price, Price)]
 
 
+def age_at_run(run: RunSummary) -> str:
+    """`list price 125 days old`, if the price of a run was that old when it was measured; else empty."""
+    price = run.price
+    if isinstance(price, Missing) or price.kind == STATED or not price.date:
+        return ""
+    measured = datetime.datetime.fromtimestamp(run.started_utc_us / 1e6, datetime.timezone.utc).date()
+    age = age_words(price.date, measured)
+    return f"list price {age}" if age else ""
+
+
 def price_source(price: Price, today: datetime.date | None = None) -> str:
     """Where a price comes from: `stated`, or `list price of 2026-07-20: aws g5.xlarge us-east-1 on-demand`.
 

@@ -165,7 +165,8 @@ def run_heading(run: Run) -> Iterator[str]:
         )
     price = summary.price
     if not isinstance(price, Missing):
-        yield f"price    {format_hourly(price.usd_per_hour)} ({price_source(price)})"
+        measured = datetime.fromtimestamp(summary.started_utc_us / 1e6, timezone.utc).date()
+        yield f"price    {format_hourly(price.usd_per_hour)} ({price_source(price, measured)})"
 
 
 def run_heading_in_one(run: Run) -> tuple[str]:

@@ -59,6 +59,8 @@ def next_steps(
     if below:
         yield NextStep("gputui doctor", "what is wrong with the box")
     names = [shlex.quote(f"{here}@{run.summary.short_id}") for run in measured]
+    if below and len(measured) == 1:
+        yield NextStep(f"gputui share {names[0]} -o report.md", "for the provider")
     standing = below[0].standing if below and len(measured) == 1 else None
     if standing is not None and standing.judges:
         command = f"gputui compare {PREFIX}{standing.reference} {names[0]}"
@@ -81,7 +83,9 @@ def next_steps(
     if is_profiled:
         yield NextStep(f"gputui show {newest.summary.short_id} {file} -v", "where the time of a step goes")
     if earlier is None and not is_busy:
-        yield NextStep(f"gputui compare {file} OTHER.db", "once another box has run the same")
+        has_others = len({run.machine.machine_id for run in stored}) > 1
+        side = names[0] if has_others else file
+        yield NextStep(f"gputui compare {side} OTHER.db", "once another box has run the same")
 
 
 def _was_busy(run: Run) -> bool:

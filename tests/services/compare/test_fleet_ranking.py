@@ -98,6 +98,9 @@ def test_all_forms_have_the_same_boxes_and_the_same_words() -> None:
     assert found["headline"] == fleet.headline
     assert [one["name"] for one in found["boxes"]] == [one.name for one in fleet.boxes]
     assert [one["name"] for one in found["boxes"] if one["stands_out"] == "slower"] == ["bad"]
+    assert {one["cases"] for one in found["boxes"]} == {2}
+    assert all(one["low_per_s"] < one["per_s"] < one["high_per_s"] for one in found["boxes"])
+    assert all(one["low_per_s"] < one["median_per_s"] < one["high_per_s"] for one in found["kinds"])
     text, page = texts(fleet), fleet_text(fleet, "markdown")
     for one in fleet.boxes:
         assert f" {one.name} " in text

@@ -13,6 +13,7 @@ from hand_made import make_case, make_run, measured, steady, unmeasured
 from journals import GPU_MACHINE, STARTED_US, make_journal
 from journals import make_case as journal_case
 from scipy import stats
+from stored_runs import store
 
 from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
 from gputui.cli import main
@@ -573,3 +574,22 @@ def test_a_table_of_chosen_columns_keeps_name_and_verdict() -> None:
 
     assert table.headings == ("case (mini gpu amp)", "verdict", "n")
     assert table.rows == (("gemm", "slower", "18/18"),)
+
+
+def test_a_table_of_three_boxes_names_the_fastest_and_has_the_costs_where_there_is_room(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / f"{name}.db" for name in "abc"]
+    for number, (file, milliseconds) in enumerate(zip(files, (100.0, 160.0, 80.0), strict=True), 1):
+        store(file, number, gpt_ms=milliseconds)
+    last = []
+    for columns in ("120", "80", "60"):
+        monkeypatch.setenv("COLUMNS", columns)
+        assert main(["compare", *map(str, files)]) == 0
+        text = capsys.readouterr().out
+        last.append([line.split() for line in text.splitlines() if line.startswith(("case ", "gpt_train"))])
+    assert last[0][0][-5:] == ["fastest", "cost", "b", "cost", "c"]
+    assert last[0][1][-5:] == ["c", "+60", "%", "-20", "%"]
+    assert last[1][0][-1] == "fastest"
+    assert last[1][1][-1] == "c"
+    assert "fastest" not in last[2][0]

@@ -25,7 +25,7 @@ from gputui.model.case import Case
 from gputui.model.journal import Price
 from gputui.model.result import Run
 from gputui.services.compare.headline import headline_of
-from gputui.services.compare.html import comparisons_as_page
+from gputui.services.compare.html import comparisons_as_page, with_units
 from gputui.services.compare.pairing import CAPPED, Comparison, Flag, compare_sides, side_of_runs
 from gputui.services.compare.svg import (
     Line,
@@ -378,3 +378,9 @@ def test_a_line_stops_where_nothing_was_measured() -> None:
     (path,) = re.findall(r'class="line a" d="([^"]*)"', chart)
     assert re.sub(r"[\d. ]", "", path) == "MLM"
     assert "nan" not in chart
+
+
+def test_no_line_of_the_headline_breaks_between_a_number_and_its_unit() -> None:
+    text = "b answers 37 % more requests within TTFT 500 ms, at 4.36 req/s of 3 boxes"
+    kept = text.replace("37 %", "37\xa0%").replace("500 ms", "500\xa0ms").replace("4.36 req", "4.36\xa0req")
+    assert with_units(text) == kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -78,11 +79,19 @@ def test_software_within_the_range_of_the_boxes_is_no_difference() -> None:
     assert [what for what, _, _ in beside(quick_run(1, on_gpu=True), 3).differs] == []
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("made")
+    place_reference(place / "references", "xeon", 5)
+    store_quick(place / "a.db", 1)
+    return place
+
+
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def files(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A result file and a reference of its model, `xeon`."""
-    monkeypatch.setenv("GPUTUI_REFERENCES", str(place_reference(tmp_path / "references", "xeon", 5)))
-    store_quick(tmp_path / "a.db", 1)
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setenv("GPUTUI_REFERENCES", str(tmp_path / "references"))
     return tmp_path / "a.db"
 
 

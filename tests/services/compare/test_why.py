@@ -6,6 +6,7 @@ import html
 import itertools
 import json
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -105,15 +106,20 @@ def store(place: Path, name: str, lines: list[Line], gpus: int = 0) -> Path:
     return place / name
 
 
-@pytest.fixture
-def both(tmp_path: Path) -> Path:
-    """One run: gpt_train and gemm, each in fp32 and under amp; the former profiled."""
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = lines_of(
         (GPT, GPT_AMP, GEMM, GEMM_AMP),
         (100, 50, 80, 16),
         (passed(0, 90, *FP32), passed(1, 91, *AMP)),
     )
-    return store(tmp_path, "both.db", lines)
+    return store(tmp_path_factory.mktemp("made"), "both.db", lines)
+
+
+@pytest.fixture
+def both(made: Path, tmp_path: Path) -> Path:
+    """One run: gpt_train and gemm, each in fp32 and under amp; the former profiled."""
+    return Path(shutil.copy(made, tmp_path))
 
 
 @pytest.fixture

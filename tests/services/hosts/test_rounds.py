@@ -13,7 +13,7 @@ from command_line import gputui, write_spin_profile
 from hand_made import make_run, measured, steady
 from journals import GPU_MACHINE
 
-from gputui.analysis.resolution import OPEN, SLOWER, WITHIN
+from gputui.analysis.resolution import OPEN, OUT_OF_REACH, SLOWER, WITHIN
 from gputui.model.plan import TIMED, Plan
 from gputui.model.result import Run
 from gputui.services.compare.pairing import Pairing
@@ -41,13 +41,13 @@ def test_a_plan_of_a_later_round_times_the_open_cases_alone_in_the_time_they_had
     assert seconds(again) == pytest.approx(seconds(plan))
 
 
-def judged(percent: float, factor: float, rounds: int = 1) -> RowStanding:
+def judged(percent: float, factor: float, rounds: int = 1, spread: float = 1e-3) -> RowStanding:
     """The row of a host that takes so many times as long, after so many rounds of three launches each."""
     asked = Rounds("bake", percent, (3, 6), ("a", "b"))
     case = hand_made.make_case("gpt_train", workload_class="training", device_class="gpu")
 
     def run(step_s: float) -> Run:
-        launches = [steady(step_s * (1 + 1e-3 * number)) for number in range(3)]
+        launches = [steady(step_s * (1 + spread * number)) for number in range(3)]
         return make_run(measured(case, *launches), machine=GPU_MACHINE)
 
     rows: dict[Pairing, RowStanding] = {}
@@ -63,6 +63,11 @@ def test_a_host_is_within_what_was_asked_different_or_open() -> None:
     assert judged(5.0, 1.0).word == WITHIN
     assert judged(5.0, 1.5).word == SLOWER
     assert judged(0.1, 1.0).word not in (WITHIN, SLOWER)
+
+
+def test_a_row_stays_open_as_long_as_more_launches_of_both_hosts_may_decide_it() -> None:
+    assert judged(2.1, 1.0, spread=0.01).word == OPEN
+    assert judged(1.5, 1.0, spread=0.01).word == OUT_OF_REACH
 
 
 def test_a_later_round_judges_the_launches_of_all_rounds_together() -> None:

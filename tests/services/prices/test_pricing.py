@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hand_made import make_run
+from hand_made import make_case, make_run, measured, steady
 from journals import CPU_MACHINE, GPU_MACHINE, H200
 
 from gputui.errors import EXIT_USAGE, GputuiError
@@ -12,6 +12,8 @@ from gputui.model.journal import Price
 from gputui.model.machine import Gpu, Layer, Machine
 from gputui.services.prices.price_list import MAX_USD_PER_HOUR
 from gputui.services.prices.pricing import (
+    STATED,
+    age_at_run,
     check_instance,
     listed_here,
     price_of,
@@ -169,3 +171,12 @@ def test_an_instance_type_with_other_gpus_is_refused() -> None:
     check_instance("no-such-type", CPU_MACHINE)
     virtual = replace(H100, name="NVIDIA L4-3Q")
     check_instance("p5.48xlarge", replace(CPU_MACHINE, gpus=(virtual,)))
+
+
+def test_a_list_price_that_was_old_when_it_was_used_is_shown_with_its_age() -> None:
+    listed = Price(3.59, 1.0, "on-demand", "aws", "p5.48xlarge", "us-east-1", "2026-07-20")
+    run = make_run(measured(make_case("gpt_train"), steady(0.1))).summary  # of November
+
+    assert age_at_run(replace(run, price=listed)) == "list price 121 days old"
+    for price in (replace(listed, date="2026-11-01"), replace(listed, kind=STATED)):
+        assert age_at_run(replace(run, price=price)) == ""

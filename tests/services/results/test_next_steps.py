@@ -29,6 +29,13 @@ def test_after_the_first_run_of_a_box_comes_why_it_is_as_fast_and_another_box() 
     ]
 
 
+def test_a_run_of_a_file_with_other_boxes_is_named_where_it_is_compared() -> None:
+    other = replace(RUN.summary, machine=replace(RUN.summary.machine, machine_id="other"), profile="llm")
+    (step,) = next_steps([RUN], FILE, [RUN.summary, other])
+
+    assert step.command == f"gputui compare a.db@{ID} OTHER.db"
+
+
 def test_a_second_run_is_compared_with_the_newest_finished_one_of_its_profile_before_it() -> None:
     old, cut, later = (
         make_run(measured(GPT, steady(0.1)), started_utc_us=STARTED_US - us) for us in (9, 5, -9)
@@ -51,7 +58,9 @@ def test_runs_that_ended_together_and_a_repeated_one_are_compared() -> None:
 def test_a_box_below_normal_is_looked_at_first() -> None:
     slow = make_run(gemm(300), copy(2.62), machine=GPU_MACHINE)
 
-    assert next(next_steps([slow], FILE)).command == "gputui doctor"
+    look, report, *_ = (step.command for step in next_steps([slow], FILE))
+    assert look == "gputui doctor"
+    assert report == f"gputui share a.db@{slow.summary.short_id} -o report.md"
 
 
 def test_a_budget_that_was_too_small_for_most_cases_leads_to_one_that_is_not() -> None:

@@ -142,12 +142,17 @@ def test_a_notebook_has_operators_and_breakdown_as_tables(tmp_path: Path) -> Non
     assert list(frames.kernels["name"]) == ["sm90_gemm"]
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where `a.db` has a profiled pass."""
+    return stored(tmp_path_factory.mktemp("profiled"), with_pass(PASS)).parent
+
+
 @pytest.fixture
 def output_of(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., str]:
-    stored(tmp_path, with_pass(PASS))
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(place)
     monkeypatch.setenv("COLUMNS", "80")
 
     def command(*words: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -61,14 +62,20 @@ FREE = (
 """Columns in which a file may hold any text and can still be read."""
 
 
-@pytest.fixture
-def stored(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file with two runs of a GPU box: rates, a profiled pass, telemetry, prices, labels."""
-    db = tmp_path / "acme-cluster.db"
+    db = tmp_path_factory.mktemp("made") / "acme-cluster.db"
     machine = replace(GPU_MACHINE, identities=(Identity("machine-id", GPU_MACHINE.machine_id),))
     store(db, 1, label="acme fast", machine=machine, on_gpu=True)
     store(db, 2, label="acme slow", machine=machine, on_gpu=True, gpt_ms=130.0)
     return db
+
+
+@pytest.fixture
+def stored(made: Path, tmp_path: Path) -> Path:
+    """A copy that the test may change."""
+    return Path(shutil.copy(made, tmp_path))
 
 
 @pytest.fixture

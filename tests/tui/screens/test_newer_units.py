@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 
 import duckdb
@@ -19,15 +20,22 @@ from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> tuple[Path, Path]:
-    """Two files of the same rows, one of which counts samples instead of tokens."""
-    paths = tmp_path / "a.db", tmp_path / "b.db"
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    place = tmp_path_factory.mktemp("made")
+    paths = place / "a.db", place / "b.db"
     for number, db in enumerate(paths):
         store(db, number)
         with duckdb.connect(str(db)) as connection:
             connection.execute("UPDATE cases SET unit = 'sample' WHERE workload = 'gpt_train'")
     return paths
+
+
+@pytest.fixture
+def files(made: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Path]:
+    """Two files of the same rows, which count samples instead of tokens."""
+    a, b = (Path(shutil.copy(db, tmp_path)) for db in made)
+    return a, b
 
 
 @pytest.fixture

@@ -70,12 +70,6 @@ from gputui.tui.terminal.cell_diff import width_of
 DEADLINE_S = 300.0
 
 
-@pytest.fixture(autouse=True)
-def _probed_once(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The interpreter is probed only once: importing torch takes seconds."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "run-screen-cache"))
-
-
 @pytest.fixture
 def spin(tmp_path: Path) -> Path:
     """A profile of one short run."""

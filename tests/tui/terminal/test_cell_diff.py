@@ -57,7 +57,7 @@ def pictures(draw: st.DrawFn) -> Picture:
     return rows
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(pictures(), min_size=1, max_size=5), st.data())
 def test_any_sequence_of_pictures_is_shown_as_textual_would(
     shown: list[Picture], data: st.DataObject
@@ -97,7 +97,7 @@ def spans(draw: st.DrawFn) -> Line:
     return tuple(Span(text, style) for text, style in draw(pieces))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.dictionaries(st.integers(0, HEIGHT - 1), spans()), max_size=5), st.booleans())
 def test_lines_are_shown_as_the_strips_made_of_them(
     shown: list[dict[int, Line]], are_strips_between: bool

@@ -12,6 +12,8 @@ from gputui.services.compare.pairing import Cell, Row
 from gputui.services.compare.row_text import change_text, figure_line, rate_text, time_text
 from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.why import Why
+from gputui.services.results.labels import interval_words
+from gputui.services.serving.curve import is_serving_case
 from gputui.tui.screens.compare.evidence_parts import block_lines, sure_lines, title_line
 from gputui.tui.screens.compare.telemetry_lines import telemetry_lines
 from gputui.tui.screens.compare.why_lines import why_lines
@@ -40,7 +42,9 @@ def evidence_page(
     if steps:
         lines.append((Span("what would help", "title"),))
         lines += [line for step in steps for line in paragraph(f"  {step}", width, indent=4)]
-    lines += [(), *block_lines(row, "ab", width - 1, _ROWS), ()]
+    if blocks := block_lines(row, "ab", width - 1, _ROWS):
+        lines += [(), *blocks]
+    lines.append(())
     for letter, cell in (("a", row.a), ("b", row.b)):
         lines += paragraph(f"{letter}  {_side(cell)}", width, indent=3)
     lines += _values(row, width)
@@ -50,7 +54,8 @@ def evidence_page(
     lines += sure_lines(row, width)
     for figure in row.figures:
         lines += paragraph(figure_line(figure), width, indent=2)
-    lines += why_lines(why, width)
+    if not is_serving_case(row.case):
+        lines += why_lines(why, width)
     lines += [(), *telemetry_lines(curves, "ab", width)]
     return tuple(lines)
 
@@ -64,6 +69,8 @@ def _side(cell: Cell) -> str:
     per_step = cell.result.case.units_per_step
     low, high = (format_seconds(per_step / x) for x in (speed.high, speed.low))
     launches = f"{speed.launches} launch{'es' if speed.launches != 1 else ''}"
+    if is_serving_case(cell.result.case):
+        return f"{rate_text(cell)} (95 %: {interval_words(speed)}), {launches}"
     blocks = f"{speed.blocks} blocks"
     if speed.independent < speed.blocks:
         blocks += f" (neighbours resemble each other: worth {speed.independent})"

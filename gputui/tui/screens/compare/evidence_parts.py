@@ -29,6 +29,7 @@ from gputui.services.compare.row_text import (
 from gputui.services.compare.why import Why, part_name, signed
 from gputui.services.compare.why_text import time_text as nanoseconds_text
 from gputui.services.results.throughput import launches_of
+from gputui.services.serving.curve import is_serving_case
 from gputui.tui.screens.compare.rows_table import style_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, left, right, width_of
@@ -149,8 +150,11 @@ def _of_side(column: ComparisonColumn, cell: Cell) -> str:
 def block_lines(row: Row, letters: str, width: int, rows: int) -> list[Line]:
     """How often blocks took how long, both sides over one logarithmic axis of time.
 
-    From two rows of characters a side on, with the intervals of the speeds.
+    From two rows of characters a side on, with the intervals of the speeds. Empty for a load on a server:
+    it has no blocks.
     """
+    if is_serving_case(row.case):
+        return []
     sides = [_seconds(cell) for cell in (row.a, row.b)]
     known = [seconds for side in sides for seconds in side]
     if not known:

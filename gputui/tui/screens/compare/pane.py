@@ -15,6 +15,7 @@ from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.turning_points import turning_points
 from gputui.services.compare.why import Why
 from gputui.services.results.throughput import launches_of
+from gputui.services.serving.curve import is_serving_case
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.evidence_parts import (
     FAMILIES_OF_SIDES,
@@ -90,13 +91,15 @@ def pane_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
             lines.append((Span(f"  {'why' if place == 0 else '':8}", "dim"), *reason))
         return lines[:height]
     half = (width - 2 - _GAP) // 2
-    blocks = [(Span("times of blocks", "dim"),), *block_lines(row, "ab", half, 2 if room >= 10 else 1)]
+    blocks = block_lines(row, "ab", half, 2 if room >= 10 else 1)
+    if blocks:
+        blocks.insert(0, (Span("times of blocks", "dim"),))
     why: list[Line] = []
     if step := step_text(shown.why):
         why = [(Span(f"why: {step}", "dim"),), *why_lines(shown.why, half, room - 2, has_sides=True)]
     else:
-        why = [(Span("how sure", "dim"),), *sure_lines(row, half)]
-    columns = _beside(blocks, why, half)
+        why = [(Span("how sure", "dim"),), *sure_lines(row, half if blocks else width - 2)]
+    columns = _beside(blocks, why, half) if blocks else [(Span("  "), *line) for line in why]
     return [*lines, (), *columns][:height]
 
 
@@ -234,7 +237,7 @@ def launches_lines(row: Row, letters: str, name: str, width: int, most: int) -> 
     """Block after block of each launch of both sides: how long a step took, the slowest block the highest."""
     sides = []
     for letter, family, cell in zip(letters, FAMILIES_OF_SIDES, (row.a, row.b), strict=True):
-        if cell.result is None:
+        if cell.result is None or is_serving_case(cell.result.case):
             continue
         units = cell.result.case.units_per_step
         launches = [[seconds * units for seconds in launch] for launch in launches_of(cell.result)]

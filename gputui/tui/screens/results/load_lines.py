@@ -21,7 +21,7 @@ from gputui.tui.widgets.paragraphs import paragraph
 from gputui.tui.widgets.sections import gauge_spans, section
 
 _MARGIN = "   "
-_LEAST_BAR, _MOST_BAR = 8, 40
+_LEAST_BAR, _MOST_BAR = 8, 80
 _LEFT_OUT = tuple(HEADINGS[HEADINGS.index(name)] for name in ("n", "/user", "95 %", "p99"))
 """Columns that a narrow terminal does without, in this order."""
 
@@ -110,9 +110,9 @@ def _cells(
 def note_lines(loads: ServingRun, width: int) -> Iterator[Line]:
     """Loads without a result, and what limits the meaning of the others."""
     for text in unmeasured_lines(loads):
-        yield from paragraph(clean(text), width, "warn", indent=2)
+        yield from paragraph(f"{_MARGIN}{clean(text)}", width, "warn", indent=len(_MARGIN) + 2)
     for text in serving_notes(loads):
-        yield from paragraph(clean(text), width, "dim", indent=2)
+        yield from paragraph(f"{_MARGIN}{clean(text)}", width, "dim", indent=len(_MARGIN) + 2)
 
 
 def _output(level: Level) -> float:

@@ -127,7 +127,7 @@ def memory_page(detail: RunDetail, case: CaseResult, width: int, height: int) ->
     if not found.memory:
         return paragraph(f"memory: not known: {found.memory_reason}", width)
     most = max(point.allocated_bytes for point in found.memory)
-    room = max(min(width - 24, 60), 10)
+    room = max(min(width - 24, 120), 10)
     lines: list[Line] = [*paragraph("memory that torch allocates on the device", width, "title"), ()]
     for point in found.memory:
         lines.append(
@@ -159,13 +159,15 @@ def _cells(name: str) -> int:
 
 
 def _stack(point: MemoryPoint, most: int, width: int) -> list[Span]:
-    """The parts side by side, as letters; their ends are rounded, so that the sum fits."""
+    """The parts side by side, each behind its letter; their ends are rounded, so that the sum fits."""
     spans: list[Span] = []
     begin, so_far = 0, 0
     for (letter, _, of), style in zip(PARTS, _PART_STYLES, strict=True):
         so_far += of(point)
         end = round(so_far / most * width) if most else 0
-        spans.append(Span(letter * (end - begin), style))
+        if end > begin:
+            body = "track" if style == "dim" else style
+            spans += [Span(letter, style), Span("▇" * (end - begin - 1), body)]
         begin = end
     return [*spans, Span(" " * (width - begin))]
 

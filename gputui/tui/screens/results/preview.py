@@ -227,7 +227,7 @@ def cases_lines(run: Run, width: int, height: int) -> list[Line]:
         return []
     shown = rows[: height - 2] if len(rows) > height - 1 else rows
     columns = [max(width_of(cells[place]) for cells in (CASE_HEADINGS, *shown)) for place in range(4)]
-    if sum(columns) + 2 * len(columns) > width:
+    if sum(columns) + 2 * len(columns) > width or not any(cells[3] for cells in shown):
         columns.pop()
     lines: list[Line] = [section((Span("cases", "title"),), width, (Span("enter: all of it", "dim"),))]
     has_remarks = width - sum(columns) - 2 * len(columns) >= _LEAST_REMARK

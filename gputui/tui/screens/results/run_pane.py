@@ -19,6 +19,7 @@ from gputui.services.results.browser import RunDetail
 from gputui.services.results.labels import case_name
 from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.table_export import Sheet
+from gputui.services.serving.curve import is_serving_case
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results import pages
 from gputui.tui.screens.results.overview import overview_page
@@ -62,7 +63,8 @@ _ROWS_ABOVE_AND_BELOW = 6
 def tabs_of(detail: RunDetail) -> tuple[str, ...]:
     """The tabs that a run has something for; the findings say what is missing."""
     missing = []
-    if not any(m.blocks for case in detail.run.cases for m in case.measurements):
+    steps = [case for case in detail.run.cases if not is_serving_case(case.case)]
+    if not any(m.blocks for case in steps for m in case.measurements):
         missing.append("blocks")
     if not detail.passes:
         missing += ["operators", "step", "memory"]
@@ -350,7 +352,7 @@ class RunPane(Vertical):
         width = self.screen.size.width
         lines = pages.not_sampled(width)
         if self._window is not None:
-            lines = telemetry_page(self.detail, self._series, self._window, width)
+            lines = telemetry_page(self.detail, self._series, self._window, width, self._switcher.size.height)
         self._page.show(lines, keeps_place=keeps_place)
 
     def _cases_for(self, name: str) -> list[CaseResult]:

@@ -23,6 +23,7 @@ from gputui.services.results.labels import (
 )
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.throughput import is_crowded, speed_of, waited_share
+from gputui.services.serving.curve import is_serving_case
 from gputui.store.text import clean_text
 
 FILE_HEADINGS = ("file", "size", "changed", "in")
@@ -94,7 +95,9 @@ def case_rows(run: Run) -> list[CaseRow]:
                 case_name(case),
                 format_rate(speed.units_per_s, case.case.unit),
                 interval_words(speed),
-                format_seconds(case.case.units_per_step / speed.units_per_s),
+                ""
+                if is_serving_case(case.case)
+                else format_seconds(case.case.units_per_step / speed.units_per_s),
                 _flags(case),
             )
         rows.append(CaseRow(case, cells))

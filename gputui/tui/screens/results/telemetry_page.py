@@ -16,7 +16,7 @@ from gputui.services.results.labels import case_name
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results.window import TimeWindow
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.charts import area
+from gputui.tui.widgets.charts import area, body_styles
 from gputui.tui.widgets.paragraphs import paragraph
 
 CURSOR, TIMED = "v", "-"
@@ -26,6 +26,8 @@ _NARROW, _WIDE = 67, 100
 """Below the first width only the median fits; from the second on also the value at the cursor."""
 _LEAST_CHART, _MOST_CHART = 8, 120
 _SCROLLBAR = 1
+_HIGHEST = 4
+"""Rows of a chart, at most."""
 _TITLES = {
     "sm_busy_pct": ("busy, %", "compute"),
     "memory_busy_pct": ("memory traffic, %", "memory"),
@@ -74,11 +76,11 @@ def _headings(width: int) -> tuple[str, ...]:
 
 
 def telemetry_page(
-    detail: RunDetail, series: Sequence[TelemetrySeries], window: TimeWindow, width: int
+    detail: RunDetail, series: Sequence[TelemetrySeries], window: TimeWindow, width: int, height: int
 ) -> tuple[Line, ...]:
     """Minimum, median and maximum of each metric of each device within a window, and its chart.
 
-    Only the part of `series` within the window is drawn.
+    Only the part of `series` within the window is drawn. Charts are as high as `height` rows for all allow.
     """
     place = chart_place(width)
     parts = [_Part(one, window, place.cells) for one in series]
@@ -87,6 +89,9 @@ def telemetry_page(
     lines += paragraph(_cursor_words(detail, window), width, "dim", indent=2)
     names = {gpu.index: gpu.name for gpu in detail.run.summary.machine.gpus}
     headings = _headings(width)
+    metrics = sum(len(_measured(part)) for part in parts)
+    around = len(lines) + 3 * len(parts)
+    rows = min(max((height - around) // max(metrics, 1), 1), _HIGHEST) if place.cells else 1
     heads = " " * _NAME + "".join(f"{heading:>{_NUMBER}}" for heading in headings)
     for part in parts:
         device = part.series.device_index
@@ -97,7 +102,7 @@ def telemetry_page(
             continue
         ruler = _ruler(detail, window, place.cells)
         lines.append((Span(heads, "dim"), Span("  "), Span(ruler, "accent")))
-        lines += _metric_lines(part, place, headings)
+        lines += _metric_lines(part, place, headings, rows)
     return tuple(lines)
 
 
@@ -136,31 +141,46 @@ def _highest(values: Sequence[float]) -> float:
     return max((v for v in values if math.isfinite(v)), default=math.nan)
 
 
-def _metric_lines(part: _Part, place: ChartPlace, headings: Sequence[str]) -> Iterator[Line]:
+def _measured(part: _Part) -> dict[str, list[float]]:
+    """The values within the window of each metric that has a chart, by its key."""
+    found = {}
     for metric in METRICS:
         column: Sequence[float] = part.series.columns.get(metric.key, ())
         values = [v for v in column[part.start : part.end] if math.isfinite(v)]
-        if not values or metric.key.endswith(("_bits", "_mj")):
-            continue
+        if values and not metric.key.endswith(("_bits", "_mj")):
+            found[metric.key] = values
+    return found
+
+
+def _metric_lines(part: _Part, place: ChartPlace, headings: Sequence[str], rows: int) -> Iterator[Line]:
+    for key, values in _measured(part).items():
+        column = part.series.columns[key]
         numbers = {
             "least": min(values),
             "median": median(values),
             "most": max(values),
             CURSOR: part.here(column),
         }
-        text = "".join(f"{_number(numbers[heading], metric.key):>{_NUMBER}}" for heading in headings)
-        chart = _chart(part, column) if place.cells else ""
-        title, family = _TITLES.get(metric.key, (metric.key, "link"))
+        text = "".join(f"{_number(numbers[heading], key):>{_NUMBER}}" for heading in headings)
+        title, family = _TITLES.get(key, (key, "link"))
         name = f"  {title[: _NAME - 2]:{_NAME - 2}}"
-        yield Span(name, "dim"), Span(text), Span(f"  {chart}", f"{family} 1")
+        if not place.cells:
+            yield Span(name, "dim"), Span(text)
+            continue
+        shown = [v if math.isfinite(v) else None for v in part.chart(column)]
+        for row, chart in enumerate(_chart(shown, min(values), max(values), rows, family)):
+            before = (Span(name, "dim"), Span(text)) if row == 0 else (Span(" " * (place.left - 2)),)
+            yield *before, Span("  "), chart
 
 
-def _chart(part: _Part, column: Sequence[float]) -> str:
-    """One row of a chart over the window, from minimum to maximum; gaps stay empty."""
-    finite = [v for v in column[part.start : part.end] if math.isfinite(v)]
-    low, high = min(finite), max(finite)
-    (drawn,) = area([v - low if math.isfinite(v) else None for v in part.chart(column)], high - low)
-    return drawn
+def _chart(values: Sequence[float | None], low: float, high: float, rows: int, family: str) -> list[Span]:
+    """A chart from minimum to maximum; gaps stay empty, and what never changed fills half of it."""
+    if high > low:
+        heights = [None if value is None else value - low for value in values]
+    else:
+        heights = [None if value is None else float(value != 0) / 2 for value in values]
+    drawn = area(heights, high - low or 1.0, rows)
+    return [Span(text, style) for text, style in zip(drawn, body_styles(family, rows), strict=True)]
 
 
 def _ruler(detail: RunDetail, window: TimeWindow, cells: int) -> str:
@@ -185,7 +205,7 @@ def _span_words(window: TimeWindow, pieces: int) -> str:
     whole = format_seconds((window.whole_to_us - begins_us) / 1e6)
     ends = _moment(window.from_us - begins_us), _moment(window.to_us - begins_us)
     part = f"the whole {whole}" if window.is_whole else f"from {ends[0]} to {ends[1]} of {whole}"
-    return f"{part} in {pieces} pieces; the numbers are of their means"
+    return f"{part} in {pieces} pieces; numbers are their means, charts least to most"
 
 
 def _cursor_words(detail: RunDetail, window: TimeWindow) -> str:

@@ -334,8 +334,11 @@ def _chart(
     room = width - _AXIS
     columns, _ = _columns(device, metric, room)
     limit = metric.lowered(machine, device.device)
+    title: Line = (Span(" " * _AXIS), Span(f"{metric.title}  ", "dim"), figure)
     note = Span("" if limit is None else f" {metric.before_lowered} {metric.end(limit)}", "dim")
-    lines: list[Line] = [fitted((Span(" " * _AXIS), Span(f"{metric.title}  ", "dim"), figure, note), width)]
+    if line_width((*title, note)) <= width:
+        title = (*title, note)
+    lines: list[Line] = [fitted(title, width)]
     for number, row in enumerate(area_lines(columns, top, rows, room, metric.family, limit)):
         end = metric.end(top) if number == 0 else "0" if number == rows - 1 else ""
         lines.append((Span(f"{right(end, _AXIS - 1)} ", "dim"), *row))

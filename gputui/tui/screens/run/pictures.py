@@ -112,7 +112,33 @@ def _choose(model: RunModel, width: int, height: int) -> list[Line]:
             first = _first_shown(model.form.selected + 1, len(form), height - 1)
             return [_heading(model, width), *form[first : first + height - 1]]
         return [_heading(model, width), *_profiles(model, width, height - 5), *about]
-    return [_heading(model, width), *_profiles(model, width, room), *below]
+    lines = [_heading(model, width), *_profiles(model, width, room), *below]
+    return [*lines, *_planned(model, width, height - len(lines))]
+
+
+def _planned(model: RunModel, width: int, height: int) -> list[Line]:
+    """What would be measured here, in columns, where there is room for all of it below the form."""
+    checked = model.checked
+    if checked is None or checked.draft.profile != model.profile_name or model.form.hosts:
+        return []
+    cases = [case for plan in checked.plans for case in plan.cases]
+    names = list(dict.fromkeys(clean(case.case.name) for case in cases if case.outcome is None))
+    lines: list[Line] = [
+        fitted((), width),
+        ruled((Span("would run here", "title"), Span(counted(len(names), "case"), "dim")), width),
+    ]
+    each = max(map(width_of, names), default=0) + 3
+    abreast = max((width - 2) // each, 1)
+    rows = -(-len(names) // abreast)
+    for row in range(rows):
+        texts = (left(name, each) for name in names[row::rows])
+        lines.append(fitted((Span("  " + "".join(texts)),), width))
+    for plan in checked.plans:
+        for reason, without in reasons_of(plan).items():
+            lines.append(
+                _words(f"  not here: {counted(len(without), 'case')}: {clean(reason)}", width, "dim")
+            )
+    return lines if names and len(lines) <= height else []
 
 
 def _heading(model: RunModel, width: int) -> Line:
