@@ -431,18 +431,21 @@ def judge(
     estimates: Sequence[Estimate | Missing],
     band: float | Sequence[float] = BAND,
     false_discovery_rate: float = FALSE_DISCOVERY_RATE,
+    shares_launches: Sequence[bool] = (),
 ) -> list[Verdict]:
     """The verdict of each row and mean of one table; a Missing is `not comparable` for its own reason.
 
     `faster` and `slower` (B against A) need the whole interval beyond the band and, among rows with
     measured launches, Benjamini–Hochberg's consent; `same` needs the whole interval inside the band. A
     band per row may be given; it is a fraction, and reaches from 1/(1 + band) to 1 + band.
+    `shares_launches`: rows that tell of the same launches, as rate and times of a load do. They err together,
+    so that Benjamini–Hochberg must consent also where the spread between launches is assumed.
     """
     bands = [band] * len(estimates) if isinstance(band, float | int) else list(band)
     replicated = {
         row: estimate
         for row, estimate in enumerate(estimates)
-        if not isinstance(estimate, Missing) and estimate.replicated
+        if not isinstance(estimate, Missing) and (estimate.replicated or any(shares_launches[row : row + 1]))
     }
     tested = {row: estimate.p_beyond(bands[row]) for row, estimate in replicated.items()}
     limit = _benjamini_hochberg_limit(list(tested.values()), false_discovery_rate)

@@ -520,4 +520,5 @@ def _hanging_s(since_ns: int | None, now_ns: int) -> int:
 
 
 def _bug(error: Exception) -> Missing:
+    """What is shown in the place of a value, so that no exception of a source ends a thread."""
     return Missing(f"this is a bug in gputui: {type(error).__name__}: {error}")

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -31,6 +31,8 @@ SUFFIXES = (".db", ".duckdb")
 """Of result files."""
 _LISTED = 8
 """Files that an error names."""
+MARKER = "gputui-export.json"
+"""The file that makes a directory an export of Parquet files."""
 CATALOG = "d0"
 """The name of an attached file inside a connection: ours, never derived from the file's name."""
 QUERY_LIMIT_S = 30.0
@@ -45,6 +47,8 @@ _CONFIG = {
     "memory_limit": "1GB",
     "max_temp_directory_size": "0B",
 }
+_ENDINGS = ("", ".wal", ".wal.recovery", ".wal.checkpoint")
+"""Of files that DuckDB looks for when it opens one."""
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 T = TypeVar("T")
 
@@ -64,6 +68,14 @@ def has_working_directory() -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def is_export(path: Path) -> bool:
+    """Whether a path is a directory of exported Parquet files."""
+    try:
+        return (path / MARKER).is_file()
+    except OSError:
+        return False
 
 
 def connect(threads: int = 2) -> DuckDBPyConnection:
@@ -189,6 +201,8 @@ class Checked:
     """Its name inside the connection."""
     empty: frozenset[str] = frozenset()
     """Tables without rows."""
+    statements: Mapping[str, str] = field(default_factory=dict)
+    """By table, the statement that creates it, which defines all of its columns and their order."""
 
 
 def open_read_only(db: Path, trust: bool = False) -> Checked:
@@ -230,6 +244,49 @@ def open_together(files: Sequence[Path], trust: bool = False, threads: int = 2) 
         raise
 
 
+class FilesInTurn:
+    """Opens some files after others on one connection, which takes as long to make as to open ten files.
+
+    It can open nothing but these files, and only simple queries are fast: it does not optimize. For one
+    thread.
+    """
+
+    def __init__(self, files: Sequence[Path], trust: bool = False) -> None:
+        self._files = files
+        self._trust = trust
+        self._connection: DuckDBPyConnection | None = None
+
+    @contextmanager
+    def open(self, files: Sequence[Path]) -> Iterator[list[Checked]]:
+        """Some of the files, as in `open_together`; the next ones can be opened when these are closed."""
+        for db in files:
+            check_place(db)
+            let_writers_pass(db)
+        connection = self._connection = self._connection or self._connected()
+        attached = {f"d{number}": db for number, db in enumerate(files)}
+        try:
+            for name, db in attached.items():
+                attach(connection, db, ", READ_ONLY", name)
+            yield _check_are_ours(connection, attached, self._trust)
+            for name in attached:
+                connection.execute(f"DETACH {name}")
+        except BaseException:  # after some errors a connection is of no use
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _connected(self) -> DuckDBPyConnection:
+        connection = connect(threads=1)
+        connection.execute("PRAGMA disable_optimizer")
+        close_the_doors(connection, files=self._files)
+        return connection
+
+
 @contextmanager
 def _explaining_lock(db: Path) -> Iterator[None]:
     try:
@@ -240,11 +297,18 @@ def _explaining_lock(db: Path) -> Iterator[None]:
         ) from error
 
 
-def close_the_doors(connection: DuckDBPyConnection, but_for: Sequence[Path] = ()) -> None:
-    """Cut the connection off from files, the network and settings; `but_for`: not from these directories."""
-    if but_for:
-        listed = ", ".join("'" + _name_for_duckdb(path).replace("'", "''") + "'" for path in but_for)
-        connection.execute(f"SET allowed_directories=[{listed}]")
+def close_the_doors(
+    connection: DuckDBPyConnection, but_for: Sequence[Path] = (), files: Sequence[Path] = ()
+) -> None:
+    """Cut the connection off from files, the network and settings.
+
+    `but_for`: not from these directories; `files`: not from these result files.
+    """
+    with_logs = [db.with_name(db.name + ending) for db in files for ending in _ENDINGS]
+    for setting, paths in (("allowed_directories", but_for), ("allowed_paths", with_logs)):
+        if paths:
+            listed = ", ".join("'" + _name_for_duckdb(path).replace("'", "''") + "'" for path in paths)
+            connection.execute(f"SET {setting}=[{listed}]")
     connection.execute("SET enable_external_access=false")
     connection.execute("SET lock_configuration=true")
 
@@ -285,7 +349,11 @@ def _check_are_ours(
         _refuse_code(connection, attached, layouts)
     metas = _metas(connection, attached)
     return [
-        _check_format(connection, catalog, db, metas[catalog], layouts[catalog], frozenset(empty[catalog]))
+        replace(
+            _check_format(connection, catalog, db, metas[catalog], layouts[catalog]),
+            empty=frozenset(empty[catalog]),
+            statements=sql_of[catalog],
+        )
         for catalog, db in attached.items()
     ]
 
@@ -296,7 +364,6 @@ def _check_format(
     db: Path,
     meta: dict[str, str],
     layout: _Layout,
-    empty: frozenset[str],
 ) -> Checked:
     if meta.get("format") != FORMAT_NAME:
         raise _not_ours(db)
@@ -316,7 +383,7 @@ def _check_format(
             raise GputuiError(f"{db} has no table {table.name}: it is damaged", "use a copy made before")
         for column in table.columns:
             _check_type(db, table.name, column, layout.types.get((table.name, column.name)))
-    return Checked(connection, version, layout.columns, catalog, empty)
+    return Checked(connection, version, layout.columns, catalog)
 
 
 def _metas(connection: DuckDBPyConnection, attached: Mapping[str, Path]) -> dict[str, dict[str, str]]:

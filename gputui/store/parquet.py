@@ -20,7 +20,16 @@ from gputui.errors import GputuiError, NotStored
 from gputui.store import schema
 from gputui.store.locking import WAIT_S, Locked, write_lock
 from gputui.store.merging import Merged, collect_new
-from gputui.store.opening import CATALOG, attach, close_the_doors, connect, expanded, rows_of
+from gputui.store.opening import (
+    CATALOG,
+    MARKER,
+    attach,
+    close_the_doors,
+    connect,
+    expanded,
+    is_export,
+    rows_of,
+)
 from gputui.store.schema import RUN_TABLES, Column, Table
 from gputui.store.text import clean_text
 from gputui.store.views import VIEWS
@@ -30,8 +39,6 @@ from gputui.version import __version__
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-MARKER = "gputui-export.json"
-"""The file that makes a directory an export."""
 EXPORT_SCHEMA = 1
 """Later versions add tables and columns under the same number; another number is refused."""
 PARTITIONS = ("date", "gpu", "profile")
@@ -55,14 +62,6 @@ class Exported:
     already_there: int
     merged: tuple[Merged, ...]
     """Of each source file."""
-
-
-def is_export(path: Path) -> bool:
-    """Whether a path is a directory that `export_runs` has written to."""
-    try:
-        return (path / MARKER).is_file()
-    except OSError:
-        return False
 
 
 def export_runs(

@@ -20,7 +20,7 @@ from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 from gputui.model.serving import BoxPower, LoadStep, Requests, ServerFound, ServingRecords
 from gputui.model.telemetry import HOST, METRICS, Metric
-from gputui.store.opening import Checked, expanded, open_read_only, open_together, rows_of
+from gputui.store.opening import Checked, FilesInTurn, expanded, open_read_only, open_together, rows_of
 from gputui.store.rebuilding import (
     BLOCK_COLUMNS,
     CASE_COLUMNS,
@@ -811,17 +811,29 @@ def _union(
 ) -> _Union:
     """Index of the file, run and these columns, NULL where a file lacks one; of these runs, or of all."""
     types = {c.name: c.sql_type for c in TABLE_BY_NAME[name].columns}
-    each, parameters = [], list[object]()
+    alike: dict[str, list[int]] = {}
     for place, (file, ids) in enumerate(zip(files, run_ids, strict=True)):
         is_there = (name, "run_id") in file._columns and name not in file._opened.empty
-        if not is_there or (ids is not None and not ids):
-            continue
-        cells = ", ".join(c if (name, c) in file._columns else f"NULL::{types[c]} AS {c}" for c in columns)
-        sql = f"SELECT {place} AS place, run_id, {cells} FROM {file._catalog}.main.{name}"
-        if ids is not None:
-            sql += f" WHERE run_id IN ({', '.join(['TRY_CAST(? AS UUID)'] * len(ids))})"
-            parameters += ids
-        each.append(sql)
+        if is_there and (ids is None or ids):
+            alike.setdefault(file._opened.statements[name], []).append(place)
+    each, parameters = [], list[object]()
+    for statement, places in alike.items():
+        has = files[places[0]]._columns
+        cells = ", ".join(c if (name, c) in has else f"NULL::{types[c]} AS {c}" for c in columns)
+        # DuckDB takes as long to parse the columns of many files as to read them; generated ones may fail
+        own = "*" if "GENERATED" not in statement.upper() else f"run_id, {cells}"
+        parts = []
+        for place in places:
+            part, ids = (
+                f"SELECT {place} AS place, {own} FROM {files[place]._catalog}.main.{name}",
+                run_ids[place],
+            )
+            if ids is not None:
+                part += f" WHERE run_id IN ({', '.join(['TRY_CAST(? AS UUID)'] * len(ids))})"
+                parameters += ids
+            parts.append(part)
+        together = " UNION ALL ".join(parts)
+        each.append(f"SELECT place, run_id, {cells} FROM ({together})" if own == "*" else together)
     return _Union(" UNION ALL ".join(each), tuple(parameters))
 
 
@@ -899,6 +911,13 @@ def open_results(
         yield tuple(ResultFile(one, db, warnings_of(db)) for one, db in zip(opened, paths, strict=True))
     finally:
         opened[0].connection.close()
+
+
+@contextmanager
+def open_results_in_turn(turns: FilesInTurn, files: Sequence[Path]) -> Iterator[tuple[ResultFile, ...]]:
+    """Some of the files of `turns`, by absolute paths; as `open_results`, in half the time for many files."""
+    with turns.open(files) as opened:
+        yield tuple(ResultFile(one, db, warnings_of(db)) for one, db in zip(opened, files, strict=True))
 
 
 def warnings_of(db: Path) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ def test_a_copy_under_other_ids_is_no_other_box(tmp_path: Path) -> None:
 
     assert "1 box added left out:" in made
     assert ": the same measurements as" in made
-    with pytest.raises(GputuiError, match="its box is in the reference already"):
+    with pytest.raises(GputuiError, match="its box is already in the reference"):
         ran("add", f"{tmp_path}/shared.db")
 
 

@@ -29,8 +29,8 @@ def sizes_by_work_of_one_sample(workload: Workload) -> list[list[str]]:
     return list(together.values())
 
 
-SLOW = {"lstm_train-base"}
-"""256 consecutive states with separate operations, which torch needs seconds to count."""
+SLOW = {"lstm_train-base", "lstm_train-mini"}
+"""Consecutive states with separate operations, which torch needs seconds to count."""
 COUNTED = [
     pytest.param(w, name, id=f"{w.name}-{name}", marks=pytest.mark.slow if f"{w.name}-{name}" in SLOW else ())
     for w in WORKLOADS

@@ -335,10 +335,31 @@ def test_every_size_does_a_positive_amount_of_counted_work(workload: Workload) -
             assert counted is None or counted > 0
 
 
+SLOW = {
+    "decode-mini-b8",
+    "loader-mini-w1",
+    "loader-mini-w4",
+    "memory_tricks-mini-accumulate",
+    "memory_tricks-mini-checkpoint",
+}
+"""Sizes whose work a smaller one of the same workload, or a test of that workload, does as well."""
+
+
 @pytest.mark.parametrize(
     ("workload", "size", "precision"),
-    [(w, size, p) for w in HERE for size in minis(w) for p in w.precisions if p != "tf32"],
-    ids=lambda value: getattr(value, "name", value),
+    [
+        pytest.param(
+            w,
+            size,
+            p,
+            id=f"{w.name}-{size}-{p}",
+            marks=pytest.mark.slow if f"{w.name}-{size}" in SLOW else (),
+        )
+        for w in HERE
+        for size in minis(w)
+        for p in w.precisions
+        if p != "tf32"
+    ],
 )
 def test_mini_is_built_and_does_a_step_on_a_cpu(workload: Workload, size: str, precision: str) -> None:
     step = workload.build(

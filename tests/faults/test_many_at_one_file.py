@@ -8,11 +8,9 @@ import pytest
 from many import crowd
 
 
-@pytest.mark.parametrize("seconds", [0.5, pytest.param(10.0, marks=pytest.mark.slow)])
-def test_four_writers_and_two_readers_lose_nothing_and_store_nothing_twice(
-    tmp_path: Path, seconds: float
-) -> None:
-    found = crowd(tmp_path, seconds)
+@pytest.mark.slow
+def test_four_writers_and_two_readers_lose_nothing_and_store_nothing_twice(tmp_path: Path) -> None:
+    found = crowd(tmp_path, seconds=10.0)
     assert found.errors == ()
     assert found.runs_in_file == found.runs_stored
     assert found.shared_run_there == 1

@@ -137,6 +137,25 @@ def write_long_profile(path: Path) -> Path:
     return write_spin_profile(path, replicates=100, blocks=10)
 
 
+def write_sleeping_profile(path: Path) -> Path:
+    """A profile whose run takes minutes unless it is ended, of a program that leaves the CPU to the test."""
+    path.write_text(
+        """schema = 1
+version = 1
+title = "ticks"
+question = "How long is a tenth of a second?"
+budget_s = 3600
+replicates = 100
+[[command]]
+name = "ticks"
+version = 1
+argv = ["sh", "-c", "while sleep 0.1; do echo tick; done"]
+pattern = "tick"
+"""
+    )
+    return path
+
+
 def write_failing_profile(path: Path, *, waits_for: Path | None = None) -> Path:
     """A profile of a program that fails at once; with `waits_for` also of one that waits for that file.
 

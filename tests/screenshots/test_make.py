@@ -33,6 +33,7 @@ def make(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_pictures_are_the_committed_ones_and_all_say_demo_data(tmp_path: Path, repository: Path) -> None:
     done = make(tmp_path / "shots")
     assert done.returncode == 0, done.stdout

@@ -21,6 +21,7 @@ from journals import (
     write_lines,
     write_telemetry,
 )
+from stored_loads import Server, load_lines
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
@@ -29,12 +30,20 @@ from gputui.model.journal import (
     TELEMETRY_NAME,
     Block,
     CaseEnd,
+    CasePlanned,
+    CaseWarm,
+    Figure,
+    LaunchEnd,
+    LaunchStart,
     Line,
     MachineFound,
+    RunEnd,
     RunStart,
+    RuntimeFound,
     WorkerReady,
     encode_line,
 )
+from gputui.model.serving import LoadStep, Requests, ServerFound
 from gputui.model.telemetry import CURRENT
 from gputui.store.journal_reader import JournalTail, TelemetryTail, read_journal, read_telemetry
 
@@ -75,6 +84,7 @@ def test_a_whole_journal_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert list(contents.lines) == LINES
     assert contents.damage == ()
     assert contents.start == LINES[0]
+    assert (contents.machine, contents.runtime, contents.end) == (LINES[1], LINES[2], LINES[-1])
 
 
 def test_a_torn_tail_is_cut_and_named(tmp_path: Path) -> None:
@@ -83,6 +93,13 @@ def test_a_torn_tail_is_cut_and_named(tmp_path: Path) -> None:
     assert list(contents.lines) == LINES[:-1]
     assert contents.damage == (f"line {len(LINES)}: cut off while it was written",)
     assert contents.end is None
+
+
+def test_a_last_line_that_lacks_only_its_end_counts(tmp_path: Path) -> None:
+    contents = read_journal(journal_of(tmp_path, WHOLE[:-1]))
+
+    assert list(contents.lines) == LINES
+    assert contents.damage == ()
 
 
 def test_a_flipped_bit_costs_its_line_alone_and_the_line_is_named(tmp_path: Path) -> None:
@@ -169,6 +186,33 @@ def test_a_block_that_cannot_be_is_no_block(tmp_path: Path, field: str, value: o
     assert contents.damage
 
 
+def test_of_much_damage_the_first_fifty_are_listed_and_the_rest_counted(tmp_path: Path) -> None:
+    contents = read_journal(journal_of(tmp_path, WHOLE + b"nonsense\n" * 60))
+
+    assert list(contents.lines) == LINES
+    assert len(contents.damage) == 51
+    assert contents.damage[-1] == "and 10 more"
+
+
+@pytest.mark.parametrize(("seed", "is_kept"), [(0, True), (2**64 - 1, True), (2**64, False), (-1, False)])
+def test_a_seed_has_64_bits_and_no_sign(tmp_path: Path, seed: int, is_kept: bool) -> None:
+    journal_of(tmp_path, line_of({**plain_of(0), "seed": seed}) + WHOLE[len(ENCODED[0]) :])
+    if is_kept:
+        assert read_journal(tmp_path).start.seed == seed
+    else:
+        with pytest.raises(GputuiError, match="no readable first line"):
+            read_journal(tmp_path)
+
+
+def test_a_parameter_of_a_workload_may_be_negative(tmp_path: Path) -> None:
+    work = replace(CASES[0].work, parameters=(("shift", -3), ("scale", -0.5)))
+    lines = journal_lines(cases=(replace(CASES[0], work=work),), skipped=())
+    contents = read_journal(write_lines(tmp_path, lines))
+
+    assert list(contents.lines) == lines
+    assert contents.damage == ()
+
+
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), -1.0, "1", None])
 def test_an_infinite_or_negative_unit_count_leaves_the_case_out(tmp_path: Path, value: object) -> None:
     plain = plain_of(3)
@@ -199,7 +243,7 @@ def test_missing_values_keep_their_reasons(tmp_path: Path) -> None:
 
 
 def test_without_a_journal_the_error_says_what_was_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(GputuiError, match="no journal can be read") as caught:
+    with pytest.raises(GputuiError, match=r"no journal can be read in .*: No such file") as caught:
         read_journal(tmp_path)
     assert JOURNAL_NAME in caught.value.hint
 
@@ -325,6 +369,15 @@ def test_telemetry_comes_back_in_order_and_a_damaged_row_costs_itself_alone(tmp_
     )
 
 
+def test_telemetry_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    (tmp_path / TELEMETRY_NAME).mkdir()
+    telemetry = read_telemetry(tmp_path)
+    assert telemetry.is_readable
+    assert list(telemetry) == []
+    assert not telemetry.is_readable
+    assert telemetry.damage == ("telemetry: cannot be read: Is a directory",)
+
+
 def test_a_run_without_telemetry_has_none(tmp_path: Path) -> None:
     assert list(read_telemetry(tmp_path)) == []
 
@@ -370,11 +423,21 @@ def test_the_tail_of_telemetry_gives_each_reading_once_also_of_a_file_that_was_r
     assert polled() == []
 
 
-@pytest.mark.parametrize("kind", [RunStart, MachineFound, WorkerReady, CaseEnd, Block])
-def test_a_line_of_any_kind_that_is_said_twice_counts_once(tmp_path: Path, kind: type[Line]) -> None:
-    again = encode_line(len(LINES), LINES[number_of(kind)])
-    contents = read_journal(journal_of(tmp_path, WHOLE + again))
+OF_LOADS = load_lines(Server(), users=(2,), launches=1, requests=1)
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        *((LINES, kind) for kind in (RunStart, MachineFound, RuntimeFound, CasePlanned, LaunchStart)),
+        *((LINES, kind) for kind in (WorkerReady, CaseWarm, Block, CaseEnd, LaunchEnd, RunEnd)),
+        *((OF_LOADS, kind) for kind in (ServerFound, LoadStep, Requests, Figure)),
+    ],
+)
+def test_a_line_of_any_kind_that_is_said_twice_counts_once(
+    tmp_path: Path, lines: Sequence[Line], kind: type[Line]
+) -> None:
+    again = next(line for line in lines if isinstance(line, kind))
+    contents = read_journal(write_lines(tmp_path, [*lines, again]))
     assert contents.damage == (f"{kind.__name__} left out: said a second time",)
-    assert sum(isinstance(line, kind) for line in contents.lines) == sum(
-        isinstance(line, kind) for line in LINES
-    )
+    assert list(contents.lines) == list(lines)

@@ -22,7 +22,8 @@ from gputui.services.results.exports import result_file_of
 from gputui.services.results.selectors import chosen_files, select_all
 from gputui.store import parquet
 from gputui.store.journal_reader import read_journal
-from gputui.store.parquet import MARKER, export_runs, import_export, is_export
+from gputui.store.opening import MARKER, is_export
+from gputui.store.parquet import export_runs, import_export
 from gputui.store.schema import RUN_TABLES
 from gputui.store.writing import store_run
 

@@ -445,6 +445,7 @@ def test_an_operator_or_kernel_that_began_before_the_window_counts_as_one_call()
 def test_work_whose_launch_is_not_in_the_trace_is_named_by_itself() -> None:
     found = partition([kernel("gemm", 0, 30), kernel("Memcpy HtoD", 30, 50)], 0, 100, MAIN)
     assert times(found) == {"gemm": 30, "copy": 20}
+    assert {(row.shapes, row.dtypes) for row in found.rows} == {("", "")}
     assert found.unmatched_ns == 50
 
 

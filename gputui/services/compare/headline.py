@@ -248,7 +248,8 @@ def _what_changes_the_choice(main: Row, rows: Sequence[Row]) -> str:
 def changing_row(main: Row, rows: Sequence[Row]) -> tuple[Row | None, bool]:
     """The decided case that speaks most against what the main case says, else the one that differs most.
 
-    The second value says whether it speaks against it.
+    Of loads on a server, if none speaks against it, the wait for the first token with the most users. The
+    second value says whether it speaks against it.
     """
     decided = [
         row
@@ -262,6 +263,9 @@ def changing_row(main: Row, rows: Sequence[Row]) -> tuple[Row | None, bool]:
     against = [
         row for row in decided if mine.is_decided and _told_by(main, row).verdict.word != mine.verdict.word
     ]
+    waits = [row for row in decided if time_of(row.case) == "ttft_p50_s"]
+    if waits and not against:
+        return min(waits, key=lambda row: case_order(row.case)), False
     from_main = _log(mine) if mine.is_decided else 0.0
     found = max(against or decided, key=lambda row: abs(_log(_told_by(main, row)) - from_main))
     if not against and mine.is_decided and abs(_log(_told_by(main, found)) - from_main) < _LEAST_GAP:

@@ -8,8 +8,8 @@ from gputui.model.case import Case
 from gputui.model.units import format_percent, listed
 from gputui.services.compare.pairing import Comparison
 from gputui.services.results.headline import is_serving_limit
-from gputui.services.results.load_times import time_of
-from gputui.services.serving.curve import is_serving_case, limits_of, parameter_of
+from gputui.services.results.load_times import is_load, time_of
+from gputui.services.serving.curve import limits_of, parameter_of
 
 _TERMS = (
     ("model", "model", "if it is one model under two names, give both the same --name"),
@@ -60,7 +60,7 @@ def _of_limits_and_numbers(a: Sequence[Case], b: Sequence[Case]) -> Iterator[str
 def _loads(comparison: Comparison, letter: str) -> list[Case]:
     side = comparison.a if letter == "a" else comparison.b
     cases = [one.result.case for one in side.cases]
-    return [case for case in cases if is_serving_case(case) and not time_of(case)]
+    return [case for case in cases if is_load(case) and not time_of(case)]
 
 
 def _values(cases: Sequence[Case], name: str) -> str:

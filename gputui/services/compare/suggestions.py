@@ -16,8 +16,8 @@ from gputui.model.units import format_minutes, format_usd
 from gputui.services.compare.pairing import CROWDED, Cell, Comparison, Row, runs_in
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import had_no_time
+from gputui.services.results.load_times import is_load
 from gputui.services.results.selectors import from_here
-from gputui.services.serving.curve import is_serving_case
 from gputui.services.serving.text import load_options
 
 
@@ -58,10 +58,10 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[SettlingStep, ...]:
         if cell.run is None or cell.result is None or (launches >= wanted and not crowded):
             continue
         number = max(wanted, launches)
-        seconds = cell.run.budget_s if is_serving_case(row.case) else number * _launch_s(cell.result)
+        seconds = cell.run.budget_s if is_load(row.case) else number * _launch_s(cell.result)
         price = cell.run.price
         usd = None if isinstance(price, Missing) else price.usd_per_hour * seconds / 3600
-        only = "" if is_serving_case(row.case) else f" --only {only_text(row)}"
+        only = "" if is_load(row.case) else f" --only {only_text(row)}"
         command = f"{_again(cell, evidence)}{only} --launches {number}"
         found.setdefault(cell.run.run_id, SettlingStep(letter, command, seconds, usd, letter in crowded))
     return tuple(found.values())
@@ -87,7 +87,7 @@ def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> Se
     """Launches of b against a as it is, until the row is resolved; None where those can hardly do it."""
     if not estimate.replicated or any(flag.word == CROWDED for flag in row.flags):
         return None
-    if is_serving_case(row.case):  # serve-bench measures as often as it is told
+    if is_load(row.case):  # serve-bench measures as often as it is told
         return None
     a, b = row.a.run, row.b.run
     if a is None or b is None or row.b.result is None or a.run_id == b.run_id:
@@ -210,11 +210,11 @@ def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:
     for mine, other, letter in ((row.a, row.b, "a"), (row.b, row.a, "b")):
         if mine.result is None and other.run is not None:
             again = _again(other, evidence, same_side=False)
-            only = "" if is_serving_case(row.case) else f" --only {row.case.work.workload}"
+            only = "" if is_load(row.case) else f" --only {row.case.work.workload}"
             yield f"on the box of {letter}: {again}{only}"
         elif mine.result is not None and mine.result.outcome == "oom":
             yield f"{letter} needs more memory for this size; smaller sizes of the workload may fit"
-        elif mine.result is not None and "budget" in mine.result.reason and is_serving_case(row.case):
+        elif mine.result is not None and "budget" in mine.result.reason and is_load(row.case):
             yield f"on the box of {letter}: {_again(mine, evidence)}"
         elif mine.result is not None and "budget" in mine.result.reason:
             only = f"--only {row.case.work.workload}"
@@ -231,7 +231,7 @@ def _again(cell: Cell, evidence: Evidence, *, same_side: bool = True) -> str:
     if cell.run is None:
         return "gputui run"
     file = from_here(str(evidence.file(cell.run.run_id)))
-    if cell.result is not None and is_serving_case(cell.result.case):
+    if cell.result is not None and is_load(cell.result.case):
         is_short = had_no_time(cell.result) or "budget" in cell.result.reason
         budget = f"--budget {math.ceil(cell.run.budget_s) * (1 + is_short)}"
         load = f"gputui serve-bench URL {load_options(cell.result.case)} {budget}"

@@ -10,8 +10,7 @@ from pathlib import Path
 from gputui.errors import NotStored
 from gputui.services.support.home import make_directory
 from gputui.services.support.paths import exports_cache
-from gputui.store.opening import expanded
-from gputui.store.parquet import import_export, is_export
+from gputui.store.opening import expanded, is_export
 
 _KEPT = 4
 """Copies of exports that are kept, the last used."""
@@ -40,6 +39,8 @@ def result_file_of(path: Path) -> Path:
         make_directory(copy.parent)
     except OSError as error:
         raise NotStored(f"{copy.parent} cannot be made: {error.strerror}", "set XDG_CACHE_HOME") from error
+    from gputui.store.parquet import import_export  # takes 0.05 s with all that writes
+
     import_export(path, copy)
     _forget(sorted(copy.parent.glob("*.db"), key=lambda file: file.stat().st_mtime)[:-_KEPT])
     return copy

@@ -28,6 +28,11 @@ at loads of 5 to 14 the lag was 1 to 170 ms, in 6 runs with a free CPU at most 1
 _KEY = "time"
 
 
+def is_load(case: Case) -> bool:
+    """Whether it is a load on an LLM server, or one of its times."""
+    return case.work.workload.startswith("serve:")
+
+
 def time_of(case: Case) -> str:
     """The figure that a case made here stands for; empty for any other case."""
     return str(dict(case.work.parameters).get(_KEY, "")) if case.unit == TIME_UNIT else ""
@@ -57,7 +62,7 @@ def with_load_times(run: Run) -> Run:
 def _times(result: CaseResult) -> Iterator[CaseResult]:
     case = result.case
     parameters = dict(case.work.parameters)
-    if not case.work.workload.startswith("serve:") or parameters.get("load") == "search" or time_of(case):
+    if not is_load(case) or parameters.get("load") == "search" or time_of(case):
         return
     for key, title in LOAD_TIMES.items():
         measurements = tuple(one for m in result.measurements if (one := _timed(m, key)) is not None)

@@ -21,15 +21,12 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
 from gputui.model.machine import Machine
 from gputui.model.units import counted
-from gputui.services.profiles.planner import case_of
 from gputui.services.support.paths import references_directory
 from gputui.store.strict import NotValid, strict
-from gputui.worker.workloads import WORKLOADS
 
 PREFIX = "reference:"
 SCHEMA = 1
 MOST_BYTES = 20_000
-_WORKLOADS = {workload.name: workload for workload in WORKLOADS}
 _VERSION = re.compile(r"\d+(\.\d+){0,2}")
 _MONTH = re.compile(r"20\d\d-(0[1-9]|1[0-2])")
 _CPU_NOISE = re.compile(r"\(R\)|\(TM\)|\bProcessor\b|\bCPU\b|@.*$")
@@ -148,10 +145,16 @@ def key_of(case: Case) -> str:
 
 def is_shipped(case: Case) -> bool:
     """Whether it is a case that gputui itself declares, in the version that it declares now."""
-    workload = _WORKLOADS.get(case.work.workload)
-    if workload is None or case.work.size not in workload.sizes:
-        return False
-    return case_of(workload, case.work.size, case.variant).work.key == case.work.key
+    declared = _declared(case.work.workload, case.work.size, case.variant)
+    return declared is not None and declared.work.key == case.work.key
+
+
+def _declared(name: str, size: str, variant: Variant) -> Case | None:
+    from gputui.services.profiles.planner import case_of  # takes 0.1 s with all workloads
+    from gputui.worker.workloads import WORKLOADS
+
+    workload = next((one for one in WORKLOADS if one.name == name), None)
+    return None if workload is None or size not in workload.sizes else case_of(workload, size, variant)
 
 
 def version_of(text: str) -> str:
@@ -324,11 +327,8 @@ def _json(value: object) -> str:
 
 
 def _case(one: ReferenceCase, device_class: str) -> Case | None:
-    workload = _WORKLOADS.get(one.workload)
-    if workload is None or one.size not in workload.sizes:
-        return None
-    case = case_of(workload, one.size, Variant(device_class, one.precision, one.mode, one.threads))
-    return case if case.work.key == one.work_key and case.unit == one.unit else None
+    case = _declared(one.workload, one.size, Variant(device_class, one.precision, one.mode, one.threads))
+    return case if case and case.work.key == one.work_key and case.unit == one.unit else None
 
 
 def _minor(text: str) -> tuple[int, ...]:

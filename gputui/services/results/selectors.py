@@ -21,8 +21,7 @@ from gputui.services.results.references import PREFIX, reference_named, referenc
 from gputui.services.results.variation import RUNS_TAKEN, with_launch_spreads
 from gputui.services.support.paths import default_result_file
 from gputui.store.locking import Locked
-from gputui.store.opening import SUFFIXES, check_place, expanded
-from gputui.store.parquet import is_export
+from gputui.store.opening import SUFFIXES, check_place, expanded, is_export
 from gputui.store.reading import (
     ResultFile,
     open_result,

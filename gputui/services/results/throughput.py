@@ -23,12 +23,12 @@ from gputui.analysis.verdict import (
     with_ratio_of_speeds,
 )
 from gputui.model.absent import Missing
-from gputui.model.case import WHOLE_BOX, Case
+from gputui.model.case import Case
 from gputui.model.journal import Block, Price
 from gputui.model.plan import MIN_BLOCKS
 from gputui.model.result import CaseResult, Spread
 from gputui.model.units import TIME_UNIT
-from gputui.services.results.load_times import late_share
+from gputui.services.results.load_times import is_load, late_share
 from gputui.store.reading import CaseTimes
 
 CROWDED_SHARE = 0.05
@@ -200,8 +200,8 @@ def prior_of(case: CaseResult) -> float:
     if late_share(case):
         return LATE_LOAD_SD
     device, workload_class = case.case.variant.device_class, case.case.workload_class
-    is_load = device == WHOLE_BOX and workload_class == "inference"
-    return launch_prior_sd(device, "host" if case.case.is_whole and not is_load else workload_class)
+    is_program = case.case.is_whole and not is_load(case.case)
+    return launch_prior_sd(device, "host" if is_program else workload_class)
 
 
 def paired_prior_of(case: CaseResult) -> float:

@@ -8,24 +8,25 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import get_ident
 
 from gputui.errors import GputuiError
 from gputui.model.result import RunSummary
 from gputui.services.results.machines import with_common_ids
 from gputui.services.results.selectors import batches, chosen_runs, identity, split_selector
 from gputui.store.locking import Locked
-from gputui.store.opening import expanded
+from gputui.store.opening import FilesInTurn, expanded
 from gputui.store.reading import (
     CaseTimes,
     ResultFile,
     case_times_of,
     open_result,
-    open_results,
+    open_results_in_turn,
     summaries_of,
     warnings_of,
 )
 
-_TOGETHER = 16
+_TOGETHER = 12
 """Files that are open at a time in each thread: some 2 MiB each; with fewer, the connections take long."""
 _THREADS = 2
 """While DuckDB reads files in one, another makes values."""
@@ -57,11 +58,13 @@ def select_times(texts: Sequence[str], *, trust: bool = False, pool: bool = Fals
     Raises GputuiError for the first file that cannot be read or holds nothing to compare.
     """
     executor = ThreadPoolExecutor(_THREADS)
+    readers = _Readers(texts, trust)
     try:
-        read = partial(_selected, trust=trust, pool=pool)
+        read = partial(_selected, readers=readers, trust=trust, pool=pool)
         found = [one for group in executor.map(read, batches(texts, _TOGETHER)) for one in group]
     finally:
         executor.shutdown(cancel_futures=True)
+        readers.close()
     common = with_common_ids([[run.summary for run in one.runs] for one in found], pool=pool)
     return [
         TimedSelection(
@@ -74,17 +77,38 @@ def select_times(texts: Sequence[str], *, trust: bool = False, pool: bool = Fals
     ]
 
 
-def _selected(texts: Sequence[str], trust: bool, pool: bool) -> list[TimedSelection]:
+class _Readers:
+    """One for each thread, which reads files of these selectors."""
+
+    def __init__(self, texts: Sequence[str], trust: bool) -> None:
+        self._paths = [_absolute(split_selector(text)[0]) for text in texts]
+        self._trust = trust
+        self._made: dict[int, FilesInTurn] = {}
+
+    @property
+    def mine(self) -> FilesInTurn:
+        return self._made.setdefault(get_ident(), FilesInTurn(self._paths, self._trust))
+
+    def close(self) -> None:
+        for reader in self._made.values():
+            reader.close()
+
+
+def _absolute(path: Path) -> Path:
+    return expanded(path).absolute()
+
+
+def _selected(texts: Sequence[str], readers: _Readers, trust: bool, pool: bool) -> list[TimedSelection]:
     try:
-        return _read(texts, trust, pool)
+        return _read(texts, readers, trust, pool)
     except (GputuiError, Locked):
         if len(texts) == 1:
             raise
         # one by one, each is waited for, and the one at fault is named
-        return [one for text in texts for one in _read([text], trust, pool)]
+        return [one for text in texts for one in _read([text], readers, trust, pool)]
 
 
-def _read(texts: Sequence[str], trust: bool, pool: bool) -> list[TimedSelection]:
+def _read(texts: Sequence[str], readers: _Readers, trust: bool, pool: bool) -> list[TimedSelection]:
     selectors = [split_selector(text) for text in texts]
     paths = {identity(path): path for path, _ in selectors}
     place_of = {key: place for place, key in enumerate(paths)}
@@ -92,7 +116,7 @@ def _read(texts: Sequence[str], trust: bool, pool: bool) -> list[TimedSelection]
         files: Sequence[ResultFile] = (
             [stack.enter_context(open_result(selectors[0][0], trust))]
             if len(paths) == 1
-            else stack.enter_context(open_results(list(paths.values()), trust, threads=1))
+            else stack.enter_context(open_results_in_turn(readers.mine, [*map(_absolute, paths.values())]))
         )
         places = [place_of[identity(path)] for path, _ in selectors]
         summaries = summaries_of(files)
@@ -114,7 +138,7 @@ def _read(texts: Sequence[str], trust: bool, pool: bool) -> list[TimedSelection]
             text,
             path,
             tuple(RunTimes(summary, times[place].get(summary.run_id, ())) for summary in of_one),
-            warnings_of(expanded(path).absolute()),
+            warnings_of(_absolute(path)),
         )
         for text, (path, _), place, of_one in zip(texts, selectors, places, chosen, strict=True)
     ]

@@ -13,6 +13,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.result import CaseResult, Measurement, Run
 from gputui.model.serving import ANSWERED, SERVE_PROFILE, LoadStep, RequestRow, ServerFound, ServingRecords
+from gputui.services.results.load_times import is_load
 from gputui.services.results.throughput import speed_of
 from gputui.services.serving.limits import Limits
 from gputui.worker.serving.search import TriedRate, bracket_of
@@ -118,10 +119,6 @@ def is_serving(run: Run) -> bool:
     return run.summary.profile == SERVE_PROFILE
 
 
-def is_serving_case(case: Case) -> bool:
-    return case.work.workload.startswith("serve:")
-
-
 def parameter_of(case: Case, name: str) -> int | float | str | None:
     """A parameter of a case; None if it has none of that name."""
     return dict(case.work.parameters).get(name)
@@ -135,7 +132,7 @@ def limits_of(case: Case) -> Limits:
 
 def serving_of(run: Run, records: ServingRecords) -> ServingRun | Missing:
     """Everything that is shown of a run of loads; Missing for any other run."""
-    cases = [result for result in run.cases if is_serving_case(result.case)]
+    cases = [result for result in run.cases if is_load(result.case)]
     if not cases:
         return Missing("it offered no load to a server")
     first = cases[0].case

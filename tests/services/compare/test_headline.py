@@ -335,6 +335,7 @@ def test_the_fastest_of_several_is_named_with_those_that_tie_with_it() -> None:
     assert fastest(0.1, 0.12) == "a"
     assert fastest(0.1, 0.05, 0.0502, 0.2) == "b or c"
     assert fastest(0.1, 0.1002) == "can't tell"
+    assert fastest(0.1, 0.1) == "same"
 
 
 def test_a_failure_is_the_answer_where_no_case_was_measured_on_both() -> None:

@@ -19,10 +19,18 @@ from gputui.services.compare.text import parts_of
 from gputui.services.results import selectors as selecting
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.selectors import select_all, select_runs
+from gputui.services.results.times import select_times
 from gputui.services.support.text_tables import Page
 from gputui.store import locking, opening
 from gputui.store.journal_reader import read_journal, read_telemetry
-from gputui.store.reading import conditions_of, open_result, open_results, powers_of
+from gputui.store.reading import (
+    conditions_of,
+    open_result,
+    open_results,
+    open_results_in_turn,
+    powers_of,
+    summaries_of,
+)
 from gputui.store.writing import store_run
 
 CASES = make_case("gemm", device_class="gpu"), make_case("conv_train")
@@ -185,6 +193,36 @@ def test_a_connection_with_several_files_reaches_nothing_else(files: list[Path],
     assert (tmp_path / "secret").read_text() == "secret"
 
 
+def test_files_opened_in_turn_reach_nothing_else_and_one_that_fails_does_not_hinder_the_next(
+    files: list[Path], tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("secret")
+    quoted = files[2].rename(tmp_path / "box's.db")
+    (tmp_path / "text.db").write_text("no database" * 1000)
+    spoil(files[1], "ALTER TABLE runs ADD COLUMN place INTEGER DEFAULT 7")
+    turns = opening.FilesInTurn([files[0], files[1], quoted, tmp_path / "text.db"])
+    with open_results_in_turn(turns, files[:2]) as opened:
+        assert [len(found) for found in summaries_of(opened)] == [2, 2]
+        for statement in (
+            f"SELECT * FROM read_text('{tmp_path}/secret')",
+            f"ATTACH '{tmp_path}/other.db' AS other",
+            "SET enable_external_access=true",
+            "DELETE FROM d1.main.runs",
+        ):
+            with pytest.raises(duckdb.Error):
+                opened[0]._connection.execute(statement)
+    with (
+        pytest.raises(GputuiError, match=r"text\.db is not a gputui result file"),
+        open_results_in_turn(turns, [tmp_path / "text.db"]),
+    ):
+        pass
+    with open_results_in_turn(turns, [quoted]) as opened:
+        assert len(summaries_of(opened)[0]) == 2
+    with duckdb.connect(str(files[0])):  # nothing holds it any more
+        pass
+    turns.close()
+
+
 def test_a_layout_that_was_seen_before_does_not_pass_for_another(files: list[Path]) -> None:
     with open_results(files):
         pass
@@ -214,6 +252,9 @@ def test_rows_that_are_not_yet_in_the_file_itself_count(files: list[Path], tmp_p
     prices = [run.summary.price for run in selection.runs]
     assert [getattr(price, "usd_per_hour", None) for price in prices] == [9.5, 9.5]
     assert "belongs to" in selection.warnings[0]
+    timed = select_times([str(file) for file in files])[0]
+    assert [run.summary for run in timed.runs] == [run.summary for run in selection.runs]
+    assert all(len(run.cases) == 2 for run in timed.runs)
 
 
 def test_conditions_and_powers_of_many_are_those_of_each(files: list[Path]) -> None:

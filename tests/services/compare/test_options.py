@@ -171,7 +171,7 @@ def test_one_run_on_both_sides_is_repeated_by_one_command() -> None:
     sides = side_of_runs("a.db", [held]), side_of_runs("b.db", [held])
 
     idle, *again = gate(compare_sides(*sides)).steps
-    assert idle.startswith("what else runs on the box")
+    assert idle.startswith("other processes on the box")
     assert [step.partition(" gputui")[0] for step in again] == ["on the box of a:"]
 
 
@@ -360,7 +360,7 @@ def test_output_that_cannot_be_written_is_reported_and_exits_4(ran: Ran) -> None
     status, out, err = ran("a.db", "slow.db", "-o", "nowhere/out.txt")
 
     assert (status, out) == (EXIT_NOT_STORED, "")
-    assert "nowhere/out.txt: cannot be written" in err
+    assert "cannot write nowhere/out.txt" in err
 
 
 def test_the_ending_of_the_file_says_how_it_is_written_where_no_format_is_named(

@@ -6,11 +6,20 @@ import re
 import venv
 from pathlib import Path
 
+import hand_made
 import pytest
 from builders import make_case, make_plan
 from command_line import gputui, write_spin_profile
+from hand_made import make_run, measured, steady
+from journals import GPU_MACHINE
 
+from gputui.analysis.resolution import OPEN, SLOWER, WITHIN
 from gputui.model.plan import TIMED, Plan
+from gputui.model.result import Run
+from gputui.services.compare.pairing import Pairing
+from gputui.services.compare.resolve import RowStanding
+from gputui.services.compare.rounds import _look
+from gputui.services.hosts.bakeoff import Rounds
 from gputui.services.profiles.planner import plan_again
 from gputui.store.reading import open_result
 
@@ -30,6 +39,36 @@ def test_a_plan_of_a_later_round_times_the_open_cases_alone_in_the_time_they_had
         return one.budget_s * share / len(launch.case_ids)
 
     assert seconds(again) == pytest.approx(seconds(plan))
+
+
+def judged(percent: float, factor: float, rounds: int = 1) -> RowStanding:
+    """The row of a host that takes so many times as long, after so many rounds of three launches each."""
+    asked = Rounds("bake", percent, (3, 6), ("a", "b"))
+    case = hand_made.make_case("gpt_train", workload_class="training", device_class="gpu")
+
+    def run(step_s: float) -> Run:
+        launches = [steady(step_s * (1 + 1e-3 * number)) for number in range(3)]
+        return make_run(measured(case, *launches), machine=GPU_MACHINE)
+
+    rows: dict[Pairing, RowStanding] = {}
+    runs = [(run(0.1), run(0.1 * factor)) for _ in range(rounds)]
+    for number in range(1, rounds + 1):
+        base, here = ([pair[side] for pair in runs[:number]] for side in (0, 1))
+        _look(rows, base, here, asked, number)
+    (row,) = rows.values()
+    return row
+
+
+def test_a_host_is_within_what_was_asked_different_or_open() -> None:
+    assert judged(5.0, 1.0).word == WITHIN
+    assert judged(5.0, 1.5).word == SLOWER
+    assert judged(0.1, 1.0).word not in (WITHIN, SLOWER)
+
+
+def test_a_later_round_judges_the_launches_of_all_rounds_together() -> None:
+    assert judged(1.0, 1.002).word == OPEN
+    row = judged(1.0, 1.002, rounds=2)
+    assert (row.word, row.look, row.launches) == (WITHIN, 2, 6)
 
 
 @pytest.mark.slow

@@ -477,7 +477,7 @@ def test_a_small_terminal_without_unicode_and_mouse_is_served_too() -> None:
     "locale",
     [
         {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-        {"PYTHONIOENCODING": "ascii"},
+        pytest.param({"PYTHONIOENCODING": "ascii"}, marks=pytest.mark.slow),
         {"PYTHONIOENCODING": "latin-1"},
     ],
     ids=["C", "ascii", "latin-1"],

@@ -97,7 +97,7 @@ HOSTILE = st.one_of(
 KEYS = st.sampled_from([action.id for action in ACTIONS])
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     width=st.integers(0, 260),
     height=st.integers(0, 70),

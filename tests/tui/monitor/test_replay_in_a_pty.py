@@ -126,16 +126,21 @@ _OPENED: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 
-@pytest.mark.parametrize("command", _OPENED)
+_ENDS: tuple[tuple[str | signal.Signals, int], ...] = (
+    ("q", 0),
+    (signal.SIGTERM, 143),
+    (signal.SIGHUP, 129),
+    (signal.SIGINT, 130),
+)
+
+
 @pytest.mark.parametrize(
-    ("end", "status"),
+    ("command", "end", "status"),
     [
-        ("q", 0),
-        (signal.SIGTERM, 143),
-        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow),
-        pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+        pytest.param(command, end, status, marks=() if place == number % 2 else pytest.mark.slow)
+        for number, command in enumerate(_OPENED)
+        for place, (end, status) in enumerate(_ENDS)
     ],
-    ids=["q", "SIGTERM", "SIGHUP", "SIGINT"],
 )
 def test_nothing_is_printed_when_a_screen_ends(
     start: Start, db: Path, command: str, end: str | signal.Signals, status: int

@@ -297,6 +297,7 @@ async def test_a_hostile_label_is_text_on_every_page(db: Path) -> None:
         assert label in " ".join(picture(app).replace("│", " ").split())
 
 
+@pytest.mark.slow
 async def test_every_page_of_every_run_is_drawn_in_ascii_where_nothing_else_can_be(db: Path) -> None:
     app = make_app(ascii_only=True)
     async with app.run_test(size=(80, 24)) as pilot:

@@ -24,6 +24,7 @@ from command_line import (
     wait_until,
     wait_until_ended,
     write_failing_profile,
+    write_sleeping_profile,
     write_spin_profile,
 )
 from journals import GPU_MACHINE
@@ -82,9 +83,9 @@ def spin(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def long_spin(tmp_path: Path) -> Iterator[Path]:
+def endless(tmp_path: Path) -> Iterator[Path]:
     """A profile that runs until it is stopped; runs left at the end are stopped."""
-    yield write_spin_profile(tmp_path / "long.toml", replicates=100, blocks=60)
+    yield write_sleeping_profile(tmp_path / "long.toml")
     runs = Path(os.environ["GPUTUI_STATE"], "runs")
     if runs.is_dir() and any(runs.iterdir()):
         gputui("stop")
@@ -246,9 +247,9 @@ async def test_the_last_words_of_what_failed_are_a_key_away_and_can_be_copied(tm
 
 
 async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_asks(
-    long_spin: Path, tmp_path: Path
+    endless: Path, tmp_path: Path
 ) -> None:
-    begun = gputui("run", long_spin, "--db", tmp_path / "a.db", "--detach")
+    begun = gputui("run", endless, "--db", tmp_path / "a.db", "--detach")
     assert begun.returncode == 0, begun.stderr
     run_dir = only_run_dir()
     other = start_gputui("attach")
@@ -259,7 +260,7 @@ async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_ask
             assert isinstance(app, RunScreenApp)
             await until(viewer, lambda app=app: is_timing(app))  # type: ignore[misc]
             assert f"run {run_dir.name[-8:]}" in shown(viewer)
-            assert re.search(r"▸ spin mini cpu fp32 1t +running +0/100", shown(viewer))
+            assert re.search(r"▸ command:ticks cpu +running +0/100", shown(viewer))
             assert "block" in shown(viewer)
         await pilot.press("x")
         assert "End run" in shown(pilot)
@@ -289,11 +290,11 @@ async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_ask
     [("q", "y"), pytest.param(("ctrl+backslash", "ctrl+backslash"), marks=pytest.mark.slow)],
 )
 async def test_the_run_goes_on_when_the_screen_is_left_and_another_key_comes_back(
-    long_spin: Path, keys: tuple[str, str]
+    endless: Path, keys: tuple[str, str]
 ) -> None:
     app = RunScreenApp()
     async with app.run_test(size=(80, 24)) as pilot:
-        await choose_file(pilot, long_spin)
+        await choose_file(pilot, endless)
         await pilot.press("enter")
         await until(pilot, lambda: is_timing(app))
         await pilot.press("escape")
@@ -311,9 +312,9 @@ async def test_the_run_goes_on_when_the_screen_is_left_and_another_key_comes_bac
 
 
 async def test_a_run_whose_supervisor_is_killed_is_stored_by_who_watches_it(
-    long_spin: Path, tmp_path: Path
+    endless: Path, tmp_path: Path
 ) -> None:
-    assert gputui("run", long_spin, "--db", tmp_path / "a.db", "--detach").returncode == 0
+    assert gputui("run", endless, "--db", tmp_path / "a.db", "--detach").returncode == 0
     app = RunScreenApp()
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: is_timing(app))
@@ -330,7 +331,7 @@ async def test_a_run_whose_supervisor_is_killed_is_stored_by_who_watches_it(
 
 @pytest.mark.slow
 def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
-    repository: Path, long_spin: Path
+    repository: Path, endless: Path
 ) -> None:
     environment = {"PYTHONPATH": str(repository), "PYTHONUTF8": "1"}
     command = [sys.executable, "-m", "gputui"]
@@ -341,7 +342,7 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
         first.wait_for("at most", DEADLINE_S)
         first.type(b"k" + b"\x1b[B" * 30)
         first.wait_for("▸ of your own", DEADLINE_S)
-        first.type(b"\r" + str(long_spin).encode())
+        first.type(b"\r" + str(endless).encode())
         first.wait_for("1 case", DEADLINE_S)
         first.type(b"\r")
         first.wait_for("▸ [ Start ]", DEADLINE_S)

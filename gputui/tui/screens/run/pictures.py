@@ -377,14 +377,14 @@ def _said(model: RunModel, width: int) -> list[Line]:
     text, style = model.notice
     if model.question == "stop":
         called = model.watched.in_progress.called if model.watched is not None else ""
-        text, style = f"End run {called} and keep what is finished? y ends it, n lets it continue", "warn"
+        text, style = f"End run {called} and keep what is finished? y ends it, n does not", "warn"
     elif model.question == "start":
         text, style = f"Measure anyway? {'; '.join(model.disturbed)}. y starts it, n does not", "warn"
     elif model.question == "start hosts" and model.hosts_plan is not None:
         text, style = f"Start {model.hosts_plan.summary}? y starts, n does not", "warn"
     elif model.question == "stop hosts":
         text, style = (
-            "End the runs on all hosts and keep what is finished? y ends them, n lets them continue",
+            "End the runs on all hosts and keep what is finished? y ends them, n does not",
             "warn",
         )
     elif model.question == "leave":

@@ -1,0 +1,93 @@
+"""Single cells of a comparison as people read them: changes, costs and the colors of verdicts."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hand_made import make_case, make_run, measured, steady
+from journals import GPU_MACHINE
+from rich.console import Console
+from rich.segment import Segment
+
+from gputui.errors import GputuiError
+from gputui.model.case import Case
+from gputui.model.journal import Price
+from gputui.model.result import Run
+from gputui.services.compare.headline import Headline
+from gputui.services.compare.pairing import Row, compare_sides, side_of_runs, sides_by
+from gputui.services.compare.row_text import cost_text, costs_text, doubted_point_text
+from gputui.services.compare.session import Answer, Asked
+from gputui.services.compare.text import _write_many
+from gputui.services.results.conditions import Evidence
+from gputui.services.results.selectors import Selection
+from gputui.services.support.text_tables import Page
+
+GPT = replace(make_case("gpt_train", workload_class="training", device_class="gpu"), unit="tok")
+
+
+def run_of(step_s: float, case: Case = GPT, *, usd_per_hour: float = 1.0, spread: float = 1e-3) -> Run:
+    price = Price(usd_per_hour, 1.0, "stated", "", "", "", "")
+    launches = [steady(step_s * factor) for factor in (1.0, 1 + spread, 1 - spread)]
+    return make_run(measured(case, *launches), machine=GPU_MACHINE, price=price)
+
+
+def row_of(a: Run, b: Run) -> Row:
+    (row,) = compare_sides(side_of_runs("a.db", [a]), side_of_runs("b.db", [b])).rows
+    return row
+
+
+def test_both_costs_of_a_row_are_for_as_much_work_as_suits_the_cheaper_one() -> None:
+    row = row_of(run_of(0.1, usd_per_hour=1000.0), run_of(0.1, usd_per_hour=1.0))
+    alone = cost_text(row.a, with_interval=False)
+    dear, cheap = (cost_text(cell, (row.a, row.b), with_interval=False) for cell in (row.a, row.b))
+    assert cheap == cost_text(row.b, with_interval=False)
+    assert float(dear.strip("$")) == pytest.approx(1000 * float(cheap.strip("$")), rel=1e-3)
+    assert alone != dear
+    assert costs_text((row.a, row.b))[0] == [dear, cheap]
+
+
+def test_a_change_that_is_not_decided_ends_in_a_question_mark() -> None:
+    assert doubted_point_text(row_of(run_of(0.1), run_of(0.2)).rate) == "-50 %"
+    assert doubted_point_text(row_of(run_of(0.1, spread=0.05), run_of(0.104, spread=0.05)).rate) == "-4 %?"
+    other = replace(GPT, unit="img")
+    assert doubted_point_text(row_of(run_of(0.1), run_of(0.1, other)).rate) == ""
+
+
+def asked_of(*runs: Run) -> Asked:
+    names = [f"{letter}.db" for letter in "abc"]
+    found = [Selection(name, Path(name), (run,), (), {}) for name, run in zip(names, runs, strict=True)]
+    sides = [side_of_runs(name, [run]) for name, run in zip(names, runs, strict=True)]
+    return Asked(tuple(sides), "", Evidence(found), ())
+
+
+def painted(page: Page) -> Iterator[tuple[str, str]]:
+    """What has a color, with it."""
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    for segment in console.render(page):
+        if isinstance(segment, Segment) and segment.style is not None and segment.style.color is not None:
+            yield segment.text.strip(), segment.style.color.name
+
+
+def test_of_three_boxes_each_verdict_has_its_color_in_the_column_of_its_box() -> None:
+    asked = asked_of(run_of(0.1), run_of(0.2), run_of(0.05))
+    comparisons = tuple(compare_sides(asked.sides[0], side) for side in asked.sides[1:])
+    page = Page(Console(file=io.StringIO(), force_terminal=True, width=100))
+    _write_many(page, asked, Answer(comparisons, ((), ()), Headline(())), None)
+    colors = [(text.split()[0], color) for text, color in painted(page) if "%" in text]
+    assert colors[:2] == [("-50", "yellow"), ("+100", "green")]
+
+
+def test_the_baseline_of_precisions_is_named_in_any_case_and_that_of_files_as_it_is() -> None:
+    cases = [replace(GPT, variant=replace(GPT.variant, precision=one)) for one in ("fp32", "amp")]
+    run = make_run(*(measured(case, steady(0.1)) for case in cases), machine=GPU_MACHINE)
+    precisions = Asked(tuple(sides_by("precision", [run])), "precision", Evidence([]), ())
+    assert [side.name for side in precisions.sides] == ["fp32", "amp"]
+    assert precisions.baseline("AMP") == 1
+    files = asked_of(run_of(0.1), run_of(0.2), run_of(0.05))
+    assert (files.baseline("b.db"), files.baseline("b")) == (1, 1)
+    with pytest.raises(GputuiError, match=r"B\.db: is not one of the sides"):
+        files.baseline("B.db")

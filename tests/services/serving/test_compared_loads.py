@@ -1,0 +1,194 @@
+"""Two runs of loads beside each other: who waits less, what pairs, and what chance does."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import stored_loads
+from command_line import printed
+from simulated_loads import Box, comparison_of, comparisons, drawn, template
+from stored_loads import Server, load_cases, store_loads
+from stored_runs import store
+
+from gputui.model.case import Case
+from gputui.services.compare.pairing import Comparison, Row
+from gputui.services.results.load_times import time_of
+from gputui.services.serving.plan import serving_case
+
+_QUIET = Box()
+
+
+def _row(comparison: Comparison, words: str) -> Row:
+    (found,) = (row for row in comparison.rows if row.case.work.workload == f"serve:chat {words}")
+    return found
+
+
+def _compared(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+    status, out, err = printed(capsys, "compare", *words)
+    assert status == 0, err
+    return out
+
+
+def test_eight_users_wait_less_for_two_slots_than_for_one() -> None:
+    (found,) = comparisons(Server(slots=1), Server(slots=2), _QUIET, (8,), 3, 1)
+
+    users, first = _row(found, "8 users"), _row(found, "8 users TTFT p50")
+    assert (users.rate.word, first.rate.word) == ("faster", "faster")
+    (of_users, *_), (of_first, *_) = users.rate.ratio or (0.0,), first.rate.ratio or (0.0,)
+    assert of_users == pytest.approx(2, rel=0.1)
+    assert of_first == pytest.approx((0.05 + 3 * 2.04) / (0.05 + 7 * 2.04), rel=0.1)
+    assert _row(found, "8 users TPOT p50").rate.word in ("same", "inconclusive")
+
+
+def test_a_time_is_better_when_it_is_less_in_every_form(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store_loads(tmp_path / "a.db", Server(slots=1), users=(8,), requests=80)
+    store_loads(tmp_path / "b.db", Server(slots=2), users=(8,), number=2, requests=80)
+
+    plain = json.loads(_compared(capsys, "a.db", "b.db", "--format", "json"))["comparisons"][0]
+    (row,) = (one for one in plain["rows"] if one["case"] == "serve:chat 8 users TTFT p50")
+    judged = row["judgements"]["time"]
+    assert (row["unit"], row["verdict"], judged["verdict"]) == ("s", "faster", "faster")
+    assert judged["change"] == pytest.approx(-0.56, abs=0.02)
+    assert 1 / row["a"]["speed"]["units_per_s"] == pytest.approx(14.3, rel=0.05)
+    assert row["ratio"]["b_against_a"] == pytest.approx(1 / (1 + judged["change"]))
+
+    (line,) = (
+        one
+        for one in csv.DictReader(io.StringIO(_compared(capsys, "a.db", "b.db", "--format", "csv")))
+        if one["case"] == row["case"] and not one["figure"]
+    )
+    assert (line["verdict"], line["unit"]) == ("faster", "s")
+    for form in ("text", "markdown", "html"):
+        said = " ".join(_compared(capsys, "a.db", "b.db", "--format", form).split())
+        assert "b gives the first token 56 % sooner" in said, form
+        assert "-56 %" in said, form
+    text = _compared(capsys, "a.db", "b.db", "--verbose")
+    assert "TTFT median" not in text.partition("serve:chat limit")[0].partition("figure")[2]
+
+
+def test_a_gate_fails_by_a_first_token_that_comes_later(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = tmp_path / "a.db", tmp_path / "b.db"
+    store_loads(a, users=(1,), requests=80)
+    store_loads(b, Server(prefill_s=0.1), users=(1,), number=2, requests=80)
+
+    status, _, err = printed(capsys, "compare", a, b, "--fail-if-slower", "20")
+
+    assert status == 1
+    slower = err.partition("undecided")[0]
+    assert "serve:chat 1 user TTFT p50: +10" in slower
+    assert "serve:chat 1 user: " not in slower
+
+
+def test_loads_are_in_the_order_of_their_users() -> None:
+    (found,) = comparisons(Server(), Server(), _QUIET, (16, 1, 4), 3, 1)
+    loads = [row.case.work.workload for row in found.rows if not time_of(row.case)]
+    assert loads == [f"serve:chat {load}" for load in ("1 user", "4 users", "16 users", "limit")]
+    of_four = [row.case.work.workload for row in found.rows if " 4 users" in row.case.work.workload]
+    assert [name.partition(" 4 users ")[2][:4] for name in of_four] == ["", "TTFT", "TTFT", "TPOT", "E2E "]
+
+
+def test_a_time_that_only_one_side_has_is_no_row() -> None:
+    a, b = (drawn(template((4,), 3), Server(), _QUIET, random.Random(seed), seed) for seed in (1, 2))
+    few = replace(
+        b,
+        cases=tuple(
+            replace(
+                case,
+                measurements=tuple(
+                    replace(m, figures=tuple(f for f in m.figures if "p95" not in f.key))
+                    for m in case.measurements
+                ),
+            )
+            for case in b.cases
+        ),
+    )
+    names = [time_of(row.case) for row in comparison_of(a, few).rows]
+    assert "ttft_p50_s" in names
+    assert "ttft_p95_s" not in names
+
+
+@pytest.mark.parametrize(
+    "box", [Box(has_tails=True), Box(0.25, 0.12, 0.14, True, lag_s=0.015)], ids=["quiet", "busy"]
+)
+def test_one_server_is_called_different_from_itself_in_five_of_a_hundred_comparisons_at_most(
+    box: Box,
+) -> None:
+    found = list(comparisons(Server(), Server(), box, (1, 8), 3, 30))
+    assert sum(any(row.rate.differs for row in one.rows) for one in found) <= 3
+
+
+def test_a_client_that_woke_up_late_is_named_and_makes_a_single_launch_tell_little() -> None:
+    (busy,) = comparisons(Server(slots=1), Server(slots=2), replace(_QUIET, lag_s=0.02), (8,), 1, 1)
+    (quiet,) = comparisons(Server(slots=1), Server(slots=2), _QUIET, (8,), 1, 1)
+
+    assert _row(quiet, "8 users").rate.ratio is not None
+    assert _row(busy, "8 users").rate.word == "inconclusive"
+    assert {flag.word for flag in _row(busy, "8 users").flags} == {"CPU contention from other processes"}
+    assert not _row(quiet, "8 users").flags
+    wide, narrow = (_row(one, "8 users TTFT p50").estimate for one in (busy, quiet))
+    assert wide.high / wide.low > 4 * narrow.high / narrow.low  # type: ignore[union-attr]
+
+
+def _limit_of(ttft_s: float) -> Case:
+    of_load = (("load", "search"), ("attained_share", 0.9), ("limit_ttft_s", ttft_s))
+    return serving_case(stored_loads.PROFILE, "limit", "req", "made-up-1b", "chat", of_load)
+
+
+@pytest.mark.parametrize(
+    ("differs", "said"),
+    [
+        ("model", "The loads differ in model (made-up-1b in a, other-7b in b): if it is one model under two"),
+        ("tokens", "The loads differ in tokens out (200 in a, 100 in b): measure both with one --profile."),
+        ("users", "No number of users or rate was offered to both"),
+        ("limit", "The limits do not compare, as they are of other terms: TTFT 500 ms, TPOT 50 ms for 90 %"),
+        ("work", "Only a offered loads to an LLM server (gputui serve-bench), and their rates say nothing"),
+    ],
+)
+def test_loads_that_do_not_pair_say_why(
+    differs: str,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    a, b = tmp_path / "a.db", tmp_path / "b.db"
+    store_loads(a, users=(1, 4), requests=40)
+    if differs == "model":
+        monkeypatch.setattr(stored_loads, "load_cases", lambda users: load_cases(users, "other-7b"))
+    elif differs == "tokens":
+        monkeypatch.setattr(stored_loads, "PROFILE", replace(stored_loads.PROFILE, output_tokens=100))
+    elif differs == "limit":
+        monkeypatch.setattr(
+            stored_loads, "load_cases", lambda users: (*load_cases(users)[:-1], _limit_of(0.4))
+        )
+    if differs == "work":
+        store(b, 2)
+    else:
+        store_loads(b, users=(2, 8) if differs == "users" else (1, 4), number=2, requests=40)
+
+    first = " ".join(_compared(capsys, a, b).split("\n\n")[0].split())
+
+    assert said in first
+    assert ("Nothing to compare" in first) == (differs not in ("users", "limit"))
+
+
+def test_a_command_that_would_tell_offers_the_load_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, number in (("a.db", 1), ("b.db", 2)):
+        store_loads(tmp_path / name, users=(4,), launches=1, number=number, requests=80)
+    out = " ".join(_compared(capsys, "a.db", "b.db").split())
+    assert "a$ gputui serve-bench URL --profile chat --concurrency none --slo ttft=500ms,tpot=50ms" in out
+    assert "--db b.db --launches 3" in out
