@@ -314,7 +314,7 @@ def _print_gpus(
     if any(one.is_estimated for one, _ in shown):
         notes.append("~: memory as sold, less 8 % for the driver.")
     if any(offer is not None and offer.age for offer in (one.offer(name) for one, name in shown)):
-        notes.append("*: over 90 days old, or undated.")
+        notes.append("*: a price over 90 days old.")
     if notes:
         out.print(" ".join(notes))
 
