@@ -10,10 +10,12 @@ import click
 from gputui.cli.recovered import report_recovered
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.services.results.exports import result_file_of
+from gputui.services.results.run_lists import list_runs
+from gputui.services.results.selectors import result_files_in
 from gputui.services.runs.process import called, runs_in_progress
 from gputui.services.support.paths import default_result_file, runs_of_others
 from gputui.store.opening import expanded
-from gputui.store.reading import open_result
+from gputui.store.reading import warnings_of
 
 
 @click.command()
@@ -21,7 +23,10 @@ from gputui.store.reading import open_result
 @click.option("--trust", is_flag=True, help="Read a file with macros or triggers too.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(file: Path | None, trust: bool, as_json: bool) -> int:
-    """List the runs of FILE, newest first, and on stderr those in progress."""
+    """List the runs of FILE, newest first, and on stderr those in progress.
+
+    FILE may be a directory: all result files in it.
+    """
     report_recovered()
     if left_out := runs_of_others():
         click.echo(left_out, err=True)
@@ -33,16 +38,21 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
         return EXIT_DONE  # the first run of a new file, which is created when it ends
     if file is None and not path.exists():
         raise GputuiError(f"nothing is stored in {path} yet", "name another file: gputui runs a.db")
-    with open_result(path, trust, as_stored=as_json) as result:
-        summaries, warnings = result.summaries(), result.warnings
-    for warning in warnings:
-        click.echo(warning, err=True)
+    is_directory = path.is_dir()
+    paths = result_files_in(path) if is_directory else [path]
+    listed = list_runs(paths, trust, as_stored=as_json)
+    for file_path in paths:
+        for warning in warnings_of(file_path):
+            click.echo(warning, err=True)
     if as_json:
         from gputui.services.results.json import summary_as_json
 
         plain = {
             "schema": 1,
-            "runs": [summary_as_json(s) for s in summaries],
+            "runs": [
+                {**summary_as_json(one.summary), **({"file": str(one.path)} if is_directory else {})}
+                for one in listed
+            ],
             "in_progress": [run.run_id for run in in_progress],
         }
         click.echo(json.dumps(plain, indent=1))
@@ -51,8 +61,10 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
     from gputui.services.results.labels import day, device_words, torch_words
     from gputui.services.support.text_tables import add_row, table
 
-    made = table(["run", "when", "profile", "status", "label", "box", "torch"], breaks=(2, 4, 5))
-    for summary in summaries:
+    headings = ["run", "when", "profile", "status", "label", "box", "torch"]
+    made = table([*headings, *(["file"] if is_directory else [])], breaks=(2, 4, 5))
+    for one in listed:
+        summary = one.summary
         add_row(
             made,
             summary.short_id,
@@ -62,6 +74,7 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
             summary.label,
             device_words(summary),
             torch_words(summary).removeprefix("torch "),
+            *([one.path.name] if is_directory else []),
         )
     console().print(made)
     return EXIT_DONE

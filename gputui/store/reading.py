@@ -914,10 +914,14 @@ def open_results(
 
 
 @contextmanager
-def open_results_in_turn(turns: FilesInTurn, files: Sequence[Path]) -> Iterator[tuple[ResultFile, ...]]:
-    """Some of the files of `turns`, by absolute paths; as `open_results`, in half the time for many files."""
+def open_results_in_turn(
+    turns: FilesInTurn, files: Sequence[Path], as_stored: bool = False
+) -> Iterator[tuple[ResultFile, ...]]:
+    """Some of the files of `turns`, by absolute paths; as `open_results`, faster for many files."""
     with turns.open(files) as opened:
-        yield tuple(ResultFile(one, db, warnings_of(db)) for one, db in zip(opened, files, strict=True))
+        yield tuple(
+            ResultFile(one, db, warnings_of(db), as_stored) for one, db in zip(opened, files, strict=True)
+        )
 
 
 def warnings_of(db: Path) -> tuple[str, ...]:

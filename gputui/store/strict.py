@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from operator import attrgetter
+from threading import Lock
 from typing import Any, TypeVar  # Any: JSON that is not yet checked
 
 import msgspec
@@ -70,6 +71,11 @@ class NotValid(ValueError):
     """A value has the wrong type, or is impossible: a negative duration, infinity, 2**70."""
 
 
+_prepared: set[object] = set()
+"""Types that were converted to before."""
+_preparing = Lock()
+
+
 def strict(plain: object, wanted: type[T]) -> T:
     """Rebuild a model value from JSON types, including `{"missing": reason}`. Raises NotValid."""
     try:
@@ -87,7 +93,13 @@ def converted(plain: object, wanted: type[T]) -> T:
     Raises NotValid.
     """
     try:
-        return msgspec.convert(plain, wanted)
+        if wanted in _prepared:
+            return msgspec.convert(plain, wanted)
+        with _preparing:  # msgspec prepares a type when it first meets it, and crashes if two threads do
+            try:
+                return msgspec.convert(plain, wanted)
+            finally:
+                _prepared.add(wanted)
     except (msgspec.ValidationError, RecursionError, OverflowError) as error:
         raise NotValid(str(error)) from error
 

@@ -68,6 +68,11 @@ def test_merge_says_what_each_file_brought(
     out = tmp_path / "out.db"
     assert printed(capsys, "merge", db, "-o", out) == (0, f"{db}: 3 added\n", "")
     assert printed(capsys, "merge", db, "-o", out) == (0, f"{db}: 0 added, 3 were there already\n", "")
+    code, text, _ = printed(capsys, "runs", out.parent, "--json")
+    listed = json.loads(text)["runs"]
+    assert code == 0
+    assert sorted({one["file"] for one in listed}) == sorted({str(db), str(out)})
+    assert len(listed) == 6
     assert len(stored(capsys, out)) == 3
 
 

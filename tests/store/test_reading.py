@@ -562,3 +562,35 @@ def test_a_file_without_runs_is_reported_with_the_way_to_measure_one() -> None:
     with pytest.raises(GputuiError, match="no run is stored yet") as caught:
         find_run([], "latest")
     assert "gputui run" in caught.value.hint
+
+
+_IN_THREADS = """
+import sys, threading
+from dataclasses import make_dataclass
+from gputui.store.strict import converted
+
+sys.setswitchinterval(1e-6)
+plain = {"parts": [{name: 1 for name in "abcdefgh"}], **{name: 1 for name in "abcdefgh"}}
+for _ in range(100):
+    numbers = [(name, int) for name in "abcdefgh"]
+    part = make_dataclass("Part", numbers)
+    kind = make_dataclass("Kind", [*numbers, ("parts", list[part])])
+    barrier, made = threading.Barrier(4), []
+
+    def convert():
+        barrier.wait()
+        made.append(converted(plain, kind))
+
+    threads = [threading.Thread(target=convert) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if len(made) != 4:
+        sys.exit(1)
+"""
+
+
+def test_threads_that_meet_a_type_together_convert_it() -> None:
+    """In a process of its own, since it would crash."""
+    assert subprocess.run([sys.executable, "-c", _IN_THREADS], check=False).returncode == 0

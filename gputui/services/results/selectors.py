@@ -86,13 +86,18 @@ def every_file(texts: Sequence[str]) -> tuple[str, ...]:
         if not is_there(path) or not path.is_dir() or is_export(path):
             found.append(text)
             continue
-        inside = sorted(str(entry) for entry in path.iterdir() if entry.suffix in SUFFIXES)
-        if not inside:
-            raise GputuiError(
-                f"{text}: no result file (*.db) in this directory", "name the files, or their directory"
-            )
-        found += inside
+        found += map(str, result_files_in(path))
     return tuple(found)
+
+
+def result_files_in(directory: Path) -> list[Path]:
+    """Those of a directory by name. Raises GputuiError if there is none."""
+    inside = sorted(entry for entry in directory.iterdir() if entry.suffix in SUFFIXES)
+    if not inside:
+        raise GputuiError(
+            f"{directory}: no result file (*.db) in this directory", "name the files, or their directory"
+        )
+    return inside
 
 
 def chosen_files(texts: Sequence[str]) -> tuple[list[Path], dict[Path, frozenset[str]]]:
