@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import click
 
 from gputui.cli.options import COMPLETES
-from gputui.cli.output import readable_output
+from gputui.cli.output import readable_output, wrapped
 from gputui.errors import EXIT_BUG, EXIT_CASE_FAILED, EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE, GputuiError
 from gputui.store.text import clean_text
 from gputui.version import __version__, commit
@@ -287,7 +287,10 @@ def _give_up_output() -> None:
 
 
 def _print_error(message: str, hint: str) -> None:
-    """Print an error on stderr, cleaned: file names may contain control characters."""
-    click.echo(f"gputui: {clean_text(message)}", err=True)
-    if hint:
-        click.echo(f"  {clean_text(hint)}", err=True)
+    """Print an error on stderr, cleaned: file names may contain control characters.
+
+    Words stay whole at the end of a line, but a command stays in one line, to be copied.
+    """
+    for line in (f"gputui: {clean_text(message)}", f"  {clean_text(hint)}" if hint else ""):
+        if line:
+            click.echo(line if " gputui " in line else wrapped(line, sys.stderr), err=True)

@@ -306,14 +306,17 @@ def _print_gpus(
             name,
             ("~" if one.is_estimated else "") + format_bytes(one.memory_bytes),
             _verdict(one.fit, offer is not None),
-            "—" if offer is None else f"{'* ' if offer.age else ''}{offer.usd_per_hour:.2f}",
+            "—" if offer is None else f"{'*' if offer.age else ''}{offer.usd_per_hour:.2f}",
             *most[one.names],
         )
     out.print(rows)
+    notes = []
     if any(one.is_estimated for one, _ in shown):
-        out.print("~: the memory it is sold with, less 8 % for the driver.")
+        notes.append("~: memory as sold, less 8 % for the driver.")
     if any(offer is not None and offer.age for offer in (one.offer(name) for one, name in shown)):
-        out.print("*: a price of more than 90 days ago, or of an unknown day: gputui prices GPU")
+        notes.append("*: a price over 90 days old.")
+    if notes:
+        out.print(" ".join(notes))
 
 
 def _batch(batch: int) -> str:

@@ -136,6 +136,6 @@ def test_mig_instances_are_named_in_one_note() -> None:
     assert found["GPU 0"]["state"] == "ok"
     assert "(0:0 1g.18gb, 0:1 3g.71gb)" in found["GPU 0 MIG"]["found"]
     assert [topic for topic in found if topic.startswith("GPU 0:")] == []
-    assert "no instance can be seen" in empty["GPU 0 MIG"]["found"]
+    assert "no instance is visible" in empty["GPU 0 MIG"]["found"]
     assert hangs["GPU 0"]["state"] == "problem"
     assert [topic for topic in hangs if topic.startswith("GPU 0:")] == []

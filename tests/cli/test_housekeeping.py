@@ -79,7 +79,7 @@ def test_merge_says_what_each_file_brought(
 def test_a_run_is_labelled_by_any_name_it_has(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, "label", "latest", "third", db)[0] == 0
     assert printed(capsys, "label", f"{db}@cccc0002", "second") == (0, "cccc0002 is now second\n", "")
-    assert printed(capsys, "label", f"{db}@mine", "") == (0, "cccc0001 has no label now\n", "")
+    assert printed(capsys, "label", f"{db}@mine", "") == (0, "cccc0001 now has no label\n", "")
     assert stored(capsys, db) == {A: "", B: "second", C: "third"}
 
 

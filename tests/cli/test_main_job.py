@@ -125,7 +125,7 @@ def test_storing_a_run_directory_again_adds_nothing(place: Path) -> None:
     name = "a" if json.loads(before)["runs"][0]["run_id"] == run_dir.name else "b"
     done = gputui_here("import", run_dir, "--db", place / f"{name}.db")
     assert done.returncode == 0
-    assert "was there already" in done.stdout
+    assert "already there" in done.stdout
     assert gputui_here("runs", place / "a.db", "--json").stdout == before
 
 

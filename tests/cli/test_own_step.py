@@ -82,7 +82,7 @@ def test_a_template_is_never_written_over_a_file(tmp_path: Path, capsys: pytest.
     path.write_text("# mine\n")
     status, out, err = printed(capsys, "new-workload", path)
     assert (status, out) == (2, "")
-    assert "is there already" in err
+    assert "already exists" in err
     assert path.read_text() == "# mine\n"
     assert printed(capsys, "new-workload", tmp_path / "mine.txt")[0] == 2
 

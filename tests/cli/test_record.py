@@ -155,7 +155,7 @@ def test_a_program_that_cannot_be_started_leaves_nothing(tmp_path: Path) -> None
         (("--price", "nan", "--", "true"), "--price"),
         (("--intervall", "1", "--", "true"), "--intervall"),
         (("true",), "before --"),
-        (("--",), "after --"),
+        (("--",), "follows --"),
     ],
 )
 def test_our_own_errors_are_125_and_nothing_is_begun(
@@ -328,7 +328,7 @@ def test_a_living_recorder_is_left_alone_and_what_a_killed_one_leaves_is_stored(
     assert rows(db, "SELECT status, label FROM runs") == [("interrupted", "cut")]
     assert rows(db, "SELECT outcome FROM cases") == [("interrupted",)]
     assert rows(db, "SELECT count(*) > 0 FROM host_telemetry") == [(True,)]
-    assert gputui_here("import", run_dir, "--db", db).stdout.count("was there already") == 1
+    assert gputui_here("import", run_dir, "--db", db).stdout.count("already there") == 1
 
 
 _HANGS = {"from the first call on": "1 hang * 1", "while it is read": "1 hang nvmlDeviceGetPowerUsage 4"}

@@ -92,7 +92,7 @@ def test_a_report_for_the_provider_names_the_boxes_and_not_the_reference(tmp_pat
 def test_a_reference_named_where_a_run_belongs_is_shown_how_to_be_shown() -> None:
     add_boxes(1, name="mine")
 
-    with pytest.raises(GputuiError, match="is a reference, and no run") as caught:
+    with pytest.raises(GputuiError, match="is a reference, not a run") as caught:
         CliRunner().invoke(show, ["reference:mine"], catch_exceptions=False, standalone_mode=False)
     assert caught.value.hint == "gputui reference show mine"
 

@@ -92,7 +92,7 @@ def test_several_traces_a_side_follow_the_letter_of_their_side(tmp_path: Path) -
         (("compare", "before.json.gz", "after.json", "--by", "precision"), "traces: go with"),
         (("compare", "before.json.gz", "after.json", "--format", "csv"), "traces have no rates to list"),
         (("compare", "--a", "before.json.gz"), "--b: no trace is named for this side"),
-        (("compare", "before.json.gz", "--b", "after.json"), "is it of side a or of side b"),
+        (("compare", "before.json.gz", "--b", "after.json"), "is it side a or side b"),
         (("import", "before.json.gz", "--window", "9:8", "--db", "t.db"), "holds nothing of this trace"),
         (("import", "before.json.gz", "--step", "nope", "--db", "t.db"), "no range of that name"),
         (("import", "nothing.json", "--db", "t.db"), "cannot be read"),

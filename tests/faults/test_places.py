@@ -228,7 +228,7 @@ def test_a_run_is_executed_by_one_supervisor_and_stored_once(tmp_path: Path, pro
     assert len(runs_in(db)) == 1
     third = start_supervisor(run_dir)
     assert third.wait(300) == 2
-    assert "was there already" in gputui("import", run_dir, "--db", db).stdout
+    assert "already there" in gputui("import", run_dir, "--db", db).stdout
     assert len(runs_in(db)) == 1
 
 
@@ -247,8 +247,8 @@ def test_a_run_of_another_host_is_not_taken_for_one_that_lost_its_supervisor(
     lock = run_dir / "lock"
     held = json.loads(lock.read_text())
     lock.write_text(json.dumps({**held, "boot_id": "another boot", "host": "another host"}))
-    assert "was not stored yet" not in gputui("runs", db).stderr
+    assert "recovered run" not in gputui("runs", db).stderr
     assert not db.exists()
     lock.write_text(json.dumps({**held, "boot_id": "an earlier boot"}))
-    assert "was not stored yet" in gputui("runs", db).stderr
+    assert "recovered run" in gputui("runs", db).stderr
     assert len(runs_in(db)) == 1

@@ -74,6 +74,8 @@ class Behaviour:
     refuses: tuple[str, ...] = ()
     """Fields of a request that it answers with 400."""
     api_key: str = ""
+    takes_any_model: bool = False
+    """Whether it answers to models that it does not list."""
     redirects_to: str = ""
     """Where every request is sent instead, with 308."""
     is_loading: bool = False
@@ -260,7 +262,7 @@ class _Connection(asyncio.Protocol):
 
     def _generate(self, path: str, request: Message) -> None:
         does, server = self.does, self.server
-        if request.get("model") not in (None, does.model):
+        if request.get("model") not in (None, does.model) and not does.takes_any_model:
             missing = _MISSING_MODEL.format(request["model"])
             self.reply(404, {"error": {"message": missing, "type": "NotFoundError", "code": 404}})
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from model_server import Behaviour
@@ -89,7 +90,9 @@ def test_in_a_short_time_the_limit_lies_between_two_rates_or_is_not_known() -> N
     tried = _tried((4, 1.0), (8, 0.2))
     assert bracket_of(tried) == (tried[0], tried[1])
     assert not is_known(tried)
-    assert is_known(_tried((4, 1.0), (5, 0.2)))
+    near = _tried((4, 1.0), (5, 0.2))
+    assert is_known(near)
+    assert not is_known([replace(near[0], requests=16), near[1]])  # too few to say 90 %
     assert len(_trials(11.0, SearchStart(1.0, 2.0), budget_s=20)) == 1
 
 

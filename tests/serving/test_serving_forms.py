@@ -7,6 +7,7 @@ import re
 from dataclasses import fields, replace
 from pathlib import Path
 
+import pytest
 from builders import make_plan
 from command_line import gputui_here
 from jsonschema import validate
@@ -14,11 +15,15 @@ from model_server import Behaviour, serving
 from shell_app import make_app, picture, press, settled
 from stored_loads import Server, load_cases, load_lines, store_loads
 
-from gputui.model.journal import LaunchStart, RunStart
+from gputui.model.journal import Figure, LaunchStart, RunStart
 from gputui.model.plan import PlannedCase, PlannedLoad
-from gputui.model.serving import LoadNow, LoadStep
+from gputui.model.serving import LoadNow, LoadStep, ServerFound
+from gputui.model.telemetry import HOST
+from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.progress import ProgressTracker, load_now_words
 from gputui.tui.screens.run.load_pane import load_lines as pane_lines
+from gputui.tui.screens.run.model import InProgress, RunModel, WatchedRuns
+from gputui.tui.screens.run.watching import watching
 from gputui.tui.terminal.lines import Line
 from gputui.worker.serving.load import Load
 
@@ -115,6 +120,43 @@ def test_the_run_screen_shows_a_load_as_it_is_offered() -> None:
     assert now == "  4.00 req/s ended  9 in flight  TTFT 610 ms"
     assert "TTFT" in "".join(chart)
     assert before.strip() == "tried 3.20 req/s: 98 % within the limits"
+
+
+def _watching(width: int, height: int, devices: tuple[DeviceHistory, ...] = ()) -> list[str]:
+    tracker = _tracker()
+    begun_ns = tracker.pace.begun_ns
+    tracker.hear(0, ServerFound(0, 0, "vLLM", "0.11.0", 32768, None, True, begun_ns))
+    for key, value in (("ttft_p50_s", 0.052), ("tpot_p50_s", 0.0101)):
+        tracker.hear(0, Figure(0, 3, key, key, "s", "less", "median", value, 40))
+    model = RunModel()
+    model.progress = replace(tracker.picture(), devices=devices)
+    runs = InProgress(("cccc0001",), "cccc0001")
+    model.watched = WatchedRuns(runs, (make_plan([3]),), "a.db", "")
+    return _text(watching(model, width, height, begun_ns))
+
+
+def _device(index: int, busy_pct: float) -> DeviceHistory:
+    key = "cpu_busy_pct" if index == HOST else "sm_busy_pct"
+    return DeviceHistory(index, {key: busy_pct}, 1.0, {key: (busy_pct,) * 4})
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (200, 50)])
+def test_the_run_screen_has_the_curve_so_far_and_the_gpu_that_serves(width: int, height: int) -> None:
+    devices = (_device(HOST, 150.0), _device(0, 1.0), _device(1, 93.0))
+    lines = _watching(width, height, devices)
+
+    assert len(lines) <= height
+    assert all(len(line) <= width for line in lines)
+    (heading,) = (line for line in lines if line.lstrip().startswith("LOAD "))
+    assert heading.split("──")[0].split()[-2:] == ["TTFT", "TPOT"]
+    (one,) = (line for line in lines if line.startswith(" ▸ "))
+    assert "52.0 ms  10.1 ms" in one
+    assert any("GPU 1 " in line for line in lines)
+    assert any("tried 3.20 req/s: 98 %" in line for line in lines)
+
+
+def test_without_a_gpu_the_host_is_beside_the_load() -> None:
+    assert any("── host " in line for line in _watching(80, 24, (_device(HOST, 150.0),)))
 
 
 def test_between_two_loads_the_pane_says_so() -> None:

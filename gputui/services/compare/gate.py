@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.judgement import Judgement, surely_slower
+from gputui.analysis.judgement import TIME, Judgement, surely_slower
 from gputui.analysis.verdict import BAND, RatioEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_change
@@ -100,7 +100,8 @@ def _doubts(row: Row, limit: float | None) -> Iterable[str]:
     if any(flag.word == CROWDED and flag.side == "a" for flag in row.flags):
         yield ", but the baseline may be faster: CPU contention from other processes"
     elif isinstance(row.rate.estimate, RatioEstimate) and row.rate.estimate.low < limit:
-        yield f", would have shown {format_change(_detectable(row.rate.estimate, limit))}"
+        shown = _detectable(row.rate.estimate, limit)
+        yield f", would have shown {format_change(1 / shown if row.rate.respect == TIME else shown)}"
 
 
 def _detectable(estimate: RatioEstimate, limit: float) -> float:

@@ -94,7 +94,7 @@ def hosts_in(file: Path) -> list[str]:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise GputuiError(
-            f"--hosts {file}: cannot be read ({error})", "a file with one host in each line"
+            f"--hosts {file}: cannot be read ({error})", "a file with one host per line"
         ) from error
     return [name for line in lines if (name := line.partition("#")[0].strip())]
 
@@ -125,7 +125,7 @@ def hosts_from(
     names = [host.name for host in hosts]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise GputuiError(f"{twice}: is named twice", "name each host once")
+        raise GputuiError(f"{twice} is named twice", "name each host once")
     python_of = _by_host("--python", pythons, names)
     price_of = {name: _price(name, text) for name, text in _by_host("--price", prices, names).items()}
     return tuple(

@@ -253,12 +253,12 @@ class Link:
         reason, path = str(answer.get("reason", "")), clean_text(str(answer.get("path", "")))[:200]
         if answer.get("code") in _OUT_OF_SPACE:
             raise HostFailed(
-                f"no space is left for {path}", "make some there, or name another directory: --dir"
+                f"no space is left for {path}", "free some space there, or choose another directory: --dir"
             )
         if answer.get("code") in _READ_ONLY:
             raise HostFailed(
                 f"{path} cannot be written ({clean_text(reason)[:80]})",
-                "name a directory that can: --dir /tmp/gputui",
+                "choose a writable directory: --dir /tmp/gputui",
             )
         raise HostFailed(f"{path}: {clean_text(reason)[:120]}", "name another directory: --dir")
 
@@ -272,7 +272,7 @@ class Link:
             if place < 0:
                 printed += line + b"\n"
                 if len(printed) > _BANNER_BYTES:
-                    raise HostFailed("its login prints without an end", "look at its shell's start-up files")
+                    raise HostFailed("its login prints without an end", "check its shell's start-up files")
                 continue
             text = line[place + len(mark) :]
             if text.startswith(b"nopython"):
@@ -309,7 +309,7 @@ class Link:
         except zlib.error as error:
             raise HostFailed("what it sent is damaged", _STRANGE) from error
         if len(data) != length or unpacker.unconsumed_tail:
-            raise HostFailed("what it sent has another size than it said", _STRANGE)
+            raise HostFailed("its answer has a different size than announced", _STRANGE)
         return data
 
     def _line(self, deadline_s: float, printed: bytes) -> bytes:
@@ -387,7 +387,7 @@ class Link:
         return LinkLost(why, hint)
 
 
-_STRANGE = "something there stands between gputui and its own answers: look at its shell's start-up files"
+_STRANGE = "something there interferes with gputui's messages: check its shell's start-up files"
 
 
 def _no_python(found: list[str]) -> HostFailed:
@@ -396,7 +396,9 @@ def _no_python(found: list[str]) -> HostFailed:
     ]
     if not pairs:
         return HostFailed(
-            "there is no Python", "install python3, or name one: --python HOST=EXE", EXIT_MACHINE_LACKS
+            "there is no Python",
+            "install python3, or name an interpreter: --python HOST=EXE",
+            EXIT_MACHINE_LACKS,
         )
     seen = clean_text("; ".join(dict.fromkeys(pairs)))[:200]
     return HostFailed(

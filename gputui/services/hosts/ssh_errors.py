@@ -15,7 +15,7 @@ _LONGEST_COMMAND = 300
 _ENDINGS: tuple[tuple[str, str, str], ...] = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
-        "its host key is not the one it had before",
+        "its host key has changed",
         "if the box was set up anew: {remove}, then {ssh}",
     ),
     (
@@ -25,7 +25,7 @@ _ENDINGS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "Could not resolve hostname",
-        "there is no host of this name",
+        "there is no such host",
         "correct the name, or add it to ~/.ssh/config",
     ),
     (
@@ -75,14 +75,15 @@ def why_unreachable(host: Host, status: int | None, said: str, printed: str) -> 
                 return why, hint.format(**words)
     if status is None:
         what = f"; it printed: {_last_line(printed)}" if printed.strip() else ""
-        return f"its login gives no shell in time{what}", "its shell's start-up files may wait: {ssh}".format(
-            **words
+        return (
+            f"its login gives no shell in time{what}",
+            "its shell's start-up files may be waiting: {ssh}".format(**words),
         )
     said_last = _last_line(said) if host.is_ssh else _last_line(said.strip().partition("\n")[0])
     printed_last = _last_line(printed)
     if printed_last:
         return (
-            f"its login runs another command than ours: {printed_last}",
+            f"its login runs another command than gputui's: {printed_last}",
             "a ForceCommand or a start-up file that exits; gputui needs a plain shell there",
         )
     if status in (126, 127) and not said_last:

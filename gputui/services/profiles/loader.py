@@ -25,6 +25,7 @@ from gputui.model.case import (
     program_case,
 )
 from gputui.model.plan import MIN_BLOCKS, MOST_BLOCKS
+from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import RATES
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS, workload_named
@@ -175,6 +176,12 @@ def find_profile(name_or_path: str) -> Profile:
             raise GputuiError(
                 f'unknown profile "{name_or_path}"',
                 f"to use the file of that name: {name_or_path}.toml",
+            )
+        if name_or_path == SERVE_PROFILE:
+            raise GputuiError(
+                "serve-bench is a command, not a profile: it measures one server, outside runs and bakeoffs",
+                "on the box of each server: gputui serve-bench http://127.0.0.1:8000 --db BOX.db;"
+                " then gputui compare A.db B.db",
             )
         raise GputuiError(
             f'unknown profile "{name_or_path}"',

@@ -59,12 +59,12 @@ def next_steps(
     if below:
         yield NextStep("gputui doctor", "what is wrong with the box")
     names = [shlex.quote(f"{here}@{run.summary.short_id}") for run in measured]
-    if below and len(measured) == 1:
-        yield NextStep(f"gputui share {names[0]} -o report.md", "for the provider")
     standing = below[0].standing if below and len(measured) == 1 else None
     if standing is not None and standing.judges:
         command = f"gputui compare {PREFIX}{standing.reference} {names[0]}"
         yield NextStep(command, f"every case vs {standing.model}")
+    if below and len(measured) == 1:
+        yield NextStep(f"gputui share {names[0]} -o report.md", "for the provider")
     if like:
         yield NextStep(
             shlex.join(("gputui", "compare", like)) + f" {' '.join(names)}", "this run vs that one"

@@ -30,7 +30,7 @@ from gputui.model.machine import Machine
 from gputui.model.plan import PROFILED, Plan, PlannedLaunch
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Measurement
-from gputui.model.serving import LoadNow, LoadStep
+from gputui.model.serving import LoadNow, LoadStep, ServerFound
 from gputui.model.telemetry import HOST
 from gputui.model.units import counted, format_rate, format_seconds, format_spread, three_digits
 from gputui.recording.pacing import FIRST_STARTUP_S, FIRST_STARTUP_WITHOUT_TORCH_S
@@ -169,6 +169,9 @@ class CaseProgress:
     """How much of the launch in progress is done, 0 to 1."""
     short_name: str = ""
     """Without the words that all cases of its run share."""
+    ttft_s: float | None = None
+    """Of a load on a server, the median over its launches of their medians; None while there is none."""
+    tpot_s: float | None = None
 
     @property
     def is_now(self) -> bool:
@@ -246,8 +249,11 @@ class OfferedLoad:
     """Of this launch, about one a second, the oldest first."""
     steps: tuple[LoadStep, ...]
     """Of this launch, that have ended: a search tries several rates."""
-    curve: tuple[LoadSummary, ...]
-    """Of all loads so far, in the order of the plan."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests arrive at a rate, whatever the server does."""
+        return bool(self.now) and self.now[-1].rate_per_s is not None
 
 
 def load_now_words(now: LoadNow) -> str:
@@ -258,17 +264,6 @@ def load_now_words(now: LoadNow) -> str:
     if now.ttft_s is not None:
         words.append(f"TTFT {format_seconds(now.ttft_s)}")
     return ", ".join(words)
-
-
-@dataclass(frozen=True, slots=True)
-class LoadSummary:
-    """What a load came to in the launches so far."""
-
-    name: str
-    rate: str
-    """As in the list of cases."""
-    ttft_s: float
-    tpot_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +292,8 @@ class ProgressSnapshot:
     """Newest last."""
     load: OfferedLoad | None = None
     """What is offered to a server now; None while nothing is."""
+    server_is_here: bool | None = None
+    """Whether the server under load runs on this box; None for a run without one."""
 
 
 @dataclass(slots=True)
@@ -394,6 +391,7 @@ class ProgressTracker:
         self._failed: dict[tuple[int, int], str] = {}
         self._loads: list[LoadNow] = []
         self._steps: list[LoadStep] = []
+        self._server_is_here: bool | None = None
         self._offered: tuple[int, int] | None = None
         """Run and case of the load that is offered."""
         self._figures: dict[tuple[int, int], dict[str, list[float]]] = {}
@@ -419,6 +417,10 @@ class ProgressTracker:
 
         planned = [case.case for case in self._cases.values() if case.launches]
         self._shared = shared_case_words(planned) if len(planned) > 1 else []
+        profiles = {case.work.workload.partition(" ")[0] for case in planned}
+        of_loads = len(planned) > 1 and len(profiles) == 1 and min(profiles).startswith("serve:")
+        self._profile = min(profiles) if of_loads else ""
+        """The word that the names of all loads on a server share; empty for another run."""
 
     def hear(self, index: int, line: Line) -> None:
         """Read one line of the journal of run `index`; lines of cases that the plan lacks are ignored."""
@@ -449,6 +451,8 @@ class ProgressTracker:
                 launched.precision_used = line.precision_used
         elif isinstance(line, Block):
             self._hear_block(index, line)
+        elif isinstance(line, ServerFound):
+            self._server_is_here = line.is_here
         elif isinstance(line, LoadNow):
             self._hear_load(index, line)
         elif isinstance(line, LoadStep):
@@ -494,9 +498,10 @@ class ProgressTracker:
             share_done=1.0 if is_storing else _share(passed_s, left_s),
             machine=self._machines.get(self._now[0] if self._now else 0),
             under_test=self._under_test,
-            shared_words=" ".join(self._shared),
+            shared_words=" ".join([self._profile, *self._shared]).strip(),
             last_words=tuple(self._last_words),
             load=self._load(),
+            server_is_here=self._server_is_here,
         )
 
     @property
@@ -519,7 +524,13 @@ class ProgressTracker:
             rate.peak,
             case.of_launch,
             self._short_name(index, case_id),
+            self._median_figure(index, case_id, "ttft_p50_s"),
+            self._median_figure(index, case_id, "tpot_p50_s"),
         )
+
+    def _median_figure(self, index: int, case_id: int, key: str) -> float | None:
+        values = self._figures.get((index, case_id), {}).get(key)
+        return median(values) if values else None
 
     def _launched_case(self, index: int, case_id: int, launch_id: int) -> _Launched | None:
         case = self._cases.get((index, case_id))
@@ -556,21 +567,12 @@ class ProgressTracker:
             return None
         case = self._cases[self._offered]
         return OfferedLoad(
-            self._short_name(*self._offered),
+            self._name(*self._offered),
             min(case.done + 1, max(case.launches, 1)),
             case.launches,
             tuple(self._loads),
             tuple(self._steps),
-            tuple(self._load_summaries()),
         )
-
-    def _load_summaries(self) -> Iterator[LoadSummary]:
-        for (index, case_id), figures in sorted(self._figures.items()):
-            firsts, others = figures.get("ttft_p50_s"), figures.get("tpot_p50_s")
-            if firsts:
-                tpot_s = median(others) if others else None
-                rate = self._rate(index, case_id).rate
-                yield LoadSummary(self._short_name(index, case_id), rate, median(firsts), tpot_s)
 
     def _hear_end(self, index: int, line: CaseEnd) -> None:
         case = self._cases.get((index, line.case_id))
@@ -641,6 +643,8 @@ class ProgressTracker:
     def _short_name(self, index: int, case_id: int) -> str:
         """Without what all cases share; beside cases on a CPU the others need no word."""
         case = self._cases[index, case_id]
+        if self._profile:
+            return self._numbered(index, case.case.work.workload.removeprefix(f"{self._profile} "))
         number = gpu_number(case.case, case.device_index)
         name = short_case_name(case.case, (*self._shared, "gpu"), is_short=True)
         return self._numbered(index, f"{name} gpu{number}" if number else name)

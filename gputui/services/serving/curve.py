@@ -175,7 +175,7 @@ def _level(result: CaseResult, records: ServingRecords) -> Level:
     speed = speed_of(result)
     users, rate = parameter_of(result.case, "users"), parameter_of(result.case, "rate_per_s")
     asked = _whole(result.case, "output_tokens")
-    held, failed = _bracket(result.case, offered) if kind == SEARCH else (None, None)
+    held, failed = _bracket(result, offered) if kind == SEARCH else (None, None)
     return Level(
         result=result,
         kind=kind,
@@ -217,9 +217,14 @@ def _server_during(steps: Sequence[LoadStep]) -> ServerDuring | Missing:
     return found
 
 
-def _bracket(case: Case, offered: Sequence[LoadStep]) -> tuple[float | None, float | None]:
-    """The highest rate that held in any launch, and the lowest that failed."""
-    share = parameter_of(case, "attained_share")
+def _bracket(result: CaseResult, offered: Sequence[LoadStep]) -> tuple[float | None, float | None]:
+    """The highest rate that held in any launch, and the lowest that failed.
+
+    The last step of a launch that failed says nothing of the rate: the server went away meanwhile.
+    """
+    broken = {m.launch_id for m in result.measurements if m.outcome == "failed"}
+    last = {step.launch_id: step.step_index for step in sorted(offered, key=lambda one: one.step_index)}
+    share = parameter_of(result.case, "attained_share")
     wanted = float(share) if isinstance(share, int | float) else 0.0
     tried = [
         TriedRate(
@@ -230,6 +235,7 @@ def _bracket(case: Case, offered: Sequence[LoadStep]) -> tuple[float | None, flo
         )
         for step in offered
         if step.rate_per_s is not None and step.good_share is not None and step.requests_counted
+        if step.launch_id not in broken or step.step_index < last[step.launch_id]
     ]
     held, failed = bracket_of(tried)
     return held.rate_per_s if held else None, failed.rate_per_s if failed else None

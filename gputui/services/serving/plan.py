@@ -139,6 +139,10 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
     notes = []
     if not body.ignores_eos:
         notes.append("the server does not know ignore_eos: answers may end before their wanted length")
+    if server.models and model not in server.models:
+        notes.append(
+            f"the server does not list model {model!r}, but answers to it; it has {_models_text(server)}"
+        )
     if not is_here:
         notes.append("the server is not on this box: what is stored of the machine is this one's")
     plan = _plan(options, profile, limits, body)

@@ -73,7 +73,7 @@ def share(texts: Sequence[str], out: Path, keep: Keep, *, trust: bool = False) -
     target = expanded(out)
     if form == ".db" and target.exists():
         raise NotStored(
-            f"{out}: is there already, and stays as it is", "name another file, or remove this one"
+            f"{out} already exists and will not be overwritten", "choose another name, or remove that file"
         )
     picked = [_picked(text, trust) for text in texts]
     names = Names(keep)

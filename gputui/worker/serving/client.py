@@ -267,7 +267,7 @@ class Client:
         try:
             connection = await self._connect()
         except (OSError, asyncio.TimeoutError) as error:
-            self.failure = str(error) or type(error).__name__
+            self.failure = getattr(error, "strerror", None) or str(error) or type(error).__name__
             exchange.is_closed = True
             exchange.ended_ns = time.monotonic_ns()
             self._finish(exchange)

@@ -21,6 +21,8 @@ LONG_REQUESTS, LONG_ANSWERS, LONG_WAITS = 40, 3.0, 10.0
 the capacity the queue is as long after ten."""
 NEAR_RATIO = 2.2
 """Of what failed to what held, from which trials are long."""
+LEAST_FOR_LIMIT = 24
+"""Requests at the highest rate that held; of fewer, 90 % being good says little."""
 MOST_FACTOR = 2.0
 MOST_INTERPOLATED = 1.3
 """Ratio of what failed to what held, above which a search that had to end says only these two."""
@@ -83,6 +85,7 @@ def limit_search(
     tried = [replace(one, is_long=False) for one in start.known]
     rate, factor = start.rate_per_s, start.factor
     is_checked = False
+    again: TriedRate | None = None  # an end that was offered for a short time only
     while True:
         held, failed = bracket_of(tried)
         ratio = failed.rate_per_s / held.rate_per_s if held and failed else factor**2
@@ -97,8 +100,11 @@ def limit_search(
         seconds = short_s
         if is_long:
             seconds = min(max(long_s, left / (trials_left(ratio) + 0.5)), left)
+        elif again is not None:
+            return tried
         one = yield Trial(rate, seconds, is_long)
-        tried = [other for other in tried if not _is_replaced(other, one)] + [one]
+        tried = [other for other in tried if other is not again and not _is_refuted(other, one)] + [one]
+        again = None
         held, failed = bracket_of(tried)
         if held is None or failed is None:
             rate = rate * factor if one.is_held else rate / factor
@@ -106,7 +112,8 @@ def limit_search(
         elif failed.rate_per_s > held.rate_per_s * CLOSE_ENOUGH:
             rate = math.sqrt(held.rate_per_s * failed.rate_per_s)
         elif not held.is_long or not failed.is_long:
-            rate = failed.rate_per_s if held.is_long else held.rate_per_s
+            again = failed if held.is_long else held
+            rate = again.rate_per_s
         elif not is_checked:  # by chance both may have been wrong
             rate, is_checked = limit_of(tried, terms.attained_share) or rate, True
         else:
@@ -119,23 +126,21 @@ def trials_left(ratio: float) -> int:
     return halvings + 1
 
 
-def _is_replaced(earlier: TriedRate, now: TriedRate) -> bool:
-    """Whether a longer trial was of about the same rate, or says otherwise."""
+def _is_refuted(earlier: TriedRate, now: TriedRate) -> bool:
+    """Whether a longer trial says otherwise."""
     if earlier.is_long or not now.is_long:
         return False
-    if abs(math.log(earlier.rate_per_s / now.rate_per_s)) < math.log(CLOSE_ENOUGH):
-        return True
     if now.is_held:
         return not earlier.is_held and earlier.rate_per_s <= now.rate_per_s
     return earlier.is_held and earlier.rate_per_s >= now.rate_per_s
 
 
 def is_known(tried: Sequence[TriedRate]) -> bool:
-    """Whether the limit lies between two rates that are near enough to interpolate."""
+    """Whether the limit lies between two near rates, with enough requests at the lower."""
     held, failed = bracket_of(tried)
-    return (
-        held is not None and failed is not None and failed.rate_per_s <= held.rate_per_s * MOST_INTERPOLATED
-    )
+    if held is None or failed is None or held.requests < LEAST_FOR_LIMIT:
+        return False
+    return failed.rate_per_s <= held.rate_per_s * MOST_INTERPOLATED
 
 
 def limit_of(tried: Sequence[TriedRate], attained_share: float) -> float | None:

@@ -109,7 +109,7 @@ def test_each_host_has_its_line_and_the_one_that_is_silent_says_since_when_and_w
         problem="it does not answer",
         hint="is the box up?",
     )
-    never = HostSample(Host("typo", ()), None, "", 0, "there is no host of this name", "correct it", 0)
+    never = HostSample(Host("typo", ()), None, "", 0, "there is no such host", "correct it", 0)
     model.take(
         [
             heard("gpu-a", case="gemm base gpu fp32"),
@@ -126,11 +126,11 @@ def test_each_host_has_its_line_and_the_one_that_is_silent_says_since_when_and_w
     assert "gemm base gpu fp32" in lines[2]
     assert "% CPU" in lines[3]
     assert "silent for 90 s: it does not answer (is the box up?)"[:40] in lines[4]
-    assert "there is no host of this name (correct it)" in lines[5]
+    assert "there is no such host (correct it)" in lines[5]
     assert all(len(line) <= 100 for line in lines)
     model.press("last")
     assert model.selected == "typo"
-    assert text_of(model.lines(100, 12, now_ns)).splitlines()[-2].startswith("typo: there is no host of this")
+    assert text_of(model.lines(100, 12, now_ns)).splitlines()[-2].startswith("typo: there is no such host")
     model.press("sort")
     assert text_of(model.lines(100, 12, now_ns)).splitlines()[2].strip("▸ ").split()[0] != "laptop"
 

@@ -211,7 +211,7 @@ def test_a_journal_of_another_run_is_refused(tmp_path: Path, spec: Spec, name: s
         ([piece(b"x", bytes=1 << 30)], "it sent a piece of 1073741824 bytes"),
         ([piece(b"x", offset=-1)], "its answer makes no sense"),
         ([piece(b"x", offset=7)], "it sent byte 7 of its journal for byte 0"),
-        ([piece(bytes(1 << 22), unpacked=100)], "what it sent has another size than it said"),
+        ([piece(bytes(1 << 22), unpacked=100)], "its answer has a different size than announced"),
         (
             [[{"more": True, "offset": 0, "unpacked": 5, "bytes": 5}, b"nozip".hex()]],
             "what it sent is damaged",

@@ -59,16 +59,16 @@ def test_each_way_to_fail_before_anything_runs_there_has_its_line(servers: Serve
     assert answers == {
         "unknown": "its host key is not known here yet: "
         f"log in once, and compare the key: ssh {config} unknown",
-        "changed": "its host key is not the one it had before: if the box was set up anew: "
+        "changed": "its host key has changed: if the box was set up anew: "
         f'ssh-keygen -f "{tmp_path}/servers/known_hosts" -R "[127.0.0.1]:{changed.port}",'
         f" then ssh {config} changed",
         "keyless": "it accepts none of your keys without a question: "
         f"log in once: ssh {config} keyless; then ssh-add, or ssh-copy-id keyless",
         "gone": "no ssh server answers at this address and port: is the box up, and the port right?",
-        "forced": "its login runs another command than ours: backups only: "
+        "forced": "its login runs another command than gputui's: backups only: "
         "a ForceCommand or a start-up file that exits; gputui needs a plain shell there",
         "leaves": f"its command ended with status 3: try it: ssh {config} leaves",
-        "no-such.invalid": "there is no host of this name: correct the name, or add it to ~/.ssh/config",
+        "no-such.invalid": "there is no such host: correct the name, or add it to ~/.ssh/config",
     }
 
 
@@ -96,12 +96,15 @@ def test_a_login_that_prints_is_fine_and_a_python_or_a_disk_that_will_not_do_is_
     old, bare, no_space, read_only = map(said, answers[1:])
     assert old.startswith("there is no Python 3.10 or newer (")
     assert "is 3.8.10" in old
-    assert bare == "there is no Python: install python3, or name one: --python HOST=EXE"
+    assert bare == "there is no Python: install python3, or name an interpreter: --python HOST=EXE"
     full_dir, locked_dir = full.home / ".gputui", locked.home / ".gputui"
-    assert no_space == f"no space is left for {full_dir}: make some there, or name another directory: --dir"
+    assert (
+        no_space
+        == f"no space is left for {full_dir}: free some space there, or choose another directory: --dir"
+    )
     assert read_only == (
         f"{locked_dir} cannot be written (Read-only file system):"
-        " name a directory that can: --dir /tmp/gputui"
+        " choose a writable directory: --dir /tmp/gputui"
     )
 
 

@@ -221,6 +221,12 @@ def test_a_file_that_is_no_profile_is_reported_as_such(
         find_profile("notes.md")
 
 
+def test_loads_on_a_server_are_no_profile_of_a_run_or_a_bakeoff() -> None:
+    with pytest.raises(GputuiError, match="serve-bench is a command, not a profile") as caught:
+        find_profile("serve-bench")
+    assert "then gputui compare" in caught.value.hint
+
+
 def test_a_file_name_without_its_extension_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,7 +151,7 @@ def test_what_cannot_be_written_is_reported_with_the_next_step_and_leaves_nothin
     (tmp_path / "file").write_text("x")
     for name, reported, hint in (
         ("a.xlsx", "unknown file type", ".csv or .json"),
-        ("no/a.csv", f"there is no directory {tmp_path / 'no'}", "make it"),
+        ("no/a.csv", f"there is no directory {tmp_path / 'no'}", "create it"),
         ("file/a.csv", f"{tmp_path / 'file'} is not a directory", "another path"),
         ("d.csv", "is a directory", "a file in it"),
     ):
@@ -218,5 +218,5 @@ def test_a_comparison_is_saved_as_the_command_prints_it(tmp_path: Path) -> None:
     options = ["--format", "markdown", "--columns", "cost,ratio", "-o", str(printed)]
     command.main([*files, *options], standalone_mode=False)
     assert saved.read_bytes() == printed.read_bytes()
-    with pytest.raises(GputuiError, match="its ending"):
+    with pytest.raises(GputuiError, match="unknown file type"):
         save_comparison(tmp_path / "saved.txt", asked, 0)

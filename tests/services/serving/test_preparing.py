@@ -107,6 +107,12 @@ def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert text.endswith(": it has made-up-1b")
 
 
+def test_a_server_that_answers_to_any_model_is_noted(tmp_path: Path) -> None:
+    """As llama.cpp does, which has one model whatever it is called."""
+    prepared = _prepared(tmp_path, Behaviour(takes_any_model=True), model="gpt-4")
+    assert prepared.notes[0].endswith("'gpt-4', but answers to it; it has made-up-1b")
+
+
 def test_a_redirect_is_not_followed_but_its_target_named(tmp_path: Path) -> None:
     text = _refused(tmp_path, Behaviour(redirects_to="https://llm.example.com"))
     assert "redirects (HTTP 308) to https://llm.example.com/v1/models" in text

@@ -112,6 +112,13 @@ def test_a_search_that_ended_early_says_between_which_rates_the_limit_lies(tmp_p
         "12.0 requests/s stay within TTFT 500 ms, TPOT 50 ms for 90 % of them, 24.0 do not; the limit is not"
         f" known: {why}."
     )
+    broken = [replace(one, launch_id=held.launch_id, outcome="failed") for one in search.measurements[:1]]
+    gone = replace(ended, outcome="failed", measurements=tuple(broken))
+    away = replace(held, rate_per_s=20.0, good_share=0.0, step_index=1)
+    last = serving_of(replace(run, cases=(*cases, gone)), replace(records, steps=(*steps, away)))
+    assert isinstance(last, ServingRun)
+    assert last.limit is not None
+    assert (last.limit.held_per_s, last.limit.failed_per_s) == (12.0, 24.0)  # at 20 the server went away
 
 
 def test_show_prints_the_curve_and_its_json_has_the_same(

@@ -103,5 +103,5 @@ def test_everything_works_without_a_home_and_says_once_where_files_go(
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("is not writable: files go to") == 1
     assert "spin" in gputui("runs").stdout
-    assert "cannot be written" in gputui("paths").stderr
+    assert "is not writable" in gputui("paths").stderr
     assert "home" in gputui("doctor", "--all").stdout

@@ -440,7 +440,7 @@ async def test_the_whole_comparison_is_saved_by_the_ending_of_its_name_against_t
     async with app.run_test(size=(200, 30)) as pilot:
         await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
         await press(pilot, "b", "e")
-        assert "its ending is one of .md, .csv, .json, .html" in picture(app)
+        assert "name it *.md, *.csv, *.json, *.html" in picture(app)
         app.screen.query_one(Input).value = str(path)
         await press(pilot, "enter")
         assert f"saved the comparison in {path}"[:150] in picture(app)  # one line, cut with … if necessary

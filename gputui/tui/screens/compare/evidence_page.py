@@ -13,7 +13,7 @@ from gputui.services.compare.row_text import change_text, figure_line, rate_text
 from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.why import Why
 from gputui.services.results.labels import interval_words
-from gputui.services.serving.curve import is_serving_case
+from gputui.services.results.load_times import is_load
 from gputui.tui.screens.compare.evidence_parts import block_lines, sure_lines, title_line
 from gputui.tui.screens.compare.telemetry_lines import telemetry_lines
 from gputui.tui.screens.compare.why_lines import why_lines
@@ -54,7 +54,7 @@ def evidence_page(
     lines += sure_lines(row, width)
     for figure in row.figures:
         lines += paragraph(figure_line(figure), width, indent=2)
-    if not is_serving_case(row.case):
+    if not is_load(row.case):
         lines += why_lines(why, width)
     lines += [(), *telemetry_lines(curves, "ab", width)]
     return tuple(lines)
@@ -69,7 +69,7 @@ def _side(cell: Cell) -> str:
     per_step = cell.result.case.units_per_step
     low, high = (format_seconds(per_step / x) for x in (speed.high, speed.low))
     launches = f"{speed.launches} launch{'es' if speed.launches != 1 else ''}"
-    if is_serving_case(cell.result.case):
+    if is_load(cell.result.case):
         return f"{rate_text(cell)} (95 %: {interval_words(speed)}), {launches}"
     blocks = f"{speed.blocks} blocks"
     if speed.independent < speed.blocks:

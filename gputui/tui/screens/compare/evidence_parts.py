@@ -28,8 +28,8 @@ from gputui.services.compare.row_text import (
 )
 from gputui.services.compare.why import Why, part_name, signed
 from gputui.services.compare.why_text import time_text as nanoseconds_text
+from gputui.services.results.load_times import is_load
 from gputui.services.results.throughput import launches_of
-from gputui.services.serving.curve import is_serving_case
 from gputui.tui.screens.compare.rows_table import style_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, left, right, width_of
@@ -64,7 +64,7 @@ def value_lines(row: Row, width: int) -> list[Line]:
     times = [time_text(cell) for cell in (row.a, row.b)]
     is_timed = all(isinstance(cell.speed, SpeedEstimate) for cell in (row.a, row.b))
     step = f", {times[0]} vs {times[1]} a step" if is_timed and not row.case.is_whole else ""
-    lines = [_labelled("rate", f"{a} vs {b}{step}", width)]
+    lines = [_labelled(row.rate.respect, f"{a} vs {b}{step}", width)]
     lines.append(_labelled("sure", sure_text(row), width))
     (cost_a, cost_b), unit = costs_text((row.a, row.b))
     if cost_a or cost_b:
@@ -114,7 +114,7 @@ def value_table(row: Row, letter: str, width: int) -> list[Line]:
     """Rate, time, share of the peak, cost and energy of both sides beside each other, with their verdicts."""
     (cost_a, cost_b), unit = costs_text((row.a, row.b))
     rows = [
-        _Values("rate", rate_text(row.a), rate_text(row.b), row.rate),
+        _Values(row.rate.respect, rate_text(row.a), rate_text(row.b), row.rate),
         _Values("a step", *(("—", "—") if row.case.is_whole else (time_text(row.a), time_text(row.b)))),
         _Values("of peak", _of_side(PEAK, row.a), _of_side(PEAK, row.b)),
         _Values(f"$ per {unit}", cost_a or "—", cost_b or "—", row.cost),
@@ -153,7 +153,7 @@ def block_lines(row: Row, letters: str, width: int, rows: int) -> list[Line]:
     From two rows of characters a side on, with the intervals of the speeds. Empty for a load on a server:
     it has no blocks.
     """
-    if is_serving_case(row.case):
+    if is_load(row.case):
         return []
     sides = [_seconds(cell) for cell in (row.a, row.b)]
     known = [seconds for side in sides for seconds in side]

@@ -14,8 +14,8 @@ from gputui.services.compare.suggestions import next_steps, settling_steps
 from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.turning_points import turning_points
 from gputui.services.compare.why import Why
+from gputui.services.results.load_times import is_load
 from gputui.services.results.throughput import launches_of
-from gputui.services.serving.curve import is_serving_case
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.evidence_parts import (
     FAMILIES_OF_SIDES,
@@ -237,7 +237,7 @@ def launches_lines(row: Row, letters: str, name: str, width: int, most: int) -> 
     """Block after block of each launch of both sides: how long a step took, the slowest block the highest."""
     sides = []
     for letter, family, cell in zip(letters, FAMILIES_OF_SIDES, (row.a, row.b), strict=True):
-        if cell.result is None or is_serving_case(cell.result.case):
+        if cell.result is None or is_load(cell.result.case):
             continue
         units = cell.result.case.units_per_step
         launches = [[seconds * units for seconds in launch] for launch in launches_of(cell.result)]

@@ -444,7 +444,7 @@ class CompareScreen(ShellScreen):
             columns = loaded.columns(self.value)
             ask_and_save(
                 self,
-                f"Save the comparison; the file name ends in one of {', '.join(FORM_OF_ENDING)}",
+                f"Save the comparison; name it {', '.join(f'*{ending}' for ending in FORM_OF_ENDING)}",
                 "comparison.html",
                 lambda path: save_comparison(path, loaded.asked, loaded.baseline, columns),
             )

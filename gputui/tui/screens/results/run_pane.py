@@ -17,9 +17,9 @@ from gputui.model.result import CaseResult
 from gputui.services.results import table_export as saving
 from gputui.services.results.browser import RunDetail
 from gputui.services.results.labels import case_name
+from gputui.services.results.load_times import is_load
 from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.table_export import Sheet
-from gputui.services.serving.curve import is_serving_case
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results import pages
 from gputui.tui.screens.results.overview import overview_page
@@ -63,7 +63,7 @@ _ROWS_ABOVE_AND_BELOW = 6
 def tabs_of(detail: RunDetail) -> tuple[str, ...]:
     """The tabs that a run has something for; the findings say what is missing."""
     missing = []
-    steps = [case for case in detail.run.cases if not is_serving_case(case.case)]
+    steps = [case for case in detail.run.cases if not is_load(case.case)]
     if not any(m.blocks for case in steps for m in case.measurements):
         missing.append("blocks")
     if not detail.passes:

@@ -21,9 +21,9 @@ from gputui.services.results.labels import (
     metric_range,
     metric_text,
 )
+from gputui.services.results.load_times import is_load
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.throughput import is_crowded, speed_of, waited_share
-from gputui.services.serving.curve import is_serving_case
 from gputui.store.text import clean_text
 
 FILE_HEADINGS = ("file", "size", "changed", "in")
@@ -95,9 +95,7 @@ def case_rows(run: Run) -> list[CaseRow]:
                 case_name(case),
                 format_rate(speed.units_per_s, case.case.unit),
                 interval_words(speed),
-                ""
-                if is_serving_case(case.case)
-                else format_seconds(case.case.units_per_step / speed.units_per_s),
+                "" if is_load(case.case) else format_seconds(case.case.units_per_step / speed.units_per_s),
                 _flags(case),
             )
         rows.append(CaseRow(case, cells))

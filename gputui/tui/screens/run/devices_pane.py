@@ -157,13 +157,24 @@ _OF_HOST: tuple[_Metric, ...] = (
 
 
 def device_under_test(progress: ProgressSnapshot) -> DeviceHistory | None:
-    """The device of the worker at work; before the first one, a GPU if there is one."""
+    """The device of the worker at work; before the first one, a GPU if there is one.
+
+    Of a server under load on this box, the GPU that was busiest so far: the process that listens at its port
+    is often a proxy, and one in a container has another PID than the driver reports.
+    """
     if isinstance(progress.devices, Missing) or not progress.devices:
         return None
+    if progress.server_is_here:
+        return max(progress.devices, key=_busy)
     by_index = {one.device: one for one in progress.devices}
     if progress.under_test in by_index:
         return by_index[progress.under_test]
     return next((one for one in progress.devices if not one.is_host), progress.devices[0])
+
+
+def _busy(device: DeviceHistory) -> tuple[bool, float]:
+    """In order of how busy it was; the host after every GPU."""
+    return not device.is_host, sum(value or 0.0 for value in device.bins.get("sm_busy_pct", ()))
 
 
 def device_rows(progress: ProgressSnapshot, width: int) -> list[Line]:
@@ -244,7 +255,7 @@ def _heading(progress: ProgressSnapshot, device: DeviceHistory, width: int) -> L
     machine = progress.machine
     if device.is_host:
         model = "" if machine is None or isinstance(machine.cpu.model, Missing) else machine.cpu.model
-        name = [Span("host", "title")]
+        name = [Span("host" if progress.server_is_here is not False else "this box, the client", "title")]
         state: list[Sequence[Span]] = [*_host_notes(device)]
     else:
         gpu = _gpu_of(machine, device.device)

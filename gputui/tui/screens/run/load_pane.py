@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gputui.model.serving import LoadNow, LoadStep
 from gputui.model.units import counted, format_percent, format_seconds, three_digits
-from gputui.services.runs.progress import LoadSummary, OfferedLoad
+from gputui.services.runs.progress import OfferedLoad
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, line_width, right, width_of
 from gputui.tui.widgets.charts import round_ceiling
@@ -81,11 +81,9 @@ def _chart(
 
 
 def _before(load: OfferedLoad, width: int) -> Line:
-    """The rates that this launch has tried, or else what all loads so far came to."""
-    offered = [step for step in load.steps if step.rate_per_s is not None]
-    parts = [_tried(step) for step in reversed(offered)] or [_summed(one) for one in reversed(load.curve)]
-    name = "tried" if offered else "so far" if parts else ""
-    spans: list[Span] = [Span(f"{right(name, _AXIS)} ", "dim")]
+    """The rates that this launch has tried, the newest first."""
+    parts = [_tried(step) for step in reversed(load.steps) if step.rate_per_s is not None]
+    spans: list[Span] = [Span(f"{right('tried' if parts else '', _AXIS)} ", "dim")]
     for part in parts:
         gap = "" if len(spans) == 1 else "  ·  "
         if line_width(tuple(spans)) + width_of(gap) + width_of(part) > width:
@@ -100,8 +98,3 @@ def _tried(step: LoadStep) -> str:
     if step.is_overloaded:
         return f"{rate}: the queue grew"
     return rate if step.good_share is None else f"{rate}: {format_percent(step.good_share)} within the limits"
-
-
-def _summed(one: LoadSummary) -> str:
-    times = f"TTFT {format_seconds(one.ttft_s)}"
-    return f"{clean(one.name)} {one.rate}, {times}"

@@ -33,6 +33,8 @@ STATE_STYLES = {
 _STATE_WORDS = {"timing": "running", "warm": "running"}
 _STATE, _LAUNCHES, _RATE, _UNIT, _PEAK = 9, 5, 5, 7, 13
 _GAUGE = 12
+_TIME, _FOR_TIMES = 8, 76
+"""Cells of a time of a load on a server, and from which width there is room for two."""
 _AXIS = 8
 """Cells of the ends of the axis of the chart of blocks."""
 
@@ -61,8 +63,9 @@ def watching(model: RunModel, width: int, height: int, now_ns: int, ends: str = 
     if not is_tall:
         events = _EVENTS // 2
         devices = [*device_rows(progress, width), *(hosts if height > _LOW else [])]
-        spare = height - len(lines) - needed - len(devices) - events - 3
-        below = [*_strip(progress, width, min(max(spare, 2), 5), has_axis=False), *devices]
+        searches = progress.load is not None and progress.load.is_open
+        spare = height - len(lines) - needed - len(devices) - events - 3 - searches
+        below = [*_strip(progress, width, min(max(spare, 2), 5), has_axis=searches), *devices]
     else:
         events = _EVENTS
         spare = height - len(lines) - needed - len(hosts) - events - 7
@@ -146,8 +149,10 @@ def _case_table(model: RunModel, progress: ProgressSnapshot, width: int, rows: i
     model.scrolled = min(model.scrolled, max(len(cases) - room, 0))
     first = min(max(now - room * 2 // 3, 0) + model.scrolled, max(len(cases) - room, 0))
     has_peaks = any(case.peak is not None for case in cases)
-    lines = [_headings(width, progress.shared_words, has_peaks=has_peaks)]
-    lines += [_case_line(case, width, has_peaks=has_peaks) for case in cases[first : first + room]]
+    has_times = progress.server_is_here is not None and width >= _FOR_TIMES
+    columns = {"has_peaks": has_peaks, "has_times": has_times}
+    lines = [_headings(width, progress.shared_words, **columns)]
+    lines += [_case_line(case, width, **columns) for case in cases[first : first + room]]
     notes = [*_hidden(cases[:first], "above"), *_hidden(cases[first + room :], "below"), *not_run]
     if notes:
         lines.append(fitted((Span(f"  {', '.join(notes)}", "dim"),), width))
@@ -178,25 +183,27 @@ def _spread_cells(width: int) -> int:
     return 14 if width >= _WIDE else 12
 
 
-def _name_cells(width: int, has_peaks: bool) -> int:
+def _name_cells(width: int, has_peaks: bool, has_times: bool) -> int:
     gauges = 2 * (_GAUGE + 1) if width >= _WIDE else 0
-    peaks = _PEAK + 1 if has_peaks else 0
+    peaks = (_PEAK + 1 if has_peaks else 0) + (2 * (_TIME + 1) if has_times else 0)
     return width - 3 - _STATE - _LAUNCHES - _RATE - _UNIT - _spread_cells(width) - 6 - peaks - gauges
 
 
-def _headings(width: int, shared: str, *, has_peaks: bool) -> Line:
-    name = _name_cells(width, has_peaks)
-    words = f"CASE ({clean(shared)})" if shared else "CASE"
+def _headings(width: int, shared: str, *, has_peaks: bool, has_times: bool) -> Line:
+    name = _name_cells(width, has_peaks, has_times)
+    what = "LOAD" if has_times else "CASE"
+    words = f"{what} ({clean(shared)})" if shared and not has_times else what
     parts = [left(words, name), left("STATE", _STATE), left("DONE", _LAUNCHES)]
     if width >= _WIDE:
         parts.append(" " * _GAUGE)
     parts += [right("RATE", _RATE), " " * _UNIT, right("95 %", _spread_cells(width))]
     parts += [right("OF PEAK", _PEAK)] if has_peaks else []
+    parts += [right("TTFT", _TIME), right("TPOT", _TIME)] if has_times else []
     return fitted((Span("   " + " ".join(parts), "dim"),), width)
 
 
-def _case_line(case: CaseProgress, width: int, *, has_peaks: bool) -> Line:
-    name, has_gauges = _name_cells(width, has_peaks), width >= _WIDE
+def _case_line(case: CaseProgress, width: int, *, has_peaks: bool, has_times: bool) -> Line:
+    name, has_gauges = _name_cells(width, has_peaks, has_times), width >= _WIDE
     title = "title" if case.is_now else "" if case.rate else "dim"
     spans: list[Span] = [
         Span(" ▸ " if case.is_now else "   ", "accent"),
@@ -217,6 +224,9 @@ def _case_line(case: CaseProgress, width: int, *, has_peaks: bool) -> Line:
         spans.append(Span(" " + right("" if case.peak is None else case.peak.text, _PEAK)))
     if has_peaks and has_gauges and case.peak is not None:
         spans += [Span(" "), *gauge_spans(case.peak.share, 1.0, _GAUGE, "compute")]
+    if has_times:
+        for time_s in (case.ttft_s, case.tpot_s):
+            spans.append(Span(" " + right("" if time_s is None else format_seconds(time_s), _TIME)))
     return fitted(spans, width)
 
 
