@@ -37,6 +37,8 @@ GPUS_FROM = FEWEST
 """The same of GPUs, whose healthy ones are alike."""
 _NAMED = 5
 """Boxes that a sentence names."""
+_NAMED_WITH_REASON = 3
+"""The same with a reason each, if their reasons differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +161,23 @@ class Fleet:
         )
 
     def _several_outliers(self, word: str, found: Sequence[RankedBox]) -> str:
-        named = [f"{box.name} by {_change_words(box)}" for box in found[:_NAMED]]
-        if len(found) > _NAMED:
-            named.append(f"{len(found) - _NAMED} more")
         reasons = {self.why.get(box.name, "") for box in found}
         common = next(iter(reasons)) if len(reasons) == 1 else ""
+        has_reasons = not common and len(found) <= _NAMED_WITH_REASON
+        named = [
+            f"{box.name} by {_change_words(box)}{self._likeliest_reason(box) if has_reasons else ''}"
+            for box in found[:_NAMED]
+        ]
+        if len(found) > _NAMED:
+            named.append(f"{len(found) - _NAMED} more")
         why = f"; of each, {common}" if common else ""
         total = counted(sum(kind.spread.boxes for kind in self.kinds), self.noun)
         return f"{len(found)} of {total} are {word} than their kind: {listed(named)}{why}."
+
+    def _likeliest_reason(self, box: RankedBox) -> str:
+        """The first of its reasons in brackets; empty if there is none."""
+        reason = self.why.get(box.name, "").partition("; ")[0]
+        return f" ({reason})" if reason else ""
 
     @property
     def tiers(self) -> tuple[tuple[Kind, ...], ...]:

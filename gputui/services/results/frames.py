@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,15 @@ from gputui.services.results.labels import device_words
 from gputui.services.results.selectors import is_there, split_selector
 from gputui.services.results.throughput import cost_of, speed_of
 from gputui.services.support.paths import default_result_file
-from gputui.store.opening import Checked, expanded, explained, interrupted_after, open_read_only
+from gputui.store.locking import Locked
+from gputui.store.opening import (
+    Checked,
+    expanded,
+    explained,
+    interrupted_after,
+    open_read_only,
+    open_together,
+)
 from gputui.store.reading import ResultFile, runs_of, warnings_of
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.store.selecting import find_runs
@@ -28,6 +37,8 @@ if TYPE_CHECKING:
 FILE_PATTERN = "*.db"
 """What `load` reads of a directory."""
 _WILD = frozenset("*?[")
+_AT_ONCE = 25
+"""Files on one connection, which takes as long to make as to open ten files."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -142,15 +153,8 @@ def _loaded(
     parts: dict[str, list[DataFrame]] = {}
     rates: list[dict[str, object]] = []
     seen: set[str] = set()
-    for path, selector, is_asked in named:
-        try:
-            opened = open_read_only(path.absolute(), trust)
-        except GputuiError as error:
-            if is_asked:
-                raise
-            warnings.warn(f"left out: {error.message}", stacklevel=3)
-            continue
-        try:
+    with closing(_opened(list(named), trust)) as files:
+        for opened, path, selector in files:
             file = ResultFile(opened, path.absolute(), warnings_of(path.absolute()))
             summaries = file.summaries()
             if selector:
@@ -159,12 +163,10 @@ def _loaded(
                 summaries = tuple(s for s in summaries if s.run_id in run_ids)
             summaries = tuple(s for s in summaries if s.run_id not in seen)
             seen |= {summary.run_id for summary in summaries}
-            for name, frame in _tables(opened, path, summaries).items():
+            for name, frame in _tables(opened, path, summaries, parts).items():
                 parts.setdefault(name, []).append(frame)
             for run in runs_of([file], [summaries])[0]:
                 rates.extend(_rates(run, path))
-        finally:
-            opened.connection.close()
     if not parts:
         raise GputuiError("none of the files is a result file", "name one made by gputui")
     whole = {
@@ -174,6 +176,41 @@ def _loaded(
     made = pd.DataFrame(rates, columns=list(_RATES))
     made["started"] = pd.to_datetime(made["started"], unit="us", utc=True)
     return Frames(rates=made, **whole)
+
+
+def _opened(named: Sequence[tuple[Path, str, bool]], trust: bool) -> Generator[tuple[Checked, Path, str]]:
+    """Each file and its run; it is open until the next one is taken.
+
+    Several are opened on one connection, and one by one if one of them cannot be opened.
+    """
+    for start in range(0, len(named), _AT_ONCE):
+        some = named[start : start + _AT_ONCE]
+        paths = [path.absolute() for path, _, _ in some]
+        together: Sequence[Checked] = ()
+        if len({path.resolve() for path in paths}) == len(some) > 1:
+            with suppress(GputuiError, Locked):
+                together = open_together(paths, trust)
+        if together:
+            with closing(together[0].connection):
+                for opened, (path, selector, _) in zip(together, some, strict=True):
+                    yield opened, path, selector
+        else:
+            yield from _opened_alone(some, trust)
+
+
+def _opened_alone(
+    named: Iterable[tuple[Path, str, bool]], trust: bool
+) -> Iterator[tuple[Checked, Path, str]]:
+    for path, selector, is_asked in named:
+        try:
+            opened = open_read_only(path.absolute(), trust)
+        except GputuiError as error:
+            if is_asked:
+                raise
+            warnings.warn(f"left out: {error.message}", stacklevel=5)  # the caller of `load`
+            continue
+        with closing(opened.connection):
+            yield opened, path, selector
 
 
 _RATES = (
@@ -220,11 +257,21 @@ def _rates(run: Run, path: Path) -> Iterator[dict[str, object]]:
         }
 
 
-def _tables(opened: Checked, path: Path, summaries: Sequence[RunSummary]) -> dict[str, DataFrame]:
-    """The stored tables of these runs by name, `runs` with machine and price."""
+def _tables(
+    opened: Checked, path: Path, summaries: Sequence[RunSummary], known: Collection[str]
+) -> dict[str, DataFrame]:
+    """The stored tables of these runs by name, `runs` with machine and price.
+
+    Tables without rows are left out if they are `known` from another file.
+    """
     stored = [f.name for f in fields(Frames) if f.name in TABLE_BY_NAME]
     ids = [summary.run_id for summary in summaries]
-    read = {name: _table(opened, path, name, ids) for name in (*stored, "machines", "prices")}
+    needless = opened.empty.intersection(known) - {"runs"}
+    read = {
+        name: _table(opened, path, name, ids)
+        for name in (*stored, "machines", "prices")
+        if name not in needless
+    }
     runs = read.pop("runs").merge(read.pop("machines"), on="run_id", how="left", suffixes=("", "_machine"))
     prices = read.pop("prices").rename(columns={"kind": "price_kind"})
     columns = ["run_id", "usd_per_hour", "gpu_count", "price_kind"]

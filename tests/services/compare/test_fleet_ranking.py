@@ -160,6 +160,18 @@ def test_the_bad_gpu_of_eight_boxes_is_named_with_what_it_differs_in() -> None:
     assert {one.kind for one in fleet.boxes} == {"H200"}
 
 
+def test_each_of_two_bad_gpus_is_named_with_its_reason() -> None:
+    boxes = [(f"box{n}.db", node(f"box{n}")) for n in range(6)]
+    limited, narrow = node("box6", slow=5, power_limit_w=500.0), node("box7", slow=2, pcie_width=4)
+    words = ranked(*boxes, ("box6.db", limited), ("box7.db", narrow)).sentences[0]
+    assert words.startswith("2 of 64 GPUs are slower than their kind: GPU ")
+    assert "GPU 5 of box6 by 12 % (its power limit is 500 W, theirs 700 W)" in words
+    assert "GPU 2 of box7 by 12 % (its link has 4 PCIe lanes, theirs 16 PCIe lanes)" in words
+    alike = node("box7", slow=2, power_limit_w=500.0)
+    words = ranked(*boxes, ("box6.db", limited), ("box7.db", alike)).sentences[0]
+    assert words.endswith("by 12 %; of each, its power limit is 500 W, theirs 700 W.")
+
+
 def test_gpus_of_one_box_are_called_by_their_numbers_alone() -> None:
     fleet = ranked(("here.db", node("here", slow=3, pcie_width=4)))
     assert fleet.sentences[0].startswith("GPU 3 is 12 % slower than the other 7 (")
