@@ -11,7 +11,7 @@ from gputui.cli.recovered import report_recovered
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.services.results.exports import result_file_of
 from gputui.services.results.run_lists import list_runs
-from gputui.services.results.selectors import result_files_in
+from gputui.services.results.selectors import is_there, result_files_in
 from gputui.services.runs.process import called, runs_in_progress
 from gputui.services.support.paths import default_result_file, runs_of_others
 from gputui.store.opening import expanded
@@ -38,7 +38,7 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
         return EXIT_DONE  # the first run of a new file, which is created when it ends
     if file is None and not path.exists():
         raise GputuiError(f"nothing is stored in {path} yet", "name another file: gputui runs a.db")
-    is_directory = path.is_dir()
+    is_directory = is_there(path) and path.is_dir()
     paths = result_files_in(path) if is_directory else [path]
     listed = list_runs(paths, trust, as_stored=as_json)
     for file_path in paths:

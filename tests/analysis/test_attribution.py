@@ -309,8 +309,8 @@ def test_nothing_is_attributed_where_the_interval_of_the_difference_holds_0() ->
         (replace(make_pass(()), is_valid=False, reason="the trace holds no operator"), "no operator"),
         (replace(make_pass((row("aten::mm", 10),)), window_ns=5), "do not sum to the window"),
         (replace(make_pass(()), steps=0), "holds no step"),
-        (make_pass((row("aten::mm", 14),)), "1.40 x the timed one"),
-        (make_pass((row("aten::mm", 8),)), "0.80 x the timed one"),
+        (make_pass((row("aten::mm", 14),)), "took 1.40x as long as the timed one"),
+        (make_pass((row("aten::mm", 8),)), "took 0.80x as long as the timed one"),
     ],
 )
 def test_a_pass_that_is_not_believed_attributes_nothing_and_says_why(
@@ -332,8 +332,8 @@ def test_a_gpu_that_idles_longer_under_the_profiler_is_believed_and_one_that_wor
     crawled = side(row("aten::mm", 9), idle=(waits("dispatch", 22),), step_ms=10, on_gpu=True)
 
     assert doubtful(waited) == ""
-    assert "3.10 x the timed" in doubtful(crawled)
-    assert "busy for 1.10 x" in doubtful(worked)
+    assert "took 3.10x as long as the timed one" in doubtful(crawled)
+    assert "busy for 1.10x" in doubtful(worked)
 
 
 def test_confidence_is_low_where_most_of_the_difference_is_not_explained() -> None:

@@ -162,7 +162,7 @@ def test_800k_of_a_box_that_rents_at_20k_a_month_come_back_after_53_months(
         (("gpu.db", "--job", TRAIN, "--buy", "nan"), "--buy nan: is not an amount of money"),
         (("gpu.db", "--job", TRAIN, "--cooling", "nan"), "--cooling nan: is not an amount"),
         (("gpu.db", "--job", TRAIN, "--instance", "g9.huge"), "no such instance type"),
-        (("gpu.db", "--job", TRAIN, "--workload", ":base"), "names no workload"),
+        (("gpu.db", "--job", TRAIN, "--workload", ":base"), "no workload is named"),
         (("gpu.db", "--job", "1M img train"), "no box has measured conv_train"),
         (("gone.db", "--job", TRAIN), "gone.db"),
     ],

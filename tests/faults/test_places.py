@@ -176,7 +176,7 @@ def test_where_no_run_directory_can_be_made_nothing_is_measured(
         check=False,
     )
     assert done.returncode == 4
-    assert "no run directory can be made" in done.stderr
+    assert "cannot create a run directory" in done.stderr
     assert "set GPUTUI_STATE" in done.stderr
     assert "launch 1" not in done.stderr
 

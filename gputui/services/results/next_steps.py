@@ -18,6 +18,7 @@ from gputui.services.results.labels import day
 from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import from_here
 from gputui.services.results.throughput import contention_of
+from gputui.worker.workloads import WORKLOADS
 
 _ROUNDED_TO_S = 10
 
@@ -49,7 +50,7 @@ def next_steps(
     file, newest = shlex.quote(here), results[-1]
     measured = [run for run in results if any(case.outcome == "ok" for case in run.cases)]
     is_busy = any(map(_was_busy, measured))
-    yield from _on_an_idle_box(newest, file, like) if is_busy else _with_more_time(newest, file)
+    yield from _on_an_idle_box(newest, here, like) if is_busy else _with_more_time(newest, file)
     if not measured:
         if not newest.summary.status_reason.startswith("stopped by"):
             yield NextStep(f"gputui show {newest.summary.short_id} {file} -v", "why nothing was measured")
@@ -94,14 +95,19 @@ def _was_busy(run: Run) -> bool:
     return contention_of(min(cases, key=lambda case: case_order(case.case))) > 0
 
 
-def _on_an_idle_box(run: Run, file: str, like: str) -> Iterator[NextStep]:
+def _on_an_idle_box(run: Run, path: str, like: str) -> Iterator[NextStep]:
     """The same run again; a larger budget would not help a busy box."""
+    file = shlex.quote(path)
     if like:
         command = f"gputui run --like {shlex.quote(like)} --db {file}"
     elif run.summary.profile in {profile.name for profile in shipped_profiles()}:
         command = f"gputui run {run.summary.profile} --db {file}"
-    else:  # the path of another profile is not stored
-        return
+    else:
+        built_in = {workload.name for workload in WORKLOADS}
+        if any(case.case.work.workload not in built_in for case in run.cases):
+            return  # where its program or STEP.py lies is not stored
+        again = shlex.quote(f"{path}@{run.summary.short_id}")
+        command = f"gputui run --like {again} --db {file}"
     yield NextStep(command, "again, once the box is idle")
 
 

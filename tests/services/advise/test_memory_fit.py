@@ -396,7 +396,7 @@ def test_a_shape_alone_gives_the_weights_and_one_that_contradicts_params_is_repo
         ({"layers": "0", "width": "768"}, "--layers: 0 is", "from 1"),
         ({"params": None}, "the size of the model is missing", "--params"),
         ({"vocabulary": "none"}, "--vocabulary: must", "2048"),
-        ({"activations": "-1"}, "--activations: -1 is out of range", "from 1"),
+        ({"activations": "-1"}, "--activations: -1 is out of range", "from 0"),
         ({"activations": "1e9", "file": "a.db"}, "--activations and --file", "one"),
     ],
 )

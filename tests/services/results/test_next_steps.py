@@ -87,8 +87,17 @@ def test_a_run_on_a_busy_box_is_to_be_done_again_when_the_box_is_idle() -> None:
     assert next(next_steps([busy], FILE, like="b.db@12345678")).command == (
         "gputui run --like b.db@12345678 --db a.db"
     )
-    own = replace(busy, summary=replace(busy.summary, profile="mine"))
-    assert list(next_steps([own], FILE)) == []
+    mine = replace(busy, summary=replace(busy.summary, profile="mine"))
+    assert next(next_steps([mine], FILE)).command == (
+        f"gputui run --like a.db@{mine.summary.short_id} --db a.db"
+    )
+
+
+def test_a_busy_run_of_a_program_cannot_be_repeated_from_the_file_alone() -> None:
+    busy = make_run(measured(make_case("my_train"), steady(0.1), waited_share=0.4))
+    mine = replace(busy, summary=replace(busy.summary, profile="mine"))
+
+    assert list(next_steps([mine], FILE)) == []
 
 
 def test_a_run_without_a_result_leads_to_its_reasons_and_its_removal() -> None:

@@ -241,7 +241,7 @@ def test_a_report_names_the_box_what_is_expected_the_evidence_and_the_commands(
 
 
 def test_an_existing_database_and_an_unknown_ending_are_refused(stored: Path, tmp_path: Path) -> None:
-    with pytest.raises(NotStored, match="stays as it is"):
+    with pytest.raises(NotStored, match="will not be overwritten"):
         share([str(stored)], stored, Keep())
     with pytest.raises(GputuiError, match="ending"):
         share([str(stored)], tmp_path / "a.pdf", Keep())

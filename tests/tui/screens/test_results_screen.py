@@ -596,7 +596,7 @@ async def test_a_file_is_replaced_only_after_yes_and_obstacles_are_reported_with
         assert f"saved 3 rows in {path}"[:150] in await save_as(pilot, path, "y")
         assert path.read_text().startswith("{")
         for name, message in (
-            ("no/cases.csv", f"there is no directory {tmp_path / 'no'}: make it"),
+            ("no/cases.csv", f"there is no directory {tmp_path / 'no'}: create it"),
             ("cases.xlsx", "end its name in .csv or .json"),
             ("trace.json.gz", "this run kept no Chrome trace: gputui run quick --trace"),
         ):

@@ -261,7 +261,7 @@ async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_ask
         await pilot.press("n")
         assert "End run" not in shown(pilot)
         await pilot.press("q")
-        assert "the run goes on" in shown(pilot)
+        assert "the run continues" in shown(pilot)
         await pilot.press("escape")
         assert one.leave_message is None
         await pilot.press("x", "y")
@@ -296,7 +296,7 @@ async def test_the_run_goes_on_when_the_screen_is_left_and_another_key_comes_bac
         await pilot.press("a")
         await until(pilot, lambda: is_timing(app))
         await pilot.press(keys[0])
-        assert "the run goes on" in shown(pilot)
+        assert "the run continues" in shown(pilot)
         await pilot.press(keys[1])
         await until(pilot, lambda: app.leave_message is not None)
         assert app.leave_message is not None
@@ -417,7 +417,7 @@ def test_a_run_that_ended_without_being_watched_is_reported_with_its_file() -> N
     model.know_in_progress(())
     model.know_in_progress((RUN,))
     model.know_in_progress(())
-    assert "has ended: what is stored of see the results" in " ".join(text_of(model, 80, 23).split())
+    assert "has ended: its results are on screen 3" in " ".join(text_of(model, 80, 23).split())
 
 
 async def test_what_is_typed_is_checked_as_it_is_typed(spin: Path) -> None:
