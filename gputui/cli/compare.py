@@ -14,13 +14,11 @@ from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_UNDECIDED, GputuiErr
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ENERGY, ComparisonColumn, columns_of
-from gputui.services.compare.fleet import FLEET_FROM, GPUS_FROM, Fleet
-from gputui.services.compare.fleet_sides import RANKED_BY
+from gputui.services.compare.fleet import FLEET_FROM, Fleet
 from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_of
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
 from gputui.services.compare.pairing import DIMENSIONS
 from gputui.services.compare.session import ComparisonRequest, ask
-from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import every_file
 
 FORMATS = ("text", "markdown", "csv", "json", "html")
@@ -157,11 +155,14 @@ def command(
     files = every_file(files)
     is_gate = slower_pct is not None or unsure is not None or fail_if_unsure
     may_rank = not (columns or verbose or matrix or is_gate or baseline)
-    has_reference = any(file.startswith(PREFIX) for file in files)
-    if may_rank and not has_reference and (by in RANKED_BY or (by is None and len(files) >= FLEET_FROM)):
-        fleet = _ranking(files, by or "", pool, trust)
-        if fleet is not None:
-            return _rank(fleet, form, output, shows_all)
+    if may_rank and (by or len(files) >= FLEET_FROM):
+        from gputui.services.compare.fleet_why import ranking_of
+
+        ranking = ranking_of(files, by or "", pool=pool, trust=trust)
+        if ranking is not None:
+            for warning in ranking[1]:
+                click.echo(warning, err=True)
+            return _rank(ranking[0], form, output, shows_all)
     asked = ask(files, by=by, pool=pool, trust=trust, with_passes=len(files) < FLEET_FROM or not may_rank)
     if all(run.summary.profile == TRACE_PROFILE for run in asked.evidence.runs):
         return _compare_stored_traces(files, form, output, trust)
@@ -200,23 +201,6 @@ def command(
     for line in gate_lines(result, slower_pct, others, answer.comparisons[0].a.name):
         click.echo(line, err=True)
     return {PASS: EXIT_DONE, FAIL: EXIT_CASE_FAILED, CANNOT_TELL: unsure_exit}[result.end]
-
-
-def _ranking(files: Sequence[str], by: str, pool: bool, trust: bool) -> Fleet | None:
-    """Many sides, each beside its kind; None of so few that they are compared side by side."""
-    from gputui.services.compare.fleet import fleet_of
-    from gputui.services.compare.fleet_sides import fleet_sides
-    from gputui.services.compare.fleet_why import explained
-    from gputui.services.results.times import select_times
-
-    selections = select_times(files, trust=trust, pool=pool)
-    sides = fleet_sides(selections, by, pool=pool)
-    if len(sides) < (GPUS_FROM if by == "gpu" else FLEET_FROM):
-        return None
-    for selection in selections:
-        for warning in selection.warnings:
-            click.echo(warning, err=True)
-    return explained(fleet_of(sides, by), trust=trust)
 
 
 def _rank(fleet: Fleet, form: str, output: Path | None, shows_all: bool) -> int:

@@ -18,8 +18,10 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu
 from gputui.model.units import format_bytes, format_percent
-from gputui.services.compare.fleet import Fleet, RankedBox
-from gputui.services.compare.fleet_sides import FleetCase
+from gputui.services.compare.fleet import FLEET_FROM, GPUS_FROM, Fleet, RankedBox, fleet_of
+from gputui.services.compare.fleet_sides import RANKED_BY, FleetCase, fleet_sides
+from gputui.services.results.references import PREFIX
+from gputui.services.results.times import select_times
 from gputui.store.locking import Locked
 from gputui.store.reading import CaseConditions, conditions_of, open_result, open_results
 
@@ -72,6 +74,25 @@ _RECORDED: tuple[tuple[str, Callable[[RankedBox], object]], ...] = (
 
 def _switch(is_on: bool | Missing) -> object:
     return is_on if isinstance(is_on, Missing) else "on" if is_on else "off"
+
+
+def ranking_of(
+    files: Sequence[str], by: str, *, pool: bool = False, trust: bool = False
+) -> tuple[Fleet, tuple[str, ...]] | None:
+    """Many sides, each beside its kind and with reasons, and what to warn of; None of few, or of references.
+
+    Raises GputuiError if a file cannot be read.
+    """
+    if any(file.startswith(PREFIX) for file in files):
+        return None
+    if by not in RANKED_BY and (by or len(files) < FLEET_FROM):
+        return None
+    selections = select_times(files, trust=trust, pool=pool)
+    sides = fleet_sides(selections, by, pool=pool)
+    if len(sides) < (GPUS_FROM if by == "gpu" else FLEET_FROM):
+        return None
+    warnings = tuple(warning for selection in selections for warning in selection.warnings)
+    return explained(fleet_of(sides, by), trust=trust), warnings
 
 
 def explained(fleet: Fleet, *, trust: bool = False) -> Fleet:

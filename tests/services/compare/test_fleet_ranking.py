@@ -8,6 +8,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any  # whatever a job is for
 
 import duckdb
 import pytest
@@ -26,8 +27,10 @@ from gputui.services.compare.fleet_sides import FleetSide, fleet_sides
 from gputui.services.compare.fleet_text import box_rows, kind_rows
 from gputui.services.compare.fleet_why import explained
 from gputui.services.results.throughput import rate_of, speed_of
+from gputui.services.support.background import Job
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
+from gputui.tui.screens.compare.loaded import read
 
 GEMM = make_case("gemm")
 COPY = make_case("membw")
@@ -231,6 +234,20 @@ def test_the_command_names_the_bad_gpu_of_a_box_and_its_clock(
         r"\sGHz,\stheirs\s1\.70\sGHz\.",
         text,
     )
+
+
+def test_the_compare_screen_begins_with_the_ranking_that_the_command_prints(
+    eight: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text, _ = printed(capsys, "compare", eight, "--by", "gpu")
+
+    job: Job[Any] = Job(lambda job: None, lambda job, found: None)
+    loaded = read((str(eight), "--by", "gpu"), job)
+    shown = loaded.answer.headline.text
+    assert shown.startswith("GPU 5 is 12 % slower than the other 7")
+    assert " ".join(text.split()).startswith(shown)
+    against = read((str(eight), "--by", "gpu", "--baseline", "GPU 5"), job)
+    assert against.answer.headline.text != shown
 
 
 def test_two_gpus_are_laid_side_by_side_and_a_side_that_measured_several_is_its_first(

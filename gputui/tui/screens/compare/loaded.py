@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any  # whatever a job is for
 
 from gputui.services.compare.columns import ENERGY, RATE, RATIO, ComparisonColumn
+from gputui.services.compare.fleet_why import ranking_of
 from gputui.services.compare.formats import comparison_text
+from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import Comparison, Row, Side
 from gputui.services.compare.session import Answer, Asked, ComparisonRequest, ask, request_of
 from gputui.services.compare.why import Why
-from gputui.services.results.selectors import from_here
+from gputui.services.results.selectors import every_file, from_here
 from gputui.services.support.background import Job
 from gputui.store.text import clean_text
 from gputui.tui.widgets.cells import cut
@@ -80,7 +82,13 @@ def read(words: Sequence[str], job: Job[Loaded], *, with_energy: bool = False) -
     baseline = asked.baseline(request.baseline) if request.baseline else 0
     job.say("comparing")
     with_energy = with_energy or ENERGY in request.columns
-    return Loaded(request, asked, baseline, asked.compared(baseline, with_energy=with_energy), with_energy)
+    answer = asked.compared(baseline, with_energy=with_energy)
+    if not request.baseline:
+        files = every_file(request.files)
+        ranking = ranking_of(files, request.by, pool=request.pool, trust=request.trust)
+        if ranking is not None:
+            answer = replace(answer, headline=Headline(ranking[0].sentences))
+    return Loaded(request, asked, baseline, answer, with_energy)
 
 
 def read_text(words: Sequence[str], width: int, job: Job[Any]) -> tuple[str, ...]:
@@ -101,7 +109,7 @@ def with_energy(loaded: Loaded, job: Job[Any]) -> Loaded:
     """The same with what the GPUs drew. Raises as `read` does."""
     job.say("reading power")
     answer = loaded.asked.compared(loaded.baseline, with_energy=True)
-    return replace(loaded, answer=answer, with_energy=True)
+    return replace(loaded, answer=replace(answer, headline=loaded.answer.headline), with_energy=True)
 
 
 def short_name(name: str) -> str:
