@@ -789,6 +789,33 @@ int nvmlDeviceGetGraphicsRunningProcesses_v3(Device *device, unsigned *room, Pro
     return list_processes(device, 'G', room, out);
 }
 
+/* The first versions, without slices: nvtop does not start where they are missing. */
+typedef struct {
+    unsigned pid;
+    unsigned long long memory;
+} ProcessInfo1;
+
+static int list_processes_1(const Device *device, char kind, unsigned *room, ProcessInfo1 *out) {
+    ProcessInfo infos[MAX_PROCESSES];
+    unsigned given = *room, count = MAX_PROCESSES;
+    int code = list_processes(device, kind, &count, infos);
+    if (code != SUCCESS) return code;
+    *room = count;
+    if (count > given || (count && !out)) return INSUFFICIENT_SIZE;
+    for (unsigned i = 0; i < count; i++) out[i] = (ProcessInfo1){infos[i].pid, infos[i].memory};
+    return SUCCESS;
+}
+
+int nvmlDeviceGetComputeRunningProcesses(Device *device, unsigned *room, ProcessInfo1 *out) {
+    DEVICE_CALL;
+    return list_processes_1(device, 'C', room, out);
+}
+
+int nvmlDeviceGetGraphicsRunningProcesses(Device *device, unsigned *room, ProcessInfo1 *out) {
+    DEVICE_CALL;
+    return list_processes_1(device, 'G', room, out);
+}
+
 typedef struct {
     unsigned pid;
     unsigned long long timestamp_us;

@@ -214,6 +214,25 @@ def test_processes_that_compute_are_counted_once_in_five_seconds() -> None:
     assert answer(SELDOM, scenario) == [[0, 2], [None, None], [None, None], [0, 2], [None, None]]
 
 
+FIRST_VERSIONS = """
+import ctypes, json
+class Info(ctypes.Structure):
+    _fields_ = [("pid", ctypes.c_uint), ("memory", ctypes.c_ulonglong)]
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+gpu, room, infos = ctypes.c_void_p(), ctypes.c_uint(1), (Info * 2)()
+nvml.nvmlInit_v2()
+nvml.nvmlDeviceGetHandleByIndex_v2(1, ctypes.byref(gpu))
+listed = nvml.nvmlDeviceGetComputeRunningProcesses
+codes = [listed(gpu, ctypes.byref(room), infos), listed(gpu, ctypes.byref(room), infos)]
+print(json.dumps([codes, [[info.pid, info.memory >> 20] for info in infos]]))
+"""
+
+
+def test_the_first_versions_of_the_process_lists_that_nvtop_needs_are_there() -> None:
+    scenario = "driver gpus 2\n1 process 4711 C 2048 55\n1 process 4712 C 10 -\n1 process 4713 G 10 -\n"
+    assert answer(FIRST_VERSIONS, scenario) == [[7, 0], [[4711, 2048], [4712, 10]]]
+
+
 @pytest.mark.parametrize(
     ("function", "key", "value"),
     [
