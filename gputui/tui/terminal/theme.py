@@ -164,7 +164,8 @@ def definition(style: str, depth: Depth) -> str:
 
 WIDGET_COLOURS: Mapping[Depth, Mapping[str, str]] = {
     Depth.NONE: dict.fromkeys(
-        ("accent", "good", "warn", "alarm", "dim", "track", "selected", "selected on"), "ansi_default"
+        ("accent", "good", "warn", "alarm", "dim", "track", "selected", "selected on", "cursor", "cursor on"),
+        "ansi_default",
     ),
     Depth.ANSI: {
         "accent": "ansi_cyan",
@@ -175,6 +176,8 @@ WIDGET_COLOURS: Mapping[Depth, Mapping[str, str]] = {
         "track": "ansi_bright_black",
         "selected": "ansi_default",
         "selected on": "ansi_default",
+        "cursor": "ansi_default",
+        "cursor on": "ansi_default",
     },
     Depth.INDEXED: {
         "accent": "#5fd7d7",
@@ -185,6 +188,8 @@ WIDGET_COLOURS: Mapping[Depth, Mapping[str, str]] = {
         "track": "#585858",
         "selected": "#ffffff",
         "selected on": "#005f87",
+        "cursor": "#eeeeee",
+        "cursor on": "#262626",
     },
     Depth.TRUE: {
         "accent": "#5fd7d7",
@@ -195,6 +200,8 @@ WIDGET_COLOURS: Mapping[Depth, Mapping[str, str]] = {
         "track": "#585858",
         "selected": "#ffffff",
         "selected on": "#005f87",
+        "cursor": "#eeeeee",
+        "cursor on": "#262626",
     },
     Depth.LIGHT: {
         "accent": "#005f5f",
@@ -205,9 +212,12 @@ WIDGET_COLOURS: Mapping[Depth, Mapping[str, str]] = {
         "track": "#a8a8a8",
         "selected": "#ffffff",
         "selected on": "#005f87",
+        "cursor": "#000000",
+        "cursor on": "#e4e4e4",
     },
 }
-"""For stock widgets, as Textual writes colours: each is one of the 256, at any depth."""
+"""For stock widgets, as Textual writes colours: each is one of the 256, at any depth. The cursor of a table
+looks like the selected row of our own lists; selected text is stronger."""
 
 
 COLOURLESS: tuple[str, ...] = ("dumb", "vt1", "vt2", "vt3")

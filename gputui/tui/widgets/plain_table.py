@@ -16,6 +16,8 @@ from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import cut, width_of
 from gputui.tui.widgets.plain_ascii import text_in_ascii
 
+CURSOR = "▸"
+"""Before the selected row, as in our own lists: a tint alone is hard to see on some backgrounds."""
 CUT = "…"
 """Marks content beyond the edge; `left` and `right` scroll there."""
 
@@ -81,8 +83,10 @@ class PlainTable(DataTable[Text]):
         self.move_cursor(row=max(self.cursor_row + rows, 0))
 
     def render_line(self, y: int) -> Strip:
-        """A row, with a mark at each edge that it extends beyond."""
+        """A row, with a mark at each edge that it extends beyond; the selected one begins with its own."""
         strip = super().render_line(y)
+        if y and self.show_cursor and self.row_count and y + self.scroll_offset.y - 1 == self.cursor_row:
+            strip = _marked(strip, 0, self._plain(CURSOR))
         width, left = self.scrollable_content_region.width, self.scroll_offset.x
         if width < 2 or self.virtual_size.width <= width:
             return strip

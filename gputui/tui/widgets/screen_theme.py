@@ -32,8 +32,8 @@ def theme_for(depth: Depth) -> Theme:
         panel="ansi_default",
         boost="ansi_default",
         variables={
-            "block-cursor-foreground": chosen,
-            "block-cursor-background": "ansi_default" if plain else behind_chosen,
+            "block-cursor-foreground": colours["cursor"],
+            "block-cursor-background": colours["cursor on"],
             "block-cursor-text-style": "reverse" if plain else "bold",
             "block-cursor-blurred-foreground": "ansi_default",
             "block-cursor-blurred-background": "ansi_default",

@@ -13,6 +13,7 @@ from journals import CPU_MACHINE, GPU_MACHINE
 from quick_runs import place_reference
 from screen_goldens import store_three
 from shell_app import make_app, picture, press, settled
+from stored_loads import Server, store_loads
 from stored_runs import HOSTILE, store, store_gpu
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -224,6 +225,18 @@ async def test_a_row_that_cannot_be_judged_says_what_would_help(
         text = page(screen)
         assert "on the box of a: gputui run --like a.db@cccc0001 --db a.db --launches 3" in text
         assert "on the box of b" not in text
+
+
+async def test_loads_are_counted_in_launches_and_not_in_blocks(tmp_path: Path) -> None:
+    store_loads(tmp_path / "a.db", Server(), requests=50)
+    store_loads(tmp_path / "b.db", Server(decode_s=0.009), number=2, requests=50)
+    for size in ((80, 24), (200, 50)):
+        app = make_app()
+        async with app.run_test(size=size) as pilot:
+            await opened(pilot, str(tmp_path / "a.db"), str(tmp_path / "b.db"))
+            shown = picture(app)
+            assert "3 launches each" in shown or "3/3 launches" in shown
+            assert "blocks" not in shown
 
 
 async def test_a_case_that_one_side_lacks_says_how_it_is_measured_there(

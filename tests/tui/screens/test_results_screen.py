@@ -17,6 +17,7 @@ from moving_lines import Ticking
 from pty_harness import Terminal
 from screen_goldens import FOLDER, SIZES, pictures, store_on_gpu, store_three
 from shell_app import make_app, picture, press, settled
+from stored_loads import Server, store_loads
 from stored_runs import HOSTILE, passed, run_id_of, store
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -323,6 +324,38 @@ async def test_operators_are_filtered_sorted_and_added_up(db: Path) -> None:
         await press(pilot, "g", "s")
         assert "by phase, sorted by calls, holding gemm" in picture(app)
         assert "backward (1 row)" in picture(app)
+
+
+async def test_below_a_short_table_of_cases_stand_the_blocks_of_the_selected_one(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot, f"{db}@cccc0001")
+        await press(pilot, "tab")
+        assert re.search(r"── gemm mini .* enter: its blocks", picture(app))
+        await press(pilot, "down")
+        shown = picture(app)
+        assert re.search(r"── gpt_train mini .* enter: its blocks", shown)
+        assert "18 blocks in 3 launches, median 100 ms per step" in shown
+        await press(pilot, "down")  # it was skipped
+        assert "times of blocks" not in picture(app)
+        await press(pilot, "tab", "tab")
+        shown = picture(app)
+        assert "a step of gpt_train" in shown
+        assert "sorted by time" in shown
+        await pilot.resize_terminal(120, 24)
+        await settled(pilot)
+        assert "a step of gpt_train" not in picture(app)
+
+
+async def test_a_run_of_loads_has_no_column_for_steps(tmp_path: Path) -> None:
+    store_loads(tmp_path / "serve.db", Server(), requests=50)
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot, f"{tmp_path / 'serve.db'}@latest")
+        await press(pilot, "tab")
+        shown = picture(app)
+        assert "serve:chat 1 user" in shown
+        assert "per step" not in shown
 
 
 async def test_what_is_shown_is_copied_as_text_and_the_place_is_named(db: Path) -> None:

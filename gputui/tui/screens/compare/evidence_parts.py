@@ -90,7 +90,8 @@ def sure_text(row: Row) -> str:
     if isinstance(estimate, Missing):
         return estimate.reason
     counts = [_alike(estimate.launches_a, estimate.launches_b, "launch")]
-    counts += [_alike(estimate.n_a, estimate.n_b, "block")]
+    if not is_load(row.case):  # one block is all of its launch
+        counts += [_alike(estimate.n_a, estimate.n_b, "block")]
     reason = "" if row.rate.is_decided or not row.verdict.reason else f"{row.verdict.reason}; "
     least = format_change(estimate.resolvable).lstrip("+")
     return f"{reason}{', '.join(counts)}; smallest detectable difference {least}"
@@ -273,7 +274,7 @@ def sure_lines(row: Row, width: int) -> list[Line]:
     """How the verdict was found, what would have shown, and what disturbed either side."""
     lines: list[Line] = []
     if isinstance(row.estimate, RatioEstimate):
-        for text in _method(row.estimate):
+        for text in _method(row.estimate, has_blocks=not is_load(row.case)):
             lines += paragraph(text, width, "dim")
     if row.holds_between_models is False and not isinstance(row.models_band, Missing):
         lines += paragraph(boxes_text(row.models_band), width, "dim")
@@ -283,10 +284,11 @@ def sure_lines(row: Row, width: int) -> list[Line]:
     return lines
 
 
-def _method(estimate: RatioEstimate) -> Iterator[str]:
+def _method(estimate: RatioEstimate, *, has_blocks: bool) -> Iterator[str]:
     pairs = ", compared in pairs" if estimate.paired else ""
     launches = f"{estimate.launches_a}/{estimate.launches_b} launches"
-    yield f"{estimate.method}; n {estimate.n_a}/{estimate.n_b} blocks, {launches}{pairs}"
+    blocks = f"{estimate.n_a}/{estimate.n_b} blocks, " if has_blocks else ""
+    yield f"{estimate.method}; n {blocks}{launches}{pairs}"
     yield f"smallest detectable difference: {format_change(estimate.resolvable)}"
     if not estimate.replicated:
         yield "the spread between launches is assumed, not measured: --launches 3 measures it"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from textual import events
@@ -22,12 +22,13 @@ from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.table_export import Sheet
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results import pages
-from gputui.tui.screens.results.overview import overview_page
+from gputui.tui.screens.results.overview import overview_page, step_lines
 from gputui.tui.screens.results.tables import (
     CASE_HEADINGS,
     GROUPS,
     OPERATOR_HEADINGS,
     OPERATOR_ORDERS,
+    STEP_HEADING,
     CaseRow,
     case_rows,
     chosen_operators,
@@ -35,10 +36,14 @@ from gputui.tui.screens.results.tables import (
 )
 from gputui.tui.screens.results.telemetry_page import chart_place, telemetry_page
 from gputui.tui.screens.results.window import TimeWindow
-from gputui.tui.terminal.lines import Line
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.terminal.lines_view import LinesView
+from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.lines_page import LinesPage
 from gputui.tui.widgets.paragraphs import paragraph
+from gputui.tui.widgets.plain_ascii import in_ascii
 from gputui.tui.widgets.plain_table import PlainTable
+from gputui.tui.widgets.sections import section
 
 TABS = ("overview", "cases", "blocks", "operators", "step", "memory", "telemetry", "environment", "findings")
 OF_A_CASE = ("blocks", "operators", "step", "memory")
@@ -58,6 +63,8 @@ _CLOSE_TABS_CELLS = 48
 """Below this width tabs have their shortest names and one blank between them, so that all are visible."""
 _ROWS_ABOVE_AND_BELOW = 6
 """Lines of the screen outside the page."""
+_LEAST_BELOW = 14
+"""Free rows under a table from which they show more of what is selected."""
 
 
 def tabs_of(detail: RunDetail) -> tuple[str, ...]:
@@ -111,6 +118,9 @@ class RunPane(Vertical):
     def compose(self) -> ComposeResult:
         yield self._tabs
         yield self._switcher
+        self._below = LinesView(shell_of(self).depth)
+        self._below.display = False
+        yield self._below
 
     @property
     def tab(self) -> str:
@@ -135,7 +145,9 @@ class RunPane(Vertical):
         self._case_id, self.operator_filter = 0, ""
         self._series = detail.series
         self._window = TimeWindow.over_all(detail.series) if detail.series else None
-        self._cases.fill([row.cells for row in self._case_rows])
+        _fill_without_empty(
+            self._cases, CASE_HEADINGS, [row.cells for row in self._case_rows], (STEP_HEADING,)
+        )
         self.on_resize()
         self.show_tab(TABS[0])
 
@@ -258,6 +270,7 @@ class RunPane(Vertical):
             self._describe_case_row()
         else:
             self._show_message("", "")
+        self._draw_below()
         self.body.focus()
 
     def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
@@ -269,6 +282,7 @@ class RunPane(Vertical):
         event.stop()
         if self.tab == "cases" and self.display and self.detail is not None:
             self._describe_case_row()
+            self._draw_below()
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Open the blocks of a case."""
@@ -371,10 +385,63 @@ class RunPane(Vertical):
     def _chosen(self, breakdown: StepBreakdown) -> list[Operator]:
         return chosen_operators(breakdown.operators, self._group, self._order, self.operator_filter)
 
+    def _draw_below(self) -> None:
+        """Where a table leaves much room, show the blocks of the selected case, or the step, below it."""
+        tables = {"cases": self._cases, "operators": self._operators}
+        table, detail, case = tables.get(str(self._switcher.current)), self.detail, None
+        width, rows = self.screen.size.width, 0
+        if table is not None:
+            rows = self.screen.size.height - _ROWS_ABOVE_AND_BELOW - table.row_count - 2
+        if table is self._cases and table.cursor_row < len(self._case_rows):
+            case = self._case_rows[table.cursor_row].case
+        elif table is self._operators:
+            case = self._case_for("operators")
+        lines: tuple[Line, ...] = ()
+        if detail is not None and case is not None and rows >= _LEAST_BELOW:
+            lines = self._lines_below(detail, case, table is self._cases, width, rows - 1)
+        self._below.display = bool(lines)
+        self._switcher.styles.height = table.row_count + 2 if lines and table is not None else "1fr"
+        is_ascii = shell_of(self).ascii_only
+        self._below.show(tuple(in_ascii(line) if is_ascii else line for line in lines[:rows]))
+
+    def _lines_below(
+        self, detail: RunDetail, case: CaseResult, is_case: bool, width: int, height: int
+    ) -> tuple[Line, ...]:
+        has_step = case.case_id in detail.passes
+        if not is_case:
+            return pages.step_page(detail, case, width, height) if has_step else ()
+        if is_load(case.case) or not any(m.blocks for m in case.measurements):
+            return ()
+        blocks = pages.blocks_page(detail, case, width, height)
+        title = section((Span(case_name(case), "title"),), width, (Span("enter: its blocks", "dim"),))
+        breakdown = pages.breakdown_for(detail, case)
+        step = () if isinstance(breakdown, Missing) else ((), *step_lines(case, breakdown, width))
+        fits = len(blocks) + len(step) < height
+        return (title, *blocks, *(step if fits else ()))
+
     def _fill_operators(self, detail: RunDetail, case: CaseResult) -> bool:
         breakdown = pages.breakdown_for(detail, case)
         if isinstance(breakdown, Missing) or not breakdown.operators:
             return False
         rows = operator_rows(detail, case, self._chosen(breakdown))
-        self._operators.fill(rows, widest={0: _NAME_CELLS} if self.screen.size.width < _WIDE else None)
+        widest = {0: _NAME_CELLS} if self.screen.size.width < _WIDE else None
+        _fill_without_empty(self._operators, OPERATOR_HEADINGS, rows, OPERATOR_HEADINGS[4:], widest)
         return True
+
+
+def _fill_without_empty(
+    table: PlainTable,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    optional: Sequence[str],
+    widest: Mapping[int, int] | None = None,
+) -> None:
+    """Fill a table without those of the optional columns in which no row has anything."""
+    kept = [
+        place
+        for place, name in enumerate(headings)
+        if name not in optional or not rows or any(cells[place] for cells in rows)
+    ]
+    table.fill(
+        [[cells[place] for place in kept] for cells in rows], [headings[place] for place in kept], widest
+    )

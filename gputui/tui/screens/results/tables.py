@@ -28,7 +28,8 @@ from gputui.store.text import clean_text
 
 FILE_HEADINGS = ("file", "size", "changed", "in")
 RUN_HEADINGS = ("", "run", "when", "label", "profile", "status", "device")
-CASE_HEADINGS = ("case", "rate", "95 %", "per step", "remarks")
+STEP_HEADING = "per step"
+CASE_HEADINGS = ("case", "rate", "95 %", STEP_HEADING, "remarks")
 OPERATOR_HEADINGS = ("operator", "per step", "share", "calls", "phase", "category", "shapes")
 RUN_ORDERS: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
     ("when", lambda run: -run.started_utc_us),
