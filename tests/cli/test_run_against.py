@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -55,8 +56,8 @@ def test_a_large_difference_is_decided_at_the_first_look_and_ends_the_run(base: 
     (row,) = [line for line in answer if line.startswith("spin mini cpu fp32 1 thread")]
     assert "slower" in row or "faster" in row or "as fast" in row
     assert row.endswith(", 3 launches")
-    (command,) = [line for line in answer if line.startswith("next: gputui compare ")]
-    compared = gputui(*shlex.split(command.removeprefix("next: gputui "), comments=True))
+    (command,) = re.findall(r"^(?:next: |      )gputui (compare .*)$", done.stdout, re.MULTILINE)
+    compared = gputui(*shlex.split(command, comments=True))
     assert compared.returncode == 0, compared.stderr
     with open_result(tmp_path / "mine.db") as file:
         (summary,) = file.summaries()
@@ -89,7 +90,7 @@ def test_a_run_that_is_stopped_keeps_its_launches_and_names_the_comparison(
 
     assert run.end() == 130
     assert b"keeping what is finished" in run.seen
-    assert b"next: gputui compare" in run.seen
+    assert b" gputui compare" in run.seen
     with open_result(tmp_path / "mine.db") as file:
         (case,) = file.run(file.summaries()[0].run_id).cases
     assert case.outcome == "ok"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -47,8 +48,8 @@ def test_a_run_is_repeated_from_its_file_alone_and_ready_to_be_compared(theirs: 
     assert [case.case for case in mine.cases] == [case.case for case in model.cases]
     assert (mine.summary.replicates, mine.summary.seed, mine.summary.budget_s) == (2, 7, 60)
     assert (mine.summary.profile, mine.summary.profile_version) == ("spin", 1)
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("next: ")]
-    words = shlex.split(line.removeprefix("next: gputui "), comments=True)
+    (line,) = re.findall(r"^(?:next: |      )gputui (compare .*)$", done.stdout, re.MULTILINE)
+    words = shlex.split(line, comments=True)
     assert words[1] == f"{theirs}@{model.summary.short_id}"
     compared = gputui_here(*words)
     assert compared.returncode == 0, compared.stderr
@@ -83,7 +84,7 @@ def test_a_program_of_theirs_is_not_repeated_without_its_profile(tmp_path: Path)
 
     alone = gputui_here("run", "--like", tmp_path / "a.db", "--db", tmp_path / "b.db")
     assert alone.returncode == 2
-    assert "result files do not hold commands: give its profile.toml as well" in alone.stderr
+    assert "result files hold no commands: give its profile.toml as well" in alone.stderr
 
     done = gputui("run", profile, "--like", tmp_path / "a.db", "--db", tmp_path / "b.db", "--json")
     assert done.returncode == 0, done.stderr

@@ -36,7 +36,7 @@ def detached(profile: Path, db: Path, *words: str) -> str:
     """Start a run in the background; returns its short id."""
     done = gputui("run", profile, "--db", db, "--detach", *words)
     assert done.returncode == 0, done.stderr
-    found = re.search(r"run ([0-9a-f]{8}) goes on", done.stdout)
+    found = re.search(r"run ([0-9a-f]{8}) continues", done.stdout)
     assert found, done.stdout
     return found.group(1)
 

@@ -78,8 +78,9 @@ def limit_search(
 ) -> Generator[Trial, TriedRate, list[TriedRate]]:
     """Yield one rate after the other, get what came of it, and return what counts of all, in that order.
 
-    Rates rise until one fails, or fall until one holds; then the interval of logarithms is halved until its
-    ends are close, both were offered for long, and so was the rate between them. `left_s`: until arrivals
+    Rates rise until one fails, or fall until one holds. The one that held is then offered for long, and the
+    interval of logarithms halved until its ends are close and both were offered for long, and so was the rate
+    between them. `left_s`: until arrivals
     must end, seconds; the search is over when a short trial no longer fits.
     """
     tried = [replace(one, is_long=False) for one in start.known]
@@ -109,6 +110,9 @@ def limit_search(
         if held is None or failed is None:
             rate = rate * factor if one.is_held else rate / factor
             factor = min(factor**2, MOST_FACTOR)
+        elif not held.is_long and failed.rate_per_s <= held.rate_per_s * NEAR_RATIO:
+            again = held  # a dozen requests often stay within limits above the rate that can hold
+            rate = held.rate_per_s
         elif failed.rate_per_s > held.rate_per_s * CLOSE_ENOUGH:
             rate = math.sqrt(held.rate_per_s * failed.rate_per_s)
         elif not held.is_long or not failed.is_long:

@@ -174,7 +174,7 @@ def test_ctrl_c_ends_the_runs_on_all_hosts_and_keeps_what_is_finished(
     again = gputui("bakeoff", "--resume", env=servers.environment)
     assert again.returncode == 1
     assert "is complete: nothing is left to bring home" in again.stderr
-    assert "one did not come to the end; to measure again: gputui bakeoff " in again.stdout
+    assert "one did not finish; to measure again: gputui bakeoff " in again.stdout
 
 
 def blocks_here(bakeoffs: Path) -> int:
