@@ -87,7 +87,7 @@ def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> Se
     """Launches of b against a as it is, until the row is resolved; None where those can hardly do it."""
     if not estimate.replicated or any(flag.word == CROWDED for flag in row.flags):
         return None
-    if is_load(row.case):  # serve-bench measures as often as it is told
+    if is_load(row.case):  # serve-bench takes any number of launches
         return None
     a, b = row.a.run, row.b.run
     if a is None or b is None or row.b.result is None or a.run_id == b.run_id:

@@ -18,8 +18,8 @@ LOAD_TIMES = {
     "tpot_p50_s": "TPOT p50",
     "e2e_p50_s": "E2E p50",
 }
-"""Figures of a load at which both sides did the same, with their names. Not of a limit, which each side meets
-at a rate of its own."""
+"""Figures of a load at which both sides did the same, with their names. Not of a limit, which each side
+meets at a different rate."""
 LAG = "client_lag_p99_s"
 """How late the client's own wake-ups were in a launch of a load."""
 LATE_S = 0.002
