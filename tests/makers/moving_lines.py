@@ -166,7 +166,8 @@ def main(words: list[str]) -> int:
 
     with first_picture(1, "moving", "starting") if "splash" in words else nullcontext():
         if "wait" in words:
-            threading.Event().wait()
+            while True:  # with an end: a signal just before the wait does not interrupt it
+                threading.Event().wait(0.1)
         from gputui.tui.app import MonitorApp
 
         if "patient" in words:

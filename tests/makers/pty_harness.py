@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from time import monotonic
 from typing import Any
 
@@ -43,7 +44,7 @@ class _Screen(pyte.Screen):
 
 @dataclass
 class _Written:
-    """A piece of the program's output, on its way to the terminal."""
+    """A piece of output or an answer on its way, and since or until when."""
 
     data: bytes
     at_s: float
@@ -69,6 +70,8 @@ class Terminal:
         self.answers = answers
         self._bytes_per_s = bytes_per_s
         self._answer_after_s = answer_after_s
+        self._late_answers: SimpleQueue[_Written | None] = SimpleQueue()
+        """In the order of the queries, as from any terminal; timers would mix them up on a busy machine."""
         self.raw = bytearray()
         """Everything the terminal has received."""
         self.seen_s: list[tuple[int, float]] = []
@@ -100,6 +103,8 @@ class Terminal:
         """Kept open so that the terminal's attributes can be inspected afterwards."""
         self._thread = threading.Thread(target=self._read, name="terminal", daemon=True)
         self._thread.start()
+        self._answering = threading.Thread(target=self._answer_late, name="answers", daemon=True)
+        self._answering.start()
 
     def __enter__(self) -> Terminal:
         return self
@@ -111,6 +116,7 @@ class Terminal:
         self._ends = True
         self._reads.set()
         self._thread.join(DEADLINE_S)
+        self._end_answers()
         for fd in (self.master, self._slave):
             with contextlib.suppress(OSError):
                 os.close(fd)
@@ -186,6 +192,7 @@ class Terminal:
         self._ends = True
         self._reads.set()
         self._thread.join(DEADLINE_S)
+        self._end_answers()
         os.close(self._slave)
         os.close(self.master)
 
@@ -219,9 +226,18 @@ class Terminal:
 
     def _answer(self, answer: bytes) -> None:
         if self.answers and self._answer_after_s:
-            threading.Timer(self._answer_after_s, self._say, [answer]).start()
+            self._late_answers.put(_Written(answer, monotonic() + self._answer_after_s))
         elif self.answers:
             self._say(answer)
+
+    def _answer_late(self) -> None:
+        while (answer := self._late_answers.get()) is not None:
+            threading.Event().wait(answer.at_s - monotonic())
+            self._say(answer.data)
+
+    def _end_answers(self) -> None:
+        self._late_answers.put(None)
+        self._answering.join(DEADLINE_S)
 
     def _say(self, answer: bytes) -> None:
         with contextlib.suppress(OSError):
