@@ -221,7 +221,7 @@ def command(
 
 
 def _at_known_price(prepared: Prepared) -> Sequence[RunRequest]:
-    """The runs at the price that the user stated for this box before, so that repeating one keeps its cost."""
+    """The runs at the price that was stated for this box before, so that repeating one keeps its cost."""
     from gputui.model.units import format_hourly
     from gputui.services.runs.start import price_stated_before
 
