@@ -520,15 +520,14 @@ def _major(version: str) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
+def _is_seen(path: Path) -> bool:
+    """Unlike `Path.exists`, false below a directory that this user cannot enter."""
+    return os.access(path, os.F_OK)
+
+
 def _first_there(place: Path) -> Path:
     """The directory itself, or its nearest existing ancestor."""
-    for candidate in (place, *place.parents):
-        try:
-            if candidate.exists():
-                return candidate
-        except OSError:
-            continue
-    return Path("/")
+    return next(one for one in (place, *place.parents) if _is_seen(one))
 
 
 def _unwritable(result_file: Path, directories: Iterable[Path]) -> Iterator[tuple[Path, str]]:
@@ -543,7 +542,7 @@ def _unwritable(result_file: Path, directories: Iterable[Path]) -> Iterator[tupl
         except OSError as error:
             yield place, f"cannot create a file in {first}: {error.strerror}"
     # do not open a file that is open already: closing it would drop the lock that DuckDB has on it
-    if result_file.exists() and not os.access(result_file, os.W_OK):
+    if _is_seen(result_file) and not os.access(result_file, os.W_OK):
         yield result_file, "no permission to write"
 
 
