@@ -166,6 +166,8 @@ def test_a_gpu_is_hot_before_a_run_whatever_the_gpu_before_it_reports_but_not_fr
     box = make_box(2, sample=sample(2, processes=0, changes={0: silent, 1: hot, HOST: {"load_1min": 0.1}}))
     assert the(box, "GPU 1 heat").state == "note"
     assert "GPU 1 heat" not in states(replace(box, measuring=1))
+    before = disturbances(box.machine, (0, 1), lambda: box.sample)
+    assert [check.topic for check in before] == ["GPU 1 heat"]
 
 
 def test_settings_that_make_a_gpu_less_than_its_name_are_noted() -> None:
@@ -189,7 +191,7 @@ def test_limits_of_a_container_are_shown_with_what_set_them() -> None:
     assert the(box, "CPU").found.startswith("3.50 of 16 threads, set by cgroup")
     assert the(box, "CPU").state == the(box, "memory").state == the(box, "/dev/shm").state == "note"
     assert the(box, "memory").found == "8.00 GiB of 64.0 GiB, set by cgroup"
-    assert "--shm-size" in the(box, "/dev/shm").next_step
+    assert the(box, "/dev/shm").next_step == "start the container with --shm-size=8g (or --ipc=host)"
 
 
 def test_a_load_of_others_and_a_slow_clock_are_noted() -> None:
@@ -469,6 +471,8 @@ def test_several_healthy_gpus_are_one_line_with_the_ranges_of_their_numbers_what
         ("GPU 0-2, 5, 7-8", "idle"),
     ]
     assert group.verdict == "1 fault, 1 unknown"
+    (group,) = grouped([Check(f"GPU {index}", "ok", "not slowed") for index in range(3)])
+    assert group.checks == (Check("GPU 0-2", "ok", "not slowed"),)
 
 
 def test_two_unknowns_are_counted_in_the_singular_and_one_check_is_ok_alone() -> None:
