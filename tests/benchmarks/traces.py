@@ -37,8 +37,8 @@ def main() -> None:
         print(json.dumps(_one(options.directory)))
         return
     print(
-        f"{'trace':26}{'device':24}{'window ms':>10} {'exact':6}{'busy':>6}{'unmatched':>10}{'early':>7}{'stand-in':>9}"
-        f"{'other':>7}{'MB':>7}{'CPU s':>7}{'ms/MB':>7}{'peak MiB':>9}"
+        f"{'trace':26}{'device':24}{'window ms':>10} {'exact':6}{'busy':>6}{'unmatched':>10}{'early':>7}"
+        f"{'stand-in':>9}{'other':>7}{'MB':>7}{'CPU s':>7}{'ms/MB':>7}{'peak MiB':>9}"
     )
     for path in sorted(p for p in options.directory.iterdir() if p.name.endswith((".json", ".json.gz"))):
         _print(path)
@@ -59,8 +59,8 @@ def _print(path: Path) -> None:
     print(
         f"{r['name'][:25]:26}{r['device'][:23]:24}"
         f"{r['window_ns'] / 1e6:10.1f} {r['exact']!s:6}{r['busy']:6.1%}"
-        f"{r['unmatched']:10.1%}{r['early']:7.1%}{r['stand_in']:9.1%}{r['other']:7.1%}{r['bytes'] / 1e6:7.1f}"
-        f"{r['cpu_s']:7.2f}"
+        f"{r['unmatched']:10.1%}{r['early']:7.1%}{r['stand_in']:9.1%}{r['other']:7.1%}"
+        f"{r['bytes'] / 1e6:7.1f}{r['cpu_s']:7.2f}"
         f"{r['cpu_s'] * 1e9 / r['bytes']:7.0f}{r['peak_mib']:9.0f}"
     )
 
@@ -92,7 +92,7 @@ def _one(path: Path) -> dict[str, object]:
 
 
 def _early_ns(trace: Trace, window: Window, device: int | None) -> int:
-    """Nanoseconds in which only work launched before the first call of the trace ran. Correlation ids rise."""
+    """Nanoseconds in which only work launched before the first call of the trace ran: ids of calls rise."""
     calls = [trace.correlation[i] for i in range(len(trace)) if KINDS[trace.kind[i]] == "runtime"]
     first = min((number for number in calls if number), default=0)
     whole = busy_ns(trace, window.start_ns, window.end_ns, device)

@@ -57,8 +57,7 @@ _OF_KERNELS: tuple[tuple[str, str], ...] = (
     ("fused", r"^triton_(poi|red|per)_"),
     (
         "embedding_index",
-        r"split_embedding|embedding_codegen|moe[a-z_:]*(finalize|routing|permute|sort|align)|finalize_matmul_scatter"
-        r"|routing_compute|bitmatrix|kv_indices|bounds_check",
+        r"split_embedding|embedding_codegen|moe[a-z_:]*(finalize|routing|permute|sort|align)|_matmul_scatter|routing_compute|bitmatrix|kv_indices|bounds_check",
     ),
     ("cast_copy", r"multi_tensor.*copy|_and_cache|store_kv"),
     (
@@ -72,14 +71,12 @@ _OF_KERNELS: tuple[tuple[str, str], ...] = (
     ),
     (
         "conv",
-        r"conv(?!ert)|wgrad|dgrad|fprop|winograd|implicit_gemm|cudnn::cnn|cudnn::detail|scudnn|im2col|col2im|fft2d"
-        r"|cask_cudnn|cutlass_cudnn",
+        r"conv(?!ert)|wgrad|dgrad|fprop|winograd|implicit_gemm|cudnn::cnn|cudnn::detail|scudnn|im2col|col2im|fft2d|cask_cudnn|cutlass_cudnn",
     ),
     ("rnn", r"lstm|gru_|rnn"),
     (
         "gemm",
-        r"(?<!fb)gemm|gemv|cijk_|cutlass_|cutlass::kernel|cublas|nvjet|xmma|matmul|splitk|dot_kernel|(^|_)b?mm_"
-        r"|^triton_tem|wvspl|fused_moe",
+        r"(?<!fb)gemm|gemv|cijk_|cutlass_|cutlass::kernel|cublas|nvjet|xmma|matmul|splitk|dot_kernel|(^|_)b?mm_|^triton_tem|wvspl|fused_moe",
     ),
     ("softmax_loss", r"softmax|nll_loss|cross_entropy|mse_loss"),
     ("elementwise", r"rotary|rope"),
