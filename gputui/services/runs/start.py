@@ -132,9 +132,11 @@ def price_stated_before(target: Path, machine: Machine) -> tuple[Price, str] | N
         return None
     with open_result(target) as file:
         for run in file.summaries():
-            is_stated = isinstance(run.price, Price) and run.price.kind == STATED
-            if is_stated and run.machine.machine_id == machine.machine_id:
-                return run.price, run.short_id
+            price = run.price
+            if isinstance(price, Missing) or price.kind != STATED:
+                continue
+            if run.machine.machine_id == machine.machine_id:
+                return price, run.short_id
     return None
 
 
