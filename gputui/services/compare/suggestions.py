@@ -192,7 +192,7 @@ def _steps_for_runs(row: Row, limit: float | None, evidence: Evidence, launches:
         return
     times = runs_needed(row.estimate, nearest_edge(row.estimate) if limit is None else limit)
     if isinstance(times, Missing):
-        yield f"{launches.reason}: so close to the limit that it is hardly worth it"
+        yield "so close to the limit that it is hardly worth measuring again"
         return
     seen = set()
     for cell, letter in ((row.a, "a"), (row.b, "b")):

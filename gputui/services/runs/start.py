@@ -24,8 +24,7 @@ from gputui.services.profiles.loader import MAX_BLOCKS, MAX_BUDGET_S, MAX_REPLIC
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.user_workload import is_step_file, profile_of_step
 from gputui.services.runs.process import RunRequest
-from gputui.services.support.home import make_directory
-from gputui.services.support.paths import default_result_file, hash_key
+from gputui.services.support.paths import default_result_file, hash_key, make_directory_for
 from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 from gputui.store.selecting import check_label
@@ -102,7 +101,7 @@ def prepare(
     if options.rendezvous:
         _check_rendezvous(options.rendezvous)
     if options.db is None:
-        make_directory(target.parent)
+        make_directory_for(target)
     check_writable(target)
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     requests = []
