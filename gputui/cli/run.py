@@ -220,7 +220,7 @@ def command(
     )
 
 
-def _at_known_price(prepared: Prepared) -> Sequence[RunRequest]:
+def _at_known_price(prepared: Prepared) -> tuple[RunRequest, ...]:
     """The runs at the price that was stated for this box before, so that repeating one keeps its cost."""
     from gputui.model.units import format_hourly
     from gputui.services.runs.start import price_stated_before

@@ -132,9 +132,9 @@ def price_stated_before(target: Path, machine: Machine) -> tuple[Price, str] | N
         return None
     with open_result(target) as file:
         for run in file.summaries():
-            is_stated = isinstance(run.price, Price) and run.price.kind == STATED
-            if is_stated and run.machine.machine_id == machine.machine_id:
-                return run.price, run.short_id
+            price, is_here = run.price, run.machine.machine_id == machine.machine_id
+            if is_here and isinstance(price, Price) and price.kind == STATED:
+                return price, run.short_id
     return None
 
 
