@@ -132,8 +132,10 @@ def price_stated_before(target: Path, machine: Machine) -> tuple[Price, str] | N
         return None
     with open_result(target) as file:
         for run in file.summaries():
-            price, is_here = run.price, run.machine.machine_id == machine.machine_id
-            if is_here and isinstance(price, Price) and price.kind == STATED:
+            price = run.price
+            if isinstance(price, Missing) or price.kind != STATED:
+                continue
+            if run.machine.machine_id == machine.machine_id:
                 return price, run.short_id
     return None
 
