@@ -35,7 +35,7 @@ def command(files: tuple[Path, ...], out: Path) -> int:
         there = f", {merged.already_there} were there already" if merged.already_there else ""
         click.echo(f"{typed.get(merged.source, merged.source)}: {len(merged.added)} added{there}")
     if len(results) > _MOST:
-        added = sum(len(one.added) for one in results)
+        added = counted(sum(len(one.added) for one in results), "run")
         known = sum(one.already_there for one in results)
-        click.echo(f"and {len(results) - _SHOWN} more files: {counted(added, 'run')} added in all, {known} were there")
+        click.echo(f"and {len(results) - _SHOWN} more files: {added} added in all, {known} were there")
     return EXIT_DONE
