@@ -35,7 +35,8 @@ def command(files: tuple[Path, ...], out: Path) -> int:
         there = f", {merged.already_there} were there already" if merged.already_there else ""
         click.echo(f"{typed.get(merged.source, merged.source)}: {len(merged.added)} added{there}")
     if len(results) > _MOST:
-        added = counted(sum(len(one.added) for one in results), "run")
+        added = sum(len(one.added) for one in results)
         known = sum(one.already_there for one in results)
-        click.echo(f"and {len(results) - _SHOWN} more files: {added} added in all, {known} were there")
+        more = f"and {len(results) - _SHOWN} more files"
+        click.echo(f"{more}: {counted(added, 'run')} added in all, {known} were there")
     return EXIT_DONE

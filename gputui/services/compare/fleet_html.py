@@ -10,7 +10,7 @@ from gputui.model.absent import Missing
 from gputui.model.units import counted, format_change, format_rate, listed
 from gputui.services.compare.fleet import Fleet, Kind, RankedBox
 from gputui.services.compare.fleet_text import price_text, why_of
-from gputui.services.compare.html import page_of
+from gputui.services.compare.html import page_of, with_units
 from gputui.services.compare.html_elements import bullets, folded, part, safe
 from gputui.services.compare.svg import ChangeAxis
 
@@ -27,7 +27,7 @@ def fleet_as_page(fleet: Fleet) -> str:
     title = f"{counted(len(fleet.boxes), fleet.noun)}, ranked"
     body = "".join(
         (
-            f'<p class="dim">{safe(title)}: {safe(fleet.subject)}</p><h1>{safe(first)}</h1>',
+            f'<p class="dim">{safe(title)}: {safe(fleet.subject)}</p><h1>{with_units(safe(first))}</h1>',
             f'<p class="lead">{safe(" ".join(rest))}</p>' if rest else "",
             part("Stands out", _forest(fleet, out)),
             part("All" if len(fleet.kinds) == 1 else "Kinds, the fastest first", _kinds(fleet)),

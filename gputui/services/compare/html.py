@@ -75,7 +75,7 @@ def comparisons_as_page(
     first, *rest = headline.sentences
     body = "".join(
         (
-            f'<p class="dim">{names}</p><h1>{safe(with_units(first))}</h1>',
+            f'<p class="dim">{names}</p><h1>{with_units(safe(first))}</h1>',
             f'<p class="lead">{safe(" ".join(rest))}</p>' if rest else "",
             _sides(sides, ignore),
             _cards(comparisons, ignore),
@@ -90,7 +90,7 @@ def comparisons_as_page(
 
 
 def with_units(text: str) -> str:
-    """A headline in which no line breaks between a number and its unit."""
+    """A headline, already markup, in which no line breaks between a number and its unit."""
     return re.sub(r"(?<=\d) (?=%|[mµn]?s\b|\w+/s\b)", "\N{NO-BREAK SPACE}", text)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gputui.services.compare.formats import comparison_text
-from gputui.services.compare.html import page_of
+from gputui.services.compare.html import page_of, with_units
 from gputui.services.compare.html_elements import bullets, part, safe, table
 from gputui.services.compare.markdown import escaped, markdown_list, markdown_table
 from gputui.services.compare.session import Answer, Asked
@@ -45,7 +45,9 @@ def as_page(report: Report, compared: tuple[Asked, Answer] | None) -> str:
         body = "".join(_sections(report))
         return whole.replace("<footer>", f"{body}<footer>", 1)
     lead = f'<p class="lead">{safe(report.lead)}</p>' if report.lead else ""
-    return page_of(safe(report.title), f"<h1>{safe(report.title)}</h1>{lead}{''.join(_sections(report))}")
+    return page_of(
+        safe(report.title), f"<h1>{with_units(safe(report.title))}</h1>{lead}{''.join(_sections(report))}"
+    )
 
 
 def _sections(report: Report) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputui.services.compare.html import page_of
+from gputui.services.compare.html import page_of, with_units
 from gputui.services.compare.html_details import part_bars
 from gputui.services.compare.html_elements import bullets, letter, part, safe, table
 from gputui.services.compare.markdown import escaped, markdown_list, markdown_table
@@ -32,11 +32,15 @@ def difference_as_page(found: TraceDifference) -> str:
     kernels = kernel_table(found, _KERNEL_NAME_WIDTH)
     body = "".join(
         (
-            f'<p class="dim">{names}</p><h1>{safe(first)}</h1><p class="lead">{safe(" ".join(rest))}</p>',
+            f'<p class="dim">{names}</p><h1>{with_units(safe(first))}</h1>',
+            f'<p class="lead">{safe(" ".join(rest))}</p>',
             f'\n<div class="sides">{boxes}</div>',
             part("Where the difference lies", part_bars(found.attribution)),
             part("The parts of a step", table(parts_of(found))),
-            part("The kernels that differ most", table(kernels) if kernels.rows else ""),
+            part(
+                "The kernels that differ most",
+                f'<div class="long">{table(kernels)}</div>' if kernels.rows else "",
+            ),
             part("What to know of these traces", bullets(notes(found), "notes")),
         )
     )

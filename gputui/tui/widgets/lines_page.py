@@ -51,7 +51,7 @@ class LinesPage(ScrollView, can_focus=True):
         place = y + self.scroll_offset.y
         line, width = self._lines[place] if place < len(self._lines) else (), self.size.width
         shell, room = shell_of(self), self.scrollable_content_region.width
-        if line_width(line) > room > 0 and _text_of(line)[room:].strip():
+        if line_width(line) > room > 0 and _text_of(line)[room:].strip(" ─"):  # no mark for the end of a rule
             line = fitted(line, room)
             line = in_ascii(line) if shell.ascii_only else line
         return strip_of(line, width, shell.depth)

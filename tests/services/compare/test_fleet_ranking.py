@@ -277,7 +277,7 @@ def test_a_table_of_the_ranking_has_a_row_for_each_box_and_no_formulas() -> None
 def test_the_page_of_a_ranking_begins_with_the_answer_and_runs_nothing() -> None:
     fleet = fleet_of([*even(12), box("<b>bad.db", 0.014, 0.028)])
     page = fleet_text(fleet, "html")
-    assert "<h1>&lt;b&gt;bad is 28 % slower than the other 12" in page
+    assert "<h1>&lt;b&gt;bad is 28&#160;% slower than the other 12" in page
     assert page.count('<tr class="first">') == 1 + 1 + 13, "who stands out, the kind, and every box"
     assert "<script" not in page
     assert "http" not in page.replace("http-equiv", "")

@@ -384,3 +384,6 @@ def test_no_line_of_the_headline_breaks_between_a_number_and_its_unit() -> None:
     text = "b answers 37 % more requests within TTFT 500 ms, at 4.36 req/s of 3 boxes"
     kept = text.replace("37 %", "37\xa0%").replace("500 ms", "500\xa0ms").replace("4.36 req", "4.36\xa0req")
     assert with_units(text) == kept
+    (headline,) = re.findall(r"<h1>(.*)</h1>", page_named("32 rows"))
+    assert re.search(r"\d&#160;%", headline)
+    assert not re.search(r"\d %", headline)

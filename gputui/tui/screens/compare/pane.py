@@ -36,6 +36,7 @@ from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, left, width_of
 from gputui.tui.widgets.charts import area
 from gputui.tui.widgets.paragraphs import paragraph
+from gputui.tui.widgets.wrapping import wrapped
 
 HINT = "enter: all of it"
 _TWO_COLUMNS = 110
@@ -184,7 +185,12 @@ def unsure_lines(shown: ShownRow, width: int) -> list[Line]:
         name = clean_text(row_name(one.row, [], loaded.ignore))
         reason = f"{judgement_text(one.row.rate)}: {one.row.verdict.reason}"
         side = f" ({one.letter} vs a)" if len(loaded.answer.comparisons) > 1 else ""
-        lines.append(fitted((Span(f"  {name}{side}  "), Span(cut(reason, width), "dim")), width))
+        head, more = f"  {name}{side}  ", []
+        if width_of(head) + width_of(reason) > width:
+            reason = judgement_text(one.row.rate)
+            more = wrapped(one.row.verdict.reason, width - 2, 2)
+        lines.append(fitted((Span(head), Span(reason, "dim")), width))
+        lines += [(Span(f"  {row}", "dim"),) for row in more]
         steps = settling_steps(one.row, loaded.asked.evidence)
         if not steps:
             texts = next_steps(one.row, loaded.asked.evidence)

@@ -18,7 +18,7 @@ _AXIS = 9
 """Width of the axis labels at the left."""
 _HEADROOM = 0.1
 """Below the fastest block, as a share of the range, so that it does not seem to take no time."""
-_WIDEST = 4
+_WIDEST = 8
 """Cells of a block, where there are few."""
 
 _CROWDED, _SLOWED, _CAPPED, _UNSEEN = "!", "T", "P", "?"

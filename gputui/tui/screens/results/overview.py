@@ -44,7 +44,7 @@ from gputui.services.traces.overview import sentence
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results.load_lines import headline, load_lines, loads_of, note_lines
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, fitted, left, right, side_by_side
+from gputui.tui.widgets.cells import clean, fitted, left, right, side_by_side, width_of
 from gputui.tui.widgets.charts import round_ceiling
 from gputui.tui.widgets.sections import area_lines, gauge_spans, section
 from gputui.tui.widgets.wrapping import wrapped
@@ -57,6 +57,7 @@ _LEAST_SHARE = 0.01
 _AXIS = 9
 _MIB = 2**20
 _SCROLLBAR = 1
+_CHART_ROWS, _MOST_CHART_ROWS = 3, 8
 _FAMILIES = ("compute", "memory", "power", "clock", "link")
 
 
@@ -74,8 +75,8 @@ class _Chart:
     """A limit within the axis, shown as a line."""
 
 
-def overview_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
-    """All of it; the page is scrolled where a terminal is low."""
+def overview_page(detail: RunDetail, width: int, height: int) -> tuple[Line, ...]:
+    """All of it; the page is scrolled where a terminal is low, and charts use the room of a high one."""
     room = width - _SCROLLBAR
     run = detail.run
     lines = [*_answer(detail, room), *_facts(detail, room), ()]
@@ -83,7 +84,7 @@ def overview_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
     if loads is not None:
         lines += [*load_lines(loads, room), *note_lines(loads, room), ()]
         series = main_series(detail)
-        return tuple(lines) if series is None else (*lines, *telemetry_lines(run, series, room))
+        return tuple(lines) if series is None else (*lines, *_grown(run, series, room, height - len(lines)))
     measured = [(case, speed) for case in run.cases if isinstance(speed := speed_of(case), SpeedEstimate)]
     if measured:
         lines += [*_rates(run, measured, room), ()]
@@ -93,7 +94,7 @@ def overview_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
         lines += [*step_lines(case, breakdown, room), ()]
     series = main_series(detail)
     if series is not None:
-        lines += telemetry_lines(run, series, room)
+        lines += _grown(run, series, room, height - len(lines))
     return tuple(lines)
 
 
@@ -132,11 +133,16 @@ def _facts(detail: RunDetail, width: int) -> Iterator[Line]:
     facts = [(name, clean(text)) for name, text in facts if text]
     abreast = 2 if width >= _WIDE else 1
     each = width // abreast
-    for place in range(0, len(facts), abreast):
+    short = [fact for fact in facts if width_of(fact[1]) <= each - 11]
+    for place in range(0, len(short), abreast):
         spans: list[Span] = []
-        for name, text in facts[place : place + abreast]:
+        for name, text in short[place : place + abreast]:
             spans += [Span(left(name, 10), "dim"), Span(left(text, each - 11) + " ")]
         yield fitted(spans, width)
+    for name, text in facts:
+        if (name, text) not in short:
+            for number, row in enumerate(wrapped(text, width - 11, 3)):
+                yield fitted((Span(left("" if number else name, 10), "dim"), Span(row)), width)
 
 
 # Rates
@@ -304,10 +310,18 @@ def main_series(detail: RunDetail) -> TelemetrySeries | None:
     return by_device[min(wanted)] if wanted else None
 
 
+def _grown(run: Run, series: TelemetrySeries, width: int, height: int) -> list[Line]:
+    """Telemetry, with charts as high as there is room for."""
+    lines = list(telemetry_lines(run, series, width))
+    above_each_other = (len(lines) - 2) // (_CHART_ROWS + 1)
+    rows = min((height - 2) // max(above_each_other, 1) - 1, _MOST_CHART_ROWS)
+    return lines if rows <= _CHART_ROWS else list(telemetry_lines(run, series, width, rows=rows))
+
+
 def telemetry_lines(
-    run: Run, series: TelemetrySeries, width: int, most: int = _MOST_CHARTS
+    run: Run, series: TelemetrySeries, width: int, most: int = _MOST_CHARTS, rows: int = _CHART_ROWS
 ) -> Iterator[Line]:
-    """At most so many metrics of one device over the run, as areas with axes."""
+    """At most so many metrics of one device over the run, as areas of so many rows with axes."""
     device = series.device_index
     charts = [
         chart
@@ -322,17 +336,15 @@ def telemetry_lines(
     yield section((Span("telemetry", "title"), Span(f"  {name}")), width, whole)
     abreast = 2 if width >= _WIDE else 1
     each = (width - 3 * (abreast - 1)) // abreast
-    blocks = [_chart_lines(run, series, chart, each) for chart in charts]
-    for place in range(0, len(blocks), abreast):
-        pair = blocks[place : place + abreast]
-        padded = [[(*line, Span("  ")) for line in block] for block in pair[:-1]]
-        yield from side_by_side([*padded, pair[-1]], width)
-    axis = f"0:00{right(_clock(seconds), each - _AXIS - 4)}"
-    line = f"{' ' * _AXIS}{axis}   {' ' * _AXIS}{axis}" if abreast == 2 else f"{' ' * _AXIS}{axis}"
-    yield fitted((Span(line, "dim"),), width)
+    blocks = [_chart_lines(run, series, chart, each, rows) for chart in charts]
+    axis: Line = (Span(f"{' ' * _AXIS}0:00{right(_clock(seconds), each - _AXIS - 4)}", "dim"),)
+    columns = [[line for block in blocks[place::abreast] for line in block] for place in range(abreast)]
+    columns = [[*column, axis] for column in columns if column]
+    padded = [[(*line, Span("  ")) for line in column] for column in columns[:-1]]
+    yield from side_by_side([*padded, columns[-1]], width)
 
 
-def _chart_lines(run: Run, series: TelemetrySeries, chart: _Chart, width: int) -> list[Line]:
+def _chart_lines(run: Run, series: TelemetrySeries, chart: _Chart, width: int, rows: int) -> list[Line]:
     """A title with the median and the highest value, and an area between 0 and the end of its axis."""
     values = list(series.columns[chart.key])
     finite = [value for value in values if math.isfinite(value)]
@@ -350,8 +362,8 @@ def _chart_lines(run: Run, series: TelemetrySeries, chart: _Chart, width: int) -
     lines: list[Line] = [fitted((*title, Span(right(note, max(width - used, 0)), "dim")), width)]
     room = width - _AXIS
     columns = _columns(series, values, room)
-    for number, row in enumerate(area_lines(columns, top, 3, room, chart.family, mark)):
-        end = chart.show(top) if number == 0 else "0" if number == 2 else ""
+    for number, row in enumerate(area_lines(columns, top, rows, room, chart.family, mark)):
+        end = chart.show(top) if number == 0 else "0" if number == rows - 1 else ""
         lines.append((Span(f"{right(end, _AXIS - 1)} ", "dim"), *row))
     return lines
 

@@ -17,10 +17,13 @@ from gputui.store.reading import CaseConditions
 from gputui.tui.screens.results.block_chart import block_chart, chart_words
 from gputui.tui.screens.results.last_words import last_words
 from gputui.tui.screens.results.overview import step_lines
+from gputui.tui.screens.results.tables import operator_rows
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.theme import FAMILIES
+from gputui.tui.widgets.cells import clean, fitted, left
 from gputui.tui.widgets.charts import gauge
 from gputui.tui.widgets.paragraphs import paragraph
+from gputui.tui.widgets.sections import gauge_spans, section
 
 POINTS = {
     "start": "at start",
@@ -40,10 +43,17 @@ PARTS: tuple[tuple[str, str, Callable[[MemoryPoint], int]], ...] = (
 """Letter in the bars, name, and bytes of each part of the memory."""
 _PART_STYLES = (*FAMILIES, "dim")
 _LEAST_SHARE = 0.001
+_AROUND_MEMORY = 5
+"""Lines of headings and between the blocks of that page."""
 _MEMORY_CELLS = 79
 """Width of the table of memory by part."""
 _AROUND_BLOCKS = 5
 """Lines above and below the columns of the chart of blocks, at most, and an empty one."""
+_LEAST_BLOCK_ROWS, _MOST_BLOCK_ROWS = 4, 20
+_LEAST_OPERATORS = 4
+"""Fewer are not worth a heading."""
+_OPERATOR_NAME, _OPERATOR_TIME = 40, 10
+_LEAST_BAR = 8
 
 
 def blocks_page(detail: RunDetail, case: CaseResult, width: int, height: int) -> tuple[Line, ...]:
@@ -61,7 +71,7 @@ def blocks_page(detail: RunDetail, case: CaseResult, width: int, height: int) ->
     foot += paragraph(
         " · ".join(_conditions(conditions)) if conditions else "no telemetry of its blocks", width
     )
-    rows = max(min(height - _AROUND_BLOCKS - len(foot), 12), 4)
+    rows = max(min(height - _AROUND_BLOCKS - len(foot), _MOST_BLOCK_ROWS), _LEAST_BLOCK_ROWS)
     chart = block_chart(case, reasons, width, rows)
     if not chart:
         return paragraph(f"no block was measured: {case.reason or case.outcome}", width)
@@ -86,6 +96,37 @@ def _conditions(conditions: CaseConditions) -> Iterator[str]:
 
 
 def step_page(detail: RunDetail, case: CaseResult, width: int, height: int) -> tuple[Line, ...]:
+    """The step breakdown with a bar for each kind of time, and the largest operators where there is room."""
+    lines = breakdown_lines(detail, case, width)
+    breakdown = breakdown_for(detail, case)
+    room = height - len(lines) - 3
+    if isinstance(breakdown, Missing) or not breakdown.operators or room < _LEAST_OPERATORS:
+        return lines
+    return (*lines, (), *_largest_operators(detail, case, breakdown, width, room))
+
+
+def _largest_operators(
+    detail: RunDetail, case: CaseResult, breakdown: StepBreakdown, width: int, most: int
+) -> Iterator[Line]:
+    """At most so many, each with its share as a bar."""
+    window_ns = detail.passes[case.case_id].window_ns
+    chosen = sorted(breakdown.operators, key=lambda op: -op.time_ns)[:most]
+    cells = operator_rows(detail, case, chosen)
+    name = min(max(len(row[0]) for row in cells), _OPERATOR_NAME, width // 3)
+    phase = max(len(row[4]) for row in cells)
+    room = width - 4 - name - phase - _OPERATOR_TIME - 10
+    yield section((Span("the largest operators", "title"),), width, (Span("tab Operators: all", "dim"),))
+    for op, (label, time, share, _, of_phase, *_) in zip(chosen, cells, strict=True):
+        spans = (
+            Span(f"   {left(clean(label), name)}  "),
+            Span(left(of_phase, phase), "dim"),
+            Span(f"{time:>{_OPERATOR_TIME}} {share:>6} "),
+        )
+        bar = gauge_spans(op.time_ns / window_ns, 1.0, room, "chart") if room >= _LEAST_BAR else ()
+        yield fitted((*spans, *bar), width)
+
+
+def breakdown_lines(detail: RunDetail, case: CaseResult, width: int) -> tuple[Line, ...]:
     """The step breakdown, with a bar for each kind of time."""
     breakdown = breakdown_for(detail, case)
     if isinstance(breakdown, Missing):
@@ -97,7 +138,7 @@ def step_page(detail: RunDetail, case: CaseResult, width: int, height: int) -> t
         *paragraph(step_words(breakdown, found), width),
         (),
     ]
-    room = max(min(width - 34, 40), 8)
+    room = max(width - 34, _LEAST_BAR)
     for share in breakdown.shares:
         if share.share < _LEAST_SHARE:
             continue
@@ -106,7 +147,7 @@ def step_page(detail: RunDetail, case: CaseResult, width: int, height: int) -> t
             (
                 Span(f"{share.name[:22]:22} "),
                 Span(full, "chart"),
-                Span(rest, "dim"),
+                Span(rest, "track"),
                 Span(f" {format_percent(share.share):>7}"),
             )
         )
@@ -127,9 +168,12 @@ def memory_page(detail: RunDetail, case: CaseResult, width: int, height: int) ->
     if not found.memory:
         return paragraph(f"memory: not known: {found.memory_reason}", width)
     most = max(point.allocated_bytes for point in found.memory)
-    room = max(min(width - 24, 120), 10)
+    room = max(width - 24, 10)
+    is_thick = height >= 4 * len(found.memory) + _AROUND_MEMORY
     lines: list[Line] = [*paragraph("memory that torch allocates on the device", width, "title"), ()]
     for point in found.memory:
+        if is_thick:
+            lines.append((Span(" " * 13), *_stack(point, most, room, has_letters=False)))
         lines.append(
             (
                 Span(f"{POINTS[point.point]:12} "),
@@ -137,6 +181,7 @@ def memory_page(detail: RunDetail, case: CaseResult, width: int, height: int) ->
                 Span(f" {format_bytes(point.allocated_bytes)}"),
             )
         )
+        lines += [()] * is_thick
     lines += paragraph(
         "    " + "  ".join(f"{letter} {name}" for letter, name, _ in PARTS), width, "dim", indent=4
     )
@@ -158,7 +203,7 @@ def _cells(name: str) -> int:
     return max(len(name) + 1, 11)
 
 
-def _stack(point: MemoryPoint, most: int, width: int) -> list[Span]:
+def _stack(point: MemoryPoint, most: int, width: int, *, has_letters: bool = True) -> list[Span]:
     """The parts side by side, each behind its letter; their ends are rounded, so that the sum fits."""
     spans: list[Span] = []
     begin, so_far = 0, 0
@@ -167,7 +212,8 @@ def _stack(point: MemoryPoint, most: int, width: int) -> list[Span]:
         end = round(so_far / most * width) if most else 0
         if end > begin:
             body = "track" if style == "dim" else style
-            spans += [Span(letter, style), Span("▇" * (end - begin - 1), body)]
+            spans.append(Span(letter, style) if has_letters else Span("▇", body))
+            spans.append(Span("▇" * (end - begin - 1), body))
         begin = end
     return [*spans, Span(" " * (width - begin))]
 

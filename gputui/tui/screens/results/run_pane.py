@@ -345,7 +345,7 @@ class RunPane(Vertical):
     def _lines_of(self, detail: RunDetail, name: str, case: CaseResult | None) -> tuple[Line, ...]:
         width, height = self.screen.size.width, self.screen.size.height - _ROWS_ABOVE_AND_BELOW
         if name == "overview":
-            return overview_page(detail, width)
+            return overview_page(detail, width, height)
         if name == "environment":
             return pages.environment_page(detail, width)
         if name == "findings":
@@ -409,13 +409,13 @@ class RunPane(Vertical):
     ) -> tuple[Line, ...]:
         has_step = case.case_id in detail.passes
         if not is_case:
-            return pages.step_page(detail, case, width, height) if has_step else ()
+            return pages.breakdown_lines(detail, case, width) if has_step else ()
         if is_load(case.case) or not any(m.blocks for m in case.measurements):
             return ()
-        blocks = pages.blocks_page(detail, case, width, height)
         title = section((Span(case_name(case), "title"),), width, (Span("enter: its blocks", "dim"),))
         breakdown = pages.breakdown_for(detail, case)
         step = () if isinstance(breakdown, Missing) else ((), *step_lines(case, breakdown, width))
+        blocks = pages.blocks_page(detail, case, width, height - 1 - len(step))
         fits = len(blocks) + len(step) < height
         return (title, *blocks, *(step if fits else ()))
 
