@@ -227,10 +227,12 @@ async def _first_run(camera: _Camera, subject: Subject) -> None:
     await _start(camera, model)
     await camera.until(lambda: model.view == "ended" or _is_well_on(model), "the first blocks")
     await camera.take("run-progress")
+    camera.film("run")
     while model.view != "ended":
-        camera.film("run")
         next_s = monotonic() + _FILM_EVERY_S
         await camera.until(partial(_is_over_or_later, model, next_s), "the end of the run")
+        if model.view != "ended":
+            camera.film("run")
     await camera.take("run-ended")
     camera.film("ended")
 

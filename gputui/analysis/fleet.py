@@ -49,19 +49,18 @@ def standing_out(logs: Sequence[float], level: float = FALSE_ALARMS) -> frozense
     count = len(logs)
     if count < FEWEST:
         return frozenset()
-    left = list(range(count))
+    left = sorted(range(count), key=lambda place: logs[place])
     removed: list[int] = []
     found = 0
     for number in range(1, max(1, int(_MOST_OUTLIERS * count)) + 1):
-        values = [logs[place] for place in left]
-        mean, sd = statistics.fmean(values), statistics.stdev(values)
+        size = count - number + 1
+        mean = math.fsum(logs[place] for place in left) / size
+        sd = math.sqrt(math.fsum((logs[place] - mean) ** 2 for place in left) / (size - 1))
         if sd == 0:
             break
-        worst = max(left, key=lambda place: abs(logs[place] - mean))
+        worst = left.pop(0 if mean - logs[left[0]] >= logs[left[-1]] - mean else -1)
         deviate = abs(logs[worst] - mean) / sd
-        left.remove(worst)
         removed.append(worst)
-        size = count - number + 1
         t = t_quantile(1 - level / (2 * size), size - 2)
         if deviate > t * (size - 1) / math.sqrt((size - 2 + t * t) * size):
             found = number

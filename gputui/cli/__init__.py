@@ -263,7 +263,14 @@ def _explained(error: click.ClickException) -> tuple[str, str]:
     called = context.command_path
     words = " ".join(context.command.collect_usage_pieces(context))
     name = called.removeprefix("gputui").strip()
-    return f"{name}: {text}" if name else text, f"{called} {words}; {called} --help explains the options"
+    hint = f"{called} {words}; {called} --help explains the options"
+    if isinstance(error, click.NoSuchOption) and error.possibilities:
+        import difflib
+
+        text = error.message[:1].lower() + error.message[1:].rstrip(".")
+        close = difflib.get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0.7)
+        hint = f"did you mean {close[0]}? {called} --help explains the options" if close else hint
+    return f"{name}: {text}" if name else text, hint
 
 
 def _flushed(status: int) -> int:

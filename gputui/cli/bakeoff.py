@@ -8,6 +8,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -422,6 +423,7 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> None:
     """The comparison of all that were measured, the first as the baseline."""
     from gputui.cli.output import console
     from gputui.services.compare.equal_boxes import equal_boxes
+    from gputui.services.compare.rounds import how_sure
     from gputui.services.compare.session import ask
     from gputui.services.compare.text import comparison_pages
     from gputui.services.results.selectors import from_here
@@ -434,37 +436,34 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> None:
         raise MachineLacks("nothing was measured on any host", f"gputui bakeoff --resume {bakeoff.name}")
     file = from_here(str(bakeoff.target))
     selectors = [f"{file}@{run}" for _, run in done]
-    for letter, (name, run) in zip("abcdefghijklmnopqrstuvwxyz", done, strict=False):
-        click.echo(f"{letter}  {shown(name)}  {run}")
-    click.echo("")
     if len(done) == 1:
         click.echo(f"one host was measured: gputui show {done[0][1]} {shlex.quote(file)}")
         return
     asked = ask(selectors, pool=rounds is not None)
+    named = zip(asked.sides, done, strict=True)
+    sides = tuple(replace(side, name=f"{shown(name)} ({run})") for side, (name, run) in named)
+    asked = replace(asked, sides=sides)
     answer = asked.compared(0)
-    for page in comparison_pages(asked, answer, (), console(), verbose, shows_all):
-        page.show()
-    for kind in equal_boxes(asked.sides, [shown(name) for name, _ in done]):
-        click.echo(f"{kind.line}\n")
-    if rounds is not None:
-        _show_standings(bakeoff)
     pool = [] if rounds is None else ["--pool"]
-    click.echo(f"compare again: {shlex.join(['gputui', 'compare', *selectors, *pool])}")
+    below = [*(f"{kind.line}\n" for kind in equal_boxes(asked.sides, [shown(name) for name, _ in done]))]
+    if rounds is not None:
+        below += [*_standing_lines(bakeoff), how_sure(rounds), ""]
+    below.append(f"compare again: {shlex.join(['gputui', 'compare', *selectors, *pool])}")
     if bakeoff.words and rounds is None:
-        click.echo(
-            f"measure all again, with three launches each: {shlex.join(_with_launches(bakeoff.words))}"
-        )
+        again = shlex.join(_with_launches(bakeoff.words))
+        below.append(f"measure all again, with three launches each: {again}")
+    out = console()
+    height = sum(-(-max(len(part), 1) // out.width) for line in below for part in line.split("\n"))
+    for page in comparison_pages(asked, answer, (), out, verbose, shows_all, height):
+        page.show()
+    for line in below:
+        click.echo(line)
 
 
-def _show_standings(bakeoff: Bakeoff) -> None:
-    from gputui.services.compare.rounds import how_sure, standings
+def _standing_lines(bakeoff: Bakeoff) -> list[str]:
+    from gputui.services.compare.rounds import standings
 
-    for one in standings(bakeoff):
-        for line in one.lines():
-            click.echo(line)
-    if bakeoff.rounds is not None:
-        click.echo(how_sure(bakeoff.rounds))
-    click.echo("")
+    return [line for one in standings(bakeoff) for line in one.lines()]
 
 
 def _with_launches(words: Sequence[str]) -> list[str]:

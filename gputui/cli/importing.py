@@ -8,8 +8,7 @@ import click
 
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.services.runs.recovery import import_journal
-from gputui.services.support.home import make_directory
-from gputui.services.support.paths import default_result_file
+from gputui.services.support.paths import default_result_file, make_directory_for
 from gputui.store.opening import SUFFIXES
 
 
@@ -55,7 +54,7 @@ def command(
         )
     target = default_result_file() if db is None else db
     if db is None:
-        make_directory(target.parent)
+        make_directory_for(target)
     if any(is_trace):
         from gputui.cli.traces import import_traces
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from gputui.errors import EXIT_DONE
+from gputui.model.units import counted
 from gputui.services.results.exports import named_files
 from gputui.store.merging import merge_files
 
@@ -36,5 +37,6 @@ def command(files: tuple[Path, ...], out: Path) -> int:
     if len(results) > _MOST:
         added = sum(len(one.added) for one in results)
         known = sum(one.already_there for one in results)
-        click.echo(f"and {len(results) - _SHOWN} more files: {added} runs added in all, {known} were there")
+        more = f"and {len(results) - _SHOWN} more files"
+        click.echo(f"{more}: {counted(added, 'run')} added in all, {known} were there")
     return EXIT_DONE

@@ -27,8 +27,7 @@ from gputui.services.runs.recording import (
     signal_name,
     store,
 )
-from gputui.services.support.home import make_directory
-from gputui.services.support.paths import default_result_file, hash_key
+from gputui.services.support.paths import default_result_file, hash_key, make_directory_for
 from gputui.store.opening import expanded
 from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable
@@ -121,7 +120,7 @@ def _record(
     price_found = price_of(price, None, machine)
     target = expanded(default_result_file() if db is None else db).absolute()
     if db is None:
-        make_directory(target.parent)
+        make_directory_for(target)
     check_writable(target)
     recording = lay_out(
         target, machine, label=label, price=price_found, has_program=bool(words), seconds=seconds

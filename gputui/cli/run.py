@@ -189,7 +189,10 @@ def command(
         profile_of=None if model is None else partial(_profile_like, model, only),
     )
     requests, target = prepared.requests, prepared.target
-    _report_price(requests[0])
+    if price is None and instance is None:
+        requests = _at_known_price(prepared)
+    else:
+        _report_price(requests[0])
     if model is not None and percent is not None:
         requests = _with_looks(requests, model, percent)
     if prepared.warning:
@@ -215,6 +218,21 @@ def command(
         shows_all=shows_all,
         like="" if model is None else model.selector,
     )
+
+
+def _at_known_price(prepared: Prepared) -> tuple[RunRequest, ...]:
+    """The runs at the price that was stated for this box before, so that repeating one keeps its cost."""
+    from gputui.model.units import format_hourly
+    from gputui.services.runs.start import price_stated_before
+
+    known = price_stated_before(prepared.target, prepared.machine)
+    if known is None:
+        _report_price(prepared.requests[0])
+        return prepared.requests
+    price, run = known
+    usd = format_hourly(price.usd_per_hour)
+    _say(f"price: {usd}, as stated for run {run}; if you pay another: --price USD_PER_H")
+    return tuple(replace(request, price=price) for request in prepared.requests)
 
 
 def _report_price(request: RunRequest) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from gputui.model.absent import Missing
 
-_MAX_BYTES = 4 * 2**20  # /proc/cpuinfo of a host with 512 threads is below 1 MiB
+_MAX_BYTES = 2 * 2**20
+"""/proc/cpuinfo of 512 threads is below 1 MiB, and Linux refuses to read 4 MiB of a file in /proc/sys."""
 
 
 @dataclass(frozen=True, slots=True)

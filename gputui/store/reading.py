@@ -418,9 +418,11 @@ class ResultFile:
             ("host", "host_telemetry", str(HOST)),
             ("gpu", "telemetry", "device_index"),
         ):
-            metrics = tuple(m for m in METRICS if m.scope == scope and (table, m.key) in self._columns)
+            metrics = tuple(m for m in METRICS if m.scope == scope)
             chosen = ", ".join(
                 _PIECE_SQL.get(m.key, _MEAN_SQL if m.code == "f" else _LAST_SQL).format(m.key)
+                if (table, m.key) in self._columns
+                else "NULL"
                 for m in metrics
             )
             sql = f"""

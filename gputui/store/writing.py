@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 _ROWS_AT_A_TIME = 10_000
 _PROBE_BYTES = 2**20
 _REASONS = (
-    ("No space left on device", "the disk is full", "make space there or name another file with --db"),
+    ("No space left on device", "the disk is full", "make space there or name another file"),
     ("File too large", "the file may not grow further", "raise the limit (ulimit -f)"),
-    ("Read-only file system", "the file system is read-only", "name another file with --db"),
-    ("Permission denied", "this user may not write there", "name another file with --db"),
+    ("Read-only file system", "the file system is read-only", "name a file elsewhere"),
+    ("Permission denied", "this user may not write there", "name a file that you may write"),
     ("Disk quota exceeded", "the disk quota is used up", "make space there"),
 )
 
@@ -130,7 +130,7 @@ def real_path(db: Path) -> Path:
         resolved = expanded(db).resolve()
         resolved.exists()  # a name may be too long for the system
     except (OSError, RuntimeError) as error:
-        raise NotStored(f"{db} is not a usable path: {error}", "name another file with --db") from error
+        raise NotStored(f"{db} is not a usable path: {error}", "name another file") from error
     check_name(resolved)
     return resolved
 
@@ -258,7 +258,7 @@ def _in_short(db: Path, text: str) -> NotStored | None:
     """The error, if it is one of those that do not depend on the file's content."""
     for sign, what, hint in _REASONS:
         if sign in text:
-            return NotStored(f"nothing could be stored in {db}: {what}", f"{hint}, then store again")
+            return NotStored(f"nothing could be stored in {db}: {what}", f"{hint}, then try again")
     return None
 
 

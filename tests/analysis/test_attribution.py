@@ -13,10 +13,12 @@ from gputui.analysis.attribution import (
     NOT_EXPLAINED,
     Attribution,
     ProfiledSide,
+    _rounded,
     apportioned,
     attribute,
     divide_difference,
     doubtful,
+    inflation,
     split_by_calls,
 )
 from gputui.analysis.operator_flops import flops_of_call
@@ -246,6 +248,25 @@ def test_more_calls_and_longer_calls_are_distinguished() -> None:
     assert (part.split.more_work_ns, part.split.per_call_ns) == (5 * MS, 5 * MS)
 
 
+def test_a_pair_of_rows_has_the_shapes_that_both_or_its_only_side_had() -> None:
+    small, large = row("aten::mm", 4), row("aten::mm", 8, shapes="9x64,64x64")
+    for a, b, shapes in (
+        (side(small), side(replace(small, time_ns=8 * MS)), "8x64,64x64"),
+        (side(small), side(large), ""),
+        (side(small), side(small, row("aten::to", 4, category="cast_copy", shapes="5")), "5"),
+    ):
+        assert [one.shapes for one in attributed(a, b).operators if one.difference_ns] == [shapes]
+
+
+def test_the_profiled_step_is_the_window_shared_by_its_steps() -> None:
+    found = make_pass((row("aten::mm", 60),), steps=3)
+    assert inflation(ProfiledSide(found, 16 * MS, False, Missing("not measured"))) == 1.25
+
+
+def test_halves_of_a_nanosecond_are_rounded_away_from_0() -> None:
+    assert [_rounded(Fraction(n, 2)) for n in (5, 1, -1, -5, 4)] == [3, 1, -1, -3, 2]
+
+
 def test_a_product_that_gained_less_than_its_peak_did_has_lost_efficiency() -> None:
     # The peak is 8 times as high, so 80 ms should become 10; they became 20.
     # Expected at a's efficiency -70, at b's 20 - 160 = -140: their mean is -105; -60 was seen.
@@ -355,6 +376,8 @@ def test_confidence_is_low_where_most_of_the_difference_is_not_explained() -> No
         ("aten::bmm", "4x8x64,4x64x32", 2 * 4 * 8 * 64 * 32),
         ("aten::matmul", "5x1x8x64,3x64x32", 2 * 15 * 8 * 64 * 32),
         ("aten::matmul", "7x64,64", 2 * 7 * 64),
+        ("aten::matmul", "64,64x7", 2 * 7 * 64),
+        ("aten::matmul", "0x8x64,1x64x32", 0),
         ("aten::linear", "2x8x64,32x64,32", 2 * 2 * 8 * 64 * 32),
         ("aten::addmm", "32,8x64,64x32", 2 * 8 * 64 * 32),
     ],

@@ -52,6 +52,10 @@ def test_one_thread_waits_for_no_other() -> None:
     one, two = (effect_of_waiting([], threads=threads) for threads in (1, 2))
     assert one.power == two.power == 1
     assert one.sd < 0.2 < two.sd
+    chance = random.Random(2)
+    noisy = [(time * math.exp(chance.gauss(0, 0.1)), waited) for time, waited in blocks(3.0)]
+    one, two = (effect_of_waiting([noisy], threads=threads) for threads in (1, 2))
+    assert one.power < 1.6 < two.power
 
 
 def test_waiting_never_makes_a_step_faster_than_its_waiting_alone_explains() -> None:

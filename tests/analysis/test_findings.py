@@ -92,6 +92,10 @@ def test_a_step_near_the_measured_rate_of_copies_is_memory_bound_unless_its_arit
     moved = replace(facts(peak=1e12, flops=10**9), bytes_per_step=80 * 10**9, copy_bytes_per_s=1e12)
 
     assert [(f.kind, f.at_best_ns) for f in findings_of(moved)] == [(KINDS[3], 80 * MS)]
+    assert (
+        only(findings_of(moved)).evidence
+        == "it moves at least 80 % of the 1.00 TB/s that large copies reach here"
+    )
     assert [f.kind for f in findings_of(replace(moved, flops_per_step=90 * 10**9))] == [KINDS[2]]
 
 

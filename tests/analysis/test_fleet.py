@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from gputui.analysis.fleet import FEWEST, FleetSpread, spread_of, standing_out
+from gputui.analysis.fleet import FEWEST, FleetSpread, apart_from, spread_of, standing_out
+from gputui.model.absent import Missing
 
 
 def healthy(boxes: int, seed: int, sd: float = 0.03) -> list[float]:
@@ -36,6 +37,12 @@ def test_a_difference_that_nobody_would_mind_and_too_few_boxes_stand_out_never()
     assert standing_out([*healthy(30, 1, sd=1e-4), math.log(1.05)]) == {30}
     assert standing_out([0.001, 0.0, -0.001, 5.0][: FEWEST - 1]) == frozenset()
     assert standing_out([0.0] * 20) == frozenset()
+
+
+def test_how_far_a_box_lies_from_two_others_and_more_is_an_interval_of_students_t() -> None:
+    assert apart_from(0.5, [0.01]) == Missing("fewer than two others")
+    half = 12.7062 * 0.02 / math.sqrt(2) * math.sqrt(1.5)  # t of one degree of freedom
+    assert apart_from(0.5, [0.01, -0.01]) == pytest.approx((0.5 - half, 0.5 + half), rel=1e-4)
 
 
 def test_the_middle_of_a_fleet_leaves_out_a_twentieth_at_each_end() -> None:

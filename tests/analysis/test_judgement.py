@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
 from gputui.analysis.judgement import (
     FIGURE,
@@ -13,6 +14,7 @@ from gputui.analysis.judgement import (
     figure_ratio,
     judgements,
     surely_slower,
+    work_per_dollar,
     work_per_joule,
 )
 from gputui.analysis.verdict import Estimate, RatioEstimate, Verdict, compare_launches
@@ -70,6 +72,15 @@ RATE_OF_B = Estimate(1.5, 1.4, 1.6, math.inf, True, 0.0, 1.0, 1.0)
 
 def energy(joules_per_unit: float, low: float | None, high: float | None) -> Energy:
     return Energy(joules_per_unit, low, high, mean_power_w=100.0, launches=3, samples=50)
+
+
+def test_a_dollar_buys_what_the_rates_and_the_prices_say_and_nothing_where_a_side_is_free() -> None:
+    dear, cheap, free = (Cost(usd, usd, usd, 1.0) for usd in (6.0, 2.0, 0.0))
+    found = work_per_dollar(RATE_OF_B, dear, cheap)
+    assert isinstance(found, Estimate)
+    assert (found.ratio, found.low, found.high) == pytest.approx((3.0, 2.8, 3.2))
+    assert work_per_dollar(RATE_OF_B, free, cheap) == Missing("a costs nothing")
+    assert work_per_dollar(RATE_OF_B, dear, free) == Missing("b costs nothing")
 
 
 def test_work_per_joule_is_as_unsure_as_both_sides_together() -> None:

@@ -130,6 +130,8 @@ def test_launches_bring_degrees_of_freedom_and_never_more_than_they_have() -> No
     row = estimated(1.0, 0.1, df=4)
     expected = 0.1 * math.sqrt(0.25) * t_quantile(0.975, 22) / t_quantile(0.975, 4)
     assert half_width_with(row, 12, 12) == pytest.approx(expected)
+    two = replace(row, df=2, launches_a=2, launches_b=2)
+    assert half_width_with(two, 12, 12) < 0.1 * math.sqrt(2 / 12)
     assert half_width_with(row, 3, 3, 0.01) == pytest.approx(
         0.1 * t_quantile(0.995, 4) / t_quantile(0.975, 4)
     )

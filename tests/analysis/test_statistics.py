@@ -13,6 +13,8 @@ from scipy import stats
 from gputui.analysis.statistics import (
     Interval,
     TInterval,
+    _mann_whitney_critical,
+    _signed_rank_critical,
     dependence_factor,
     hodges_lehmann,
     hodges_lehmann_interval,
@@ -119,6 +121,15 @@ def test_five_blocks_have_no_rank_interval_and_six_have() -> None:
     assert hodges_lehmann_interval([1, 2, 3, 4, 5, 6]) == Interval(3.5, 1, 6)
 
 
+@pytest.mark.parametrize(("n", "critical"), [(5, 3), (8, 14), (10, 24), (20, 128)])
+def test_the_ranks_of_mann_whitney_are_those_of_the_printed_tables(n: int, critical: int) -> None:
+    assert _mann_whitney_critical(n, n) == critical
+
+
+def test_the_rank_of_wilcoxon_for_many_blocks_is_that_of_the_printed_tables() -> None:
+    assert _signed_rank_critical(50) == pytest.approx(435, abs=1)
+
+
 def test_welch_is_scipys() -> None:
     x, y = [1.0, 1.2, 0.9, 1.4], [2.0, 2.9, 1.5]
     ours = welch(x, y)
@@ -136,6 +147,7 @@ def test_welch_of_equal_values_has_no_width() -> None:
 
     assert isinstance(plain, TInterval)
     assert plain.half_width == 0
+    assert welch([1.0, 1.0, 1.0], [2.0, 2.0]) == TInterval(1.0, 0.0, 3.0)
 
 
 def test_welch_of_a_single_value_is_missing() -> None:
@@ -195,6 +207,7 @@ def test_the_error_of_a_location_shrinks_with_the_root_of_the_blocks() -> None:
     assert statistics.median(few) == pytest.approx(0.2, rel=0.2)
     assert statistics.median(many) == pytest.approx(0.1, rel=0.2)
     assert location_error([1.0]) == 0
+    assert location_error([1.0, 1.2]) == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(("n", "m"), [(5, 5), (10, 10), (8, 30), (25, 40)])

@@ -319,6 +319,7 @@ def test_pairs_tell_how_they_were_judged_and_what_they_could_have_told() -> None
     assert own.method == "t on ratios of paired blocks by launch"
     of_the_box = paired(1.5, spread=Spread(0.02**2, 10.0))
     assert of_the_box.method == "moderated t on ratios of paired blocks by launch"
+    assert math.log(paired(1.5, 1.5).high / 1.5) == pytest.approx(1.96 * 0.06 / math.sqrt(2), rel=1e-3)
     for found in (alone, own, of_the_box):
         half = math.log(found.high / found.low) / 2
         assert found.resolvable == pytest.approx(math.exp(half) * 1.01)

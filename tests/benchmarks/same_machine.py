@@ -34,6 +34,7 @@ from pathlib import Path
 
 from gputui.analysis.quantiles import incomplete_beta
 from gputui.analysis.verdict import RatioEstimate, judge
+from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.result import Run
@@ -120,7 +121,7 @@ Pairs = dict[tuple[int, int], list[Judged]]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--budget-s", type=float, default=30.0)
+    parser.add_argument("--budget-s", type=float, default=40.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--of", type=Path, nargs="+", help="compare the runs of these files instead")
     parser.add_argument("--parts", action="store_true", help="with --of: the parts of the variance too")
@@ -201,7 +202,10 @@ def _judged(a: Measured, b: Measured) -> Iterator[Judged]:
             yield Judged("planted", row, ("slower" if b.work > a.work else "faster",))
         else:
             yield Judged("equal", row, ("faster", "slower"))
-    one, every = sides_by("threads", [a.run])[0], sides_by("threads", [b.run])[1]
+    try:
+        one, every = sides_by("threads", [a.run])[0], sides_by("threads", [b.run])[1]
+    except GputuiError:
+        return  # a busy box left no product on one thread, or none on all
     for row in compare_sides(one, every, ignore="threads").rows:
         if row.case.work.workload == "gemm":
             yield Judged("threads", row, ("faster",))
@@ -333,20 +337,21 @@ def print_parts(runs: Sequence[Run]) -> None:
 
 
 def _rate(by_pair: Pairs, drawn: Sequence[int], kind: str) -> float:
-    """Over all pairs of different runs among those drawn, each as often as it was drawn."""
+    """Over all pairs of different runs among those drawn, each as often as it was drawn; else NaN."""
     hits = rows = 0
     for pair in itertools.combinations(sorted(drawn), 2):
         for judged in by_pair.get(pair, ()):
             if judged.kind == kind:
                 rows += 1
                 hits += judged.is_hit
-    return hits / rows if rows else 0.0
+    return hits / rows if rows else math.nan
 
 
 def _resampled(by_pair: Pairs, runs: int, kind: str, rng: random.Random) -> tuple[float, float]:
     """The 95 % interval of a rate: resamples runs together with their pairs."""
-    rates = sorted(_rate(by_pair, rng.choices(range(runs), k=runs), kind) for _ in range(RESAMPLED))
-    return rates[round(0.025 * RESAMPLED)], rates[round(0.975 * RESAMPLED) - 1]
+    rates = [_rate(by_pair, rng.choices(range(runs), k=runs), kind) for _ in range(RESAMPLED)]
+    known = sorted(rate for rate in rates if not math.isnan(rate))
+    return known[round(0.025 * len(known))], known[round(0.975 * len(known)) - 1]
 
 
 if __name__ == "__main__":

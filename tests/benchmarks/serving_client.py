@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from typing import ClassVar
 
 STAMP = re.compile(rb'"t=(\d+)')
@@ -167,6 +168,9 @@ def main() -> None:
     parser.add_argument("--rates", default="1000,5000,10000")
     parser.add_argument("--streams", default="50,200,500")
     given = parser.parse_args()
+    missing = [name for name in ("uvloop", "aiohttp") if find_spec(name) is None]
+    if missing:
+        parser.error(f"not installed: {', '.join(missing)}. Install with: pip install {' '.join(missing)}")
     print(f"{'client':<22}{'streams':>8}{'tok/s':>8}{'CPU us':>8}{'after':>7}{'p50 ms':>8}{'p99 ms':>8}")
     for streams in map(int, given.streams.split(",")):
         for rate in map(float, given.rates.split(",")):
@@ -180,15 +184,17 @@ def one(client: str, streams: int, rate: float, seconds: float) -> None:
         [*command, "serve", str(streams), str(rate), str(seconds)], stdout=subprocess.PIPE, text=True
     ) as server:
         assert server.stdout is not None
-        port = server.stdout.readline().strip()
-        done = subprocess.run(
-            [*command, "client", client, port, str(streams)],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=seconds + 60,
-        )
-        server.kill()
+        try:
+            port = server.stdout.readline().strip()
+            done = subprocess.run(
+                [*command, "client", client, port, str(streams)],
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+                timeout=seconds + 60,
+            )
+        finally:
+            server.kill()
     found = json.loads(done.stdout)
     print(
         f"{client:<22}{streams:>8}{found['tokens'] / seconds:>8.0f}{found['cpu_us']:>8.1f}"

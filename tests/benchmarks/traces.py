@@ -1,7 +1,8 @@
 """Traces of a directory, each read in its own process: exact or not, what is unmatched, time, memory.
 
 The busy time is checked against the union of the raw intervals. With `--big MB` the largest trace is
-repeated, shifted in time, until it has that size, and read too.
+repeated, shifted in time, until it has that size, and read too. `early` is the part of `unmatched` that was
+launched before the first call in the file, by its correlation id: the file holds nothing to link it to.
 
     python tests/benchmarks/traces.py DIRECTORY [--big 1000]
 """
@@ -18,7 +19,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from gputui.services.traces.chrome_trace import KINDS, Trace, read_trace
+from gputui.services.traces.imported import stem
+from gputui.services.traces.window import Window, device_name, device_of, partition_of, window_of
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "makers"))
+from sweeps import busy_ns
 
 
 def main() -> None:
@@ -31,8 +37,8 @@ def main() -> None:
         print(json.dumps(_one(options.directory)))
         return
     print(
-        f"{'trace':26}{'device':24}{'window ms':>10} {'exact':6}{'busy':>6}{'unmatched':>10}{'stand-in':>9}"
-        f"{'other':>7}{'MB':>7}{'CPU s':>7}{'ms/MB':>7}{'peak MiB':>9}"
+        f"{'trace':26}{'device':24}{'window ms':>10} {'exact':6}{'busy':>6}{'unmatched':>10}{'early':>7}"
+        f"{'stand-in':>9}{'other':>7}{'MB':>7}{'CPU s':>7}{'ms/MB':>7}{'peak MiB':>9}"
     )
     for path in sorted(p for p in options.directory.iterdir() if p.name.endswith((".json", ".json.gz"))):
         _print(path)
@@ -53,18 +59,13 @@ def _print(path: Path) -> None:
     print(
         f"{r['name'][:25]:26}{r['device'][:23]:24}"
         f"{r['window_ns'] / 1e6:10.1f} {r['exact']!s:6}{r['busy']:6.1%}"
-        f"{r['unmatched']:10.1%}{r['stand_in']:9.1%}{r['other']:7.1%}{r['bytes'] / 1e6:7.1f}{r['cpu_s']:7.2f}"
+        f"{r['unmatched']:10.1%}{r['early']:7.1%}{r['stand_in']:9.1%}{r['other']:7.1%}"
+        f"{r['bytes'] / 1e6:7.1f}{r['cpu_s']:7.2f}"
         f"{r['cpu_s'] * 1e9 / r['bytes']:7.0f}{r['peak_mib']:9.0f}"
     )
 
 
 def _one(path: Path) -> dict[str, object]:
-    from sweeps import busy_ns
-
-    from gputui.services.traces.chrome_trace import read_trace
-    from gputui.services.traces.imported import stem
-    from gputui.services.traces.window import device_name, device_of, partition_of, window_of
-
     begun = time.process_time()
     trace = read_trace(path)
     window, device = window_of(trace), device_of(trace)
@@ -81,12 +82,24 @@ def _one(path: Path) -> dict[str, object]:
         "exact": sums == (found.window_ns, union_ns),
         "busy": sums[1] / found.window_ns,
         "unmatched": found.unmatched_ns / busy,
+        "early": _early_ns(trace, window, device) / busy,
         "stand_in": found.stand_in_ns / busy,
         "other": sum(row.time_ns for row in found.rows if row.category == "other") / busy,
         "bytes": trace.read_bytes,
         "cpu_s": cpu_s,
         "peak_mib": peak_mib,
     }
+
+
+def _early_ns(trace: Trace, window: Window, device: int | None) -> int:
+    """Nanoseconds in which only work launched before the first call of the trace ran: ids of calls rise."""
+    calls = [trace.correlation[i] for i in range(len(trace)) if KINDS[trace.kind[i]] == "runtime"]
+    first = min((number for number in calls if number), default=0)
+    whole = busy_ns(trace, window.start_ns, window.end_ns, device)
+    for i in range(len(trace)):
+        if trace.device[i] == device and 0 < trace.correlation[i] < first:
+            trace.end_ns[i] = trace.start_ns[i]
+    return whole - busy_ns(trace, window.start_ns, window.end_ns, device)
 
 
 def _repeated(path: Path, target: Path, size: int) -> Path:

@@ -178,6 +178,7 @@ def test_a_run_that_measured_nothing_leads_to_its_reasons_and_its_removal_not_to
         (("comapre",), 2, "did you mean `gputui compare`"),
         (("--notify", "run"), 2, "--notify before run: it is for the screens"),
         (("run", "qick"), 2, "did you mean quick?"),
+        (("run", "--precison", "amp"), 2, "did you mean --precision?"),
         (("run", "--device", "tpu"), 2, "cpu, gpu, gpu:N"),
         (("run", "--only", "gem"), 2, "has conv_train"),
         (("run", "--precision", "fp8"), 2, "it has fp32, tf32, amp"),

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from command_line import gputui, gputui_here
-from journals import journal_lines, write_lines
+from journals import CPU_MACHINE, PRICE, journal_lines, write_lines
 
 from gputui.model.case import Variant
 from gputui.model.journal import RunStart
 from gputui.services.profiles.planner import case_of
+from gputui.services.runs.start import price_stated_before
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run
@@ -80,12 +81,24 @@ def test_a_program_of_theirs_is_not_repeated_without_its_profile(tmp_path: Path)
         'schema = 1\nversion = 1\ntitle = "nap"\nquestion = "?"\nbudget_s = 600\nreplicates = 1\n'
         '[[command]]\nname = "nap"\nversion = 1\nargv = ["sleep", "0.05"]\n'
     )
-    assert gputui("run", profile, "--db", tmp_path / "a.db").returncode == 0
+    assert gputui("run", profile, "--db", tmp_path / "a.db", "--price", "2.5").returncode == 0
 
     alone = gputui_here("run", "--like", tmp_path / "a.db", "--db", tmp_path / "b.db")
     assert alone.returncode == 2
     assert "result files hold no commands: give its profile.toml as well" in alone.stderr
 
-    done = gputui("run", profile, "--like", tmp_path / "a.db", "--db", tmp_path / "b.db", "--json")
+    done = gputui("run", profile, "--like", tmp_path / "a.db", "--db", tmp_path / "a.db", "--json")
     assert done.returncode == 0, done.stderr
     assert [case["workload"] for case in json.loads(done.stdout)["runs"][0]["cases"]] == ["command:nap"]
+    with open_result(tmp_path / "a.db") as file:
+        again, first = file.summaries()
+    assert again.price == first.price
+    assert f"price: $2.50/h, as stated for run {first.short_id}" in done.stderr
+
+
+def test_the_price_that_was_stated_for_a_box_is_known_in_its_file(theirs: Path, tmp_path: Path) -> None:
+    with open_result(theirs) as file:
+        (run,) = file.summaries()
+    assert price_stated_before(theirs, CPU_MACHINE) == (PRICE, run.short_id)
+    assert price_stated_before(theirs, replace(CPU_MACHINE, machine_id="0" * 12)) is None
+    assert price_stated_before(tmp_path / "new.db", CPU_MACHINE) is None

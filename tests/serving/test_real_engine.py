@@ -11,7 +11,7 @@ from urllib.request import urlopen
 import pytest
 from command_line import gputui
 from llama_server import llama_serving, needs_llama, write_model
-from offered_loads import offer
+from offered_loads import Offered, offer
 
 pytestmark = [pytest.mark.slow, needs_llama]
 
@@ -21,6 +21,19 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "random.gguf"
     write_model(path)
     return path
+
+
+def _answered(url: str, seconds: float, **load: Any) -> Offered:
+    """A load that got answers within its window: on a busy box, one that lasts longer."""
+    for attempt in range(4):
+        offered = offer(url, seconds * (1 + attempt), **load)
+        if len(_counted(offered)) >= 4:
+            break
+    return offered
+
+
+def _counted(offered: Offered) -> list[dict[str, Any]]:
+    return [row for row in offered.rows if row["counts"] and row["outcome"] == "ok"]
 
 
 def test_from_the_url_of_a_server_to_its_curve(model: Path, tmp_path: Path) -> None:
@@ -49,7 +62,7 @@ def test_from_the_url_of_a_server_to_its_curve(model: Path, tmp_path: Path) -> N
 def test_counts_of_tokens_are_those_of_the_server(model: Path, api: str) -> None:
     with llama_serving(model, slots=2) as url:
         load: Any = {"api": api, "model": "random-3m", "prompt_tokens": 60, "output_tokens": 15}
-        offered = offer(url, 4.0, kind="closed", users=2, **load)
+        offered = _answered(url, 4.0, kind="closed", users=2, **load)
         metrics = urlopen(f"{url}/metrics", timeout=10).read().decode()
     answered = [row for row in offered.rows if row["outcome"] == "ok"]
     assert answered
@@ -65,9 +78,9 @@ def test_more_users_than_slots_wait_for_each_other(model: Path) -> None:
     """One slot and four users: three wait, so a first token takes about four answers."""
     load: Any = {"model": "random-3m", "prompt_tokens": 60, "output_tokens": 60}
     with llama_serving(model, slots=1) as url:
-        alone = offer(url, 4.0, kind="closed", users=1, **load)
-        four = offer(url, 6.0, kind="closed", users=4, **load)
-    rows = [[row for row in one.rows if row["counts"] and row["outcome"] == "ok"] for one in (alone, four)]
+        alone = _answered(url, 4.0, kind="closed", users=1, **load)
+        four = _answered(url, 6.0, kind="closed", users=4, **load)
+    rows = [_counted(one) for one in (alone, four)]
     firsts = [sorted(row["first_ns"] - row["due_ns"] for row in some)[len(some) // 2] for some in rows]
     assert firsts[1] > 2.5 * firsts[0]
 

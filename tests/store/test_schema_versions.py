@@ -104,6 +104,19 @@ def test_a_file_of_an_earlier_day_takes_a_run_of_today_and_keeps_every_row_of_it
     assert version == (str(schema.SCHEMA_VERSION),)
 
 
+def test_a_run_with_a_metric_that_older_runs_lack_changes_nothing_that_is_read_of_them(
+    tmp_path: Path,
+) -> None:
+    (packed,) = [file for file in FILES if id_of(file) == f"{schema.SCHEMA_VERSION}-cpu"]
+    db = unpacked(packed, tmp_path)
+    with duckdb.connect(str(db)) as connection:
+        connection.execute("ALTER TABLE host_telemetry DROP COLUMN cpu_clock_mhz")
+    read = read_everything(db)
+    assert "TelemetrySeries" in "".join(read)
+    store_one_more(db, tmp_path)
+    assert set(read) <= set(read_everything(db))
+
+
 def test_files_of_all_versions_and_kinds_merge_into_one_and_each_once(tmp_path: Path) -> None:
     files = []
     for packed in FILES:

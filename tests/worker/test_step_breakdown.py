@@ -450,6 +450,42 @@ def test_work_whose_launch_is_not_in_the_trace_is_named_by_itself() -> None:
     assert found.unmatched_ns == 50
 
 
+def test_work_launched_before_the_trace_has_the_phase_that_its_name_or_its_neighbour_tells() -> None:
+    early = [
+        kernel("wgrad_engine<float>", 0, 20, correlation=1),
+        kernel("elementwise_kernel<add>", 20, 30, correlation=2),
+    ]
+    step = [
+        op("aten::mm", 0, 10, number=5),
+        call("cudaLaunchKernel", 2, 8, 3),
+        kernel("sgemm", 30, 60, correlation=3, operator=5),
+        kernel("unknown", 60, 70, correlation=9),
+    ]
+    found = partition([*early, *step], 0, 100, MAIN)
+    assert [(row.phase, row.operator) for row in sorted(found.rows, key=lambda row: -row.time_ns)] == [
+        ("forward", "aten::mm"),
+        ("backward", "wgrad_engine<float>"),
+        ("backward", "elementwise_kernel<add>"),
+        ("forward", "unknown"),
+    ]
+    assert found.unmatched_ns == 40
+
+
+@pytest.mark.parametrize(
+    ("work", "category"), [("Memcpy DtoH", "cast_copy"), ("fill_kernel", "cast_copy"), ("odd", "view_alloc")]
+)
+def test_work_of_a_view_or_an_allocation_is_of_the_kind_that_its_kernel_tells(
+    work: str, category: str
+) -> None:
+    events = [
+        op("aten::zeros", 0, 10, number=5),
+        call("cudaLaunchKernel", 2, 8, 3),
+        kernel(work, 20, 60, correlation=3, operator=5),
+    ]
+    (row,) = partition(events, 0, 100, MAIN).rows
+    assert (row.operator, row.category) == ("aten::zeros", category)
+
+
 def test_work_without_a_call_belongs_to_the_range_that_the_trace_names() -> None:
     step = TraceEvent("Optimizer.step#FusedAdam.step", "range", 0, 30, thread=MAIN, number=2)
     found = partition([step, kernel("adam", 40, 90, operator=2)], 0, 100, MAIN)
@@ -515,6 +551,20 @@ def test_a_window_in_parts_has_the_sums_of_the_whole(cuts: tuple[int, ...]) -> N
         ("void at::native::vectorized_elementwise_kernel<4, at::native::relu(lambda)>", "elementwise"),
         ("triton_poi_fused_add_gelu_0", "fused"),
         ("void vllm::rotary_embedding_kernel<c10::BFloat16, true>(long const*)", "elementwise"),
+        ("moe::dev::routing::routingRenormalize::indices_kernel<Params>", "embedding_index"),
+        ("_finalize_matmul_scatter_f16", "embedding_index"),
+        ("split_embedding_codegen_rowwise_adagrad_kernel", "embedding_index"),
+        ("create_flashinfer_kv_indices", "embedding_index"),
+        ("quantize_with_scales<half>(flashinfer::Layout)", "cast_copy"),
+        ("BatchDecodeWithPagedKVCacheKernel<half>(flashinfer::Params)", "attention"),
+        ("mine::reshape_and_cache_flash_kernel<half>", "cast_copy"),
+        ("store_kvcache<64, 4>(StoreKVCacheParams)", "cast_copy"),
+        ("multi_tensor_apply_kernel<CopyFunctor<int, long>>", "cast_copy"),
+        ("fbgemm_gpu::permute_2d_data<float>", "cast_copy"),
+        ("unrolled_elementwise_kernel<Functor_add, memory::LoadWithCast>", "elementwise"),
+        ("vectorized_elementwise_kernel<4, normal_and_transform>", "elementwise"),
+        ("reduce_kernel<512, 1, ReduceOp<float, NormTwoOps<float>>>", "reduction"),
+        ("cutlass_cudnn::Kernel<tensorop_s1688fprop_128x128>", "conv"),
     ],
 )
 def test_a_kernel_has_the_category_that_its_name_tells(name: str, category: str) -> None:
@@ -551,7 +601,15 @@ def test_a_kernel_has_the_category_that_its_name_tells(name: str, category: str)
         ("triton_poi_fused_add_0", "fused"),
         ("aiter::gemm_a16w16", "gemm"),
         ("All2All_Pooled_Req", "communication"),
-        ("fbgemm::permute_2D_sparse_data", "gemm"),
+        ("fbgemm::permute_2D_sparse_data", "cast_copy"),
+        ("fbgemm::bounds_check_indices", "embedding_index"),
+        ("torch::distributed::reducer::mul_out", "other"),
+        ("torch.distributed.ddp.reducer::copy_bucket_to_grad", "cast_copy"),
+        ("aten::cat", "cast_copy"),
+        ("aten::constant_pad_nd", "cast_copy"),
+        ("aten::item", "cast_copy"),
+        ("aten::_foreach_copy_", "cast_copy"),
+        ("aten::normal_", "elementwise"),
         ("mine::strange", "other"),
     ],
 )

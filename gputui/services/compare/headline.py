@@ -134,9 +134,13 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
         steps = () if main.rate.is_decided else settling_steps(main, evidence)
     elif main.rate.is_decided:
         sentences.append(f"{name}: b {change_phrase(main)}{_because(main, whys)}.")
+        if _is_cost_open(main):
+            noun = RATES[main.case.unit].noun
+            sentences.append(f"Can't tell which is cheaper per {noun} ({ends_words(main.cost)}).")
         steps = ()
     else:
         cost = f"; b {_cost_phrase(main)}" if main.cost.differs else ""
+        cost = f" or cheaper per {RATES[main.case.unit].noun}" if _is_cost_open(main) else cost
         sentences.append(f"{name}: can't tell which is faster ({ends_words(main.rate)}){cost}.")
         steps = settling_steps(main, evidence)
     sentences.append(_busy(main))
@@ -203,6 +207,13 @@ def _time_phrase(row: Row) -> str:
     if size.endswith("x") or not verb:
         return f"takes {judgement_text(rate, with_interval=False)} {noun} ({ends})"
     return f"{verb} {size} {'sooner' if rate.word == 'faster' else 'later'} ({ends})"
+
+
+def _is_cost_open(row: Row) -> bool:
+    """Whether the boxes cost different amounts and it cannot be told which does a unit of work for less."""
+    prices = [cell.run.price for cell in (row.a, row.b) if cell.run is not None]
+    usd = {price.usd_per_hour for price in prices if not isinstance(price, Missing)}
+    return row.cost.ratio is not None and not row.cost.is_decided and len(usd) > 1
 
 
 def _cost_phrase(row: Row) -> str:

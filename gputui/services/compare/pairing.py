@@ -892,7 +892,11 @@ def _group_means(
 def differences(a: RunSummary, b: RunSummary) -> tuple[tuple[str, str, str], ...]:
     """Recorded properties that differ between the sides, the most interesting first."""
     seen = ((name, _shown(value(a)), _shown(value(b))) for name, value in _COMPARED)
-    found = tuple((name, on_a, on_b) for name, on_a, on_b in seen if on_a != on_b)
+    found = tuple(
+        (name, on_a, on_b)
+        for name, on_a, on_b in seen
+        if on_a != on_b and (name != _POWER_LIMIT or _UNKNOWN not in (on_a, on_b))
+    )
     if REFERENCE_PROFILE not in (a.profile, b.profile):
         return found
     return tuple(
@@ -909,7 +913,7 @@ def _is_among(a: str, b: str) -> bool:
 
 
 def _shown(value: object) -> str:
-    return "—" if isinstance(value, Missing) else str(value)
+    return _UNKNOWN if isinstance(value, Missing) else str(value)
 
 
 def _gpu_names(run: RunSummary) -> str:
@@ -920,17 +924,28 @@ def _gpu_names(run: RunSummary) -> str:
     )
 
 
+def _power_limits(run: RunSummary) -> str | Missing:
+    """Of all its GPUs: `500 W`, `500 W, 700 W`; Missing where one is not known."""
+    limits = [gpu.power_limit_w for gpu in run.machine.gpus]
+    known = [watts for watts in limits if not isinstance(watts, Missing)]
+    if not known or len(known) < len(limits):
+        return Missing("not known")
+    return ", ".join(f"{watts:.0f} W" for watts in dict.fromkeys(known))
+
+
 def _layers(run: RunSummary) -> str:
     return " ".join(layer.name for layer in run.machine.layers) or "none"
 
 
 _KEPT_OF_BOXES = ("driver", "torch", "CUDA", "Python", "gputui")
 """What a reference says of its boxes, and a run of one of them."""
+_UNKNOWN, _POWER_LIMIT = "—", "power limit"
 _COMPARED: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
     ("machine", lambda r: r.machine.machine_id),
     ("platform", _layers),
     ("instance", lambda r: r.machine.instance_type),
     ("GPU", _gpu_names),
+    (_POWER_LIMIT, _power_limits),
     ("driver", lambda r: r.machine.driver_version),
     ("CPU", lambda r: r.machine.cpu.model),
     ("cores", lambda r: f"{r.machine.cpu.usable_cores}"),

@@ -45,12 +45,15 @@ def side_words(side: Side, ignore: str, width: int) -> str:
 
 
 def side_parts(side: Side, ignore: str) -> tuple[str, str, str, str, str, str]:
-    """A side's name, box, torch, price, launches and day; empty where unknown."""
+    """A side's name and label, box, torch, price, launches and day; empty where unknown."""
     run = side.run
     platforms = [layer.name for layer in run.machine.layers if layer.layer in ("platform", "scheduler", "vm")]
     where = f"{platforms[0]} " if platforms and platforms[0] != "virtual-machine" else ""
+    name = side.name if side.name.startswith(ignore) else f"{ignore} {side.name}"
+    labels = {case.run.label for case in side.cases} or {run.label}
+    label = "" if ignore or len(labels) > 1 else labels.pop()
     return (
-        side.name if side.name.startswith(ignore) else f"{ignore} {side.name}",
+        f"{name} ({label})" if label and label not in name else name,
         where + device_words(run),
         torch_words(run),
         _price(run),

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from gputui.analysis.resolution import error_rate_of, half_width_with, looks_up_to, most_launches
 from gputui.analysis.verdict import RatioEstimate, launches_needed, nearest_edge, runs_needed
 from gputui.model.absent import Missing
+from gputui.model.case import Case
 from gputui.model.plan import REFERENCE_PROFILE
-from gputui.model.result import CaseResult
+from gputui.model.result import CaseResult, RunSummary
 from gputui.model.units import format_minutes, format_usd
 from gputui.services.compare.pairing import CROWDED, Cell, Comparison, Row, runs_in
 from gputui.services.results.conditions import Evidence
@@ -19,6 +20,7 @@ from gputui.services.results.labels import had_no_time
 from gputui.services.results.load_times import is_load
 from gputui.services.results.selectors import from_here
 from gputui.services.serving.text import load_options
+from gputui.worker.workloads import WORKLOADS
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[SettlingStep, ...]:
     """
     if not isinstance(row.estimate, RatioEstimate):
         return ()
-    if _has_reference(row):
+    if _cannot_be_repeated(row):
         return ()
     resolving = _resolving_step(row, row.estimate, evidence)
     if resolving is not None:
@@ -106,7 +108,7 @@ def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> Se
     files = [from_here(str(evidence.file(run.run_id))) for run in (a, b)]
     base = shlex.quote(f"{files[0]}@{a.short_id}")
     options = f"--resolve {percent} --only {only_text(row)} --db {shlex.quote(files[1])}"
-    command = f"gputui run --against {base} {options}"
+    command = f"gputui run {_definition(row.case, b)}--against {base} {options}"
     return SettlingStep("b", command, seconds, usd)
 
 
@@ -150,7 +152,7 @@ def _launch_s(result: CaseResult) -> float:
 
 def next_steps(row: Row, evidence: Evidence) -> tuple[str, ...]:
     """A command per line; none for rows that were judged or cannot be helped."""
-    if _has_reference(row):
+    if _cannot_be_repeated(row):
         return ()
     if isinstance(row.estimate, Missing):
         return tuple(steps_for_absent(row, evidence))
@@ -161,7 +163,7 @@ def next_steps(row: Row, evidence: Evidence) -> tuple[str, ...]:
 
 def steps_for_limit(row: Row, limit: float | None, evidence: Evidence) -> Iterable[str]:
     """Commands that would tell on which side of a limit a row lies; None: of the nearest edge of the band."""
-    if not isinstance(row.estimate, RatioEstimate) or _has_reference(row):
+    if not isinstance(row.estimate, RatioEstimate) or _cannot_be_repeated(row):
         return
     crowded = [flag.side for flag in row.flags if flag.word == CROWDED]
     sides = ((row.a, row.estimate.launches_a, "a"), (row.b, row.estimate.launches_b, "b"))
@@ -205,7 +207,7 @@ def _steps_for_runs(row: Row, limit: float | None, evidence: Evidence, launches:
 
 def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:
     """Commands that would measure the missing side of a row."""
-    if _has_reference(row):
+    if _cannot_be_repeated(row):
         return
     for mine, other, letter in ((row.a, row.b, "a"), (row.b, row.a, "b")):
         if mine.result is None and other.run is not None:
@@ -221,9 +223,12 @@ def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:
             yield f"on the box of {letter}: the same profile with {only} gives it more time"
 
 
-def _has_reference(row: Row) -> bool:
-    """Whether a side stands for boxes that nobody here can measure again."""
-    return any(cell.run is not None and cell.run.profile == REFERENCE_PROFILE for cell in (row.a, row.b))
+def _cannot_be_repeated(row: Row) -> bool:
+    """Whether a side stands for boxes that nobody here can measure again, or it is a recorded program."""
+    is_reference = any(
+        cell.run is not None and cell.run.profile == REFERENCE_PROFILE for cell in (row.a, row.b)
+    )
+    return is_reference or row.case.work.workload.startswith("record:")
 
 
 def _again(cell: Cell, evidence: Evidence, *, same_side: bool = True) -> str:
@@ -236,7 +241,15 @@ def _again(cell: Cell, evidence: Evidence, *, same_side: bool = True) -> str:
         budget = f"--budget {math.ceil(cell.run.budget_s) * (1 + is_short)}"
         load = f"gputui serve-bench URL {load_options(cell.result.case)} {budget}"
         return f"{load} --db {shlex.quote(file)}" if same_side else load
-    like = f"gputui run --like {shlex.quote(f'{file}@{cell.run.short_id}')}"
+    defined = "" if cell.result is None else _definition(cell.result.case, cell.run)
+    like = f"gputui run {defined}--like {shlex.quote(f'{file}@{cell.run.short_id}')}"
     if cell.result is not None and had_no_time(cell.result):
         like += f" --budget {math.ceil(2 * cell.run.budget_s)}"
     return f"{like} --db {shlex.quote(file)}" if same_side else like
+
+
+def _definition(case: Case, run: RunSummary) -> str:
+    """The user's file that defines a case, which result files do not hold; empty for a built-in workload."""
+    if case.is_program:
+        return f"{shlex.quote(f'{run.profile}.toml')} "
+    return "" if case.work.workload in {workload.name for workload in WORKLOADS} else "STEP.py "

@@ -101,17 +101,19 @@ def comparison_pages(
     out: Console,
     is_verbose: bool = False,
     shows_all: bool = False,
+    lines_below: int = 0,
 ) -> Iterator[Page]:
     """The headline, then each comparison once it is laid out.
 
     A terminal gets what fits on its screen, unless it is to show all: the main case, then the rows that
     differ most. Anything else gets all rows. Notes, flags, reasons and costs come with `is_verbose`.
+    `lines_below` are left free for what the caller prints after it.
     """
     page = Page(out)
     page.add(Text(answer.headline.text, style="bold"))
     page.line()
     pairs = list(zip(answer.comparisons, answer.whys, strict=True))
-    most_lines = None if shows_all or is_verbose or not out.is_terminal else out.size.height - 1
+    most_lines = None if shows_all or is_verbose or not out.is_terminal else out.size.height - 1 - lines_below
     if len(pairs) > 1 and not (is_verbose or columns):
         _write_many(page, asked, answer, most_lines)
         yield page

@@ -14,7 +14,7 @@ from gputui.machine import describe_machine, storage_warning
 from gputui.machine.tree import Tree
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
-from gputui.model.machine import Gpu, Interpreter, Machine, TorchDevice
+from gputui.model.machine import Gpu, Interpreter, Machine, Runtime, TorchDevice
 from gputui.model.units import counted, format_bytes, three_digits
 from gputui.services.doctor.disturbances import (
     Check,
@@ -176,7 +176,12 @@ def _chosen_torch(box: SystemState) -> Iterator[Check]:
     found = f"{runtime.torch_version}, Python {runtime.python_version} ({box.found_as})"
     gpus = [d for d in box.interpreter.devices if d.torch_device != "cpu"]
     if box.machine.gpus and not gpus:
-        yield Check("torch", "problem", f"{found} sees no GPU: {_why_no_gpu(box)}", _gpu_step(box))
+        yield Check(
+            "torch",
+            "problem",
+            f"{found} sees no GPU: {_why_no_gpu(runtime, box.machine)}",
+            _gpu_step(runtime),
+        )
         return
     yield Check("torch", "ok", found)
     for device in gpus:
@@ -193,10 +198,8 @@ def _torch_device(device: TorchDevice) -> Check:
     return Check(topic, "ok", f"{device.name}{capability}, {halves}")
 
 
-def _why_no_gpu(box: SystemState) -> str:
-    if isinstance(box.interpreter, GputuiError):
-        return box.interpreter.message
-    runtime, driver = box.interpreter.runtime, box.machine.cuda_driver_version
+def _why_no_gpu(runtime: Runtime, machine: Machine) -> str:
+    driver = machine.cuda_driver_version
     if isinstance(runtime.torch_cuda, Missing):
         return "it is a build without CUDA" if isinstance(runtime.torch_hip, Missing) else "a build for ROCm"
     if not isinstance(driver, Missing) and _major(runtime.torch_cuda) > _major(driver):
@@ -204,10 +207,8 @@ def _why_no_gpu(box: SystemState) -> str:
     return "CUDA_VISIBLE_DEVICES, or the container, may hide it"
 
 
-def _gpu_step(box: SystemState) -> str:
-    if isinstance(box.interpreter, GputuiError):
-        return box.interpreter.hint
-    if isinstance(box.interpreter.runtime.torch_cuda, Missing):
+def _gpu_step(runtime: Runtime) -> str:
+    if isinstance(runtime.torch_cuda, Missing):
         return "install a CUDA build of torch, or name a Python that has one: --python EXE"
     return "install a torch built for this driver, or a newer driver; nvidia-smi shows what is visible"
 
@@ -520,15 +521,14 @@ def _major(version: str) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
+def _is_seen(path: Path) -> bool:
+    """Unlike `Path.exists`, false below a directory that this user cannot enter."""
+    return os.access(path, os.F_OK)
+
+
 def _first_there(place: Path) -> Path:
     """The directory itself, or its nearest existing ancestor."""
-    for candidate in (place, *place.parents):
-        try:
-            if candidate.exists():
-                return candidate
-        except OSError:
-            continue
-    return Path("/")
+    return next(one for one in (place, *place.parents) if _is_seen(one))
 
 
 def _unwritable(result_file: Path, directories: Iterable[Path]) -> Iterator[tuple[Path, str]]:
@@ -543,7 +543,7 @@ def _unwritable(result_file: Path, directories: Iterable[Path]) -> Iterator[tupl
         except OSError as error:
             yield place, f"cannot create a file in {first}: {error.strerror}"
     # do not open a file that is open already: closing it would drop the lock that DuckDB has on it
-    if result_file.exists() and not os.access(result_file, os.W_OK):
+    if _is_seen(result_file) and not os.access(result_file, os.W_OK):
         yield result_file, "no permission to write"
 
 

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -46,6 +46,8 @@ from gputui.store.strict import strict
 from gputui.worker.workloads import workload_named
 
 MOST_NOTE = 200
+_NAMED = 3
+"""Runs that a reason names."""
 _SLOWED_SHARE = 0.05
 _CAPPED_W = 1.0
 _MEASURES = {"gemm": "matmul", "membw": "copy"}
@@ -72,7 +74,7 @@ class Added:
     boxes: int
     """How many were added."""
     left_out: tuple[str, ...]
-    """Runs that were not, each with the reason."""
+    """Runs that were not, by reason; of many with one reason only the newest are named."""
 
 
 def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: str = "") -> Added:
@@ -84,23 +86,24 @@ def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: s
 
     Raises GputuiError if no run will do, or they are of several models or profiles, and NotStored.
     """
-    left_out: list[str] = []
+    left_out: dict[str, list[str]] = {}
     taken: list[tuple[Candidate, Reference]] = []
     for one in sorted(candidates, key=lambda c: -c.run.summary.started_utc_us):
         problems = list(problems_of_run(one))
         box = _box_of(one.run)
         same = next((other for other, _ in taken if _are_one_box(box, _box_of(other.run))), None)
         if problems:
-            left_out.append(f"{one.text}: {'; '.join(problems)}")
+            left_out.setdefault("; ".join(problems), []).append(one.text)
         elif same is not None and _has_same_times(box, _box_of(same.run)):
-            left_out.append(f"{one.text}: the same measurements as {same.text}")
+            left_out.setdefault(f"the same measurements as {same.text}", []).append(one.text)
         elif same is not None:
-            left_out.append(f"{one.text}: its box already counts with a newer run")
+            left_out.setdefault("its box already counts with a newer run", []).append(one.text)
         else:
             taken.append((one, reference_of(one.run)))
     if not taken:
         raise GputuiError(
-            f"no run qualifies: {'; '.join(left_out)}", "gputui help references.md lists the requirements"
+            f"no run qualifies: {'; '.join(_by_reason(left_out))}",
+            "gputui help references.md lists the requirements",
         )
     kinds = {(made.model, made.profile): made for _, made in taken}
     if len(kinds) > 1:
@@ -117,11 +120,13 @@ def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: s
     for one, made in taken:
         box = _box_of(one.run)
         if any(_are_one_box(box, other) for other in counted_boxes):
-            left_out.append(f"{one.text}: its box is already in the reference")
+            left_out.setdefault("its box is already in the reference", []).append(one.text)
         else:
             new.append((one, made))
     if not new:
-        raise GputuiError(f"nothing to add to {name}: {'; '.join(left_out)}", f"gputui reference show {name}")
+        raise GputuiError(
+            f"nothing to add to {name}: {'; '.join(_by_reason(left_out))}", f"gputui reference show {name}"
+        )
     parts = [made for _, made in new]
     merged = functools.reduce(_both, parts if known is None else [known, *parts])
     merged = replace(merged, name=name, note=note or merged.note)
@@ -131,7 +136,14 @@ def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: s
     make_directory(path.parent)
     write_whole(path, text)
     _write_boxes(path, [*counted_boxes, *(_box_of(one.run) for one, _ in new)])
-    return Added(read_reference(path), path, len(new), tuple(left_out))
+    return Added(read_reference(path), path, len(new), tuple(_by_reason(left_out)))
+
+
+def _by_reason(left_out: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """The runs that were left out for each reason; of many, some."""
+    for reason, runs in left_out.items():
+        rest = [f"{len(runs) - _NAMED} more"] if len(runs) > _NAMED else []
+        yield f"{listed([*runs[:_NAMED], *rest])}: {reason}"
 
 
 def _check_alike(known: Reference, made: Reference) -> None:

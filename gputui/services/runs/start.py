@@ -14,18 +14,19 @@ from pathlib import Path
 from gputui.errors import GputuiError, MachineLacks
 from gputui.machine import describe_machine, storage_warning
 from gputui.model.absent import Missing
+from gputui.model.journal import Price
 from gputui.model.machine import Machine
 from gputui.model.plan import MIN_BLOCKS, Plan
 from gputui.recording.interpreters import ChosenInterpreter, executable_at
-from gputui.services.prices.pricing import check_instance, price_of
+from gputui.services.prices.pricing import STATED, check_instance, price_of
 from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.profiles.loader import MAX_BLOCKS, MAX_BUDGET_S, MAX_REPLICATES, Profile, find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.user_workload import is_step_file, profile_of_step
 from gputui.services.runs.process import RunRequest
-from gputui.services.support.home import make_directory
-from gputui.services.support.paths import default_result_file, hash_key
+from gputui.services.support.paths import default_result_file, hash_key, make_directory_for
 from gputui.store.opening import expanded
+from gputui.store.reading import open_result
 from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable
 from gputui.worker.procs.multihost import address_of
@@ -100,7 +101,7 @@ def prepare(
     if options.rendezvous:
         _check_rendezvous(options.rendezvous)
     if options.db is None:
-        make_directory(target.parent)
+        make_directory_for(target)
     check_writable(target)
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     requests = []
@@ -120,6 +121,23 @@ def prepare(
             RunRequest(plan, chosen.interpreter.runtime, options.label, price, machine_name=options.machine)
         )
     return Prepared(tuple(requests), target, machine, storage_warning(target, machine.layers))
+
+
+def price_stated_before(target: Path, machine: Machine) -> tuple[Price, str] | None:
+    """The newest price in the file that was stated for this box, and the short id of its run.
+
+    Raises GputuiError if the file cannot be read.
+    """
+    if not target.exists():
+        return None
+    with open_result(target) as file:
+        for run in file.summaries():
+            price = run.price
+            if isinstance(price, Missing) or price.kind != STATED:
+                continue
+            if run.machine.machine_id == machine.machine_id:
+                return price, run.short_id
+    return None
 
 
 def target_of(db: Path | None) -> Path:

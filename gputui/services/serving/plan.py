@@ -25,8 +25,7 @@ from gputui.services.runs.process import RunRequest
 from gputui.services.runs.start import target_of
 from gputui.services.serving.limits import Limits
 from gputui.services.serving.profiles import RequestProfile, find_request_profile
-from gputui.services.support.home import make_directory
-from gputui.services.support.paths import hash_key
+from gputui.services.support.paths import hash_key, make_directory_for
 from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable
 from gputui.worker.serving.address import Address, address_of, is_own
@@ -122,7 +121,7 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
         )
     target = target_of(options.db)
     if options.db is None:
-        make_directory(target.parent)
+        make_directory_for(target)
     check_writable(target)
     is_here = is_own(address.host)
     machine = describe_machine(name=options.machine, hash_key=hash_key())

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from gputui.errors import NotStored
 from gputui.services.support.home import make_directory, user_directory
 
 KEY_BYTES = 32
@@ -18,6 +19,17 @@ def default_result_file(environ: Mapping[str, str] = os.environ) -> Path:
     """$GPUTUI_DB, else `results.db` in the user's data directory."""
     stated = environ.get("GPUTUI_DB")
     return Path(stated) if stated else user_directory("data", environ) / "results.db"
+
+
+def make_directory_for(target: Path) -> None:
+    """Make the directory of the default result file. Raises NotStored."""
+    try:
+        make_directory(target.parent)
+    except OSError as error:
+        raise NotStored(
+            f"{target.parent} cannot be created ({error.strerror})",
+            "name a result file that you may write: --db FILE",
+        ) from error
 
 
 def state_directory(environ: Mapping[str, str] = os.environ) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from array import array
 from collections.abc import Callable, Iterator
@@ -14,15 +15,21 @@ from pathlib import Path
 from typing import Any  # Any: JSON that is not yet checked
 
 from gputui.errors import GputuiError
+from gputui.model.units import counted
 from gputui.worker.profiling.step_breakdown import TraceEvent
 
 MOST_BYTES = 64 * 2**30
 """Of a decompressed trace; a compressed bomb ends here."""
+_MOST_TIMES = 300
+_BOMB_BYTES = 64 * 2**20
+"""A compressed file that has given so many bytes, and _MOST_TIMES its size, is no trace: traces give 10 to 40
+times."""
 _CHUNK_BYTES = 4 * 2**20
 _LONGEST_EVENT = 64 * 2**20
 _LONGEST_NAME = 2000
 _LONGEST_SHAPES = 120
-_HEAD_CHARACTERS = 16 * 2**20
+_MOST_SPACES = 64 * 2**20
+_MOST_NS = 2**61
 _EVENTS_KEY = '"traceEvents"'
 _KINDS = {
     "cpu_op": "op",
@@ -212,7 +219,7 @@ class _Reading:
         number = self._name.get(name)
         if number is None:
             number = self._name[name] = len(trace.names)
-            trace.names.append(name[:_LONGEST_NAME])
+            trace.names.append(_storable(name[:_LONGEST_NAME]))
         trace.name.append(number)
         trace.start_ns.append(start_ns)
         trace.end_ns.append(start_ns + length_ns)
@@ -246,10 +253,12 @@ class _Reading:
             if isinstance(d, list) and d and t not in _SCALARS
         ]
         key = (
-            ",".join("x".join(map(str, d)) for d, _ in kept)[:_LONGEST_SHAPES],
-            ",".join(str(t).removeprefix("c10::").replace("long int", "int64") for _, t in kept)[
-                :_LONGEST_SHAPES
-            ],
+            _storable(",".join("x".join(map(str, d)) for d, _ in kept)[:_LONGEST_SHAPES]),
+            _storable(
+                ",".join(str(t).removeprefix("c10::").replace("long int", "int64") for _, t in kept)[
+                    :_LONGEST_SHAPES
+                ]
+            ),
         )
         number = self._shape.get(key)
         if number is None:
@@ -290,9 +299,8 @@ class _Reading:
                 column[index] = t_ns - trace.base_ns
         self._take_head()
         for why, count in self._dropped.items():
-            self.damage.append(
-                f"{count} {'events' if count > 1 else 'event'} left out: {'each ' if count > 1 else ''}{why}"
-            )
+            who = "each" if count > 1 else "it"
+            self.damage.append(f"{counted(count, 'event')} left out: {who} {why}")
         trace.damage = tuple(self.damage)
         return trace
 
@@ -325,7 +333,7 @@ def _device(described: dict[str, Any]) -> TraceDevice:
     is_known = isinstance(major, int) and isinstance(minor, int)
     return TraceDevice(
         index=_small(described.get("id")),
-        name=str(described.get("name") or ""),
+        name=_storable(str(described.get("name") or "")),
         memory_bytes=_whole(described.get("totalGlobalMem")),
         compute_capability=f"{major}.{minor}" if is_known else "",
     )
@@ -362,11 +370,10 @@ def _events_of(path: Path, reading: _Reading, seen: Callable[[int, int], object]
                     f"{path} is not JSON: event {count + 1} cannot be read, near byte {text.broken_at:,}",
                     "export the trace once more",
                 )
-            reading.damage.append(
-                f"the file ends in the middle of an event, after {count:,} entries: what follows is missing"
-                if text.cut_reason == ""
-                else f"{text.cut_reason}, after {count:,} entries: what follows is missing"
+            how = text.cut_reason or (
+                "the file ends in the middle of an event" if text.is_cut else "the next event is not JSON"
             )
+            reading.damage.append(f"{how}, after {count:,} entries: what follows is missing")
             return
         event, at = found
         count += 1
@@ -413,6 +420,11 @@ def _tail(text: _Text, at: int, scan: _Scan, reading: _Reading) -> None:
         at = text.forgotten(value[1])
 
 
+_SPACE = {also: re.compile(rf"[ \t\r\n\ufeff{also}]*") for also in ("", ",", ":")}
+_CUT_CHARACTERS = 16
+"""So close to its end, a file that cannot be read on is cut: in an escape, a number or a word."""
+
+
 class _Text:
     """The characters of a file from the first that is still needed, more on demand."""
 
@@ -421,6 +433,8 @@ class _Text:
         self.broken_at: int | None = None
         """Where the JSON cannot be read although there is more of it."""
         self.cut_reason = ""
+        self.is_cut = True
+        """Of a value that is not whole: whether the file ends in it. Else it is not JSON."""
         self._path = path
         self._reading = reading
         self._seen = seen
@@ -441,6 +455,13 @@ class _Text:
             raise GputuiError(
                 f"{self._path} holds more than {MOST_BYTES // 2**30} GiB when decompressed",
                 "record fewer steps, or without stacks",
+            )
+        if self._inflater is not None and self._reading.trace.read_bytes > max(
+            _BOMB_BYTES, _MOST_TIMES * self._file.tell()
+        ):
+            raise GputuiError(
+                f"{self._path} is no trace: decompressed, it has over {_MOST_TIMES} times its size",
+                "name a trace written by export_chrome_trace",
             )
         if self._seen is not None:
             self._seen(self._file.tell(), self._size)
@@ -468,11 +489,21 @@ class _Text:
 
     def past_space(self, at: int, also: str = "") -> int:
         """The place of the first character from `at` on that is neither space nor in `also`."""
+        spaces = 0
         while True:
-            buffer, end = self.buffer, len(self.buffer)
-            while at < end and (buffer[at] in " \t\r\n\ufeff" or buffer[at] in also):
-                at += 1
-            if at < end or not self.more():
+            found = _SPACE[also].match(self.buffer, at)
+            assert found is not None  # it matches nothing at all, too
+            spaces += found.end() - at
+            at = found.end()
+            if at < len(self.buffer):
+                return at
+            if spaces > _MOST_SPACES:
+                raise GputuiError(
+                    f"{self._path} is no trace: it has over {_MOST_SPACES // 2**20} MiB of blanks",
+                    "name a trace written by export_chrome_trace",
+                )
+            self.buffer, at = "", 0
+            if not self.more():
                 return at
 
     def scanned(self, scan: _Scan, at: int) -> tuple[Any, int] | None:
@@ -480,7 +511,11 @@ class _Text:
         while True:
             try:
                 found = scan(self.buffer, at)
-            except (StopIteration, JSONDecodeError, RecursionError):
+            except JSONDecodeError as error:
+                found = None
+                is_open = error.msg.startswith("Unterminated")
+                self.is_cut = is_open or len(self.buffer) - error.pos < _CUT_CHARACTERS
+            except (StopIteration, RecursionError):
                 found = None
             if found is not None and (found[1] < len(self.buffer) or self._is_over):
                 return found
@@ -534,11 +569,21 @@ def _whole_characters(raw: bytes) -> int:
     return len(raw)
 
 
+def _storable(text: str) -> str:
+    """Without halves of surrogate pairs, which no file can hold."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _ns(microseconds: object) -> int | None:
-    """Microseconds, as Kineto writes them, in nanoseconds; None for anything else.
+    """Microseconds, as Kineto writes them, in nanoseconds; None for anything else, and beyond 73 years.
 
     A float has no room for nanoseconds since 1970, so the digits are read as they stand.
     """
+    found = _exact_ns(microseconds)
+    return found if found is not None and -_MOST_NS < found < _MOST_NS else None
+
+
+def _exact_ns(microseconds: object) -> int | None:
     if isinstance(microseconds, int):
         return microseconds * 1000
     if not isinstance(microseconds, str):

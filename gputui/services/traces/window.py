@@ -170,11 +170,12 @@ def _wanted(trace: Trace, window: Window, device: int | None) -> Iterator[int]:
 
 
 def described(window: Window) -> str:
-    """`6 steps, 155 ms each`, `12.9 ms, without marks of steps`."""
+    """`6 steps, 155 ms each`, `1 step, 47.2 ms`, `12.9 ms, without marks of steps`."""
     length_ns = window.end_ns - window.start_ns
     if not window.has_steps:
         return f"{format_seconds(length_ns * 1e-9)}, steps not marked"
-    return f"{counted(len(window.steps_ns), 'step')}, {format_seconds(step_ns(window) * 1e-9)} each"
+    each = " each" if len(window.steps_ns) > 1 else ""
+    return f"{counted(len(window.steps_ns), 'step')}, {format_seconds(step_ns(window) * 1e-9)}{each}"
 
 
 def step_ns(window: Window) -> float:

@@ -11,6 +11,7 @@ _ANYWHERE: tuple[tuple[str, str], ...] = (
         "c10d:: nccl gloo: record_param_comms all_reduce allreduce all_gather reduce_scatter All2All",
     ),
     ("fused", "CompiledFx CompiledFunction Torch-Compiled triton_ inductor:: cpp_fused"),
+    ("cast_copy", "_foreach_copy"),
     ("optimizer", "_fused_adam _fused_sgd _fused_adagrad _foreach_ _amp_ Optimizer."),
     ("attention", "attention flash_attn _flash_ _efficient_"),
     ("rnn", "lstm gru rnn"),
@@ -22,13 +23,13 @@ _ANYWHERE: tuple[tuple[str, str], ...] = (
 _AT_THE_HEAD: tuple[tuple[str, str], ...] = (
     ("gemm", "mm bmm addmm baddbmm addbmm matmul linear einsum dot vdot mv addmv tensordot inner"),
     ("embedding_index", "embedding index gather scatter take masked"),
-    ("cast_copy", "to copy contiguous clone pin type"),
+    ("cast_copy", "to copy contiguous clone pin type cat stack pad constant roll flip repeat item local"),
     ("view_alloc", "view reshape transpose t permute expand slice select narrow split chunk unbind squeeze"),
     (
         "view_alloc",
         "unsqueeze as empty zeros ones fill zero full detach alias flatten unflatten arange resize",
     ),
-    ("view_alloc", "set movedim resolve lift item local new scalar tril triu unsafe result is diagonal"),
+    ("view_alloc", "set movedim resolve conj lift new scalar tril triu unsafe result is diagonal"),
     (
         "reduction",
         "sum mean max min argmax argmin norm linalg var std any all cumsum topk sort amax amin prod",
@@ -38,11 +39,11 @@ _AT_THE_HEAD: tuple[tuple[str, str], ...] = (
     ("elementwise", "leaky threshold clamp hardtanh where eq ne lt gt le ge abs round floor ceil reciprocal"),
     (
         "elementwise",
-        "dropout cat stack lerp addcmul addcdiv bernoulli normal uniform rand randn random randint",
+        "dropout lerp addcmul addcdiv bernoulli normal uniform rand randn random randint nan",
     ),
     (
         "elementwise",
-        "bitwise logical isfinite isnan sign erf flip roll pad upsample interpolate pixel repeat",
+        "bitwise logical isfinite isnan sign erf upsample interpolate pixel",
     ),
     ("elementwise", "glu square softplus elu rsub remainder reflection constant complex polar exponential"),
     ("elementwise", "multinomial"),
@@ -54,30 +55,40 @@ _OF_KERNELS: tuple[tuple[str, str], ...] = (
         r"nccl|rccl|msccl|multimem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|all2all|cross_device|nvshmem",
     ),
     ("fused", r"^triton_(poi|red|per)_"),
-    ("attention", r"flash|fmha|attention|attn|_mha_|mha_fwd|mha_bwd|mla_"),
-    ("norm", r"norm|bn_fw|bn_bw|welford"),
     (
-        "conv",
-        r"conv(?!ert)|wgrad|dgrad|winograd|implicit_gemm|cudnn::cnn|cudnn::detail|scudnn|im2col|col2im|fft2d|cask_cudnn",
+        "embedding_index",
+        r"split_embedding|embedding_codegen|moe[a-z_:]*(finalize|routing|permute|sort|align)|_matmul_scatter|routing_compute|bitmatrix|kv_indices|bounds_check",
+    ),
+    ("cast_copy", r"multi_tensor.*copy|_and_cache|store_kv"),
+    (
+        "attention",
+        r"flash(?!infer)|fmha|attention|attn|_mha_|mha_fwd|mha_bwd|mla_|(prefill|decode)with(paged|ragged)",
     ),
     ("optimizer", r"multi_tensor|adam|sgd|lamb(?!da)|adagrad"),
+    (
+        "norm",
+        r"(?<!re)norm(?!al|ops|zeroops|oneops|twoops)|(layer|batch|group|instance|rms)_?normal|bn_fw|bn_bw|welford",
+    ),
+    (
+        "conv",
+        r"conv(?!ert)|wgrad|dgrad|fprop|winograd|implicit_gemm|cudnn::cnn|cudnn::detail|scudnn|im2col|col2im|fft2d|cask_cudnn|cutlass_cudnn",
+    ),
     ("rnn", r"lstm|gru_|rnn"),
-    ("embedding_index", r"moe.*(finalize|routing|permute|sort|align)"),
     (
         "gemm",
-        r"gemm|gemv|cijk_|cutlass_|cutlass::kernel|cublas|nvjet|xmma|matmul|splitk|dot_kernel|(^|_)b?mm_|^triton_tem|wvspl",
+        r"(?<!fb)gemm|gemv|cijk_|cutlass_|cutlass::kernel|cublas|nvjet|xmma|matmul|splitk|dot_kernel|(^|_)b?mm_|^triton_tem|wvspl|fused_moe",
     ),
     ("softmax_loss", r"softmax|nll_loss|cross_entropy|mse_loss"),
     ("elementwise", r"rotary|rope"),
     ("embedding_index", r"embedding|indexselect|index_|gather|scatter|lookup|masked|kv_indices|token_ids"),
-    ("reduction", r"reduce(?!d_divisor)|argmax|argmin|sort|scan|topk|top_k|cumsum|histogram|pool"),
+    ("reduction", r"reduce(?!d_divisor|r::)|argmax|argmin|sort|scan|topk|top_k|cumsum|histogram|pool"),
     (
         "cast_copy",
-        r"memcpy|memset|copy|catarray|fill|transpose|permute|quant|(?<!no)cast|convert|nchwtonhwc|nhwctonchw|pad_",
+        r"memcpy|memset|copy|catarray|fill|transpose|permute|quant|(?<!no)(?<!with)(?<!without)(?<!broad)cast|convert|nchwtonhwc|nhwctonchw|pad_",
     ),
     (
         "elementwise",
-        r"elementwise|act_and_mul|silu|gelu|relu|swiglu|dropout|bernoulli|distribution|pointwise|sampl|tensor",
+        r"elementwise|act_and_mul|silu|gelu|relu|swiglu|dropout|bernoulli|distribution|pointwise|sampl|clamp|tensor",
     ),
 )
 """Category, and a pattern that may occur anywhere in a kernel's name, in lower case; the first match
@@ -108,6 +119,11 @@ def category_of_kernel(name: str, kind: str = "kernel") -> str:
         return "cast_copy"
     lower = name.lower()
     return next((category for category, pattern in _OF_KERNELS if re.search(pattern, lower)), "other")
+
+
+def is_of_backward(name: str) -> bool:
+    """Whether a kernel's name says that it computes gradients."""
+    return re.search(r"wgrad|dgrad|bn_bw|backward|_bwd", name.lower()) is not None
 
 
 def is_cast(name: str) -> bool:

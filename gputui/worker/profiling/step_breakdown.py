@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from .op_categories import category_of, category_of_kernel, is_cast
+from .op_categories import category_of, category_of_kernel, is_cast, is_of_backward
 
 DEVICE_CLASSES = ("compute", "communication", "copy_h2d", "copy_d2h", "copy_d2d", "memset")
 """In order of precedence: the first class present gets the instant."""
@@ -253,10 +253,13 @@ class PartitionInParts:
         launched = [_launch_for(event, nodes, launches) for event in device]
         phase = "forward"
         for event, launch, taken_ns in zip(device, launched, _shares(device, start_ns, end_ns), strict=True):
-            phase = phase if launch is None else launch.phase
+            if launch is not None:
+                phase = launch.phase
+            elif is_of_backward(event.name):  # launched before the trace began; its name is all there is
+                phase = "backward"
             operator = "" if launch is None else launch.operator
             category = category_of(operator) if operator else "other"
-            if category in ("other", "fused"):  # the operator's name does not tell
+            if category in ("other", "fused", "view_alloc"):  # the operator's name does not tell
                 of_kernel = category_of_kernel(event.name, event.kind)
                 category = category if of_kernel == "other" else of_kernel
             if launch is None:

@@ -135,6 +135,7 @@ def test_published_shapes_have_the_weights_and_the_cache_that_are_published(
     model = next(m for m in DECODERS if m.name == name)
     assert model.parameters / 1e9 == pytest.approx(billions, rel=1e-4)
     assert nearest_decoder(model.parameters) is model
+    assert model.norm_weights == (2 * model.layers + 1) * model.width
     one = ServedModel(model.parameters, WEIGHT_FORMATS["bf16"], "bf16", model, 1, 1)
     assert cache_bytes(one) == cache_kib_per_token * 1024
 
@@ -163,6 +164,12 @@ def test_scales_of_int4_take_the_extra_bits_that_gptq_counts_and_of_int8_far_few
     assert bits_per_weight("int4") == pytest.approx(4 + 20 / 128)
     assert 8 < bits_per_weight("int8") == bits_per_weight("fp8") < 8.02
     assert bits_per_weight("bf16") == 16
+
+
+def test_activations_of_llama_3_1_8b_are_those_of_one_mlp_or_of_the_scores_of_many_last_tokens() -> None:
+    a_token = 2 * 4096 + (2 * 32 + 2 * 8) * 128 + 4 * 14336
+    assert activation_bytes(serving(), 100) == 100 * a_token * 2
+    assert activation_bytes(serving(batch=8), 1) == 8 * 128_256 * 4
 
 
 def test_grouped_queries_and_bytes_of_the_cache_scale_it() -> None:

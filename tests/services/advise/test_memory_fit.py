@@ -24,6 +24,7 @@ from gputui.analysis.fit import (
     Blocks,
     Training,
     Tricks,
+    _moments,
     activation_parts,
     all_at_once,
     fit,
@@ -263,6 +264,19 @@ def test_more_of_a_trick_never_needs_more(training: Training) -> None:
     assert cut == sorted(cut, reverse=True)
     batches = [needed_bytes(with_batch(training, n))[1] for n in (1, 2, 5, 100)]
     assert batches == sorted(batches)
+
+
+@pytest.mark.parametrize("is_gated", [False, True])
+def test_the_backward_pass_of_a_block_holds_its_gradients_and_its_mlp(is_gated: bool) -> None:
+    blocks = Blocks("", 3, 64, 1, 172, 1000, 128, is_gated)
+    training = Training(blocks.parameters, "adamw", PRECISIONS["fp32"], blocks, 2, 128)
+    found = {peak.moment: peak.parts for peak in _moments(training, NO_TRICK)}
+    first, last = found["the first block, backward"], found["the last block, backward"]
+    hidden_at_once, products_to_come = (3, 2) if is_gated else (1, 1)
+    assert first.temporary == last.temporary == 2 * 128 * (64 + hidden_at_once * 172) * 4
+    to_come = (4 * 64**2 + products_to_come * 64 * 172) * 4
+    assert first.gradients == 4 * blocks.parameters - to_come
+    assert last.gradients == (1000 * 64 + 64 * 172) * 4
 
 
 def test_the_tricks_are_tried_in_the_order_of_what_they_cost() -> None:

@@ -121,6 +121,14 @@ def test_the_same_is_said_with_its_interval() -> None:
     assert said.text == "GPT training: b is as fast as a (-0.8 to +0.9 %) and 50 % cheaper per token."
 
 
+def test_a_cost_that_cannot_be_told_is_named_where_the_boxes_have_different_prices() -> None:
+    slower = headline(run_of({GPT: 0.1}, 2.0), run_of({GPT: 0.2}, 1.01)).sentences
+    assert slower == (
+        "GPT training: b is 50 % slower (49.6 to 50.4).",
+        "Can't tell which is cheaper per token (+0.1 to +2 %).",
+    )
+
+
 def test_what_cannot_be_told_names_the_command_that_would_settle_it_with_its_minutes(tmp_path: Path) -> None:
     files = [tmp_path / "a.db", tmp_path / "b.db"]
     for number, (file, step_ms) in enumerate(zip(files, (100.0, 101.0), strict=True)):

@@ -456,6 +456,17 @@ def test_what_is_recorded_and_differs_is_named_and_nothing_else() -> None:
     )
 
 
+def test_a_power_limit_is_a_difference_where_both_are_known() -> None:
+    capped = replace(GPU_MACHINE, gpus=tuple(replace(gpu, power_limit_w=500.0) for gpu in GPU_MACHINE.gpus))
+    silent = replace(capped, gpus=(capped.gpus[0], replace(capped.gpus[1], power_limit_w=Missing("refused"))))
+    sides = [
+        side_of_runs("x", [make_run(measured(GEMM, steady(0.1)), machine=machine)])
+        for machine in (GPU_MACHINE, capped, silent)
+    ]
+    assert compare_sides(sides[0], sides[1]).differs == (("power limit", "700 W", "500 W"),)
+    assert compare_sides(sides[0], sides[2]).differs == ()
+
+
 # Sides
 
 

@@ -10,6 +10,7 @@ import pytest
 from hand_made import make_case, make_run, measured, steady, unmeasured
 from journals import GPU_MACHINE
 
+from gputui.model.case import program_case
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult
 from gputui.services.compare.pairing import CAPPED, CROWDED, Flag, Row, compare_sides, side_of_runs
@@ -135,3 +136,19 @@ def test_one_crowded_row_of_a_baseline_is_enough_to_measure_it_when_its_box_is_i
     assert remedy.startswith("CPU contention on the baseline: measure it again when its box is idle: ")
     (remedy,) = _remedies(model, [calm], 5.0)
     assert remedy.startswith("runs of one box differ by ±15 %")
+
+
+def test_what_only_the_user_has_is_named_beside_the_run_to_repeat() -> None:
+    program = program_case("command:train", 1, is_whole=True, device_class="gpu", unit="run", units=1.0)
+    for case, file in ((program, "quick.toml "), (make_case("step:hashing"), "STEP.py "), (GPT, "")):
+        row, evidence = sides(measured(case, steady(0.1)), measured(case, steady(0.101)))
+        a, _ = settling_steps(row, evidence)
+        assert a.command.startswith(like(row, "a").replace("--like", f"{file}--like"))
+        assert next_steps(row, evidence)[0].startswith(f"on the box of a: gputui run {file}--like")
+
+
+def test_a_recording_has_no_command_that_would_repeat_it() -> None:
+    case = program_case("record:sweep", 1, is_whole=True, device_class="gpu", unit="run", units=1.0)
+    row, evidence = sides(measured(case, steady(0.1)), measured(case, steady(0.101)))
+    assert row.verdict.word == "inconclusive"
+    assert (settling_steps(row, evidence), next_steps(row, evidence)) == ((), ())

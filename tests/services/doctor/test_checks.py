@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,14 @@ from gputui.services.doctor.checks import (
     judged,
     readiness,
 )
-from gputui.services.doctor.disturbances import Check, State, _of_finding, disturbances, gpus_of
+from gputui.services.doctor.disturbances import (
+    Check,
+    State,
+    _of_finding,
+    current_user,
+    disturbances,
+    gpus_of,
+)
 from gputui.services.support.paths import _key_path
 
 DB, STATE = Path("/data/results.db"), Path("/state/runs")
@@ -81,6 +89,9 @@ def test_a_sound_box_has_nothing_but_ok() -> None:
     assert set(states(box).values()) == {"ok"}
     assert readiness(judged(box), range(8)) == "Ready to measure on all 8 GPUs. Nothing is wrong."
     assert the(box, "driver").found.endswith(": 8x NVIDIA H200")
+    mixed = make_box(2, machine=make_machine("NVIDIA H200", "NVIDIA L4"))
+    assert the(mixed, "driver").found.endswith(": 1x NVIDIA H200, 1x NVIDIA L4")
+    assert the(make_box(), "torch cuda:0").found == "NVIDIA H200, compute capability 9.0, bf16"
 
 
 def test_a_box_without_a_gpu_is_no_broken_one() -> None:
@@ -143,9 +154,20 @@ def test_a_gpu_that_is_busy_before_anything_is_measured_has_a_neighbour() -> Non
     seen = sample(1, processes=1, changes={0: {**QUIET, "sm_busy_pct": 97}})
     stranger = replace(seen.processes[0], user=FOREIGN)  # type: ignore[index]
     box = make_box(sample=replace(seen, processes=(stranger,)))
-    assert the(box, "GPU 0 use").found == "97 % busy before the run"
+    busy = the(box, "GPU 0 use")
+    assert (busy.found, busy.command) == ("97 % busy before the run", "gputui snapshot --processes")
     assert the(box, "GPU 0").found.startswith("SHARED")
     assert "GPU 0 use" not in states(replace(box, measuring=1)), "our own run is no neighbour"
+
+
+def test_a_gpu_is_hot_before_a_run_whatever_the_gpu_before_it_reports_but_not_from_our_own_run() -> None:
+    hot = {**QUIET, "temperature_c": 84, "temperature_limit_c": 87}
+    silent = {**QUIET, "temperature_limit_c": Missing("not supported")}
+    box = make_box(2, sample=sample(2, processes=0, changes={0: silent, 1: hot, HOST: {"load_1min": 0.1}}))
+    assert the(box, "GPU 1 heat").state == "note"
+    assert "GPU 1 heat" not in states(replace(box, measuring=1))
+    before = disturbances(box.machine, (0, 1), lambda: box.sample)
+    assert [check.topic for check in before] == ["GPU 1 heat"]
 
 
 def test_settings_that_make_a_gpu_less_than_its_name_are_noted() -> None:
@@ -169,7 +191,7 @@ def test_limits_of_a_container_are_shown_with_what_set_them() -> None:
     assert the(box, "CPU").found.startswith("3.50 of 16 threads, set by cgroup")
     assert the(box, "CPU").state == the(box, "memory").state == the(box, "/dev/shm").state == "note"
     assert the(box, "memory").found == "8.00 GiB of 64.0 GiB, set by cgroup"
-    assert "--shm-size" in the(box, "/dev/shm").next_step
+    assert the(box, "/dev/shm").next_step == "start the container with --shm-size=8g (or --ipc=host)"
 
 
 def test_a_load_of_others_and_a_slow_clock_are_noted() -> None:
@@ -378,7 +400,9 @@ def test_a_load_that_is_over_disturbs_nothing() -> None:
 
 
 def test_one_run_in_progress_is_shown_in_the_singular() -> None:
-    assert the(make_box(measuring=1), "in progress").found.startswith("1 run is in progress")
+    one = the(make_box(measuring=1), "in progress")
+    assert one.found.startswith("1 run is in progress")
+    assert one.command == "gputui attach"
     assert "in progress" not in states(make_box(measuring=0))
 
 
@@ -447,6 +471,8 @@ def test_several_healthy_gpus_are_one_line_with_the_ranges_of_their_numbers_what
         ("GPU 0-2, 5, 7-8", "idle"),
     ]
     assert group.verdict == "1 fault, 1 unknown"
+    (group,) = grouped([Check(f"GPU {index}", "ok", "not slowed") for index in range(3)])
+    assert group.checks == (Check("GPU 0-2", "ok", "not slowed"),)
 
 
 def test_two_unknowns_are_counted_in_the_singular_and_one_check_is_ok_alone() -> None:
@@ -597,6 +623,13 @@ def test_before_a_run_what_is_well_is_not_named() -> None:
     assert disturbances(box.machine, (0,), lambda: box.sample) == ()
 
 
+def test_a_user_id_without_a_name_is_no_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 1_234_567)
+    assert current_user() == ""
+
+
 def test_what_a_gpu_suffered_from_earlier_is_a_caution_as_it_is_now() -> None:
     was = GpuFinding("was POWER-CAPPED", "warn", "for 3 s")
     lost = GpuFinding("was THERMAL", "warn", "for 3 s")
@@ -617,6 +650,9 @@ def test_looking_at_this_machine_names_its_steps_and_what_it_found(tmp_path: Pat
     assert not _key_path().exists()
     default = gathered(Terminal(80, 24, True, "utf-8", "xterm"))
     assert default.result_file == Path(os.environ["GPUTUI_DB"])
+    assert isinstance(box.sample.processes, tuple), "who else uses a GPU is asked"
+    clock = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    assert not clock.exists() or box.clock_source == clock.read_text().strip()
 
 
 def test_a_file_that_is_no_result_file_is_found_when_the_machine_is_looked_at(tmp_path: Path) -> None:
@@ -624,3 +660,19 @@ def test_a_file_that_is_no_result_file_is_found_when_the_machine_is_looked_at(tm
     box = gathered(Terminal(80, 24, True, "utf-8", "xterm"), db=tmp_path / "notes.db")
     assert box.file_error is not None
     assert "notes.db" in the(box, "result file").found
+    assert the(box, "result file").state == "problem"
+
+
+def test_places_that_cannot_be_written_or_even_looked_at_are_findings_beside_the_others(
+    tmp_path: Path,
+) -> None:
+    terminal = Terminal(80, 24, True, "utf-8", "xterm")
+    refusing = gathered(terminal, db=Path("/proc/new/a.db"))
+    assert refusing.unwritable[Path("/proc/new")].startswith("cannot create a file in /proc: ")
+    too_long = tmp_path / ("x" * 300) / "a.db"
+    box = gathered(terminal, db=too_long)
+    assert the(box, "result file") == Check(
+        "result file", "problem", f"{too_long}: File name too long", "choose another with --db"
+    )
+    assert box.free_bytes[too_long.parent] == pytest.approx(shutil.disk_usage(tmp_path).free, rel=0.1)
+    assert too_long.parent not in box.unwritable

@@ -66,6 +66,17 @@ def test_boxes_count_and_runs_of_one_box_do_not() -> None:
     assert fastest == pytest.approx(2 * slowest, rel=1e-3)
 
 
+def test_of_many_runs_that_are_left_out_for_one_reason_some_are_named() -> None:
+    newest = 1_793_000_000_000_000
+    runs = [quick_run(1, factor=1 + n / 10, started_utc_us=newest - n) for n in range(6)]
+    candidates = [candidate(run) for run in runs]
+    named = ", ".join(one.text for one in candidates[1:4])
+
+    added = add_to_reference(candidates)
+
+    assert added.left_out == (f"{named} and 2 more: its box already counts with a newer run",)
+
+
 def test_a_box_that_is_in_a_reference_is_not_added_again_later() -> None:
     add(quick_run(1))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import gputui, write_spin_profile
 
+from gputui.errors import NotStored
 from gputui.services.support.home import (
     is_writable,
     make_directory,
@@ -16,7 +17,12 @@ from gputui.services.support.home import (
     temporary_home,
     user_directory,
 )
-from gputui.services.support.paths import hash_key, new_run_directory, runs_of_others
+from gputui.services.support.paths import (
+    hash_key,
+    make_directory_for,
+    new_run_directory,
+    runs_of_others,
+)
 
 
 @pytest.fixture
@@ -63,6 +69,15 @@ def test_what_lies_below_a_file_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert is_writable(tmp_path / "not" / "there" / "yet")
     assert not is_writable(tmp_path / "file" / "below")
+
+
+def test_where_the_default_result_file_can_have_no_directory_another_file_is_asked_for(
+    homeless: dict[str, str],
+) -> None:
+    with pytest.raises(NotStored) as raised:
+        make_directory_for(Path(homeless["HOME"]) / "gputui" / "results.db")
+    assert f"{homeless['HOME']}/gputui cannot be created (Not a directory)" in raised.value.message
+    assert "--db FILE" in raised.value.hint
 
 
 def test_a_key_that_cannot_be_kept_is_no_key(

@@ -86,11 +86,13 @@ def test_events_with_impossible_values_are_left_out_and_counted(tmp_path: Path) 
         {**op("aten::b", 0, 1), "ts": "soon"},
         {**op("aten::c", 0, 1), "name": 7},
         "not an event",
+        {**op("aten::d", 0, 1), "ts": 10**40},
         {**kernel("k", 0, 5, 1), "args": {"device": 10**30, "stream": "x", "correlation": None}},
     ]
     trace = read_trace(write_trace(tmp_path / "t.json", [*broken, *STEP]))
     assert len(trace) == len(STEP) + 1
-    assert sum(int(line.split()[0]) for line in trace.damage) == 4
+    assert sum(int(line.split()[0]) for line in trace.damage) == 5
+    assert "1 event left out: it has a negative duration" in trace.damage
 
 
 def test_names_with_escapes_and_of_any_length_are_read(tmp_path: Path) -> None:
@@ -98,6 +100,7 @@ def test_names_with_escapes_and_of_any_length_are_read(tmp_path: Path) -> None:
     odd = 'a "b" \\ \u001b[31m \U0001f600 \ud83d'
     trace = read_trace(write_trace(tmp_path / "t.json", [op(odd, 0, 1), op(long, 1, 2)]))
     assert trace.names[0].startswith('a "b"')
+    trace.names[0].encode()  # half of a surrogate pair could not be stored
     assert len(trace.names[1]) == 2000
 
 
@@ -131,6 +134,31 @@ def test_a_compressed_bomb_ends_at_the_limit(tmp_path: Path, monkeypatch: pytest
     path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * 2**26))
     with pytest.raises(GputuiError, match="GiB when decompressed"):
         read_trace(path)
+
+
+@pytest.mark.parametrize(
+    ("limit", "content", "message"),
+    [
+        ("_MOST_SPACES", b" " * 2**24, "MiB of blanks"),
+        ("_BOMB_BYTES", b"{}," * 2**22, "300 times its size"),
+    ],
+)
+def test_a_file_that_holds_next_to_nothing_is_refused_before_it_is_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, content: bytes, message: str
+) -> None:
+    monkeypatch.setattr(f"gputui.services.traces.chrome_trace.{limit}", 2**20)
+    path = tmp_path / "t.json.gz"
+    path.write_bytes(gzip.compress(b'{"traceEvents": [' + content + b"{}]}"))
+    with pytest.raises(GputuiError, match=message):
+        read_trace(path)
+
+
+def test_an_event_that_is_not_json_is_not_called_a_cut_file(tmp_path: Path) -> None:
+    path = write_trace(tmp_path / "t.json", STEP)
+    path.write_text(path.read_text().replace('"cat": "kernel",', '"cat" "kernel",', 1))
+    trace = read_trace(path)
+    assert trace.damage == ("the next event is not JSON, after 3 entries: what follows is missing",)
+    assert len(trace) == 3
 
 
 def test_calls_and_ranges_keep_what_joins_them(tmp_path: Path) -> None:

@@ -50,8 +50,7 @@ from gputui.services.runs.start import DraftChecker, choices_of, prepare, read_d
 from gputui.services.serving.curve import serving_of
 from gputui.services.serving.text import serving_headline
 from gputui.services.support.error_log import keep_error
-from gputui.services.support.home import make_directory
-from gputui.services.support.paths import error_log, hash_key
+from gputui.services.support.paths import error_log, hash_key, make_directory_for
 from gputui.store.text import clean_text
 from gputui.store.writing import check_writable
 from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
@@ -156,7 +155,7 @@ class BackgroundTasks:
         profile, step_file, step = profile_for_hosts(options.profile)
         target, key = target_of(options.db), hash_key()
         if options.db is None:
-            make_directory(target.parent)
+            make_directory_for(target)
         check_writable(target)
         choices = choices_of(options, secrets.randbelow(2**31))
         asked = prepare_hosts(hosts, profile, choices, key, step_file=step_file, step=step)
