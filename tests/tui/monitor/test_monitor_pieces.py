@@ -386,6 +386,7 @@ def test_new_samples_that_look_the_same_change_no_line_and_lay_out_none(size: tu
     made = MonitorModel(MonitorSettings())
     still = sample(8)
     pictures, laid = [], []
+    _fitted.cache_clear()
     for second in range(330):  # charts show five minutes
         t_ns = START + second * SECOND
         power_w = 300.1 + second / 1000
