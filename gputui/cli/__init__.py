@@ -107,10 +107,15 @@ class _Lazy(click.Group):
             args = [args[1], "--help"]
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             import difflib
+            import shlex
 
             names = [c.name for c in COMMANDS]
             close = difflib.get_close_matches(args[0], names, n=1)
             hint = f"did you mean `gputui {close[0]}`?" if close else f"one of {', '.join(names)}"
+            if args[0].endswith(".db"):
+                hint = f"to see what is in it: gputui results {shlex.quote(args[0])}"
+            elif args[0].endswith((".json", ".json.gz")):
+                hint = f"to read a trace: gputui import {shlex.quote(args[0])}"
             raise GputuiError(f"unknown command '{args[0]}'", hint)
         return super().resolve_command(ctx, args)
 
