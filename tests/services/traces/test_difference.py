@@ -102,11 +102,11 @@ def test_a_kernels_name_keeps_both_ends() -> None:
         ("void at::native::(anonymous namespace)::pool_nchw<float>(int)", "at::native::pool_nchw<float>"),
         ("void (anonymous namespace)::softmax_warp<float>(float*)", "softmax_warp<float>"),
         (
-            "std::enable_if<(((8)>(0)))&&a::has<c10::Half>::value, void>::type a::rms<Half, 8>(int)",
+            "std::enable_if<((8)>(0))&&a::has<Half>::value, void>::type a::rms<Half, 8>(int)",
             "a::rms<Half, 8>",
         ),
         (
-            "void at::native::elementwise_kernel<128, 4, at::native::nocast<at::native::MulFunctor<float> > >(int)",
+            "void at::native::elementwise_kernel<4, at::native::no<at::native::MulFunctor<float> > >(int)",
             "elementwise_ker…ulFunctor<float>",
         ),
         (
