@@ -464,7 +464,12 @@ def explained(db: Path, text: str) -> GputuiError:
         )
     if "not a valid DuckDB database file" in text:
         kind = _kind_of_file(db)
-        return GputuiError(f"{db} is not a gputui result file: it is {kind}", "name a file made by gputui")
+        return GputuiError(
+            f"{db} is not a gputui result file: it is {kind}",
+            f"if it is a trace of torch.profiler: gputui import {db}"
+            if db.name.endswith((".json", ".json.gz"))
+            else "name a file made by gputui",
+        )
     if "Permission denied" in text:
         return GputuiError(f"{db} may not be opened by this user", "check its rights and its directory's")
     if "replaying WAL" in text or "WAL does not match" in text:

@@ -129,6 +129,9 @@ def test_a_directory_a_pipe_and_a_sqlite_file_are_reported_as_such(tmp_path: Pat
     assert "is a directory" in refusal(tmp_path).message
     assert "not a regular file" in refusal(tmp_path / "pipe.db").message
     assert "is a SQLite database" in refusal(tmp_path / "lite.db").message
+    trace = tmp_path / "t.json"
+    trace.write_text("{}" * 9000)
+    assert refusal(trace).hint == f"if it is a trace of torch.profiler: gputui import {trace}"
 
 
 def test_a_database_that_is_not_ours_is_reported_as_such(tmp_path: Path) -> None:

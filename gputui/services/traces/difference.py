@@ -3,6 +3,7 @@ several."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -215,9 +216,17 @@ def kernel_table(found: TraceDifference, width: int = 120, most: int = _KERNELS_
 
 
 def short_kernel(name: str, width: int = 60) -> str:
-    """The name of a kernel without its return type and arguments, cut in the middle where it is too long."""
-    bare = name.removeprefix("void ").partition("(")[0] if not name.startswith("(") else name
-    bare = bare or name
+    """The name of a kernel without its return type and arguments, cut in the middle where it is too long.
+
+    What many names share goes first. Of those that Tensile makes, the end is the size of the tile.
+    """
+    bare = re.sub(r"^(void|std::enable_if<.*>::type) ", "", name).replace("(anonymous namespace)::", "")
+    bare = bare.partition("(")[0] or name
+    if len(bare) <= width:
+        return bare
+    bare = re.sub(r"at::native::|c10::", "", re.sub(r">( >)+$", ">", bare))
+    if tile := re.search(r"^Cijk_.*_(MT\d+x\d+x\d+)", bare):
+        return f"{bare[: width - 1 - len(tile[1])]}…{tile[1]}"
     if len(bare) <= width:
         return bare
     return f"{bare[: width // 2 - 1]}…{bare[-(width // 2) :]}"

@@ -94,3 +94,26 @@ def test_a_kernels_name_keeps_both_ends() -> None:
     assert len(short) == 40
     assert short.startswith("cutlass::Kernel2<")
     assert short.endswith("tn_align2>")
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("void at::native::(anonymous namespace)::pool_nchw<float>(int)", "at::native::pool_nchw<float>"),
+        ("void (anonymous namespace)::softmax_warp<float>(float*)", "softmax_warp<float>"),
+        (
+            "std::enable_if<((8)>(0))&&a::has<Half>::value, void>::type a::rms<Half, 8>(int)",
+            "a::rms<Half, 8>",
+        ),
+        (
+            "void at::native::elementwise_kernel<4, at::native::no<at::native::MulFunctor<float> > >(int)",
+            "elementwise_ker…ulFunctor<float>",
+        ),
+        (
+            "Cijk_Alik_Bljk_BBS_BH_Bias_HA_SAV_MT256x128x64_SN_WG32_8_1",
+            "Cijk_Alik_Bljk_BBS_…MT256x128x64",
+        ),
+    ],
+)
+def test_names_of_kernels_differ_in_a_narrow_table_too(name: str, short: str) -> None:
+    assert short_kernel(name, 32) == short
