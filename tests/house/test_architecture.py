@@ -194,6 +194,7 @@ def test_an_installed_wheel_finds_its_profiles_and_sends_its_measuring_half(
     done = subprocess.run(
         [str(tmp_path / "env" / "bin" / "python"), "-c", LIST + send],
         cwd=tmp_path,
+        env={name: text for name, text in os.environ.items() if name != "PYTHONPATH"},
         capture_output=True,
         text=True,
         check=False,

@@ -34,6 +34,23 @@ def begin():
 
 begin()
 """
+_ASKS_TWICE = """
+def speed():
+    return measure()
+
+def share():
+    return measure()
+
+def cell():
+    shown = speed()
+    share()
+    return shown
+
+def begin():
+    end(cell())
+
+begin()
+"""
 _REMOVES_A_PIPE = """
 import os
 from pathlib import Path
@@ -94,3 +111,7 @@ def test_a_value_bound_in_a_partial_passes_every_function_that_the_partial_passe
 
 def test_a_file_with_the_inode_of_a_removed_pipe_does_not_continue_the_way_through_it(tmp_path: Path) -> None:
     assert _ways_to_end(tmp_path, _REMOVES_A_PIPE) == {"measure > begin > send > pipe pipe > listen > end"}
+
+
+def test_of_two_calls_that_return_the_same_number_the_first_is_on_the_way(tmp_path: Path) -> None:
+    assert _ways_to_end(tmp_path, _ASKS_TWICE) == {"measure > speed > cell > begin > end"}

@@ -6,7 +6,7 @@ value looks on its way, each form a name with a list of texts or numbers. A func
 argument or a returned object holds it in one of these forms. It got it from its caller, from a function it
 called, from an attribute that another function assigned, or from a file or pipe that another process wrote;
 the walk begins below the path given for the first form. The shortest way to each function counts, and of
-equally short ones the latest: what an attribute holds came by the last assignment.
+equally short ones the first; what an attribute holds came by the last assignment.
 """
 
 from __future__ import annotations
@@ -151,7 +151,8 @@ class Tracer:
         visit = self._visit(frame)
         if way == visit.ways.get(form) or len(way) > len(visit.ways.get(form, way)):
             return
-        visit.ways[form] = way
+        if len(way) < len(visit.ways.get(form, (*way, hop))):
+            visit.ways[form] = way
         for owner, attribute in _assigned(frame.f_code):
             known = self._stored.get((owner, attribute, form))
             if known is None or len(way) <= len(known[0]):
