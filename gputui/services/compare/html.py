@@ -31,6 +31,7 @@ from gputui.services.compare.pairing import (
     performance_checks_of_side,
 )
 from gputui.services.compare.row_text import (
+    case_heading,
     choice_words,
     judgement_text,
     mean_name,
@@ -248,7 +249,7 @@ def _forest(comparisons: Sequence[Comparison], ignore: str) -> str:
             lines.append(_line(name, ("", ""), "", change, group.rate, axis, "mean"))
     if not lines:
         return ""
-    case = f"case ({' '.join(common)})" if common else "case"
+    case = case_heading(common)
     has_axis = any(one.ratio is not None for one in judged)
     head = (
         f'<th>{safe(case)}</th><th class="n rate">a</th><th class="n rate">{"" if is_many else "b"}</th>'
@@ -347,7 +348,7 @@ def _cost(comparisons: Sequence[Comparison], ignore: str) -> str:
             f'<td class="drawn">{change_bar(row.cost, axis)}</td>'
             f'<td class="verdict"><b class="{kind}">{safe(word)}</b></td></tr>\n'
         )
-    case = f"case ({' '.join(common)})" if common else "case"
+    case = case_heading(common)
     head = (
         f'<th>{safe(case)}</th><th class="n">a</th><th class="n">{"other" if is_many else "b"}</th>'
         f'<th class="unit"></th><th class="n change">{"vs a" if is_many else "b vs a"}</th>'

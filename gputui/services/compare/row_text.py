@@ -142,6 +142,12 @@ def shared_words(of: Iterable[Row], ignore: str) -> list[str]:
     return shared_case_words((row.case for row in of), ignore)
 
 
+def case_heading(common: Sequence[str]) -> str:
+    """`case (mini cpu)`; without the threads of one side where the sides are a CPU and a GPU."""
+    words = [word for word in common if word != "all" or "cpu" in common]
+    return f"case ({' '.join(words)})" if words else "case"
+
+
 def row_name(row: Row, common: list[str], ignore: str, *, is_short: bool = False) -> str:
     """The name of a row without what all rows share and without the ignored dimension."""
     return short_case_name(row.case, common, ignore, is_short=is_short)

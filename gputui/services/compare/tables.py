@@ -12,6 +12,7 @@ from gputui.services.compare.columns import COLUMNS, ComparisonColumn, Width
 from gputui.services.compare.pairing import Comparison, GroupMean, Row, performance_checks_of_side
 from gputui.services.compare.row_text import (
     boxes_text,
+    case_heading,
     change_text,
     common_words,
     figure_values,
@@ -80,7 +81,7 @@ def row_table(
         after = [text for column, texts in by_column if not column.is_before_verdict for text in texts]
         return name, *before, verdict, *after
 
-    case = f"case ({' '.join(naming.common)})" if naming.common else "case"
+    case = case_heading(naming.common)
     headings = line(case, "verdict", [column.headings(of_cells) for column in shown])
     rows = []
     for row in comparison.rows:

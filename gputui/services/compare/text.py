@@ -21,6 +21,7 @@ from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.compare.ranking import fastest_text
 from gputui.services.compare.row_text import (
     both_text,
+    case_heading,
     change_text,
     choice_words,
     common_words,
@@ -214,9 +215,8 @@ def _next_lines(
     lines = []
     undecided = sum(row.rate.word == "inconclusive" for row in comparison.rows)
     if undecided and not is_verbose:
-        lines.append(
-            f"can't tell {undecided} of {counted(len(comparison.rows), 'row')}: --verbose says what would"
-        )
+        rows = f"{undecided} of {counted(len(comparison.rows), 'row')}"
+        lines.append(f"can't tell {rows}: --verbose says what would settle them")
     lacks = [
         letter
         for letter, side in (("a", comparison.a), ("b", comparison.b))
@@ -298,7 +298,7 @@ def _write_forest(page: Page, comparison: Comparison, ignore: str, most_lines: i
             judged.append(group.rate)
             change = change_text(group.rate) if is_wide else mean_point_text(group.rate)
             lines.append([mean_name(group), "", "", change, verdict_text(group.rate), ""])
-    headings = [f"case ({' '.join(common)})" if common else "case", "a", "b", "b vs a", "verdict", "cost"]
+    headings = [case_heading(common), "a", "b", "b vs a", "verdict", "cost"]
     if not has_cost:
         headings, lines = headings[:-1], [line[:-1] for line in lines]
     cells = min(page.width - table_width((headings, *lines), page.encoding) - 1, _WIDEST_FOREST)
@@ -400,7 +400,7 @@ def _write_many(page: Page, asked: Asked, answer: Answer, most_lines: int | None
         ]
         for row in shown
     ]
-    case = f"case ({' '.join(common)})" if common else "case"
+    case = case_heading(common)
     headings = [case, "a", *(f"{letter} vs a" for letter in letters[1:])]
     painted: dict[tuple[int, int], Pieces] = {
         (place, 2 + side): [(both_text(one.rate), _STYLES.get(one.rate.word, ""))]

@@ -121,7 +121,7 @@ def test_every_form_says_the_same_of_a_row(
 
     wide = comparison_as_text(Asked((a, b), "", EVIDENCE, ()), answer, width=200, is_verbose=True)
     markdown = comparisons_as_markdown([(comparison, ())], "", headline)
-    page = comparisons_as_page([(comparison, ())], "", headline, EVIDENCE)
+    page = comparisons_as_page([(comparison, ())], "", headline, EVIDENCE).replace("&#160;", " ")
     plain = json.loads(json.dumps(comparison_as_json(comparison)))
     lines = list(csv.DictReader(StringIO(comparisons_as_csv([(comparison, ())], ""), newline="")))
 

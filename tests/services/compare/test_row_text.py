@@ -19,7 +19,7 @@ from gputui.model.journal import Price
 from gputui.model.result import Run
 from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import Row, compare_sides, side_of_runs, sides_by
-from gputui.services.compare.row_text import cost_text, costs_text, doubted_point_text
+from gputui.services.compare.row_text import case_heading, cost_text, costs_text, doubted_point_text
 from gputui.services.compare.session import Answer, Asked
 from gputui.services.compare.text import _write_many, comparison_as_text
 from gputui.services.results.conditions import Evidence
@@ -93,6 +93,11 @@ def test_three_boxes_say_what_differs_and_on_which_of_them() -> None:
     comparisons = tuple(compare_sides(same.sides[0], side) for side in same.sides[1:])
     text = comparison_as_text(same, Answer(comparisons, ((), ()), Headline(())), width=100)
     assert "no recorded differences" in text
+
+
+def test_a_heading_says_all_cores_only_of_a_cpu() -> None:
+    headings = [case_heading(words) for words in (["mini", "cpu", "all"], ["mini", "all"], ["all"], ["gpu"])]
+    assert headings == ["case (mini cpu all)", "case (mini)", "case", "case (gpu)"]
 
 
 def test_the_baseline_of_precisions_is_named_in_any_case_and_that_of_files_as_it_is() -> None:
