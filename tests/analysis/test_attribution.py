@@ -13,6 +13,7 @@ from gputui.analysis.attribution import (
     NOT_EXPLAINED,
     Attribution,
     ProfiledSide,
+    _net_work_ns,
     _rounded,
     apportioned,
     attribute,
@@ -261,6 +262,11 @@ def test_a_pair_of_rows_has_the_shapes_that_both_or_its_only_side_had() -> None:
 def test_the_profiled_step_is_the_window_shared_by_its_steps() -> None:
     found = make_pass((row("aten::mm", 60),), steps=3)
     assert inflation(ProfiledSide(found, 16 * MS, False, Missing("not measured"))) == 1.25
+
+
+def test_an_operator_whose_trace_events_cost_more_than_it_took_did_no_work() -> None:
+    brief = replace(row("aten::mm", 0), time_ns=10, events=5)
+    assert _net_work_ns(make_pass((brief,), cost_ns=4)) == [0]
 
 
 def test_halves_of_a_nanosecond_are_rounded_away_from_0() -> None:

@@ -56,6 +56,7 @@ def test_one_thread_waits_for_no_other() -> None:
     noisy = [(time * math.exp(chance.gauss(0, 0.1)), waited) for time, waited in blocks(3.0)]
     one, two = (effect_of_waiting([noisy], threads=threads) for threads in (1, 2))
     assert one.power < 1.6 < two.power
+    assert one.sd < 0.12 < two.sd
 
 
 def test_waiting_never_makes_a_step_faster_than_its_waiting_alone_explains() -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gputui.analysis.peak_tests import Expectation, PeakTest, check_performance
+from gputui.analysis.peak_tests import Expectation, PeakTest, Standing, check_performance
 
 MATMUL = Expectation(769e12, 798e12, 461e12, 1019e12)
 COPY = Expectation(4.3e12, 4.3e12, 3.225e12, 4.896e12)
@@ -80,3 +80,21 @@ def test_a_range_across_a_prefix_keeps_both_units() -> None:
     across = Expectation(900e9, 1.1e12, 700e9, 2e12)
 
     assert "(elsewhere 900 GB/s to 1.10 TB/s)" in check_performance("x", [copy(950e9, across)]).text
+
+
+def test_where_a_device_stands_is_named_with_the_reference_of_which_months_and_cases() -> None:
+    standing = Standing(
+        reference="h200-sxm",
+        model="18 H200 SXM",
+        boxes=18,
+        months="2026-11",
+        cases=1,
+        share_slower=0.31,
+        ratio=0.97,
+        lowest="gemm 612 of 680–794 TFLOP/s",
+        remarks=(),
+        judges=True,
+    )
+    assert standing.text == (
+        "Faster than 31 % of 18 H200 SXM (reference of 2026-11, 1 case): gemm 612 of 680–794 TFLOP/s."
+    )

@@ -83,6 +83,8 @@ def test_two_launches_that_differ_by_more_than_the_prior_override_it() -> None:
     wild = compared([launch(1.0), launch(1.5)], [launch(1.0), launch(1.0)], 0.01)
 
     assert math.log(wild.high / wild.low) > 5 * math.log(calm.high / calm.low)
+    standard_error = math.log(1.5) / math.sqrt(2) / math.sqrt(2)
+    assert math.log(wild.high / wild.low) / 2 >= 1.96 * standard_error
 
 
 def test_three_launches_a_side_are_compared_by_their_own_spread() -> None:
