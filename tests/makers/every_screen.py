@@ -52,7 +52,7 @@ DIALOGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("results-help", ("escape", "escape", "question_mark")),
     ("run", ("escape", "2")),
     ("run-form", ("tab",)),
-    ("run-help", ("question_mark",)),
+    ("run-help", ("escape", "question_mark")),
     ("palette", ("escape", "escape", "ctrl+p")),
     ("palette-filtered", ("d", "o")),
     ("doctor", ("escape", "5")),

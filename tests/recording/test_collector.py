@@ -183,7 +183,7 @@ def test_samples_count_up_and_are_kept_while_nothing_changes() -> None:
 
 
 def test_gpus_that_are_found_after_a_round_has_begun_are_read_with_their_processes_in_a_new_one() -> None:
-    gpus = FakeGpus((0,), opening=threading.Event(), uses_of={0: (GpuUse(0, 4001, "C", 1, 1.0),)})
+    gpus = FakeGpus((0,), opening=threading.Event(), uses_of={0: (GpuUse(0, 4001, "C", 2**30, 12.0),)})
     with collecting(gpus, interval_s=1000.0) as watched:
         watched.collector.want_processes(True)
         watched.until(lambda s: "load_1min" in s.host.values)

@@ -301,7 +301,7 @@ def test_a_call_that_hangs_stops_neither_keys_nor_the_other_gpus_nor_the_end() -
         terminal.wait_for(lambda: pane(terminal, 2) != moving)
         terminal.type(b"?")
         terminal.wait_for("─ Keys of this screen ──")
-        assert "Results: Result files and runs" in terminal.text
+        terminal.wait_for("Results: Result files and runs")
         terminal.type(b"?")
         wait_for_pane(terminal, 1, "the driver has not answered for ")
         leave(terminal)
