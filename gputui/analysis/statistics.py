@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gputui.analysis.quantiles import normal_quantile, t_quantile
 from gputui.model.absent import Missing
+from gputui.model.units import counted
 
 # Rank autocorrelation from which a block is too short. A lower one is met by widening the interval alone:
 # merging halves the blocks, and at 0.2 one series in ten without any would be merged by chance.
@@ -133,7 +134,7 @@ def hodges_lehmann_interval(values: Sequence[float]) -> Interval | Missing:
     """
     critical = _signed_rank_critical(len(values))
     if critical == 0:
-        return Missing(f"only {len(values)} blocks: a 95 % interval needs 6")
+        return Missing(f"only {counted(len(values), 'block')}: a 95 % interval needs 6")
     pairs = _walsh_averages(sorted(values))
     return Interval(_middle_of(pairs), pairs.smallest(critical), pairs.smallest(pairs.count + 1 - critical))
 

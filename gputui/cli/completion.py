@@ -23,6 +23,8 @@ SHELLS = ("bash", "zsh", "fish")
 _MOST_RUNS = 50
 _PLAIN = re.compile(r"[\w.+@%/-]+", re.ASCII)
 """Labels that need no quotes."""
+_LOADS_COMPDEF = "(( $+functions[compdef] )) || { autoload -Uz compinit; compinit -i }"
+"""For a .zshrc that has not loaded zsh's completion by then."""
 
 
 @click.command()
@@ -38,7 +40,8 @@ def command(shell: str | None) -> int:
         raise GputuiError(f"completion: {name or 'no shell'} is not known", f"name one: {', '.join(SHELLS)}")
     found = get_completion_class(name)
     assert found is not None
-    click.echo(found(click.Group("gputui"), {}, "gputui", COMPLETES).source())
+    source = found(click.Group("gputui"), {}, "gputui", COMPLETES).source()
+    click.echo(source.replace("    compdef ", f"    {_LOADS_COMPDEF}\n    compdef "))
     return EXIT_DONE
 
 

@@ -305,6 +305,7 @@ class Collector:
                     self._changes += 1
                 slot.is_listed = True
             if devices and position not in self._readers:
+                self._rounds.restart()  # the round in progress has begun without these GPUs
                 self._start_reader(position, source)
             gone = Missing(f"{LOST}: the driver lists it no more")
             for key, slot in self._slots.items():

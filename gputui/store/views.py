@@ -43,7 +43,7 @@ WITH timed AS (
     JOIN measurements USING (run_id, case_id, launch_id)
     JOIN cases USING (run_id, case_id)
     WHERE measurements.outcome = 'ok'
-    QUALIFY many >= if(cases."precision" = 'own' AND cases.size = 'whole', 1, {MIN_BLOCKS})
+    QUALIFY many >= CASE WHEN cases."precision" = 'own' AND cases.size = 'whole' THEN 1 ELSE {MIN_BLOCKS} END
 ), few AS (
     SELECT *
     FROM timed

@@ -21,6 +21,7 @@ from gputui.tui.monitor.screen import Feed, MonitorScreen
 from gputui.tui.monitor.wakeup import Bell
 from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action
 from gputui.tui.shell.registry import ScreenEntry, screens_line
+from gputui.tui.terminal.cell_diff import CellDiff
 from gputui.tui.terminal.driver import TerminalClosed
 from gputui.tui.terminal.renderer import FastPaint
 from gputui.tui.terminal.signals import end_by_signal
@@ -107,8 +108,10 @@ class MonitorApp(FastPaint):
         depth: Depth | None = None,
         screens: Iterable[ScreenEntry] = (),
         ascii_only: bool = False,
+        shown: CellDiff | None = None,
     ) -> None:
-        super().__init__(depth)
+        """`shown` is what the terminal already shows, in this depth."""
+        super().__init__(depth, shown)
         self.ascii_only = ascii_only
         """Whether screens use only ASCII characters."""
         self._entries = {entry.id: entry for entry in screens}

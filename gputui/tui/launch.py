@@ -8,19 +8,24 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from time import monotonic
+from time import monotonic, monotonic_ns
 from typing import TYPE_CHECKING
 
 from gputui.errors import EXIT_DONE, GputuiError
+from gputui.model.absent import Missing
 from gputui.services.support.background import WRITES
 from gputui.tui.monitor.wakeup import Bell
 from gputui.tui.terminal.loading import load_asyncio, thaw, without_collecting
-from gputui.tui.terminal.splash import first_picture
+from gputui.tui.terminal.splash import draw, first_picture
 
 if TYPE_CHECKING:
     from gputui.services.playback.replay import Playback
+    from gputui.tui.monitor.model import MonitorModel
     from gputui.tui.monitor.screen import Feed
+    from gputui.tui.terminal.cell_diff import CellDiff
 
+_FIRST_READINGS_S = 0.05
+"""How long to wait for them: threads that read get little done while code is loaded."""
 _READERS_END_S = 0.02
 """Time for read-only threads to end; they lose nothing when they are killed."""
 _WRITERS_END_S = 0.5
@@ -72,12 +77,13 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
             usual = MonitorSettings()
             settings = replace(settings, sort=usual.sort, descending=usual.descending, tree=usual.tree)
         bell = Bell()
+        first_readings = threading.Event()
+        bell.listener = first_readings.set
         feed = feed_of(settings.interval_s, bell.ring)
         feed.want_processes(settings.show_processes)
         feed.start()
         try:
             with without_collecting():
-                from gputui.tui.app import MonitorApp
                 from gputui.tui.monitor.model import MonitorModel
                 from gputui.tui.shell.keymap import SCREENS_ACTIONS, Action
                 from gputui.tui.shell.registry import SCREENS, screens_line
@@ -112,6 +118,11 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                     model.add(sample)
             if complaint:
                 model.say(complaint)
+            shown = None
+            if not options.opens:
+                shown = _drawn_early(model, feed, first_readings)
+            with without_collecting():
+                from gputui.tui.app import MonitorApp
             app = MonitorApp(
                 model,
                 feed,
@@ -120,6 +131,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 lambda request: _handle(request, feed, model.say),
                 screens=screens,
                 ascii_only=options.is_ascii,
+                shown=shown,
             )
             app.notifies = options.notifies or loaded.notify
             if options.opens:
@@ -144,6 +156,27 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
             print(f"gputui: {error.message}\n  {error.hint}", file=sys.stderr)
     _end_before_python(status)
     return status
+
+
+def _drawn_early(model: MonitorModel, feed: Feed, news: threading.Event) -> CellDiff:
+    """Draw the first frame before Textual is loaded, which takes longer than reading all GPUs.
+
+    Returns what the terminal shows, which is unknown if the GPUs have not been read in time. `news` is set
+    when there is a new sample.
+    """
+    from gputui.tui.terminal.cell_diff import CellDiff
+    from gputui.tui.terminal.theme import depth_of
+
+    size = os.get_terminal_size(1)
+    shown = CellDiff(depth_of(os.environ), size.columns, size.lines)
+    deadline_s = monotonic() + _FIRST_READINGS_S
+    while isinstance((sample := feed.latest()).processes, Missing) and monotonic() < deadline_s:
+        news.wait(deadline_s - monotonic())
+        news.clear()
+    if sample.gpus and all(gpu.problem is None for gpu in sample.gpus):
+        lines = model.lines(size.columns, size.lines, monotonic_ns(), sample)
+        draw(1, shown.diff_lines(dict(enumerate(lines))))
+    return shown
 
 
 def _end_before_python(status: int) -> None:

@@ -88,9 +88,8 @@ def test_profiles_workloads_runs_labels_and_gpus_are_completed(shell: str) -> No
 )
 @pytest.mark.usefixtures("stored")
 def test_tab_completes_what_is_being_typed(shell: str, options: str) -> None:
-    begin = "autoload -U compinit; compinit -u; " if shell == "zsh" else ""
     with Terminal([shell, options, "-i"], 80, 24, environment={"PS1": "$ "}) as terminal:
-        terminal.type(f'{begin}eval "$(gputui completion {shell})"; echo re"ad"y\n'.encode())
+        terminal.type(f'eval "$(gputui completion {shell})"; echo re"ad"y\n'.encode())
         terminal.wait_for(lambda: any(row.startswith("ready") for row in terminal.screen.display))
         terminal.type(b"gputui run q\t")
         terminal.wait_for("gputui run quick")

@@ -49,6 +49,21 @@ def pages(repository: Path) -> dict[str, str]:
     return {page.name: page.read_text(encoding="utf-8") for page in found}
 
 
+def test_the_layout_names_every_room_and_every_screen(repository: Path, pages: dict[str, str]) -> None:
+    package = repository / "gputui"
+    page = pages["architecture.md"]
+    rooms = {
+        path.parent
+        for floor in (package, package / "services", package / "tui", package / "worker")
+        for path in floor.glob("*/__init__.py")
+    }
+    missing = [str(room.relative_to(repository)) for room in rooms if f" {room.name}/" not in page]
+    (line,) = [line for line in page.splitlines() if line.startswith("    screens/ ")]
+    screens = {path.parent.name for path in (package / "tui" / "screens").glob("*/screen.py")}
+    missing += [f"{name} behind screens/" for name in screens if not is_named(name, line)]
+    assert missing == [], f"docs/architecture.md, the layout: it lacks {', '.join(sorted(missing))}"
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_the_pages_name_every_command_and_each_of_its_options(
     command: Command, pages: dict[str, str]

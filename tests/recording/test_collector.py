@@ -182,6 +182,19 @@ def test_samples_count_up_and_are_kept_while_nothing_changes() -> None:
     assert later.number > first.number
 
 
+def test_gpus_that_are_found_after_a_round_has_begun_are_read_with_their_processes_in_a_new_one() -> None:
+    gpus = FakeGpus((0,), opening=threading.Event(), uses_of={0: (GpuUse(0, 4001, "C", 1, 1.0),)})
+    with collecting(gpus, interval_s=1000.0) as watched:
+        watched.collector.want_processes(True)
+        watched.until(lambda s: "load_1min" in s.host.values)
+        assert gpus.opening is not None
+        gpus.opening.set()
+        sample = watched.until(lambda s: not isinstance(s.processes, Missing))
+    assert power_w(sample, 0) > 0
+    assert not isinstance(sample.processes, Missing)
+    assert [process.pid for process in sample.processes] == [4001]
+
+
 def test_a_source_that_takes_long_to_open_is_reported_as_opening_and_the_host_is_shown() -> None:
     clock = Clock()
     gpus = FakeGpus(opening=threading.Event())

@@ -110,6 +110,13 @@ def test_views_work_under_any_name_of_the_database(stored: Path) -> None:
         assert connection.execute("SELECT count(*) FROM mine.latest_cases").fetchall() == [(4,)]
 
 
+def test_views_that_duckdb_2_has_written_can_be_read_by_duckdb_1(stored: Path) -> None:
+    """DuckDB 2 stores `if(...)` as a function, which DuckDB 1 has only as syntax."""
+    found = asked(stored, "SELECT sql FROM duckdb_views() WHERE NOT internal")
+    assert found
+    assert not [sql for (sql,) in found if '"if"(' in str(sql)]
+
+
 def test_a_file_of_before_is_read_as_it_is_and_explained_when_it_is_written(db: Path) -> None:
     without = [f"DROP VIEW {view.name}" for view in reversed(VIEWS)]
     run(db, [*without, "COMMENT ON TABLE runs IS NULL", "DELETE FROM meta WHERE key = 'explained'"])

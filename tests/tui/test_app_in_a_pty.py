@@ -304,6 +304,14 @@ def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
+def test_the_first_frame_does_not_wait_for_textual(repository: Path) -> None:
+    code = (
+        "import sys, gputui.tui.monitor.model, gputui.tui.terminal.cell_diff; print('textual' in sys.modules)"
+    )
+    output = subprocess.check_output([sys.executable, "-c", code], cwd=repository, text=True)
+    assert output == "False\n"
+
+
 def test_the_first_picture_needs_nothing_heavy(repository: Path) -> None:
     code = "import sys, gputui.tui.terminal.splash; print({'textual', 'rich', 'asyncio'} & set(sys.modules))"
     output = subprocess.check_output([sys.executable, "-c", code], cwd=repository, text=True)

@@ -356,12 +356,27 @@ def _answers(
     yield ["fastest"], [[name] for name in fastest]
 
 
+def _differs_of_many(letters: Sequence[str], comparisons: Sequence[Comparison]) -> str:
+    """`differs from a: machine, driver (c)`: what, and of which sides if not of all; empty for nothing."""
+    found: dict[str, list[str]] = {}
+    for letter, comparison in zip(letters, comparisons, strict=True):
+        for what, _, _ in comparison.differs:
+            found.setdefault(what, []).append(letter)
+    parts = (
+        what if len(of) == len(letters) else f"{what} ({' and '.join(of)})" for what, of in found.items()
+    )
+    return f"differs from a: {', '.join(parts)}" if found else ""
+
+
 def _write_many(page: Page, asked: Asked, answer: Answer, most_lines: int | None) -> None:
     """Three sides and more: a line for each side, and a column for each against the baseline."""
     sides = (answer.comparisons[0].a, *(comparison.b for comparison in answer.comparisons))
     letters = [chr(ord("a") + place) for place in range(len(sides))]
     for letter, side in zip(letters, sides, strict=True):
         page.line(f"{letter}  {side_words(side, asked.ignore, page.width - 3)}")
+    differs = _differs_of_many(letters[1:], answer.comparisons)
+    if differs or not asked.ignore:
+        page.line(_one_line(differs or "no recorded differences", page.width))
     missing = [
         line
         for letter, comparison in zip(letters[1:], answer.comparisons, strict=True)

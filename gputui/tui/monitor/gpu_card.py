@@ -23,6 +23,8 @@ from gputui.tui.widgets.charts import body_styles, gauge
 from gputui.tui.widgets.wrapping import wrapped
 
 _LABEL = 7
+_GAUGE_AT, _GAUGE = 14, 10
+"""First cell and width of the gauge of `busy`."""
 
 
 def gpu_card(frame: Frame, device: DeviceSample, width: int, height: int) -> list[Line]:
@@ -80,8 +82,22 @@ def _title(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int) -
         Span(text, figure_style(frame, device, metric)),
     ]
     note = fitting_note(note, width - line_width(tuple(spans)) - 2)
-    blank = width - line_width(tuple(spans)) - width_of(note)
+    end = width - width_of(note)
+    blank = end - line_width(tuple(spans))
+    if metric.id == "busy" and end >= _GAUGE_AT + _GAUGE + 2:
+        blank = _GAUGE_AT - line_width(tuple(spans))
+        spans += [Span(" " * blank), *_busy_gauge(frame, device)]
+        blank = end - _GAUGE_AT - _GAUGE
     return fitted((*spans, Span(" " * blank), Span(note, "dim")), width)
+
+
+def _busy_gauge(frame: Frame, device: DeviceSample) -> list[Span]:
+    """What is read at a glance, also before there is a history."""
+    busy_pct = number(device.values, "sm_busy_pct")
+    shown = frame.loads.shape((device.device, "busy"), busy_pct, frame.now_ns)
+    filled_part, rest = gauge(shown, 100.0, _GAUGE)
+    load = frame.load_of_busy(device, busy_pct)
+    return [Span(filled_part, load.style("compute")), Span(rest, "track")]
 
 
 def _memory(frame: Frame, device: DeviceSample, width: int) -> Line:

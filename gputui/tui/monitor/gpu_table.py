@@ -24,6 +24,8 @@ from gputui.tui.widgets.charts import gauge, heat
 from gputui.tui.widgets.load import LoadLevel
 
 _BUSY, _POWER = (next(metric for metric in METRICS if metric.id == name) for name in ("busy", "power"))
+_LEAST_GAUGE = 4
+"""Cells."""
 _SM = next(metric for metric in METRICS if metric.id == "sm")
 
 
@@ -145,7 +147,20 @@ def _busy(frame: Frame, widths: _Widths, device: DeviceSample) -> list[Span]:
         return [figure]
     if frame.instances.get(device.device):
         return [Span(left("  see below", 6 + widths.busy), "dim")]
-    return [figure, Span(" "), *_history(frame, device, metric, widths.busy)]
+    history = _history(frame, device, metric, widths.busy)
+    return [figure, Span(" "), *(history if share is None else _with_gauge(frame, device, share, history[0]))]
+
+
+def _with_gauge(frame: Frame, device: DeviceSample, busy_pct: float, history: Span) -> list[Span]:
+    """A history; what it does not reach yet is a gauge, which reads at once."""
+    seen = history.text.lstrip(" ")
+    room = len(history.text) - len(seen) - 1
+    if room < _LEAST_GAUGE:
+        return [history]
+    shown = frame.loads.shape((device.device, "busy"), busy_pct, frame.now_ns)
+    filled_part, rest = gauge(shown, 100.0, room)
+    load = frame.load_of_busy(device, busy_pct)
+    return [Span(filled_part, load.style("compute")), Span(rest + " ", "track"), Span(seen, history.style)]
 
 
 def _memory(frame: Frame, widths: _Widths, device: DeviceSample, totals: Sequence[float]) -> list[Span]:

@@ -11,7 +11,7 @@ from gputui.tui.monitor.metrics import ALWAYS, PaneMetric, number
 from gputui.tui.monitor.recording import clock_text
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, filled, fitted, left, right, width_of
-from gputui.tui.widgets.charts import NO_READING, body_styles
+from gputui.tui.widgets.charts import NO_READING, body_styles, gauge
 from gputui.tui.widgets.history import SECOND_NS
 from gputui.tui.widgets.load import LoadLevel
 from gputui.tui.widgets.sections import with_line
@@ -114,12 +114,33 @@ def _plot(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int, ro
     mark = metric.mark(device.values)
     marked = None if mark is None else rows - 1 - min(int(mark / ceiling * rows), rows - 1)
     top, bottom = metric.axis(ceiling, frame.units), "0" if rows > 1 else ""
+    gauge_row = int(marked == 0 and rows > 1)
     lines: list[Line] = []
     for row, (body, body_style) in enumerate(zip(drawn, styles, strict=True)):
         label = top if row == 0 else bottom if row == rows - 1 else ""
         axis = Span(right(cut(label, lead - 1), lead - 1) + " " if lead else "", "dim")
-        lines.append((axis, *(with_line(body, body_style) if row == marked else (Span(body, body_style),))))
+        shown: Sequence[Span] = with_line(body, body_style) if row == marked else (Span(body, body_style),)
+        if row == gauge_row != marked:
+            reach = width - lead - len(drawn[-1].lstrip(" "))
+            shown = _with_gauge(frame, device, metric, Span(body, body_style), reach, ceiling) or shown
+        lines.append((axis, *shown))
     return lines
+
+
+def _with_gauge(
+    frame: Frame, device: DeviceSample, metric: PaneMetric, body: Span, blank: int, ceiling: float
+) -> list[Span]:
+    """A row of a chart whose history fills less than half of it, with a gauge that reads at once before it.
+
+    Its end is the axis' upper one. Nothing if there is more history, or no reading.
+    """
+    amount = None if device.problem is not None else metric.amount(device.values)
+    if amount is None or 2 * blank < len(body.text):
+        return []
+    shown = frame.loads.shape((device.device, metric.id, "chart"), amount, frame.now_ns)
+    filled_part, rest = gauge(shown, ceiling, blank - 1)
+    history = Span(body.text[blank:], body.style)
+    return [Span(filled_part, metric.family), Span(rest + " ", "track"), history]
 
 
 def fitting_note(note: str, room: int) -> str:

@@ -8,15 +8,17 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import compress
 from operator import ne
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from rich.cells import cell_len, split_graphemes
 from rich.color import ColorSystem
 from rich.style import Style
-from textual.strip import Strip
 
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.theme import Depth, definition
+
+if TYPE_CHECKING:  # Textual takes long to load, and the first frame is drawn before
+    from textual.strip import Strip
 
 JOINED_GAP = 6
 """Runs of changed cells with fewer unchanged cells between them are written as one: a cursor move costs as
@@ -36,7 +38,7 @@ _SYSTEMS = {
     Depth.LIGHT: ColorSystem.EIGHT_BIT,
 }
 
-Placed = tuple[int, Strip]
+Placed: TypeAlias = "tuple[int, Strip]"
 """A strip and its first column."""
 
 

@@ -34,10 +34,11 @@ class FastPaint(App[int]):
     Nothing in a dropped frame is lost: the widgets hold it, and the next frame shows it.
     """
 
-    def __init__(self, depth: Depth | None = None) -> None:
+    def __init__(self, depth: Depth | None = None, shown: CellDiff | None = None) -> None:
+        """`shown` is what the terminal already shows, in this depth."""
         self.depth = depth_of(os.environ) if depth is None else depth
         super().__init__(driver_class=QuietDriver, ansi_color=True)
-        self._shown = CellDiff(self.depth)
+        self._shown = CellDiff(self.depth) if shown is None else shown
         self._gate = FrameGate(monotonic())
         self._is_behind = False
         self._retry: asyncio.TimerHandle | None = None

@@ -47,6 +47,13 @@ def first_picture(fd: int, heading: str, note: str = "starting") -> Iterator[Non
             _Terminal.is_taken, _Terminal.attributes = False, None
 
 
+def draw(fd: int, sequence: str) -> None:
+    """Write a picture over the splash screen."""
+    data = sequence.encode("utf-8", "replace")
+    while data:
+        data = data[os.write(fd, data) :]
+
+
 def is_drawn() -> bool:
     """Whether the splash screen is on the terminal, so that the driver need not switch screens again."""
     return _Terminal.is_taken

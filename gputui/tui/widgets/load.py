@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from math import isclose
 
 SETTLED_NS = 3_000_000_000
 """A change counts after this time, or at once if it goes CLEARLY beyond."""
 CLEARLY = 2.0
 """In points of the figure."""
-SHAPE_KEPT_NS = 5_000_000_000
-"""A gauge follows its figure this late at most: the figure is exact, and a gauge takes many bytes."""
+SHAPE_KEPT_NS = 10_000_000_000
+"""A gauge that has moved stays this long: the figure is exact, and a gauge takes many bytes."""
+_ALIKE = 0.04
+"""A gauge does not follow a figure that differs by a smaller share than this; it could hardly show it."""
 _APART_NS = 617_000_000
 """Gauges move this long after each other."""
 IDLE_BELOW = 5.0
@@ -48,14 +51,14 @@ class SteadyLoads:
         """What gauges show, and since when."""
 
     def shape(self, key: object, value: float | None, now_ns: int) -> float | None:
-        """The value to draw the gauge with this key from; it may be 5 s old."""
+        """The value to draw the gauge with this key from: it follows at once, but seldom."""
         if value is None:
             self._shapes.pop(key, None)
             return None
         kept = self._shapes.get(key)
         if kept is None:
             kept = (now_ns - len(self._shapes) * _APART_NS % SHAPE_KEPT_NS, value)
-        elif not 0 <= now_ns - kept[0] < SHAPE_KEPT_NS:
+        elif not 0 <= now_ns - kept[0] < SHAPE_KEPT_NS and not isclose(value, kept[1], rel_tol=_ALIKE):
             kept = (now_ns, value)
         self._shapes[key] = kept
         return kept[1]

@@ -21,7 +21,7 @@ from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import Row, compare_sides, side_of_runs, sides_by
 from gputui.services.compare.row_text import cost_text, costs_text, doubted_point_text
 from gputui.services.compare.session import Answer, Asked
-from gputui.services.compare.text import _write_many
+from gputui.services.compare.text import _write_many, comparison_as_text
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.selectors import Selection
 from gputui.services.support.text_tables import Page
@@ -79,6 +79,20 @@ def test_of_three_boxes_each_verdict_has_its_color_in_the_column_of_its_box() ->
     _write_many(page, asked, Answer(comparisons, ((), ()), Headline(())), None)
     colors = [(text.split()[0], color) for text, color in painted(page) if "%" in text]
     assert colors[:2] == [("-50", "yellow"), ("+100", "green")]
+
+
+def test_three_boxes_say_what_differs_and_on_which_of_them() -> None:
+    a, b = run_of(0.1), run_of(0.2)
+    newer = replace(b.summary.runtime, torch_version="2.13.0+cu130")
+    c = replace(b, summary=replace(b.summary, runtime=newer))
+    asked = asked_of(a, b, c)
+    comparisons = tuple(compare_sides(asked.sides[0], side) for side in asked.sides[1:])
+    text = comparison_as_text(asked, Answer(comparisons, ((), ()), Headline(())), width=100)
+    assert "differs from a: torch (c)" in text
+    same = asked_of(a, b, run_of(0.05))
+    comparisons = tuple(compare_sides(same.sides[0], side) for side in same.sides[1:])
+    text = comparison_as_text(same, Answer(comparisons, ((), ()), Headline(())), width=100)
+    assert "no recorded differences" in text
 
 
 def test_the_baseline_of_precisions_is_named_in_any_case_and_that_of_files_as_it_is() -> None:

@@ -457,6 +457,28 @@ def test_without_colours_no_colour_is_sent_and_all_is_readable() -> None:
         assert codes <= {b"", b"0", b"1", b"4", b"7"}
 
 
+def test_the_demo_neither_takes_nor_changes_the_order_of_the_monitor(tmp_path: Path) -> None:
+    kept = tmp_path / "gputui" / "monitor.toml"
+    kept.parent.mkdir()
+    kept.write_text('sort = "pid"\n')
+    demo = Box().monitor(command="demo", XDG_CONFIG_HOME=str(tmp_path))
+    with demo as terminal:
+        terminal.wait_for("GPU-MEM▼")
+        terminal.type(b"s")
+        terminal.wait_for(lambda: "GPU-MEM▼" not in "\n".join(terminal.screen.display))
+        leave(terminal)
+    assert kept.read_text() == 'sort = "pid"\n'
+
+
+def test_the_first_frame_has_all_gpus_and_is_not_sent_twice() -> None:
+    with Box(gpus=3).monitor(columns=80, lines=24) as terminal:
+        wait_for_load(terminal, 2)
+        leave(terminal)
+    heading = b"BUSY %, 5 min"
+    assert bytes(terminal.raw).count(heading) == 1
+    assert bytes(terminal.raw).count(b"\x1b[2J") <= 2  # the splash screen, then the first frame
+
+
 def test_a_small_terminal_without_unicode_and_mouse_is_served_too() -> None:
     with Box("0 error * 15", gpus=2).monitor("--ascii", "--no-mouse", columns=40, lines=10) as terminal:
         terminal.wait_for("LOST")

@@ -269,5 +269,25 @@ def test_the_colour_of_a_figure_changes_when_its_state_does_and_not_before() -> 
         made.add(sample(2, float(second), changes={0: {"memory_used_bytes": used}}))
         lines = made.lines(80, 24, START + second * SECOND)
         row = next(line for line in lines if line[1].text.strip() == "0")
-        styles.append(next(span.style for span in row if span.text.startswith("━")))
+        styles.append([span.style for span in row if span.text.startswith("━")][-1])
     assert set(styles) == {"memory"}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "width", "height", "gauges"), [(8, 80, 24, 17), (8, 200, 50, 17), (1, 120, 40, 7)]
+)
+def test_the_first_frame_has_a_gauge_for_what_has_no_history_yet(
+    gpus: int, width: int, height: int, gauges: int
+) -> None:
+    """Busy and memory of each GPU, one of which is idle, or the charts of the only one, and the host's."""
+    made = model(lambda second: sample(gpus, second), seconds=1)
+    lines = made.lines(width, height, START + SECOND)
+    assert sum("━" in span.text or "╸" in span.text for line in lines for span in line) >= gauges
+
+
+def test_a_chart_that_is_half_full_has_no_gauge() -> None:
+    made = model(lambda second: sample(1, second), seconds=160)
+    lines = made.lines(120, 40, START + 160 * SECOND)
+    charted = [line for line in lines if line[0].text.strip() in ("100 %", "140 GiB")]
+    assert len(charted) == 2
+    assert not any("━" in span.text for line in charted for span in line)

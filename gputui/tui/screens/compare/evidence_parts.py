@@ -36,6 +36,7 @@ from gputui.tui.widgets.cells import cut, fitted, left, right, width_of
 from gputui.tui.widgets.charts import area, gauge
 from gputui.tui.widgets.paragraphs import paragraph
 from gputui.tui.widgets.sections import section
+from gputui.tui.widgets.wrapping import wrapped
 
 FAMILIES_OF_SIDES = ("compute", "power")
 """Of the charts of the baseline and of the other side."""
@@ -65,7 +66,8 @@ def value_lines(row: Row, width: int) -> list[Line]:
     is_timed = all(isinstance(cell.speed, SpeedEstimate) for cell in (row.a, row.b))
     step = f", {times[0]} vs {times[1]} a step" if is_timed and not row.case.is_whole else ""
     lines = [_labelled(row.rate.respect, f"{a} vs {b}{step}", width)]
-    lines.append(_labelled("sure", sure_text(row), width))
+    for number, text in enumerate(wrapped(sure_text(row), width - 10, 2)):
+        lines.append(_labelled("" if number else "sure", text, width))
     (cost_a, cost_b), unit = costs_text((row.a, row.b))
     if cost_a or cost_b:
         judged = f", {judgement_text(row.cost)}" if row.cost.ratio is not None else ""

@@ -52,7 +52,7 @@ from gputui.tui.widgets.wrapping import wrapped
 _MOST_CHARTS = 4
 _MARGIN = "   "
 _WIDE = 100
-_RATE, _UNIT, _SPREAD, _PEAK = 5, 7, 14, 12
+_RATE, _UNIT, _SPREAD, _PEAK = 5, 7, 14, 13
 _LEAST_SHARE = 0.01
 _AXIS = 9
 _MIB = 2**20
@@ -217,10 +217,10 @@ def step_lines(case: CaseResult, breakdown: StepBreakdown, width: int) -> Iterat
     row: list[Span] = [Span(_MARGIN)]
     for entry in legend:
         if sum(len(span.text) for span in (*row, *entry)) + 2 > width and len(row) > 1:
-            yield fitted(row, width)
+            yield fitted(row[:-1], width)
             row = [Span(_MARGIN)]
         row += [*entry, Span("   ")]
-    yield fitted(row, width)
+    yield fitted(row[:-1], width)
 
 
 def _parts(breakdown: StepBreakdown) -> list[tuple[str, float]]:
