@@ -165,7 +165,7 @@ def test_autocorrelation_is_that_of_the_series() -> None:
 
 def test_values_that_differ_in_their_last_bits_are_equal_on_any_scale() -> None:
     for scale in (1e-9, 1.0, 1e9):
-        assert lag1_autocorrelation([(0.1 + 0.2) * scale, 0.3 * scale] * 5) == 0
+        assert lag1_autocorrelation(([(0.1 + 0.2) * scale] * 2 + [0.3 * scale] * 2) * 5) == 0
 
 
 def test_blocks_that_follow_each_other_are_merged_until_they_do_not() -> None:

@@ -12,7 +12,13 @@ from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant, program_case
 from gputui.model.result import CaseResult
-from gputui.services.compare.rerun import RepeatedRun, Repetition, differences_here, repetition_of
+from gputui.services.compare.rerun import (
+    RepeatedRun,
+    Repetition,
+    differences_here,
+    launches_per_case,
+    repetition_of,
+)
 from gputui.services.profiles.loader import OwnStep, Profile, ProfileCase, ProfileCommand
 from gputui.services.profiles.planner import case_of
 from gputui.version import __version__
@@ -204,3 +210,11 @@ def test_in_the_same_place_nothing_differs() -> None:
 
     assert differences_here(same, CPU_MACHINE, RUNTIME) == ()
     assert isinstance(model.run.summary.price, Missing)
+
+
+def test_a_case_that_was_too_slow_for_more_than_one_launch_takes_none_from_the_others() -> None:
+    thrice = measured(real("gemm"), steady(0.1), steady(0.1), steady(0.1))
+    run = make_run(done(real("membw")), thrice)
+    finished = replace(run, summary=replace(run.summary, status="finished", replicates=5))
+    assert launches_per_case(finished) == 3
+    assert launches_per_case(replace(run, summary=replace(finished.summary, status="cancelled"))) == 5
