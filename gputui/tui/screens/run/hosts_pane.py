@@ -8,7 +8,7 @@ from gputui.model.units import counted
 from gputui.services.hosts.bakeoff import DONE, FAILED, LOST, RUNNING, STOPPED, HostStatus
 from gputui.tui.screens.run.devices_pane import clock
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, fitted, left, right, width_of
+from gputui.tui.widgets.cells import clean, fitted, left, line_width, right, width_of
 from gputui.tui.widgets.lines_list import MARKER
 from gputui.tui.widgets.sections import gauge_spans, section
 from gputui.tui.widgets.wrapping import wrapped
@@ -80,15 +80,18 @@ def progress_lines(progress: HostsProgress, selected: int, width: int, height: i
     detail = _detail(statuses[selected], width) if statuses else []
     room = max(height - 2 - len(detail), 1)
     first = min(max(selected - room + 1, 0), max(len(statuses) - room, 0))
-    lines = [
-        section(title, width, (Span(clock(progress.elapsed_s)),)),
-        _heading(name_cells, width),
-        *(
-            _row(one, name_cells, width, is_selected=first + number == selected)
-            for number, one in enumerate(statuses[first : first + room])
-        ),
+    shown = statuses[first : first + room]
+    rows = [
+        _rows(one, name_cells, width, is_selected=first + number == selected)
+        for number, one in enumerate(shown)
     ]
-    return [*lines, *detail]
+    if sum(map(len, rows)) > room:
+        rows = [
+            _rows(one, name_cells, width, most=1, is_selected=first + number == selected)
+            for number, one in enumerate(shown)
+        ]
+    top = [section(title, width, (Span(clock(progress.elapsed_s)),)), _heading(name_cells, width)]
+    return [*top, *(line for each in rows for line in each), *detail]
 
 
 def _heading(name_cells: int, width: int) -> Line:
@@ -98,7 +101,10 @@ def _heading(name_cells: int, width: int) -> Line:
     return fitted((Span(f"{text}{right('LEFT', _LEFT)}  CASE, RATE", "dim"),), width)
 
 
-def _row(one: HostStatus, name_cells: int, width: int, *, is_selected: bool) -> Line:
+def _rows(
+    one: HostStatus, name_cells: int, width: int, *, most: int = _DETAIL_ROWS, is_selected: bool
+) -> list[Line]:
+    """The line of a host; a reason that is longer than its place goes on below it, in at most `most` lines."""
     done = one.share_done
     spans = [
         Span(MARKER if is_selected else "  ", "accent"),
@@ -115,12 +121,15 @@ def _row(one: HostStatus, name_cells: int, width: int, *, is_selected: bool) -> 
     time_left = "" if one.left_s is None or one.state != RUNNING else clock(one.left_s)
     spans.append(Span(right(time_left, _LEFT) + "  "))
     if one.why:
-        spans.append(Span(clean(one.why), _STYLES.get(one.state, "warn")))
-    else:
-        spans += [Span(clean(one.case), "accent"), Span("  " if one.case else ""), Span(clean(one.rate))]
-        if one.health:
-            spans.append(Span(f"  ! {clean(one.health)}", "warn"))
-    return fitted(spans, width)
+        style = _STYLES.get(one.state, "warn")
+        indent = line_width(spans)
+        why, *more = wrapped(clean(one.why), width - indent, most)
+        below = [fitted((Span(" " * indent), Span(row, style)), width) for row in more]
+        return [fitted((*spans, Span(why, style)), width), *below]
+    spans += [Span(clean(one.case), "accent"), Span("  " if one.case else ""), Span(clean(one.rate))]
+    if one.health:
+        spans.append(Span(f"  ! {clean(one.health)}", "warn"))
+    return [fitted(spans, width)]
 
 
 def _detail(one: HostStatus, width: int) -> list[Line]:
