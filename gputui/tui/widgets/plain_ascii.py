@@ -21,6 +21,8 @@ def in_ascii(line: Line) -> Line:
     """The same line in ASCII, with the same width."""
     if all(span.text.isascii() for span in line):
         return line
+    if any("±" in span.text for span in line):
+        line = _with_plus_minus(line)
     return tuple(Span(text_in_ascii(span.text), span.style) for span in line)
 
 
@@ -29,6 +31,35 @@ def text_in_ascii(text: str) -> str:
     if text.isascii():
         return text
     return "".join(one if one.isascii() else _cells(one) for one in text)
+
+
+def _with_plus_minus(line: Line) -> Line:
+    """The same line with `+-` for `±`, each at the cost of a blank before it or, if only one is there, after it.
+
+    Where no blank can go it stays, and becomes `~`.
+    """
+    texts = [span.text for span in line]
+    for number in range(len(texts)):
+        at = texts[number].find("±")
+        while at >= 0:
+            text = texts[number]
+            if text[max(at - 2, 0) : at] == "  ":
+                texts[number] = f"{text[: at - 1]}+-{text[at + 1 :]}"
+            elif (spare := _spare_blank(texts, number, at)) is not None:
+                later, place = spare
+                texts[later] = texts[later][:place] + texts[later][place + 1 :]
+                texts[number] = texts[number][:at] + "+-" + texts[number][at + 1 :]
+            at = texts[number].find("±", at + 1)
+    return tuple(Span(text, span.style) for text, span in zip(texts, line, strict=True))
+
+
+def _spare_blank(texts: list[str], number: int, at: int) -> tuple[int, int] | None:
+    """The next of two blanks behind a place, as the numbers of its text and of its character."""
+    for later in range(number, len(texts)):
+        place = texts[later].find("  ", at if later == number else 0)
+        if place >= 0:
+            return later, place
+    return (len(texts) - 1, len(texts[-1]) - 1) if texts[-1].endswith(" ") else None
 
 
 def _cells(character: str) -> str:
