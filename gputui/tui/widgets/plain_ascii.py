@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 from gputui.services.support.plain_text import in_encoding
@@ -13,6 +14,7 @@ _OF_ONE_CELL = {"…": "~", "°": " ", "±": "~", "≥": ">", "≤": "<", "≠":
 """For characters whose usual replacement is wider than they are."""
 _SHAPES = dict(zip("▁▂▃▄▅▆▇█━╸╺┄●○◆", ".,:;+x*#===.o?*", strict=True))
 """For the shapes of charts, gauges and intervals, which differ from each other in ASCII too."""
+_SPARE = re.compile("  |──")
 _NO_SHAPES: tuple[str, ...] = ("linux", "vt1", "vt2", "vt3", "dumb")
 """Beginnings of the names of terminals whose fonts lack them: the console of Linux, and the old ones."""
 
@@ -34,9 +36,9 @@ def text_in_ascii(text: str) -> str:
 
 
 def _with_plus_minus(line: Line) -> Line:
-    """The same line with `+-` for `±`, each at the cost of a blank before it or, if only one is there, after it.
+    """The same line with `+-` for `±`, each at the cost of a blank before it or, if only one is there, behind it.
 
-    Where no blank can go it stays, and becomes `~`.
+    Where none can go it stays, and becomes `~`.
     """
     texts = [span.text for span in line]
     for number in range(len(texts)):
@@ -54,11 +56,11 @@ def _with_plus_minus(line: Line) -> Line:
 
 
 def _spare_blank(texts: list[str], number: int, at: int) -> tuple[int, int] | None:
-    """The next of two blanks behind a place, as the numbers of its text and of its character."""
+    """The next of two blanks, or of a rule, behind a place: the numbers of its text and of its character."""
     for later in range(number, len(texts)):
-        place = texts[later].find("  ", at if later == number else 0)
-        if place >= 0:
-            return later, place
+        found = _SPARE.search(texts[later], at if later == number else 0)
+        if found is not None:
+            return later, found.start()
     return (len(texts) - 1, len(texts[-1]) - 1) if texts[-1].endswith(" ") else None
 
 

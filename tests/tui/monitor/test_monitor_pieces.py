@@ -409,6 +409,7 @@ def test_new_samples_that_look_the_same_change_no_line_and_lay_out_none(size: tu
         ((Span("812 k seq/s ±1 %"), Span("  "), Span("busy  ", "warn")), "812 k seq/s +-1 % busy  "),
         ((Span("±0.1 % in this launch "),), "+-0.1 % in this launch"),
         ((Span("412 µs ±1 %"),), "412 us ~1 %"),
+        ((Span(" enough: ±1 % ", "dim"), Span("──", "track")), " enough: +-1 % -"),
     ],
 )
 def test_in_ascii_plus_or_minus_takes_a_blank_beside_it(line: Line, shown: str) -> None:
