@@ -29,6 +29,8 @@ _ABSENT = "—"
 _GAUGE_CELLS, _BUSY_CELLS, _MEMORY_CELLS, _NARROW_MEMORY_CELLS, _LOAD_CELLS = 8, 10, 15, 8, 7
 _WIDE = 100
 """From this width on, a line has room for most faults beside long names, bytes of memory and the load."""
+_ROOMY = 120
+"""Beyond this width, names may be longer."""
 _BUSY_FROM = 5.0
 
 
@@ -87,7 +89,7 @@ class HostsModel:
         self._top = min(max(self._top, at - room + 1, 0), at)
         if self._top + room > len(ordered):
             self._top = max(len(ordered) - room, 0)
-        longest = _NARROW_NAME_CELLS if width < _WIDE else _NAME_CELLS
+        longest = _NARROW_NAME_CELLS if width < _WIDE else _NAME_CELLS + max(width - _ROOMY, 0) // 2
         name_cells = min(max([4, *(width_of(clean(one.host.name)) for one in ordered)]), longest)
         rows = [self._row(one, name_cells, width, now_ns) for one in ordered[self._top : self._top + room]]
         below = len(ordered) - self._top - room

@@ -79,30 +79,32 @@ def progress_lines(progress: HostsProgress, selected: int, width: int, height: i
     name_cells = min(max([4, *(width_of(clean(one.name)) for one in statuses)]), _MOST_NAME)
     detail = _detail(statuses[selected], width) if statuses else []
     room = max(height - 2 - len(detail), 1)
+    longest = max((width_of(clean(one.device)) for one in statuses), default=0)
+    device_cells = min(max(longest, _DEVICE), _DEVICE + (width - _WIDE) // 3) if width >= _WIDE else 0
     first = min(max(selected - room + 1, 0), max(len(statuses) - room, 0))
     shown = statuses[first : first + room]
     rows = [
-        _rows(one, name_cells, width, is_selected=first + number == selected)
+        _rows(one, name_cells, device_cells, width, is_selected=first + number == selected)
         for number, one in enumerate(shown)
     ]
     if sum(map(len, rows)) > room:
         rows = [
-            _rows(one, name_cells, width, most=1, is_selected=first + number == selected)
+            _rows(one, name_cells, device_cells, width, most=1, is_selected=first + number == selected)
             for number, one in enumerate(shown)
         ]
-    top = [section(title, width, (Span(clock(progress.elapsed_s)),)), _heading(name_cells, width)]
+    top = [section(title, width, (Span(clock(progress.elapsed_s)),)), _heading(name_cells, device_cells, width)]
     return [*top, *(line for each in rows for line in each), *detail]
 
 
-def _heading(name_cells: int, width: int) -> Line:
-    device = left("DEVICE", _DEVICE + 2) if width >= _WIDE else ""
+def _heading(name_cells: int, device_cells: int, width: int) -> Line:
+    device = left("DEVICE", device_cells + 2) if device_cells else ""
     done = right("DONE", _PERCENT + (_GAUGE if width >= _WIDE else 0))
     text = f"  {left('HOST', name_cells)}  {device}{left('STATE', _STATE)}{done}"
     return fitted((Span(f"{text}{right('LEFT', _LEFT)}  CASE, RATE", "dim"),), width)
 
 
 def _rows(
-    one: HostStatus, name_cells: int, width: int, *, most: int = _DETAIL_ROWS, is_selected: bool
+    one: HostStatus, name_cells: int, device_cells: int, width: int, *, most: int = _DETAIL_ROWS, is_selected: bool
 ) -> list[Line]:
     """The line of a host; a reason that is longer than its place goes on below it, in at most `most` lines."""
     done = one.share_done
@@ -111,8 +113,8 @@ def _rows(
         Span(left(clean(one.name), name_cells), "title" if is_selected else ""),
         Span("  "),
     ]
-    if width >= _WIDE:
-        spans.append(Span(left(clean(one.device), _DEVICE) + "  ", "dim"))
+    if device_cells:
+        spans.append(Span(left(clean(one.device), device_cells) + "  ", "dim"))
     spans.append(Span(left(one.state, _STATE), _STYLES.get(one.state, "dim")))
     if width >= _WIDE:
         gauge = gauge_spans(100 * done, 100.0, _GAUGE, "compute") if done is not None else ()
