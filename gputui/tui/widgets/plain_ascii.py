@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 from gputui.services.support.plain_text import in_encoding
@@ -13,6 +14,7 @@ _OF_ONE_CELL = {"…": "~", "°": " ", "±": "~", "≥": ">", "≤": "<", "≠":
 """For characters whose usual replacement is wider than they are."""
 _SHAPES = dict(zip("▁▂▃▄▅▆▇█━╸╺┄●○◆", ".,:;+x*#===.o?*", strict=True))
 """For the shapes of charts, gauges and intervals, which differ from each other in ASCII too."""
+_SPARE = re.compile("  |──")
 _NO_SHAPES: tuple[str, ...] = ("linux", "vt1", "vt2", "vt3", "dumb")
 """Beginnings of the names of terminals whose fonts lack them: the console of Linux, and the old ones."""
 
@@ -21,6 +23,8 @@ def in_ascii(line: Line) -> Line:
     """The same line in ASCII, with the same width."""
     if all(span.text.isascii() for span in line):
         return line
+    if any("±" in span.text for span in line):
+        line = _with_plus_minus(line)
     return tuple(Span(text_in_ascii(span.text), span.style) for span in line)
 
 
@@ -29,6 +33,35 @@ def text_in_ascii(text: str) -> str:
     if text.isascii():
         return text
     return "".join(one if one.isascii() else _cells(one) for one in text)
+
+
+def _with_plus_minus(line: Line) -> Line:
+    """The same line with `+-` for `±`, each at the cost of a blank before it or, if only one is there, behind it.
+
+    Where none can go it stays, and becomes `~`.
+    """
+    texts = [span.text for span in line]
+    for number in range(len(texts)):
+        at = texts[number].find("±")
+        while at >= 0:
+            text = texts[number]
+            if text[max(at - 2, 0) : at] == "  ":
+                texts[number] = f"{text[: at - 1]}+-{text[at + 1 :]}"
+            elif (spare := _spare_blank(texts, number, at)) is not None:
+                later, place = spare
+                texts[later] = texts[later][:place] + texts[later][place + 1 :]
+                texts[number] = texts[number][:at] + "+-" + texts[number][at + 1 :]
+            at = texts[number].find("±", at + 1)
+    return tuple(Span(text, span.style) for text, span in zip(texts, line, strict=True))
+
+
+def _spare_blank(texts: list[str], number: int, at: int) -> tuple[int, int] | None:
+    """The next of two blanks, or of a rule, behind a place: the numbers of its text and of its character."""
+    for later in range(number, len(texts)):
+        found = _SPARE.search(texts[later], at if later == number else 0)
+        if found is not None:
+            return later, found.start()
+    return (len(texts) - 1, len(texts[-1]) - 1) if texts[-1].endswith(" ") else None
 
 
 def _cells(character: str) -> str:
