@@ -220,6 +220,24 @@ def some_of(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
+def mostly_assumed(run: Run) -> str:
+    """That few launches do not tell how much launches vary, and what would; empty where enough of them do."""
+    if not 0 < _launches_assumed(run) < LAUNCHES_MEASURED:
+        return ""
+    how = "three recordings measure it" if _is_recording(run) else "--launches 3 measures it"
+    if any(had_no_time(case) for case in run.cases):
+        how = "there was no time for more: raise --budget"
+    elif run.summary.status == "finished" and run.summary.replicates >= LAUNCHES_MEASURED:
+        how = "starting more would have taken too long: raise --budget"
+    return f"the interval is mostly assumed; {how}"
+
+
+def _launches_assumed(run: Run) -> int:
+    """The fewest launches of a case whose spread is assumed; 0 without such a case."""
+    speeds = [speed_of(case) for case in run.cases if case.launch_spread is None]
+    return min((speed.launches for speed in speeds if isinstance(speed, SpeedEstimate)), default=0)
+
+
 def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
     """Caveats of a run with what helps; `is_brief`: cases are counted instead of named."""
 
@@ -227,16 +245,9 @@ def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
         return counted(len(cases), "case") if is_brief else some_of([words(case) for case in cases])
 
     notes = []
-    assumed = [speed_of(case) for case in run.cases if case.launch_spread is None]
-    launches = {speed.launches for speed in assumed if isinstance(speed, SpeedEstimate)}
-    if launches and min(launches) < LAUNCHES_MEASURED:
-        how = "three recordings measure it" if _is_recording(run) else "--launches 3 measures it"
-        if any(had_no_time(case) for case in run.cases):
-            how = "there was no time for more: raise --budget"
-        elif run.summary.status == "finished" and run.summary.replicates >= LAUNCHES_MEASURED:
-            how = "starting more would have taken too long: raise --budget"
-        few = "one launch" if min(launches) == 1 else f"{min(launches)} launches"
-        notes.append(f"{few}: the interval is mostly assumed; {how}")
+    if assumed := mostly_assumed(run):
+        few = _launches_assumed(run)
+        notes.append(f"{'one launch' if few == 1 else f'{few} launches'}: {assumed}")
     starved = [c for c in run.cases if run.summary.status == "finished" and _never_had_time(c)]
     if starved:
         notes.append(f"too little time for {which(starved)}: raise --budget, or choose fewer with --only")

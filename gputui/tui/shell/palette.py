@@ -34,6 +34,7 @@ class Palette(ModalScreen[Action | None]):
         width: 100%; max-width: 100; height: auto; max-height: 100%; padding: 0 1; background: ansi_default;
     }
     Palette Input, Palette Input:focus { border: none; height: 1; padding: 0; background: ansi_default; }
+    Palette Input > .input--selection { text-style: $block-cursor-text-style; }
     Palette DataTable { background: ansi_default; height: auto; scrollbar-size: 0 1; }
     Palette DataTable > .datatable--cursor {
         background: $block-cursor-background;

@@ -116,6 +116,8 @@ _MID_TONES: Mapping[str, str] = {
     "link": "#5f8787",
 }
 """Of the lowest rows of charts; each is one of the 256."""
+_OTHER_BODIES = "bright_blue"
+"""Of the families without a colour among the sixteen: bodies in the colour of letters would glare."""
 _MID_NUMBERS: Mapping[str, int] = {"compute": 67, "memory": 97, "power": 65, "clock": 132, "link": 66}
 _SELECTED: Mapping[Depth, tuple[str, str]] = {
     Depth.NONE: ("", "reverse"),
@@ -139,7 +141,7 @@ def _body(family: str, tone: int, depth: Depth) -> str:
         return _mixed(_MID_TONES[family], _WORDS[depth][family], (tone - 1) / (TONES - 1))
     if depth is Depth.LIGHT or (depth is Depth.INDEXED and tone <= TONES // 2):
         return f"color({_MID_NUMBERS[family]})"
-    return _WORDS[depth].get(family, "")
+    return _WORDS[depth].get(family, "" if depth is Depth.NONE else _OTHER_BODIES)
 
 
 def _selected(style: str, depth: Depth) -> str:

@@ -55,6 +55,17 @@ def cut(text: str, width: int) -> str:
     return text
 
 
+def ends_of(text: str, width: int) -> str:
+    """The beginning and the end of the text in at most `width` cells; `…` marks where it was cut.
+
+    Names that differ in their last letters stay different.
+    """
+    if width_of(text) <= width or width < 3:
+        return cut(text, width)
+    behind = end_of(text, width // 2)
+    return cut(text, width + 1 - width_of(behind))[:-1] + behind
+
+
 def end_of(text: str, width: int) -> str:
     """The end of the text in at most `width` cells; `…` marks where it was cut."""
     if width_of(text) <= width:

@@ -19,6 +19,7 @@ _CSS = """
     width: 76; max-width: 95%; height: auto; padding: 0 1; background: ansi_default;
 }}
 {0} Input, {0} Input:focus {{ border: none; height: 1; padding: 0; background: ansi_default; }}
+{0} Input > .input--selection {{ text-style: $block-cursor-text-style; }}
 """
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Mapping
 
 from gputui.services.support.plain_text import in_encoding
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import width_of
 
 _OF_ONE_CELL = {"…": "~", "°": " ", "±": "~", "≥": ">", "≤": "<", "≠": "#", "²": "2", "³": "3"}
-"""For characters whose usual replacement is wider than they are."""
+"""For characters whose usual replacement is wider than they are; `±` where there is no room for `+-`."""
+_BLANK_BEHIND = re.compile(r"[^│|]*?(?= (?: |$))")
+"""Up to a blank that a line can spare; what stands behind a border stays in its place."""
 _SHAPES = dict(zip("▁▂▃▄▅▆▇█━╸╺┄●○◆", ".,:;+x*#===.o?*", strict=True))
 """For the shapes of charts, gauges and intervals, which differ from each other in ASCII too."""
-_SPARE = re.compile("  |──")
 _NO_SHAPES: tuple[str, ...] = ("linux", "vt1", "vt2", "vt3", "dumb")
 """Beginnings of the names of terminals whose fonts lack them: the console of Linux, and the old ones."""
 
@@ -23,45 +25,46 @@ def in_ascii(line: Line) -> Line:
     """The same line in ASCII, with the same width."""
     if all(span.text.isascii() for span in line):
         return line
-    if any("±" in span.text for span in line):
-        line = _with_plus_minus(line)
-    return tuple(Span(text_in_ascii(span.text), span.style) for span in line)
+    found: list[Span] = []
+    swaps = _with_room("".join(span.text for span in line))
+    begin = 0
+    for span in line:
+        found.append(Span(_in_ascii(span.text, swaps, begin), span.style))
+        begin += len(span.text)
+    return tuple(found)
 
 
 def text_in_ascii(text: str) -> str:
     """The same text in ASCII, with the same width."""
-    if text.isascii():
-        return text
-    return "".join(one if one.isascii() else _cells(one) for one in text)
+    return text if text.isascii() else _in_ascii(text, _with_room(text), 0)
 
 
-def _with_plus_minus(line: Line) -> Line:
-    """The same line with `+-` for `±`, each at the cost of a blank before it or, if only one is there, behind it.
+def _in_ascii(text: str, swaps: Mapping[int, str], begin: int) -> str:
+    """`swaps` are by place in a line in which the text begins at `begin`."""
+    places = enumerate(text, begin)
+    return "".join(swaps.get(place, one if one.isascii() else _cells(one)) for place, one in places)
 
-    Where none can go it stays, and becomes `~`.
+
+def _with_room(text: str) -> dict[int, str]:
+    """`+-` for each `±` that finds a blank to take, and nothing for that blank; by their places.
+
+    It takes one of several blanks before it or behind its words, else the only one before it.
     """
-    texts = [span.text for span in line]
-    for number in range(len(texts)):
-        at = texts[number].find("±")
-        while at >= 0:
-            text = texts[number]
-            if text[max(at - 2, 0) : at] == "  ":
-                texts[number] = f"{text[: at - 1]}+-{text[at + 1 :]}"
-            elif (spare := _spare_blank(texts, number, at)) is not None:
-                later, place = spare
-                texts[later] = texts[later][:place] + texts[later][place + 1 :]
-                texts[number] = texts[number][:at] + "+-" + texts[number][at + 1 :]
-            at = texts[number].find("±", at + 1)
-    return tuple(Span(text, span.style) for text, span in zip(texts, line, strict=True))
-
-
-def _spare_blank(texts: list[str], number: int, at: int) -> tuple[int, int] | None:
-    """The next of two blanks, or of a rule, behind a place: the numbers of its text and of its character."""
-    for later in range(number, len(texts)):
-        found = _SPARE.search(texts[later], at if later == number else 0)
-        if found is not None:
-            return later, found.start()
-    return (len(texts) - 1, len(texts[-1]) - 1) if texts[-1].endswith(" ") else None
+    swaps: dict[int, str] = {}
+    for sign in re.finditer("±", text):
+        at = sign.start()
+        behind = _BLANK_BEHIND.match(text, at)
+        before = text[max(at - 2, 0) : at]
+        if before == "  " and at - 2 not in swaps:
+            blank = at - 1
+        elif behind and behind.end() not in swaps:
+            blank = behind.end()
+        elif before.endswith(" "):
+            blank = at - 1
+        else:
+            continue
+        swaps |= {at: "+-", blank: ""}
+    return swaps
 
 
 def _cells(character: str) -> str:

@@ -13,7 +13,7 @@ from textual.widgets import DataTable
 
 from gputui.store.text import clean_text
 from gputui.tui.widgets.app_context import shell_of
-from gputui.tui.widgets.cells import cut, width_of
+from gputui.tui.widgets.cells import ends_of, width_of
 from gputui.tui.widgets.plain_ascii import text_in_ascii
 
 CURSOR = "▸"
@@ -36,6 +36,8 @@ class PlainTable(DataTable[Text]):
         self._headings = tuple(headings)
         self._texts: list[tuple[str, ...]] = []
         self._widest: dict[int, int] = {}
+        self._indent = ""
+        """Between the cursor's mark and the text; a first column without a heading has its own blanks."""
 
     @property
     def text(self) -> str:
@@ -56,12 +58,14 @@ class PlainTable(DataTable[Text]):
         self._headings = tuple(headings) if headings is not None else self._headings
         self._widest = dict(widest or {})
         self._texts = [tuple(clean_text(cell) for cell in cells) for cells in rows]
+        self._indent = " " if self._headings and self._headings[0] else ""
         shown = [[self._shown(column, text) for column, text in enumerate(cells)] for cells in self._texts]
         # Recreate the columns with their widths: those of the stock table only grow, when it is idle.
         self.clear(columns=True)
         for column, heading in enumerate(self._headings):
-            width = max(map(width_of, (heading, *(cells[column] for cells in shown))))
-            self.add_column(Text(heading), width=width)
+            label = self._indent + heading if column == 0 else heading
+            width = max(map(width_of, (label, *(cells[column] for cells in shown))))
+            self.add_column(Text(label), width=width)
         for cells in shown:
             self.add_row(*(Text(cell, no_wrap=True) for cell in cells))
         self.move_cursor(row=min(place, max(len(rows) - 1, 0)))
@@ -118,7 +122,10 @@ class PlainTable(DataTable[Text]):
 
     def _shown(self, column: int, text: str) -> str:
         """The text as its column shows it, in characters that the terminal supports."""
-        return self._plain(cut(text, self._widest[column]) if column in self._widest else text)
+        short = ends_of(text, self._widest[column]) if column in self._widest else text
+        # Columns are as wide as their cells, so this one may get longer.
+        plain = self._plain(short.replace("±", "+-") if shell_of(self).ascii_only else short)
+        return self._indent + plain if column == 0 else plain
 
     def _plain(self, text: str) -> str:
         return text_in_ascii(text) if shell_of(self).ascii_only else text

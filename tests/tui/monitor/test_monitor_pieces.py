@@ -22,7 +22,18 @@ from gputui.tui.monitor.metrics import METRICS, Units, degrees, gigahertz, memor
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import _fitted, clean, cut, fitted, left, line_width, right, ruled, width_of
+from gputui.tui.widgets.cells import (
+    _fitted,
+    clean,
+    cut,
+    ends_of,
+    fitted,
+    left,
+    line_width,
+    right,
+    ruled,
+    width_of,
+)
 from gputui.tui.widgets.charts import (
     Chart,
     area,
@@ -194,6 +205,30 @@ def test_an_area_rises_from_below_and_leaves_an_eighth_free_at_its_top() -> None
     assert area((0, 50, 100, 250, None), 100) == ("▁▄▇▇ ",)
     assert area((0, 50, 100), 100, rows=2) == ("  ▇", "▁██")
     assert text_in_ascii("▁▂▃▄▅▆▇█") == ".,:;+x*#"
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("107 GFLOP/s   ±0.1 %  20 ms", "107 GFLOP/s  +-0.1 %  20 ms"),
+        ("too near to ±1 % to tell  │", "too near to +-1 % to tell |"),
+        ("too near to ±1 % to tell│  ", "too near to+-1 % to tell|  "),
+        ("a ±1 %, b ±2 %", "a+-1 %, b+-2 %"),
+        ("±2", "~2"),
+    ],
+)
+def test_an_interval_takes_a_blank_for_its_sign_in_ascii(text: str, plain: str) -> None:
+    assert text_in_ascii(text) == plain
+    at = text.index("±")
+    line = in_ascii((Span(text[:at], "dim"), Span(text[at:], "")))
+    assert "".join(span.text for span in line) == plain
+
+
+def test_a_name_that_is_cut_in_the_middle_keeps_both_of_its_ends() -> None:
+    assert ends_of("v100_resnet50_loader0", 14) == "v100_re…oader0"
+    assert ends_of("short", 14) == "short"
+    for width in range(24):
+        assert width_of(ends_of("日本語_resnet50_日本0", width)) <= width
 
 
 def test_a_load_changes_its_step_when_it_lasts_or_is_clear() -> None:
@@ -408,8 +443,8 @@ def test_new_samples_that_look_the_same_change_no_line_and_lay_out_none(size: tu
         ((Span("825 GFLOP/s"), Span("    ±1 %")), "825 GFLOP/s   +-1 %"),
         ((Span("812 k seq/s ±1 %"), Span("  "), Span("busy  ", "warn")), "812 k seq/s +-1 % busy  "),
         ((Span("±0.1 % in this launch "),), "+-0.1 % in this launch"),
-        ((Span("412 µs ±1 %"),), "412 us ~1 %"),
-        ((Span(" enough: ±1 % ", "dim"), Span("──", "track")), " enough: +-1 % -"),
+        ((Span("412 µs ±1 %"),), "412 us+-1 %"),
+        ((Span(" enough: ±1 % ", "dim"), Span("──", "track")), " enough:+-1 % --"),
     ],
 )
 def test_in_ascii_plus_or_minus_takes_a_blank_beside_it(line: Line, shown: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from chrome_traces import write_training
 from command_line import gputui_here
 from journals import CPU_MACHINE, GPU_MACHINE
 from quick_runs import place_reference
@@ -18,9 +19,15 @@ from stored_runs import HOSTILE, store, store_gpu
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from gputui.services.compare.columns import RATE
+from gputui.services.compare.pairing import SLOWED, Flag
+from gputui.services.compare.session import ask
 from gputui.services.support.paths import copies_directory
+from gputui.services.traces.imported import contents_of, read_run
+from gputui.store.writing import store_run
 from gputui.tui.app import MonitorApp
 from gputui.tui.screens.compare.actions import ACTIONS
+from gputui.tui.screens.compare.rows_table import row_line, rows_of_sides
 from gputui.tui.screens.compare.screen import CompareScreen
 from gputui.tui.terminal.theme import Depth
 from gputui.tui.widgets.dialogs import AskText
@@ -253,6 +260,42 @@ async def test_a_case_that_one_side_lacks_says_how_it_is_measured_there(
         assert "not comparable" in text
         assert "on the box of b: gputui run --like a.db@cccc0001 --only gemm" in text
         assert "no telemetry of b: it was not measured" in text
+
+
+async def test_traces_are_sent_to_the_command_that_compares_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    traces = [write_training(tmp_path / name, gemm_us=us) for name, us in (("a.json", 100), ("b.json", 150))]
+    for trace in traces:
+        store_run(tmp_path / "t.db", contents_of(read_run(trace)), ())
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        for names in ("a.json b.json", "t.db@a t.db@b"):
+            await opened(pilot, *names.split())
+            shown = " ".join(picture(app).split())
+            assert f"gputui compare {names}" in shown, shown
+
+
+async def test_of_three_sides_the_one_in_sight_has_its_own_letter_in_what_disturbed_it(
+    tmp_path: Path,
+) -> None:
+    asked = ask([store_of(tmp_path, number) for number in range(3)])
+    answer = asked.compared()
+    rows = rows_of_sides(answer.comparisons, "")[0]
+    disturbed = replace(rows[1], flags=(Flag("a", SLOWED, 0.5), Flag("b", SLOWED, 0.5)))  # type: ignore[type-var]
+    told = row_line((rows[0], disturbed), 1, "bc", RATE, has_reason=False)
+    assert told == "c: a and c slowed by heat or a power brake"
+    noted = replace(disturbed, note="fp32 on a, tf32 on b")
+    told = row_line((rows[0], noted), 1, "bc", RATE, has_reason=False)
+    assert told == "c as b: a and b slowed by heat or a power brake; fp32 on a, tf32 on b"
+    told = row_line((disturbed, rows[0]), 0, "bc", RATE, has_reason=False)
+    assert told == "b: a and b slowed by heat or a power brake"
+
+
+def store_of(place: Path, number: int) -> str:
+    store(place / f"{number}.db", number + 1)
+    return str(place / f"{number}.db")
 
 
 async def test_of_five_sides_at_80_columns_those_out_of_sight_are_counted_and_come_by_key(

@@ -16,7 +16,7 @@ from journals import CPU_MACHINE, GPU_MACHINE
 from moving_lines import Ticking
 from pty_harness import Terminal
 from screen_goldens import FOLDER, SIZES, pictures, store_on_gpu, store_three
-from shell_app import make_app, picture, press, settled
+from shell_app import make_app, picture, press, rows_of, settled
 from stored_loads import Server, store_loads
 from stored_runs import HOSTILE, passed, run_id_of, store
 from textual.pilot import Pilot
@@ -36,6 +36,7 @@ from gputui.tui.screens.results.actions import ACTIONS
 from gputui.tui.screens.results.overview import step_lines
 from gputui.tui.screens.results.run_pane import OF_A_CASE, TABS
 from gputui.tui.screens.results.screen import ResultsScreen
+from gputui.tui.screens.results.tables import GROUPS, chosen_operators
 from gputui.tui.screens.results.telemetry_page import chart_place
 from gputui.tui.shell.registry import SCREENS
 from gputui.tui.terminal.theme import Depth
@@ -500,6 +501,62 @@ def test_the_parts_of_a_step_are_told_apart_without_colour() -> None:
         ("3", "optimizer", "5"),
         ("4", "idle", "10"),
     ]
+
+
+async def test_a_step_calls_its_parts_as_every_other_page_does(db: Path) -> None:
+    with open_result(db) as file:
+        (run, *_) = (file.run(one.run_id) for one in file.summaries() if one.short_id == "cccc0001")
+    case = next(case for case in run.cases if case.case.work.workload == "gpt_train")
+    found = passed(case.case_id, 90, 100.0)
+    copies = replace(found.operators[0], category="cast_copy")
+    breakdown = breakdown_of(replace(found, operators=(copies, *found.operators[1:])), case)
+    assert not isinstance(breakdown, Missing)
+    words = "".join(span.text for line in step_lines(case, breakdown, 100) for span in line)
+    assert "casts and copies 50 %" in words
+    assert [row.operator for row in chosen_operators([copies], GROUPS.index("category"), 0, "casts")] == [
+        "casts and copies (1 row)"
+    ]
+
+
+async def test_the_launches_of_a_run_are_counted_once(tmp_path: Path) -> None:
+    store(tmp_path / "a.db", 1, launches=1)
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot, f"{tmp_path / 'a.db'}@latest")
+        shown = " ".join(picture(app).split())
+        assert "launches 1 launch a case: the interval is mostly assumed; --launches 3 measures it" in shown
+
+
+async def test_labels_that_differ_at_their_ends_stay_different_where_they_are_cut(tmp_path: Path) -> None:
+    for number in (1, 2):
+        store(tmp_path / "a.db", number, label=f"v100_resnet50_loader{number}")
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, str(tmp_path / "a.db"))
+        assert "v100_re…oader1" in picture(app)
+        assert "v100_re…oader2" in picture(app)
+
+
+async def test_the_mark_of_the_selected_row_is_apart_from_its_text(db: Path) -> None:
+    app = make_app(ascii_only=True)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, f"{db}@cccc0001")
+        await press(pilot, "tab")
+        shown = picture(app)
+        assert "\n> gemm mini cpu" in shown
+        assert "\n  gpt_train" in shown
+        assert " +-0.1 % " in shown
+
+
+@pytest.mark.parametrize("depth", [Depth.NONE, Depth.ANSI])
+async def test_selected_text_shows_where_colours_are_few(db: Path, depth: Depth) -> None:
+    app = make_app(depth=depth)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, str(db))
+        for keys in (("o", "a", "b", "shift+home"), ("escape", "slash", "a", "b", "shift+home")):
+            await press(pilot, *keys)
+            shown = "".join(text for row in rows_of(app) for text, style in row if style.reverse)
+            assert "ab" in shown
 
 
 async def test_the_next_case_is_shown_on_the_same_tab(db: Path) -> None:

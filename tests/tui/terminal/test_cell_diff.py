@@ -248,7 +248,13 @@ def test_each_style_is_written_in_the_colours_of_its_depth(depth: Depth) -> None
 
 
 def test_without_colours_the_blanks_around_a_warning_are_not_marked() -> None:
-    line = (Span("gpu"), Span("  ! no GPU  ", "alarm"), Span("   624", "warn"), Span("   ", "warn"), Span("ok"))
+    line = (
+        Span("gpu"),
+        Span("  ! no GPU  ", "alarm"),
+        Span("   624", "warn"),
+        Span("   ", "warn"),
+        Span("ok"),
+    )
     drawn = []
     for lines in (True, False):
         diff, emulator = CellDiff(Depth.NONE, 40, 1), Emulator(40, 1)

@@ -131,6 +131,12 @@ def test_every_shape_can_be_seen(style: str) -> None:
         assert least_ratio(shown_exactly(Style.parse(definition(style, depth))), depth) >= least
 
 
+def test_with_sixteen_colours_no_body_of_a_chart_is_as_bright_as_letters() -> None:
+    assert [style for style in SHAPES if not definition(style, Depth.ANSI)] == []
+    assert definition("clock", Depth.ANSI) == "", "figures are letters"
+    assert definition("clock 1", Depth.NONE) == ""
+
+
 def test_with_sixteen_colours_letters_never_use_bright_black() -> None:
     faint = {style for style in STYLES if "bright_black" in definition(style, Depth.ANSI)}
     assert faint == {"track"}

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any  # whatever a job is for
 
+from gputui.errors import GputuiError
+from gputui.model.plan import TRACE_PROFILE
 from gputui.services.compare.columns import ENERGY, RATE, RATIO, ComparisonColumn
 from gputui.services.compare.fleet_why import ranking_of
 from gputui.services.compare.formats import comparison_text
@@ -77,8 +79,12 @@ def read(words: Sequence[str], job: Job[Loaded], *, with_energy: bool = False) -
     nobody wants it any more.
     """
     request = request_of(words)
+    if all(file.endswith((".json", ".json.gz")) for file in request.files):
+        raise _only_traces(request.files)
     job.say(f"reading {', '.join(short_name(file) for file in request.files)}")
     asked = ask(request.files, by=request.by or None, pool=request.pool, trust=request.trust)
+    if all(run.summary.profile == TRACE_PROFILE for run in asked.evidence.runs):
+        raise _only_traces(request.files)
     baseline = asked.baseline(request.baseline) if request.baseline else 0
     job.say("comparing")
     with_energy = with_energy or ENERGY in request.columns
@@ -89,6 +95,14 @@ def read(words: Sequence[str], job: Job[Loaded], *, with_energy: bool = False) -
         if ranking is not None:
             answer = replace(answer, headline=Headline(ranking[0].sentences))
     return Loaded(request, asked, baseline, answer, with_energy)
+
+
+def _only_traces(files: Sequence[str]) -> GputuiError:
+    both = files if len(files) == 2 else (files[0], "OTHER")
+    return GputuiError(
+        "traces have no rates, which this screen compares",
+        f"in a shell, where the steps of two differ: gputui compare {shlex.join(map(from_here, both))}",
+    )
 
 
 def read_text(words: Sequence[str], width: int, job: Job[Any]) -> tuple[str, ...]:

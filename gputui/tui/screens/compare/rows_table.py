@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -44,6 +45,8 @@ _ROOMY = 18
 """Where the drawing has so many cells, the heading may say what all cases share."""
 _LEAST_NAME = 10
 _ABSENT = "—"
+_NAMES_B = re.compile(r"\bb\b")
+"""In a reason: it is said of the second side, whatever its letter is."""
 _STYLES = {
     "faster": "good",
     "cheaper": "good",
@@ -455,7 +458,7 @@ def row_line(
 ) -> str:
     """What there is no room for in a row: why values are absent, the reason of its verdict, remarks.
 
-    The reason is of the side at `place`, which it calls b; `names` are of the sides against the baseline.
+    It is of the side at `place`; `names` are of the sides against the baseline.
     """
     known = next(row for row in rows if row is not None)
     is_pair = len(rows) == 1
@@ -464,15 +467,18 @@ def row_line(
     absent = "; ".join(f"{' and '.join(names)}: {reason}" for reason, names in reasons.items())
     row = rows[place]
     reason = row.verdict.reason if row is not None and has_reason else ""
-    told = "" if row is None else "; ".join(filter(None, (reason, remarks(row))))
+    name = names[place]
+    is_called_b = row is not None and _NAMES_B.search(f"{reason} {row.note}") is not None
+    b = "b" if is_pair or is_called_b else name
+    told = "" if row is None else "; ".join(filter(None, (reason, remarks(row, b))))
     if told and not is_pair:
-        told = f"{names[place]} as b: {told}"
+        told = f"{name}: {told}" if b == name else f"{name} as b: {told}"
     return "; ".join(filter(None, (absent, told)))
 
 
-def remarks(row: Row) -> str:
-    """What disturbed a row, and what a reader must know of it."""
+def remarks(row: Row, b: str = "b") -> str:
+    """What disturbed a row, and what a reader must know of it; `b` is what its second side is called."""
     sides: dict[str, list[str]] = {}
     for flag in row.flags:
-        sides.setdefault(flag.word, []).append(flag.side)
+        sides.setdefault(flag.word, []).append(b if flag.side == "b" else flag.side)
     return "; ".join(filter(None, (*(f"{' and '.join(of)} {word}" for word, of in sides.items()), row.note)))

@@ -22,6 +22,7 @@ from gputui.model.units import (
     format_seconds,
     three_digits,
 )
+from gputui.services.compare.why import CATEGORY_WORDS
 from gputui.services.results.browser import RunDetail
 from gputui.services.results.costs import cost_cells
 from gputui.services.results.expected import performance_checks
@@ -31,6 +32,7 @@ from gputui.services.results.labels import (
     day,
     device_words,
     interval_words,
+    mostly_assumed,
     run_notes,
     shared_case_words,
     short_result_name,
@@ -119,7 +121,8 @@ def _facts(detail: RunDetail, width: int) -> Iterator[Line]:
     price = "" if isinstance(summary.price, Missing) else f", {format_hourly(summary.price.usd_per_hour)}"
     launches = {s.launches for case in detail.run.cases if isinstance(s := speed_of(case), SpeedEstimate)}
     sure = f"{counted(min(launches), 'launch')} a case" if launches else ""
-    notes = run_notes(detail.run, is_brief=True)
+    assumed, notes = mostly_assumed(detail.run), run_notes(detail.run, is_brief=True)
+    how_sure = f"{sure}: {assumed}" if assumed else ", ".join(filter(None, (sure, *notes[:1])))
     driver = summary.machine.driver_version
     loads = loads_of(detail)
     software = torch_words(summary) if loads is None else server_line(loads)
@@ -128,7 +131,7 @@ def _facts(detail: RunDetail, width: int) -> Iterator[Line]:
         ("box", device_words(summary) + price),
         ("run", f"{summary.profile}, {day(summary)}{', ' if took else ''}{took}"),
         ("software" if loads is None else "server", software),
-        ("launches", ", ".join(filter(None, (sure, *notes[:1])))),
+        ("launches", how_sure),
     ]
     facts = [(name, clean(text)) for name, text in facts if text]
     abreast = 2 if width >= _WIDE else 1
@@ -231,7 +234,7 @@ def _parts(breakdown: StepBreakdown) -> list[tuple[str, float]]:
     for op in breakdown.operators:
         by_category[op.category] = by_category.get(op.category, 0.0) + op.time_ns
     found = [
-        (name.replace("_", " "), time_ns / total_ns * busy)
+        (CATEGORY_WORDS.get(name, name), time_ns / total_ns * busy)
         for name, time_ns in by_category.items()
         if total_ns
     ]

@@ -11,6 +11,7 @@ from gputui.model.absent import Missing
 from gputui.model.profiled import Operator
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import format_bytes, format_percent, format_rate, format_seconds
+from gputui.services.compare.why import CATEGORY_WORDS
 from gputui.services.results.browser import FileEntry, RunDetail
 from gputui.services.results.labels import (
     case_name,
@@ -124,7 +125,13 @@ def _flags(case: CaseResult) -> str:
 
 def chosen_operators(rows: Sequence[Operator], group: int, order: int, wanted: str) -> list[Operator]:
     """Operators that contain a text, individually or grouped, in one of OPERATOR_ORDERS."""
-    kept = [r for r in rows if holds_text((r.operator, r.phase, r.category, r.shapes), wanted)]
+    kept = [
+        row
+        for row in rows
+        if holds_text(
+            (row.operator, row.phase, row.category, CATEGORY_WORDS.get(row.category, ""), row.shapes), wanted
+        )
+    ]
     if GROUPS[group] != "operator":
         kept = _added_up(kept, GROUPS[group])
     key = OPERATOR_ORDERS[order][1]
@@ -142,7 +149,7 @@ def operator_rows(detail: RunDetail, case: CaseResult, rows: Sequence[Operator])
             format_percent(row.time_ns / found.window_ns),
             f"{row.calls / found.steps:g}" if row.calls else "",
             row.phase,
-            row.category,
+            CATEGORY_WORDS.get(row.category, row.category),
             row.shapes,
         )
         for row in rows
@@ -153,7 +160,8 @@ def _added_up(rows: Sequence[Operator], by: str) -> list[Operator]:
     """One row for each category or phase."""
     groups: dict[str, list[Operator]] = {}
     for row in rows:
-        groups.setdefault(row.category if by == "category" else row.phase, []).append(row)
+        name = CATEGORY_WORDS.get(row.category, row.category) if by == "category" else row.phase
+        groups.setdefault(name, []).append(row)
     return [
         Operator(
             phase="",

@@ -92,7 +92,10 @@ def progress_lines(progress: HostsProgress, selected: int, width: int, height: i
             _rows(one, name_cells, device_cells, width, most=1, is_selected=first + number == selected)
             for number, one in enumerate(shown)
         ]
-    top = [section(title, width, (Span(clock(progress.elapsed_s)),)), _heading(name_cells, device_cells, width)]
+    top = [
+        section(title, width, (Span(clock(progress.elapsed_s)),)),
+        _heading(name_cells, device_cells, width),
+    ]
     return [*top, *(line for each in rows for line in each), *detail]
 
 
@@ -104,7 +107,13 @@ def _heading(name_cells: int, device_cells: int, width: int) -> Line:
 
 
 def _rows(
-    one: HostStatus, name_cells: int, device_cells: int, width: int, *, most: int = _DETAIL_ROWS, is_selected: bool
+    one: HostStatus,
+    name_cells: int,
+    device_cells: int,
+    width: int,
+    *,
+    most: int = _DETAIL_ROWS,
+    is_selected: bool,
 ) -> list[Line]:
     """The line of a host; a reason that is longer than its place goes on below it, in at most `most` lines."""
     done = one.share_done
