@@ -170,12 +170,14 @@ SHAPES: tuple[str, ...] = (
     *(f"{family} {tone}" for family in FAMILIES for tone in range(1, TONES + 1)),
 )
 """Styles of tracks, rules and bodies of charts, whose contrast is lower."""
-STYLES: tuple[str, ...] = (*LETTERS, *(name + SELECTED for name in LETTERS), "selected", *SHAPES)
+STYLES: tuple[str, ...] = (*LETTERS, *(name + SELECTED for name in LETTERS), "selected", "cursor", *SHAPES)
 """All style names that a span may have."""
 
 
 def definition(style: str, depth: Depth) -> str:
     """A style at a depth, as Rich writes styles; an unknown name is plain."""
+    if style == "cursor":
+        return "reverse"
     if style == "selected":
         return _selected("bold", depth)
     if style.endswith(SELECTED):

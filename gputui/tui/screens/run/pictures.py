@@ -337,7 +337,7 @@ def _edited(text: EditedText, room: int) -> tuple[Span, ...]:
     after = cut(
         shown[text.cursor + 1 :], max(room - width_of(shown[first : text.cursor]) - width_of(under), 0)
     )
-    return (Span(shown[first : text.cursor]), Span(under, "selected"), Span(after))
+    return (Span(shown[first : text.cursor]), Span(under, "cursor"), Span(after))
 
 
 def _same_length(text: str) -> str:
