@@ -133,7 +133,7 @@ def _rows(
     spans.append(Span(right(time_left, _LEFT) + "  "))
     if one.why:
         style = _STYLES.get(one.state, "warn")
-        indent = line_width(spans)
+        indent = line_width(tuple(spans))
         why, *more = wrapped(clean(one.why), width - indent, most)
         below = [fitted((Span(" " * indent), Span(row, style)), width) for row in more]
         return [fitted((*spans, Span(why, style)), width), *below]
