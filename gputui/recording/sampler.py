@@ -32,7 +32,7 @@ _STOP_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Device:
+class _Sampled:
     """One device and where it is read."""
 
     source: Source
@@ -47,8 +47,8 @@ class _Device:
 class _Reader:
     """The devices that one thread reads in turn, and its current call."""
 
-    devices: tuple[_Device, ...] = ()
-    call: _Device | Source | None = None
+    devices: tuple[_Sampled, ...] = ()
+    call: _Sampled | Source | None = None
     """The device that is being read, or the source that is being opened."""
     looks: int = 0
     """How often the watch has seen the current call."""
@@ -90,9 +90,9 @@ class Sampler:
         self._focus: frozenset[int] = frozenset()
         self._told: set[str] = set()
         self._readers: list[_Reader] = []
-        self._awaited: set[_Device | Source] = set()
+        self._awaited: set[_Sampled | Source] = set()
         """Those whose first call is neither over nor known to hang."""
-        self._opened: list[_Device] | None = []
+        self._opened: list[_Sampled] | None = []
         """Devices of the sources that are open, until they are read."""
 
         self._writing = threading.Lock()
@@ -154,7 +154,7 @@ class Sampler:
     def _open(self, source: Source, reader: _Reader) -> None:
         with self._call(reader, source):
             indices = () if isinstance(source.probe(), Missing) else source.devices()
-            devices = tuple(_Device(source, index) for index in indices)
+            devices = tuple(_Sampled(source, index) for index in indices)
             with self._news:
                 is_late = self._opened is None
                 if self._opened is not None:
@@ -184,7 +184,7 @@ class Sampler:
             for device in reader.devices:
                 self._wait_no_more(device)
 
-    def _read(self, reader: _Reader, device: _Device, is_full: bool) -> None:
+    def _read(self, reader: _Reader, device: _Sampled, is_full: bool) -> None:
         with self._call(reader, device):
             reading = device.source.read(device.index, full=is_full)
         if reader.looks <= _LOOKS:  # otherwise its values are of different times
@@ -194,7 +194,7 @@ class Sampler:
             self._tell(f"{device.name}: {problem.reason}")
 
     @contextmanager
-    def _call(self, reader: _Reader, asked: _Device | Source) -> Iterator[None]:
+    def _call(self, reader: _Reader, asked: _Sampled | Source) -> Iterator[None]:
         with self._news:
             reader.call, reader.looks = asked, 0
         try:
@@ -204,7 +204,7 @@ class Sampler:
                 reader.call = None
             self._wait_no_more(asked)
 
-    def _wait_no_more(self, asked: _Device | Source) -> None:
+    def _wait_no_more(self, asked: _Sampled | Source) -> None:
         with self._news:
             if asked in self._awaited:
                 self._awaited.remove(asked)
@@ -214,7 +214,7 @@ class Sampler:
         try:
             # Checks are counted, not seconds, which also pass while this process is stopped.
             while not self._over.wait(self._silence_s / _LOOKS):
-                silent: list[_Device | Source] = []
+                silent: list[_Sampled | Source] = []
                 with self._news:
                     for reader in tuple(self._readers):
                         if reader.call is not None:
@@ -224,7 +224,7 @@ class Sampler:
                             if reader.looks > _LOOKS:
                                 silent.append(reader.call)
                 for asked in silent:
-                    name = asked.name if isinstance(asked, _Device) else asked.NAME
+                    name = asked.name if isinstance(asked, _Sampled) else asked.NAME
                     who = "the kernel" if name == "the host" else "the driver"
                     self._tell(f"{name}: {who} has not answered for {self._silence_s:g} s")
                     self._wait_no_more(asked)

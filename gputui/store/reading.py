@@ -730,7 +730,8 @@ def conditions_of(
                 WHEN temperature_c < warmest_c - {COLD_C} THEN 1 ELSE 0 END),
             avg(CASE WHEN compute_process_count IS NULL THEN NULL
                 WHEN compute_process_count > 1 THEN 1 ELSE 0 END)
-        FROM seen JOIN most USING (place, run_id, device_index) GROUP BY place, run_id, case_id"""
+        FROM seen JOIN most USING (place, run_id, device_index)
+        GROUP BY place, run_id, case_id ORDER BY case_id"""
     host_sql = f"""
         WITH t AS ({host.sql}), b AS ({blocks.sql}), c AS ({cases.sql}),
             timed AS ({_TIMED_SQL.format("b.case_id")} WHERE c.device_index IS NULL),
@@ -741,7 +742,7 @@ def conditions_of(
             ON t.place = timed.place AND t.run_id = timed.run_id AND t.t_us >= timed.from_us
         JOIN most ON most.place = t.place AND most.run_id = t.run_id
         WHERE t.t_us <= timed.to_us
-        GROUP BY t.place, t.run_id, case_id"""
+        GROUP BY t.place, t.run_id, case_id ORDER BY case_id"""
     names = CaseConditions.__dataclass_fields__
     found: dict[str, dict[int, CaseConditions]] = {}
     for asked, sql in ((gpu, gpu_sql), (host, host_sql)):

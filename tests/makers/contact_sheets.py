@@ -56,7 +56,7 @@ LOOKS: dict[str, tuple[Depth, bool, Ground]] = {
     "256": (Depth.INDEXED, False, UBUNTU),
     "light": (Depth.LIGHT, False, LIGHT),
     "16": (Depth.ANSI, False, UBUNTU),
-    "16-light": (Depth.ANSI, False, LIGHT),
+    "16-light": (Depth.ANSI_LIGHT, False, LIGHT),
     "none": (Depth.NONE, False, DARK),
     "ascii": (Depth.ANSI, True, DARK),
 }

@@ -19,13 +19,17 @@ from shell_app import Row, make_app, press, rows_of, settled
 from stored_loads import Server, load_cases, load_lines, store_loads
 
 from gputui.model.journal import CaseEnd
+from gputui.model.live import LiveSample
 from gputui.model.serving import LoadNow, LoadStep
+from gputui.services.hosts.host import Host
+from gputui.services.hosts.live import HostSample
 from gputui.services.runs.progress import ProgressTracker
+from gputui.tui.monitor.hosts import HostsModel
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.pictures import picture as run_picture
 from gputui.tui.terminal.cell_diff import rich_style
-from gputui.tui.terminal.lines import Line
+from gputui.tui.terminal.lines import Line, without_marked_blanks
 from gputui.tui.terminal.theme import Depth
 
 MONITORS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
@@ -87,11 +91,49 @@ def drawn_states(look: Look) -> Iterator[tuple[str, list[Row]]]:
     for name, made in _monitors(look.ascii_only):
         lines = made.lines(look.width, look.height, START + SECONDS * SECOND)
         yield f"monitor-{name}", _rows(lines, look.depth)
+    for name, hosts in _hosts(look.ascii_only):
+        lines = hosts.lines(look.width, look.height, START + SECONDS * SECOND)
+        yield f"monitor-{name}", _rows(lines, look.depth)
     for name, run in (*run_models(), ("load", _offering())):
         shown = run_picture(
             run, look.width, look.height, 42 * SECOND, ends="14:31", ascii_only=look.ascii_only
         )
         yield f"run-{name}", _rows(shown, look.depth)
+
+
+def _hosts(ascii_only: bool) -> Iterator[tuple[str, HostsModel]]:
+    """Hosts in one view: one measures, others idle, have a fault, are silent, or were never heard."""
+    now_ns = START + SECONDS * SECOND
+    seconds = float(SECONDS)
+
+    def heard(name: str, seen: LiveSample, case: str = "") -> HostSample:
+        return HostSample(Host(name, ()), seen, case, seen.t_ns, "", "", 0)
+
+    silent = replace(
+        heard("gpu-b.eu-north.example.net", sample(8, seconds)),
+        heard_ns=now_ns - 95 * SECOND,
+        problem="it does not answer",
+        hint="is the box up?",
+    )
+    seen = (
+        heard("gpu-a", sample(8, seconds), "gemm base gpu fp32"),
+        silent,
+        heard("gpu-c", faulty(seconds)),
+        heard("laptop", no_gpu(seconds)),
+        HostSample(Host("gpu-d", ()), None, "", 0, "connecting", "", 0),
+        HostSample(
+            Host("typo", ()), None, "", 0, "there is no such host", "correct its name or ~/.ssh/config", 0
+        ),
+    )
+    few = HostsModel(ascii_only)
+    few.take(seen)
+    yield "hosts", few
+    many = HostsModel(ascii_only)
+    many.take((*seen, *(heard(f"box-{number:02}", sample(1, seconds)) for number in range(60))))
+    many.press("sort")
+    many.press("first")
+    many.press("down")
+    yield "hosts-many", many
 
 
 def _offering() -> RunModel:
@@ -161,6 +203,8 @@ def store_serving(place: Path) -> None:
 
 
 def _rows(lines: tuple[Line, ...] | list[Line], depth: Depth) -> list[Row]:
+    if depth is Depth.NONE:
+        lines = [without_marked_blanks(line) for line in lines]
     return [[(span.text, rich_style(span.style, depth)) for span in line] for line in lines]
 
 

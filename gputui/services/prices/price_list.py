@@ -34,7 +34,7 @@ _SIZE = re.compile(r"[-_ ](\d+)\s?GB\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
+class _ListLayout:
     """A public layout of price lists: what its columns are called."""
 
     name: str
@@ -47,8 +47,8 @@ class _Layout:
 
 
 _LAYOUTS = (
-    _Layout("gputui", {name: name for name in _FIELDS}),
-    _Layout(
+    _ListLayout("gputui", {name: name for name in _FIELDS}),
+    _ListLayout(
         "SkyPilot catalog",  # github.com/skypilot-org/skypilot-catalog, schema v5
         {
             "InstanceType": "instance_type",
@@ -61,7 +61,7 @@ _LAYOUTS = (
             "Region": "region",
         },
     ),
-    _Layout(
+    _ListLayout(
         "gpuhunt catalog",  # github.com/dstackai/gpuhunt
         {
             "provider": "provider",

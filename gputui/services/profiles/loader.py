@@ -224,10 +224,10 @@ def read_profile(text: str, name: str, source: str) -> Profile:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also numbers and nesting beyond Python's limits
         raise GputuiError(f"profile {source}: is not valid TOML: {error}", "see docs/profiles.md") from error
-    return _Reader(source).profile(table, name)
+    return _ProfileReader(source).profile(table, name)
 
 
-class _Reader:
+class _ProfileReader:
     """Checks one file key by key; every error names the place."""
 
     def __init__(self, source: str) -> None:

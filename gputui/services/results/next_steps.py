@@ -11,7 +11,7 @@ from pathlib import Path
 from gputui.analysis.peak_tests import BELOW_NORMAL
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted
-from gputui.services.profiles.loader import shipped_profiles
+from gputui.services.profiles.loader import Profile, shipped_profiles
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import case_order
 from gputui.services.results.labels import day
@@ -98,10 +98,13 @@ def _was_busy(run: Run) -> bool:
 def _on_an_idle_box(run: Run, path: str, like: str) -> Iterator[NextStep]:
     """The same run again; a larger budget would not help a busy box."""
     file = shlex.quote(path)
+    profile = _profile_of(run)
     if like:
         command = f"gputui run --like {shlex.quote(like)} --db {file}"
-    elif run.summary.profile in {profile.name for profile in shipped_profiles()}:
-        command = f"gputui run {run.summary.profile} --db {file}"
+    elif profile is not None:
+        budget_s = run.summary.budget_s
+        budget = "" if budget_s == profile.budget_s else f" --budget {math.ceil(budget_s)}"
+        command = f"{_run_of(profile, run)} --db {file}{budget}"
     else:
         built_in = {workload.name for workload in WORKLOADS}
         if any(case.case.work.workload not in built_in for case in run.cases):
@@ -115,9 +118,10 @@ def _with_more_time(run: Run, file: str) -> Iterator[NextStep]:
     """The same run with as much time as it needs, where at least half of the cases had too little."""
     lost = sum(case.outcome == "skipped" and "budget" in case.reason for case in run.cases)
     measured = sum(case.outcome == "ok" for case in run.cases)
-    usual_s = {profile.name: profile.budget_s for profile in shipped_profiles()}.get(run.summary.profile)
-    if usual_s is None or not lost or lost < measured:
+    profile = _profile_of(run)
+    if profile is None or not lost or lost < measured:
         return
+    usual_s = profile.budget_s
     needed_s = run.summary.budget_s * (lost + measured) / max(measured, 1)
     rounded_s = math.ceil(needed_s / _ROUNDED_TO_S) * _ROUNDED_TO_S
     budget = (
@@ -126,7 +130,19 @@ def _with_more_time(run: Run, file: str) -> Iterator[NextStep]:
         else ""
     )
     why = f"{lost} of {counted(lost + measured, 'case')} had too little time"
-    yield NextStep(f"gputui run {run.summary.profile} --db {file}{budget}", why)
+    yield NextStep(f"{_run_of(profile, run)} --db {file}{budget}", why)
+
+
+def _profile_of(run: Run) -> Profile | None:
+    return next((one for one in shipped_profiles() if one.name == run.summary.profile), None)
+
+
+def _run_of(profile: Profile, run: Run) -> str:
+    """The command that runs a profile, or those of its workloads that the run was limited to."""
+    there = dict.fromkeys(case.workload for case in profile.cases)
+    chosen = {case.case.work.workload for case in run.cases}
+    only = [f" --only {name}" for name in there if name in chosen] if chosen < there.keys() else []
+    return f"gputui run {profile.name}{''.join(only)}"
 
 
 def _earlier(run: RunSummary, stored: Collection[RunSummary]) -> RunSummary | None:

@@ -49,7 +49,7 @@ class HistoryReader:
     def __init__(self, run_dir: Path) -> None:
         self._tail = TelemetryTail(run_dir)
         self._began_ns: int | None = None
-        self._devices: dict[int, _Device] = {}
+        self._devices: dict[int, _BinnedMeans] = {}
 
     def poll(self, now_ns: int) -> tuple[DeviceHistory, ...] | Missing:
         """Every device, the host first; `now_ns` is the monotonic time. Missing with the reason."""
@@ -59,11 +59,11 @@ class HistoryReader:
         for reading in readings:
             if self._began_ns is None:
                 self._began_ns = reading.t_ns
-            self._devices.setdefault(reading.device, _Device(self._began_ns)).add(reading)
+            self._devices.setdefault(reading.device, _BinnedMeans(self._began_ns)).add(reading)
         return tuple(self._devices[device].shown(device, now_ns) for device in sorted(self._devices))
 
 
-class _Device:
+class _BinnedMeans:
     """Means in bins whose length doubles when there are too many."""
 
     def __init__(self, began_ns: int) -> None:

@@ -23,12 +23,14 @@ HOSTS_ACTIONS: tuple[Action, ...] = (
     Action("last", "end", "Last", "Select the last host"),
     Action("sort", "s", "Sort", "Those with faults first, or in the order they were named"),
 )
-_NAME_CELLS = 24
+_NAME_CELLS, _NARROW_NAME_CELLS = 24, 16
 _SEVERITY = {"alarm": 0, "warn": 1}
 _ABSENT = "—"
-_GAUGE_CELLS, _BUSY_CELLS = 8, 10
+_GAUGE_CELLS, _BUSY_CELLS, _MEMORY_CELLS, _NARROW_MEMORY_CELLS, _LOAD_CELLS = 8, 10, 15, 8, 7
 _WIDE = 100
-"""From this width on, a line has room for most faults."""
+"""From this width on, a line has room for most faults beside long names, bytes of memory and the load."""
+_ROOMY = 120
+"""Beyond this width, names may be longer."""
 _BUSY_FROM = 5.0
 
 
@@ -87,7 +89,8 @@ class HostsModel:
         self._top = min(max(self._top, at - room + 1, 0), at)
         if self._top + room > len(ordered):
             self._top = max(len(ordered) - room, 0)
-        name_cells = min(max([4, *(width_of(clean(one.host.name)) for one in ordered)]), _NAME_CELLS)
+        longest = _NARROW_NAME_CELLS if width < _WIDE else _NAME_CELLS + max(width - _ROOMY, 0) // 2
+        name_cells = min(max([4, *(width_of(clean(one.host.name)) for one in ordered)]), longest)
         rows = [self._row(one, name_cells, width, now_ns) for one in ordered[self._top : self._top + room]]
         below = len(ordered) - self._top - room
         lines = [self._header(width, now_ns), _heading(name_cells, width), *rows]
@@ -117,7 +120,7 @@ class HostsModel:
         return fitted(spans, width)
 
     def _row(self, one: HostSample, name_cells: int, width: int, now_ns: int) -> Line:
-        is_selected = one.host.name == self._selected
+        is_selected, is_narrow = one.host.name == self._selected, width < _WIDE
         spans = [
             Span("▸" if is_selected else " ", "accent"),
             Span(left(clean(one.host.name), name_cells), "accent" if is_selected else "title"),
@@ -136,10 +139,15 @@ class HostsModel:
         spans.append(Span(right(f"{sum(watts):.0f} W" if watts else _ABSENT, 8), dim))
         memory = gpus or [one.sample.host]
         used, total = (_total(memory, f"memory_{what}_bytes") for what in ("used", "total"))
-        share = _ABSENT if used is None or not total else f"{format_bytes(used)} {100 * used / total:3.0f} %"
-        spans.append(Span(right(share, 15), dim))
-        load = host.get("load_1min")
-        spans.append(Span(right(f"{load:.1f}" if isinstance(load, int | float) else _ABSENT, 7), dim))
+        share = _ABSENT if used is None or not total else f"{100 * used / total:3.0f} %"
+        if used is not None and total and not is_narrow:
+            share = f"{format_bytes(used)} {share}"
+        spans.append(Span(right(share, _NARROW_MEMORY_CELLS if is_narrow else _MEMORY_CELLS), dim))
+        if not is_narrow:
+            load = host.get("load_1min")
+            spans.append(
+                Span(right(f"{load:.1f}" if isinstance(load, int | float) else _ABSENT, _LOAD_CELLS), dim)
+            )
         spans += [Span("  "), Span(word, style)]
         if one.case and not one.problem:
             spans += [Span("  " if word else ""), Span(clean(one.case), "accent")]
@@ -164,7 +172,12 @@ def _heading(name_cells: int, width: int) -> Line:
     text = (
         " " + left("HOST", name_cells) + "  " + left("BUSY", _GAUGE_CELLS + _BUSY_CELLS) + right("POWER", 8)
     )
-    return fitted((Span(text + right("MEMORY", 15) + right("LOAD", 7) + "  HEALTH, CASE", "dim"),), width)
+    text += (
+        right("MEMORY", _NARROW_MEMORY_CELLS)
+        if width < _WIDE
+        else right("MEMORY", _MEMORY_CELLS) + right("LOAD", _LOAD_CELLS)
+    )
+    return fitted((Span(f"{text}  HEALTH, CASE", "dim"),), width)
 
 
 def _gpus(one: HostSample) -> list[DeviceSample]:

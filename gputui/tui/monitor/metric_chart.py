@@ -29,11 +29,14 @@ def charts(
     frame: Frame, device: DeviceSample, metrics: Sequence[PaneMetric], width: int, height: int
 ) -> list[Line]:
     """As many charts of a device as have room, from left to right, above the time they cover."""
-    columns = 3 if width >= _THREE_FROM else 2 if width >= _TWO_FROM else 1
-    least = next(rows for room, rows in _LEAST_ROWS if height >= room)
-    bands = min(-(-len(metrics) // columns), max((height - 1) // least, 1))
     if not metrics or height < 2:
         return filled((), width, height)
+    columns = 3 if width >= _THREE_FROM else 2 if width >= _TWO_FROM else 1
+    least = next(rows for room, rows in _LEAST_ROWS if height >= room)
+    whole, room = -(-len(metrics) // columns), max((height - 1) // least, 1)
+    bands = min(whole, room)
+    if bands == whole:  # four charts as two and two, not as three and one
+        columns = -(-len(metrics) // bands)
     each = (width - _GAP * (columns - 1)) // columns
     gap = int((height - 1) // bands >= 6)
     rows = height - 1 - gap * (bands - 1)

@@ -14,7 +14,7 @@ from rich.cells import cell_len, split_graphemes
 from rich.color import ColorSystem
 from rich.style import Style
 
-from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.terminal.lines import Line, Span, without_marked_blanks
 from gputui.tui.terminal.theme import Depth, definition
 
 if TYPE_CHECKING:  # Textual takes long to load, and the first frame is drawn before
@@ -33,6 +33,7 @@ _RIGHT_HALF = ""
 _SYSTEMS = {
     Depth.NONE: ColorSystem.TRUECOLOR,
     Depth.ANSI: ColorSystem.STANDARD,
+    Depth.ANSI_LIGHT: ColorSystem.STANDARD,
     Depth.INDEXED: ColorSystem.EIGHT_BIT,
     Depth.TRUE: ColorSystem.TRUECOLOR,
     Depth.LIGHT: ColorSystem.EIGHT_BIT,
@@ -131,6 +132,7 @@ class CellDiff:
 
     def __init__(self, depth: Depth, width: int = 0, height: int = 0) -> None:
         self._text_styles = TextStyles(depth)
+        self._depth = depth
         self.resize(width, height)
 
     def resize(self, width: int, height: int) -> None:
@@ -163,6 +165,8 @@ class CellDiff:
         for y, line in rows.items():
             if 0 <= y < self.size[1]:
                 self._sent[y] = ()
+                if self._depth is Depth.NONE:
+                    line = without_marked_blanks(line)
                 if self._odd[y] or not self._change_spans(y, line, pen):
                     self._spans[y] = {}
                     self._change(y, *self._laid(line), pen)

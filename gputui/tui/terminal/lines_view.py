@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gputui.tui.terminal.cell_diff import rich_style, width_of
-from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.terminal.lines import Line, Span, without_marked_blanks
 from gputui.tui.terminal.theme import Depth
 
 
@@ -23,6 +23,8 @@ def _segment(span: Span, depth: Depth) -> Segment:
 
 def strip_of(line: Line, width: int, depth: Depth) -> Strip:
     """A line as a Textual strip, cut or padded to a width."""
+    if depth is Depth.NONE:
+        line = without_marked_blanks(line)
     cells = sum(width_of(span.text) for span in line)
     return Strip([_segment(span, depth) for span in line], cells).adjust_cell_length(width, Style.null())
 

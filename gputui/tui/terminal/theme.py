@@ -13,11 +13,23 @@ class Depth(IntEnum):
     """NO_COLOR: only bold, reverse and underline carry meaning."""
     ANSI = 16
     """The sixteen of the user's palette."""
+    ANSI_LIGHT = ANSI + 1
+    """Of the sixteen those that most palettes make dark enough for a light background."""
     INDEXED = 256
     """The usual case over SSH, which seldom forwards COLORTERM."""
     TRUE = 1 << 24
     LIGHT = INDEXED + 1
     """The 256 on a light background: text is dark."""
+
+    @property
+    def has_backgrounds(self) -> bool:
+        """Whether a selected row has a background of its own; else it is in reverse video."""
+        return self >= Depth.INDEXED
+
+    @property
+    def is_light(self) -> bool:
+        """Whether the terminal's background is light."""
+        return self in (Depth.ANSI_LIGHT, Depth.LIGHT)
 
 
 FAMILIES: tuple[str, ...] = ("compute", "memory", "power", "clock", "link")
@@ -37,11 +49,20 @@ _WORDS: Mapping[Depth, Mapping[str, str]] = {
         "track": "bright_black",
         "accent": "cyan",
         "compute": "cyan",
-        "memory": "magenta",
+        "memory": "bright_magenta",
         "power": "green",
         "good": "green",
         "warn": "yellow",
         "alarm": "bold bright_red",
+    },
+    Depth.ANSI_LIGHT: {
+        "title": "bold",
+        "track": "bright_black",
+        "accent": "blue",
+        "compute": "blue",
+        "memory": "magenta",
+        "warn": "red",
+        "alarm": "bold red",
     },
     Depth.INDEXED: {
         "dim": "color(246)",
@@ -101,6 +122,7 @@ _MID_NUMBERS: Mapping[str, int] = {"compute": 67, "memory": 97, "power": 65, "cl
 _SELECTED: Mapping[Depth, tuple[str, str]] = {
     Depth.NONE: ("", "reverse"),
     Depth.ANSI: ("", "reverse"),
+    Depth.ANSI_LIGHT: ("", "reverse"),
     Depth.INDEXED: ("color(255)", "on color(235)"),
     Depth.TRUE: ("#eeeeee", "on #262626"),
     Depth.LIGHT: ("color(16)", "on color(254)"),
@@ -124,7 +146,7 @@ def _body(family: str, tone: int, depth: Depth) -> str:
 
 def _selected(style: str, depth: Depth) -> str:
     plain, background = _SELECTED[depth]
-    if depth in (Depth.NONE, Depth.ANSI):
+    if not depth.has_backgrounds:
         weight = "bold" if "bold" in style else ""
         return f"{weight} {background}".strip()
     coloured = style if style and style != "bold" else f"{style} {plain}".strip()
@@ -181,6 +203,18 @@ WIDGET_COLOURS: Mapping[Depth, Mapping[str, str]] = {
         "cursor": "ansi_default",
         "cursor on": "ansi_default",
     },
+    Depth.ANSI_LIGHT: {
+        "accent": "ansi_blue",
+        "good": "ansi_default",
+        "warn": "ansi_red",
+        "alarm": "ansi_red",
+        "dim": "ansi_default",
+        "track": "ansi_bright_black",
+        "selected": "ansi_default",
+        "selected on": "ansi_default",
+        "cursor": "ansi_default",
+        "cursor on": "ansi_default",
+    },
     Depth.INDEXED: {
         "accent": "#5fd7d7",
         "good": "#5fd75f",
@@ -230,11 +264,13 @@ def depth_of(environment: Mapping[str, str]) -> Depth:
     """The depth that the environment promises.
 
     NO_COLOR (not empty, https://no-color.org) takes precedence over everything; TEXTUAL_COLOR_SYSTEM over
-    COLORTERM and TERM. GPUTUI_LIGHT (not empty, not 0) needs 256 colours: the sixteen are the user's.
+    COLORTERM and TERM. GPUTUI_LIGHT (not empty, not 0) says that the background is light.
     """
     depth = _shown_by(environment)
     is_light = environment.get("GPUTUI_LIGHT", "") not in ("", "0")
-    return Depth.LIGHT if is_light and depth >= Depth.INDEXED else depth
+    if not is_light or depth is Depth.NONE:
+        return depth
+    return Depth.ANSI_LIGHT if depth is Depth.ANSI else Depth.LIGHT
 
 
 def _shown_by(environment: Mapping[str, str]) -> Depth:

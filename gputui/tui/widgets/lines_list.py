@@ -16,7 +16,6 @@ from textual.strip import Strip
 from gputui.tui.terminal.cell_diff import rich_style
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import strip_of
-from gputui.tui.terminal.theme import Depth
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import fitted
 from gputui.tui.widgets.plain_ascii import in_ascii
@@ -157,7 +156,7 @@ class LinesList(ScrollView, can_focus=True):
         if not is_selected:
             return strip_of(fitted(whole, room), width, shell.depth)
         behind = rich_style("selected", shell.depth)
-        if shell.depth in (Depth.NONE, Depth.ANSI):
+        if not shell.depth.has_backgrounds:
             whole = tuple(Span(span.text, "title") for span in whole)  # reverse video inverts colours
         return strip_of(fitted(whole, room), room, shell.depth).apply_style(behind)
 

@@ -12,14 +12,14 @@ NAME = "gputui"
 def theme_for(depth: Depth) -> Theme:
     """The theme at a depth; without colours, the cursor is shown in reverse video."""
     colours = WIDGET_COLOURS[depth]
-    plain = depth in (Depth.NONE, Depth.ANSI)
+    plain = not depth.has_backgrounds
     chosen, behind_chosen = (
         ("ansi_default", colours["dim"]) if plain else (colours["selected"], colours["selected on"])
     )
     return Theme(
         name=NAME,
         ansi=True,
-        dark=depth is not Depth.LIGHT,
+        dark=not depth.is_light,
         primary=colours["accent"],
         secondary=colours["accent"],
         accent=colours["accent"],

@@ -135,6 +135,18 @@ def test_each_host_has_its_line_and_the_one_that_is_silent_says_since_when_and_w
     assert text_of(model.lines(100, 12, now_ns)).splitlines()[2].strip("▸ ").split()[0] != "laptop"
 
 
+def test_at_eighty_columns_what_ails_a_host_has_room_beside_long_names() -> None:
+    now_ns = sample(gpus=8, second=1.0).t_ns
+    model = HostsModel()
+    model.take([heard("gpu-b.eu-north.example.net"), heard("gpu-c.eu-north.example.net")])
+    lines = text_of(model.lines(80, 24, now_ns)).splitlines()
+    assert lines[1].rstrip().endswith("MEMORY  HEALTH, CASE")
+    assert lines[2].rstrip().endswith("51 %  GPU 6 ECC 2 +2")
+    wide = text_of(model.lines(100, 24, now_ns)).splitlines()
+    assert "gpu-b.eu-north.example.…" in wide[2]
+    assert "GiB" in wide[2]
+
+
 def test_hosts_below_the_screen_are_counted_and_come_into_sight() -> None:
     now_ns = sample(gpus=1, second=1.0).t_ns
     model = HostsModel(ascii_only=True)

@@ -63,26 +63,33 @@ def test_a_box_below_normal_is_looked_at_first() -> None:
     assert report == f"gputui share a.db@{slow.summary.short_id} -o report.md"
 
 
+LIMITED = "gputui run quick --only conv_train --only gpt_train --only decode"
+"""To the workloads that the run was limited to."""
+
+
 def test_a_budget_that_was_too_small_for_most_cases_leads_to_one_that_is_not() -> None:
     lost = [
         unmeasured(make_case(name), "skipped", "the budget of 15 s is spent")
         for name in ("conv_train", "decode")
     ]
     step = next(next_steps([with_budget(make_run(measured(GPT, steady(0.1)), *lost), 15)], FILE))
-    assert step == NextStep("gputui run quick --db a.db --budget 50", "2 of 3 cases had too little time")
+    assert step == NextStep(f"{LIMITED} --db a.db --budget 50", "2 of 3 cases had too little time")
 
     step, *_ = next_steps([with_budget(make_run(*lost), 15)], FILE)
-    assert step == NextStep("gputui run quick --db a.db", "2 of 2 cases had too little time")
+    limited = "gputui run quick --only conv_train --only decode"
+    assert step == NextStep(f"{limited} --db a.db", "2 of 2 cases had too little time")
 
     step = next(next_steps([with_budget(make_run(measured(GPT, steady(0.1)), *lost), 1500)], FILE))
-    assert step.command == "gputui run quick --db a.db --budget 4500"
+    assert step.command == f"{LIMITED} --db a.db --budget 4500"
 
 
 def test_a_run_on_a_busy_box_is_to_be_done_again_when_the_box_is_idle() -> None:
     lost = unmeasured(make_case("decode"), "skipped", "too slow for its share: raise --budget")
     busy = make_run(measured(GPT, steady(0.1), waited_share=0.4), lost)
 
-    again = NextStep("gputui run quick --db a.db", "again, once the box is idle")
+    again = NextStep(
+        "gputui run quick --only gpt_train --only decode --db a.db --budget 90", "again, once the box is idle"
+    )
     assert list(next_steps([busy], FILE)) == [again]
     assert next(next_steps([busy], FILE, like="b.db@12345678")).command == (
         "gputui run --like b.db@12345678 --db a.db"

@@ -21,7 +21,7 @@ from gputui.tui.monitor.layout import NOWHERE, Rect, laid_out
 from gputui.tui.monitor.metrics import METRICS, Units, degrees, gigahertz, memory, memory_of
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings
-from gputui.tui.terminal.lines import Span
+from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import (
     _fitted,
     clean,
@@ -435,3 +435,19 @@ def test_new_samples_that_look_the_same_change_no_line_and_lay_out_none(size: tu
     assert changed == [0] * 19
     assert laid[0] > 15
     assert max(laid[1:]) == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ((Span("825 GFLOP/s"), Span("    ±1 %")), "825 GFLOP/s   +-1 %"),
+        ((Span("812 k seq/s ±1 %"), Span("  "), Span("busy  ", "warn")), "812 k seq/s +-1 % busy  "),
+        ((Span("±0.1 % in this launch "),), "+-0.1 % in this launch"),
+        ((Span("412 µs ±1 %"),), "412 us+-1 %"),
+        ((Span(" enough: ±1 % ", "dim"), Span("──", "track")), " enough:+-1 % --"),
+    ],
+)
+def test_in_ascii_plus_or_minus_takes_a_blank_beside_it(line: Line, shown: str) -> None:
+    drawn = in_ascii(line)
+    assert "".join(span.text for span in drawn) == shown
+    assert [span.style for span in drawn] == [span.style for span in line]

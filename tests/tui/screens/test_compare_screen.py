@@ -521,7 +521,7 @@ async def test_what_colours_say_words_and_marks_say_too(tmp_path: Path) -> None:
     )
     sizes = ((80, 24), (120, 40), (200, 50))
     taken: dict[tuple[int, tuple[int, int]], set[str]] = {}
-    for depth in (Depth.INDEXED, Depth.LIGHT, Depth.ANSI, Depth.NONE):
+    for depth in (Depth.INDEXED, Depth.LIGHT, Depth.ANSI, Depth.ANSI_LIGHT, Depth.NONE):
         app = make_app(depth=depth)
         async with app.run_test(size=(100, 30)) as pilot:
             for number, (sides, _) in enumerate(cases):

@@ -769,7 +769,7 @@ async def test_a_wide_screen_shows_the_selected_run_and_its_main_case_on_every_b
 
 async def test_the_preview_says_the_same_in_any_colours(db: Path) -> None:
     taken = []
-    for depth in (Depth.INDEXED, Depth.LIGHT, Depth.ANSI, Depth.NONE):
+    for depth in (Depth.INDEXED, Depth.LIGHT, Depth.ANSI, Depth.ANSI_LIGHT, Depth.NONE):
         app = make_app(depth=depth)
         async with app.run_test(size=(120, 40)) as pilot:
             await opened(pilot, str(db))

@@ -213,11 +213,12 @@ def test_what_counts_as_one_cell_is_one_cell_in_terminals() -> None:
         ({"TERM": "xterm-256color", "GPUTUI_LIGHT": "0"}, Depth.INDEXED),
         ({"TERM": "xterm-256color", "GPUTUI_LIGHT": "1"}, Depth.LIGHT),
         ({"TERM": "xterm-kitty", "GPUTUI_LIGHT": "1"}, Depth.LIGHT),
-        ({"TERM": "xterm", "GPUTUI_LIGHT": "1"}, Depth.ANSI),
+        ({"TERM": "xterm", "GPUTUI_LIGHT": "1"}, Depth.ANSI_LIGHT),
+        ({"TERM": "vt100", "GPUTUI_LIGHT": "1"}, Depth.NONE),
         ({"TERM": "xterm-256color", "GPUTUI_LIGHT": "1", "NO_COLOR": "1"}, Depth.NONE),
     ],
 )
-def test_a_light_background_is_respected_where_there_are_256_colours(
+def test_a_light_background_is_respected_where_there_are_colours(
     environment: dict[str, str], depth: Depth
 ) -> None:
     assert depth_of(environment) is depth
@@ -239,11 +240,31 @@ def test_each_style_is_written_in_the_colours_of_its_depth(depth: Depth) -> None
     }
     if depth is Depth.NONE:
         assert numbers <= {0, 1, 4, 7}
-    if depth is Depth.ANSI:
+    if depth in (Depth.ANSI, Depth.ANSI_LIGHT):
         assert numbers <= {0, 1, 7, *range(30, 38), *range(90, 98)}
     emulator = Emulator(800, 1)
     emulator.feed(written)
     assert emulator.screen.display[0].split() == words
+
+
+def test_without_colours_the_blanks_around_a_warning_are_not_marked() -> None:
+    line = (
+        Span("gpu"),
+        Span("  ! no GPU  ", "alarm"),
+        Span("   624", "warn"),
+        Span("   ", "warn"),
+        Span("ok"),
+    )
+    drawn = []
+    for lines in (True, False):
+        diff, emulator = CellDiff(Depth.NONE, 40, 1), Emulator(40, 1)
+        strip = {0: [(0, strip_of(line, 40, Depth.NONE))]}
+        emulator.feed(diff.diff_lines({0: line}) if lines else diff.diff(strip))
+        drawn.append(emulator.screen.buffer[0])
+    for row in drawn:
+        assert "".join(row[x].data for x in range(40)).rstrip() == "gpu  ! no GPU     624   ok"
+        assert "".join(row[x].data for x in range(40) if row[x].reverse) == "! no GPU"
+        assert "".join(row[x].data for x in range(40) if row[x].underscore) == "624"
 
 
 def test_a_full_screen_of_noise_ends_the_same_as_written_afresh() -> None:

@@ -144,6 +144,15 @@ def test_with_sixteen_colours_letters_never_use_bright_black() -> None:
     assert WIDGET_COLOURS[Depth.ANSI]["dim"] == "ansi_default"
 
 
+def test_with_sixteen_colours_on_a_light_background_no_letter_has_a_pale_one() -> None:
+    pale = ("yellow", "cyan", "green", "white", "bright")
+    shown = {style: definition(style, Depth.ANSI_LIGHT) for style in LETTERS}
+    assert not {style: words for style, words in shown.items() if any(one in words for one in pale)}
+    letters = {name: c for name, c in WIDGET_COLOURS[Depth.ANSI_LIGHT].items() if name != "track"}
+    assert not {name: words for name, words in letters.items() if any(one in words for one in pale)}
+    assert shown["warn"] != shown["alarm"] != ""
+
+
 def test_every_style_is_known_and_without_colours_uses_none() -> None:
     for depth in Depth:
         for style in STYLES:

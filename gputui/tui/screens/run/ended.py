@@ -31,7 +31,7 @@ _WORD_STYLES = {NORMAL: "good", BELOW_NORMAL: "warn", ABOVE_LIMIT: "alarm"}
 _WORDS = {NORMAL: "normal", BELOW_NORMAL: "BELOW NORMAL", ABOVE_LIMIT: "ABOVE THE LIMIT"}
 _WIDE = 100
 _MARGIN = "   "
-_RATE, _UNIT, _SPREAD, _PEAK, _GAUGE, _WORD = 5, 7, 14, 13, 16, 13
+_RATE, _UNIT, _SPREAD, _PEAK, _GAUGE, _WORD = 5, 7, 14, 14, 16, 13
 
 
 def ended_lines(model: RunModel, ended: EndedRuns, width: int, height: int) -> list[Line]:

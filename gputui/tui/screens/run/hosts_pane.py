@@ -8,7 +8,7 @@ from gputui.model.units import counted
 from gputui.services.hosts.bakeoff import DONE, FAILED, LOST, RUNNING, STOPPED, HostStatus
 from gputui.tui.screens.run.devices_pane import clock
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, fitted, left, right, width_of
+from gputui.tui.widgets.cells import clean, fitted, left, line_width, right, width_of
 from gputui.tui.widgets.lines_list import MARKER
 from gputui.tui.widgets.sections import gauge_spans, section
 from gputui.tui.widgets.wrapping import wrapped
@@ -79,34 +79,51 @@ def progress_lines(progress: HostsProgress, selected: int, width: int, height: i
     name_cells = min(max([4, *(width_of(clean(one.name)) for one in statuses)]), _MOST_NAME)
     detail = _detail(statuses[selected], width) if statuses else []
     room = max(height - 2 - len(detail), 1)
+    longest = max((width_of(clean(one.device)) for one in statuses), default=0)
+    device_cells = min(max(longest, _DEVICE), _DEVICE + (width - _WIDE) // 3) if width >= _WIDE else 0
     first = min(max(selected - room + 1, 0), max(len(statuses) - room, 0))
-    lines = [
-        section(title, width, (Span(clock(progress.elapsed_s)),)),
-        _heading(name_cells, width),
-        *(
-            _row(one, name_cells, width, is_selected=first + number == selected)
-            for number, one in enumerate(statuses[first : first + room])
-        ),
+    shown = statuses[first : first + room]
+    rows = [
+        _rows(one, name_cells, device_cells, width, is_selected=first + number == selected)
+        for number, one in enumerate(shown)
     ]
-    return [*lines, *detail]
+    if sum(map(len, rows)) > room:
+        rows = [
+            _rows(one, name_cells, device_cells, width, most=1, is_selected=first + number == selected)
+            for number, one in enumerate(shown)
+        ]
+    top = [
+        section(title, width, (Span(clock(progress.elapsed_s)),)),
+        _heading(name_cells, device_cells, width),
+    ]
+    return [*top, *(line for each in rows for line in each), *detail]
 
 
-def _heading(name_cells: int, width: int) -> Line:
-    device = left("DEVICE", _DEVICE + 2) if width >= _WIDE else ""
+def _heading(name_cells: int, device_cells: int, width: int) -> Line:
+    device = left("DEVICE", device_cells + 2) if device_cells else ""
     done = right("DONE", _PERCENT + (_GAUGE if width >= _WIDE else 0))
     text = f"  {left('HOST', name_cells)}  {device}{left('STATE', _STATE)}{done}"
     return fitted((Span(f"{text}{right('LEFT', _LEFT)}  CASE, RATE", "dim"),), width)
 
 
-def _row(one: HostStatus, name_cells: int, width: int, *, is_selected: bool) -> Line:
+def _rows(
+    one: HostStatus,
+    name_cells: int,
+    device_cells: int,
+    width: int,
+    *,
+    most: int = _DETAIL_ROWS,
+    is_selected: bool,
+) -> list[Line]:
+    """The line of a host; a reason that is longer than its place goes on below it, in at most `most` lines."""
     done = one.share_done
     spans = [
         Span(MARKER if is_selected else "  ", "accent"),
         Span(left(clean(one.name), name_cells), "title" if is_selected else ""),
         Span("  "),
     ]
-    if width >= _WIDE:
-        spans.append(Span(left(clean(one.device), _DEVICE) + "  ", "dim"))
+    if device_cells:
+        spans.append(Span(left(clean(one.device), device_cells) + "  ", "dim"))
     spans.append(Span(left(one.state, _STATE), _STYLES.get(one.state, "dim")))
     if width >= _WIDE:
         gauge = gauge_spans(100 * done, 100.0, _GAUGE, "compute") if done is not None else ()
@@ -115,12 +132,15 @@ def _row(one: HostStatus, name_cells: int, width: int, *, is_selected: bool) -> 
     time_left = "" if one.left_s is None or one.state != RUNNING else clock(one.left_s)
     spans.append(Span(right(time_left, _LEFT) + "  "))
     if one.why:
-        spans.append(Span(clean(one.why), _STYLES.get(one.state, "warn")))
-    else:
-        spans += [Span(clean(one.case), "accent"), Span("  " if one.case else ""), Span(clean(one.rate))]
-        if one.health:
-            spans.append(Span(f"  ! {clean(one.health)}", "warn"))
-    return fitted(spans, width)
+        style = _STYLES.get(one.state, "warn")
+        indent = line_width(spans)
+        why, *more = wrapped(clean(one.why), width - indent, most)
+        below = [fitted((Span(" " * indent), Span(row, style)), width) for row in more]
+        return [fitted((*spans, Span(why, style)), width), *below]
+    spans += [Span(clean(one.case), "accent"), Span("  " if one.case else ""), Span(clean(one.rate))]
+    if one.health:
+        spans.append(Span(f"  ! {clean(one.health)}", "warn"))
+    return [fitted(spans, width)]
 
 
 def _detail(one: HostStatus, width: int) -> list[Line]:

@@ -96,7 +96,8 @@ def heading(model: RunModel) -> str:
 
 def _choose(model: RunModel, width: int, height: int) -> list[Line]:
     form = _form(model, width)
-    about = _about(model, width)
+    in_full = _about(model, width)
+    about = _shortened(in_full, width)
     wrapped_command = wrapped(f"$ {clean(model.command)}", width - 2, 2)
     command = [fitted((Span("  "), Span(row, "accent")), width) for row in wrapped_command]
     below = [*about, *form, *command]
@@ -112,8 +113,24 @@ def _choose(model: RunModel, width: int, height: int) -> list[Line]:
             first = _first_shown(model.form.selected + 1, len(form), height - 1)
             return [_heading(model, width), *form[first : first + height - 1]]
         return [_heading(model, width), *_profiles(model, width, height - 5), *about]
-    lines = [_heading(model, width), *_profiles(model, width, room), *below]
-    return [*lines, *_planned(model, width, height - len(lines))]
+    top = [_heading(model, width), *_profiles(model, width, room)]
+    left_over = height - len(top) - len(below)
+    planned = _planned(model, width, left_over)
+    if not planned and len(in_full) - len(about) <= left_over:
+        return [*top, *in_full, *below[len(about) :]]
+    return [*top, *below, *planned]
+
+
+_ABOUT_ROWS = 4
+"""Lines about the selected profile, so that what is below stays where it is when another is selected."""
+
+
+def _shortened(about: list[Line], width: int) -> list[Line]:
+    if len(about) <= _ABOUT_ROWS:
+        return about
+    *before, last = about[_ABOUT_ROWS - 1]
+    cut_off = fitted((*before, Span(last.text.rstrip(), last.style), Span(" …", "dim")), width)
+    return [*about[: _ABOUT_ROWS - 1], cut_off]
 
 
 def _planned(model: RunModel, width: int, height: int) -> list[Line]:
@@ -195,18 +212,18 @@ def _path_line(model: RunModel, width: int) -> Line:
 
 
 def _about(model: RunModel, width: int) -> list[Line]:
-    """What the selected profile would do here: always four lines."""
+    """What the selected profile would do here: at least `_ABOUT_ROWS` lines."""
     checked = model.checked
     name = clean(model.profile_name.rpartition("/")[2]) or "of your own"
     if model.form.hosts:
         lines = [ruled((Span(name, "title"), Span(f"on {clean(model.form.hosts)}", "accent")), width)]
         lines.append(_words("  each is asked what it is, before anything starts there", width, "dim"))
-        return filled(lines, width, 4)
+        return filled(lines, width, _ABOUT_ROWS)
     if checked is None or checked.draft.profile != model.profile_name:
         lines = [ruled((Span(name, "title"), Span("checking this box ...", "dim")), width)]
         if model.probing:
             lines.append(_words(f"  checking {clean(model.probing)} ...", width, "dim"))
-        return filled(lines, width, 4)
+        return filled(lines, width, _ABOUT_ROWS)
     parts = [Span(name, "title")]
     if checked.plans:
         to_run = sum(1 for plan in checked.plans for case in plan.cases if case.outcome is None)
@@ -221,10 +238,7 @@ def _about(model: RunModel, width: int) -> list[Line]:
         lines.append(_words(f"  measures {', '.join(map(clean, workloads))}", width))
     for text, style in _lessons(checked):
         lines += [fitted((Span("  "), Span(row, style)), width) for row in wrapped(text, width - 2, 2)]
-    if len(lines) > 4:
-        *before, last = lines[3]
-        lines[3] = fitted((*before, Span(last.text.rstrip(), last.style), Span(" …", "dim")), width)
-    return filled(lines, width, 4)
+    return filled(lines, width, max(len(lines), _ABOUT_ROWS))
 
 
 def _lessons(checked: CheckedDraft) -> Iterable[tuple[str, str]]:

@@ -31,7 +31,7 @@ STATE_STYLES = {
     "profiling": "accent",
 }
 _STATE_WORDS = {"timing": "running", "warm": "running"}
-_STATE, _LAUNCHES, _RATE, _UNIT, _PEAK = 9, 5, 5, 7, 13
+_STATE, _LAUNCHES, _RATE, _UNIT = 9, 5, 5, 7
 _GAUGE = 12
 _TIME, _FOR_TIMES = 8, 76
 """Cells of a time of a load on a server, and from which width there is room for two."""
@@ -183,9 +183,14 @@ def _spread_cells(width: int) -> int:
     return 14 if width >= _WIDE else 12
 
 
+def _peak_cells(width: int) -> int:
+    """Of `121 % (boost)`, with a blank before it where names have room beside it."""
+    return 14 if width >= _WIDE else 13
+
+
 def _name_cells(width: int, has_peaks: bool, has_times: bool) -> int:
     gauges = 2 * (_GAUGE + 1) if width >= _WIDE else 0
-    peaks = (_PEAK + 1 if has_peaks else 0) + (2 * (_TIME + 1) if has_times else 0)
+    peaks = (_peak_cells(width) + 1 if has_peaks else 0) + (2 * (_TIME + 1) if has_times else 0)
     return width - 3 - _STATE - _LAUNCHES - _RATE - _UNIT - _spread_cells(width) - 6 - peaks - gauges
 
 
@@ -197,7 +202,7 @@ def _headings(width: int, shared: str, *, has_peaks: bool, has_times: bool) -> L
     if width >= _WIDE:
         parts.append(" " * _GAUGE)
     parts += [right("RATE", _RATE), " " * _UNIT, right("95 %", _spread_cells(width))]
-    parts += [right("OF PEAK", _PEAK)] if has_peaks else []
+    parts += [right("OF PEAK", _peak_cells(width))] if has_peaks else []
     parts += [right("TTFT", _TIME), right("TPOT", _TIME)] if has_times else []
     return fitted((Span("   " + " ".join(parts), "dim"),), width)
 
@@ -221,7 +226,8 @@ def _case_line(case: CaseProgress, width: int, *, has_peaks: bool, has_times: bo
         Span(" " + right(case.spread, _spread_cells(width))),
     ]
     if has_peaks:
-        spans.append(Span(" " + right("" if case.peak is None else case.peak.text, _PEAK)))
+        peak = "" if case.peak is None else case.peak.text
+        spans.append(Span(" " + right(peak, _peak_cells(width))))
     if has_peaks and has_gauges and case.peak is not None:
         spans += [Span(" "), *gauge_spans(case.peak.share, 1.0, _GAUGE, "compute")]
     if has_times:
