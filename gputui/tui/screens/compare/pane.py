@@ -176,11 +176,15 @@ def unsure_line(shown: ShownRow, width: int) -> Line:
 
 
 def unsure_lines(shown: ShownRow, width: int) -> list[Line]:
-    """Undecided rows with the reason, and the command that would settle each."""
+    """Undecided rows with the reason, and the command that would settle each.
+
+    What a row shares with the one below it is said once.
+    """
     loaded, found = shown.loaded, _open_rows(shown)
     if not found:
         return []
     lines = [heading_line("can't tell", width, _count(found, loaded))]
+    rows: list[tuple[Line, list[Line]]] = []
     for one in found[:_MOST_UNSURE]:
         name = clean_text(row_name(one.row, [], loaded.ignore))
         reason = f"{judgement_text(one.row.rate)}: {one.row.verdict.reason}"
@@ -189,17 +193,20 @@ def unsure_lines(shown: ShownRow, width: int) -> list[Line]:
         if width_of(head) + width_of(reason) > width:
             reason = judgement_text(one.row.rate)
             more = wrapped(one.row.verdict.reason, width - 2, 2)
-        lines.append(fitted((Span(head), Span(reason, "dim")), width))
-        lines += [(Span(f"  {row}", "dim"),) for row in more]
+        below: list[Line] = [(Span(f"  {row}", "dim"),) for row in more]
         steps = settling_steps(one.row, loaded.asked.evidence)
         if not steps:
             texts = next_steps(one.row, loaded.asked.evidence)
-            lines += [fitted((Span(f"  {clean_text(text)}", "dim"),), width) for text in texts[:_MOST_HINTS]]
+            below += [fitted((Span(f"  {clean_text(text)}", "dim"),), width) for text in texts[:_MOST_HINTS]]
         for step in steps:
             box = step.box if step.box == "a" else one.letter
             taken = f"  {_taken(step.seconds, step.usd)}"
             command = cut(clean_text(step.command), max(width - width_of(taken) - 6, 10))
-            lines.append(fitted((Span(f"  {box}$ "), Span(command, "accent"), Span(taken, "dim")), width))
+            below.append(fitted((Span(f"  {box}$ "), Span(command, "accent"), Span(taken, "dim")), width))
+        rows.append((fitted((Span(head), Span(reason, "dim")), width), below))
+    following: list[list[Line]] = [*(below for _, below in rows[1:]), []]
+    for (row, below), next_below in zip(rows, following, strict=True):
+        lines += [row, *(below if below != next_below else ())]
     return lines
 
 
