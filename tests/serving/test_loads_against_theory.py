@@ -150,8 +150,11 @@ def test_a_client_that_is_slower_than_the_server_says_so_and_is_not_judged(
         hold_up()
 
     monkeypatch.setattr(LagProbe, "start", held_up)
-    with serving_process(_DOES) as url:
-        outcome, reason = offer(url, 2.5, kind="closed", users=2).end
+    for seconds in (2.5, 5.0, 10.0):
+        with serving_process(_DOES) as url:
+            outcome, reason = offer(url, seconds, kind="closed", users=2).end
+        if not reason.startswith("too slow for its"):  # on a busy box, no request fits into its window
+            break
     assert outcome == "skipped"
     assert reason.startswith("the client was the bottleneck")
 

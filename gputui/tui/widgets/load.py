@@ -13,6 +13,9 @@ SHAPE_KEPT_NS = 10_000_000_000
 """A gauge that has moved stays this long: the figure is exact, and a gauge takes many bytes."""
 _ALIKE = 0.04
 """A gauge does not follow a figure that differs by a smaller share than this; it could hardly show it."""
+_FAR = 0.6
+FAR_KEPT_NS = 5_000_000_000
+"""A gauge that is off by a larger share stays only this long: it would contradict the figure."""
 _APART_NS = 617_000_000
 """Gauges move this long after each other."""
 IDLE_BELOW = 5.0
@@ -58,8 +61,10 @@ class SteadyLoads:
         kept = self._shapes.get(key)
         if kept is None:
             kept = (now_ns - len(self._shapes) * _APART_NS % SHAPE_KEPT_NS, value)
-        elif not 0 <= now_ns - kept[0] < SHAPE_KEPT_NS and not isclose(value, kept[1], rel_tol=_ALIKE):
-            kept = (now_ns, value)
+        elif not isclose(value, kept[1], rel_tol=_ALIKE):
+            stays_ns = SHAPE_KEPT_NS if isclose(value, kept[1], rel_tol=_FAR) else FAR_KEPT_NS
+            if not 0 <= now_ns - kept[0] < stays_ns:
+                kept = (now_ns, value)
         self._shapes[key] = kept
         return kept[1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import venv
 from collections.abc import Iterator
@@ -69,7 +70,8 @@ def test_each_kind_of_node_gets_a_job_and_a_laptop_that_leaves_the_queue_brings_
     done = gputui("bakeoff", "--resume", env=environment)
     assert done.returncode == 0, done.stderr
     assert len(cluster.submitted()) == 2
-    assert [line.split()[1] for line in done.stdout.splitlines()[:2]] == ["main/gpu:a100:8", "main/128cpu"]
+    sides = re.findall(r"^[ab]  (\S+) \(\w+\)  ", done.stdout, re.MULTILINE)
+    assert sides == ["main/gpu:a100:8", "main/128cpu"]
     with open_result(db) as file:
         stored = [file.run(summary.run_id) for summary in file.summaries()]
     assert [(run.summary.status, run.cases[0].outcome) for run in stored] == [("finished", "ok")] * 2

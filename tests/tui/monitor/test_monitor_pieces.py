@@ -248,11 +248,11 @@ def test_a_load_changes_its_step_when_it_lasts_or_is_clear() -> None:
     assert steps(2.5, start=12) == [LoadLevel.IDLE]
 
 
-def test_a_gauge_follows_its_figure_at_once_but_moves_every_ten_seconds_at_most() -> None:
+def test_a_gauge_follows_its_figure_at_once_and_then_rests_unless_it_would_contradict_the_figure() -> None:
     loads = SteadyLoads()
     figures = [50.0] * 12 + [51.0, 90.0] + [20.0] * 12
     shown = [loads.shape("memory", figure, second * SECOND) for second, figure in enumerate(figures)]
-    assert shown == [50.0] * 13 + [90.0] * 10 + [20.0] * 3
+    assert shown == [50.0] * 13 + [90.0] * 5 + [20.0] * 8
     assert loads.shape("memory", None, 12 * SECOND) is None
     assert loads.shape("memory", 3.0, 12 * SECOND) == 3.0
     assert loads.shape("memory", 7.0, 2 * SECOND) == 7.0  # a replay that went back

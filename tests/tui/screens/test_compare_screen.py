@@ -283,7 +283,8 @@ async def test_of_three_sides_the_one_in_sight_has_its_own_letter_in_what_distur
     asked = ask([store_of(tmp_path, number) for number in range(3)])
     answer = asked.compared()
     rows = rows_of_sides(answer.comparisons, "")[0]
-    disturbed = replace(rows[1], flags=(Flag("a", SLOWED, 0.5), Flag("b", SLOWED, 0.5)))  # type: ignore[type-var]
+    assert rows[1] is not None
+    disturbed = replace(rows[1], flags=(Flag("a", SLOWED, 0.5), Flag("b", SLOWED, 0.5)))
     told = row_line((rows[0], disturbed), 1, "bc", RATE, has_reason=False)
     assert told == "c: a and c slowed by heat or a power brake"
     noted = replace(disturbed, note="fp32 on a, tf32 on b")

@@ -115,7 +115,7 @@ def _rows(
     most: int = _DETAIL_ROWS,
     is_selected: bool,
 ) -> list[Line]:
-    """The line of a host; a reason that is longer than its place goes on below it, in at most `most` lines."""
+    """The line of a host; a reason longer than its place goes on below it, in at most `most` lines."""
     done = one.share_done
     spans = [
         Span(MARKER if is_selected else "  ", "accent"),
