@@ -217,32 +217,38 @@ class CellDiff:
         """
         width, known = self.size[0], self._spans[y]
         spans: dict[int, Span] = {}
-        new: list[tuple[int, str, str]] = []
+        new: list[tuple[int, str, str, Span | None]] = []
         x = 0
         for span in line:
             text = span.text
             if not text or x >= width:
                 continue
             spans[x] = span
-            if known.get(x) != span:
+            before = known.get(x)
+            if before != span:
                 if not _ONE_CELL_EACH.fullmatch(text):
                     return None
-                new.append((x, text[: width - x], span.style))
+                new.append((x, text[: width - x], span.style, before))
             x += len(text)
         if x < width:
-            new.append((x, " " * (width - x), ""))
+            new.append((x, " " * (width - x), "", None))
         self._spans[y] = spans
         cells, styles = self._cells[y], self._styles[y]
         changed: list[int] = []
-        for start, text, style in new:
+        for start, text, style, before in new:
             end = start + len(text)
             sgr = self._text_styles.named(style)
-            its_styles = _styles_of(text, sgr)
-            its_changes = list(compress(range(start, end), map(ne, text, cells[start:end])))
-            if styles[start:end] != its_styles:
-                restyled = compress(range(start, end), map(ne, its_styles, styles[start:end]))
-                its_changes = sorted({*its_changes, *restyled})
-                styles[start:end] = its_styles
+            if before is not None and before.style == style and len(before.text) == len(text):
+                its_changes = list(compress(range(start, end), map(ne, text, before.text)))
+                for at in its_changes:
+                    styles[at] = sgr.of_blanks if text[at - start] == " " else sgr.of_text
+            else:
+                its_styles = _styles_of(text, sgr)
+                its_changes = list(compress(range(start, end), map(ne, text, cells[start:end])))
+                if styles[start:end] != its_styles:
+                    restyled = compress(range(start, end), map(ne, its_styles, styles[start:end]))
+                    its_changes = sorted({*its_changes, *restyled})
+                    styles[start:end] = its_styles
             if its_changes:
                 cells[start:end] = text
                 changed += its_changes
@@ -354,8 +360,8 @@ class _Pen:
         self._width = width
         self._out: list[str] = []
         self.write = self._out.append
-        self._y = self._x = -1
-        """Where the cursor is; -1 while unknown."""
+        self._at = (-1, -1)
+        """Row and column of the cursor; -1 while unknown."""
 
     def draw(self, pieces: Iterable[_Piece]) -> None:
         """Write pieces, which come row by row, in an order that takes few bytes.
@@ -365,16 +371,21 @@ class _Pen:
         """
         by_style: dict[str, list[_Piece]] = {self.style: []}
         for piece in pieces:
-            by_style.setdefault(piece.style, []).append(piece)
+            by_style.setdefault(piece[0], []).append(piece)
+        at_y, at_x = self._at
         for style, alike in by_style.items():
+            if alike:
+                self._switch(style)
             for chain in _chains(alike):
-                if abs(chain[-1].y - self._y) < abs(chain[0].y - self._y):
+                if abs(chain[-1].y - at_y) < abs(chain[0].y - at_y):
                     chain.reverse()
-                for piece in chain:
-                    self._switch(style)
-                    self._move(piece.y, piece.start)
-                    self.write(piece.text)
-                    self._x = piece.after
+                for _, y, start, text, after in chain:
+                    if y != at_y or start != at_x:
+                        self.write(_move(at_y, at_x, y, start))
+                    self.write(text)
+                    # in the last column, the cursor may be waiting to wrap
+                    at_y, at_x = y, after if after < self._width else -1
+        self._at = (at_y, at_x)
 
     def _switch(self, style: str) -> None:
         now = self.style
@@ -382,12 +393,6 @@ class _Pen:
             off = style and now and not (_is_colour(style) and _is_colour(now))
             self.write(f"\x1b[{'0;' if off else ''}{style}m")
             self.style = style
-
-    def _move(self, y: int, x: int) -> None:
-        if y != self._y or x != self._x:
-            # in the last column, the cursor may be waiting to wrap
-            self.write(_move(self._y, self._x if self._x < self._width else -1, y, x))
-            self._y = y
 
     def written(self) -> str:
         return "".join(self._out)
@@ -483,7 +488,8 @@ def _pieces(
         if end == x and (new == style or (not new and cells[x] == " " and _is_of_letters(style))):
             end += 1
             continue
-        joined = None if end < 0 else _joined(cells, styles, start, end, x, style)
+        is_near = 0 <= x - end <= JOINED_GAP and end > 0
+        joined = _joined(cells, styles, start, end, x, style) if is_near else None
         if joined is None:
             if end >= 0:
                 found.append(_piece(y, cells, style, start, end))
@@ -515,9 +521,7 @@ def _blank_tail(cells: list[str], styles: list[str], changed: list[int]) -> int:
 def _joined(cells: list[str], styles: list[str], start: int, end: int, x: int, style: str) -> str | None:
     """The style in which cells from `start` on may be written up to `x`; None if a move is shorter."""
     between = cells[end:x]
-    if x - end > JOINED_GAP or not all(map(_is_one_character, between)):
-        return None
-    if len("".join(between).encode()) > JOINED_GAP:
+    if len("".join(between).encode()) > JOINED_GAP or not all(map(_is_one_character, between)):
         return None
     new = styles[x]
     if style != new and not style and not "".join(cells[start:end]).strip(" "):
