@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from gputui.tui.widgets.charts import gauge, gauge_of, halves_of
+from gputui.tui.widgets.history import SECOND_NS
 
 SETTLED_NS = 3_000_000_000
 """A change counts after this time, or at once if it goes CLEARLY beyond."""
@@ -13,6 +14,9 @@ CLEARLY = 2.0
 HALVES_AFTER_NS = 5_000_000_000
 """A gauge that has moved shows half cells only after this time: moving by whole ones takes fewer bytes, and
 the figure beside it is exact."""
+REST_NS = 2_000_000_000
+"""With `gauges_rest`, a gauge that has moved stays so long, unless it is off by over half of its length."""
+_SLACK_NS = SECOND_NS // 10
 IDLE_BELOW = 5.0
 """Per cent; a gauge below it is idle."""
 FULL_FROM = 90.0
@@ -47,18 +51,22 @@ class SteadyLoads:
         self._other_since_ns: dict[object, int] = {}
         self._gauges: dict[object, tuple[int, int, int]] = {}
         """The half cells of gauges that are filled, the width, and since when."""
+        self.gauges_rest = False
+        """Whether gauges follow figures that jump every second only every two, which takes fewer bytes."""
 
     def gauge(
         self, key: object, value: float | None, high: float, width: int, now_ns: int
     ) -> tuple[str, str]:
-        """The gauge with this key, as `charts.gauge` draws it; at most half a cell off while it moves."""
+        """The gauge with this key, as `charts.gauge` draws it, but by whole cells while its figure moves."""
         if value is None or high <= 0 or width <= 0:
             self._gauges.pop(key, None)
             return gauge(None, high, width)
         halves = halves_of(value, high, width)
         shown, its_width, since_ns = self._gauges.get(key, (halves, width, now_ns))
-        if its_width == width and 0 <= now_ns - since_ns < HALVES_AFTER_NS:
-            if abs(halves - shown) <= 1:
+        rested_ns = now_ns - since_ns
+        if its_width == width and 0 <= rested_ns < HALVES_AFTER_NS:
+            is_resting = self.gauges_rest and rested_ns < REST_NS - _SLACK_NS
+            if abs(halves - shown) <= (width if is_resting else 1):
                 halves = shown
             elif halves % 2:
                 halves += 1 if halves < shown else -1

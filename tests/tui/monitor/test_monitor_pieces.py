@@ -269,6 +269,16 @@ def test_a_gauge_follows_its_figure_by_whole_cells_and_shows_half_cells_once_it_
     assert "".join(loads.gauge("memory", 55.0, 100.0, 20, 13 * SECOND)) == "━" * 11 + "─" * 9
 
 
+def test_a_gauge_of_a_narrow_screen_follows_a_jumping_figure_every_two_seconds_or_at_once_if_far_off() -> (
+    None
+):
+    loads = SteadyLoads()
+    loads.gauges_rest = True
+    figures = [20.0, 20.0, 60.0, 20.0, 60.0, 20.0, 80.0, 10.0, 40.0, 40.0]
+    shown = [len(loads.gauge("busy", one, 100.0, 10, n * SECOND)[0]) for n, one in enumerate(figures)]
+    assert shown == [2, 2, 6, 6, 6, 2, 8, 1, 1, 4]
+
+
 @pytest.mark.parametrize("width", [6, 10, 16])
 def test_a_gauge_is_never_more_than_half_a_cell_off(width: int) -> None:
     loads, chance = SteadyLoads(), random.Random(width)
