@@ -269,7 +269,9 @@ def test_missing_values_keep_their_reasons(tmp_path: Path) -> None:
 
 
 def test_a_machine_keeps_what_identifies_it(tmp_path: Path) -> None:
-    machine = replace(GPU_MACHINE, identities=(Identity("gpus", "0f1e2d3c4b5a"), Identity("host", "69788796a5b4")))
+    machine = replace(
+        GPU_MACHINE, identities=(Identity("gpus", "0f1e2d3c4b5a"), Identity("host", "69788796a5b4"))
+    )
     contents = read_journal(write_lines(tmp_path, [LINES[0], MachineFound(machine)]))
 
     assert contents.damage == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import Row, compare_sides, side_of_runs, sides_by
 from gputui.services.compare.row_text import case_heading, cost_text, costs_text, doubted_point_text
 from gputui.services.compare.session import Answer, Asked
-from gputui.services.compare.text import _write_many, comparison_as_text
+from gputui.services.compare.text import _one_line, _write_many, comparison_as_text, comparison_pages
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.selectors import Selection
 from gputui.services.support.text_tables import Page
@@ -58,7 +59,7 @@ def test_a_change_that_is_not_decided_ends_in_a_question_mark() -> None:
 
 
 def asked_of(*runs: Run) -> Asked:
-    names = [f"{letter}.db" for letter in "abc"]
+    names = [f"{letter}.db" for letter in "abc"[: len(runs)]]
     found = [Selection(name, Path(name), (run,), (), {}) for name, run in zip(names, runs, strict=True)]
     sides = [side_of_runs(name, [run]) for name, run in zip(names, runs, strict=True)]
     return Asked(tuple(sides), "", Evidence(found), ())
@@ -79,6 +80,32 @@ def test_of_three_boxes_each_verdict_has_its_color_in_the_column_of_its_box() ->
     _write_many(page, asked, Answer(comparisons, ((), ()), Headline(())), None)
     colors = [(text.split()[0], color) for text, color in painted(page) if "%" in text]
     assert colors[:2] == [("-50", "yellow"), ("+100", "green")]
+
+
+@pytest.mark.parametrize("factors", [(1.0, 1.3), (1.0, 1.3, 2.0)])
+def test_as_many_rows_are_printed_as_fit_on_the_screen_and_the_others_are_counted(
+    factors: tuple[float, ...],
+) -> None:
+    cases = [make_case(f"w{number}", workload_class="training", device_class="gpu") for number in range(30)]
+    runs = [make_run(*(measured(case, steady(0.1 * one)) for case in cases)) for one in factors]
+    asked = asked_of(*runs)
+    comparisons = tuple(compare_sides(asked.sides[0], side) for side in asked.sides[1:])
+    answer = Answer(comparisons, ((),) * len(comparisons), Headline(("The answer.",)))
+    for height in (20, 30):
+        made = io.StringIO()
+        out = Console(file=made, force_terminal=True, color_system=None, width=100, height=height)
+        for page in comparison_pages(asked, answer, (), out, lines_below=2):
+            page.show()
+        text = made.getvalue()
+        assert height - 6 <= text.count("\n") + 2 < height
+        (left,) = re.findall(r"^(\d+) more rows: --all", text, re.MULTILINE)
+        assert int(left) + len(re.findall(r"^w\d+ ", text, re.MULTILINE)) == len(cases)
+
+
+def test_of_a_list_as_many_parts_are_printed_as_fit_and_the_others_are_counted() -> None:
+    assert _one_line("differs: GPU, CPU, torch", 24) == "differs: GPU, CPU, torch"
+    assert _one_line("differs: GPU, CPU, torch", 23) == "differs: GPU, 2 more"
+    assert _one_line("differs: GPU, CPU, torch", 5) == "differs: GPU, 2 more"
 
 
 def test_three_boxes_say_what_differs_and_on_which_of_them() -> None:
