@@ -38,7 +38,7 @@ from gputui.services.compare.fleet import Fleet, fleet_of
 from gputui.services.compare.fleet_formats import fleet_text
 from gputui.services.compare.fleet_sides import FleetSide, fleet_sides
 from gputui.services.compare.fleet_text import box_rows, kind_rows, write_fleet
-from gputui.services.compare.fleet_why import explained
+from gputui.services.compare.fleet_why import explained, ranking_of
 from gputui.services.results.throughput import rate_of, speed_of
 from gputui.services.support.background import Job
 from gputui.store.journal_reader import read_journal, read_telemetry
@@ -148,6 +148,8 @@ def test_all_forms_have_the_same_boxes_and_the_same_words() -> None:
     found = json.loads(fleet_text(fleet, "json"))
     assert found["headline"] == fleet.headline
     assert [one["name"] for one in found["boxes"]] == [one.name for one in fleet.boxes]
+    rates = [one["per_s"] for one in found["boxes"]]
+    assert rates == sorted(rates, reverse=True)
     assert [one["name"] for one in found["boxes"] if one["stands_out"] == "slower"] == ["bad"]
     assert {one["cases"] for one in found["boxes"]} == {2}
     assert all(one["low_per_s"] < one["per_s"] < one["high_per_s"] for one in found["boxes"])
@@ -334,6 +336,28 @@ def test_the_command_names_the_bad_gpu_of_a_box_and_its_clock(
         r"\sGHz,\stheirs\s1\.70\sGHz\.",
         text,
     )
+
+
+def test_what_slows_the_gpu_of_one_box_is_told_from_telemetry_of_several_files(
+    eight: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.db"
+    other.write_bytes(eight.read_bytes())
+    with duckdb.connect(str(eight)) as connection:
+        connection.execute("UPDATE blocks SET device_ns = device_ns * 0.88 WHERE case_id = 5")
+    with duckdb.connect(str(other)) as connection:
+        tables = connection.execute(
+            "SELECT DISTINCT table_name FROM duckdb_tables() JOIN duckdb_columns() USING (table_name)"
+            " WHERE column_name = 'run_id'"
+        ).fetchall()
+        for (table,) in tables:
+            connection.execute(f"UPDATE {table} SET run_id = '0194b5a1-0000-7000-8000-00000000bbbb'")
+        connection.execute("UPDATE machines SET machine_id = 'b1b2b3b4b5b6'")
+    found = ranking_of([str(eight), str(other)], "gpu")
+    assert found is not None
+    fleet, _ = found
+    assert fleet.sentences[0].endswith("): its clock was 1.20 GHz, theirs 1.70 GHz.")
+    assert fleet.sentences[0].startswith("GPU 5 of other is 12 % slower than the other 15 (")
 
 
 def test_the_compare_screen_begins_with_the_ranking_that_the_command_prints(

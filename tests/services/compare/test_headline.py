@@ -350,10 +350,9 @@ def test_a_second_case_whose_rate_is_open_is_named_by_its_cost_alone() -> None:
     )
 
 
-def fastest(*step_s: float, launches: int = 3) -> str:
+def fastest(*step_s: float) -> str:
     """Of boxes whose steps take so long."""
-    runs = [make_run(measured(GPT, *three(seconds)[:launches]), machine=GPU_MACHINE) for seconds in step_s]
-    sides = [side_of_runs(f"{place}.db", [run]) for place, run in enumerate(runs)]
+    sides = [side_of_runs(f"{place}.db", [run_of({GPT: seconds})]) for place, seconds in enumerate(step_s)]
     rows = {
         letter: compare_sides(sides[0], side).rows[0] for letter, side in zip("bcd", sides[1:], strict=False)
     }
@@ -366,7 +365,24 @@ def test_the_fastest_of_several_is_named_with_those_that_tie_with_it() -> None:
     assert fastest(0.1, 0.05, 0.0502, 0.2) == "b or c"
     assert fastest(0.1, 0.1002) == "can't tell"
     assert fastest(0.1, 0.1) == "same"
-    assert fastest(0.1, 0.102, launches=1) == "can't tell"
+
+
+def test_what_is_too_little_to_matter_ties_even_where_intervals_lie_apart() -> None:
+    cases = [gpu_case("gpt_train", "training", "tok", precision=precision) for precision in PRECISIONS]
+    run = make_run(
+        *(
+            measured(case, *(steady(step_s * (1 + 1e-5 * launch)) for launch in range(8)))
+            for case, step_s in zip(cases, (0.1, 0.0997, 0.2), strict=True)
+        ),
+        machine=GPU_MACHINE,
+    )
+    fp32, *others = sides_by("precision", [run])
+    rows = {
+        letter: compare_sides(fp32, side, ignore="precision").rows[0]
+        for letter, side in zip("bc", others, strict=True)
+    }
+    assert rows["b"].rate.word == "same"
+    assert fastest_text(rows["b"].a, rows) == "a or b"
 
 
 def test_a_failure_is_the_answer_where_no_case_was_measured_on_both() -> None:
