@@ -559,6 +559,18 @@ async def test_selected_text_shows_where_colours_are_few(db: Path, depth: Depth)
             assert "ab" in shown
 
 
+@pytest.mark.parametrize("depth", [Depth.NONE, Depth.ANSI, Depth.INDEXED, Depth.LIGHT])
+async def test_the_cursor_of_an_empty_field_is_the_text_colour_in_reverse(db: Path, depth: Depth) -> None:
+    app = make_app(depth=depth)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, str(db))
+        for keys in (("o",), ("escape", "slash")):
+            await press(pilot, *keys)
+            reversed_cells = [(text, style) for row in rows_of(app) for text, style in row if style.reverse]
+            cursor = next(style for text, style in reversed_cells if len(text) == 1)
+            assert all(colour is None or colour.is_default for colour in (cursor.color, cursor.bgcolor))
+
+
 async def test_the_next_case_is_shown_on_the_same_tab(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
