@@ -8,6 +8,7 @@ from test_checks import GIB, make_box
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
+from gputui.model.live import Value
 from gputui.services.doctor.checks import SystemState
 from gputui.services.doctor.readings import readings
 
@@ -18,7 +19,7 @@ def told(box: SystemState) -> dict[str, str]:
 
 def test_each_gpu_has_its_readings_with_their_units() -> None:
     box = make_box(2)
-    values = {
+    values: dict[str, Value] = {
         "name": "NVIDIA H200",
         "sm_busy_pct": 98.0,
         "memory_used_bytes": 71 * GIB,
