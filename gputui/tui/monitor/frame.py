@@ -22,7 +22,7 @@ _SHORT_SPANS_NS = tuple(seconds * SECOND_NS for seconds in (10, 20, 30, 60, 120,
 
 
 def span_of(known_ns: int, longest_ns: int) -> int:
-    """How far charts reach back: the shortest of a few lengths that holds what is known, `longest_ns` at most.
+    """The length of charts: the shortest of a few lengths that holds what is known, at most `longest_ns`.
 
     So they fill within seconds, and are drawn anew a few times in the first minutes.
     """

@@ -124,19 +124,20 @@ def _plot(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int, ro
         axis = Span(right(cut(label, lead - 1), lead - 1) + " " if lead else "", "dim")
         shown: Sequence[Span] = with_line(body, body_style) if row == marked else (Span(body, body_style),)
         if row == gauge_row != marked:
-            reach = width - lead - len(drawn[-1].lstrip(" "))
-            shown = _with_gauge(frame, device, metric, Span(body, body_style), reach, ceiling) or shown
+            shown = with_gauge(frame, device, metric, Span(body, body_style), drawn[-1], ceiling) or shown
         lines.append((axis, *shown))
     return lines
 
 
-def _with_gauge(
-    frame: Frame, device: DeviceSample, metric: PaneMetric, body: Span, blank: int, ceiling: float
+def with_gauge(
+    frame: Frame, device: DeviceSample, metric: PaneMetric, body: Span, lowest: str, ceiling: float
 ) -> list[Span]:
     """A row of a chart whose history is short, with a gauge that reads at once before it.
 
-    Its end is the axis' upper one. Nothing if there is more history, or no reading.
+    `lowest` is the chart's lowest row, which shows how far the history reaches. The gauge's end is the upper
+    one of the axis. Nothing if there is more history, or no reading.
     """
+    blank = len(lowest) - len(lowest.lstrip(" "))
     amount = None if device.problem is not None else metric.amount(device.values)
     if amount is None or not is_short(len(body.text) - blank, len(body.text)):
         return []

@@ -152,6 +152,8 @@ class MonitorModel:
         self._width = MIN_WIDTH
         self._first_row = 0
         """Of the table of GPUs."""
+        self._most_processes = 0
+        """Seen at once: room given to them is not taken away."""
         self._message = ""
         self._message_style = ""
         self._changes = 0
@@ -521,8 +523,13 @@ class MonitorModel:
             else:
                 top = _ABOVE + int(height >= ROOMY)
                 instances = [len(frame.instances[gpu.device]) for gpu in frame.gpus]
+                self._most_processes = max(self._most_processes, self._table.total)
                 layout = laid_out(
-                    width, height - top - 1, instances, with_lower=self._settings.show_processes
+                    width,
+                    height - top - 1,
+                    instances,
+                    with_lower=self._settings.show_processes,
+                    processes=self._most_processes,
                 )
                 lines = filled(lines, width, top)
                 hidden_gpus = 0

@@ -321,6 +321,30 @@ def test_a_reading_lasts_until_the_next_and_nothing_is_drawn_where_none_was() ->
     assert chart(20.0).endswith("     ")
 
 
+def test_the_room_of_processes_grows_and_is_not_taken_away_again() -> None:
+    def rule(made: MonitorModel) -> int:
+        lines = text_of(made.lines(120, 40, START + SECOND)).splitlines()
+        return next(row for row, line in enumerate(lines) if " process" in line)
+
+    made = MonitorModel(MonitorSettings(), now=lambda: START)
+    rows = []
+    for second, processes in enumerate((2, 3, 7, 2)):
+        made.add(sample(2, float(second), processes=processes))
+        rows.append(rule(made))
+    assert rows[0] == rows[1] > rows[2] == rows[3]
+
+
+@pytest.mark.parametrize(("processes", "titles"), [(40, 2), (8, 3), (2, 4)])
+def test_tall_cards_chart_the_memory_and_more_of_each_gpu(processes: int, titles: int) -> None:
+    made = model(lambda second: sample(2, second, processes=processes))
+    text = text_of(made.lines(120, 40, START + 90 * SECOND))
+    rows = [line for line in text.splitlines() if line.startswith(("busy ", "power ", "memory ", "clock "))]
+    gauges = [line for line in rows if line.startswith("memory") and "━" in line]
+    assert len(rows) == titles + len(gauges)
+    assert len(gauges) == (titles == 2)
+    assert all(line.count(line.split()[0]) == 2 for line in rows)
+
+
 def test_a_lengthened_axis_says_so_in_ascii_and_without_colour_too() -> None:
     made = model(lambda second: sample(1, second), seconds=40, ascii_only=True)
     text = picture(made, 120, 40, 40)
