@@ -19,7 +19,7 @@ from gputui.tui.monitor.metrics import (
 )
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, filled, fitted, line_width, width_of
-from gputui.tui.widgets.charts import body_styles, gauge
+from gputui.tui.widgets.charts import body_styles
 from gputui.tui.widgets.wrapping import wrapped
 
 _LABEL = 7
@@ -114,8 +114,7 @@ def _title(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int) -
 def _busy_gauge(frame: Frame, device: DeviceSample) -> list[Span]:
     """What is read at a glance, also before there is a history."""
     busy_pct = number(device.values, "sm_busy_pct")
-    shown = frame.loads.shape((device.device, "busy"), busy_pct, frame.now_ns)
-    filled_part, rest = gauge(shown, 100.0, _GAUGE)
+    filled_part, rest = frame.loads.gauge((device.device, "busy"), busy_pct, 100.0, _GAUGE, frame.now_ns)
     load = frame.load_of_busy(device, busy_pct)
     return [Span(filled_part, load.style("compute")), Span(rest, "track")]
 
@@ -125,8 +124,8 @@ def _memory(frame: Frame, device: DeviceSample, width: int) -> Line:
     scale, load = memory_scale(frame.units), frame.load_of_memory(device)
     figure = f"{three_digits_of(None if used is None else used / scale):>4}"
     end = f" of {three_digits_of(total / scale)} {frame.units.memory}" if total else f" {frame.units.memory}"
-    shown = frame.loads.shape((device.device, "memory"), used, frame.now_ns)
-    filled_part, rest = gauge(shown, total or 0.0, max(width - _LABEL - 5 - len(end), 0))
+    room = max(width - _LABEL - 5 - len(end), 0)
+    filled_part, rest = frame.loads.gauge((device.device, "memory"), used, total or 0.0, room, frame.now_ns)
     return fitted(
         (
             Span(f"{'memory':<{_LABEL}}", "dim"),

@@ -21,7 +21,7 @@ from gputui.tui.monitor.layout import STRIP_LABEL, Layout, Rect
 from gputui.tui.monitor.metrics import ABSENT, METRICS, PaneMetric, memory_scale, number, three_digits_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, filled, fitted, left, right, side_by_side
-from gputui.tui.widgets.charts import gauge, heat, is_short
+from gputui.tui.widgets.charts import heat, is_short
 from gputui.tui.widgets.load import LoadLevel
 
 _BUSY, _POWER = (next(metric for metric in METRICS if metric.id == name) for name in ("busy", "power"))
@@ -158,8 +158,7 @@ def _with_gauge(frame: Frame, device: DeviceSample, busy_pct: float, history: Sp
     room = len(history.text) - len(seen) - 1
     if room < _LEAST_GAUGE or not is_short(len(seen), len(history.text)):
         return [history]
-    shown = frame.loads.shape((device.device, "busy"), busy_pct, frame.now_ns)
-    filled_part, rest = gauge(shown, 100.0, room)
+    filled_part, rest = frame.loads.gauge((device.device, "busy"), busy_pct, 100.0, room, frame.now_ns)
     load = frame.load_of_busy(device, busy_pct)
     return [Span(filled_part, load.style("compute")), Span(rest + " ", "track"), Span(seen, history.style)]
 
@@ -171,8 +170,8 @@ def _memory(frame: Frame, widths: _Widths, device: DeviceSample, totals: Sequenc
     figure = Span(f"{three_digits_of(None if used is None else used / scale):>7}", FIGURE_STYLES[load])
     spans = [figure]
     if widths.memory:
-        shown = frame.loads.shape((device.device, "memory"), used, frame.now_ns)
-        filled_part, rest = gauge(shown, total or 0.0, widths.memory)
+        key = (device.device, "memory")
+        filled_part, rest = frame.loads.gauge(key, used, total or 0.0, widths.memory, frame.now_ns)
         spans += [Span(" "), Span(filled_part, load.style("memory")), Span(rest, "track")]
     if widths.total:
         of = f" of {three_digits_of(total / scale)}" if total else ""

@@ -11,7 +11,7 @@ from gputui.tui.monitor.metrics import ALWAYS, PaneMetric, number
 from gputui.tui.monitor.recording import clock_text
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, filled, fitted, left, right, width_of
-from gputui.tui.widgets.charts import NO_READING, body_styles, gauge, is_short
+from gputui.tui.widgets.charts import NO_READING, body_styles, is_short
 from gputui.tui.widgets.history import SECOND_NS
 from gputui.tui.widgets.load import LoadLevel
 from gputui.tui.widgets.sections import with_line
@@ -141,8 +141,8 @@ def with_gauge(
     amount = None if device.problem is not None else metric.amount(device.values)
     if amount is None or not is_short(len(body.text) - blank, len(body.text)):
         return []
-    shown = frame.loads.shape((device.device, metric.id, "chart"), amount, frame.now_ns)
-    filled_part, rest = gauge(shown, ceiling, blank - 1)
+    key = (device.device, metric.id, "chart")
+    filled_part, rest = frame.loads.gauge(key, amount, ceiling, blank - 1, frame.now_ns)
     history = Span(body.text[blank:], body.style)
     return [Span(filled_part, metric.family), Span(rest + " ", "track"), history]
 

@@ -97,6 +97,8 @@ _ABOVE = 2
 _SCROLL_CELLS = 16
 _RULED_FROM = 6
 """From this number of rows on, processes have a rule above their heading."""
+_GAUGES_REST_BELOW = 100
+"""Columns. A small terminal is often a slow one."""
 _LEAST_LEFT = 16
 """Cells for the names of the program and the box, before text at the right is dropped."""
 
@@ -516,6 +518,7 @@ class MonitorModel:
             lines = self._without_sample(width, height)
         else:
             frame = self._frame(snapshot)
+            self._loads.gauges_rest = width < _GAUGES_REST_BELOW
             lines = [self._header(width, frame.span_ns), summary_line(frame, width)]
             counts = ""
             if self._mode in ("metrics", "keys") or (self._mode == "details" and frame.gpus):

@@ -288,7 +288,7 @@ def test_the_first_frame_has_a_gauge_for_what_has_no_history_yet(
 @pytest.mark.parametrize("interval_s", [1, 5])
 def test_charts_fill_within_seconds_and_their_axis_grows_with_the_history(interval_s: int) -> None:
     made = MonitorModel(MonitorSettings(interval_s=float(interval_s)), now=lambda: START)
-    spans = []
+    spans: list[str] = []
     for second in range(0, 330, interval_s):
         made.add(sample(2, float(second), processes=40))
         lines = made.lines(80, 24, START + second * SECOND)
