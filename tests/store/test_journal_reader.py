@@ -43,8 +43,10 @@ from gputui.model.journal import (
     WorkerReady,
     encode_line,
 )
+from gputui.model.machine import Identity
 from gputui.model.serving import LoadStep, Requests, ServerFound
 from gputui.model.telemetry import CURRENT
+from gputui.store import journal_reader
 from gputui.store.journal_reader import JournalTail, TelemetryTail, read_journal, read_telemetry
 
 LINES = journal_lines(machine=GPU_MACHINE, cases=(*CASES, make_case(device_class="gpu")))
@@ -225,6 +227,30 @@ def test_an_infinite_or_negative_unit_count_leaves_the_case_out(tmp_path: Path, 
     assert not any(block.case_id == 0 for block in contents.of(Block))
 
 
+def test_a_version_of_a_workload_below_zero_leaves_the_case_out(tmp_path: Path) -> None:
+    plain = plain_of(3)
+    planned = plain["planned"]
+    assert isinstance(planned, dict)
+    planned["case"]["work"]["version"] = -1
+    contents = read_journal(journal_of(tmp_path, WHOLE.replace(ENCODED[3], line_of(plain))))
+
+    assert LINES[3] not in contents.lines
+    assert contents.damage[0] == "line 4: CasePlanned: version is -1"
+
+
+@pytest.mark.parametrize("pair", ["[]", "{}"])
+def test_a_line_that_is_nested_too_deeply_costs_itself_alone(tmp_path: Path, pair: str) -> None:
+    block = number_of(Block)
+    deep: object = 0
+    for _ in range(100):
+        deep = [deep] if pair == "[]" else {"in": deep}
+    wrong = line_of({**plain_of(block), "newer": deep})
+    contents = read_journal(journal_of(tmp_path, WHOLE.replace(ENCODED[block], wrong)))
+
+    assert list(contents.lines) == LINES[:block] + LINES[block + 1 :]
+    assert contents.damage[0] == f"line {block + 1}: Block: nested too deeply"
+
+
 def test_an_outcome_that_is_no_outcome_is_left_out(tmp_path: Path) -> None:
     end = number_of(CaseEnd)
     wrong = line_of({**plain_of(end), "outcome": "great"})
@@ -240,6 +266,23 @@ def test_missing_values_keep_their_reasons(tmp_path: Path) -> None:
     found = contents.machine
     assert isinstance(found, MachineFound)
     assert found.machine == GPU_MACHINE
+
+
+def test_a_machine_keeps_what_identifies_it(tmp_path: Path) -> None:
+    machine = replace(
+        GPU_MACHINE, identities=(Identity("gpus", "0f1e2d3c4b5a"), Identity("host", "69788796a5b4"))
+    )
+    contents = read_journal(write_lines(tmp_path, [LINES[0], MachineFound(machine)]))
+
+    assert contents.damage == ()
+    assert contents.machine == MachineFound(machine)
+
+
+def test_an_instant_of_a_run_is_as_many_microseconds_after_its_start(tmp_path: Path) -> None:
+    contents = read_journal(journal_of(tmp_path, WHOLE))
+    start = contents.start
+
+    assert contents.utc_us(start.started_ns + 2_500_000_999) == start.started_utc_us + 2_500_000
 
 
 def test_without_a_journal_the_error_says_what_was_looked_for(tmp_path: Path) -> None:
@@ -414,13 +457,33 @@ def test_the_tail_of_telemetry_gives_each_reading_once_also_of_a_file_that_was_r
     times = [reading.t_ns for reading in readings]
     assert polled() == times[:6]
     assert polled() == []
+    with (tmp_path / TELEMETRY_NAME).open("ab") as file:
+        file.write(b"".join(CURRENT.encode(reading) for reading in readings[6:9]))
+    assert polled() == times[6:9]
 
     other = tmp_path / "other"
     other.mkdir()
     write_telemetry(other, readings[2:])
     (other / TELEMETRY_NAME).replace(tmp_path / TELEMETRY_NAME)
-    assert polled() == times[6:]
+    assert polled() == times[9:]
     assert polled() == []
+
+
+def test_of_a_large_telemetry_file_the_tail_reads_the_end_and_what_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_reader, "_MOST_ROWS_AT_FIRST", 4)
+    readings = make_telemetry()
+    path = tmp_path / TELEMETRY_NAME
+    path.write_bytes(b"")
+    tail = TelemetryTail(tmp_path)
+    assert tail.poll() == ()
+
+    write_telemetry(tmp_path, readings[:-2])
+    assert tail.poll() == tuple(readings[-6:-2])
+    with path.open("ab") as file:
+        file.write(b"".join(map(CURRENT.encode, readings[-2:])))
+    assert tail.poll() == tuple(readings[-2:])
 
 
 OF_LOADS = load_lines(Server(), users=(2,), launches=1, requests=1)

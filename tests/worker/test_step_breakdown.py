@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -211,6 +212,52 @@ def test_a_short_gap_before_queued_work_is_the_devices_own_and_a_long_one_is_not
     assert_exact(long)
 
 
+def test_work_of_no_or_negative_length_costs_itself_alone() -> None:
+    usual = [op("aten::mm", 10, 60, number=1), kernel("gemm", 20, 70, operator=1)]
+    found = partition([*usual, op("aten::t", 5, 2), kernel("odd", 60, 20), op("aten::t", 8, 2)], 0, 100, MAIN)
+    assert found == partition(usual, 0, 100, MAIN)
+    with_empty = partition([*usual, kernel("empty", 30, 30)], 0, 100, MAIN)
+    assert_exact(with_empty)
+    assert times(with_empty) == {"aten::mm": 50, "empty": 0}
+
+
+def test_time_before_an_optimizers_first_call_is_its_own_whatever_the_device_still_runs() -> None:
+    step = TraceEvent("Optimizer.step#SGD.step", "range", 60, 90, thread=MAIN)
+    found = partition([op("aten::mm", 0, 10), kernel("late", 40, 50), step], 0, 100, MAIN)
+    assert slices(found) == {
+        ("forward", "compute", ""): 10,
+        ("forward", "idle", "dispatch"): 10,
+        ("optimizer", "idle", "python"): 80,
+    }
+
+
+def test_a_kernel_that_several_operators_launch_is_listed_with_the_one_that_launches_it_most() -> None:
+    names = ("aten::linear", "aten::mm", "aten::mm", "aten::mm", "aten::bmm")
+    events = [op(name, i * 10, i * 10 + 5, number=i + 1) for i, name in enumerate(names)]
+    work = [kernel("sgemm", 100 + i * 10, 108 + i * 10, operator=i + 1) for i in range(len(names))]
+    (row,) = partition([*events, *work], 0, 200, MAIN).kernels
+    assert (row.operator, row.calls, row.time_ns, row.longest_ns) == ("aten::mm", 5, 40, 8)
+
+
+def test_work_belongs_to_the_operator_that_the_trace_names_unless_that_is_none() -> None:
+    events = [
+        op("aten::linear", 0, 10, number=1),
+        TraceEvent("a range", "range", 10, 40, thread=MAIN, number=2),
+        op("aten::mm", 20, 30, number=3),
+        call("cudaLaunchKernel", 22, 24, 5),
+        call("cudaLaunchKernel", 26, 28, 6),
+    ]
+    of_operator = kernel("first", 40, 60, correlation=5, operator=1)
+    of_range = kernel("second", 60, 90, correlation=6, operator=2)
+    found = partition([*events, of_operator, of_range], 0, 100, MAIN)
+    assert times(found) == {"aten::linear": 20, "aten::mm": 30}
+
+
+def test_an_operator_of_a_library_that_ends_as_a_frame_of_autograd_is_an_operator() -> None:
+    found = partition([op("mylib::FastBackward", 0, 60), op("FastBackward0", 60, 90)], 0, 100, MAIN)
+    assert [(row.operator, row.phase) for row in found.rows] == [("mylib::FastBackward", "forward")]
+
+
 def test_a_backward_pass_on_autograds_own_thread_is_backward_and_its_launches_count() -> None:
     found = partition(
         [
@@ -237,7 +284,34 @@ def test_more_operators_than_are_kept_are_added_up_and_the_sum_still_holds() -> 
     assert len(found.rows) == MOST_ROWS + 1
     others = found.rows[-1]
     assert (others.operator, others.shapes, others.dtypes) == ("others", "", "")
-    assert (others.calls, others.time_ns) == (50, 350)
+    assert (others.calls, others.time_ns, others.cpu_ns) == (50, 350, 350)
+
+    numbered = [replace(event, number=number) for number, event in enumerate(events, 1)]
+    work = [kernel("gemm", e.start_ns + 5, e.start_ns + 8, operator=e.number) for e in numbered]
+    *_, others = partition([*numbered, *work], 0, 10 * len(events), MAIN).rows
+    assert (others.operator, others.kernels) == ("others", 50)
+
+
+def test_rows_are_in_order_of_time_then_of_the_hosts_time_then_of_their_names() -> None:
+    events = [
+        op("aten::t", 0, 10),
+        op("aten::view", 10, 40),
+        op("aten::mm", 40, 50, number=3),
+        op("aten::add", 50, 60, number=4),
+        op("aten::as_strided", 60, 70),
+        call("cudaLaunchKernel", 42, 44, 1),
+        kernel("sgemm", 60, 80, correlation=1, operator=3),
+        kernel("add", 80, 95, operator=4),
+    ]
+    found = partition(events, 0, 100, MAIN)
+    assert [(row.operator, row.time_ns, row.cpu_ns, row.category) for row in found.rows] == [
+        ("aten::mm", 20, 10, "gemm"),
+        ("aten::add", 15, 10, "elementwise"),
+        ("aten::view", 0, 30, "view_alloc"),
+        ("aten::as_strided", 0, 10, "view_alloc"),
+        ("aten::t", 0, 10, "view_alloc"),
+    ]
+    assert partition(events[::-1], 0, 100, MAIN) == found
 
 
 def test_a_copy_has_the_class_of_its_direction_and_other_work_that_of_its_name() -> None:
@@ -388,6 +462,24 @@ def test_a_driver_call_of_another_thread_filed_under_this_one_does_not_break_its
     (row,) = [r for r in found.rows if r.operator == "aten::conv2d"]
     assert row.cpu_ns == 1_000
     assert classes(found)["dispatch"] == 990
+
+
+def test_work_that_another_threads_call_queued_long_before_it_began_waited_for_no_host() -> None:
+    found = partition(
+        [
+            op("aten::conv2d", 0, 50_000, number=1),
+            TraceEvent("cudaLaunchKernel", "runtime", 10, 20, thread=MAIN, correlation=5, operator=1),
+            TraceEvent("cudaLaunchKernel", "runtime", 1_000, 2_000, thread=MAIN, correlation=6),
+            op("aten::relu", 50_000, 100_000, number=2),
+            kernel("first", 20, 3_000, correlation=5, operator=1),
+            kernel("waits_for_a_peer", 60_000, 90_000, correlation=6),
+        ],
+        0,
+        100_000,
+        MAIN,
+    )
+    assert classes(found)["queue"] == 57_000
+    assert {row.operator: row.cpu_ns for row in found.rows}["aten::relu"] == 50_000
 
 
 def test_what_the_profiler_itself_takes_is_a_cause_of_its_own() -> None:

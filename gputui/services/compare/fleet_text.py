@@ -106,12 +106,14 @@ def write_fleet(out: Console, fleet: Fleet, shows_all: bool) -> None:
         headings, rows = kind_rows(fleet)
         page.table(headings, rows, (1, 2, 3))
         page.line()
+    reasons = list(fleet.why.items())[: None if shows_all else _REASONS]
     room = ROWS
     if out.is_terminal:
-        room = max(min(ROWS, out.size.height - page.height - 4), 5)
+        below = len(reasons) + bool(fleet.unmeasured)
+        room = max(min(ROWS, out.size.height - page.height - below - 4), 5)
     headings, rows, left = box_rows(fleet, None if shows_all else room)
     page.table(headings, rows, (0, 2, 3, 4))
-    for name, why in list(fleet.why.items())[: None if shows_all else _REASONS]:
+    for name, why in reasons:
         page.line(f"{name}: {why}")
     if fleet.unmeasured:
         page.line(

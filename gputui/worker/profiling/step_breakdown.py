@@ -197,8 +197,9 @@ class PartitionInParts:
         """Divide one part.
 
         `events` holds all that overlap it. `following` is the first work of the device that begins after it.
+        Events of negative length, which some profilers report, are left out.
         """
-        inside = [e for e in events if e.end_ns > start_ns and e.start_ns < end_ns]
+        inside = [e for e in events if e.end_ns > start_ns and e.start_ns < end_ns and e.start_ns <= e.end_ns]
         host = [e for e in inside if e.kind in ("op", "range", "runtime", "overhead")]
         device = [e for e in inside if e.kind in ("kernel", "copy", "memset")]
         threads = _threads(host, start_ns, end_ns)
@@ -368,8 +369,6 @@ def _flattened(events: list[TraceEvent], start_ns: int, end_ns: int) -> _Thread:
             continue
         parent = open_nodes[-1] if open_nodes else None
         last_ns = min(event.end_ns, end_ns if parent is None else parent.end_ns)
-        if last_ns < begin_ns:
-            continue
         node = _node(event, begin_ns, last_ns, parent, found.nodes[-1].phase if found.nodes else "forward")
         found.nodes.append(node)
         open_nodes.append(node)
@@ -532,7 +531,7 @@ def _idle(
         launch = (
             launches.get(next_work.correlation) if next_work is not None and next_work.correlation else None
         )
-        while at_host < len(host) and host[at_host][1] <= gap_start_ns:
+        while host[at_host][1] <= gap_start_ns:  # the last one lasts until the end of the window
             at_host += 1
         by_host_until_ns = gap_end_ns
         if launch is not None:

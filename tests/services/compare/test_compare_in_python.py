@@ -63,5 +63,8 @@ def test_it_is_saved_in_the_form_of_its_extension(place: Path, tmp_path: Path) -
 def test_an_unknown_dimension_or_no_file_is_refused_in_plain_words(place: Path) -> None:
     with pytest.raises(GputuiError, match="by='colour': is not a dimension"):
         gputui.compare(place / "a.db", by="colour")
+    with pytest.raises(GputuiError) as one_device:
+        gputui.compare(place / "a.db", by="device")
+    assert "is not a dimension" not in one_device.value.message
     with pytest.raises(GputuiError, match="no file is named"):
         gputui.compare()

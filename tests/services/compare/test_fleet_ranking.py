@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any  # whatever a job is for
@@ -14,18 +16,29 @@ import duckdb
 import pytest
 from command_line import printed
 from hand_made import make_case, make_run, measured, selected, steady
-from journals import CPU_MACHINE, GPU_MACHINE, H200, make_journal, make_telemetry, write_telemetry
+from journals import (
+    CPU_MACHINE,
+    GPU_MACHINE,
+    H200,
+    STARTED_US,
+    make_journal,
+    make_telemetry,
+    write_telemetry,
+)
+from rich.console import Console
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
+from gputui.model.case import Case
 from gputui.model.journal import Price
 from gputui.model.machine import Gpu, Machine
 from gputui.model.result import Run
+from gputui.model.units import format_rate
 from gputui.services.compare.fleet import Fleet, fleet_of
 from gputui.services.compare.fleet_formats import fleet_text
 from gputui.services.compare.fleet_sides import FleetSide, fleet_sides
-from gputui.services.compare.fleet_text import box_rows, kind_rows
-from gputui.services.compare.fleet_why import explained
+from gputui.services.compare.fleet_text import box_rows, kind_rows, write_fleet
+from gputui.services.compare.fleet_why import explained, ranking_of
 from gputui.services.results.throughput import rate_of, speed_of
 from gputui.services.support.background import Job
 from gputui.store.journal_reader import read_journal, read_telemetry
@@ -77,6 +90,29 @@ def test_a_box_that_is_bad_at_one_thing_is_named_with_that_thing() -> None:
     assert "memory" in bad.where[0][0].lower() or "copy" in bad.where[0][0].lower()
 
 
+def test_of_several_cases_one_must_stand_out_by_more_than_a_case_alone() -> None:
+    others = [make_case(name) for name in ("conv_train", "gpt_train", "lstm_train", "membw")]
+
+    def fleet(log_of_last: float, cases: Sequence[Case]) -> Fleet:
+        """Twelve boxes; the last differs by this much in one case, and in the others all are alike."""
+        logs = (0.0, 0.02, -0.02, 0.01, -0.01, 0.03, -0.03, 0.015, -0.015, 0.025, -0.025, log_of_last)
+        sides = []
+        for number, log in enumerate(logs):
+            found = [measured(GEMM, steady(0.01 * math.exp(-log)))]
+            run = make_run(*found, *(measured(case, steady(0.02)) for case in cases))
+            sides += fleet_sides([selected(f"{number}.db", run)])
+        return fleet_of(sides)
+
+    def words(one: Fleet) -> list[str]:
+        return [box.stands_out for box in one.boxes if box.stands_out]
+
+    assert words(fleet(-0.105, [])) == ["slower"]
+    assert words(fleet(-0.105, others)) == []
+    uneven = fleet(-0.14, others)
+    assert words(uneven) == ["uneven"]
+    assert " matrix product -13 % " in texts(uneven)
+
+
 def test_kinds_are_ranked_by_their_median_and_no_box_is_judged_by_another_kind() -> None:
     other = replace(CPU_MACHINE, cpu=replace(CPU_MACHINE.cpu, model="Slow Processor 1"))
     slow = [box(f"s{n}.db", 0.1 * (1 + _WOBBLE[n]), 0.2, machine=other) for n in range(8)]
@@ -84,8 +120,20 @@ def test_kinds_are_ranked_by_their_median_and_no_box_is_judged_by_another_kind()
     assert [kind.spread.boxes for kind in fleet.kinds] == [8, 8]
     assert [len(tier) for tier in fleet.tiers] == [1, 1]
     assert not any(one.stands_out for one in fleet.boxes)
-    assert fleet.headline.index("Xeon") < fleet.headline.index("Slow")
+    fast, other_kind = (
+        f"{kind.name} at {format_rate(kind.spread.median, GEMM.unit)}" for kind in fleet.kinds
+    )
+    assert "Xeon" in fast
+    assert f"on 16 boxes, fastest kind first: {fast}, then {other_kind}." in fleet.headline
     assert len(kind_rows(fleet)[1]) == 2
+
+
+def test_the_band_behind_a_box_is_that_of_its_own_kind() -> None:
+    other = replace(CPU_MACHINE, cpu=replace(CPU_MACHINE.cpu, model="Even Processor"))
+    alike = [box(f"e{n}.db", 0.1, 0.2, machine=other) for n in range(6)]
+    page = fleet_text(fleet_of([*alike, *even(6)]), "html")
+    widths = re.findall(r'class="band" x="[\d.]+%" width="([\d.]+)%"', page)
+    assert [float(width) > 0 for width in widths] == [True, False, *[True] * 6, *[False] * 6]
 
 
 def test_kinds_whose_intervals_overlap_tie() -> None:
@@ -100,15 +148,64 @@ def test_all_forms_have_the_same_boxes_and_the_same_words() -> None:
     found = json.loads(fleet_text(fleet, "json"))
     assert found["headline"] == fleet.headline
     assert [one["name"] for one in found["boxes"]] == [one.name for one in fleet.boxes]
+    rates = [one["per_s"] for one in found["boxes"]]
+    assert rates == sorted(rates, reverse=True)
     assert [one["name"] for one in found["boxes"] if one["stands_out"] == "slower"] == ["bad"]
     assert {one["cases"] for one in found["boxes"]} == {2}
     assert all(one["low_per_s"] < one["per_s"] < one["high_per_s"] for one in found["boxes"])
     assert all(one["low_per_s"] < one["median_per_s"] < one["high_per_s"] for one in found["kinds"])
     text, page = texts(fleet), fleet_text(fleet, "markdown")
+    assert page.startswith(f"**{fleet.headline}**\n\n| ")
     for one in fleet.boxes:
         assert f" {one.name} " in text
         assert f"| {one.name} |" in page
     assert fleet.headline in text
+
+
+def test_the_worst_of_several_slow_boxes_comes_first() -> None:
+    fleet = fleet_of([*even(12), box("bad.db", 0.014, 0.028), box("worse.db", 0.03, 0.06)])
+    assert fleet.sentences[0] == "2 of 14 boxes are slower than their kind: worse by 67 % and bad by 28 %."
+
+
+def test_what_work_costs_is_in_the_ranking_as_json() -> None:
+    case = make_case("gpt_train", workload_class="training", device_class="gpu")
+    sides = []
+    for number, usd in enumerate((1.0, 2.0, 4.0)):
+        price = Price(usd, 1.0, "stated", "", "", "", "")
+        run = make_run(measured(case, steady(0.1)), machine=GPU_MACHINE, price=price)
+        sides += fleet_sides([selected(f"{number}.db", run)])
+    found = json.loads(fleet_text(fleet_of(sides), "json"))
+    costs = sorted(one["usd_per_million"] for one in found["boxes"])
+    assert costs == pytest.approx([costs[0], 2 * costs[0], 4 * costs[0]])
+    assert found["kinds"][0]["usd_per_million"] == costs[1]
+
+
+def test_a_file_is_called_by_its_name_alone_unless_two_have_it() -> None:
+    run = make_run(measured(GEMM, steady(0.01)))
+
+    def named(*paths: str) -> list[str]:
+        return [side.name for side in fleet_sides([selected(path, run) for path in paths])]
+
+    assert named("here/a.db", "there/b.db") == ["a", "b"]
+    assert named("here/a.db", "there/b.db@latest") == ["a.db", "b.db@latest"]
+    assert named("here/a.db", "there/a.db") == ["here/a.db", "there/a.db"]
+
+
+def test_a_case_is_that_of_the_newest_run_and_with_pool_has_all_launches_of_its_gpu() -> None:
+    older, newer = (
+        make_run(
+            *(replace(measured(case, steady(step_s)), device_index=gpu) for gpu in (0, 1)),
+            machine=GPU_MACHINE,
+            started_utc_us=STARTED_US + hours * 3_600_000_000,
+        )
+        for case in [make_case(device_class="gpu")]
+        for hours, step_s in ((1, 0.02), (2, 0.01))
+    )
+    for pool, launches in ((False, 1), (True, 2)):
+        (side,) = fleet_sides([selected("a.db", older, newer)], pool=pool)
+        (case,) = side.cases
+        assert (case.run, case.times.device_index) == (newer.summary, 0)
+        assert len(case.times.launches) == launches
 
 
 def test_what_few_boxes_share_is_no_ground_to_rank_them() -> None:
@@ -175,6 +272,11 @@ def test_each_of_two_bad_gpus_is_named_with_its_reason() -> None:
     assert words.endswith("by 12 %; of each, its power limit is 500 W, theirs 700 W.")
 
 
+def test_a_switch_that_differs_is_named_as_it_is_set() -> None:
+    fleet = ranked(("here.db", node("here", slow=3, mig_enabled=True)))
+    assert fleet.sentences[0].endswith("): its MIG is on, theirs off.")
+
+
 def test_gpus_of_one_box_are_called_by_their_numbers_alone() -> None:
     fleet = ranked(("here.db", node("here", slow=3, pcie_width=4)))
     assert fleet.sentences[0].startswith("GPU 3 is 12 % slower than the other 7 (")
@@ -236,6 +338,28 @@ def test_the_command_names_the_bad_gpu_of_a_box_and_its_clock(
     )
 
 
+def test_what_slows_the_gpu_of_one_box_is_told_from_telemetry_of_several_files(
+    eight: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.db"
+    other.write_bytes(eight.read_bytes())
+    with duckdb.connect(str(eight)) as connection:
+        connection.execute("UPDATE blocks SET device_ns = device_ns * 0.88 WHERE case_id = 5")
+    with duckdb.connect(str(other)) as connection:
+        tables = connection.execute(
+            "SELECT DISTINCT table_name FROM duckdb_tables() JOIN duckdb_columns() USING (table_name)"
+            " WHERE column_name = 'run_id'"
+        ).fetchall()
+        for (table,) in tables:
+            connection.execute(f"UPDATE {table} SET run_id = '0194b5a1-0000-7000-8000-00000000bbbb'")
+        connection.execute("UPDATE machines SET machine_id = 'b1b2b3b4b5b6'")
+    found = ranking_of([str(eight), str(other)], "gpu")
+    assert found is not None
+    fleet, _ = found
+    assert fleet.sentences[0].endswith("): its clock was 1.20 GHz, theirs 1.70 GHz.")
+    assert fleet.sentences[0].startswith("GPU 5 of other is 12 % slower than the other 15 (")
+
+
 def test_the_compare_screen_begins_with_the_ranking_that_the_command_prints(
     eight: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -263,6 +387,18 @@ def test_two_gpus_are_laid_side_by_side_and_a_side_that_measured_several_is_its_
     (row,) = same["comparisons"][0]["rows"]
     first = pair["rows"][0]["a"]["speed"]["units_per_s"]
     assert [row[side]["speed"]["units_per_s"] for side in "ab"] == [first, first]
+
+
+def test_a_ranking_fits_on_the_screen_and_says_how_many_boxes_are_left() -> None:
+    fleet = fleet_of([*even(12), box("bad.db", 0.014, 0.028)])
+    for height, lines, left in ((8, 10, 8), (16, 14, 4), (18, 16, 2), (60, 18, 0)):
+        for reasons in (0, 2) if height == 18 else (0,):
+            found = replace(fleet, why={f"box {n}": "its link has 4 PCIe lanes" for n in range(reasons)})
+            made = io.StringIO()
+            out = Console(file=made, force_terminal=True, width=100, height=height)
+            write_fleet(out, found, shows_all=False)
+            assert made.getvalue().count("\n") == lines
+            assert (f"{left + reasons} more boxes: --all" in made.getvalue()) == (left > 0)
 
 
 def test_a_table_of_the_ranking_has_a_row_for_each_box_and_no_formulas() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,6 +54,23 @@ def test_an_interval_covers_the_zero_line_only_if_it_holds_zero(
         assert len(drawn) == cells
         assert (drawn[zero_of(axis)] != ZERO) is (low <= 1 <= high)
         assert drawn.count(mark_of(judgement)) == 1
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "drawn"),
+    [
+        (-0.9, -0.5, " ━━●━╸    │         "),
+        (-0.95, -0.45, "╺━━●━━    │         "),
+        (0.2, 0.7, "          │╺━━●━━   "),
+        (0.25, 0.75, "          │ ━━●━━╸  "),
+        (-0.3, 0.3, "       ━━━○━━       "),
+    ],
+)
+def test_an_interval_begins_and_ends_in_the_half_of_a_cell_in_which_its_ends_lie(
+    low: float, high: float, drawn: str
+) -> None:
+    (judgement,) = judged(((low + high) / 2, (high - low) / 2))
+    assert ForestAxis(-1.0, 1.0, 20).drawn(judgement) == drawn
 
 
 @given(st.lists(st.tuples(RATIOS, HALVES), min_size=2, max_size=6), st.integers(9, 60))

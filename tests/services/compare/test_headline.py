@@ -43,6 +43,7 @@ GPT = gpu_case("gpt_train", "training", "tok")
 GPT_FP32 = gpu_case("gpt_train", "training", "tok", precision="fp32")
 CNN = gpu_case("conv_train", "training", "img")
 DECODE = gpu_case("decode", "inference", "tok")
+PRECISIONS = ("fp32", "tf32", "amp")
 GEMM = gpu_case("gemm", "ceiling", "flop", size="large")
 
 
@@ -217,6 +218,13 @@ def test_boxes_without_a_common_case_lead_to_the_command_that_gives_them_one(tmp
     assert found.purpose == "to compare"
 
 
+def test_the_case_by_which_boxes_are_ranked_is_one_that_each_measured() -> None:
+    a, b = (run_of({GPT: step_s, DECODE: step_s}) for step_s in (0.1, 0.05))
+    first = headline(a, b, run_of({DECODE: 0.02})).sentences[0]
+    assert first.startswith("Text generation, fastest first: c at ")
+    assert headline(a, run_of({DECODE: 0.02}), b).sentences[0].startswith("Text generation, fastest first: b")
+
+
 @pytest.mark.parametrize("cases", [(GEMM, DECODE, GPT), (GPT, GEMM, DECODE)])
 def test_the_main_case_is_training_wherever_it_stands(cases: Sequence[Case]) -> None:
     steps = dict.fromkeys(cases, 0.1)
@@ -236,6 +244,18 @@ def test_of_three_precisions_the_best_is_weighed_and_the_others_are_beside_it() 
     found = headline_by("precision", run_of({GPT_FP32: 0.26, tf32: 0.143, GPT: 0.1}))
     assert found.sentences[0].startswith("Training runs 160 % faster with amp than with fp32 (")
     assert found.sentences[1].startswith("With tf32: 82 % faster (")
+
+
+def test_precisions_are_weighed_by_the_work_that_decides_between_them() -> None:
+    texts = {
+        precision: gpu_case("decode", "inference", "tok", precision=precision) for precision in PRECISIONS
+    }
+    trained = [
+        measured(gpu_case("gpt_train", "training", "tok", precision=precision), steady(step_s))
+        for precision, step_s in zip(PRECISIONS, (0.1, 0.101, 0.102), strict=True)
+    ]
+    run = run_of(dict(zip(texts.values(), (0.1, 0.05, 0.04), strict=True)), 0.0, *trained)
+    assert headline_by("precision", run).sentences[-1].startswith("With tf32: 100 % faster (")
 
 
 def test_a_comparison_of_a_busy_box_says_so() -> None:
@@ -301,6 +321,7 @@ def test_where_b_alone_lacks_launches_the_next_command_adds_them_until_it_is_res
     found = ask(files).compared().headline
     assert found.text.startswith("Matrix product: can't tell which is faster")
     (step,) = found.steps
+    assert step.usd == pytest.approx(0.42 * step.seconds / 3600, rel=0.01)
     words = f"--resolve 2 --only gemm:large:amp --db {files[1]}"
     assert (step.box, step.command) == ("b", f"gputui run --against {files[0]}@{base} {words}")
 
@@ -346,6 +367,24 @@ def test_the_fastest_of_several_is_named_with_those_that_tie_with_it() -> None:
     assert fastest(0.1, 0.1) == "same"
 
 
+def test_what_is_too_little_to_matter_ties_even_where_intervals_lie_apart() -> None:
+    cases = [gpu_case("gpt_train", "training", "tok", precision=precision) for precision in PRECISIONS]
+    run = make_run(
+        *(
+            measured(case, *(steady(step_s * (1 + 1e-5 * launch)) for launch in range(8)))
+            for case, step_s in zip(cases, (0.1, 0.0997, 0.2), strict=True)
+        ),
+        machine=GPU_MACHINE,
+    )
+    fp32, *others = sides_by("precision", [run])
+    rows = {
+        letter: compare_sides(fp32, side, ignore="precision").rows[0]
+        for letter, side in zip("bc", others, strict=True)
+    }
+    assert rows["b"].rate.word == "same"
+    assert fastest_text(rows["b"].a, rows) == "a or b"
+
+
 def test_a_failure_is_the_answer_where_no_case_was_measured_on_both() -> None:
     runs = [run_of({GPT: 0.1}), run_of({}, 0.0, unmeasured(GPT, "oom"))]
     a, b = (side_of_runs(f"{letter}.db", [run]) for letter, run in zip("ab", runs, strict=True))
@@ -368,3 +407,7 @@ def test_a_case_that_differs_as_the_main_one_does_is_not_named_and_one_that_spea
     assert "take" not in more.sentences[1]
     against = headline(run_of({GPT: 0.1, CNN: 0.1}), run_of({GPT: 0.05, CNN: 0.2}))
     assert against.sentences[1].endswith(": take a for that.")
+    peak = headline(run_of({GPT: 0.1, CNN: 0.1, GEMM: 0.1}), run_of({GPT: 0.05, CNN: 0.02, GEMM: 0.002}))
+    assert peak.sentences[1] == more.sentences[1]
+    alone = headline(run_of({GPT: 0.1, GEMM: 0.1}), run_of({GPT: 0.05, GEMM: 0.002}))
+    assert alone.sentences[1].startswith("Matrix product: b is 50.0x as fast (")

@@ -26,7 +26,15 @@ from gputui.model.journal import Price
 from gputui.model.result import Run
 from gputui.services.compare.headline import headline_of
 from gputui.services.compare.html import comparisons_as_page, with_units
-from gputui.services.compare.pairing import CAPPED, Comparison, Flag, compare_sides, side_of_runs
+from gputui.services.compare.pairing import (
+    CAPPED,
+    Comparison,
+    Flag,
+    compare_sides,
+    side_of_runs,
+    sides_by,
+)
+from gputui.services.compare.row_text import judgement_text, mean_name
 from gputui.services.compare.svg import (
     Line,
     change_axis,
@@ -252,6 +260,30 @@ def test_without_a_price_on_one_side_the_page_says_how_to_get_costs() -> None:
     page = page_named("no price")
     assert "b: no price is stored: gputui run --price USD_PER_H stores one" in page
     assert 'class="forest costs"' not in page
+
+
+def test_the_price_at_which_costs_are_even_is_named_where_costs_differ() -> None:
+    assert "costs the same on both sides where b costs" in page_named("32 rows")
+    assert "costs the same on both sides" not in page_named("no price")
+    assert "costs the same on both sides" not in page_named("one row")
+
+
+def test_three_boxes_without_a_common_case_have_a_page_without_cards() -> None:
+    page = page_of([run_of(1.0, [case]) for case in FEW])
+    assert "<h1>Nothing to compare" in page
+    assert 'class="card"' not in page
+
+
+def test_the_cards_of_two_precisions_are_their_means() -> None:
+    run = run_of(1.6, [case_of(GPT, name) for name in ("fp32", "amp")])
+    sides = sides_by("precision", [run])
+    comparison = compare_sides(*sides, ignore="precision")
+    evidence = _Recorded((), trust=False)
+    headline = headline_of([comparison], [()], "precision", evidence)
+    page = comparisons_as_page([(comparison, ())], "precision", headline, evidence)
+    (group,) = [one for one in comparison.groups if one.rate.ratio is not None]
+    (value,) = re.findall(rf'<p class="dim">{mean_name(group)}</p><p class="value \w+">([^<]*)</p>', page)
+    assert value.replace("&#160;", " ") == judgement_text(group.rate, with_interval=False)
 
 
 def test_four_boxes_have_a_row_each_in_every_case_and_their_own_letter() -> None:

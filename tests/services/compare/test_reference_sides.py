@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from gputui.model.result import Run
 from gputui.services.compare.columns import COLUMNS
 from gputui.services.compare.formats import comparison_text
 from gputui.services.compare.gate import FAIL, check_gate
-from gputui.services.compare.pairing import Comparison, compare_sides, side_of_runs
+from gputui.services.compare.pairing import Comparison, _is_among, compare_sides, side_of_runs
 from gputui.services.compare.session import ask
+from gputui.services.compare.spread_text import spread_lines
 from gputui.services.compare.suggestions import next_steps, settling_steps
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.reference_runs import run_of_reference
@@ -77,6 +79,28 @@ def test_a_reference_has_a_rate_with_an_interval_and_neither_blocks_nor_launches
 
 def test_software_within_the_range_of_the_boxes_is_no_difference() -> None:
     assert [what for what, _, _ in beside(quick_run(1, on_gpu=True), 3).differs] == []
+
+
+def test_how_much_boxes_of_a_reference_vary_is_told_of_each_of_its_devices() -> None:
+    on_cpu, on_gpu = (run_of_reference(add_boxes(3, on_gpu=gpu).reference) for gpu in (False, True))
+    both = replace(on_gpu, cases=(*on_gpu.cases, *on_cpu.cases))
+    comparison = compare_sides(
+        side_of_runs("reference:h200", [both]), side_of_runs("b.db", [quick_run(1, on_gpu=True)])
+    )
+    lines = list(spread_lines(comparison))
+    assert [line.partition(" ")[0] for line in lines] == ["a:", "a:", "b:"]
+    assert all(line.startswith("a: 3 boxes") for line in lines[:2])
+
+
+def test_two_ranges_of_versions_differ_only_if_they_have_none_in_common() -> None:
+    wide, late, early = "2.8.0 to 2.13.0", "2.10.0 to 2.14.0", "2.8.0 to 2.9.1"
+    assert _is_among("2.9.0", wide)
+    assert _is_among(wide, "2.9.0")
+    assert _is_among(wide, late)
+    assert _is_among(late, wide)
+    assert not _is_among(early, late)
+    assert not _is_among(late, early)
+    assert not _is_among("2.14.0", wide)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from builders import make_plan, make_spec
 from hand_made import make_case, make_run, measured
+from journals import make_journal
+from stored_runs import store
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
@@ -18,7 +21,15 @@ from gputui.model.plan import Plan, PlannedCase
 from gputui.model.result import CaseResult, Run
 from gputui.services.compare.pairing import compare_sides, side_of_runs
 from gputui.services.compare.rerun import RepeatedRun
-from gputui.services.compare.resolve import Looks, intent, look, percent_from, reaches
+from gputui.services.compare.resolve import (
+    Looks,
+    _within,
+    intent,
+    look,
+    look_at,
+    percent_from,
+    reaches,
+)
 
 LOOKS = (3, 6, 12)
 CASES = tuple(make_case(name, workload_class="training") for name in ("a", "b", "c", "d"))
@@ -115,6 +126,25 @@ def test_a_base_that_was_crowded_is_to_be_measured_when_its_box_is_idle() -> Non
     run = make_run(measured(CASES[0], *launches(1, 3, 0.1), waited_share=0.5))
     *_, remedy = intent(model_of(run), plan_of(CASES[0]), 5)
     assert remedy.startswith("CPU contention on the baseline: measure it again when its box is idle: ")
+
+
+def test_what_a_baseline_resolves_has_two_digits_below_ten_per_cent() -> None:
+    assert [_within(percent) for percent in (2.14, 9.94, 9.96, 107.2)] == [
+        "±2.1 %",
+        "±9.9 %",
+        "±10 %",
+        "±107 %",
+    ]
+
+
+def test_a_check_reads_the_journal_of_a_run_in_progress_and_is_kept_there(tmp_path: Path) -> None:
+    base = store(tmp_path / "base.db", 1, launches=3)
+    run_dir = make_journal(tmp_path / "run", launches=3)
+    planned = make_plan((0,), cases=CASES[:1])
+    make_spec(replace(planned, looks=LOOKS)).write(run_dir)
+    found = look_at(run_dir, tmp_path / "base.db", base, "base.db@1", 10.0, 6)
+    assert found.message.startswith("check 2 of 3, after 6 launches: ")
+    assert Looks.read(run_dir) == found
 
 
 def test_within_reach_nothing_more_is_said() -> None:

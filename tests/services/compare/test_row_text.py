@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,16 +14,33 @@ from journals import GPU_MACHINE
 from rich.console import Console
 from rich.segment import Segment
 
+from gputui.analysis.judgement import RATE, Judgement
+from gputui.analysis.verdict import Verdict
 from gputui.errors import GputuiError
+from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Price
 from gputui.model.result import Run
 from gputui.services.compare.headline import Headline
-from gputui.services.compare.pairing import Row, compare_sides, side_of_runs, sides_by
-from gputui.services.compare.row_text import case_heading, cost_text, costs_text, doubted_point_text
+from gputui.services.compare.pairing import FigureRow, Row, compare_sides, side_of_runs, sides_by
+from gputui.services.compare.row_text import (
+    case_heading,
+    cost_text,
+    costs_text,
+    doubted_point_text,
+    figure_values,
+)
 from gputui.services.compare.session import Answer, Asked
-from gputui.services.compare.text import _write_many, comparison_as_text
+from gputui.services.compare.tables import Naming, left_out
+from gputui.services.compare.text import (
+    _one_line,
+    _write_many,
+    _write_options,
+    comparison_as_text,
+    comparison_pages,
+)
 from gputui.services.results.conditions import Evidence
+from gputui.services.results.metrics import CaseMetric
 from gputui.services.results.selectors import Selection
 from gputui.services.support.text_tables import Page
 
@@ -58,7 +76,7 @@ def test_a_change_that_is_not_decided_ends_in_a_question_mark() -> None:
 
 
 def asked_of(*runs: Run) -> Asked:
-    names = [f"{letter}.db" for letter in "abc"]
+    names = [f"{letter}.db" for letter in "abc"[: len(runs)]]
     found = [Selection(name, Path(name), (run,), (), {}) for name, run in zip(names, runs, strict=True)]
     sides = [side_of_runs(name, [run]) for name, run in zip(names, runs, strict=True)]
     return Asked(tuple(sides), "", Evidence(found), ())
@@ -81,6 +99,32 @@ def test_of_three_boxes_each_verdict_has_its_color_in_the_column_of_its_box() ->
     assert colors[:2] == [("-50", "yellow"), ("+100", "green")]
 
 
+@pytest.mark.parametrize("factors", [(1.0, 1.3), (1.0, 1.3, 2.0)])
+def test_as_many_rows_are_printed_as_fit_on_the_screen_and_the_others_are_counted(
+    factors: tuple[float, ...],
+) -> None:
+    cases = [make_case(f"w{number}", workload_class="training", device_class="gpu") for number in range(30)]
+    runs = [make_run(*(measured(case, steady(0.1 * one)) for case in cases)) for one in factors]
+    asked = asked_of(*runs)
+    comparisons = tuple(compare_sides(asked.sides[0], side) for side in asked.sides[1:])
+    answer = Answer(comparisons, ((),) * len(comparisons), Headline(("The answer.",)))
+    for height in (20, 30):
+        made = io.StringIO()
+        out = Console(file=made, force_terminal=True, color_system=None, width=100, height=height)
+        for page in comparison_pages(asked, answer, (), out, lines_below=2):
+            page.show()
+        text = made.getvalue()
+        assert height - 6 <= text.count("\n") + 2 < height
+        (left,) = re.findall(r"^(\d+) more rows: --all", text, re.MULTILINE)
+        assert int(left) + len(re.findall(r"^w\d+ ", text, re.MULTILINE)) == len(cases)
+
+
+def test_of_a_list_as_many_parts_are_printed_as_fit_and_the_others_are_counted() -> None:
+    assert _one_line("differs: GPU, CPU, torch", 24) == "differs: GPU, CPU, torch"
+    assert _one_line("differs: GPU, CPU, torch", 23) == "differs: GPU, 2 more"
+    assert _one_line("differs: GPU, CPU, torch", 5) == "differs: GPU, 2 more"
+
+
 def test_three_boxes_say_what_differs_and_on_which_of_them() -> None:
     a, b = run_of(0.1), run_of(0.2)
     newer = replace(b.summary.runtime, torch_version="2.13.0+cu130")
@@ -89,10 +133,52 @@ def test_three_boxes_say_what_differs_and_on_which_of_them() -> None:
     comparisons = tuple(compare_sides(asked.sides[0], side) for side in asked.sides[1:])
     text = comparison_as_text(asked, Answer(comparisons, ((), ()), Headline(())), width=100)
     assert "differs from a: torch (c)" in text
+    two = asked_of(a, c)
+    answer = Answer((compare_sides(*two.sides),), ((),), Headline(()))
+    text = comparison_as_text(two, answer, width=100)
+    assert "\ndiffers: torch 2.11.0+cpu / 2.13.0+cu130\n" in text
     same = asked_of(a, b, run_of(0.05))
     comparisons = tuple(compare_sides(same.sides[0], side) for side in same.sides[1:])
     text = comparison_as_text(same, Answer(comparisons, ((), ()), Headline(())), width=100)
     assert "no recorded differences" in text
+
+
+def test_a_case_that_one_precision_alone_has_is_named_with_that_precision() -> None:
+    cases = [replace(GPT, variant=replace(GPT.variant, precision=one)) for one in ("fp32", "amp")]
+    alone = make_case("conv_train", workload_class="training", device_class="gpu", precision="amp")
+    run = make_run(*(measured(case, steady(0.1)) for case in (*cases, alone)), machine=GPU_MACHINE)
+    comparison = compare_sides(*sides_by("precision", [run]), ignore="precision")
+    assert list(left_out(comparison, Naming(comparison, "precision"))) == [
+        "only with precision amp: conv_train"
+    ]
+
+
+def test_a_result_that_a_side_lacks_is_a_dash() -> None:
+    known, absent = (
+        CaseMetric("p99", "p99 latency", "s", "less", "median", 0.5, None, None, 9, 3),
+        Missing(""),
+    )
+    judgement = Judgement(RATE, Missing(""), Verdict("not comparable", ""))
+    figure = FigureRow(known.key, known.title, known.unit, known, absent, judgement)
+    assert figure_values(figure) == ("500 ms", "—")
+    assert figure_values(replace(figure, a=absent, b=known)) == ("—", "500 ms")
+
+
+def test_a_cost_has_the_color_of_its_own_verdict() -> None:
+    asked = asked_of(run_of(0.1, usd_per_hour=4.0), run_of(0.1, usd_per_hour=1.0))
+    answer = Answer((compare_sides(*asked.sides),), ((),), Headline(()))
+    out = Console(file=io.StringIO(), force_terminal=True, width=100)
+    (page,) = comparison_pages(asked, answer, (), out)
+    assert ("-75 %", "green") in list(painted(page))
+
+
+def test_of_the_options_below_a_table_as_many_are_printed_as_fit() -> None:
+    options = ["reasons: --verbose", "screen: --tui", "report: -o report.html"]
+    for width, count in ((60, 3), (40, 2), (20, 1)):
+        page = Page(Console(file=(made := io.StringIO()), width=width))
+        _write_options(page, options)
+        page.show()
+        assert made.getvalue() == " · ".join(options[:count]) + "\n"
 
 
 def test_a_heading_says_all_cores_only_of_a_cpu() -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from hand_made import make_case, make_run, measured, steady, unmeasured
 from journals import GPU_MACHINE
+from stored_loads import load_cases
 
 from gputui.model.case import program_case
 from gputui.model.journal import Price
-from gputui.model.result import CaseResult
+from gputui.model.result import CaseResult, Run
 from gputui.services.compare.pairing import CAPPED, CROWDED, Flag, Row, compare_sides, side_of_runs
 from gputui.services.compare.rerun import RepeatedRun
 from gputui.services.compare.resolve import Reach, _remedies
@@ -37,6 +38,10 @@ def sides(a: CaseResult, b: CaseResult, usd_per_hour: float = 0.0) -> tuple[Row,
     (row,) = compare_sides(*(side_of_runs(name, [run]) for name, run in zip(names, runs, strict=True))).rows
     found = [Selection(name, Path(name), (run,), (), {}) for name, run in zip(names, runs, strict=True)]
     return row, Evidence(found)
+
+
+def evidence_of(a: Run) -> Evidence:
+    return Evidence([Selection("a.db", Path("a.db"), (a,), (), {})])
 
 
 def like(row: Row, side: str) -> str:
@@ -124,8 +129,20 @@ def test_a_case_that_b_did_not_plan_is_measured_there_as_it_was_on_a_and_into_no
     runs = [make_run(measured(case, steady(0.1)), machine=GPU_MACHINE) for case in (GPT, other)]
     comparison = compare_sides(side_of_runs("a.db", runs[:1]), side_of_runs("b.db", runs[1:]))
     row = next(row for row in comparison.rows if row.case == GPT)
-    evidence = Evidence([Selection("a.db", Path("a.db"), (runs[0],), (), {})])
-    assert next_steps(row, evidence) == (f"on the box of b: {like(row, 'a')} --only gpt_train",)
+    assert next_steps(row, evidence_of(runs[0])) == (f"on the box of b: {like(row, 'a')} --only gpt_train",)
+
+
+def test_a_load_is_offered_again_into_the_file_of_its_own_side_alone() -> None:
+    load, other = load_cases((2, 4))[:2]
+    row, evidence = sides(measured(load, steady(0.1)), measured(load, steady(0.101)))
+    again = "gputui serve-bench URL --profile chat --concurrency 2 --slo none --budget 90"
+    assert [step.command for step in settling_steps(row, evidence)] == [
+        f"{again} --db {side}.db --launches 3" for side in "ab"
+    ]
+    runs = [make_run(measured(case, steady(0.1)), machine=GPU_MACHINE) for case in (load, other)]
+    comparison = compare_sides(side_of_runs("a.db", runs[:1]), side_of_runs("b.db", runs[1:]))
+    row = next(row for row in comparison.rows if row.case == load)
+    assert next_steps(row, evidence_of(runs[0])) == (f"on the box of b: {again}",)
 
 
 def test_one_crowded_row_of_a_baseline_is_enough_to_measure_it_when_its_box_is_idle() -> None:

@@ -150,6 +150,9 @@ def test_two_servers_are_compared_by_the_requests_they_answer_within_the_limits(
         "and a million output tokens cost 33 % less. Chat serving, TTFT p50 with 16 users: b gives" in first
     )
     assert re.search(r"b gives the first token 65 % sooner \(6\d to 6\d\)\.$", first)
+    _, page, _ = printed(capsys, "compare", tmp_path / "a.db", tmp_path / "b.db", "--format", "html")
+    drawn = re.findall(r'<p class="of">(output|median T\w+) .*? ([^<>\s]+)</p>', page)
+    assert drawn == [("output", "tok/s"), ("median TTFT", "ms"), ("median TPOT", "ms")]
 
 
 def test_a_server_is_not_called_different_from_itself(

@@ -9,6 +9,7 @@ import pytest
 from journals import make_journal, make_telemetry, write_telemetry
 
 from gputui.errors import GputuiError
+from gputui.model.absent import Missing
 from gputui.services.compare.columns import COST, RATIO
 from gputui.services.compare.session import ComparisonRequest, ask, request_of
 from gputui.services.compare.telemetry_overlay import SideCurves, curves_of
@@ -86,6 +87,7 @@ def test_telemetry_of_a_row_is_empty_in_launches_in_which_nothing_was_sampled(tm
         assert used.key == "cpu_busy_pct"
         assert tuple(math.isfinite(used.at(start + 0.6)) for start in side.starts_s) == known
         assert math.isnan(used.at(-1.0))
+        assert side.disturbed == Missing("this system does not record CPU contention")
 
 
 def test_pooled_launches_have_no_telemetry_of_a_row(tmp_path: Path) -> None:
