@@ -249,13 +249,6 @@ def figure_verdict(figure: FigureRow) -> str:
     return judged.reason if judged.word == "not comparable" else verdict_text(judged)
 
 
-def figure_line(figure: FigureRow) -> str:
-    """`p99 latency: 12.3 ms on a, 9.84 ms on b: -20 % (-25 to -15) lower`."""
-    a, b = figure_values(figure)
-    change = "" if figure.judgement.ratio is None else f"{change_text(figure.judgement)} "
-    return f"{figure.title}: {a} on a, {b} on b: {change}{figure_verdict(figure)}"
-
-
 def boxes_text(band: float) -> str:
     """A note that a verdict holds for these two machines only (`Row.models_band`)."""
     how_far = format_percent(band)

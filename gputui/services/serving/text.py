@@ -27,6 +27,8 @@ from gputui.services.serving.profiles import shipped_request_profiles
 
 HEADINGS = ("load", "tok/s", "95 %", "/user", "TTFT p50", "p99", "TPOT p50", "p99", "n")
 """Of `curve_rows`; tokens are output tokens, `n` are requests."""
+FULL_HEADINGS = (*HEADINGS, "failed", "lag p99")
+"""Of `full_row`; `lag` is the client's, which sends requests that much late."""
 API_PRICE_HELP = (
     "A hosted API's price in USD per million tokens: show the load from which the box is cheaper."
 )
@@ -46,22 +48,27 @@ def load_words(level: Level) -> str:
 
 def curve_rows(serving: ServingRun) -> list[tuple[str, ...]]:
     """The cells below HEADINGS, one row per load that has a result."""
-    rows: list[tuple[str, ...]] = []
-    for level in serving.levels:
-        if isinstance(level.speed, Missing):
-            continue
-        rows.append(
-            (
-                load_words(level),
-                _number_or_none(level.output_per_s),
-                format_spread(level.speed.units_per_s, level.speed.low, level.speed.high),
-                _number_or_none(level.tokens_per_user),
-                *_cells(level.ttft),
-                *_cells(level.tpot),
-                str(level.ttft.n),
-            )
-        )
-    return rows
+    measured = [level for level in serving.levels if not isinstance(level.speed, Missing)]
+    return [full_row(level)[: len(HEADINGS)] for level in measured]
+
+
+def full_row(level: Level) -> tuple[str, ...]:
+    """The cells below FULL_HEADINGS of one load, `—` for what was not measured."""
+    speed = level.speed
+    spread = (
+        _NOTHING if isinstance(speed, Missing) else format_spread(speed.units_per_s, speed.low, speed.high)
+    )
+    return (
+        load_words(level),
+        _number_or_none(level.output_per_s),
+        spread,
+        _number_or_none(level.tokens_per_user),
+        *_cells(level.ttft),
+        *_cells(level.tpot),
+        str(level.ttft.n),
+        str(level.outcomes.total() - level.outcomes[ANSWERED]),
+        format_seconds(level.longest_lag_s),
+    )
 
 
 def _cells(times: Times) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from gputui.tui.monitor.metrics import (
 )
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, filled, fitted, left, line_width
-from gputui.tui.widgets.charts import gauge, heat
+from gputui.tui.widgets.charts import heat
 from gputui.tui.widgets.load import LoadLevel
 from gputui.tui.widgets.wrapping import wrapped
 
@@ -40,27 +40,27 @@ def host_line(frame: Frame, width: int) -> Line:
     of = f" of {limit:g} cores" if limit is not None else " cores"
     load = LoadLevel.IDLE if busy is None or not limit else frame.loads.at("cpu", busy / limit, frame.now_ns)
     spans += [Span("  cpu ", "dim"), Span(cores(busy)), Span(of, "dim")]
-    spans += _gauge(frame.loads.shape("cpu", busy, frame.now_ns), 100 * (limit or 0), room, load, "link")
+    if room:
+        gauge = frame.loads.gauge("cpu", busy, 100 * (limit or 0), room, frame.now_ns)
+        spans += _gauge_spans(gauge, load.style("link"))
     used, total = number(values, "memory_used_bytes"), number(values, "memory_total_bytes")
     load, scale = frame.load_of_memory(host), memory_scale(frame.units)
     of = f" of {three_digits_of(total / scale)}" if total else ""
     figure = three_digits_of(None if used is None else used / scale)
     spans += [Span("  mem ", "dim"), Span(figure, FIGURE_STYLES[max(load, LoadLevel.WORKING)])]
-    spans += [
-        Span(f"{of} {frame.units.memory}", "dim"),
-        *_gauge(frame.loads.shape("host memory", used, frame.now_ns), total or 0.0, room, load, "memory"),
-    ]
+    spans.append(Span(f"{of} {frame.units.memory}", "dim"))
+    if room:
+        gauge = frame.loads.gauge("host memory", used, total or 0.0, room, frame.now_ns)
+        spans += _gauge_spans(gauge, load.style("memory"))
     for part in _rest(frame, host, width):
         if line_width((*spans, part)) <= width:
             spans.append(part)
     return fitted(spans, width)
 
 
-def _gauge(value: float | None, high: float, width: int, load: LoadLevel, family: str) -> list[Span]:
-    if not width:
-        return []
-    filled_part, rest = gauge(value, high, width)
-    return [Span(" "), Span(filled_part, load.style(family)), Span(rest, "track")]
+def _gauge_spans(gauge: tuple[str, str], style: str) -> list[Span]:
+    filled_part, rest = gauge
+    return [Span(" "), Span(filled_part, style), Span(rest, "track")]
 
 
 def _rest(frame: Frame, host: DeviceSample, width: int) -> list[Span]:

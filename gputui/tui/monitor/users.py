@@ -53,7 +53,8 @@ def _users(processes: tuple[ProcessSample, ...], gpus: int) -> tuple[dict[str, _
     users: dict[str, _User] = {}
     held: dict[int, list[tuple[str, float | None]]] = {}
     for process in processes:
-        user = users.setdefault(user_text(process), _User())
+        name = user_text(process)
+        user = users.setdefault(name, _User())
         user.processes += 1
         for use in process.uses:
             place = mig_place(use.device)
@@ -61,7 +62,7 @@ def _users(processes: tuple[ProcessSample, ...], gpus: int) -> tuple[dict[str, _
             amount = None if isinstance(use.memory_bytes, Missing) else float(use.memory_bytes)
             user.gpus.add(gpu)
             user.memory_bytes += amount or 0.0
-            held.setdefault(gpu, []).append((user_text(process), amount))
+            held.setdefault(gpu, []).append((name, amount))
     for parts in held.values():
         total = sum(amount or 0.0 for _, amount in parts)
         is_known = total > 0 and all(amount is not None for _, amount in parts)

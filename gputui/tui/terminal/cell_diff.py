@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import compress
-from operator import ne
+from itertools import compress, groupby
+from operator import attrgetter, ne
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from rich.cells import cell_len, split_graphemes
-from rich.color import ColorSystem
+from rich.color import Color, ColorSystem
 from rich.style import Style
 
 from gputui.tui.terminal.lines import Line, Span, without_marked_blanks
@@ -20,12 +21,20 @@ from gputui.tui.terminal.theme import Depth, definition
 if TYPE_CHECKING:  # Textual takes long to load, and the first frame is drawn before
     from textual.strip import Strip
 
-JOINED_GAP = 6
-"""Runs of changed cells with fewer unchanged cells between them are written as one: a cursor move costs as
-many bytes."""
+JOINED_GAP = 2
+"""Unchanged cells between changed ones are written too if they take at most so many bytes: no move takes
+fewer, and short pieces are often below each other."""
 ERASED_BLANKS = 14
 """At least this many plain blanks in a run are erased instead of written: erasing and moving takes 10
 bytes."""
+_LEAST_TAIL = 3
+"""So many blanks at the end of a row are erased: that takes 3 bytes."""
+_WHOLE_PICTURE = 0.25
+"""From this share of changed cells on, a picture is written from the top, as people read, not by style."""
+_NEAR = 8
+"""Pieces are below each other if one begins at most this many columns from where the one above ends."""
+_FEW_ROWS = 2
+"""Up to this many rows, single steps take the fewest bytes."""
 _ONE_CELL_EACH = re.compile(
     "[ -~\u00a1-\u00ac\u00ae-\u02ff\u2010-\u2027\u2030-\u205e\u2190-\u21ff\u2500-\u25fc\u2800-\u28ff]*"
 )
@@ -86,7 +95,7 @@ class TextStyles:
             foreground = None
         if background is not None and background.is_default:
             background = None
-        bare = style.without_color + Style(color=foreground, bgcolor=background)
+        bare = style.without_color + Style(color=_short(foreground), bgcolor=_short(background))
         # links are omitted, as on old Windows: a target may have any length
         rendered = bare.render("x", color_system=_SYSTEMS[self._depth], legacy_windows=True)
         parameters = rendered.partition("x")[0].removeprefix("\x1b[").removesuffix("m")
@@ -94,6 +103,22 @@ class TextStyles:
             (style.reverse, style.underline, style.underline2, style.strike, style.overline, style.blink)
         )
         return TextStyle(parameters, parameters if on_blanks else "")
+
+
+def _short(colour: Color | None) -> Color | None:
+    """A colour of 24 bits as the same one of the 256, if it is one: its sequence is half as long."""
+    if colour is None or colour.triplet is None:
+        return colour
+    red, green, blue = colour.triplet
+    if red == green == blue and red % 10 == 8 and red < 248:
+        return Color.from_ansi(232 + red // 10)
+    if all(level in _CUBE for level in colour.triplet):
+        return Color.from_ansi(16 + 36 * _CUBE.index(red) + 6 * _CUBE.index(green) + _CUBE.index(blue))
+    return colour
+
+
+_CUBE = (0, 95, 135, 175, 215, 255)
+"""Levels of the 6x6x6 colours from 16 on; greys from 232 on are 8, 18 ... 238."""
 
 
 def width_of(text: str) -> int:
@@ -124,10 +149,19 @@ def _cells_of_graphemes(text: str) -> tuple[str, ...]:
     return tuple(cells)
 
 
+def _styles_of(cells: Sequence[str], style: TextStyle) -> list[str]:
+    """The style of each cell: blanks do not show all styles."""
+    of_text, of_blanks = style
+    if of_text == of_blanks or " " not in cells:
+        return [of_text] * len(cells)
+    return [of_blanks if cell == " " else of_text for cell in cells]
+
+
 class CellDiff:
     """The cells that were last sent to the terminal, and the difference to a new picture.
 
-    Its output must go to a terminal of exactly this size with line wrap off.
+    Its output must go to a terminal of exactly this size with line wrap off. It leaves the style that it used
+    last active: whatever else writes text resets it, and then the contents are unknown.
     """
 
     def __init__(self, depth: Depth, width: int = 0, height: int = 0) -> None:
@@ -147,71 +181,78 @@ class CellDiff:
         self._cells = [[" "] * width for _ in range(height)]
         self._styles = [[""] * width for _ in range(height)]
         self._odd = [False] * height
+        self._style = ""
+        """Active in the terminal."""
         self._sent: list[tuple[Placed, ...]] = [()] * height
         self._spans: list[dict[int, Span]] = [{}] * height
         """By row and first column: spans of the last line, as far as they are known to be on the screen."""
 
     def diff(self, rows: Mapping[int, Iterable[Placed]]) -> str:
         """The bytes that make the terminal show these strips, by row; empty if it already does."""
-        pen = self._pen()
+        pieces: list[_Piece] = []
         for y, strips in rows.items():
             if 0 <= y < self.size[1]:
-                self._row(y, tuple(strips), pen)
-        return pen.done()
+                pieces += self._row(y, tuple(strips))
+        return self._written(pieces)
 
     def diff_lines(self, rows: Mapping[int, Line]) -> str:
         """Like `diff`, for lines that each fill a row; they are cut or padded with blanks."""
-        pen = self._pen()
+        pieces: list[_Piece] = []
         for y, line in rows.items():
             if 0 <= y < self.size[1]:
                 self._sent[y] = ()
                 if self._depth is Depth.NONE:
                     line = without_marked_blanks(line)
-                if self._odd[y] or not self._change_spans(y, line, pen):
+                found = None if self._odd[y] else self._change_spans(y, line)
+                if found is None:
                     self._spans[y] = {}
-                    self._change(y, *self._laid(line), pen)
-        return pen.done()
+                    found = self._change(y, *self._laid(line))
+                pieces += found
+        return self._written(pieces)
 
-    def _change_spans(self, y: int, line: Line, pen: _Pen) -> bool:
-        """Write what changed of one row; False, with nothing done, if a character is not one cell wide.
+    def _change_spans(self, y: int, line: Line) -> list[_Piece] | None:
+        """What changed of one row; None, with nothing done, if a character is not one cell wide.
 
         Only spans that were not in the same place before are compared cell by cell.
         """
         width, known = self.size[0], self._spans[y]
         spans: dict[int, Span] = {}
-        new: list[tuple[int, str, str]] = []
+        new: list[tuple[int, str, str, Span | None]] = []
         x = 0
         for span in line:
             text = span.text
             if not text or x >= width:
                 continue
             spans[x] = span
-            if known.get(x) != span:
+            before = known.get(x)
+            if before != span:
                 if not _ONE_CELL_EACH.fullmatch(text):
-                    return False
-                new.append((x, text[: width - x], span.style))
+                    return None
+                new.append((x, text[: width - x], span.style, before))
             x += len(text)
         if x < width:
-            new.append((x, " " * (width - x), ""))
+            new.append((x, " " * (width - x), "", None))
         self._spans[y] = spans
         cells, styles = self._cells[y], self._styles[y]
         changed: list[int] = []
-        for start, text, style in new:
+        for start, text, style, before in new:
             end = start + len(text)
             sgr = self._text_styles.named(style)
-            letters = len(text.rstrip(" ")) if sgr.of_blanks != sgr.of_text else len(text)
-            its_styles = [sgr.of_text] * letters + [sgr.of_blanks] * (len(text) - letters)
-            its_changes = list(compress(range(start, end), map(ne, text, cells[start:end])))
-            if styles[start:end] != its_styles:
-                restyled = compress(range(start, end), map(ne, its_styles, styles[start:end]))
-                its_changes = sorted({*its_changes, *restyled})
-                styles[start:end] = its_styles
+            if before is not None and before.style == style and len(before.text) == len(text):
+                its_changes = list(compress(range(start, end), map(ne, text, before.text)))
+                for at in its_changes:
+                    styles[at] = sgr.of_blanks if text[at - start] == " " else sgr.of_text
+            else:
+                its_styles = _styles_of(text, sgr)
+                its_changes = list(compress(range(start, end), map(ne, text, cells[start:end])))
+                if styles[start:end] != its_styles:
+                    restyled = compress(range(start, end), map(ne, its_styles, styles[start:end]))
+                    its_changes = sorted({*its_changes, *restyled})
+                    styles[start:end] = its_styles
             if its_changes:
                 cells[start:end] = text
                 changed += its_changes
-        if changed:
-            _write_row(y, cells, styles, _runs(cells, changed), odd=False, pen=pen)
-        return True
+        return _pieces(y, cells, styles, changed) if changed else []
 
     def _laid(self, line: Line) -> tuple[list[str], list[str], bool]:
         """The cells of a line, their styles, and whether a character does not take exactly one cell."""
@@ -226,38 +267,42 @@ class CellDiff:
             cells += cells_of(span.text)
             sgr = self._text_styles.named(span.style)
             del cells[width:]
-            letters = len(cells) - len(styles)
-            blanks = 0
-            while sgr.of_blanks != sgr.of_text and blanks < letters and cells[-1 - blanks] == " ":
-                blanks += 1
-            styles += [sgr.of_text] * (letters - blanks) + [sgr.of_blanks] * blanks
+            styles += _styles_of(cells[len(styles) :], sgr)
         styles += [""] * (width - len(cells))
         cells += " " * (width - len(cells))
         return cells, styles, odd
 
-    def _pen(self) -> _Pen:
-        pen = _Pen()
+    def _written(self, pieces: list[_Piece]) -> str:
+        """The bytes that write these cells."""
+        width, height = self.size
+        pen = _Pen(self._style, width)
         if self.forgotten:
             pen.write("\x1b[m\x1b[2J")
             self.forgotten = False
-        return pen
+        if sum(len(piece.text) for piece in pieces) < _WHOLE_PICTURE * width * height:
+            pen.draw(pieces)
+        else:
+            for _, of_row in groupby(pieces, key=attrgetter("y")):
+                pen.draw(of_row)
+        self._style = pen.style
+        return pen.written()
 
-    def _row(self, y: int, strips: tuple[Placed, ...], pen: _Pen) -> None:
+    def _row(self, y: int, strips: tuple[Placed, ...]) -> list[_Piece]:
         sent = self._sent[y]
         if len(sent) == len(strips) and all(
             new is old and x == at for (x, new), (at, old) in zip(strips, sent, strict=True)
         ):
-            return
+            return []
         cells, styles = self._cells[y].copy(), self._styles[y].copy()
         odd = self._odd[y]
         for x, strip in strips:
             odd |= self._lay(cells, styles, x, strip)
         self._sent[y] = strips
         self._spans[y] = {}
-        self._change(y, cells, styles, odd, pen)
+        return self._change(y, cells, styles, odd)
 
-    def _change(self, y: int, cells: list[str], styles: list[str], odd: bool, pen: _Pen) -> None:
-        """Write the cells of one row that changed."""
+    def _change(self, y: int, cells: list[str], styles: list[str], odd: bool) -> list[_Piece]:
+        """The cells of one row that changed."""
         old_cells, old_styles = self._cells[y], self._styles[y]
         if odd:
             _mend_halves(cells)
@@ -266,10 +311,10 @@ class CellDiff:
             restyled = compress(range(len(cells)), map(ne, styles, old_styles))
             changed = sorted({*changed, *restyled})
         if not changed:
-            return
+            return []
         self._cells[y], self._styles[y] = cells, styles
         self._odd[y] = odd and not all(map(_is_one_character, cells))
-        _write_row(y, cells, styles, _runs(cells, changed), odd, pen)
+        return _pieces(y, cells, styles, changed, odd=odd)
 
     def _lay(self, cells: list[str], styles: list[str], x: int, strip: Strip) -> bool:
         """Put a strip into a row, clipped to it. True if any of its characters does not take exactly one
@@ -282,10 +327,7 @@ class CellDiff:
             odd = odd or not _ONE_CELL_EACH.fullmatch(text)
             sgr = self._text_styles.of(style)
             pieces = cells_of(text)
-            shown = [sgr.of_text] * len(pieces)
-            if sgr.of_blanks != sgr.of_text and text[-1] == " ":
-                letters = len(pieces) - len(text) + len(text.rstrip(" "))
-                shown[letters:] = [sgr.of_blanks] * (len(pieces) - letters)
+            shown = _styles_of(pieces, sgr)
             end = x + len(pieces)
             if x < 0 or end > width:
                 pieces, shown = pieces[max(0, -x) : max(0, width - x)], shown[max(0, -x) : max(0, width - x)]
@@ -296,25 +338,108 @@ class CellDiff:
         return odd
 
 
-class _Pen:
-    """Collects output and switches styles only when necessary."""
+class _Piece(NamedTuple):
+    """Cells of one row that are written at once."""
 
-    def __init__(self) -> None:
+    style: str
+    y: int
+    start: int
+    """The first column."""
+    text: str
+    """May erase cells and set the column."""
+    after: int
+    """The cursor's column afterwards; -1 where terminals disagree about it."""
+
+
+class _Pen:
+    """Collects output; moves and switches styles only when necessary."""
+
+    def __init__(self, style: str, width: int) -> None:
+        """`style` is active, and rows have this width."""
+        self.style = style
+        self._width = width
         self._out: list[str] = []
         self.write = self._out.append
-        self.now = ""
-        """The active style."""
+        self._at = (-1, -1)
+        """Row and column of the cursor; -1 while unknown."""
 
-    def style(self, style: str) -> None:
-        if style != self.now:
-            off = style and self.now and not (_is_colour(style) and _is_colour(self.now))
+    def draw(self, pieces: Iterable[_Piece]) -> None:
+        """Write pieces, which come row by row, in an order that takes few bytes.
+
+        That is style by style, because to switch colours takes more bytes than to move, and of a style those
+        below each other at once, because the moves between them are the shortest.
+        """
+        by_style: dict[str, list[_Piece]] = {self.style: []}
+        for piece in pieces:
+            by_style.setdefault(piece[0], []).append(piece)
+        at_y, at_x = self._at
+        for style, alike in by_style.items():
+            if alike:
+                self._switch(style)
+            for chain in _chains(alike):
+                if abs(chain[-1].y - at_y) < abs(chain[0].y - at_y):
+                    chain.reverse()
+                for _, y, start, text, after in chain:
+                    if y != at_y or start != at_x:
+                        self.write(_move(at_y, at_x, y, start))
+                    self.write(text)
+                    # in the last column, the cursor may be waiting to wrap
+                    at_y, at_x = y, after if after < self._width else -1
+        self._at = (at_y, at_x)
+
+    def _switch(self, style: str) -> None:
+        now = self.style
+        if style != now:
+            off = style and now and not (_is_colour(style) and _is_colour(now))
             self.write(f"\x1b[{'0;' if off else ''}{style}m")
-            self.now = style
+            self.style = style
 
-    def done(self) -> str:
-        """Everything written, followed by a reset of the style."""
-        self.style("")
+    def written(self) -> str:
         return "".join(self._out)
+
+
+def _chains(pieces: Iterable[_Piece]) -> list[list[_Piece]]:
+    """Pieces below each other, like those of a column of figures, together; each chain goes down."""
+    chains: list[list[_Piece]] = []
+    open_chains: list[list[_Piece]] = []
+    for piece in pieces:
+        best, least = None, _NEAR + 1
+        for chain in open_chains:
+            end = chain[-1]
+            away = abs(end.after - piece.start)
+            if away < least and 0 < piece.y - end.y <= _FEW_ROWS:
+                best, least = chain, away
+        if best is not None:
+            best.append(piece)
+            continue
+        open_chains = [chain for chain in open_chains if piece.y - chain[-1].y <= _FEW_ROWS]
+        chain = [piece]
+        open_chains.append(chain)
+        chains.append(chain)
+    return chains
+
+
+@lru_cache(maxsize=4096)
+def _move(from_y: int, from_x: int, y: int, x: int) -> str:
+    """The shortest sequence that moves the cursor; -1 is an unknown row or column.
+
+    Only what every terminal since the VT100 knows, and CHA. No line feed or vertical tab: line disciplines
+    and web terminals may add a carriage return to them, but not to IND.
+    """
+    absolute = f"\x1b[{y + 1};{x + 1}H" if x else f"\x1b[{y + 1}H"
+    if from_y < 0:
+        return absolute
+    rows = y - from_y
+    down, up = ("\x1bD", "\x1bM") if abs(rows) <= _FEW_ROWS else (f"\x1b[{rows}B", f"\x1b[{-rows}A")
+    vertical = (down if rows > 0 else up) * (abs(rows) if abs(rows) <= _FEW_ROWS else 1)
+    ways = [f"\x1b[{x + 1}G" if x else "\r"]
+    if from_x >= 0:
+        columns = x - from_x
+        if columns <= 0:
+            ways.append("\b" * -columns)
+        count = abs(columns) if abs(columns) > 1 else ""
+        ways.append(f"\x1b[{count}{'C' if columns > 0 else 'D'}")
+    return min(absolute, vertical + min(ways, key=len), key=len)
 
 
 @lru_cache(maxsize=256)
@@ -345,113 +470,117 @@ def _is_wide(cell: str) -> bool:
     return bool(cell) and not _ONE_CELL_EACH.fullmatch(cell) and len(cells_of(cell)) > 1
 
 
-def _runs(cells: list[str], changed: list[int]) -> list[tuple[int, int]]:
-    """Start and end columns (end exclusive) of what is written; never splits a wide character."""
-    runs: list[tuple[int, int]] = []
-    for i in changed:
-        start = i - 1 if cells[i] == _RIGHT_HALF and i else i
-        end = i + 2 if i + 1 < len(cells) and cells[i + 1] == _RIGHT_HALF else i + 1
-        if runs and start - runs[-1][1] < JOINED_GAP:
-            runs[-1] = (runs[-1][0], max(end, runs[-1][1]))
+def _pieces(
+    y: int, cells: list[str], styles: list[str], changed: list[int], *, odd: bool = False
+) -> list[_Piece]:
+    """How to write the changed cells of a row; a wide character is never split."""
+    if odd:
+        halves = {x + 1 for x in changed if cells[x + 1 : x + 2] == [_RIGHT_HALF]}
+        changed = sorted({*changed, *halves, *(x - 1 for x in changed if x and cells[x] == _RIGHT_HALF)})
+    tail = _blank_tail(cells, styles, changed)
+    found: list[_Piece] = []
+    start = end = -1
+    style = ""
+    for x in changed:
+        if x >= tail:
+            break
+        new = styles[x]
+        if end == x and (new == style or (not new and cells[x] == " " and _is_of_letters(style))):
+            end += 1
+            continue
+        is_near = 0 <= x - end <= JOINED_GAP and end > 0
+        joined = _joined(cells, styles, start, end, x, style) if is_near else None
+        if joined is None:
+            if end >= 0:
+                found.append(_piece(y, cells, style, start, end))
+            start, style = x, new
         else:
-            runs.append((start, end))
-    last_start, last_end = runs[-1]
-    if last_end < len(cells) and cells[last_end] == _RIGHT_HALF:
-        runs[-1] = (last_start, last_end + 1)
-    return runs
+            style = joined
+        end = x + 1
+    if end >= 0:
+        found.append(_piece(y, cells, style, start, end))
+    if tail < len(cells):
+        found.append(_Piece("", y, tail, "\x1b[K", tail))
+    return found
 
 
-def _write_row(
-    y: int, cells: list[str], styles: list[str], runs: list[tuple[int, int]], odd: bool, pen: _Pen
-) -> None:
-    tail = len(cells)
+def _blank_tail(cells: list[str], styles: list[str], changed: list[int]) -> int:
+    """The first changed column from which on the row is erased; its width if there is none."""
+    width, last = len(cells), changed[-1]
+    if cells[last] != " " or styles[last]:
+        return width
+    if any(styles[last:]) or "".join(cells[last:]).strip(" "):
+        return width
+    tail = last
     while tail and cells[tail - 1] == " " and not styles[tail - 1]:
         tail -= 1
-    pieces: list[_Piece] = []
-    for start, end in runs:
-        at = start
-        while at < min(end, tail):
-            style = styles[at]
-            until = at + 1
-            while until < end and until < tail and styles[until] == style:
-                until += 1
-            pieces.append((style, at, until))
-            at = until
-        if end > tail:
-            pieces.append(("", max(start, tail), end))
-            break
-    if len(pieces) > 2 and not odd:
-        pieces = _cheapest(pieces, pen.now)
-    move = f"\x1b[{y + 1};{{}}H"
-    cursor = -1
-    for style, start, end in pieces:
-        if start != cursor:
-            pen.write(move.format(start + 1))
-            move = "\x1b[{}G"
-        pen.style(style)
-        if end > tail:
-            pen.write("\x1b[K")
-            cursor = start
-        else:
-            cursor = _write_text(cells, start, end, plain=not style, odd=odd, pen=pen)
+    first = changed[bisect_left(changed, tail)]
+    return first if last - first >= _LEAST_TAIL else width
 
 
-_Piece = tuple[str, int, int]
-"""Cells of one style: the style, the first column and the one after the last."""
+def _joined(cells: list[str], styles: list[str], start: int, end: int, x: int, style: str) -> str | None:
+    """The style in which cells from `start` on may be written up to `x`; None if a move is shorter."""
+    between = cells[end:x]
+    if len("".join(between).encode()) > JOINED_GAP or not all(map(_is_one_character, between)):
+        return None
+    new = styles[x]
+    if style != new and not style and not "".join(cells[start:end]).strip(" "):
+        style = new  # blanks have the colour of what follows them
+    elif new and style != new:
+        return None
+    is_of_letters = _is_of_letters(style)
+    for at in (*range(start, end), *range(end, x + 1)):
+        if styles[at] != style and not (is_of_letters and not styles[at] and cells[at] == " "):
+            return None
+    return style
 
 
-def _cheapest(pieces: list[_Piece], now: str) -> list[_Piece]:
-    """The pieces from left to right or grouped by style: switching colours may take more bytes than
-    moving."""
-    by_style: dict[str, list[_Piece]] = {now: []}
-    for piece in pieces:
-        by_style.setdefault(piece[0], []).append(piece)
-    grouped = [piece for group in by_style.values() for piece in group]
-    return grouped if _bytes_of(grouped, now) < _bytes_of(pieces, now) else pieces
+@lru_cache(maxsize=256)
+def _is_of_letters(style: str) -> bool:
+    """Whether a style cannot be seen on blanks."""
+    return _OF_LETTERS.fullmatch(style) is not None
 
 
-def _bytes_of(pieces: list[_Piece], style: str) -> int:
-    """Approximate bytes for cursor moves and styles."""
-    count, cursor = 0, -1
-    for wanted, start, end in pieces:
-        if wanted != style:
-            count += len(wanted) + 3
-            style = wanted
-        if start != cursor:
-            count += 6
-        cursor = end
-    return count
+_OF_LETTERS = re.compile(r"(?:(?:1|2|3[0-7]|9[0-7]|38;5;\d+|38;2;\d+;\d+;\d+)(?:;(?=\d)|$))*")
 
 
-def _write_text(cells: list[str], start: int, end: int, *, plain: bool, odd: bool, pen: _Pen) -> int:
-    """Write cells of one style; returns the cursor's column.
+def _piece(y: int, cells: list[str], style: str, start: int, end: int) -> _Piece:
+    shown = cells[start:end]
+    text = "".join(shown)
+    if len(text) != end - start or not all(shown):
+        return _Piece(style, y, start, *_with_columns(shown, start))
+    if " " * ERASED_BLANKS in text and _is_of_letters(style):
+        return _Piece(style, y, start, *_with_erased(text, start))
+    return _Piece(style, y, start, text, end)
 
-    It is -1 after a character whose width terminals disagree about.
-    """
-    if odd and not all(map(_is_one_character, cells[start:end])):
-        disputed = False
-        for i in range(start, end):
-            if disputed and cells[i] != _RIGHT_HALF:
-                pen.write(f"\x1b[{i + 1}G")
-                disputed = False
-            pen.write(cells[i])
-            disputed = disputed or len(cells[i]) != 1
-        return -1 if disputed else end
-    text = "".join(cells[start:end])
-    if plain and " " * ERASED_BLANKS in text:
-        at = cursor = start
-        for piece in _BLANKS.split(text):
-            if piece.startswith(" " * ERASED_BLANKS):
-                pen.write(f"\x1b[{len(piece)}X")
-            elif piece:
-                if at != cursor:
-                    pen.write(f"\x1b[{at + 1}G")
-                pen.write(piece)
-                cursor = at + len(piece)
-            at += len(piece)
-        return cursor
-    pen.write(text)
-    return end
+
+def _with_columns(shown: list[str], start: int) -> tuple[str, int]:
+    """Cells with the column set again after a character whose width terminals disagree about."""
+    out: list[str] = []
+    is_disputed = False
+    for x, cell in enumerate(shown, start):
+        if is_disputed and cell != _RIGHT_HALF:
+            out.append(f"\x1b[{x + 1}G")
+            is_disputed = False
+        out.append(cell)
+        is_disputed = is_disputed or len(cell) != 1
+    return "".join(out), -1 if is_disputed else start + len(shown)
+
+
+def _with_erased(text: str, start: int) -> tuple[str, int]:
+    """Text in which long blanks are erased."""
+    out: list[str] = []
+    at = cursor = start
+    for part in _BLANKS.split(text):
+        if part.startswith(" " * ERASED_BLANKS):
+            out.append(f"\x1b[{len(part)}X")
+        elif part:
+            if at != cursor:
+                out.append(f"\x1b[{at + 1}G")
+            out.append(part)
+            cursor = at + len(part)
+        at += len(part)
+    return "".join(out), cursor
 
 
 _BLANKS = re.compile(f"( {{{ERASED_BLANKS},}})")

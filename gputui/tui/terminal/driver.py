@@ -30,6 +30,7 @@ CURSOR_QUERY = "\x1b[6n"
 """Cursor position query. Every terminal since the VT100 answers it once it has parsed what came before."""
 _ANSWER = re.compile(rb"\x1b\[\d+;\d+R")
 _ALTERNATE_SCREEN = "\x1b[?1049h"
+_PLAIN = "\x1b[m"
 _CLICKS = "\x1b[?1000h\x1b[?1006h"
 _LEAVING_S = 0.15
 """Longest wait at exit for a reader that does not read."""
@@ -156,6 +157,7 @@ class QuietDriver(LinuxDriver):
     def stop_application_mode(self) -> None:
         if self._output is not None:
             self._output.give_up_in(_LEAVING_S)
+        self.write(_PLAIN)  # frames leave a colour active, and the Linux console has no other screen
         super().stop_application_mode()
         splash.given_back()
 

@@ -24,6 +24,8 @@ from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.terminal.theme import Depth, depth_of
 
 SYNC_BEGIN, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
+SYNC_FROM = 1200
+"""Bytes. A shorter frame arrives in one packet, so that no terminal shows half of it."""
 LEAST_PATIENCE_S = 0.1
 _REPAINT_REOPENS_S = 1.0
 
@@ -127,6 +129,8 @@ class FastPaint(App[int]):
             or not isinstance(driver, QuietDriver)
             or self._is_held()
         ):
+            if isinstance(driver, QuietDriver) and renderable is not None and not self._is_held():
+                self._shown.forget()  # it is written past the difference
             super()._display(screen, renderable)
             return
         try:
@@ -158,7 +162,7 @@ class FastPaint(App[int]):
             sequence += f"\x1b[{self.cursor_position.y + 1};{self.cursor_position.x + 1}H"
         if not sequence:
             return
-        if self._sync_available:
+        if self._sync_available and len(sequence.encode()) >= SYNC_FROM:
             sequence = f"{SYNC_BEGIN}{sequence}{SYNC_END}"
         self._send(driver, sequence, now)
 

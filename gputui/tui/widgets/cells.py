@@ -88,7 +88,10 @@ def right(text: str, width: int) -> str:
 
 
 def line_width(line: Line) -> int:
-    return sum(width_of(span.text) for span in line)
+    width = 0
+    for text, _ in line:
+        width += len(text) if text.isascii() else cell_len(text)
+    return width
 
 
 def fitted(spans: Iterable[Span], width: int) -> Line:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from math import isclose
+
+from gputui.tui.widgets.charts import gauge, gauge_of, halves_of
+from gputui.tui.widgets.history import SECOND_NS
 
 SETTLED_NS = 3_000_000_000
 """A change counts after this time, or at once if it goes CLEARLY beyond."""
 CLEARLY = 2.0
 """In points of the figure."""
-SHAPE_KEPT_NS = 10_000_000_000
-"""A gauge that has moved stays this long: the figure is exact, and a gauge takes many bytes."""
-_ALIKE = 0.04
-"""A gauge does not follow a figure that differs by a smaller share than this; it could hardly show it."""
-_FAR = 0.6
-FAR_KEPT_NS = 5_000_000_000
-"""A gauge that is off by a larger share stays only this long: it would contradict the figure."""
-_APART_NS = 617_000_000
-"""Gauges move this long after each other."""
+HALVES_AFTER_NS = 5_000_000_000
+"""A gauge that has moved shows half cells only after this time: moving by whole ones takes fewer bytes, and
+the figure beside it is exact."""
+REST_NS = 2_000_000_000
+"""With `gauges_rest`, a gauge that has moved stays so long, unless it is off by over half of its length."""
+_SLACK_NS = SECOND_NS // 10
 IDLE_BELOW = 5.0
 """Per cent; a gauge below it is idle."""
 FULL_FROM = 90.0
@@ -50,23 +49,31 @@ class SteadyLoads:
     def __init__(self) -> None:
         self._kept: dict[object, LoadLevel] = {}
         self._other_since_ns: dict[object, int] = {}
-        self._shapes: dict[object, tuple[int, float]] = {}
-        """What gauges show, and since when."""
+        self._gauges: dict[object, tuple[int, int, int]] = {}
+        """The half cells of gauges that are filled, the width, and since when."""
+        self.gauges_rest = False
+        """Whether gauges follow figures that jump every second only every two, which takes fewer bytes."""
 
-    def shape(self, key: object, value: float | None, now_ns: int) -> float | None:
-        """The value to draw the gauge with this key from: it follows at once, but seldom."""
-        if value is None:
-            self._shapes.pop(key, None)
-            return None
-        kept = self._shapes.get(key)
-        if kept is None:
-            kept = (now_ns - len(self._shapes) * _APART_NS % SHAPE_KEPT_NS, value)
-        elif not isclose(value, kept[1], rel_tol=_ALIKE):
-            stays_ns = SHAPE_KEPT_NS if isclose(value, kept[1], rel_tol=_FAR) else FAR_KEPT_NS
-            if not 0 <= now_ns - kept[0] < stays_ns:
-                kept = (now_ns, value)
-        self._shapes[key] = kept
-        return kept[1]
+    def gauge(
+        self, key: object, value: float | None, high: float, width: int, now_ns: int
+    ) -> tuple[str, str]:
+        """The gauge with this key, as `charts.gauge` draws it, but by whole cells while its figure moves."""
+        if value is None or high <= 0 or width <= 0:
+            self._gauges.pop(key, None)
+            return gauge(None, high, width)
+        halves = halves_of(value, high, width)
+        shown, its_width, since_ns = self._gauges.get(key, (halves, width, now_ns))
+        rested_ns = now_ns - since_ns
+        if its_width == width and 0 <= rested_ns < HALVES_AFTER_NS:
+            is_resting = self.gauges_rest and rested_ns < REST_NS - _SLACK_NS
+            if abs(halves - shown) <= (width if is_resting else 1):
+                halves = shown
+            elif halves % 2:
+                halves += 1 if halves < shown else -1
+        if halves != shown or its_width != width:
+            since_ns = now_ns
+        self._gauges[key] = (halves, width, since_ns)
+        return gauge_of(halves, width)
 
     def at(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 import sys
 from dataclasses import fields, replace
 from itertools import pairwise
@@ -248,14 +249,49 @@ def test_a_load_changes_its_step_when_it_lasts_or_is_clear() -> None:
     assert steps(2.5, start=12) == [LoadLevel.IDLE]
 
 
-def test_a_gauge_follows_its_figure_at_once_and_then_rests_unless_it_would_contradict_the_figure() -> None:
+def test_a_gauge_follows_its_figure_by_whole_cells_and_shows_half_cells_once_it_is_calm() -> None:
     loads = SteadyLoads()
-    figures = [50.0] * 12 + [51.0, 90.0] + [20.0] * 12
-    shown = [loads.shape("memory", figure, second * SECOND) for second, figure in enumerate(figures)]
-    assert shown == [50.0] * 13 + [90.0] * 5 + [20.0] * 8
-    assert loads.shape("memory", None, 12 * SECOND) is None
-    assert loads.shape("memory", 3.0, 12 * SECOND) == 3.0
-    assert loads.shape("memory", 7.0, 2 * SECOND) == 7.0  # a replay that went back
+
+    def shown(figure: float | None, second: float) -> str:
+        return "".join(loads.gauge("memory", figure, 100.0, 10, int(second * SECOND)))
+
+    assert shown(45.0, 0) == "━━━━╸─────"
+    assert shown(85.0, 1) == "━━━━━━━━──"
+    assert shown(20.0, 2) == "━━────────"
+    assert shown(15.0, 3) == shown(15.0, 6.9) == "━━────────"  # half a cell off
+    assert shown(15.0, 7) == "━╸────────"
+    assert shown(20.0, 8) == "━╸────────"
+    assert shown(100.0, 9) == "━" * 10
+    assert shown(0.0, 10) == "─" * 10
+    assert shown(None, 11) == "┄" * 10
+    assert shown(45.0, 12) == "━━━━╸─────"
+    assert shown(60.0, 2) == "━━━━━━────"  # a replay that went back
+    assert "".join(loads.gauge("memory", 55.0, 100.0, 20, 13 * SECOND)) == "━" * 11 + "─" * 9
+
+
+def test_a_gauge_of_a_narrow_screen_follows_a_jumping_figure_every_two_seconds_or_at_once_if_far_off() -> (
+    None
+):
+    loads = SteadyLoads()
+    loads.gauges_rest = True
+    figures = [20.0, 20.0, 60.0, 20.0, 60.0, 20.0, 80.0, 10.0, 40.0, 40.0]
+    shown = [len(loads.gauge("busy", one, 100.0, 10, n * SECOND)[0]) for n, one in enumerate(figures)]
+    assert shown == [2, 2, 6, 6, 6, 2, 8, 1, 1, 4]
+
+
+@pytest.mark.parametrize("width", [6, 10, 16])
+def test_a_gauge_is_never_more_than_half_a_cell_off(width: int) -> None:
+    loads, chance = SteadyLoads(), random.Random(width)
+    for second in range(300):
+        figure = chance.uniform(0, 100) if chance.random() < 0.5 else 50 + second % 7
+        filled_part, rest = loads.gauge("busy", figure, 100.0, width, second * SECOND)
+        exactly, _ = gauge(figure, 100.0, width)
+        assert abs(_halves(filled_part) - _halves(exactly)) <= 1
+        assert len(filled_part + rest) == width
+
+
+def _halves(filled_part: str) -> int:
+    return 2 * len(filled_part) - filled_part.count("╸")
 
 
 def test_a_load_has_the_hue_of_its_family_until_it_is_near_a_limit() -> None:
@@ -295,11 +331,12 @@ def overlap(one: Rect, other: Rect) -> bool:
     st.integers(8, 100),
     st.lists(st.integers(0, 7), max_size=100),
     st.booleans(),
+    st.none() | st.integers(0, 60),
 )
 def test_boxes_lie_inside_and_do_not_overlap(
-    width: int, height: int, instances: list[int], with_lower: bool
+    width: int, height: int, instances: list[int], with_lower: bool, processes: int | None
 ) -> None:
-    layout = laid_out(width, height, instances, with_lower=with_lower)
+    layout = laid_out(width, height, instances, with_lower=with_lower, processes=processes)
     boxes = [*layout.gpus, layout.list, layout.strip, layout.host, layout.detail, layout.lower]
     boxes = [box for box in boxes if box != NOWHERE]
     for place, box in enumerate(boxes):
@@ -325,6 +362,11 @@ def test_boxes_lie_inside_and_do_not_overlap(
         (1, (80, 21), "single"),
         (4, (80, 21), "rows"),
         (8, (80, 21), "rows"),
+        (2, (109, 37), "rows"),
+        (2, (110, 37), "cards"),
+        (3, (120, 37), "cards"),
+        (4, (120, 37), "cards"),
+        (5, (120, 37), "rows"),
         (8, (120, 37), "rows"),
         (8, (200, 47), "cards"),
         (16, (200, 47), "rows"),
@@ -334,6 +376,18 @@ def test_boxes_lie_inside_and_do_not_overlap(
 )
 def test_the_form_follows_from_count_and_size(count: int, size: tuple[int, int], form: str) -> None:
     assert laid_out(*size, [0] * count).form == form
+
+
+@pytest.mark.parametrize("size", [(120, 36), (200, 46)])
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+def test_rows_that_few_processes_do_not_need_go_to_the_charts(count: int, size: tuple[int, int]) -> None:
+    many, few = (laid_out(*size, [0] * count, processes=processes) for processes in (40, 2))
+    assert few.form == many.form
+    assert 5 <= few.lower.height <= 8 < many.lower.height
+    for one, other in ((few.gpus, many.gpus), ((few.detail,), (many.detail,))):
+        assert all(tall.height >= low.height for tall, low in zip(one, other, strict=True))
+    assert laid_out(*size, [0] * count, processes=3) == few
+    assert laid_out(80, 22, [0] * count, processes=2) == laid_out(80, 22, [0] * count)
 
 
 def test_many_gpus_have_a_heat_strip() -> None:

@@ -9,12 +9,14 @@ import pytest
 from emulator import Emulator, Picture, as_textual_writes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich._palettes import EIGHT_BIT_PALETTE
+from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 from wcwidth import wcswidth, wcwidth
 
-from gputui.tui.terminal.cell_diff import _ONE_CELL_EACH, CellDiff, cells_of
+from gputui.tui.terminal.cell_diff import _ONE_CELL_EACH, CellDiff, TextStyles, cells_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import strip_of
 from gputui.tui.terminal.theme import STYLES, Depth, depth_of
@@ -118,6 +120,46 @@ def test_lines_are_shown_as_the_strips_made_of_them(
             assert diff.diff_lines(current) == ""
 
 
+@st.composite
+def moving_rows(draw: st.DrawFn) -> list[list[Line]]:
+    """Pictures like a live view: figures and gauges in columns, of which some move."""
+    numbers = st.integers(0, 100)
+    columns = draw(st.lists(st.sampled_from(["figure", "gauge", "word"]), min_size=1, max_size=5))
+    colours = st.sampled_from(["", "good", "warn", "alarm", "title", "selected"])
+    drawn: dict[tuple[int, int], Line] = {}
+    pictures: list[list[Line]] = []
+    for _ in range(4):
+        for y in range(MOVING_HEIGHT):
+            for place, kind in enumerate(columns):
+                if (y, place) not in drawn or draw(st.booleans()):
+                    value, colour = draw(numbers), draw(colours)
+                    bar = "━" * (value // 10) + "╸" * (value % 2)
+                    drawn[y, place] = {
+                        "figure": (Span(f"{value:5}", colour),),
+                        "gauge": (Span(bar, colour), Span("─" * (11 - len(bar)) + " ", "track")),
+                        "word": (Span(("idle", "HOT  12 °C", "", "温度")[value % 4], colour), Span(" ")),
+                    }[kind]
+        pictures.append([sum((drawn[y, n] for n in range(len(columns))), ()) for y in range(MOVING_HEIGHT)])
+    return pictures
+
+
+MOVING_WIDTH, MOVING_HEIGHT = 40, 12
+
+
+@settings(max_examples=30, deadline=None)
+@given(moving_rows(), st.sampled_from([Depth.TRUE, Depth.INDEXED, Depth.ANSI]))
+def test_a_moving_picture_is_shown_as_one_written_afresh(pictures: list[list[Line]], depth: Depth) -> None:
+    diff, emulator = CellDiff(depth, MOVING_WIDTH, MOVING_HEIGHT), Emulator(MOVING_WIDTH, MOVING_HEIGHT)
+    for picture in pictures:
+        emulator.feed(diff.diff_lines(dict(enumerate(picture))))
+        afresh = Emulator(MOVING_WIDTH, MOVING_HEIGHT)
+        afresh.feed(CellDiff(depth, MOVING_WIDTH, MOVING_HEIGHT).diff_lines(dict(enumerate(picture))))
+        strips = [[(0, strip_of(line, MOVING_WIDTH, depth))] for line in picture]
+        assert emulator.cells() == afresh.cells()
+        if depth is Depth.TRUE:
+            assert emulator.cells() == as_textual_writes(strips, MOVING_WIDTH).cells()
+
+
 def lines(*texts: str, style: str = "") -> dict[int, list[tuple[int, Strip]]]:
     return {y: [(0, strip_of((Span(text, style),), WIDTH, Depth.INDEXED))] for y, text in enumerate(texts)}
 
@@ -134,22 +176,48 @@ def test_only_the_changed_cells_are_written() -> None:
     assert diff.diff(lines("power 301 W")) == "\x1b[1;9H1"
 
 
-def test_runs_close_to_each_other_are_one() -> None:
+def test_cells_between_changed_ones_are_written_where_no_move_is_shorter() -> None:
     diff = CellDiff(Depth.INDEXED, WIDTH, 1)
-    diff.diff(lines("a12345b123456c"))
-    assert diff.diff(lines("A12345B123456C")) == "\x1b[1;1HA12345B\x1b[14GC"
+    diff.diff(lines("a12b123c─d"))
+    assert diff.diff(lines("A12B123C─D")) == "\x1b[1HA12B\x1b[8GC\x1b[CD"
+    line: Line = (Span("a", "good"), Span("12", "warn"), Span("b", "good"))
+    diff.diff_lines({0: line})
+    other: Line = (Span("A", "good"), Span("12", "warn"), Span("B", "good"))
+    assert diff.diff_lines({0: other}).endswith("A\x1b[4GB")  # the colour would be switched twice
+
+
+def test_figures_below_each_other_are_written_with_the_shortest_moves() -> None:
+    diff = CellDiff(Depth.INDEXED, WIDTH, HEIGHT)
+    diff.diff(lines(*["gpu  11 W   22 C"] * HEIGHT))
+    after = ["gpu  33 W   44 C", "gpu  35 W   45 C", "gpu  11 W   22 C", *["gpu  36 W   47 C"] * 3]
+    down, up = "\x1bD\b\b", "\x1bM\b\b"
+    assert diff.diff(lines(*after)) == (
+        f"\x1b[1;6H33{down}35\x1b[4;6H36{down}36{down}36\x1b[5C47{up}47{up}47\x1bM{up}45{up}44"
+    )
+
+
+def test_colours_are_switched_once_and_last_until_the_next_picture() -> None:
+    diff = CellDiff(Depth.ANSI, WIDTH, 3)
+    both = {y: (Span("ok  ", "good"), Span("hot", "warn")) for y in range(3)}
+    diff.diff_lines(both)
+    changed = {y: (Span("OK  ", "good"), Span("HOT", "warn")) for y in range(3)}
+    first = diff.diff_lines(changed)
+    assert first.count("\x1b[32m") + first.count("\x1b[33m") == 1, first
+    assert diff.diff_lines(both).count("m") == 1
 
 
 def test_a_blank_tail_is_erased() -> None:
     diff = CellDiff(Depth.INDEXED, WIDTH, 1)
     diff.diff(lines("a long line of text"))
     assert diff.diff(lines("a")) == "\x1b[1;3H\x1b[K"
+    diff.diff(lines("a 20"))
+    assert diff.diff(lines("a 2")) == "\x1b[1;4H "  # as short, and the cursor is where the next one is
 
 
 def test_long_blanks_inside_a_line_are_erased_but_not_where_they_have_a_colour() -> None:
     diff = CellDiff(Depth.INDEXED, WIDTH, 1)
     diff.diff(lines("x" * 29))
-    assert diff.diff(lines("a" + " " * 20 + "b" + " " * 7 + "c")) == "\x1b[1;1Ha\x1b[20X\x1b[22Gb       c"
+    assert diff.diff(lines("a" + " " * 20 + "b" + " " * 7 + "c")) == "\x1b[1Ha\x1b[20X\x1b[22Gb       c"
     assert " " * 20 in diff.diff(lines("a" + " " * 20 + "b", style="selected"))
 
 
@@ -158,7 +226,7 @@ def test_a_strip_that_moved_is_drawn_where_it_is_now() -> None:
     blank = Strip([Segment(" " * 4)])
     diff = CellDiff(Depth.INDEXED, WIDTH, 1)
     diff.diff({0: [(0, strip), (4, blank)]})
-    assert diff.diff({0: [(0, blank), (4, strip)]}) == "\x1b[1;1H    here"
+    assert diff.diff({0: [(0, blank), (4, strip)]}) == "\x1b[1H    here"
     diff.diff({0: [(4, strip), (8, blank)]})
     assert diff.diff({0: [(8, strip), (4, blank)]}) == "\x1b[1;5H    here"
 
@@ -167,7 +235,7 @@ def test_a_style_is_switched_only_where_it_changes() -> None:
     diff = CellDiff(Depth.ANSI, WIDTH, 1)
     line: Line = (Span("ab", "good"), Span("cd", "good"), Span("ef"))
     written = diff.diff({0: [(0, strip_of(line, WIDTH, Depth.ANSI))]})
-    assert written == "\x1b[m\x1b[2J\x1b[1;1H\x1b[32mabcd\x1b[mef"
+    assert written == "\x1b[m\x1b[2J\x1b[1;5Hef\x1b[32m\rabcd"
 
 
 def test_after_forgetting_all_is_written_again() -> None:
@@ -181,12 +249,12 @@ def test_of_a_wide_character_both_halves_are_written() -> None:
     diff = CellDiff(Depth.INDEXED, WIDTH, 1)
     diff.diff(lines("ab温c"))
     assert diff.diff(lines("ab度c")) == "\x1b[1;3H度"
-    assert diff.diff(lines("a温c")) == "\x1b[1;2H温\x1b[4Gc\x1b[K"
+    assert diff.diff(lines("a温c")) == "\x1b[1;2H温\x1b[4Gc "
 
 
 def test_after_a_character_of_disputed_width_the_column_is_set() -> None:
     diff = CellDiff(Depth.INDEXED, WIDTH, 1)
-    assert diff.diff(lines("温度x")).endswith("\x1b[1;1H温\x1b[3G度\x1b[5Gx")
+    assert diff.diff(lines("温度x")).endswith("\x1b[1H温\x1b[3G度\x1b[5Gx")
 
 
 @pytest.mark.parametrize(
@@ -195,7 +263,7 @@ def test_after_a_character_of_disputed_width_the_column_is_set() -> None:
 )
 def test_what_a_terminal_would_obey_never_reaches_it(text: str) -> None:
     assert all(cell.isprintable() for cell in cells_of(text))
-    written = CellDiff(Depth.INDEXED, WIDTH, 1).diff(lines(text)).removeprefix("\x1b[m\x1b[2J\x1b[1;1H")
+    written = CellDiff(Depth.INDEXED, WIDTH, 1).diff(lines(text)).removeprefix("\x1b[m\x1b[2J\x1b[1H")
     assert written.removesuffix("\x1b[K").isprintable()
     written.encode()
 
@@ -231,7 +299,7 @@ def test_each_style_is_written_in_the_colours_of_its_depth(depth: Depth) -> None
     diff = CellDiff(depth, 800, 1)
     written = diff.diff({0: [(0, strip_of(line, 800, depth))]})
     assert ("38;2;" in written) == (depth is Depth.TRUE)
-    assert ("38;5;" in written) == (depth in (Depth.INDEXED, Depth.LIGHT))
+    assert ("38;5;" in written) == (depth in (Depth.INDEXED, Depth.LIGHT, Depth.TRUE))
     numbers = {
         int(n)
         for part in written.split("\x1b[")[3:]
@@ -245,6 +313,16 @@ def test_each_style_is_written_in_the_colours_of_its_depth(depth: Depth) -> None
     emulator = Emulator(800, 1)
     emulator.feed(written)
     assert emulator.screen.display[0].split() == words
+
+
+def test_a_colour_of_24_bits_that_is_one_of_the_256_is_written_as_such() -> None:
+    styles = TextStyles(Depth.TRUE)
+    assert styles.of(Style(color="#5fafd7", bgcolor="#262626")).of_text == "38;5;74;48;5;235"
+    assert styles.of(Style(color="#5fafd8")).of_text == "38;2;95;175;216"
+    for number in range(16, 256):
+        assert styles.of(Style(color=Color.from_triplet(EIGHT_BIT_PALETTE[number]))).of_text.startswith(
+            "38;5;"
+        )
 
 
 def test_without_colours_the_blanks_around_a_warning_are_not_marked() -> None:

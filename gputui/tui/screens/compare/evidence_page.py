@@ -7,20 +7,22 @@ from collections.abc import Sequence
 from gputui.analysis.verdict import RatioEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import format_seconds
-from gputui.services.compare.columns import COST, ENERGY, PEAK
+from gputui.services.compare.columns import COST, ENERGY, PEAK, ComparisonColumn
 from gputui.services.compare.pairing import Cell, Row
-from gputui.services.compare.row_text import change_text, figure_line, rate_text, time_text
+from gputui.services.compare.row_text import change_text, rate_text, time_text
 from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.why import Why
-from gputui.services.results.labels import interval_words
 from gputui.services.results.load_times import is_load
+from gputui.services.serving.curve import ServingRun
 from gputui.tui.screens.compare.evidence_parts import block_lines, sure_lines, title_line
+from gputui.tui.screens.compare.load_tables import load_lines, load_notes, result_lines
 from gputui.tui.screens.compare.telemetry_lines import telemetry_lines
 from gputui.tui.screens.compare.why_lines import why_lines
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.paragraphs import paragraph
 
 _ROWS = 3
+_TITLES = {COST.name: "cost", ENERGY.name: "energy", PEAK.name: "of peak"}
 
 
 def evidence_page(
@@ -30,10 +32,12 @@ def evidence_page(
     curves: Sequence[SideCurves | Missing],
     steps: Sequence[str],
     width: int,
+    loads: Sequence[ServingRun | Missing] = (),
 ) -> tuple[Line, ...]:
     """All that is known of a row, from its blocks to its reasons.
 
-    `curves` are what the boxes did meanwhile, `steps` what would let the row be judged.
+    `curves` are what the boxes did meanwhile, `steps` what would let the row be judged, `loads` all that the
+    servers of both sides were offered; empty where the row is of something else.
     """
     lines: list[Line] = [title_line(row, name, width - 1)]
     for text in (row.verdict.reason, row.note):
@@ -45,15 +49,21 @@ def evidence_page(
     if blocks := block_lines(row, "ab", width - 1, _ROWS):
         lines += [(), *blocks]
     lines.append(())
-    for letter, cell in (("a", row.a), ("b", row.b)):
-        lines += paragraph(f"{letter}  {_side(cell)}", width, indent=3)
-    lines += _values(row, width)
-    lines.append(())
-    if isinstance(row.estimate, RatioEstimate):
-        lines += paragraph(f"b vs a: {change_text(row.rate)}", width)
+    if is_load(row.case):
+        lines += result_lines(row, width)
+        lines += [(), *load_lines(loads, row, width), ()]
+        lines += _values(row, width, (ENERGY, PEAK) if row.cost.ratio is not None else (COST, ENERGY, PEAK))
+    else:
+        for letter, cell in (("a", row.a), ("b", row.b)):
+            lines += paragraph(f"{letter}  {_side(cell)}", width, indent=3)
+        lines += [*_values(row, width), ()]
+        if isinstance(row.estimate, RatioEstimate):
+            lines += paragraph(f"b vs a: {change_text(row.rate)}", width)
     lines += sure_lines(row, width)
-    for figure in row.figures:
-        lines += paragraph(figure_line(figure), width, indent=2)
+    if is_load(row.case):
+        lines += [(), *load_notes(loads, width)]
+    elif row.figures:
+        lines += [(), *result_lines(row, width)]
     if not is_load(row.case):
         lines += why_lines(why, width)
     lines += [(), *telemetry_lines(curves, "ab", width)]
@@ -69,18 +79,17 @@ def _side(cell: Cell) -> str:
     per_step = cell.result.case.units_per_step
     low, high = (format_seconds(per_step / x) for x in (speed.high, speed.low))
     launches = f"{speed.launches} launch{'es' if speed.launches != 1 else ''}"
-    if is_load(cell.result.case):
-        return f"{rate_text(cell)} (95 %: {interval_words(speed)}), {launches}"
     blocks = f"{speed.blocks} blocks"
     if speed.independent < speed.blocks:
         blocks += f" (neighbours resemble each other: worth {speed.independent})"
     return f"{rate_text(cell)}, {time_text(cell)} per step (95 %: {low} to {high}), {blocks} in {launches}"
 
 
-def _values(row: Row, width: int) -> list[Line]:
+def _values(row: Row, width: int, columns: Sequence[ComparisonColumn] = (COST, ENERGY, PEAK)) -> list[Line]:
     """Cost, energy and share of the peak of both sides, or why there is none."""
     lines: list[Line] = []
-    for column, title in ((COST, "cost"), (ENERGY, "energy"), (PEAK, "of peak")):
+    for column in columns:
+        title = _TITLES[column.name]
         values = [column.on_side(cell, (row.a, row.b)) for cell in (row.a, row.b)]
         reasons = [value.reason for value in values if isinstance(value, Missing)]
         if len(reasons) == len(values) and len(set(reasons)) == 1:

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.services.compare.pairing import Row
+from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.compare.row_text import row_name
 from gputui.services.compare.suggestions import next_steps
 from gputui.services.compare.telemetry_overlay import SideCurves, curves_of
+from gputui.services.results.conditions import Evidence
+from gputui.services.results.load_times import is_load
+from gputui.services.serving.curve import ServingRun, serving_of
 from gputui.services.support.background import Job
 from gputui.tui.screens.compare.evidence_page import evidence_page
 from gputui.tui.screens.compare.loaded import Loaded, with_energy
@@ -29,6 +32,8 @@ class OpenedRow:
     row: Row
     curves: tuple[SideCurves | Missing, ...]
     steps: tuple[str, ...]
+    loads: tuple[ServingRun | Missing, ...] = ()
+    """All that the servers of both sides were offered; empty where the row is of something else."""
 
     @property
     def name(self) -> str:
@@ -38,7 +43,7 @@ class OpenedRow:
     def lines(self, width: int) -> tuple[Line, ...]:
         """The page of evidence."""
         why = self.loaded.why(self.place, self.row)
-        page = evidence_page(self.row, self.name, why, self.curves, self.steps, width)
+        page = evidence_page(self.row, self.name, why, self.curves, self.steps, width, self.loads)
         shown = self.loaded.answer.comparisons[self.place]
         return (*pair_lines(shown, self.place, self.loaded.ignore, width - 1), (), *page)
 
@@ -61,4 +66,17 @@ def open_row(loaded: Loaded, number: int, place: int, job: Job[OpenedRow]) -> Op
         curves = curves_of(found, evidence, pool=loaded.asked.pool)
     except GputuiError as error:
         curves = (Missing(error.message), Missing(error.message))
-    return OpenedRow(loaded, place, found, curves, next_steps(found, evidence))
+    loads = _loads(loaded.answer.comparisons[place], evidence) if is_load(found.case) else ()
+    return OpenedRow(loaded, place, found, curves, next_steps(found, evidence), loads)
+
+
+def _loads(comparison: Comparison, evidence: Evidence) -> tuple[ServingRun | Missing, ...]:
+    """Of the newest run of each side; Missing where its file can no longer be read."""
+    found: list[ServingRun | Missing] = []
+    for side in (comparison.a, comparison.b):
+        run_id = side.run.run_id
+        try:
+            found.append(serving_of(evidence.run(run_id), evidence.loads(run_id)))
+        except GputuiError as error:
+            found.append(Missing(error.message))
+    return tuple(found)

@@ -1,0 +1,92 @@
+"""The evidence of a load on a server: its results on both sides and every load, as tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from stored_loads import Server, store_loads
+
+from gputui.model.absent import Missing
+from gputui.model.serving import ANSWERED
+from gputui.services.support.background import Job
+from gputui.tui.screens.compare.loaded import read
+from gputui.tui.screens.compare.opened_row import OpenedRow, open_row
+from gputui.tui.screens.compare.rows_table import rows_of_sides
+from gputui.tui.widgets.cells import line_width
+
+
+def job() -> Job[Any]:
+    return Job(lambda job: None, lambda job, outcome: None)
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> OpenedRow:
+    """The limit of two servers, one of which refuses some requests."""
+    place = tmp_path_factory.mktemp("loads")
+    store_loads(place / "a.db", Server(failures=3), requests=40)
+    store_loads(place / "b.db", Server(slots=10, decode_s=0.009), number=2, requests=40)
+    loaded = read((str(place / "a.db"), str(place / "b.db")), job())
+    rows = [sides[0] for sides in rows_of_sides(loaded.answer.comparisons, loaded.ignore)]
+    number = next(n for n, row in enumerate(rows) if row and row.case.work.workload == "serve:chat limit")
+    return open_row(loaded, number, 0, job())
+
+
+def texts(opened: OpenedRow, width: int) -> list[str]:
+    return ["".join(span.text for span in line).rstrip() for line in opened.lines(width)]
+
+
+def line_with(lines: list[str], words: str) -> list[str]:
+    """The words of the first line that begins with these."""
+    return next(line for line in lines if line.strip(" ▸").startswith(words)).split()
+
+
+def test_results_of_a_load_stand_in_columns_with_the_verdict_last(opened: OpenedRow) -> None:
+    lines = texts(opened, 120)
+    assert line_with(lines, "rate")[1:3] == ["3.17", "req/s"]
+    assert line_with(lines, "rate")[-1] == "faster"
+    assert line_with(lines, "cost per 1M req")[-1] == "cheaper"
+    assert line_with(lines, "TPOT median")[-1] == "lower"
+    assert "".join(line_with(lines, "TTFT p99")).endswith("itneeds368")
+    assert not any("on a," in line for line in lines)
+
+
+def test_every_load_has_a_line_for_each_side_with_failures_and_lag_of_the_client(opened: OpenedRow) -> None:
+    lines = texts(opened, 120)
+    first = next(place for place, line in enumerate(lines) if line.split()[:2] == ["load", "tok/s"])
+    assert lines[first].split()[-4:] == ["n", "failed", "lag", "p99"]
+    table = [line.split() for line in lines[first + 1 : first + 9]]
+    of_a, of_b = table[0::2], table[1::2]
+    assert [cells[:3] for cells in of_a[:3]] == [
+        ["1", "user", "a"],
+        ["4", "users", "a"],
+        ["16", "users", "a"],
+    ]
+    assert [cells[0] for cells in of_b[:3]] == ["b"] * 3
+    assert of_a[3][:2] == ["▸", "limit"]
+    loads = opened.loads[0]
+    assert not isinstance(loads, Missing)
+    refused = [level.outcomes.total() - level.outcomes[ANSWERED] for level in loads.levels]
+    assert [int(cells[-3]) for cells in of_a] == refused
+    assert sum(refused) > 0
+    assert {int(cells[-3]) for cells in of_b} == {0}
+    assert all(cells[-2:] == ["800", "µs"] for cells in table)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_the_verdict_and_both_sides_of_a_load_are_left_at_any_width(opened: OpenedRow, width: int) -> None:
+    lines = texts(opened, width)
+    if width >= 80:
+        assert line_with(lines, "rate")[-1] == "faster"
+        assert max(map(line_width, opened.lines(width))) <= width
+    assert line_with(lines, "16 users")[2] == "a"
+    assert any("limit" in line and "▸" in line for line in lines)
+
+
+def test_loads_that_can_no_longer_be_read_leave_the_results_and_a_reason(opened: OpenedRow) -> None:
+    lost = replace(opened, loads=(Missing("a.db: no such file"), opened.loads[1]))
+    lines = texts(lost, 120)
+    assert "a  its loads are not known: a.db: no such file" in lines
+    assert line_with(lines, "rate")[-1] == "faster"
+    assert line_with(lines, "16 users")[2] == "b"
