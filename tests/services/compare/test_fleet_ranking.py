@@ -121,6 +121,8 @@ def test_kinds_are_ranked_by_their_median_and_no_box_is_judged_by_another_kind()
     assert [kind.spread.boxes for kind in fleet.kinds] == [8, 8]
     assert [len(tier) for tier in fleet.tiers] == [1, 1]
     assert not any(one.stands_out for one in fleet.boxes)
+    tiers = {one["name"]: one["tier"] for one in json.loads(fleet_text(fleet, "json"))["kinds"]}
+    assert [tiers[kind.name] for kind in fleet.kinds] == [1, 2]
     fast, other_kind = (
         f"{kind.name} at {format_rate(kind.spread.median, GEMM.unit)}" for kind in fleet.kinds
     )
@@ -421,6 +423,10 @@ def test_a_table_of_the_ranking_has_a_row_for_each_box_and_no_formulas() -> None
     assert [int(row["rank"]) for row in rows] == list(range(1, 14))
     (bad,) = [row for row in rows if row["stands_out"] == "slower"]
     assert bad["name"] == "'=bad"
+    of_other_work = make_run(measured(make_case("conv_train"), steady(0.02)))
+    (unmeasured,) = fleet_sides([selected("u.db", of_other_work)])
+    *_, last = csv.reader(io.StringIO(fleet_text(fleet_of([*even(6), unmeasured]), "csv")))
+    assert last == ["", "u", *[""] * (len(rows[0]) - 2)]
     assert float(bad["overall_low"]) < float(bad["overall"]) < float(bad["overall_high"]) < 0.8
 
 

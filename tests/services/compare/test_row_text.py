@@ -29,6 +29,7 @@ from gputui.services.compare.row_text import (
     costs_text,
     doubted_point_text,
     figure_values,
+    figure_verdict,
 )
 from gputui.services.compare.session import Answer, Asked
 from gputui.services.compare.suggestions import SettlingStep
@@ -174,10 +175,11 @@ def test_a_result_that_a_side_lacks_is_a_dash() -> None:
         CaseMetric("p99", "p99 latency", "s", "less", "median", 0.5, None, None, 9, 3),
         Missing(""),
     )
-    judgement = Judgement(RATE, Missing(""), Verdict("not comparable", ""))
+    judgement = Judgement(RATE, Missing("not on b"), Verdict("not comparable", "not on b"))
     figure = FigureRow(known.key, known.title, known.unit, known, absent, judgement)
     assert figure_values(figure) == ("500 ms", "—")
     assert figure_values(replace(figure, a=absent, b=known)) == ("—", "500 ms")
+    assert figure_verdict(figure) == "not on b"
 
 
 def test_a_cost_has_the_color_of_its_own_verdict() -> None:
