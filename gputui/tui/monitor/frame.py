@@ -18,6 +18,21 @@ from gputui.tui.widgets.load import FULL_FROM, LoadLevel, SteadyLoads
 
 _LATER_NS = 617_000_000
 """Each GPU's charts move this much later than those of the one before: all at once would fill a link."""
+_SHORT_SPANS_NS = tuple(seconds * SECOND_NS for seconds in (10, 20, 30, 60, 120, 300, 600, 1800))
+
+
+def span_of(known_ns: int, longest_ns: int) -> int:
+    """The length of charts: the shortest of a few lengths that holds what is known, at most `longest_ns`.
+
+    So they fill within seconds, and are drawn anew a few times in the first minutes.
+    """
+    return next((span for span in _SHORT_SPANS_NS if known_ns <= span < longest_ns), longest_ns)
+
+
+def span_text(span_ns: int) -> str:
+    """`30 s`, `5 min`."""
+    seconds = span_ns // SECOND_NS
+    return f"{seconds} s" if seconds < 60 else f"{seconds // 60} min"
 
 
 class ChartPool:
@@ -68,11 +83,13 @@ class Frame:
     """A GPU."""
 
     def chart(self, device: int, metric: PaneMetric, high: float, width: int, rows: int) -> tuple[str, ...]:
-        """The history of a metric, top row first."""
+        """The history of a metric, top row first; it ends at the newest reading, or now if that is stale."""
         series = self.history.series(device, metric.id)
-        return self.charts.chart((device, metric.id), width, rows, self.span_ns).draw(
-            series, self.now_ns, high
-        )
+        end_ns = self.now_ns
+        if series is not None and series.last_ns is not None:
+            is_stale = end_ns - series.last_ns > self.stale_after_s * SECOND_NS
+            end_ns = end_ns if is_stale else series.last_ns
+        return self.charts.chart((device, metric.id), width, rows, self.span_ns).draw(series, end_ns, high)
 
     def ceiling(self, device: DeviceSample, metric: PaneMetric) -> float:
         """The top of a metric's chart: its limit, or a round number above all that is in sight."""

@@ -1,4 +1,4 @@
-"""A GPU as a card: its health, two charts, its memory, its links."""
+"""A GPU as a card: its health, charts, its memory, its links."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from gputui.analysis.health import is_lost
 from gputui.model.live import DeviceSample
 from gputui.model.units import format_usd
 from gputui.tui.monitor.frame import FIGURE_STYLES, Frame, findings_spans, idle_text, is_idle
-from gputui.tui.monitor.metric_chart import figure_style, fitting_note
+from gputui.tui.monitor.metric_chart import chosen_metrics, figure_style, fitting_note, with_gauge
 from gputui.tui.monitor.metrics import (
     METRICS,
     PaneMetric,
@@ -23,6 +23,8 @@ from gputui.tui.widgets.charts import body_styles
 from gputui.tui.widgets.wrapping import wrapped
 
 _LABEL = 7
+_THREE_CHARTS_FROM, _FOUR_CHARTS_FROM = 16, 28
+"""From so many rows on, a card has more than two charts, one of them in place of the memory's gauge."""
 _GAUGE_AT, _GAUGE = 14, 10
 """First cell and width of the gauge of `busy`."""
 
@@ -30,19 +32,37 @@ _GAUGE_AT, _GAUGE = 14, 10
 def gpu_card(frame: Frame, device: DeviceSample, width: int, height: int) -> list[Line]:
     """Exactly `height` lines, at least eight."""
     lines = [_heading(frame, device, width)]
-    charted = [metric for metric in frame.metrics if metric.id != "memory"][:2] or [METRICS[0]]
+    charted = _charted(frame, device, height)
     if device.problem is not None:
         return filled([*lines, *_unread(frame, device, charted[0], width, height - 1)], width, height)
-    rows = height - 3 - len(charted)
+    has_gauge = all(metric.id != "memory" for metric in charted)
+    room = height - 2 - has_gauge - len(charted)
     for place, metric in enumerate(charted):
-        share = rows // len(charted) + (place < rows % len(charted))
+        share = room // len(charted) + (place < room % len(charted))
         lines.append(_title(frame, device, metric, width))
         ceiling = frame.ceiling(device, metric)
         drawn = frame.chart(device.device, metric, ceiling, width, share)
-        lines += [
-            (Span(row, style),) for row, style in zip(drawn, body_styles(metric.family, share), strict=True)
-        ]
-    return filled([*lines, _memory(frame, device, width), _links(device, width)], width, height)
+        rows = [Span(*row) for row in zip(drawn, body_styles(metric.family, share), strict=True)]
+        shown = [] if metric.id == "busy" else with_gauge(frame, device, metric, rows[0], drawn[-1], ceiling)
+        lines += [tuple(shown or rows[:1]), *((row,) for row in rows[1:])]
+    if has_gauge:
+        lines.append(_memory(frame, device, width))
+    return filled([*lines, _links(device, width)], width, height)
+
+
+def _charted(frame: Frame, device: DeviceSample, height: int) -> list[PaneMetric]:
+    """What has a chart, in the order of the settings; at least one metric."""
+    count = 4 if height >= _FOUR_CHARTS_FROM else 3 if height >= _THREE_CHARTS_FROM else 2
+    has_memory = count > 2 and any(metric.id == "memory" for metric in frame.metrics)
+    charted: list[PaneMetric] = []
+    room = count - has_memory
+    for metric in chosen_metrics(frame, device):
+        if metric.id != "memory" and room:
+            charted.append(metric)
+            room -= 1
+        elif metric.id == "memory" and has_memory:
+            charted.append(metric)
+    return charted or [METRICS[0]]
 
 
 def _heading(frame: Frame, device: DeviceSample, width: int) -> Line:

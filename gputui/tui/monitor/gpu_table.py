@@ -15,12 +15,13 @@ from gputui.tui.monitor.frame import (
     profile_text,
     short_name,
     slices_of,
+    span_text,
 )
 from gputui.tui.monitor.layout import STRIP_LABEL, Layout, Rect
 from gputui.tui.monitor.metrics import ABSENT, METRICS, PaneMetric, memory_scale, number, three_digits_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, filled, fitted, left, right, side_by_side
-from gputui.tui.widgets.charts import heat
+from gputui.tui.widgets.charts import heat, is_short
 from gputui.tui.widgets.load import LoadLevel
 
 _BUSY, _POWER = (next(metric for metric in METRICS if metric.id == name) for name in ("busy", "power"))
@@ -62,8 +63,8 @@ def _widths(width: int, labels: int, *, has_kinds: bool, totals_differ: bool) ->
     return _Widths(labels, kind, busy, memory, total, power, clock, health + room - used)
 
 
-def _heading(frame: Frame, widths: _Widths, minutes: float, totals: Sequence[float], width: int) -> Line:
-    span = f", {minutes:g} min"
+def _heading(frame: Frame, widths: _Widths, totals: Sequence[float], width: int) -> Line:
+    span = f", {span_text(frame.span_ns)}"
     busy = "BUSY %" + (span if widths.busy >= 9 else "")
     memory = "MEMORY"
     if len(totals) == 1 and widths.memory >= 8:
@@ -152,10 +153,10 @@ def _busy(frame: Frame, widths: _Widths, device: DeviceSample) -> list[Span]:
 
 
 def _with_gauge(frame: Frame, device: DeviceSample, busy_pct: float, history: Span) -> list[Span]:
-    """A history; what it does not reach yet is a gauge, which reads at once."""
+    """A history; while it is short, what it does not reach yet is a gauge, which reads at once."""
     seen = history.text.lstrip(" ")
     room = len(history.text) - len(seen) - 1
-    if room < _LEAST_GAUGE:
+    if room < _LEAST_GAUGE or not is_short(len(seen), len(history.text)):
         return [history]
     filled_part, rest = frame.loads.gauge((device.device, "busy"), busy_pct, 100.0, room, frame.now_ns)
     load = frame.load_of_busy(device, busy_pct)
@@ -233,11 +234,10 @@ def gpu_table(frame: Frame, layout: Layout, width: int, first: int) -> DrawnTabl
     labels = max(2, *(len(device.label) for device, _ in entries))
     widths = _widths(each, labels, has_kinds=has_kinds, totals_differ=differ)
     lines, hits = _strip(frame, layout.strip)
-    minutes = frame.span_ns / 60e9
     blocks: list[list[Line]] = []
     for column in range(layout.columns):
         shown_totals = [] if differ else totals
-        block = [_heading(frame, widths, minutes, shown_totals, each)] if layout.has_heading else []
+        block = [_heading(frame, widths, shown_totals, each)] if layout.has_heading else []
         for device, branch in seen[column * used_rows : (column + 1) * used_rows]:
             if not branch:
                 place = Rect(column * (each + gap), layout.list.y + len(block), each, 1)

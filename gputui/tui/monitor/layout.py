@@ -12,6 +12,8 @@ THREE_COLUMNS = 240
 """From these widths on, rows of GPUs are arranged in columns."""
 CARDS_FROM = 150
 """From this width on, GPUs are cards, if all have room."""
+_FEW, _FEW_CARDS_FROM = 4, 110
+"""So few GPUs are cards from this width on, two abreast."""
 CARD_GAP = 3
 STRIP_FROM = 9
 """From this number of GPUs on there is a heat strip, a cell for each."""
@@ -19,12 +21,14 @@ STRIP_LABEL = 7
 """Cells before the first GPU of the strip."""
 ROOMY = 36
 """From this height on, a blank row separates blocks."""
-_LEAST_CARD = 8
+_LEAST_CARD, _LEAST_NARROW_CARD = 8, 10
 _MOST_CARD = 14
+_TALL_CARD = 36
+"""Rows of a card above few processes."""
 _LEAST_DETAIL = 7
 """Rows of the selected GPU's charts: a rule, a title, rows of charts, the time."""
 _MOST_DETAIL = 11
-"""More only where few GPUs leave two fifths of the rows."""
+"""More only where few GPUs leave two fifths of the rows, or few processes leave more."""
 _PROCESSES_BESIDE_DETAIL = 9
 """Processes that keep their rows when the selected GPU gets charts."""
 
@@ -79,9 +83,21 @@ class Layout:
     """Processes."""
 
 
-def laid_out(width: int, height: int, instances: Sequence[int], *, with_lower: bool = True) -> Layout:
+_PROCESS_STEPS = (3, 8, 16)
+"""Processes get room for so many, which seldom changes with their number; more of them take what is left."""
+
+
+def laid_out(
+    width: int,
+    height: int,
+    instances: Sequence[int],
+    *,
+    with_lower: bool = True,
+    processes: int | None = None,
+) -> Layout:
     """The layout for `len(instances)` GPUs, each with that many MIG instances, and for the processes.
 
+    Rows that these `processes` do not need go to charts, in a terminal with blank rows between blocks.
     Every GPU is visible if there is a row for each; the rest is reduced in this order: charts, all but a few
     processes, rows of MIG instances, the heat strip, the heading, all processes, the host. Only then rows
     scroll, and the heat strip has a cell for every GPU.
@@ -93,10 +109,11 @@ def laid_out(width: int, height: int, instances: Sequence[int], *, with_lower: b
         host = Rect(0, 0, width, height - lower_rows)
         return Layout("none", host=host, lower=_below(host, width, lower_rows))
     gap = int(height >= ROOMY)
+    lower_enough = _lower_enough(height, processes) if with_lower else 1 if gap else height  # 1: the account
     if count == 1 and not instances[0]:
-        return _single(width, height, gap, lower_least, with_lower=with_lower)
+        return _single(width, height, gap, lower_least, lower_enough, with_lower=with_lower)
     if not any(instances):
-        cards = _cards(width, height - 1 - lower_least, count, gap)
+        cards = _cards(width, height - 1, lower_least, lower_enough, count, gap)
         if cards:
             host = Rect(0, cards[-1].bottom + gap, width, 1)
             return Layout(
@@ -132,11 +149,20 @@ def laid_out(width: int, height: int, instances: Sequence[int], *, with_lower: b
         spare = height - rows - host_row - lower_rows - strip
         if spare >= 0:
             return _rows(
-                width, height, rows, across, instances_shown, has_heading, strip, host_row, bool(lower_rows)
+                width,
+                height,
+                rows,
+                across,
+                instances_shown,
+                has_heading,
+                strip,
+                host_row,
+                bool(lower_rows),
+                lower_enough,
             )
     lower_rows = lower_least if height >= 20 else 0
     rows = height - strip_rows - 1 - lower_rows
-    return _rows(width, height, rows, columns, False, rows > 4, strip_rows, 1, bool(lower_rows))
+    return _rows(width, height, rows, columns, False, rows > 4, strip_rows, 1, bool(lower_rows), height)
 
 
 def _lower_least(height: int) -> int:
@@ -146,14 +172,23 @@ def _lower_least(height: int) -> int:
     return min(max(4, height // 4), 12)
 
 
+def _lower_enough(height: int, processes: int | None) -> int:
+    """Rows that processes need: a rule, a heading, and one for each; `height` where all are welcome."""
+    if processes is None or height < ROOMY:
+        return height
+    return min(3 + next((step for step in _PROCESS_STEPS if processes <= step), height), height)
+
+
 def _below(upper: Rect, width: int, rows: int) -> Rect:
     return Rect(0, upper.bottom, width, rows) if rows >= 2 else NOWHERE
 
 
-def _single(width: int, height: int, gap: int, lower_least: int, *, with_lower: bool) -> Layout:
+def _single(
+    width: int, height: int, gap: int, lower_least: int, lower_enough: int, *, with_lower: bool
+) -> Layout:
     """Large charts, the host, and processes in what is left."""
-    room = height - 1 - 2 * gap - lower_least
-    rows = min(room, max(height * 5 // 8, room if not with_lower else 0))
+    room = height - 1 - 2 * gap
+    rows = max(min(room - lower_least, height * 5 // 8), room - lower_enough) if with_lower else room
     box = Rect(0, 0, width, rows)
     host = Rect(0, box.bottom + gap, width, 1)
     lower = height - host.bottom - gap if with_lower else 0
@@ -162,16 +197,19 @@ def _single(width: int, height: int, gap: int, lower_least: int, *, with_lower: 
     )
 
 
-def _cards(width: int, room: int, count: int, gap: int) -> tuple[Rect, ...]:
+def _cards(
+    width: int, room: int, lower_least: int, lower_enough: int, count: int, gap: int
+) -> tuple[Rect, ...]:
     """A card for each GPU, up to four abreast, all of one size; empty if even small ones do not fit."""
-    if width < CARDS_FROM:
+    if width < (_FEW_CARDS_FROM if count <= _FEW else CARDS_FROM):
         return ()
-    columns = min(count, 4 if width >= 180 else 3)
-    if count % columns and count % (columns - 1 or 1) == 0 and count > columns:
+    columns = min(count, 4 if width >= 180 else 3 if width >= CARDS_FROM else 2)
+    if columns > 2 and count % columns and count % (columns - 1) == 0 and count > columns:
         columns -= 1
     bands = -(-count // columns)
-    height = min(room // bands - gap, _MOST_CARD if bands == 1 else 11)
-    if height < _LEAST_CARD:
+    height = min((room - lower_least) // bands - gap, _MOST_CARD if bands == 1 else 11)
+    height = max(height, min((room - lower_enough) // bands - gap, _TALL_CARD))
+    if height < (_LEAST_CARD if width >= CARDS_FROM else _LEAST_NARROW_CARD):
         return ()
     card_width = (width - CARD_GAP * (columns - 1)) // columns
     return tuple(
@@ -190,12 +228,14 @@ def _rows(
     strip: int,
     host_rows: int,
     has_lower: bool,
+    lower_enough: int,
 ) -> Layout:
     """Rows of GPUs, the host, and what is left for charts of the selected GPU and for processes."""
     host = Rect(0, strip + rows, width, host_rows)
     spare = height - host.bottom
     most = max(_MOST_DETAIL, (height - rows) * 2 // 5)
     detail_rows = min(spare - (_PROCESSES_BESIDE_DETAIL if has_lower else 0), most)
+    detail_rows = max(detail_rows, spare - lower_enough)
     detail = Rect(0, host.bottom, width, detail_rows) if detail_rows >= _LEAST_DETAIL else NOWHERE
     return Layout(
         "rows",

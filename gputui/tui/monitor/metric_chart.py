@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample
-from gputui.tui.monitor.frame import FIGURE_STYLES, Frame
+from gputui.tui.monitor.frame import FIGURE_STYLES, Frame, span_text
 from gputui.tui.monitor.metrics import ALWAYS, PaneMetric, number
 from gputui.tui.monitor.recording import clock_text
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, filled, fitted, left, right, width_of
-from gputui.tui.widgets.charts import NO_READING, body_styles
+from gputui.tui.widgets.charts import NO_READING, body_styles, is_short
 from gputui.tui.widgets.history import SECOND_NS
 from gputui.tui.widgets.load import LoadLevel
 from gputui.tui.widgets.sections import with_line
@@ -124,21 +124,22 @@ def _plot(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int, ro
         axis = Span(right(cut(label, lead - 1), lead - 1) + " " if lead else "", "dim")
         shown: Sequence[Span] = with_line(body, body_style) if row == marked else (Span(body, body_style),)
         if row == gauge_row != marked:
-            reach = width - lead - len(drawn[-1].lstrip(" "))
-            shown = _with_gauge(frame, device, metric, Span(body, body_style), reach, ceiling) or shown
+            shown = with_gauge(frame, device, metric, Span(body, body_style), drawn[-1], ceiling) or shown
         lines.append((axis, *shown))
     return lines
 
 
-def _with_gauge(
-    frame: Frame, device: DeviceSample, metric: PaneMetric, body: Span, blank: int, ceiling: float
+def with_gauge(
+    frame: Frame, device: DeviceSample, metric: PaneMetric, body: Span, lowest: str, ceiling: float
 ) -> list[Span]:
-    """A row of a chart whose history fills less than half of it, with a gauge that reads at once before it.
+    """A row of a chart whose history is short, with a gauge that reads at once before it.
 
-    Its end is the axis' upper one. Nothing if there is more history, or no reading.
+    `lowest` is the chart's lowest row, which shows how far the history reaches. The gauge's end is the upper
+    one of the axis. Nothing if there is more history, or no reading.
     """
+    blank = len(lowest) - len(lowest.lstrip(" "))
     amount = None if device.problem is not None else metric.amount(device.values)
-    if amount is None or 2 * blank < len(body.text):
+    if amount is None or not is_short(len(body.text) - blank, len(body.text)):
         return []
     key = (device.device, metric.id, "chart")
     filled_part, rest = frame.loads.gauge(key, amount, ceiling, blank - 1, frame.now_ns)
@@ -157,8 +158,7 @@ def _time(frame: Frame, width: int) -> Line:
     """The ends of the time axis, and its middle."""
     lead = min(_AXIS, max(width - 12, 0))
     room = width - lead
-    seconds = frame.span_ns // SECOND_NS
-    first, middle = f"{seconds // 60} min ago", clock_text(seconds / 2)
+    first, middle = f"{span_text(frame.span_ns)} ago", clock_text(frame.span_ns / SECOND_NS / 2)
     if room < 24:
         return fitted((Span(" " * lead + left(first, room - 3) + "now", "dim"),), width)
     half = room // 2 - len(middle) // 2

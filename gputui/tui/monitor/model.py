@@ -14,7 +14,7 @@ from gputui.model.units import counted
 from gputui.tui.monitor.accounts import Ledger
 from gputui.tui.monitor.actions import ACTIONS, REPLAY_ACTIONS
 from gputui.tui.monitor.details import details_lines, keys_lines, metrics_lines
-from gputui.tui.monitor.frame import ChartPool, Frame, account_text, used_in_short
+from gputui.tui.monitor.frame import ChartPool, Frame, account_text, span_of, span_text, used_in_short
 from gputui.tui.monitor.gpu_card import gpu_card
 from gputui.tui.monitor.gpu_table import gpu_table
 from gputui.tui.monitor.host import host_line, without_gpus
@@ -154,6 +154,8 @@ class MonitorModel:
         self._width = MIN_WIDTH
         self._first_row = 0
         """Of the table of GPUs."""
+        self._most_processes = 0
+        """Seen at once: room given to them is not taken away."""
         self._message = ""
         self._message_style = ""
         self._changes = 0
@@ -445,6 +447,8 @@ class MonitorModel:
     def _zoom(self, by: int) -> None:
         at = ZOOMS_MIN.index(self._settings.zoom_min) + by
         self._settings = replace(self._settings, zoom_min=ZOOMS_MIN[min(max(at, 0), len(ZOOMS_MIN) - 1)])
+        if self._span_ns(self._snapshot(self._now())) < self._settings.zoom_min * 60 * SECOND_NS:
+            self.say(f"charts grow with what is known, up to {self._settings.zoom_min} min", "")
 
     def _turn_units(self) -> None:
         shown = (self._settings.memory_unit, self._settings.temperature_unit)
@@ -515,15 +519,20 @@ class MonitorModel:
         else:
             frame = self._frame(snapshot)
             self._loads.gauges_rest = width < _GAUGES_REST_BELOW
-            lines = [self._header(width), summary_line(frame, width)]
+            lines = [self._header(width, frame.span_ns), summary_line(frame, width)]
             counts = ""
             if self._mode in ("metrics", "keys") or (self._mode == "details" and frame.gpus):
                 lines += self._list(frame, width, height - _ABOVE - 1)
             else:
                 top = _ABOVE + int(height >= ROOMY)
                 instances = [len(frame.instances[gpu.device]) for gpu in frame.gpus]
+                self._most_processes = max(self._most_processes, self._table.total)
                 layout = laid_out(
-                    width, height - top - 1, instances, with_lower=self._settings.show_processes
+                    width,
+                    height - top - 1,
+                    instances,
+                    with_lower=self._settings.show_processes,
+                    processes=self._most_processes,
                 )
                 lines = filled(lines, width, top)
                 hidden_gpus = 0
@@ -565,10 +574,19 @@ class MonitorModel:
         """What stands in place of a frame that cannot be drawn yet, or not in so little room."""
         if width >= MIN_WIDTH and height >= MIN_HEIGHT:
             waits = fitted((Span("waiting for the first reading", "dim"),), width)
-            return filled([self._header(width), waits], width, height)
+            return filled([self._header(width, self._span_ns(None)), waits], width, height)
         text = f"gputui needs {MIN_WIDTH}x{MIN_HEIGHT} cells here; this terminal has {width}x{height}"
         rows = wrapped(text, width, height) if width > 0 and height > 0 else []
         return filled([fitted((Span(row),), width) for row in rows], width, height)
+
+    def _span_ns(self, snapshot: _Snapshot | None) -> int:
+        """How far charts reach back; those of a recording always as far as the settings say."""
+        longest_ns = self._settings.zoom_min * 60 * SECOND_NS
+        if self._recording is not None:
+            return longest_ns
+        first_ns = None if snapshot is None else snapshot.history.first_ns
+        known_ns = 0 if snapshot is None or first_ns is None else snapshot.now_ns - first_ns
+        return span_of(known_ns, longest_ns)
 
     def _frame(self, snapshot: _Snapshot) -> Frame:
         """What is drawn: GPUs with their instances and findings, and how to show them."""
@@ -598,7 +616,7 @@ class MonitorModel:
         return Frame(
             sample,
             snapshot.now_ns,
-            self._settings.zoom_min * 60 * SECOND_NS,
+            self._span_ns(snapshot),
             self._units,
             tuple(m for m in map(metric_named, self._settings.metrics) if m is not None),
             snapshot.history,
@@ -691,8 +709,8 @@ class MonitorModel:
             return [*lines, *table]
         return lines + side_by_side([table, users_lines(frame, box.height)], box.width, 2)
 
-    def _header(self, width: int) -> Line:
-        words = [f"every {self._settings.interval_s:g} s", f"charts {self._settings.zoom_min} min"]
+    def _header(self, width: int, span_ns: int) -> Line:
+        words = [f"every {self._settings.interval_s:g} s", f"charts {span_text(span_ns)}"]
         rights = [Span(" · ".join(words), "dim")]
         if self._recording is not None:
             rights = [*position_spans(self._recording, width), Span(" · " + words[1], "dim")]

@@ -11,6 +11,8 @@ from gputui.tui.widgets.history import SECOND_NS, Series
 
 STEP_NS = 5 * SECOND_NS
 """A chart moves at most this often once it is half full: moving it sends all of it again."""
+_STEPS_OF_SHORT = 12
+"""A chart too short for that moves by this part of its length."""
 BLOCKS = " ▁▂▃▄▅▆▇█"
 """By eighths of a cell."""
 NO_READING = "┄"
@@ -98,7 +100,7 @@ class Chart:
     def _last_cell(self, first_ns: int, now_ns: int) -> tuple[int, bool]:
         """The newest cell to draw, and whether its interval is still open."""
         current = self._cell_of(now_ns)
-        step = -(-STEP_NS * self.width // self.span_ns)
+        step = -(-min(STEP_NS, self.span_ns // _STEPS_OF_SHORT) * self.width // self.span_ns)
         if step <= 1 or now_ns - first_ns < self.span_ns // 2:
             return current, True
         return current // step * step - 1, False
@@ -109,6 +111,14 @@ def level_of(value: float, high: float, dots: int) -> int:
     if high <= 0:
         return 1
     return min(max(round(value / high * dots), 1), dots)
+
+
+def is_short(reach: int, width: int) -> bool:
+    """Whether a history reaches over so few cells of its chart that a gauge reads better.
+
+    A chart that has just been lengthened is never that empty.
+    """
+    return 3 * reach < width
 
 
 def gauge(value: float | None, high: float, width: int) -> tuple[str, str]:

@@ -149,6 +149,8 @@ class History:
     def __init__(self) -> None:
         self._series: dict[int, dict[str, Series]] = {}
         self._last_ns: dict[int, int] = {}
+        self.first_ns: int | None = None
+        """Time of the first values of any device."""
 
     def add(self, device: int, t_ns: int, values: dict[str, float | None], hold_ns: int) -> None:
         """Add a device's values at one instant; None is a gap. Does nothing if that instant was added
@@ -156,6 +158,7 @@ class History:
         if self._last_ns.get(device) == t_ns:
             return
         self._last_ns[device] = t_ns
+        self.first_ns = t_ns if self.first_ns is None else min(self.first_ns, t_ns)
         series = self._series.setdefault(device, {})
         for key, value in values.items():
             if value is not None and math.isfinite(value):
@@ -173,6 +176,7 @@ class History:
         """A snapshot that later values do not change."""
         twin = History()
         twin._last_ns = dict(self._last_ns)
+        twin.first_ns = self.first_ns
         twin._series = {
             device: {key: series.copied() for key, series in all_of.items()}
             for device, all_of in self._series.items()

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -138,9 +139,16 @@ def test_the_band_behind_a_box_is_that_of_its_own_kind() -> None:
 
 def test_kinds_whose_intervals_overlap_tie() -> None:
     other = replace(CPU_MACHINE, cpu=replace(CPU_MACHINE.cpu, model="Twin Processor"))
-    fleet = fleet_of([*even(6), *[box(f"t{n}.db", 0.01 * (1 + _WOBBLE[n]), machine=other) for n in range(6)]])
+    twins = [box(f"t{n}.db", 0.01 * (1 + _WOBBLE[n]), machine=other) for n in range(6)]
+    fleet = fleet_of([*even(6), *twins])
     assert [len(tier) for tier in fleet.tiers] == [2]
     assert "(a tie)" in fleet.headline
+    other_kind, fast = (kind.name for kind in fleet.kinds)
+    page = fleet_text(fleet, "html")
+    assert f"; ties with {fast}</td>" in page
+    assert f"; ties with {other_kind}</td>" in page
+    apart = [box(f"s{n}.db", 0.1 * (1 + _WOBBLE[n]), machine=GPU_MACHINE) for n in range(6)]
+    assert fleet_text(fleet_of([*even(6), *twins, *apart]), "html").count("ties with") == 2
 
 
 def test_all_forms_have_the_same_boxes_and_the_same_words() -> None:
@@ -148,6 +156,12 @@ def test_all_forms_have_the_same_boxes_and_the_same_words() -> None:
     found = json.loads(fleet_text(fleet, "json"))
     assert found["headline"] == fleet.headline
     assert [one["name"] for one in found["boxes"]] == [one.name for one in fleet.boxes]
+    (kind,), per_s = found["kinds"], [one["per_s"] for one in found["boxes"]]
+    logs = [math.log(rate) for rate in per_s]
+    half = 2.1788 * statistics.stdev(logs) / math.sqrt(13)  # Student's t of 12 degrees of freedom
+    for end, sign in (("median_low_per_s", -1), ("median_high_per_s", 1)):
+        assert kind[end] == pytest.approx(statistics.median(per_s) * math.exp(sign * half), rel=1e-4)
+    assert found["unit"] == GEMM.unit
     rates = [one["per_s"] for one in found["boxes"]]
     assert rates == sorted(rates, reverse=True)
     assert [one["name"] for one in found["boxes"] if one["stands_out"] == "slower"] == ["bad"]

@@ -474,7 +474,7 @@ def test_the_first_frame_has_all_gpus_and_is_not_sent_twice() -> None:
     with Box(gpus=3).monitor(columns=80, lines=24) as terminal:
         wait_for_load(terminal, 2)
         leave(terminal)
-    heading = b"BUSY %, 5 min"
+    heading = b"BUSY %, 10 s"
     assert bytes(terminal.raw).count(heading) == 1
     assert bytes(terminal.raw).count(b"\x1b[2J") <= 2  # the splash screen, then the first frame
 

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from monitor_golden import FOLDER, faulty, model, pictures
+from monitor_golden import FOLDER, faulty, model, picture, pictures
 from monitor_samples import HOST, SECOND, START, process, sample, text_of, with_instances
 from rich.cells import cell_len
 from rich.text import Text
@@ -283,6 +283,74 @@ def test_the_first_frame_has_a_gauge_for_what_has_no_history_yet(
     made = model(lambda second: sample(gpus, second), seconds=1)
     lines = made.lines(width, height, START + SECOND)
     assert sum("━" in span.text or "╸" in span.text for line in lines for span in line) >= gauges
+
+
+@pytest.mark.parametrize("interval_s", [1, 5])
+def test_charts_fill_within_seconds_and_their_axis_grows_with_the_history(interval_s: int) -> None:
+    made = MonitorModel(MonitorSettings(interval_s=float(interval_s)), now=lambda: START)
+    spans: list[str] = []
+    for second in range(0, 330, interval_s):
+        made.add(sample(2, float(second), processes=40))
+        lines = made.lines(80, 24, START + second * SECOND)
+        span = text_of(lines[:1]).rpartition("charts ")[2].strip()
+        assert f"BUSY %, {span} " in text_of(lines[2:3])
+        row = next(line for line in lines if line[1].text.strip() == "0")
+        cells = next(one.text for one in row if one.style == "compute 1")
+        if second >= 5:
+            assert len(cells.strip()) >= len(cells) // 3
+        if not spans or spans[-1] != span:
+            spans.append(span)
+    assert spans == ["10 s", "20 s", "30 s", "1 min", "2 min", "5 min"]
+
+
+def test_a_reading_lasts_until_the_next_and_nothing_is_drawn_where_none_was() -> None:
+    """Of an interval of 5 s; the GPU is silent from the second reading on."""
+    made = MonitorModel(MonitorSettings(interval_s=5.0), now=lambda: START)
+    for second, busy in ((0.0, 0), (5.0, 100)):
+        made.add(sample(1, second, changes={0: {"sm_busy_pct": busy}}))
+
+    def chart(second: float) -> str:
+        lines = made.lines(120, 40, START + round(second * SECOND))
+        top = next(line for line in lines if line[0].text.strip() == "100 %")
+        return top[1].text
+
+    reading = chart(5.0)
+    assert reading.endswith(" " + "▇" * (4 * len(reading) // 10))
+    assert chart(9.5) == reading
+    assert chart(20.0) != reading
+    assert chart(20.0).endswith("     ")
+
+
+def test_the_room_of_processes_grows_and_is_not_taken_away_again() -> None:
+    def rule(made: MonitorModel) -> int:
+        lines = text_of(made.lines(120, 40, START + SECOND)).splitlines()
+        return next(row for row, line in enumerate(lines) if " process" in line)
+
+    made = MonitorModel(MonitorSettings(), now=lambda: START)
+    rows = []
+    for second, processes in enumerate((2, 3, 7, 2)):
+        made.add(sample(2, float(second), processes=processes))
+        rows.append(rule(made))
+    assert rows[0] == rows[1] > rows[2] == rows[3]
+
+
+@pytest.mark.parametrize(("processes", "titles"), [(40, 2), (8, 3), (2, 4)])
+def test_tall_cards_chart_the_memory_and_more_of_each_gpu(processes: int, titles: int) -> None:
+    made = model(lambda second: sample(2, second, processes=processes))
+    text = text_of(made.lines(120, 40, START + 90 * SECOND))
+    rows = [line for line in text.splitlines() if line.startswith(("busy ", "power ", "memory ", "clock "))]
+    gauges = [line for line in rows if line.startswith("memory") and "━" in line]
+    assert len(rows) == titles + len(gauges)
+    assert len(gauges) == (titles == 2)
+    assert all(line.count(line.split()[0]) == 2 for line in rows)
+
+
+def test_a_lengthened_axis_says_so_in_ascii_and_without_colour_too() -> None:
+    made = model(lambda second: sample(1, second), seconds=40, ascii_only=True)
+    text = picture(made, 120, 40, 40)
+    assert "charts 1 min" in text
+    assert "1 min ago" in text
+    assert text.isascii()
 
 
 def test_a_chart_that_is_half_full_has_no_gauge() -> None:

@@ -331,11 +331,12 @@ def overlap(one: Rect, other: Rect) -> bool:
     st.integers(8, 100),
     st.lists(st.integers(0, 7), max_size=100),
     st.booleans(),
+    st.none() | st.integers(0, 60),
 )
 def test_boxes_lie_inside_and_do_not_overlap(
-    width: int, height: int, instances: list[int], with_lower: bool
+    width: int, height: int, instances: list[int], with_lower: bool, processes: int | None
 ) -> None:
-    layout = laid_out(width, height, instances, with_lower=with_lower)
+    layout = laid_out(width, height, instances, with_lower=with_lower, processes=processes)
     boxes = [*layout.gpus, layout.list, layout.strip, layout.host, layout.detail, layout.lower]
     boxes = [box for box in boxes if box != NOWHERE]
     for place, box in enumerate(boxes):
@@ -361,6 +362,11 @@ def test_boxes_lie_inside_and_do_not_overlap(
         (1, (80, 21), "single"),
         (4, (80, 21), "rows"),
         (8, (80, 21), "rows"),
+        (2, (109, 37), "rows"),
+        (2, (110, 37), "cards"),
+        (3, (120, 37), "cards"),
+        (4, (120, 37), "cards"),
+        (5, (120, 37), "rows"),
         (8, (120, 37), "rows"),
         (8, (200, 47), "cards"),
         (16, (200, 47), "rows"),
@@ -370,6 +376,18 @@ def test_boxes_lie_inside_and_do_not_overlap(
 )
 def test_the_form_follows_from_count_and_size(count: int, size: tuple[int, int], form: str) -> None:
     assert laid_out(*size, [0] * count).form == form
+
+
+@pytest.mark.parametrize("size", [(120, 36), (200, 46)])
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+def test_rows_that_few_processes_do_not_need_go_to_the_charts(count: int, size: tuple[int, int]) -> None:
+    many, few = (laid_out(*size, [0] * count, processes=processes) for processes in (40, 2))
+    assert few.form == many.form
+    assert 5 <= few.lower.height <= 8 < many.lower.height
+    for one, other in ((few.gpus, many.gpus), ((few.detail,), (many.detail,))):
+        assert all(tall.height >= low.height for tall, low in zip(one, other, strict=True))
+    assert laid_out(*size, [0] * count, processes=3) == few
+    assert laid_out(80, 22, [0] * count, processes=2) == laid_out(80, 22, [0] * count)
 
 
 def test_many_gpus_have_a_heat_strip() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -400,6 +401,24 @@ async def test_more_than_two_sides_are_gone_through_against_one_baseline(db: Pat
         assert "▸c  c.db" in picture(app)
         await press(pilot, "b")
         assert f"{CLEAN} vs c.db" in picture(app) or "fast box vs c.db" in picture(app)
+
+
+async def test_stored_runs_that_make_a_pair_are_offered_and_enter_compares_the_first(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(db.parent)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot)
+        shown = picture(app)
+        assert "── what could be compared ──" in shown
+        command = re.search(r"\$ gputui compare (\S+) (\S+)", shown)
+        assert command is not None
+        await press(pilot, "enter")
+        assert screen.level == "rows"
+        assert screen._words == command.groups()
+        await press(pilot, "escape")
+        assert app.screen is not screen
 
 
 async def test_files_are_typed_and_what_cannot_be_compared_is_reported_with_the_next_step(db: Path) -> None:
