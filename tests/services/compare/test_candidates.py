@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from builders import make_machine
-from stored_runs import CPU_MACHINE, run_id_of, store
+from journals import CPU_MACHINE
+from stored_runs import run_id_of, store
 
 from gputui.services.compare.candidates import Candidate, candidates
 from gputui.services.support.background import Job

@@ -18,7 +18,7 @@ def told(box: SystemState) -> dict[str, str]:
 
 def test_each_gpu_has_its_readings_with_their_units() -> None:
     box = make_box(2)
-    values = {
+    values: dict[str, float | int | str | Missing] = {
         "name": "NVIDIA H200",
         "sm_busy_pct": 98.0,
         "memory_used_bytes": 71 * GIB,
