@@ -46,6 +46,7 @@ from gputui.tui.widgets.charts import (
 from gputui.tui.widgets.history import RINGS, History, Series
 from gputui.tui.widgets.load import LoadLevel, SteadyLoads
 from gputui.tui.widgets.plain_ascii import in_ascii, text_in_ascii
+from gputui.tui.widgets.wrapping import wrapped
 
 SECOND = 1_000_000_000
 MINUTE = 60 * SECOND
@@ -82,6 +83,12 @@ def test_lines_have_the_requested_width_and_adjacent_spans_of_one_style_are_merg
     assert line_width(line) == width
     assert all(one.style != other.style for one, other in itertools.pairwise(line))
     assert line_width(ruled(spans, width)) == width
+
+
+def test_a_number_stays_with_its_unit_where_a_sentence_is_broken() -> None:
+    assert wrapped("about 3 min · $24.00/h", 9, 4) == ["about", "3 min ·", "$24.00/h"]
+    assert wrapped("busy for 98 % of it", 12, 4) == ["busy for", "98 % of it"]
+    assert wrapped("3 hosts 5 minutes", 8, 4) == ["3 hosts", "5", "minutes"]
 
 
 def test_what_is_cut_off_is_marked() -> None:

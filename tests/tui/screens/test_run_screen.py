@@ -261,7 +261,7 @@ async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_ask
         await pilot.press("n")
         assert "End run" not in shown(pilot)
         await pilot.press("q")
-        assert "the run continues" in shown(pilot)
+        assert "Leave? The run continues" in shown(pilot)
         await pilot.press("escape")
         assert one.leave_message is None
         await pilot.press("x", "y")
@@ -296,7 +296,7 @@ async def test_the_run_goes_on_when_the_screen_is_left_and_another_key_comes_bac
         await pilot.press("a")
         await until(pilot, lambda: is_timing(app))
         await pilot.press(keys[0])
-        assert "the run continues" in shown(pilot)
+        assert "Leave? The run continues" in shown(pilot)
         await pilot.press(keys[1])
         await until(pilot, lambda: app.leave_message is not None)
         assert app.leave_message is not None

@@ -419,19 +419,16 @@ def _said(model: RunModel, width: int) -> list[Line]:
     text, style = model.notice
     if model.question == "stop":
         called = model.watched.in_progress.called if model.watched is not None else ""
-        text, style = f"End run {called} and keep what is finished? y ends it, n does not", "warn"
+        text, style = f"End run {called} and keep what is finished?", "warn"
     elif model.question == "start":
-        text, style = f"Measure anyway? {'; '.join(model.disturbed)}. y starts it, n does not", "warn"
+        text, style = f"Measure anyway? {'; '.join(model.disturbed)}.", "warn"
     elif model.question == "start hosts" and model.hosts_plan is not None:
-        text, style = f"Start {model.hosts_plan.summary}? y starts, n does not", "warn"
+        text, style = f"Start {model.hosts_plan.summary}?", "warn"
     elif model.question == "stop hosts":
-        text, style = (
-            "End the runs on all hosts and keep what is finished? y ends them, n does not",
-            "warn",
-        )
+        text, style = "End the runs on all hosts and keep what is finished?", "warn"
     elif model.question == "leave":
         words = model.parting_words or "a run is being started"
-        text, style = f"{words}. y leaves, n stays", "warn"
+        text, style = f"Leave? {words[:1].upper()}{words[1:]}.", "warn"
     elif not text and model.view == "choose":
         wrong = model.wrong()
         named = model.editing if model.editing in wrong else next(iter(wrong), "")
