@@ -37,8 +37,9 @@ class Box:
         whole.replace(self.scenario)
 
     def monitor(
-        self, *words: str, columns: int = 120, lines: int = 40, command: str = "monitor", **changes: str
+        self, *words: str, columns: int = 108, lines: int = 40, command: str = "monitor", **changes: str
     ) -> Terminal:
+        """So wide that several GPUs are a table still."""
         environment = {**self.environment, "PYTHONPATH": str(REPOSITORY), **changes}
         called = [sys.executable, "-m", "gputui", *filter(None, [command]), *words]
         return Terminal(called, columns, lines, environment=environment)
