@@ -413,13 +413,14 @@ class Collector:
         looked_up_ns: int | None = None
         all_ns: int | None = None
         for number in self._rounds.each():
+            # Not beside the GPUs: two threads that read at once wake each other for the interpreter's lock.
+            uses, newest_ns = self._uses_of_round(number)
             with self._lock:
                 self._begin_call(slot, number)
             try:
                 sample = self._read_host_sample()
             except Exception as error:
                 sample = replace(slot.samples[0], problem=_bug(error))
-            uses, newest_ns = self._uses_of_round(number)
             found: tuple[ProcessSample, ...] | Missing | None = None
             if isinstance(uses, Missing):
                 found, looked_up_ns = uses, None

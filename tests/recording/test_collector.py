@@ -379,6 +379,22 @@ def test_whoever_draws_is_woken_once_in_a_round_however_many_gpus_there_are() ->
         assert watched.called - before < 3 * rounds
 
 
+def test_the_host_is_read_after_the_gpus_of_its_round_and_not_beside_them() -> None:
+    gpus, gpu_reads = FakeGpus((0,), opening=threading.Event()), []
+
+    class LastHost(FakeHost):
+        def sample(self) -> DeviceSample:
+            gpu_reads.append(gpus.reads.get(0, 0))
+            return super().sample()
+
+    with collecting(gpus, host=LastHost(), interval_s=1000.0) as watched:
+        watched.until(lambda s: s.host.values.get("load_1min") == 1.0)
+        assert gpus.opening is not None
+        gpus.opening.set()
+        watched.until(lambda s: s.host.values.get("load_1min") == 2.0)
+    assert gpu_reads == [0, 1]
+
+
 def test_another_interval_holds_at_once() -> None:
     gpus = FakeGpus()
     with collecting(gpus, interval_s=1000.0) as watched:

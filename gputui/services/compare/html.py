@@ -22,7 +22,7 @@ from gputui.services.compare.headline import (
     subject,
 )
 from gputui.services.compare.html_details import pair_details
-from gputui.services.compare.html_elements import bullets, folded, letter, part, safe
+from gputui.services.compare.html_elements import bullets, command_line, folded, letter, part, safe
 from gputui.services.compare.pairing import (
     Cell,
     Comparison,
@@ -220,7 +220,7 @@ def _how_sure(comparison: Comparison) -> _Card:
 def _to_tell(headline: Headline) -> str:
     if not headline.steps:
         return ""
-    commands = "".join(f"<pre>{safe(f'{step.box}$ {step.command}')}</pre>" for step in headline.steps)
+    commands = "".join(command_line(f"{step.box}$ {step.command}") for step in headline.steps)
     purpose, effort = safe(headline.purpose.capitalize()), safe(effort_words(headline.steps))
     return f'\n<div class="tell"><p><b>{purpose}</b>, {effort}:</p>{commands}</div>'
 
@@ -283,7 +283,7 @@ def _line(
         f'<td class="n change">{f"{letter(side)} " if side else ""}<b class="{kind}">{safe(change)}</b></td>'
         f'{drawn}<td class="verdict"{" colspan=2" if is_absent else ""}>'
         f'<b class="{kind}">{safe(verdict_text(judgement))}</b>'
-        f' <span class="ends">{safe(more)}</span></td></tr>\n'
+        f' <span class="ends">{with_units(safe(more))}</span></td></tr>\n'
     )
 
 

@@ -14,6 +14,12 @@ def safe(text: str) -> str:
     return html.escape(clean_text(text), quote=True)
 
 
+def command_line(text: str) -> str:
+    """A command whose words are whole where lines break: browsers break behind the hyphens of an option."""
+    words = "".join(f"<span>{safe(word)}</span> " for word in text.split(" "))
+    return f'<pre class="command">{words.rstrip()}</pre>'
+
+
 def letter(side: str) -> str:
     """The mark of a side, in its colour."""
     return f'<b class="side {safe(side)}">{safe(side)}</b>'

@@ -125,7 +125,7 @@ def comparison_pages(
             page.line()
         end = Page(out)
         for line in _next_lines(answer, comparison, page.width if page.is_terminal else None, is_verbose):
-            end.line(line)
+            end.line(line, is_whole=bool(answer.headline.steps))  # a command can be copied from a file
         _write_sides(page, asked.ignore, comparison, is_verbose, place)
         left = 0
         if columns or is_verbose or not page.is_terminal:

@@ -163,10 +163,10 @@ class Page:
         """Lines that are on it."""
         return sum(segment.text.count("\n") for segment in self._segments)
 
-    def line(self, text: str = "") -> None:
-        """A plain line, continued below where it is too long."""
+    def line(self, text: str = "", *, is_whole: bool = False) -> None:
+        """A plain line, continued below where it is too long unless it is to stay whole."""
         plain = self._plain(text)
-        if not plain.endswith(" ") and cell_len(plain) <= self.width:
+        if is_whole or (not plain.endswith(" ") and cell_len(plain) <= self.width):
             self._segments += (Segment(plain), Segment.line())
         else:
             self.add(flowing(plain))

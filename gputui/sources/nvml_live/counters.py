@@ -213,6 +213,8 @@ class Gpm:
         self._base_ns: int | None = None
         self._last: Values = {}
         self._request: Any = None
+        self._answers: dict[str, Any] = {}
+        """Parts of the request, by key."""
 
     def read(self, now: Callable[[], int]) -> Values:
         """Shares and rates by key; raises DriverGone or GpuLost."""
@@ -281,15 +283,16 @@ class Gpm:
 
     def _between(self, older: Any, newer: Any) -> Values:
         if self._request is None:
-            self._request = self._nvml.c_nvmlGpmMetricsGet_t()
-        request = self._request
-        request.version = self._nvml.NVML_GPM_METRICS_GET_VERSION
-        request.numMetrics = len(self._metrics)
-        request.sample1, request.sample2 = older, newer
-        for place, number in enumerate(self._metrics.values()):
-            request.metrics[place].metricId = number
-        self._nvml.nvmlGpmMetricsGet(request)
-        return {key: self._value(key, request.metrics[place]) for place, key in enumerate(self._metrics)}
+            self._request = request = self._nvml.c_nvmlGpmMetricsGet_t()
+            request.version = self._nvml.NVML_GPM_METRICS_GET_VERSION
+            request.numMetrics = len(self._metrics)
+            metrics = request.metrics
+            self._answers = {key: metrics[place] for place, key in enumerate(self._metrics)}
+            for key, number in self._metrics.items():
+                self._answers[key].metricId = number
+        self._request.sample1, self._request.sample2 = older, newer
+        self._nvml.nvmlGpmMetricsGet(self._request)
+        return {key: self._value(key, answer) for key, answer in self._answers.items()}
 
     def _value(self, key: str, metric: Any) -> float | Missing:
         if metric.nvmlReturn != self._nvml.NVML_SUCCESS:

@@ -35,6 +35,7 @@ class Palette(ModalScreen[Action | None]):
     }
     Palette Input, Palette Input:focus { border: none; height: 1; padding: 0; background: ansi_default; }
     Palette Input > .input--selection { text-style: $block-cursor-text-style; }
+    Palette Input:ansi > .input--cursor { background: ansi_default; color: ansi_default; }
     Palette DataTable { background: ansi_default; height: auto; scrollbar-size: 0 1; }
     Palette DataTable > .datatable--cursor {
         background: $block-cursor-background;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 
@@ -21,18 +22,19 @@ _MARKED = ("warn", "alarm")
 """Styles that are an underline or reverse video where there are no colours."""
 
 
+_BLANKS = re.compile("(^ +| +$|  +)")
+"""Around words, and between the columns of a row."""
+
+
 def without_marked_blanks(line: Line) -> Line:
-    """The same line, in which words of warning are marked without the blanks around them."""
-    if not any(span.style in _MARKED and span.text != span.text.strip(" ") for span in line):
+    """The same line, in which words of warning are marked without the blanks around and between columns."""
+    if not any(span.style in _MARKED and _BLANKS.search(span.text) for span in line):
         return line
     return tuple(part for span in line for part in _parts(span))
 
 
 def _parts(span: Span) -> Line:
-    words = span.text.strip(" ")
-    if span.style not in _MARKED or words == span.text:
+    if span.style not in _MARKED:
         return (span,)
-    before = len(span.text) - len(span.text.lstrip(" ")) if words else 0
-    after = len(span.text) - before - len(words)
-    parts = (Span(" " * before), Span(words, span.style), Span(" " * after))
-    return tuple(part for part in parts if part.text)
+    texts = _BLANKS.split(span.text)
+    return tuple(Span(text, "" if text.isspace() else span.style) for text in texts if text)

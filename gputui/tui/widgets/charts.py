@@ -12,7 +12,8 @@ from gputui.tui.widgets.history import SECOND_NS, Series
 STEP_NS = 5 * SECOND_NS
 """A chart moves at most this often once it is half full: moving it sends all of it again."""
 _STEPS_OF_SHORT = 12
-"""A chart too short for that moves by this part of its length."""
+"""A chart too short for that moves by this part of its length; a row of a table does not, as its figure is
+beside it."""
 BLOCKS = " ▁▂▃▄▅▆▇█"
 """By eighths of a cell."""
 NO_READING = "┄"
@@ -76,7 +77,8 @@ class Chart:
         if kept:
             new = (row[gone : gone + kept] + end for row, end in zip(self._drawn, new, strict=True))
         self._drawn = tuple(new)
-        settled = self._cell_of(settled_ns + 1) - 1  # the last cell that ends no later than this
+        after_ns = settled_ns + self._late_ns + 1
+        settled = -(-after_ns * self.width // self.span_ns) - 2  # the last cell that ends before this
         self._kept = min(max(settled - first + 1, 0), self.width)
         self._first, self._high = first, high
         self._seen = seen
@@ -100,7 +102,9 @@ class Chart:
     def _last_cell(self, first_ns: int, now_ns: int) -> tuple[int, bool]:
         """The newest cell to draw, and whether its interval is still open."""
         current = self._cell_of(now_ns)
-        step = -(-min(STEP_NS, self.span_ns // _STEPS_OF_SHORT) * self.width // self.span_ns)
+        is_short = self.rows > 1 and self.span_ns < STEP_NS * _STEPS_OF_SHORT
+        step_ns = self.span_ns // _STEPS_OF_SHORT if is_short else STEP_NS
+        step = -(-step_ns * self.width // self.span_ns)
         if step <= 1 or now_ns - first_ns < self.span_ns // 2:
             return current, True
         return current // step * step - 1, False

@@ -20,6 +20,7 @@ _CSS = """
 }}
 {0} Input, {0} Input:focus {{ border: none; height: 1; padding: 0; background: ansi_default; }}
 {0} Input > .input--selection {{ text-style: $block-cursor-text-style; }}
+{0} Input:ansi > .input--cursor {{ background: ansi_default; color: ansi_default; }}
 """
 
 

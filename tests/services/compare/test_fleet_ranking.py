@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -120,6 +121,8 @@ def test_kinds_are_ranked_by_their_median_and_no_box_is_judged_by_another_kind()
     assert [kind.spread.boxes for kind in fleet.kinds] == [8, 8]
     assert [len(tier) for tier in fleet.tiers] == [1, 1]
     assert not any(one.stands_out for one in fleet.boxes)
+    tiers = {one["name"]: one["tier"] for one in json.loads(fleet_text(fleet, "json"))["kinds"]}
+    assert [tiers[kind.name] for kind in fleet.kinds] == [1, 2]
     fast, other_kind = (
         f"{kind.name} at {format_rate(kind.spread.median, GEMM.unit)}" for kind in fleet.kinds
     )
@@ -138,9 +141,16 @@ def test_the_band_behind_a_box_is_that_of_its_own_kind() -> None:
 
 def test_kinds_whose_intervals_overlap_tie() -> None:
     other = replace(CPU_MACHINE, cpu=replace(CPU_MACHINE.cpu, model="Twin Processor"))
-    fleet = fleet_of([*even(6), *[box(f"t{n}.db", 0.01 * (1 + _WOBBLE[n]), machine=other) for n in range(6)]])
+    twins = [box(f"t{n}.db", 0.01 * (1 + _WOBBLE[n]), machine=other) for n in range(6)]
+    fleet = fleet_of([*even(6), *twins])
     assert [len(tier) for tier in fleet.tiers] == [2]
     assert "(a tie)" in fleet.headline
+    other_kind, fast = (kind.name for kind in fleet.kinds)
+    page = fleet_text(fleet, "html")
+    assert f"; ties with {fast}</td>" in page
+    assert f"; ties with {other_kind}</td>" in page
+    apart = [box(f"s{n}.db", 0.1 * (1 + _WOBBLE[n]), machine=GPU_MACHINE) for n in range(6)]
+    assert fleet_text(fleet_of([*even(6), *twins, *apart]), "html").count("ties with") == 2
 
 
 def test_all_forms_have_the_same_boxes_and_the_same_words() -> None:
@@ -148,6 +158,12 @@ def test_all_forms_have_the_same_boxes_and_the_same_words() -> None:
     found = json.loads(fleet_text(fleet, "json"))
     assert found["headline"] == fleet.headline
     assert [one["name"] for one in found["boxes"]] == [one.name for one in fleet.boxes]
+    (kind,), per_s = found["kinds"], [one["per_s"] for one in found["boxes"]]
+    logs = [math.log(rate) for rate in per_s]
+    half = 2.1788 * statistics.stdev(logs) / math.sqrt(13)  # Student's t of 12 degrees of freedom
+    for end, sign in (("median_low_per_s", -1), ("median_high_per_s", 1)):
+        assert kind[end] == pytest.approx(statistics.median(per_s) * math.exp(sign * half), rel=1e-4)
+    assert found["unit"] == GEMM.unit
     rates = [one["per_s"] for one in found["boxes"]]
     assert rates == sorted(rates, reverse=True)
     assert [one["name"] for one in found["boxes"] if one["stands_out"] == "slower"] == ["bad"]
@@ -407,6 +423,10 @@ def test_a_table_of_the_ranking_has_a_row_for_each_box_and_no_formulas() -> None
     assert [int(row["rank"]) for row in rows] == list(range(1, 14))
     (bad,) = [row for row in rows if row["stands_out"] == "slower"]
     assert bad["name"] == "'=bad"
+    of_other_work = make_run(measured(make_case("conv_train"), steady(0.02)))
+    (unmeasured,) = fleet_sides([selected("u.db", of_other_work)])
+    *_, last = csv.reader(io.StringIO(fleet_text(fleet_of([*even(6), unmeasured]), "csv")))
+    assert last == ["", "u", *[""] * (len(rows[0]) - 2)]
     assert float(bad["overall_low"]) < float(bad["overall"]) < float(bad["overall_high"]) < 0.8
 
 

@@ -188,6 +188,10 @@ def test_precisions_of_one_file_are_worth_it_for_some_work() -> None:
     said = headline_by("precision", run).text
     assert said.startswith("Training runs 30 % faster with amp than with fp32 (")
     assert said.endswith("): worth it for GPT training, not for CNN training.")
+    slower = run_of({GPT_FP32: 0.17, GPT: 0.1, CNN: 0.12, replace(CNN, variant=GPT_FP32.variant): 0.1})
+    assert headline_by("precision", slower).text.endswith(
+        ": worth it for GPT training, not for CNN training."
+    )
 
 
 def test_devices_of_one_box_are_told_apart_by_a_factor() -> None:

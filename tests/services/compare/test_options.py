@@ -28,7 +28,7 @@ from gputui.errors import (
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_energy
-from gputui.services.compare.columns import BLOCKS, TIME, Width
+from gputui.services.compare.columns import BLOCKS, PEAK, TIME, Width
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, GateResult, check_gate, gate_lines
 from gputui.services.compare.pairing import Comparison, compare_sides, side_of_runs
 from gputui.services.compare.session import ask
@@ -334,6 +334,15 @@ def test_a_chosen_column_that_nothing_fills_is_left_out_and_says_why(ran: Ran) -
     assert "energy" not in heading
     assert "no energy: power is read from GPUs only" in out
     assert "no share of the peak: no peak is known for a CPU" in out
+
+
+def test_a_gpu_whose_peak_is_unknown_is_not_taken_for_a_cpu() -> None:
+    case = make_case("gemm", device_class="gpu")
+    run = make_run(measured(case, steady(0.1), device_name="GPU of another maker"), machine=GPU_MACHINE)
+    (row,) = compare_sides(side_of_runs("a", [run]), side_of_runs("b", [run])).rows
+    share = PEAK.on_side(row.a)
+    assert isinstance(share, Missing)
+    assert "CPU" not in share.reason
 
 
 def test_an_unknown_column_is_reported_with_the_known_ones(ran: Ran) -> None:

@@ -24,8 +24,10 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Price
 from gputui.model.result import Run
+from gputui.services.compare import html
 from gputui.services.compare.headline import headline_of
 from gputui.services.compare.html import comparisons_as_page, with_units
+from gputui.services.compare.html_elements import command_line
 from gputui.services.compare.pairing import (
     CAPPED,
     Comparison,
@@ -252,8 +254,9 @@ def test_a_side_without_memory_is_named_with_its_reason_in_the_row() -> None:
 def test_the_page_of_an_undecided_case_has_the_commands_that_would_settle_it() -> None:
     page = page_named("undecided")
     told = page[page.index('class="tell"') : page.index('class="forest"')]
-    assert told.count("<pre>") == 2
-    assert "--launches 3" in told
+    commands = [re.sub(r"<[^>]*>", "", one) for one in re.findall(r"<pre.*?</pre>", told)]
+    assert [one[:11] for one in commands] == ["a$ gputui r", "b$ gputui r"]
+    assert all(one.endswith("--launches 3") for one in commands)
 
 
 def test_without_a_price_on_one_side_the_page_says_how_to_get_costs() -> None:
@@ -410,6 +413,32 @@ def test_a_line_stops_where_nothing_was_measured() -> None:
     (path,) = re.findall(r'class="line a" d="([^"]*)"', chart)
     assert re.sub(r"[\d. ]", "", path) == "MLM"
     assert "nan" not in chart
+
+
+def test_no_interval_of_a_verdict_breaks_before_its_per_cent_sign() -> None:
+    ends = re.findall(r'<span class="ends">([^<]*)</span></td>', page_named("32 rows"))
+    assert sum("&#160;%" in one for one in ends) > len(ends) / 2
+    assert not any(re.search(r"\d %", one) for one in ends)
+
+
+COMMAND = "a$ gputui run quick --launches 3 --only gemm --db /home/somebody/results/of-a-box.db --label again"
+ROWS_OF_WORDS = """[...document.querySelectorAll('pre.command span')].map(
+    one => { const range = document.createRange(); range.selectNodeContents(one);
+             return new Set([...range.getClientRects()].map(rect => rect.top)).size })"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
+def test_commands_break_between_words_on_a_phone_and_are_copied_as_they_are(
+    tab: Browser, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(html.page_of("commands", command_line(COMMAND)), encoding="utf-8")
+    tab.open(page, 390)
+    assert set(tab.evaluate(ROWS_OF_WORDS)) == {1}
+    tab.evaluate("getSelection().selectAllChildren(document.querySelector('pre'))")
+    assert tab.evaluate("getSelection().toString()") == COMMAND
+    assert tab.evaluate("document.documentElement.scrollWidth") == 390
 
 
 def test_no_line_of_the_headline_breaks_between_a_number_and_its_unit() -> None:

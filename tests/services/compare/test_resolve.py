@@ -23,6 +23,7 @@ from gputui.services.compare.pairing import compare_sides, side_of_runs
 from gputui.services.compare.rerun import RepeatedRun
 from gputui.services.compare.resolve import (
     Looks,
+    RowStanding,
     _within,
     intent,
     look,
@@ -135,6 +136,13 @@ def test_what_a_baseline_resolves_has_two_digits_below_ten_per_cent() -> None:
         "±10 %",
         "±107 %",
     ]
+
+
+def test_a_row_is_said_in_the_direction_in_which_it_lies() -> None:
+    row = RowStanding(0, "gemm", "faster", 1, 3, 1.36, 1.28, 1.45, 0.1)
+    assert row.phrase(5.0) == "36 % faster (28 to 45)"
+    assert replace(row, word="slower", ratio=0.64, low=0.6, high=0.68).phrase(5.0) == "36 % slower (32 to 40)"
+    assert replace(row, ratio=4.1, low=4.02, high=4.18).phrase(5.0) == "4.10x as fast (4.02 to 4.18)"
 
 
 def test_a_check_reads_the_journal_of_a_run_in_progress_and_is_kept_there(tmp_path: Path) -> None:

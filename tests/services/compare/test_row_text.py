@@ -29,8 +29,10 @@ from gputui.services.compare.row_text import (
     costs_text,
     doubted_point_text,
     figure_values,
+    figure_verdict,
 )
 from gputui.services.compare.session import Answer, Asked
+from gputui.services.compare.suggestions import SettlingStep
 from gputui.services.compare.tables import Naming, left_out
 from gputui.services.compare.text import (
     _one_line,
@@ -42,7 +44,7 @@ from gputui.services.compare.text import (
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.metrics import CaseMetric
 from gputui.services.results.selectors import Selection
-from gputui.services.support.text_tables import Page
+from gputui.services.support.text_tables import Page, console_on
 
 GPT = replace(make_case("gpt_train", workload_class="training", device_class="gpu"), unit="tok")
 
@@ -119,6 +121,21 @@ def test_as_many_rows_are_printed_as_fit_on_the_screen_and_the_others_are_counte
         assert int(left) + len(re.findall(r"^w\d+ ", text, re.MULTILINE)) == len(cases)
 
 
+def test_a_command_is_broken_for_a_screen_and_one_line_in_a_file() -> None:
+    asked = asked_of(run_of(0.1), run_of(0.1))
+    command = "gputui run --like a-directory/with-a-name/that-is-long/a.db@cccc0000 --db b.db --launches 3"
+    headline = Headline(("The answer.",), (SettlingStep("b", command, 50.0, None),))
+    answer = Answer((compare_sides(*asked.sides),), ((),), headline)
+    for is_terminal in (False, True):
+        made = io.StringIO()
+        out = console_on(made, 80, is_terminal=is_terminal)
+        for page in comparison_pages(asked, answer, (), out):
+            page.show()
+        lines = [line.strip() for line in made.getvalue().splitlines()]
+        assert (f"b$ {command}" in lines) is not is_terminal
+        assert any(line.endswith(" \\") for line in lines) is is_terminal
+
+
 def test_of_a_list_as_many_parts_are_printed_as_fit_and_the_others_are_counted() -> None:
     assert _one_line("differs: GPU, CPU, torch", 24) == "differs: GPU, CPU, torch"
     assert _one_line("differs: GPU, CPU, torch", 23) == "differs: GPU, 2 more"
@@ -158,10 +175,11 @@ def test_a_result_that_a_side_lacks_is_a_dash() -> None:
         CaseMetric("p99", "p99 latency", "s", "less", "median", 0.5, None, None, 9, 3),
         Missing(""),
     )
-    judgement = Judgement(RATE, Missing(""), Verdict("not comparable", ""))
+    judgement = Judgement(RATE, Missing("not on b"), Verdict("not comparable", "not on b"))
     figure = FigureRow(known.key, known.title, known.unit, known, absent, judgement)
     assert figure_values(figure) == ("500 ms", "—")
     assert figure_values(replace(figure, a=absent, b=known)) == ("—", "500 ms")
+    assert figure_verdict(figure) == "not on b"
 
 
 def test_a_cost_has_the_color_of_its_own_verdict() -> None:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from monitor_samples import START, sample
 from rich.cells import cell_len
@@ -177,6 +177,7 @@ def test_levels_fill_from_below_and_zero_has_a_dot() -> None:
     st.lists(st.floats(0, 200), min_size=1, max_size=60),
     st.integers(0, 5 * SECOND),
 )
+@example(width=96, rows=1, minutes=1, values=[0.0, 0.0], late_ns=624_999_999)  # a cell ends a nanosecond late
 def test_charts_have_their_size_and_a_cached_one_is_what_a_fresh_one_is(
     width: int, rows: int, minutes: int, values: list[float], late_ns: int
 ) -> None:
@@ -189,6 +190,18 @@ def test_charts_have_their_size_and_a_cached_one_is_what_a_fresh_one_is(
         assert [cell_len(row) for row in drawn] == [width] * rows
         assert drawn == Chart(width, rows, minutes * MINUTE, late_ns).draw(series, now, 100.0)
         assert kept.draw(series, now, 100.0) is drawn
+
+
+def test_a_short_chart_moves_often_but_not_as_a_row_of_a_table() -> None:
+    moved = {}
+    for rows in (1, 2):
+        series, chart, pictures = Series(), Chart(10, rows, 20 * SECOND), []
+        for second in range(10_000, 10_020):
+            series.add(second * SECOND, float(second % 7 * 10), 3 * SECOND)
+            if second >= 10_010:
+                pictures.append(chart.draw(series, second * SECOND, 100.0))
+        moved[rows] = sum(one != other for one, other in itertools.pairwise(pictures))
+    assert moved[1] < 4 <= moved[2]
 
 
 def test_gauges_and_heat_stay_in_their_room() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from command_line import gputui_here
 from journals import CPU_MACHINE, GPU_MACHINE
 from quick_runs import place_reference
 from screen_goldens import store_three
-from shell_app import make_app, picture, press, settled
+from shell_app import make_app, picture, press, rows_of, settled
 from stored_loads import Server, store_loads
 from stored_runs import HOSTILE, store, store_gpu
 from textual.pilot import Pilot
@@ -27,6 +28,7 @@ from gputui.services.traces.imported import contents_of, read_run
 from gputui.store.writing import store_run
 from gputui.tui.app import MonitorApp
 from gputui.tui.screens.compare.actions import ACTIONS
+from gputui.tui.screens.compare.by_dialog import AskBy
 from gputui.tui.screens.compare.rows_table import row_line, rows_of_sides
 from gputui.tui.screens.compare.screen import CompareScreen
 from gputui.tui.terminal.theme import Depth
@@ -400,6 +402,37 @@ async def test_more_than_two_sides_are_gone_through_against_one_baseline(db: Pat
         assert "▸c  c.db" in picture(app)
         await press(pilot, "b")
         assert f"{CLEAN} vs c.db" in picture(app) or "fast box vs c.db" in picture(app)
+
+
+async def test_stored_runs_that_make_a_pair_are_offered_and_enter_compares_the_first(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(db.parent)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot)
+        shown = picture(app)
+        assert "── what could be compared ──" in shown
+        command = re.search(r"\$ gputui compare (\S+) (\S+)", shown)
+        assert command is not None
+        await press(pilot, "enter")
+        assert screen.level == "rows"
+        assert screen._words == command.groups()
+        await press(pilot, "escape")
+        assert app.screen is not screen
+
+
+@pytest.mark.parametrize("depth", [Depth.NONE, Depth.ANSI])
+async def test_the_row_of_what_separates_the_sides_is_in_reverse_where_it_has_no_background(
+    db: Path, depth: Depth
+) -> None:
+    app = make_app(depth=depth)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
+        await press(pilot, "g")
+        assert isinstance(app.screen, AskBy)
+        reversed_texts = [text for row in rows_of(app) for text, style in row if style.reverse]
+        assert any(text.startswith("▸ files ") for text in reversed_texts)
 
 
 async def test_files_are_typed_and_what_cannot_be_compared_is_reported_with_the_next_step(db: Path) -> None:

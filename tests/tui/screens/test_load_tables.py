@@ -11,6 +11,7 @@ from stored_loads import Server, store_loads
 from gputui.model.absent import Missing
 from gputui.model.serving import ANSWERED
 from gputui.services.support.background import Job
+from gputui.tui.screens.compare.load_tables import result_lines
 from gputui.tui.screens.compare.loaded import read
 from gputui.tui.screens.compare.opened_row import OpenedRow, open_row
 from gputui.tui.screens.compare.rows_table import rows_of_sides
@@ -82,6 +83,15 @@ def test_the_verdict_and_both_sides_of_a_load_are_left_at_any_width(opened: Open
         assert max(map(line_width, opened.lines(width))) <= width
     assert line_with(lines, "16 users")[2] == "a"
     assert any("limit" in line and "▸" in line for line in lines)
+
+
+def test_beside_the_rows_results_stand_in_brief(opened: OpenedRow) -> None:
+    lines = ["".join(span.text for span in line) for line in result_lines(opened.row, 70, "c", is_brief=True)]
+    assert lines[0].split() == ["a", "c", "c", "vs", "a", "verdict"]
+    assert line_with(lines, "cost per 1M req")[-1] == "cheaper"
+    assert line_with(lines, "TTFT median")[-2:] == ["can't", "tell"]
+    assert not any("TTFT p99" in line or " to " in line for line in lines)
+    assert max(map(len, lines)) <= 70
 
 
 def test_loads_that_can_no_longer_be_read_leave_the_results_and_a_reason(opened: OpenedRow) -> None:

@@ -559,6 +559,18 @@ async def test_selected_text_shows_where_colours_are_few(db: Path, depth: Depth)
             assert "ab" in shown
 
 
+@pytest.mark.parametrize("depth", [Depth.NONE, Depth.ANSI, Depth.INDEXED, Depth.LIGHT])
+async def test_the_cursor_of_an_empty_field_is_the_text_colour_in_reverse(db: Path, depth: Depth) -> None:
+    app = make_app(depth=depth)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, str(db))
+        for keys in (("o",), ("escape", "slash")):
+            await press(pilot, *keys)
+            reversed_cells = [(text, style) for row in rows_of(app) for text, style in row if style.reverse]
+            cursor = next(style for text, style in reversed_cells if len(text) == 1)
+            assert all(colour is None or colour.is_default for colour in (cursor.color, cursor.bgcolor))
+
+
 async def test_the_next_case_is_shown_on_the_same_tab(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
@@ -859,6 +871,26 @@ async def test_a_stored_trace_opens_with_where_its_steps_go(
         await settled(pilot)
         shown = " ".join(picture(app).split())
     assert "A step takes 200 µs: the GPU is busy 60 % of it; most of its idle time is waiting" in shown
+
+
+async def test_the_overview_of_a_trace_shows_where_time_goes_and_the_largest_operators_where_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = tmp_path / "t.db"
+    trace = read_run(write_training(tmp_path / "before.json", steps=4, gemm_us=100, wait_us=40))
+    store_run(db, contents_of(trace), ())
+    monkeypatch.setenv("GPUTUI_DB", str(db))
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await press(pilot, "3", "enter")
+        await settled(pilot)
+        rows = picture(app).splitlines()
+        kinds = next(place for place, row in enumerate(rows) if "── where its time goes" in row)
+        assert rows[kinds + 1].split()[0] == "compute"
+        assert rows[kinds + 1].split()[-2:] == ["60", "%"]
+        await pilot.resize_terminal(120, 24)
+        await settled(pilot)
+        assert "where its time goes" not in picture(app)
 
 
 def test_keys_of_a_screen_are_declared_once() -> None:

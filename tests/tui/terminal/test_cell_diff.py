@@ -329,7 +329,7 @@ def test_without_colours_the_blanks_around_a_warning_are_not_marked() -> None:
     line = (
         Span("gpu"),
         Span("  ! no GPU  ", "alarm"),
-        Span("   624", "warn"),
+        Span("   624  W over", "warn"),
         Span("   ", "warn"),
         Span("ok"),
     )
@@ -340,9 +340,9 @@ def test_without_colours_the_blanks_around_a_warning_are_not_marked() -> None:
         emulator.feed(diff.diff_lines({0: line}) if lines else diff.diff(strip))
         drawn.append(emulator.screen.buffer[0])
     for row in drawn:
-        assert "".join(row[x].data for x in range(40)).rstrip() == "gpu  ! no GPU     624   ok"
+        assert "".join(row[x].data for x in range(40)).rstrip() == "gpu  ! no GPU     624  W over   ok"
         assert "".join(row[x].data for x in range(40) if row[x].reverse) == "! no GPU"
-        assert "".join(row[x].data for x in range(40) if row[x].underscore) == "624"
+        assert "".join(row[x].data for x in range(40) if row[x].underscore) == "624W over"
 
 
 def test_a_full_screen_of_noise_ends_the_same_as_written_afresh() -> None:

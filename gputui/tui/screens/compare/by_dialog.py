@@ -14,7 +14,7 @@ from textual.widgets.option_list import Option
 
 from gputui.store.text import clean_text
 from gputui.tui.widgets.app_context import shell_of
-from gputui.tui.widgets.cells import cut
+from gputui.tui.widgets.cells import cut, left
 from gputui.tui.widgets.lines_list import MARKER
 from gputui.tui.widgets.plain_ascii import text_in_ascii
 
@@ -78,8 +78,9 @@ class AskBy(ModalScreen[str | None]):
         event.stop()
         options = self.query_one(OptionList)
         for name, line in self._lines.items():
-            mark = MARKER if name == event.option_id else " " * len(MARKER)
-            options.replace_option_prompt(name, self._drawn(f"{mark}{line}"))
+            is_selected = name == event.option_id
+            mark = MARKER if is_selected else " " * len(MARKER)
+            options.replace_option_prompt(name, self._drawn(f"{mark}{line}", is_selected=is_selected))
 
     def action_leave(self) -> None:
         """Not taken."""
@@ -103,10 +104,17 @@ class AskBy(ModalScreen[str | None]):
             made.append(self._option(name, told, is_possible=is_possible))
         return made
 
+    @property
+    def _room(self) -> int:
+        """Cells of a choice behind its mark."""
+        return min(_WIDTH, self.app.size.width * 19 // 20) - 6 - len(MARKER)
+
     def _option(self, name: str, told: str, *, is_possible: bool) -> Option:
-        room = min(_WIDTH, self.app.size.width * 19 // 20) - 6 - len(MARKER)
-        self._lines[name] = cut(f"{name:10} {clean_text(told)}", room)
+        self._lines[name] = cut(f"{name:10} {clean_text(told)}", self._room)
         return Option(self._drawn(" " * len(MARKER) + self._lines[name]), id=name, disabled=not is_possible)
 
-    def _drawn(self, line: str) -> Content:
-        return Content(text_in_ascii(line) if shell_of(self).ascii_only else line)
+    def _drawn(self, line: str, *, is_selected: bool = False) -> Content:
+        text = text_in_ascii(line) if shell_of(self).ascii_only else line
+        if is_selected and not shell_of(self).depth.has_backgrounds:
+            return Content.styled(left(text, self._room + len(MARKER)), "reverse")
+        return Content(text)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from gputui.analysis.judgement import Judgement
 from gputui.model.absent import Missing
 from gputui.services.compare.pairing import Row
 from gputui.services.compare.row_text import (
@@ -13,6 +14,7 @@ from gputui.services.compare.row_text import (
     costs_text,
     figure_values,
     figure_verdict,
+    point_text,
     rate_text,
 )
 from gputui.services.compare.row_text import verdict_text as judged_word
@@ -46,12 +48,18 @@ class _Result:
     style: str
 
 
-def result_lines(row: Row, width: int) -> Iterator[Line]:
-    """A line for each result besides the rate; of a load on a server also its rate and its cost."""
-    results = list(_results(row))
+def result_lines(row: Row, width: int, letter: str = "b", *, is_brief: bool = False) -> Iterator[Line]:
+    """A line for each result besides the rate; of a load on a server also its rate and its cost.
+
+    `letter` is the side that is not the baseline. In brief it has no intervals, and no
+    results that do not compare.
+    """
+    results = list(_results(row, point_text if is_brief else change_text))
+    if is_brief:
+        results = [one for one in results if one.change]
     if not results:
         return
-    headings = _Result("", "a", "b", "b vs a", "verdict", "dim")
+    headings = _Result("", "a", letter, f"{letter} vs a", "verdict", "dim")
     shown = (headings, *results)
     sides = [max(map(width_of, texts)) for texts in zip(*((one.a, one.b) for one in shown), strict=True)]
     change = max(width_of(one.change) for one in shown)
@@ -72,9 +80,9 @@ def result_lines(row: Row, width: int) -> Iterator[Line]:
         yield from ((Span(" " * before), *line) for line in more)
 
 
-def _results(row: Row) -> Iterator[_Result]:
+def _results(row: Row, shown: Callable[[Judgement], str]) -> Iterator[_Result]:
     if is_load(row.case):
-        change = "" if row.rate.ratio is None else change_text(row.rate)
+        change = "" if row.rate.ratio is None else shown(row.rate)
         verdict = judged_word(row.rate) if change else row.rate.reason
         yield _Result(
             row.rate.respect, rate_text(row.a), rate_text(row.b), change, verdict, style_of(row.rate)
@@ -83,10 +91,10 @@ def _results(row: Row) -> Iterator[_Result]:
         if unit and row.cost.ratio is not None:
             on_a, on_b = (cost_text(cell, (row.a, row.b), with_interval=False) for cell in (row.a, row.b))
             word = judged_word(row.cost)
-            yield _Result(f"cost per {unit}", on_a, on_b, change_text(row.cost), word, style_of(row.cost))
+            yield _Result(f"cost per {unit}", on_a, on_b, shown(row.cost), word, style_of(row.cost))
     for figure in row.figures:
         judged = figure.judgement
-        change = "" if judged.ratio is None else change_text(judged)
+        change = "" if judged.ratio is None else shown(judged)
         style = style_of(judged) if change else "dim"
         yield _Result(figure.title, *figure_values(figure), change, figure_verdict(figure), style)
 

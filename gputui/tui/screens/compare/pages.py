@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gputui.model.absent import Missing
 from gputui.model.units import format_hourly
+from gputui.services.compare.candidates import Candidate, StoredRun
 from gputui.services.compare.pairing import Comparison, Side
 from gputui.services.compare.row_text import (
     difference_words,
@@ -23,12 +24,16 @@ from gputui.tui.screens.compare.rows_table import letter_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, left, width_of
 from gputui.tui.widgets.paragraphs import paragraph
+from gputui.tui.widgets.sections import section
+from gputui.tui.widgets.wrapping import wrapped
 
 _ANY_WIDTH = 10_000
 _PLAIN = (0, 2, 3)
 """Of the parts of a side: name, box and price; the others are dim."""
 _LETTER = 3
 """Cells of a side's letter."""
+_NAME = 28
+"""Cells of a stored run's label."""
 
 
 def pair_lines(comparison: Comparison, place: int, ignore: str, width: int) -> tuple[Line, ...]:
@@ -115,8 +120,8 @@ def _columns(rows: Sequence[Sequence[str]], width: int) -> list[Line]:
     ]
 
 
-def teaching(width: int) -> tuple[Line, ...]:
-    """How to begin."""
+def teaching(width: int, found: Sequence[Candidate] = ()) -> tuple[Line, ...]:
+    """How to begin, and which stored runs would make a pair."""
     references = [f"{PREFIX}{name}" for name in reference_names()]
     return (
         *paragraph("Nothing is compared yet.", width, "title"),
@@ -124,6 +129,7 @@ def teaching(width: int) -> tuple[Line, ...]:
         *paragraph("Press 3, mark two runs with space, then c. The first is the baseline.", width),
         *paragraph("Or press o and type files as for gputui compare: a.db b.db, a.db@label, a.db", width),
         (),
+        *_candidates(found, width),
         *paragraph(
             "One file alone: its devices, precisions or threads against each other; g chooses which.",
             width,
@@ -136,6 +142,33 @@ def teaching(width: int) -> tuple[Line, ...]:
         ),
         *paragraph("Nothing measured so far? Press 2: a profile, on each box that matters.", width, "dim"),
     )
+
+
+def _candidates(found: Sequence[Candidate], width: int) -> Iterator[Line]:
+    """A table of pairs, each with its command."""
+    if not found:
+        return
+    hint = (Span("enter: the first pair", "dim"),)
+    yield section((Span("what could be compared", "title"),), width - 1, hint)
+    sides = [side for pair in found for side in (pair.a, pair.b)]
+    rows = [[clean_text(text) for text in _stored(side)] for side in sides]
+    drawn = _columns(rows, width - _LETTER - 4)
+    for number, pair in enumerate(found):
+        whose = "two runs of one box" if pair.is_one_box else "two boxes"
+        yield (Span(f"  {clean_text(pair.b.run.profile)}", "title"), Span(f"  {whose}", "dim"))
+        for letter, line in zip("ab", drawn[2 * number : 2 * number + 2], strict=True):
+            yield fitted((Span(f"  {letter:<{_LETTER}}", "title"), *line), width - 1)
+        for place, text in enumerate(wrapped(f"$ {clean_text(pair.command)}", width - 4, 3)):
+            yield (Span("  " + "  " * (place > 0)), Span(text, "accent"))
+        yield ()
+
+
+def _stored(side: StoredRun) -> tuple[str, ...]:
+    """What is known of a stored run, as `_parts`."""
+    run = side.run
+    price = "" if isinstance(run.price, Missing) else format_hourly(run.price.usd_per_hour)
+    name = cut(clean_text(run.label or side.name), _NAME)
+    return name, day(run), device_words(run), price, torch_words(run)
 
 
 def differing(comparison: Comparison, ignore: str, width: int) -> tuple[Line, ...]:

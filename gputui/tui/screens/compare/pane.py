@@ -28,6 +28,7 @@ from gputui.tui.screens.compare.evidence_parts import (
     value_table,
     why_lines,
 )
+from gputui.tui.screens.compare.load_tables import result_lines
 from gputui.tui.screens.compare.loaded import Loaded
 from gputui.tui.screens.compare.rows_table import RowOfSides, letter_of, style_of
 from gputui.tui.screens.compare.sides_pane import sides_lines
@@ -125,7 +126,10 @@ def beside_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
         return []
     else:
         lines = []
-    lines += [title_line(row, shown.name, width), (), *value_table(row, letter_of(shown.place), width)]
+    letter = letter_of(shown.place)
+    is_served = is_load(row.case) and bool(row.figures)
+    values = result_lines(row, width, letter, is_brief=True) if is_served else value_table(row, letter, width)
+    lines += [title_line(row, shown.name, width), (), *values]
     if row.verdict.reason:
         lines += [(), *paragraph(row.verdict.reason, width, style_of(row.rate))]
     if blocks := block_lines(row, letters, width, 2):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any  # whatever a job is for
 
 from textual.app import ComposeResult
@@ -12,6 +13,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import ContentSwitcher
 
 from gputui.analysis.attribution import Attribution
+from gputui.services.compare.candidates import Candidate, candidates
 from gputui.services.compare.columns import COLUMNS_OF_SIDES, ENERGY, ComparisonColumn
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
 from gputui.services.compare.headline import main_row
@@ -78,7 +80,9 @@ class CompareScreen(ShellScreen):
         self._rows: list[RowOfSides] = []
         self._opened: dict[tuple[int, int], OpenedRow] = {}
         """Rows with what their boxes did meanwhile, by side and row."""
-        self._curves_job: Job[Any] | None = None
+        self._quiet_job: Job[Any] | None = None
+        """It reads curves or candidates; nobody waits for them."""
+        self._candidates: tuple[Candidate, ...] = ()
         self._page_heading = ""
         self._pages: dict[str, Callable[[int], Lines]] = {}
         self._table = LinesList(id="rows")
@@ -150,8 +154,23 @@ class CompareScreen(ShellScreen):
         return found
 
     def _teach(self) -> None:
-        if self._loaded is None and not self.is_busy:
-            self._notice(teaching)
+        """How to begin, and pairs of stored runs as soon as they are found."""
+        if self._loaded is not None or self.is_busy:
+            return
+        self._notice(lambda width: teaching(width, self._candidates))
+
+        def taken(found: tuple[Candidate, ...]) -> None:
+            self._candidates = found
+            if found and self._loaded is None and self.level == "notice":
+                self._notice(lambda width: teaching(width, found))
+
+        self.begin(
+            lambda job: candidates(Path.cwd(), job),
+            taken,
+            lambda message, hint: self.say(message, "warn"),
+            is_quiet=True,
+        )
+        self._quiet_job = self._job
 
     def _read(self, words: tuple[str, ...]) -> None:
         self._words = words
@@ -246,10 +265,10 @@ class CompareScreen(ShellScreen):
             self.say(f"{message}: {hint}" if hint else message, "warn")
 
         self.begin(lambda job: open_row(loaded, number, place, job), taken, failed, is_quiet=True)
-        self._curves_job = self._job
+        self._quiet_job = self._job
 
-    def _stop_reading_curves(self) -> None:
-        if self._job is not None and self._job is self._curves_job:
+    def _stop_quiet_job(self) -> None:
+        if self._job is not None and self._job is self._quiet_job:
             self.give_up()
 
     def _draw_selected(self) -> None:
@@ -264,7 +283,7 @@ class CompareScreen(ShellScreen):
     def on_lines_list_selected(self, event: LinesList.Selected) -> None:
         """Its evidence stands beside or below the table."""
         event.stop()
-        self._stop_reading_curves()
+        self._stop_quiet_job()
         self._draw_selected()
 
     def _tell_row(self, made: CompareLayout) -> None:
@@ -295,7 +314,9 @@ class CompareScreen(ShellScreen):
     # keys
 
     def action_enter(self) -> None:
-        """Where no table has the keys there is nothing to open."""
+        """Where no table has the keys, the first pair that could be compared."""
+        if self._loaded is None and self._candidates and not self._words:
+            self._read(self._candidates[0].words)
 
     def on_lines_list_chosen(self, event: LinesList.Chosen) -> None:
         """Enter, or a click on the selected row."""
@@ -319,7 +340,7 @@ class CompareScreen(ShellScreen):
 
     def action_back(self) -> None:
         """Out of what is being read, the page, or the screen."""
-        self._stop_reading_curves()
+        self._stop_quiet_job()
         if self.give_up():
             self.say("given up")
             if self._loaded is None:

@@ -21,6 +21,7 @@ from gputui.services.doctor.checks import (
     readiness,
 )
 from gputui.services.doctor.disturbances import Check
+from gputui.services.doctor.readings import Reading, readings
 from gputui.services.support.background import Job
 from gputui.store.text import clean_text
 from gputui.tui.screens.doctor.actions import ACTIONS
@@ -120,42 +121,48 @@ class DoctorScreen(ShellScreen):
         box = self._box
         indexes = [gpu.index for gpu in box.machine.gpus] if box is not None else []
         page = self.query_one(LinesPage)
-        lines, self._places = page_of(
-            readiness(self._checks, indexes), grouped(self._checks), self.size.width, page.size.height
-        )
+        read = readings(box) if box is not None else ()
+        answer, groups = readiness(self._checks, indexes), grouped(self._checks)
+        lines, self._places = page_of(answer, groups, self.size.width, page.size.height, read)
         page.show(lines, keeps_place=keeps_place)
 
 
 def page_of(
-    answer: str, groups: Sequence[Group], width: int, height: int
+    answer: str, groups: Sequence[Group], width: int, height: int, read: Sequence[Reading] = ()
 ) -> tuple[tuple[Line, ...], tuple[int, ...]]:
     """The answer and the groups, and the lines at which problems and notes begin.
 
-    Groups have blank lines between them if all then still fits into `height` lines.
+    What was read is below, and groups have blank lines between them, where all fits into `height` lines.
     """
     worst = groups[0].worst if groups else "ok"
     style = _STYLES[worst] if worst == "problem" else "title"
     head: list[Line] = [(Span(row, style),) for row in wrapped(clean_text(answer), width - 1, 3)]
     if width >= _TWO_COLUMNS:
-        return _in_two_columns(head, groups, width)
+        lines, places = _in_two_columns(head, groups, width, read)
+        return (lines, places) if len(lines) <= height else _in_two_columns(head, groups, width)
     blocks = [_group_lines(group, width) for group in groups]
+    below = _reading_lines(read, width) if read else []
+    if len(head) + sum(len(block) + 1 for block, _ in blocks) + len(below) + 1 <= height and below:
+        blocks.append((below, []))
     gap = 1 if len(head) + sum(len(lines) + 1 for lines, _ in blocks) <= height else 0
-    lines, places = head, []
+    drawn, found = head, list[int]()
     for block, worst_places in blocks:
-        lines += [()] * gap
-        places += [len(lines) + place for place in worst_places]
-        lines += block
-    return tuple(lines), tuple(places)
+        drawn += [()] * gap
+        found += [len(drawn) + place for place in worst_places]
+        drawn += block
+    return tuple(drawn), tuple(found)
 
 
 def _in_two_columns(
-    head: list[Line], groups: Sequence[Group], width: int
+    head: list[Line], groups: Sequence[Group], width: int, read: Sequence[Reading] = ()
 ) -> tuple[tuple[Line, ...], tuple[int, ...]]:
     """The groups with a gap between them, about half of the lines on each side."""
     half = (width - 3) // 2
     columns: tuple[list[Line], list[Line]] = ([], [])
     places: list[int] = []
     blocks = [_group_lines(group, half) for group in groups]
+    if read:
+        blocks.append((_reading_lines(read, half), []))
     total = sum(len(block) + 1 for block, _ in blocks)
     for block, worst_places in blocks:
         is_left = not columns[1] and len(columns[0]) + len(block) // 2 <= total // 2
@@ -167,6 +174,18 @@ def _in_two_columns(
         return (*head, *columns[0]), tuple(places)
     left = [(*line, Span("  ")) for line in columns[0]]
     return (*head, *side_by_side([left, columns[1]], width)), tuple(sorted(places))
+
+
+def _reading_lines(read: Sequence[Reading], width: int) -> list[Line]:
+    """What the checks looked at."""
+    lines: list[Line] = [section((Span("what was read", "title"),), width)]
+    label = _STATE + _TOPIC
+    room = max(width - _INDENT - label - 1, 12)
+    for reading in read:
+        for number, row in enumerate(textwrap.wrap(reading.found, room, break_on_hyphens=False)):
+            topic = "" if number else reading.topic
+            lines.append((Span(f"{'':{_INDENT}}{topic:{label}}", "dim"), Span(row)))
+    return lines
 
 
 def _group_lines(group: Group, width: int) -> tuple[list[Line], list[int]]:

@@ -44,10 +44,12 @@ from gputui.services.results.throughput import speed_of
 from gputui.services.serving.text import server_line
 from gputui.services.traces.overview import sentence
 from gputui.store.reading import TelemetrySeries
+from gputui.tui.screens.results.largest_operators import largest_operators
 from gputui.tui.screens.results.load_lines import headline, load_lines, loads_of, note_lines
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, right, side_by_side, width_of
 from gputui.tui.widgets.charts import round_ceiling
+from gputui.tui.widgets.paragraphs import paragraph
 from gputui.tui.widgets.sections import area_lines, gauge_spans, section
 from gputui.tui.widgets.wrapping import wrapped
 
@@ -56,6 +58,10 @@ _MARGIN = "   "
 _WIDE = 100
 _RATE, _UNIT, _SPREAD, _PEAK = 5, 7, 14, 13
 _LEAST_SHARE = 0.01
+_LEAST_OF_STEP = 0.001
+_LEAST_BAR = 8
+_BELOW_SHARES = 7
+"""A heading, a blank line and the least that is worth showing of operators."""
 _AXIS = 9
 _MIB = 2**20
 _SCROLLBAR = 1
@@ -91,12 +97,15 @@ def overview_page(detail: RunDetail, width: int, height: int) -> tuple[Line, ...
     if measured:
         lines += [*_rates(run, measured, room), ()]
     profiled = [(case, found) for case, found in _profiled(detail) if not isinstance(found, Missing)]
-    if profiled:
-        case, breakdown = min(profiled, key=lambda pair: case_order(pair[0].case))
-        lines += [*step_lines(case, breakdown, room), ()]
+    main = min(profiled, key=lambda pair: case_order(pair[0].case)) if profiled else None
+    if main is not None:
+        lines += [*step_lines(*main, room), ()]
     series = main_series(detail)
     if series is not None:
         lines += _grown(run, series, room, height - len(lines))
+    elif main is not None:
+        lines += _where(main[1], room, height - len(lines))
+        lines += largest_operators(detail, *main, room, height - len(lines))
     return tuple(lines)
 
 
@@ -247,6 +256,29 @@ def _parts(breakdown: StepBreakdown) -> list[tuple[str, float]]:
     if rest >= _LEAST_SHARE:
         shown.append(("others", rest))
     return [*shown, ("idle", idle)] if idle >= _LEAST_SHARE else shown
+
+
+def share_lines(breakdown: StepBreakdown, width: int) -> Iterator[Line]:
+    """A bar for each kind of time in a step, with the phases that it is of."""
+    room = max(width - 34, _LEAST_BAR)
+    for share in breakdown.shares:
+        if share.share < _LEAST_OF_STEP:
+            continue
+        bar = gauge_spans(share.share, 1.0, room, "chart")
+        yield (Span(f"{share.name[:22]:22} "), *bar, Span(f" {format_percent(share.share):>7}"))
+        phases = ", ".join(
+            f"{phase} {format_percent(part)}" for phase, part in share.phases if part >= _LEAST_OF_STEP
+        )
+        yield from ((Span(f"  {line[0].text}", "dim"),) for line in paragraph(phases, width - 2))
+
+
+def _where(breakdown: StepBreakdown, width: int, height: int) -> list[Line]:
+    """The kinds of time as bars, where that leaves room for operators."""
+    shares = list(share_lines(breakdown, width - len(_MARGIN)))
+    if len(shares) + _BELOW_SHARES > height:
+        return []
+    title = section((Span("where its time goes", "title"),), width, (Span("tab Step", "dim"),))
+    return [title, *((Span(_MARGIN), *line) for line in shares), ()]
 
 
 # Telemetry

@@ -15,15 +15,13 @@ from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of, 
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.store.reading import CaseConditions
 from gputui.tui.screens.results.block_chart import block_chart, chart_words
+from gputui.tui.screens.results.largest_operators import largest_operators
 from gputui.tui.screens.results.last_words import last_words
-from gputui.tui.screens.results.overview import step_lines
-from gputui.tui.screens.results.tables import operator_rows
+from gputui.tui.screens.results.overview import share_lines, step_lines
+from gputui.tui.screens.results.rests_on import rests_on_lines
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.theme import FAMILIES
-from gputui.tui.widgets.cells import clean, fitted, left
-from gputui.tui.widgets.charts import gauge
 from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.sections import gauge_spans, section
 
 POINTS = {
     "start": "at start",
@@ -42,7 +40,6 @@ PARTS: tuple[tuple[str, str, Callable[[MemoryPoint], int]], ...] = (
 )
 """Letter in the bars, name, and bytes of each part of the memory."""
 _PART_STYLES = (*FAMILIES, "dim")
-_LEAST_SHARE = 0.001
 _AROUND_MEMORY = 5
 """Lines of headings and between the blocks of that page."""
 _MEMORY_CELLS = 79
@@ -50,10 +47,6 @@ _MEMORY_CELLS = 79
 _AROUND_BLOCKS = 5
 """Lines above and below the columns of the chart of blocks, at most, and an empty one."""
 _LEAST_BLOCK_ROWS, _MOST_BLOCK_ROWS = 4, 20
-_LEAST_OPERATORS = 4
-"""Fewer are not worth a heading."""
-_OPERATOR_NAME, _OPERATOR_TIME = 40, 10
-_LEAST_BAR = 8
 
 
 def blocks_page(detail: RunDetail, case: CaseResult, width: int, height: int) -> tuple[Line, ...]:
@@ -99,31 +92,10 @@ def step_page(detail: RunDetail, case: CaseResult, width: int, height: int) -> t
     """The step breakdown with a bar for each kind of time, and the largest operators where there is room."""
     lines = breakdown_lines(detail, case, width)
     breakdown = breakdown_for(detail, case)
-    room = height - len(lines) - 3
-    if isinstance(breakdown, Missing) or not breakdown.operators or room < _LEAST_OPERATORS:
+    if isinstance(breakdown, Missing):
         return lines
-    return (*lines, (), *_largest_operators(detail, case, breakdown, width, room))
-
-
-def _largest_operators(
-    detail: RunDetail, case: CaseResult, breakdown: StepBreakdown, width: int, most: int
-) -> Iterator[Line]:
-    """At most so many, each with its share as a bar."""
-    window_ns = detail.passes[case.case_id].window_ns
-    chosen = sorted(breakdown.operators, key=lambda op: -op.time_ns)[:most]
-    cells = operator_rows(detail, case, chosen)
-    name = min(max(len(row[0]) for row in cells), _OPERATOR_NAME, width // 3)
-    phase = max(len(row[4]) for row in cells)
-    room = width - 4 - name - phase - _OPERATOR_TIME - 10
-    yield section((Span("the largest operators", "title"),), width, (Span("tab Operators: all", "dim"),))
-    for op, (label, time, share, _, of_phase, *_) in zip(chosen, cells, strict=True):
-        spans = (
-            Span(f"   {left(clean(label), name)}  "),
-            Span(left(of_phase, phase), "dim"),
-            Span(f"{time:>{_OPERATOR_TIME}} {share:>6} "),
-        )
-        bar = gauge_spans(op.time_ns / window_ns, 1.0, room, "chart") if room >= _LEAST_BAR else ()
-        yield fitted((*spans, *bar), width)
+    largest = tuple(largest_operators(detail, case, breakdown, width, height - len(lines) - 2))
+    return (*lines, (), *largest) if largest else lines
 
 
 def breakdown_lines(detail: RunDetail, case: CaseResult, width: int) -> tuple[Line, ...]:
@@ -138,23 +110,7 @@ def breakdown_lines(detail: RunDetail, case: CaseResult, width: int) -> tuple[Li
         *paragraph(step_words(breakdown, found), width),
         (),
     ]
-    room = max(width - 34, _LEAST_BAR)
-    for share in breakdown.shares:
-        if share.share < _LEAST_SHARE:
-            continue
-        full, rest = gauge(share.share, 1.0, room)
-        lines.append(
-            (
-                Span(f"{share.name[:22]:22} "),
-                Span(full, "chart"),
-                Span(rest, "track"),
-                Span(f" {format_percent(share.share):>7}"),
-            )
-        )
-        phases = ", ".join(
-            f"{phase} {format_percent(part)}" for phase, part in share.phases if part >= _LEAST_SHARE
-        )
-        lines += [(Span(f"  {line[0].text}", "dim"),) for line in paragraph(phases, width - 2)]
+    lines += share_lines(breakdown, width)
     for trace in traces_of(detail.run.summary.run_id, detail.path):
         lines += [(), *paragraph(f"trace: {trace}; {HOW_TO_OPEN}", width)]
     return tuple(lines)
@@ -238,8 +194,16 @@ def environment_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
     return (*lines, *(line for text in rest for line in paragraph(text, width, indent=9)))
 
 
-def findings_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
-    """Expected performance, bottlenecks, remarks and events."""
+def findings_page(detail: RunDetail, width: int, height: int) -> tuple[Line, ...]:
+    """Expected performance, bottlenecks with the step they were seen in, evidence, remarks and events.
+
+    Steps are left out where `height` lines do not hold them.
+    """
+    lines = _findings(detail, width, has_steps=True)
+    return lines if len(lines) <= height else _findings(detail, width, has_steps=False)
+
+
+def _findings(detail: RunDetail, width: int, *, has_steps: bool) -> tuple[Line, ...]:
     lines: list[Line] = []
     for performance in performance_checks(detail.run):
         lines += paragraph(performance.text, width, "title" if performance.word != "NO REFERENCE" else "")
@@ -248,6 +212,11 @@ def findings_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
         for finding in findings:
             rough = " (rough)" if finding.confidence == "low" else ""
             lines += paragraph(f"  {finding.text}{rough}", width, indent=4)
+        breakdown = breakdown_for(detail, case)
+        if has_steps and not isinstance(breakdown, Missing):
+            lines += step_lines(case, breakdown, width)
+    if evidence := list(rests_on_lines(detail, width - 1)):
+        lines += [(), *evidence]
     notes = run_notes(detail.run)
     if notes:
         lines += [(), *(line for note in notes for line in paragraph(note, width))]
@@ -263,6 +232,8 @@ def findings_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
         lines += [(), *not_profiled("no case of this run has a profiled pass", width)]
     if not detail.series:
         lines += [(), *not_sampled(width)]
+    while lines and not lines[0]:
+        lines.pop(0)
     return tuple(lines) or paragraph("nothing to report about this run", width)
 
 

@@ -349,7 +349,7 @@ class RunPane(Vertical):
         if name == "environment":
             return pages.environment_page(detail, width)
         if name == "findings":
-            return pages.findings_page(detail, width)
+            return pages.findings_page(detail, width, height)
         if case is None:
             if name == "blocks":
                 return paragraph("no block was measured in this run", width)

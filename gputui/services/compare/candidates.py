@@ -1,0 +1,85 @@
+"""Pairs of stored runs that are worth comparing, for somebody who has not said what to compare."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gputui.errors import GputuiError
+from gputui.model.plan import TRACE_PROFILE
+from gputui.model.result import RunSummary
+from gputui.services.results.browser import read_runs, recent_files
+from gputui.services.results.machines import with_common_ids
+from gputui.services.results.selectors import from_here
+from gputui.services.support.background import Job
+
+_MOST_FILES, _MOST_PAIRS = 8, 4
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run and its file."""
+
+    path: Path
+    run: RunSummary
+
+    @property
+    def name(self) -> str:
+        """As `compare` takes it: `a.db@8e2aad19`."""
+        return f"{from_here(str(self.path))}@{self.run.short_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Two runs of one profile."""
+
+    a: StoredRun
+    """The earlier one."""
+    b: StoredRun
+    is_one_box: bool
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Behind `gputui compare`."""
+        return self.a.name, self.b.name
+
+    @property
+    def command(self) -> str:
+        return shlex.join(("gputui", "compare", *self.words))
+
+
+def candidates(directory: Path, job: Job[Any]) -> tuple[Candidate, ...]:
+    """For each profile its newest run with the newest one before it, on another box if there is one.
+
+    Looks at the result files that changed last; what is wrong with one is shown where it is opened.
+    Raises Cancelled if the job was cancelled.
+    """
+    found: list[tuple[Path, Sequence[RunSummary]]] = []
+    for entry in recent_files(directory)[:_MOST_FILES]:
+        with suppress(GputuiError):
+            runs = read_runs(entry.path, job).runs
+            found.append((entry.path, [run for run in runs if _counts(run)]))
+    known = with_common_ids([runs for _, runs in found])
+    stored = [StoredRun(path, run) for (path, _), runs in zip(found, known, strict=True) for run in runs]
+    unique = {one.run.run_id: one for one in reversed(stored)}
+    newest = sorted(unique.values(), key=lambda one: -one.run.started_utc_us)
+    return tuple(_pairs(newest))[:_MOST_PAIRS]
+
+
+def _counts(run: RunSummary) -> bool:
+    return run.status == "finished" and run.profile != TRACE_PROFILE
+
+
+def _pairs(newest: Sequence[StoredRun]) -> Iterator[Candidate]:
+    by_profile: dict[tuple[str, int], list[StoredRun]] = {}
+    for one in newest:
+        by_profile.setdefault((one.run.profile, one.run.profile_version), []).append(one)
+    for b, *earlier in by_profile.values():
+        if earlier:
+            here = b.run.machine.machine_id
+            a = next((one for one in earlier if one.run.machine.machine_id != here), earlier[0])
+            yield Candidate(a, b, is_one_box=a.run.machine.machine_id == here)

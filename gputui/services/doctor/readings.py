@@ -1,0 +1,109 @@
+"""What the checks looked at, in words: the box and its readings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.live import DeviceSample
+from gputui.model.units import counted, format_bytes, three_digits
+from gputui.services.doctor.checks import SystemState
+from gputui.store.text import clean_text
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read of one part of the box."""
+
+    topic: str
+    """`CPU`, `GPU 0`."""
+    found: str
+    """Values with their units, what could not be read left out."""
+
+
+def readings(box: SystemState) -> tuple[Reading, ...]:
+    """The processor, memory, each GPU, software and disks; those of which something is known."""
+    found = (*_host(box), *map(_gpu, box.sample.gpus), *_software(box), *_disks(box))
+    return tuple(Reading(one.topic, clean_text(one.found)) for one in found if one.found)
+
+
+def _host(box: SystemState) -> Iterator[Reading]:
+    cpu, memory, values = box.machine.cpu, box.machine.memory, box.sample.host.values
+    cache = cpu.last_level_cache_bytes
+    yield Reading(
+        "CPU",
+        _joined(
+            cpu.model,
+            f"{counted(cpu.usable_cores, 'core')}, {cpu.usable_threads:g} of {cpu.host_threads} threads",
+            "" if isinstance(cache, Missing) else f"{format_bytes(cache)} cache",
+        ),
+    )
+    yield Reading("instructions", ", ".join(cpu.features))
+    load, busy = values.get("load_1min"), values.get("cpu_busy_pct")
+    yield Reading(
+        "load",
+        _joined(
+            f"{three_digits(load)} over a minute" if isinstance(load, int | float) else "",
+            f"{three_digits(busy / 100)} threads busy now" if isinstance(busy, int | float) else "",
+        ),
+    )
+    used = values.get("memory_used_bytes")
+    whole = f"{format_bytes(memory.usable_bytes)} of {format_bytes(memory.host_bytes)} usable"
+    in_use = f"{format_bytes(used)} in use" if isinstance(used, int | float) else ""
+    yield Reading("memory", _joined(whole, in_use))
+
+
+def _gpu(gpu: DeviceSample) -> Reading:
+    values = {key: value for key, value in gpu.values.items() if isinstance(value, int | float)}
+
+    def shown(key: str, form: str, scale: float = 1.0) -> str:
+        return form.format(values[key] / scale) if key in values else ""
+
+    limit, total = shown("power_limit_w", " of {:.0f}"), values.get("memory_total_bytes")
+    used = values.get("memory_used_bytes")
+    memory = "" if used is None or not total else f"{format_bytes(used)} of {format_bytes(total)}"
+    name = gpu.values.get("name")
+    return Reading(
+        f"GPU {gpu.label}",
+        _joined(
+            name if isinstance(name, str) else "",
+            shown("sm_busy_pct", "{:.0f} % busy"),
+            memory,
+            f"{values['power_w']:.0f}{limit} W" if "power_w" in values else "",
+            shown("temperature_c", "{:.0f} °C"),
+            shown("sm_clock_mhz", "{:.2f} GHz", 1000),
+            shown("pcie_width", "PCIe x{:.0f}"),
+        ),
+    )
+
+
+def _software(box: SystemState) -> Iterator[Reading]:
+    machine = box.machine
+    yield Reading("system", _joined(machine.os_name, _named("kernel", machine.kernel), machine.libc))
+    if isinstance(box.interpreter, GputuiError):
+        return
+    runtime = box.interpreter.runtime
+    yield Reading(
+        "torch",
+        _joined(
+            runtime.torch_version, _named("CUDA", runtime.torch_cuda), _named("cuDNN", runtime.cudnn_version)
+        ),
+    )
+    yield Reading("Python", f"{runtime.python_version}, {box.interpreter.executable}")
+
+
+def _disks(box: SystemState) -> Iterator[Reading]:
+    for place, free in box.free_bytes.items():
+        if not isinstance(free, Missing):
+            yield Reading("disk", f"{format_bytes(free)} free in {place}")
+
+
+def _named(name: str, value: object) -> str:
+    return "" if isinstance(value, Missing) else f"{name} {value}"
+
+
+def _joined(*parts: object) -> str:
+    """What is known of them."""
+    return ", ".join(str(part) for part in parts if part and not isinstance(part, Missing))

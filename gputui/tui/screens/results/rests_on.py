@@ -1,0 +1,86 @@
+"""What the figures of a run rest on: launches, blocks, and the state of the device, a line for each case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputui.analysis.verdict import SpeedEstimate
+from gputui.model.absent import Missing
+from gputui.model.result import CaseResult
+from gputui.model.units import format_percent, format_rate, three_digits
+from gputui.services.results.browser import RunDetail
+from gputui.services.results.labels import case_name, interval_words
+from gputui.services.results.load_times import is_load
+from gputui.services.results.throughput import speed_of, waited_share
+from gputui.store.reading import CaseConditions
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import clean, fitted, left, right, width_of
+from gputui.tui.widgets.sections import section
+
+_USUAL = ("case", "rate", "95 %", "slowed", "capped", "CPUs held", "clock", "launches", "blocks")
+HEADINGS = (*_USUAL, "warming up", "shared", "samples")
+"""The last ones go first where a terminal is narrow."""
+_LEAST_COLUMNS = 4
+
+
+def rests_on_lines(detail: RunDetail, width: int) -> Iterator[Line]:
+    """A table of the measured cases, without the columns that no case has; empty if nothing was measured.
+
+    Shares are of the time in which a case was timed.
+    """
+    rows = [
+        _cells(case, speed, detail.conditions.get(case.case_id))
+        for case in detail.run.cases
+        if isinstance(speed := speed_of(case), SpeedEstimate)
+    ]
+    if not rows:
+        return
+    kept = [place for place in range(len(HEADINGS)) if any(cells[place] for cells in rows)]
+    wide = {place: max(width_of(cells[place]) for cells in (HEADINGS, *rows)) for place in kept}
+    while len(kept) > _LEAST_COLUMNS and sum(wide[place] + 2 for place in kept) > width:
+        kept.pop()
+    yield section((Span("what the figures rest on", "title"),), width)
+    for number, cells in enumerate((HEADINGS, *rows)):
+        spans = [Span("  " + left(clean(cells[0]), wide[0]), "dim" if number == 0 else "")]
+        for place in kept[1:]:
+            text = cells[place] if cells[place] or number == 0 else "—"
+            spans.append(Span("  " + right(text, wide[place]), "dim" if number == 0 else ""))
+        yield fitted(spans, width)
+
+
+def _cells(case: CaseResult, speed: SpeedEstimate, found: CaseConditions | None) -> tuple[str, ...]:
+    waited = waited_share(case)
+    slowed, capped, cold, shared = ("",) * 4
+    if found is not None:
+        slowed, capped, cold, shared = (
+            "" if isinstance(share, Missing) else format_percent(share)
+            for share in (
+                found.slowed_share,
+                found.power_capped_share,
+                found.cold_share,
+                found.shared_share,
+            )
+        )
+    return (
+        clean(case_name(case)),
+        format_rate(speed.units_per_s, case.case.unit),
+        interval_words(speed),
+        slowed,
+        capped,
+        "" if isinstance(waited, Missing) else format_percent(waited),
+        "" if found is None else _clock(found),
+        str(speed.launches),
+        "" if is_load(case.case) else str(speed.blocks),
+        cold,
+        shared,
+        "" if found is None else str(found.samples),
+    )
+
+
+def _clock(found: CaseConditions) -> str:
+    """`1.98 of 1.98 GHz`."""
+    if isinstance(found.clock_median_mhz, Missing):
+        return ""
+    most = found.clock_most_mhz
+    of = "" if isinstance(most, Missing) else f" of {three_digits(most / 1000)}"
+    return f"{three_digits(found.clock_median_mhz / 1000)}{of} GHz"
