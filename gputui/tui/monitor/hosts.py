@@ -83,7 +83,7 @@ class HostsModel:
     def lines(self, width: int, height: int, now_ns: int) -> tuple[Line, ...]:
         """Exactly `height` lines of `width` cells; `now_ns` is monotonic."""
         ordered = self._ordered(now_ns)
-        said = _problem_of(self._selected, ordered, now_ns, is_narrow=width < _WIDE)
+        said, style = _in_full(self._selected, ordered, now_ns, is_narrow=width < _WIDE)
         room = max(height - 3 - bool(said), 1)
         at = next((n for n, one in enumerate(ordered) if one.host.name == self._selected), 0)
         self._top = min(max(self._top, at - room + 1, 0), at)
@@ -95,7 +95,7 @@ class HostsModel:
         below = len(ordered) - self._top - room
         lines = [self._header(width, now_ns), _heading(name_cells, width), *rows]
         last = (Span(self._message, "dim"),) if self._message else self._hints(below)
-        whole = [fitted((Span(said, "alarm"),), width)] if said else []
+        whole = [fitted((Span(said, style),), width)] if said else []
         lines = [*filled(lines, width, height - 1 - len(whole)), *whole, fitted(last, width)]
         return tuple(in_ascii(line) for line in lines) if self._ascii_only else tuple(lines)
 
@@ -166,13 +166,17 @@ class HostsModel:
         return tuple(spans)
 
 
-def _problem_of(name: str, seen: Sequence[HostSample], now_ns: int, *, is_narrow: bool) -> str:
-    """What ails a host, for the line that has room for all of it; empty if its row has."""
+def _in_full(name: str, seen: Sequence[HostSample], now_ns: int, *, is_narrow: bool) -> tuple[str, str]:
+    """What ails a host, for the line that has room for all of it, and its style; empty if its row has."""
     one = next((one for one in seen if one.host.name == name), None)
-    if one is None or not (one.hint or is_narrow):
-        return ""
-    word, _ = _worst(one, now_ns)
-    return f"{clean(name)}: {word}" if word else ""
+    if one is None:
+        return "", ""
+    word, style = _worst(one, now_ns)
+    found = [] if one.problem else _found(one)
+    if not word or not (one.hint or is_narrow or len(found) > 1):
+        return "", ""
+    words = ", ".join(_named(*pair) for pair in found) or word
+    return f"{clean(name)}: {words}", style
 
 
 def _heading(name_cells: int, width: int) -> Line:
@@ -224,14 +228,22 @@ def _worst(one: HostSample, now_ns: int) -> tuple[str, str]:
         return f"{silent}{clean(one.problem)}{clean(hint)}", "dim" if is_connecting else "alarm"
     if one.sample is None:
         return "", ""
-    found: list[tuple[GpuFinding, DeviceSample]] = [
-        (finding, gpu) for gpu in one.sample.gpus for finding in health(one.sample.t_ns, gpu)
-    ]
     if isinstance(one.sample.host.problem, Missing):
         return clean(one.sample.host.problem.reason), "warn"
-    ranked = sorted(found, key=lambda pair: _SEVERITY.get(pair[0].severity, 2))
-    if not ranked:
+    found = _found(one)
+    if not found:
         return "", ""
-    finding, gpu = ranked[0]
-    more = f" +{len(ranked) - 1}" if len(ranked) > 1 else ""
-    return cut(f"GPU {gpu.label} {clean(finding.brief)}{more}", 48), finding.severity
+    more = f" +{len(found) - 1}" if len(found) > 1 else ""
+    return cut(f"{_named(*found[0])}{more}", 48), found[0][0].severity
+
+
+def _found(one: HostSample) -> list[tuple[GpuFinding, DeviceSample]]:
+    """What its GPUs suffer from, the worst first."""
+    if one.sample is None or isinstance(one.sample.host.problem, Missing):
+        return []
+    found = [(finding, gpu) for gpu in one.sample.gpus for finding in health(one.sample.t_ns, gpu)]
+    return sorted(found, key=lambda pair: _SEVERITY.get(pair[0].severity, 2))
+
+
+def _named(finding: GpuFinding, gpu: DeviceSample) -> str:
+    return f"GPU {gpu.label} {clean(finding.brief)}"
