@@ -14,7 +14,7 @@ from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.why import Why
 from gputui.services.results.load_times import is_load
 from gputui.services.serving.curve import ServingRun
-from gputui.tui.screens.compare.evidence_parts import block_lines, sure_lines, title_line
+from gputui.tui.screens.compare.evidence_parts import block_lines, blocks_heading, sure_lines, title_line
 from gputui.tui.screens.compare.load_tables import load_lines, load_notes, result_lines
 from gputui.tui.screens.compare.telemetry_lines import telemetry_lines
 from gputui.tui.screens.compare.why_lines import why_lines
@@ -47,7 +47,7 @@ def evidence_page(
         lines.append((Span("what would help", "title"),))
         lines += [line for step in steps for line in paragraph(f"  {step}", width, indent=4)]
     if blocks := block_lines(row, "ab", width - 1, _ROWS):
-        lines += [(), *blocks]
+        lines += [(), blocks_heading(_ROWS), *blocks]
     lines.append(())
     if is_load(row.case):
         lines += result_lines(row, width)

@@ -63,7 +63,7 @@ _CLOSE_TABS_CELLS = 48
 """Below this width tabs have their shortest names and one blank between them, so that all are visible."""
 _ROWS_ABOVE_AND_BELOW = 6
 """Lines of the screen outside the page."""
-_LEAST_BELOW = 14
+_LEAST_BELOW = 12
 """Free rows under a table from which they show more of what is selected."""
 
 
