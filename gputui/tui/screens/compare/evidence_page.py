@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from gputui.analysis.verdict import RatioEstimate
 from gputui.model.absent import Missing
-from gputui.model.units import format_seconds
 from gputui.services.compare.columns import COST, ENERGY, PEAK, ComparisonColumn
 from gputui.services.compare.pairing import Cell, Row
 from gputui.services.compare.row_text import change_text, rate_text, time_text
 from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.why import Why
+from gputui.services.results.labels import interval_words
 from gputui.services.results.load_times import is_load
 from gputui.services.serving.curve import ServingRun
 from gputui.tui.screens.compare.evidence_parts import block_lines, blocks_heading, sure_lines, title_line
@@ -76,13 +76,12 @@ def _side(cell: Cell) -> str:
     speed = cell.speed
     if isinstance(speed, Missing):
         return speed.reason
-    per_step = cell.result.case.units_per_step
-    low, high = (format_seconds(per_step / x) for x in (speed.high, speed.low))
     launches = f"{speed.launches} launch{'es' if speed.launches != 1 else ''}"
     blocks = f"{speed.blocks} blocks"
     if speed.independent < speed.blocks:
         blocks += f" (neighbours resemble each other: worth {speed.independent})"
-    return f"{rate_text(cell)}, {time_text(cell)} per step (95 %: {low} to {high}), {blocks} in {launches}"
+    rate = f"{rate_text(cell)} (95 %: {interval_words(speed)})"
+    return f"{rate}, {time_text(cell)} per step, {blocks} in {launches}"
 
 
 def _values(row: Row, width: int, columns: Sequence[ComparisonColumn] = (COST, ENERGY, PEAK)) -> list[Line]:
