@@ -10,7 +10,7 @@ from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.profiled import Operator
 from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.model.units import format_bytes, format_percent, format_rate, format_seconds
+from gputui.model.units import format_bytes, format_metric, format_percent, format_rate, format_seconds
 from gputui.services.compare.why import CATEGORY_WORDS
 from gputui.services.results.browser import FileEntry, RunDetail
 from gputui.services.results.labels import (
@@ -19,11 +19,10 @@ from gputui.services.results.labels import (
     device_words,
     interval_words,
     measured_first,
-    metric_range,
     metric_text,
 )
 from gputui.services.results.load_times import is_load
-from gputui.services.results.metrics import metrics_of
+from gputui.services.results.metrics import CaseMetric, metrics_of
 from gputui.services.results.throughput import is_crowded, speed_of, waited_share
 from gputui.store.text import clean_text
 
@@ -102,9 +101,19 @@ def case_rows(run: Run) -> list[CaseRow]:
             )
         rows.append(CaseRow(case, cells))
         for metric in metrics_of(case):
-            cells = (f"  {metric.title}", metric_text(metric), "", "", f"seen in {metric_range(metric)}")
+            cells = (f"  {metric.title}", metric_text(metric), "", "", _observed(metric))
             rows.append(CaseRow(case, cells))
     return rows
+
+
+def _observed(metric: CaseMetric) -> str:
+    """`49.5 ms to 50.7 ms in 3 launches, n 432`: the range first, since the end may be cut."""
+    if isinstance(metric.value, Missing):
+        return metric.value.reason
+    if metric.launches == 1 or metric.low is None or metric.high is None:
+        return f"n {metric.observations}"
+    low, high = (format_metric(value, metric.unit) for value in (metric.low, metric.high))
+    return f"{low} to {high} in {metric.launches} launches, n {metric.observations}"
 
 
 def _flags(case: CaseResult) -> str:
