@@ -252,6 +252,8 @@ async def test_a_run_is_removed_only_after_yes(db: Path) -> None:
             await press(pilot, "D")
             assert isinstance(app.screen, Confirm)
             assert "Remove run cccc0003" in picture(app)
+            inside = [line for line in picture(app).splitlines() if line.count("│") == 2 and "y yes" in line]
+            assert inside[0].partition("│")[0].endswith("  "), "words of the screen below touch the frame"
             await press(pilot, refusal)
             assert "cccc0003" in labels(db)
         await press(pilot, "D", "y")
