@@ -294,7 +294,7 @@ def _host(seconds: int) -> DeviceHistory:
 def ended(wrong: GputuiError | None = None) -> RunModel:
     """A run that has been stored, or not."""
     model = watching()
-    rows = (
+    rows: tuple[ResultRow, ...] = (
         ResultRow("gemm mini cpu fp32 1 thread", "41.2 GFLOP/s", "±1 %", 90, ""),
         ResultRow("gemm mini cpu amp 1 thread", "38.0 GFLOP/s", "±12 %", 90, ""),
         ResultRow("gemm mini gpu fp32", "", "", 0, "skipped: no GPU: no NVIDIA driver is loaded"),
