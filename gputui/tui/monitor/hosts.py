@@ -26,7 +26,7 @@ HOSTS_ACTIONS: tuple[Action, ...] = (
 _NAME_CELLS, _NARROW_NAME_CELLS = 24, 16
 _SEVERITY = {"alarm": 0, "warn": 1}
 _ABSENT = "—"
-_GAUGE_CELLS, _BUSY_CELLS, _MEMORY_CELLS, _NARROW_MEMORY_CELLS, _LOAD_CELLS = 8, 10, 15, 8, 7
+_GAUGE_CELLS, _BUSY_CELLS, _MEMORY_CELLS, _NARROW_MEMORY_CELLS, _LOAD_CELLS = 8, 10, 16, 8, 6
 _WIDE = 100
 """From this width on, a line has room for most faults beside long names, bytes of memory and the load."""
 _ROOMY = 120
@@ -133,7 +133,7 @@ class HostsModel:
         host = one.sample.host.values
         busy, shown = _busy(one)
         filled_part, rest = gauge(busy, 100.0, _GAUGE_CELLS)
-        spans += [Span("  "), Span(filled_part, dim or "compute 1"), Span(rest, "track")]
+        spans += [Span("  "), Span(filled_part, "stale" if one.problem else "compute 1"), Span(rest, "track")]
         spans.append(Span(right(shown, _BUSY_CELLS), dim))
         watts = [v for gpu in gpus if isinstance(v := gpu.values.get("power_w"), int | float)]
         spans.append(Span(right(f"{sum(watts):.0f} W" if watts else _ABSENT, 8), dim))
