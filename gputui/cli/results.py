@@ -221,7 +221,7 @@ def _print_verbose(
         out.print(Text(performance.text, style="bold" if performance.word != NO_REFERENCE else ""))
 
 
-_METRIC_HEADINGS = ("figure", "value", "seen in")
+_METRIC_HEADINGS = ("figure", "value", "range of launches")
 
 
 def _metric_rows(run: Run) -> list[tuple[str, str, str]]:

@@ -183,13 +183,14 @@ def known(value: object) -> str:
 
 
 def metric_range(metric: CaseMetric) -> str:
-    """The number of observations and the range over launches, or why there is none."""
+    """The range over launches and the number of observations, or why there is none."""
     if isinstance(metric.value, Missing):
         return metric.value.reason
     if metric.launches == 1 or metric.low is None or metric.high is None:
-        return f"{metric.observations}"
+        return f"n {metric.observations}"
     low, high = (format_metric(value, metric.unit) for value in (metric.low, metric.high))
-    return f"{metric.observations} in {metric.launches} launches: {low} to {high}"
+    span = low if low == high else f"{low} to {high}"
+    return f"{span}, n {metric.observations} in {metric.launches} launches"
 
 
 def outcome_words(case: CaseResult) -> str:

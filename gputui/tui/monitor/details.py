@@ -137,7 +137,7 @@ def _label(key: str) -> str:
 
 def _in_columns(shown: Sequence[tuple[str, str]], width: int) -> list[Line]:
     """Labels and values in columns; values too long for that get a line of their own."""
-    label_width = min(max((width_of(label) for label, _ in shown), default=0) + 1, 24)
+    label_width = min(max((width_of(label) for label, _ in shown), default=0) + 2, 24)
     columns = max(width // 40, 1)
     each = width // columns
     short = [pair for pair in shown if width_of(pair[1]) < each - label_width]

@@ -9,7 +9,7 @@ from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample
 from gputui.model.units import format_bytes
 from gputui.services.hosts.live import HostSample
-from gputui.tui.shell.keymap import Action, shown_key
+from gputui.tui.shell.keymap import Action
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, filled, fitted, left, right, width_of
 from gputui.tui.widgets.charts import gauge
@@ -26,7 +26,7 @@ HOSTS_ACTIONS: tuple[Action, ...] = (
 _NAME_CELLS, _NARROW_NAME_CELLS = 24, 16
 _SEVERITY = {"alarm": 0, "warn": 1}
 _ABSENT = "—"
-_GAUGE_CELLS, _BUSY_CELLS, _MEMORY_CELLS, _NARROW_MEMORY_CELLS, _LOAD_CELLS = 8, 10, 16, 8, 6
+_GAUGE_CELLS, _BUSY_CELLS, _MEMORY_CELLS, _NARROW_MEMORY_CELLS, _LOAD_CELLS = 8, 10, 15, 8, 6
 _WIDE = 100
 """From this width on, a line has room for most faults beside long names, bytes of memory and the load."""
 _ROOMY = 120
@@ -83,7 +83,7 @@ class HostsModel:
     def lines(self, width: int, height: int, now_ns: int) -> tuple[Line, ...]:
         """Exactly `height` lines of `width` cells; `now_ns` is monotonic."""
         ordered = self._ordered(now_ns)
-        said = _problem_of(self._selected, ordered, now_ns, is_narrow=width < _WIDE)
+        said, style = _in_full(self._selected, ordered, now_ns, is_narrow=width < _WIDE)
         room = max(height - 3 - bool(said), 1)
         at = next((n for n, one in enumerate(ordered) if one.host.name == self._selected), 0)
         self._top = min(max(self._top, at - room + 1, 0), at)
@@ -94,9 +94,9 @@ class HostsModel:
         rows = [self._row(one, name_cells, width, now_ns) for one in ordered[self._top : self._top + room]]
         below = len(ordered) - self._top - room
         lines = [self._header(width, now_ns), _heading(name_cells, width), *rows]
-        last = self._message or self._hints(below)
-        whole = [fitted((Span(said, "alarm"),), width)] if said else []
-        lines = [*filled(lines, width, height - 1 - len(whole)), *whole, fitted((Span(last, "dim"),), width)]
+        last = (Span(self._message, "dim"),) if self._message else self._hints(below)
+        whole = [fitted((Span(said, style),), width)] if said else []
+        lines = [*filled(lines, width, height - 1 - len(whole)), *whole, fitted(last, width)]
         return tuple(in_ascii(line) for line in lines) if self._ascii_only else tuple(lines)
 
     def _ordered(self, now_ns: int) -> list[HostSample]:
@@ -112,18 +112,22 @@ class HostsModel:
         if gpus:
             parts.append(f"{sum(map(_is_busy, gpus))} of {len(gpus)} GPUs busy")
         if watts:
-            parts.append(f"{sum(watts):,.0f} W".replace(",", " "))
-        faults = sum(_worst(one, now_ns)[1] in _SEVERITY for one in self._seen)
+            whole = sum(watts)
+            parts.append(f"{whole / 1000:.1f} kW" if whole >= 1000 else f"{whole:.0f} W")
+        faults = [style for one in self._seen if (style := _worst(one, now_ns)[1]) in _SEVERITY]
         spans = [Span("gputui", "title"), Span("  " + " · ".join(parts))]
         if faults:
-            spans += [Span(" · "), Span(f"{faults} with a fault", "warn")]
+            spans += [
+                Span(" · "),
+                Span(f"{len(faults)} with a fault", min(faults, key=_SEVERITY.__getitem__)),
+            ]
         return fitted(spans, width)
 
     def _row(self, one: HostSample, name_cells: int, width: int, now_ns: int) -> Line:
         is_selected, is_narrow = one.host.name == self._selected, width < _WIDE
         spans = [
-            Span("▸" if is_selected else " ", "accent"),
-            Span(left(clean(one.host.name), name_cells), "accent" if is_selected else "title"),
+            Span("▸ " if is_selected else "  ", "accent"),
+            Span(left(clean(one.host.name), name_cells), "selected" if is_selected else ""),
         ]
         word, style = _worst(one, now_ns)
         if one.sample is None:
@@ -139,7 +143,7 @@ class HostsModel:
         spans.append(Span(right(f"{sum(watts):.0f} W" if watts else _ABSENT, 8), dim))
         memory = gpus or [one.sample.host]
         used, total = (_total(memory, f"memory_{what}_bytes") for what in ("used", "total"))
-        share = _ABSENT if used is None or not total else f"{100 * used / total:3.0f} %"
+        share = _ABSENT if used is None or not total else f"{100 * used / total:2.0f} %"
         if used is not None and total and not is_narrow:
             share = f"{format_bytes(used)} {share}"
         spans.append(Span(right(share, _NARROW_MEMORY_CELLS if is_narrow else _MEMORY_CELLS), dim))
@@ -153,24 +157,31 @@ class HostsModel:
             spans += [Span("  " if word else ""), Span(clean(one.case), "accent")]
         return fitted(spans, width)
 
-    def _hints(self, below: int) -> str:
-        more = f"{below} more below · " if below > 0 else ""
-        keys = " · ".join(f"{shown_key(action)} {action.title.lower()}" for action in HOSTS_ACTIONS[:1])
-        return f"{more}{keys} · s {'as named' if self._faults_first else 'faults first'} · ? help · q quit"
+    def _hints(self, below: int) -> Line:
+        sort = "As named" if self._faults_first else "Faults first"
+        keys = (("enter", "Open"), ("s", sort), ("?", "Help"), ("q", "Quit"))
+        spans = [Span(f"{below} more below  ", "dim")] if below > 0 else []
+        for key, title in keys:
+            spans += [Span(key, "accent"), Span(f" {title}  ", "dim")]
+        return tuple(spans)
 
 
-def _problem_of(name: str, seen: Sequence[HostSample], now_ns: int, *, is_narrow: bool) -> str:
-    """What ails a host, for the line that has room for all of it; empty if its row has."""
+def _in_full(name: str, seen: Sequence[HostSample], now_ns: int, *, is_narrow: bool) -> tuple[str, str]:
+    """What ails a host, for the line that has room for all of it, and its style; empty if its row has."""
     one = next((one for one in seen if one.host.name == name), None)
-    if one is None or not (one.hint or is_narrow):
-        return ""
-    word, _ = _worst(one, now_ns)
-    return f"{clean(name)}: {word}" if word else ""
+    if one is None:
+        return "", ""
+    word, style = _worst(one, now_ns)
+    found = [] if one.problem else _found(one)
+    if not word or not (one.hint or is_narrow or len(found) > 1):
+        return "", ""
+    words = ", ".join(_named(*pair) for pair in found) or word
+    return f"{clean(name)}: {words}", style
 
 
 def _heading(name_cells: int, width: int) -> Line:
     text = (
-        " " + left("HOST", name_cells) + "  " + left("BUSY", _GAUGE_CELLS + _BUSY_CELLS) + right("POWER", 8)
+        "  " + left("HOST", name_cells) + "  " + left("BUSY", _GAUGE_CELLS + _BUSY_CELLS) + right("POWER", 8)
     )
     text += (
         right("MEMORY", _NARROW_MEMORY_CELLS)
@@ -217,14 +228,22 @@ def _worst(one: HostSample, now_ns: int) -> tuple[str, str]:
         return f"{silent}{clean(one.problem)}{clean(hint)}", "dim" if is_connecting else "alarm"
     if one.sample is None:
         return "", ""
-    found: list[tuple[GpuFinding, DeviceSample]] = [
-        (finding, gpu) for gpu in one.sample.gpus for finding in health(one.sample.t_ns, gpu)
-    ]
     if isinstance(one.sample.host.problem, Missing):
         return clean(one.sample.host.problem.reason), "warn"
-    ranked = sorted(found, key=lambda pair: _SEVERITY.get(pair[0].severity, 2))
-    if not ranked:
+    found = _found(one)
+    if not found:
         return "", ""
-    finding, gpu = ranked[0]
-    more = f" +{len(ranked) - 1}" if len(ranked) > 1 else ""
-    return cut(f"GPU {gpu.label} {clean(finding.brief)}{more}", 48), finding.severity
+    more = f" +{len(found) - 1}" if len(found) > 1 else ""
+    return cut(f"{_named(*found[0])}{more}", 48), found[0][0].severity
+
+
+def _found(one: HostSample) -> list[tuple[GpuFinding, DeviceSample]]:
+    """What its GPUs suffer from, the worst first."""
+    if one.sample is None or isinstance(one.sample.host.problem, Missing):
+        return []
+    found = [(finding, gpu) for gpu in one.sample.gpus for finding in health(one.sample.t_ns, gpu)]
+    return sorted(found, key=lambda pair: _SEVERITY.get(pair[0].severity, 2))
+
+
+def _named(finding: GpuFinding, gpu: DeviceSample) -> str:
+    return f"GPU {gpu.label} {clean(finding.brief)}"

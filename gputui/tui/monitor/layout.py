@@ -97,7 +97,7 @@ def laid_out(
 ) -> Layout:
     """The layout for `len(instances)` GPUs, each with that many MIG instances, and for the processes.
 
-    Rows that these `processes` do not need go to charts, in a terminal with blank rows between blocks.
+    Rows that these `processes` do not need go to charts.
     Every GPU is visible if there is a row for each; the rest is reduced in this order: charts, all but a few
     processes, rows of MIG instances, the heat strip, the heading, all processes, the host. Only then rows
     scroll, and the heat strip has a cell for every GPU.
@@ -173,8 +173,8 @@ def _lower_least(height: int) -> int:
 
 
 def _lower_enough(height: int, processes: int | None) -> int:
-    """Rows that processes need: a rule, a heading, and one for each; `height` where all are welcome."""
-    if processes is None or height < ROOMY:
+    """Rows that processes need: a rule, a heading, and one for each; `height` if they are not known."""
+    if processes is None:
         return height
     return min(3 + next((step for step in _PROCESS_STEPS if processes <= step), height), height)
 

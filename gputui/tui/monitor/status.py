@@ -59,6 +59,8 @@ def question_line(question: EndQuestion, width: int) -> Line:
     keys += "  ▲ milder" if question.signal else ""
     keys += "  ▼ harsher" if question.signal + 1 < len(SIGNALS) else ""
     if width < len(ask) + len(keys) + 12:
+        keys = f" with {name}?  enter yes  esc no  ▲▼"
+    if width < len(ask) + len(keys):
         keys = f" with {name}? enter esc ▲▼"
     room = max(width - len(ask) - len(keys), 0)
     return fitted((Span(ask, "warn"), Span(cut(question.command, room)), Span(keys, "warn")), width)

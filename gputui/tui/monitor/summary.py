@@ -14,7 +14,7 @@ from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import fitted, line_width
 from gputui.tui.widgets.load import LoadLevel
 
-_LEVELS = 7
+_LEVELS = 9
 """Of how much the line holds."""
 _ROOMY_FROM = 150
 """From this width on, GPUs that are held back are counted by the reason."""
@@ -25,7 +25,7 @@ def summary_line(frame: Frame, width: int) -> Line:
     if not frame.gpus:
         return fitted((Span("no GPU", "warn"), Span("  host only", "dim")), width)
     line: Line = ()
-    for level in range(_LEVELS):
+    for level in range(_LEVELS):  # what ails GPUs stays to the end: their rows may be out of sight
         parts = [part for part in _parts(frame, width, level) if part]
         gap = Span("   " if level == 0 else "  ")
         line = tuple(span for place, part in enumerate(parts) for span in (*((gap,) if place else ()), *part))
@@ -40,11 +40,13 @@ def _parts(frame: Frame, width: int, level: int) -> Iterator[list[Span]]:
     if len(frame.gpus) == 1:
         yield from _of_one(frame, frame.gpus[0], width)
     else:
-        yield _states(frame, width, has_troubled=level < 3)
-    yield _power(frame, is_short=level >= 5)
+        yield _states(frame, width, has_idle=level < 3)
+    if level < 8:
+        yield _power(frame, is_short=level >= 5)
     if len(frame.gpus) > 1 and level < 6:
         yield _memory(frame, is_short=level >= 4)
-    yield _money(frame, level)
+    if level < 7:
+        yield _money(frame, level)
 
 
 def _names(gpus: Sequence[DeviceSample]) -> str:
@@ -70,13 +72,13 @@ def _of_one(frame: Frame, gpu: DeviceSample, width: int) -> Iterator[list[Span]]
         yield [Span("healthy", "good")]
 
 
-def _states(frame: Frame, width: int, *, has_troubled: bool) -> list[Span]:
+def _states(frame: Frame, width: int, *, has_idle: bool) -> list[Span]:
     lost = [gpu for gpu in frame.gpus if gpu.problem is not None]
     idle = [gpu for gpu in frame.gpus if gpu.problem is None and is_idle(frame, gpu)]
     busy = len(frame.gpus) - len(lost) - len(idle)
     gone = sum(gpu.problem is not None and is_lost(gpu.problem) for gpu in lost)
     spans = [Span(f"{busy} busy", "compute" if busy else "dim")]
-    spans += [Span("  "), Span(f"{len(idle)} idle", "dim")] if idle else []
+    spans += [Span("  "), Span(f"{len(idle)} idle", "dim")] if idle and (has_idle or not busy) else []
     slices = sum(map(len, frame.instances.values()))
     spans += [Span("  "), Span(counted(slices, "slice"), "dim")] if slices else []
     spans += [Span("  "), Span(f"{gone} LOST", "alarm")] if gone else []
@@ -84,7 +86,7 @@ def _states(frame: Frame, width: int, *, has_troubled: bool) -> list[Span]:
     troubled = [
         frame.findings[gpu.device] for gpu in frame.gpus if gpu.problem is None and frame.findings[gpu.device]
     ]
-    if not troubled or not has_troubled:
+    if not troubled:
         return spans
     if width >= _ROOMY_FROM:
         kinds = Counter((_kind(findings[0].brief), findings[0].severity) for findings in troubled)

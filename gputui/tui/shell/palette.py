@@ -31,8 +31,9 @@ class Palette(ModalScreen[Action | None]):
     DEFAULT_CSS = """
     Palette { align: center top; background: ansi_default; }
     Palette > Vertical {
-        width: 100%; max-width: 100; height: auto; max-height: 100%; padding: 0 1; background: ansi_default;
+        width: 100%; max-width: 102; height: auto; max-height: 100%; padding: 0 1; background: ansi_default;
     }
+    Palette > Vertical > Vertical { height: auto; max-height: 100%; padding: 0 1; background: ansi_default; }
     Palette Input, Palette Input:focus { border: none; height: 1; padding: 0; background: ansi_default; }
     Palette Input > .input--selection { text-style: $block-cursor-text-style; }
     Palette Input:ansi > .input--cursor { background: ansi_default; color: ansi_default; }
@@ -58,7 +59,7 @@ class Palette(ModalScreen[Action | None]):
         self._shown: Sequence[Action] = ()
 
     def compose(self) -> ComposeResult:
-        with Vertical() as box:
+        with Vertical(), Vertical() as box:
             box.styles.border = ("ascii" if shell_of(self).ascii_only else "solid", "ansi_default")
             field = Input(placeholder="what to do; enter does it, esc leaves")
             field.cursor_blink = False

@@ -121,8 +121,11 @@ _MID_TONES: Mapping[str, str] = {
     "link": "#5f8787",
 }
 """Of the lowest rows of charts; each is one of the 256."""
-_OTHER_BODIES = "bright_blue"
-"""Of the families without a colour among the sixteen: bodies in the colour of letters would glare."""
+_OTHER_BODIES: Mapping[Depth, Mapping[str, str]] = {
+    Depth.ANSI: {"clock": "bright_blue", "link": "bright_blue"},
+    Depth.ANSI_LIGHT: {"power": "green", "clock": "bright_blue", "link": "cyan"},
+}
+"""Of the families whose letters have no colour among the sixteen: bodies in their colour would glare."""
 _MID_NUMBERS: Mapping[str, int] = {"compute": 67, "memory": 97, "power": 65, "clock": 132, "link": 66}
 _SELECTED: Mapping[Depth, tuple[str, str]] = {
     Depth.NONE: ("", "reverse"),
@@ -141,12 +144,15 @@ def _mixed(low: str, high: str, share: float) -> str:
 
 
 def _body(family: str, tone: int, depth: Depth) -> str:
-    """A tone of a chart's body: 24 bits rise in four steps, 256 colours in two, the others not at all."""
+    """A tone of a chart's body: 24 bits rise in four steps, the others not at all.
+
+    Two steps of the 256 would read as two series, one on the other.
+    """
     if depth is Depth.TRUE:
         return _mixed(_MID_TONES[family], _WORDS[depth][family], (tone - 1) / (TONES - 1))
-    if depth is Depth.LIGHT or (depth is Depth.INDEXED and tone <= TONES // 2):
+    if depth in (Depth.INDEXED, Depth.LIGHT):
         return f"color({_MID_NUMBERS[family]})"
-    return _WORDS[depth].get(family, "" if depth is Depth.NONE else _OTHER_BODIES)
+    return _WORDS[depth].get(family) or _OTHER_BODIES.get(depth, {}).get(family, "")
 
 
 def _selected(style: str, depth: Depth) -> str:

@@ -13,11 +13,11 @@ from gputui.store.text import clean_text
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.plain_ascii import text_in_ascii
 
+# The outer box is blank beside the frame: words of the screen below would touch it.
 _CSS = """
 {0} {{ align: center middle; background: ansi_default; }}
-{0} > Vertical {{
-    width: 76; max-width: 95%; height: auto; padding: 0 1; background: ansi_default;
-}}
+{0} > Vertical {{ width: 80; max-width: 100%; height: auto; padding: 0 2; background: ansi_default; }}
+{0} > Vertical > Vertical {{ height: auto; padding: 0 1; background: ansi_default; }}
 {0} Input, {0} Input:focus {{ border: none; height: 1; padding: 0; background: ansi_default; }}
 {0} Input > .input--selection {{ text-style: $block-cursor-text-style; }}
 {0} Input:ansi > .input--cursor {{ background: ansi_default; color: ansi_default; }}
@@ -36,7 +36,7 @@ class AskText(ModalScreen[str | None]):
         self._value = value
 
     def compose(self) -> ComposeResult:
-        with Vertical() as box:
+        with Vertical(), Vertical() as box:
             box.styles.border = ("ascii" if shell_of(self).ascii_only else "solid", "ansi_default")
             yield Static(_question(self, self._question), markup=False)
             field = Input(clean_text(self._value))
@@ -68,7 +68,7 @@ class Confirm(ModalScreen[bool]):
         self._question = question
 
     def compose(self) -> ComposeResult:
-        with Vertical() as box:
+        with Vertical(), Vertical() as box:
             box.styles.border = ("ascii" if shell_of(self).ascii_only else "solid", "ansi_default")
             yield Static(_question(self, self._question), markup=False)
             yield Static("y yes    n no", markup=False)

@@ -25,6 +25,7 @@ from gputui.services.hosts.live import HostFeed, HostSample
 from gputui.services.hosts.replica import Replica
 from gputui.tui.monitor.hosts import HOSTS_ACTIONS, HostsModel
 from gputui.tui.shell.keymap import table_of
+from gputui.tui.terminal.lines import Span
 
 SECOND_NS = 10**9
 
@@ -122,13 +123,23 @@ def test_each_host_has_its_line_and_the_one_that_is_silent_says_since_when_and_w
     lines = text_of(model.lines(100, 12, now_ns)).splitlines()
     assert lines[0].startswith("gputui  2 of 4 hosts · ")
     assert "GPUs busy" in lines[0]
-    assert lines[2].startswith("▸gpu-a")
+    assert lines[2].startswith("▸ gpu-a ")
+    selected = [
+        span.text.strip()
+        for line in model.lines(100, 12, now_ns)
+        for span in line
+        if span.style == "selected"
+    ]
+    assert selected == ["gpu-a"]
+    assert " kW · " in lines[0]
+    assert Span("3 with a fault", "alarm") in model.lines(100, 12, now_ns)[0]
     assert "/8 GPU" in lines[2]
     assert "gemm base gpu fp32" in lines[2]
     assert "% CPU" in lines[3]
     assert "silent for 90 s: it does not answer (is the box up?)"[:40] in lines[4]
     assert "there is no such host (correct it)" in lines[5]
     assert all(len(line) <= 100 for line in lines)
+    assert lines[-2].rstrip() == "gpu-a: GPU 6 ECC 2, GPU 3 POWER-CAPPED at 700 W, GPU 5 PCIe x4 of x16"
     model.press("last")
     assert model.selected == "typo"
     assert text_of(model.lines(100, 12, now_ns)).splitlines()[-2].startswith("typo: there is no such host")

@@ -141,13 +141,13 @@ def output_of(
 
 
 def test_show_lists_the_figures_below_the_rates(output_of: Callable[..., str]) -> None:
-    table = output_of("show", "latest", "a.db").partition("seen in")[2]
+    table = output_of("show", "latest", "a.db").partition("range of launches")[2]
     rows = [" ".join(line.split()) for line in table.strip().split("\n")[:4]]
     assert rows == [
         "gemm mini cpu fp32 all cores",
-        "p99 latency 12.3 ms 1000 in 2 launches: 12.3 ms to 12.3 ms",
+        "p99 latency 12.3 ms 12.3 ms, n 1000 in 2 launches",
         "peak memory — not told here",
-        "bit errors 2 80 in 2 launches: 0 to 2",
+        "bit errors 2 0 to 2, n 80 in 2 launches",
     ]
 
 

@@ -153,6 +153,14 @@ def test_every_line_has_exactly_the_requested_width(
             assert all(span.text.isascii() for line in lines for span in line)
 
 
+@pytest.mark.parametrize("gpus", [2, 4, 8, 72])
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_the_summary_counts_the_gpus_to_check_at_every_width(gpus: int, width: int) -> None:
+    summary = text_of(model(lambda second: sample(gpus, second)).lines(width, 24, START + 90 * SECOND)[1:2])
+    assert " to check" in summary
+    assert "…" not in summary
+
+
 def test_below_40_by_10_there_is_one_sentence() -> None:
     made = model(lambda second: sample(8, second), seconds=1)
     for width, height in ((39, 24), (80, 9), (12, 12)):

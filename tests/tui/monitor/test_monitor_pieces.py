@@ -46,6 +46,7 @@ from gputui.tui.widgets.charts import (
 from gputui.tui.widgets.history import RINGS, History, Series
 from gputui.tui.widgets.load import LoadLevel, SteadyLoads
 from gputui.tui.widgets.plain_ascii import in_ascii, text_in_ascii
+from gputui.tui.widgets.wrapping import wrapped
 
 SECOND = 1_000_000_000
 MINUTE = 60 * SECOND
@@ -82,6 +83,12 @@ def test_lines_have_the_requested_width_and_adjacent_spans_of_one_style_are_merg
     assert line_width(line) == width
     assert all(one.style != other.style for one, other in itertools.pairwise(line))
     assert line_width(ruled(spans, width)) == width
+
+
+def test_a_number_stays_with_its_unit_where_a_sentence_is_broken() -> None:
+    assert wrapped("about 3 min · $24.00/h", 9, 4) == ["about", "3 min ·", "$24.00/h"]
+    assert wrapped("busy for 98 % of it", 12, 4) == ["busy for", "98 % of it"]
+    assert wrapped("3 hosts 5 minutes", 8, 4) == ["3 hosts", "5", "minutes"]
 
 
 def test_what_is_cut_off_is_marked() -> None:
@@ -401,7 +408,9 @@ def test_rows_that_few_processes_do_not_need_go_to_the_charts(count: int, size: 
     for one, other in ((few.gpus, many.gpus), ((few.detail,), (many.detail,))):
         assert all(tall.height >= low.height for tall, low in zip(one, other, strict=True))
     assert laid_out(*size, [0] * count, processes=3) == few
-    assert laid_out(80, 22, [0] * count, processes=2) == laid_out(80, 22, [0] * count)
+    small, crowded = (laid_out(80, 22, [0] * count, processes=number) for number in (2, 40))
+    assert small.lower.height <= crowded.lower.height
+    assert small.form == "single" or (small.detail.height >= 7) == (count < 8)
 
 
 def test_many_gpus_have_a_heat_strip() -> None:

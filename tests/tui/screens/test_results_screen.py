@@ -252,6 +252,8 @@ async def test_a_run_is_removed_only_after_yes(db: Path) -> None:
             await press(pilot, "D")
             assert isinstance(app.screen, Confirm)
             assert "Remove run cccc0003" in picture(app)
+            inside = [line for line in picture(app).splitlines() if line.count("│") == 2 and "y yes" in line]
+            assert inside[0].partition("│")[0].endswith("  "), "words of the screen below touch the frame"
             await press(pilot, refusal)
             assert "cccc0003" in labels(db)
         await press(pilot, "D", "y")
@@ -338,25 +340,29 @@ async def test_below_a_short_table_of_cases_stand_the_blocks_of_the_selected_one
         assert re.search(r"── gpt_train mini .* enter: its blocks", shown)
         assert "18 blocks in 3 launches, median 100 ms per step" in shown
         await press(pilot, "down")  # it was skipped
-        assert "times of blocks" not in picture(app)
+        shown = picture(app)
+        assert "times of blocks" not in shown
+        assert "skipped: no GPU in this machine" in shown
         await press(pilot, "tab", "tab")
         shown = picture(app)
         assert "a step of gpt_train" in shown
         assert "sorted by time" in shown
-        await pilot.resize_terminal(120, 24)
+        await pilot.resize_terminal(120, 23)
         await settled(pilot)
         assert "a step of gpt_train" not in picture(app)
 
 
-async def test_a_run_of_loads_has_no_column_for_steps(tmp_path: Path) -> None:
+async def test_a_run_of_loads_has_no_column_for_steps_and_room_for_ranges(tmp_path: Path) -> None:
     store_loads(tmp_path / "serve.db", Server(), requests=50)
     app = make_app()
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, f"{tmp_path / 'serve.db'}@latest")
         await press(pilot, "tab")
         shown = picture(app)
         assert "serve:chat 1 user" in shown
         assert "per step" not in shown
+        assert re.search(r"TTFT median .* [\d.]+ ms to [\d.]+ ms, n 1", shown)
+        assert re.search(r"TTFT p99 +— +needs 368 requests a launch,…", shown)
 
 
 async def test_what_is_shown_is_copied_as_text_and_the_place_is_named(db: Path) -> None:

@@ -52,7 +52,7 @@ def test_hosts_are_asked_then_the_user_then_they_start_and_can_be_stopped_and_co
     text = text_of(model, 80, 23)
     assert "gpu-a" in text
     assert "accepts none of your keys" in text
-    assert "y starts" in text
+    assert "y Yes  n No" in text
     model.press("yes")
     assert StartHosts() in model.take_requests()
     progress = hosts_measuring().hosts_progress

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from journals import GPU_MACHINE
+from stored_loads import store_loads
 from stored_runs import run_id_of, store
 
 from gputui.analysis.findings import Finding
 from gputui.services.results.browser import RunDetail, read_detail
 from gputui.services.support.background import Job
-from gputui.tui.screens.results.pages import findings_page
+from gputui.tui.screens.results.pages import breakdown_lines, findings_page, memory_page
 from gputui.tui.screens.results.rests_on import HEADINGS, rests_on_lines
+from gputui.tui.screens.results.tables import case_rows
 from gputui.tui.terminal.lines import Line
+from gputui.tui.terminal.theme import LETTERS
 from gputui.tui.widgets.cells import line_width
 
 
@@ -84,3 +88,22 @@ def test_findings_have_their_step_as_a_bar_as_long_as_all_fits(detail: RunDetail
     assert not any("── a step of " in line for line in short)
     for lines in (whole, short):
         assert any(line.startswith("  python: Python takes 10 %; ") for line in lines)
+
+
+def test_parts_of_the_memory_and_of_a_step_have_the_colours_of_charts_not_those_of_letters(
+    detail: RunDetail,
+) -> None:
+    case = next(case for case in detail.run.cases if case.case_id in detail.passes)
+    for lines in (memory_page(detail, case, 120, 40), breakdown_lines(detail, case, 120)):
+        filled = {span.style for line in lines for span in line if set(span.text) & set("▇█")}
+        assert len(filled) >= 3
+        assert not filled & set(LETTERS)
+
+
+def test_a_metric_names_its_range_before_what_it_rests_on(tmp_path: Path) -> None:
+    run_id = store_loads(tmp_path / "a.db", requests=40)
+    job: Job[Any] = Job(lambda job: None, lambda job, outcome: None)
+    rows = case_rows(read_detail(tmp_path / "a.db", run_id, job).run)
+    remarks = {row.cells[0].strip(): row.cells[-1] for row in rows}
+    assert re.fullmatch(r"[0-9.]+ ms to [0-9.]+ ms in 3 launches, n [0-9]+", remarks["TTFT median"])
+    assert re.fullmatch(r"[0-9]+ requests: it needs 368", remarks["TTFT p99"])

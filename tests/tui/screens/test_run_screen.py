@@ -261,7 +261,7 @@ async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_ask
         await pilot.press("n")
         assert "End run" not in shown(pilot)
         await pilot.press("q")
-        assert "the run continues" in shown(pilot)
+        assert "Leave? The run continues" in shown(pilot)
         await pilot.press("escape")
         assert one.leave_message is None
         await pilot.press("x", "y")
@@ -296,7 +296,7 @@ async def test_the_run_goes_on_when_the_screen_is_left_and_another_key_comes_bac
         await pilot.press("a")
         await until(pilot, lambda: is_timing(app))
         await pilot.press(keys[0])
-        assert "the run continues" in shown(pilot)
+        assert "Leave? The run continues" in shown(pilot)
         await pilot.press(keys[1])
         await until(pilot, lambda: app.leave_message is not None)
         assert app.leave_message is not None
@@ -606,6 +606,28 @@ def test_warnings_stay_in_sight_when_newer_events_have_no_room() -> None:
 def test_a_terminal_of_every_size_names_the_case_in_progress() -> None:
     for width, height in ((80, 24), (80, 40), (100, 24), (120, 40), (200, 50), (200, 24)):
         assert "▸ membw base fp32" in text_of(watching_gpu(), width, height), (width, height)
+
+
+def test_cases_out_of_sight_are_counted_with_their_states() -> None:
+    model = watching_gpu()
+    assert model.progress is not None
+    assert "3 more below: all ok" in text_of(model, 80, 24)
+    *cases, last = model.progress.cases
+    cases.append(replace(last, state="failed"))
+    model.know_progress(RUN.run_ids[0], replace(model.progress, cases=tuple(cases)))
+    assert "3 more below: 2 ok, 1 failed" in text_of(model, 80, 24)
+
+
+def test_on_a_large_terminal_the_chart_of_blocks_takes_what_the_events_do_not_need() -> None:
+    rows = text_of(watching(), 200, 50).splitlines()
+    top, bottom = (
+        next(n for n, row in enumerate(rows) if row.startswith(end)) for end in ("   22 ms", "   20 ms")
+    )
+    assert bottom - top == 9
+
+
+def test_the_page_of_a_run_that_ended_begins_in_the_first_line() -> None:
+    assert "all 2 cases" in text_of(dict(models())["ended"], 120, 40).splitlines()[0]
 
 
 def test_what_a_journal_says_of_others_is_shown_without_what_a_terminal_obeys() -> None:

@@ -325,12 +325,13 @@ def test_a_colour_of_24_bits_that_is_one_of_the_256_is_written_as_such() -> None
         )
 
 
-def test_without_colours_the_blanks_around_a_warning_are_not_marked() -> None:
+def test_without_colours_the_blanks_and_bars_beside_a_warning_are_not_marked() -> None:
     line = (
         Span("gpu"),
         Span("  ! no GPU  ", "alarm"),
         Span("   624  W over", "warn"),
         Span("   ", "warn"),
+        Span("━━●━╸", "warn"),
         Span("ok"),
     )
     drawn = []
@@ -340,7 +341,7 @@ def test_without_colours_the_blanks_around_a_warning_are_not_marked() -> None:
         emulator.feed(diff.diff_lines({0: line}) if lines else diff.diff(strip))
         drawn.append(emulator.screen.buffer[0])
     for row in drawn:
-        assert "".join(row[x].data for x in range(40)).rstrip() == "gpu  ! no GPU     624  W over   ok"
+        assert "".join(row[x].data for x in range(40)).rstrip() == "gpu  ! no GPU     624  W over   ━━●━╸ok"
         assert "".join(row[x].data for x in range(40) if row[x].reverse) == "! no GPU"
         assert "".join(row[x].data for x in range(40) if row[x].underscore) == "624W over"
 

@@ -19,7 +19,7 @@ from gputui.tui.widgets.lines_list import MARKER
 from gputui.tui.widgets.plain_ascii import text_in_ascii
 
 FILES = "files"
-_WIDTH = 76
+_WIDTH = 80
 _MOST_LINES = 12
 _LINES_AROUND = 5
 """Above and below what can be chosen, on a narrow terminal."""
@@ -31,8 +31,9 @@ class AskBy(ModalScreen[str | None]):
     DEFAULT_CSS = f"""
     AskBy {{ align: center middle; background: ansi_default; }}
     AskBy > Vertical {{
-        width: {_WIDTH}; max-width: 95%; height: auto; padding: 0 1; background: ansi_default;
+        width: {_WIDTH}; max-width: 100%; height: auto; padding: 0 2; background: ansi_default;
     }}
+    AskBy > Vertical > Vertical {{ height: auto; padding: 0 1; background: ansi_default; }}
     AskBy OptionList, AskBy OptionList:focus {{
         height: auto; border: none; padding: 0; background: ansi_default;
         scrollbar-size: 0 0;
@@ -54,7 +55,7 @@ class AskBy(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         """The question and what can be chosen."""
-        with Vertical() as box:
+        with Vertical(), Vertical() as box:
             box.styles.border = ("ascii" if shell_of(self).ascii_only else "solid", "ansi_default")
             yield Static("What separates the sides?", markup=False)
             options = OptionList(*self._options())
@@ -100,14 +101,14 @@ class AskBy(ModalScreen[str | None]):
         made = [self._option(FILES, told, is_possible=several)]
         for name, values in self._dimensions.items():
             is_possible = len(values) > 1
-            told = ", ".join(values) if is_possible else f"only {values[0]}" if values else "nothing of it"
+            told = ", ".join(values) if is_possible else f"only {values[0]}" if values else "none recorded"
             made.append(self._option(name, told, is_possible=is_possible))
         return made
 
     @property
     def _room(self) -> int:
         """Cells of a choice behind its mark."""
-        return min(_WIDTH, self.app.size.width * 19 // 20) - 6 - len(MARKER)
+        return min(_WIDTH, self.app.size.width) - 10 - len(MARKER)
 
     def _option(self, name: str, told: str, *, is_possible: bool) -> Option:
         self._lines[name] = cut(f"{name:10} {clean_text(told)}", self._room)

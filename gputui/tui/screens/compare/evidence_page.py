@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from gputui.analysis.verdict import RatioEstimate
 from gputui.model.absent import Missing
-from gputui.model.units import format_seconds
 from gputui.services.compare.columns import COST, ENERGY, PEAK, ComparisonColumn
 from gputui.services.compare.pairing import Cell, Row
 from gputui.services.compare.row_text import change_text, rate_text, time_text
 from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.why import Why
+from gputui.services.results.labels import interval_words
 from gputui.services.results.load_times import is_load
 from gputui.services.serving.curve import ServingRun
-from gputui.tui.screens.compare.evidence_parts import block_lines, sure_lines, title_line
+from gputui.tui.screens.compare.evidence_parts import block_lines, blocks_heading, sure_lines, title_line
 from gputui.tui.screens.compare.load_tables import load_lines, load_notes, result_lines
 from gputui.tui.screens.compare.telemetry_lines import telemetry_lines
 from gputui.tui.screens.compare.why_lines import why_lines
@@ -47,7 +47,7 @@ def evidence_page(
         lines.append((Span("what would help", "title"),))
         lines += [line for step in steps for line in paragraph(f"  {step}", width, indent=4)]
     if blocks := block_lines(row, "ab", width - 1, _ROWS):
-        lines += [(), *blocks]
+        lines += [(), blocks_heading(_ROWS), *blocks]
     lines.append(())
     if is_load(row.case):
         lines += result_lines(row, width)
@@ -76,13 +76,12 @@ def _side(cell: Cell) -> str:
     speed = cell.speed
     if isinstance(speed, Missing):
         return speed.reason
-    per_step = cell.result.case.units_per_step
-    low, high = (format_seconds(per_step / x) for x in (speed.high, speed.low))
     launches = f"{speed.launches} launch{'es' if speed.launches != 1 else ''}"
     blocks = f"{speed.blocks} blocks"
     if speed.independent < speed.blocks:
         blocks += f" (neighbours resemble each other: worth {speed.independent})"
-    return f"{rate_text(cell)}, {time_text(cell)} per step (95 %: {low} to {high}), {blocks} in {launches}"
+    rate = f"{rate_text(cell)} (95 %: {interval_words(speed)})"
+    return f"{rate}, {time_text(cell)} per step, {blocks} in {launches}"
 
 
 def _values(row: Row, width: int, columns: Sequence[ComparisonColumn] = (COST, ENERGY, PEAK)) -> list[Line]:

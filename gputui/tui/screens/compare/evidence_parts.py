@@ -188,6 +188,12 @@ def block_lines(row: Row, letters: str, width: int, rows: int) -> list[Line]:
     return [fitted(line, width) for line in lines]
 
 
+def blocks_heading(rows: int) -> Line:
+    """What stands above `block_lines` of so many rows: what they show, and what the point below a side is."""
+    interval = "; ● a step, ━ its 95 %" if rows > 1 else ""
+    return (Span(f"times of blocks{interval}", "dim"),)
+
+
 def _seconds(cell: Cell) -> list[float]:
     """Seconds per step of each block that counts."""
     if cell.result is None:

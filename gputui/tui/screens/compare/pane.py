@@ -20,6 +20,7 @@ from gputui.store.text import clean_text
 from gputui.tui.screens.compare.evidence_parts import (
     FAMILIES_OF_SIDES,
     block_lines,
+    blocks_heading,
     heading_line,
     step_text,
     sure_lines,
@@ -95,7 +96,7 @@ def pane_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
     half = (width - 2 - _GAP) // 2
     blocks = block_lines(row, "ab", half, 2 if room >= 10 else 1)
     if blocks:
-        blocks.insert(0, (Span("times of blocks", "dim"),))
+        blocks.insert(0, blocks_heading(2 if room >= 10 else 1))
     why: list[Line] = []
     if step := step_text(shown.why):
         why = [(Span(f"why: {step}", "dim"),), *why_lines(shown.why, half, room - 2, has_sides=True)]
@@ -133,7 +134,7 @@ def beside_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
     if row.verdict.reason:
         lines += [(), *paragraph(row.verdict.reason, width, style_of(row.rate))]
     if blocks := block_lines(row, letters, width, 2):
-        lines += [(), (Span("times of blocks", "dim"),), *blocks]
+        lines += [(), blocks_heading(2), *blocks]
     if step := step_text(shown.why):
         lines += [(), (Span(f"why: {step}", "dim"),), *why_lines(shown.why, width, 6, has_sides=True)]
     sure = [(), (Span("how sure", "dim"),), *sure_lines(row, width)]
@@ -189,12 +190,14 @@ def unsure_lines(shown: ShownRow, width: int) -> list[Line]:
         return []
     lines = [heading_line("can't tell", width, _count(found, loaded))]
     rows: list[tuple[Line, list[Line]]] = []
-    for one in found[:_MOST_UNSURE]:
+    listed = found[:_MOST_UNSURE]
+    reasons = [one.row.verdict.reason for one in listed]
+    for one in listed:
         name = clean_text(row_name(one.row, [], loaded.ignore))
         reason = f"{judgement_text(one.row.rate)}: {one.row.verdict.reason}"
         side = f" ({one.letter} vs a)" if len(loaded.answer.comparisons) > 1 else ""
         head, more = f"  {name}{side}  ", []
-        if width_of(head) + width_of(reason) > width:
+        if width_of(head) + width_of(reason) > width or reasons.count(one.row.verdict.reason) > 1:
             reason = judgement_text(one.row.rate)
             more = wrapped(one.row.verdict.reason, width - 2, 2)
         below: list[Line] = [(Span(f"  {row}", "dim"),) for row in more]
@@ -262,7 +265,7 @@ def launches_lines(row: Row, letters: str, name: str, width: int, most: int) -> 
     count = sum(len(launches) for _, _, launches in sides)
     if not count or count + 1 > most:
         return []
-    lines = [heading_line(f"launch by launch, {name}", width)]
+    lines = [heading_line(f"launch by launch, {name}", width, "block after block, the slowest the highest")]
     for letter, family, launches in sides:
         slowest = max((seconds for launch in launches for seconds in launch), default=0.0)
         fastest = min((seconds for launch in launches for seconds in launch), default=0.0)

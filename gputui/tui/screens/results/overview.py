@@ -47,6 +47,7 @@ from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results.largest_operators import largest_operators
 from gputui.tui.screens.results.load_lines import headline, load_lines, loads_of, note_lines
 from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.terminal.theme import TONES
 from gputui.tui.widgets.cells import clean, fitted, left, right, side_by_side, width_of
 from gputui.tui.widgets.charts import round_ceiling
 from gputui.tui.widgets.paragraphs import paragraph
@@ -216,8 +217,8 @@ def step_lines(case: CaseResult, breakdown: StepBreakdown, width: int) -> Iterat
     widths = [max(round(share * room), 1) for _, share in parts]
     widths[widths.index(max(widths))] -= max(sum(widths) - room, 0)
     for number, ((name, share), cells) in enumerate(zip(parts, widths, strict=True)):
-        style = "track" if name.startswith("idle") else f"{_FAMILIES[number % len(_FAMILIES)]}"
-        words = "dim" if style == "track" else style
+        family = _FAMILIES[number % len(_FAMILIES)]
+        words, style = ("dim", "track") if name.startswith("idle") else (family, f"{family} {TONES}")
         between = Span(" ") if number else Span("")
         bar += [between, Span("█" * cells, style)]
         numbered += [between, Span(f"{number + 1}", words), Span("█" * (cells - 1), style)]

@@ -20,7 +20,7 @@ from gputui.tui.screens.results.last_words import last_words
 from gputui.tui.screens.results.overview import share_lines, step_lines
 from gputui.tui.screens.results.rests_on import rests_on_lines
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.terminal.theme import FAMILIES
+from gputui.tui.terminal.theme import FAMILIES, TONES
 from gputui.tui.widgets.paragraphs import paragraph
 
 POINTS = {
@@ -167,7 +167,7 @@ def _stack(point: MemoryPoint, most: int, width: int, *, has_letters: bool = Tru
         so_far += of(point)
         end = round(so_far / most * width) if most else 0
         if end > begin:
-            body = "track" if style == "dim" else style
+            body = "track" if style == "dim" else f"{style} {TONES}"
             spans.append(Span(letter, style) if has_letters else Span("▇", body))
             spans.append(Span("▇" * (end - begin - 1), body))
         begin = end

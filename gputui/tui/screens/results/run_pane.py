@@ -16,7 +16,7 @@ from gputui.model.profiled import Operator
 from gputui.model.result import CaseResult
 from gputui.services.results import table_export as saving
 from gputui.services.results.browser import RunDetail
-from gputui.services.results.labels import case_name
+from gputui.services.results.labels import case_name, outcome_words
 from gputui.services.results.load_times import is_load
 from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.table_export import Sheet
@@ -63,7 +63,7 @@ _CLOSE_TABS_CELLS = 48
 """Below this width tabs have their shortest names and one blank between them, so that all are visible."""
 _ROWS_ABOVE_AND_BELOW = 6
 """Lines of the screen outside the page."""
-_LEAST_BELOW = 14
+_LEAST_BELOW = 12
 """Free rows under a table from which they show more of what is selected."""
 
 
@@ -410,9 +410,12 @@ class RunPane(Vertical):
         has_step = case.case_id in detail.passes
         if not is_case:
             return pages.breakdown_lines(detail, case, width) if has_step else ()
-        if is_load(case.case) or not any(m.blocks for m in case.measurements):
+        if is_load(case.case):
             return ()
-        title = section((Span(case_name(case), "title"),), width, (Span("enter: its blocks", "dim"),))
+        name = (Span(case_name(case), "title"),)
+        if not any(m.blocks for m in case.measurements):
+            return (section(name, width), *paragraph(outcome_words(case), width))
+        title = section(name, width, (Span("enter: its blocks", "dim"),))
         breakdown = pages.breakdown_for(detail, case)
         step = () if isinstance(breakdown, Missing) else ((), *step_lines(case, breakdown, width))
         blocks = pages.blocks_page(detail, case, width, height - 1 - len(step))

@@ -102,7 +102,7 @@ def case_rows(run: Run) -> list[CaseRow]:
             )
         rows.append(CaseRow(case, cells))
         for metric in metrics_of(case):
-            cells = (f"  {metric.title}", metric_text(metric), "", "", f"seen in {metric_range(metric)}")
+            cells = (f"  {metric.title}", metric_text(metric), "", "", metric_range(metric))
             rows.append(CaseRow(case, cells))
     return rows
 

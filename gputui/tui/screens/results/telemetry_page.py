@@ -168,7 +168,10 @@ def _metric_lines(part: _Part, place: ChartPlace, headings: Sequence[str], rows:
             yield Span(name, "dim"), Span(text)
             continue
         shown = [v if math.isfinite(v) else None for v in part.chart(column)]
-        for row, chart in enumerate(_chart(shown, min(values), max(values), rows, family)):
+        low, high = numbers["least"], numbers["most"]
+        if _number(low, key) == _number(high, key):
+            high = low
+        for row, chart in enumerate(_chart(shown, low, high, rows, family)):
             before = (Span(name, "dim"), Span(text)) if row == 0 else (Span(" " * (place.left - 2)),)
             yield *before, Span("  "), chart
 

@@ -47,17 +47,18 @@ def ended_lines(model: RunModel, ended: EndedRuns, width: int, height: int) -> l
 
 
 def _page(ended: EndedRuns, width: int, *, is_tall: bool) -> Iterator[Line]:
-    yield from _answer(ended, width)
+    answer = list(_answer(ended, width))
+    yield from answer
     gap = [fitted((), width)] if is_tall else []
     judged = [(check, one) for check in ended.checks for one in check.peak_tests if one.word != NO_REFERENCE]
     if judged:
-        yield from gap
+        yield from gap if answer else ()
         yield from _published(ended.checks, judged, width)
     if ended.next_steps and not is_tall:  # what has no room is scrolled to
         yield from _next(ended.next_steps, width)
     measured = [row for row in ended.rows if row.rate]
     if measured:
-        yield from gap
+        yield from gap if answer or judged else ()
         yield from _results(measured, width)
     yield from _not_measured(ended.rows, width)
     if ended.next_steps and is_tall:

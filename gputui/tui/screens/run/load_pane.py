@@ -50,7 +50,9 @@ def _charts(now: Sequence[LoadNow], width: int, rows: int) -> Iterator[Line]:
     """What is in flight over time, and where there is room the time to first token beside it."""
     halves = 2 if width >= _WIDE else 1
     each = (width - 3 * (halves - 1)) // halves
-    flight = _chart([float(one.in_flight) for one in now], "in flight", each, rows, "compute", three_digits)
+    flight = _chart(
+        [float(one.in_flight) for one in now], "in flight", each, rows, "compute", "{:.0f}".format
+    )
     if halves == 1:
         yield from flight
         return

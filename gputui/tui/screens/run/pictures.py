@@ -35,6 +35,8 @@ from gputui.tui.widgets.wrapping import wrapped
 LEAST_WIDTH, LEAST_HEIGHT = 40, 9
 """Without the line that names the screens."""
 LEAST_PROFILES = 3
+_LABEL = 13
+"""Cells of the name of a field."""
 _FOOTERS = {
     "profiles": ("choose", "next", "start", "cases", "copy", "again"),
     "form": ("choose", "next", "back"),
@@ -204,9 +206,9 @@ def _profile_line(profile: Profile, width: int) -> Line:
 
 
 def _path_line(model: RunModel, width: int) -> Line:
-    label = Span(left("of your own", 12), "accent")
+    label = Span(left("of your own", _LABEL), "accent")
     if model.region == "path":
-        return (label, *_edited(model.path, width - 18))
+        return (label, *_edited(model.path, width - 6 - _LABEL))
     text = clean(model.path.text) or "the path of a .toml profile, or of a workload in a .py file"
     return fitted((label, Span(text, "" if model.path.text else "dim")), width - 2)
 
@@ -272,9 +274,9 @@ def _form(model: RunModel, width: int) -> list[Line]:
     for index, field in enumerate(FIELDS):
         is_selected = model.region == "form" and model.form.selected == index
         text = model.form.texts[field.name]
-        label = (_mark(is_selected), Span(left(field.title, 12), "title" if is_selected else "dim"))
+        label = (_mark(is_selected), Span(left(field.title, _LABEL), "title" if is_selected else "dim"))
         error = wrong.get(field.name)
-        room = width - 14
+        room = width - 2 - _LABEL
         empty = field.empty
         if field.name == "file" and model.default_file:
             empty = end_of(clean(model.default_file), room - 1)
@@ -417,19 +419,16 @@ def _said(model: RunModel, width: int) -> list[Line]:
     text, style = model.notice
     if model.question == "stop":
         called = model.watched.in_progress.called if model.watched is not None else ""
-        text, style = f"End run {called} and keep what is finished? y ends it, n does not", "warn"
+        text, style = f"End run {called} and keep what is finished?", "warn"
     elif model.question == "start":
-        text, style = f"Measure anyway? {'; '.join(model.disturbed)}. y starts it, n does not", "warn"
+        text, style = f"Measure anyway? {'; '.join(model.disturbed)}.", "warn"
     elif model.question == "start hosts" and model.hosts_plan is not None:
-        text, style = f"Start {model.hosts_plan.summary}? y starts, n does not", "warn"
+        text, style = f"Start {model.hosts_plan.summary}?", "warn"
     elif model.question == "stop hosts":
-        text, style = (
-            "End the runs on all hosts and keep what is finished? y ends them, n does not",
-            "warn",
-        )
+        text, style = "End the runs on all hosts and keep what is finished?", "warn"
     elif model.question == "leave":
         words = model.parting_words or "a run is being started"
-        text, style = f"{words}. y leaves, n stays", "warn"
+        text, style = f"Leave? {words[:1].upper()}{words[1:]}.", "warn"
     elif not text and model.view == "choose":
         wrong = model.wrong()
         named = model.editing if model.editing in wrong else next(iter(wrong), "")

@@ -81,8 +81,11 @@ def _two_columns(model: RunModel, progress: ProgressSnapshot, width: int, height
     """Cases, blocks and events on the left, the devices on the right."""
     beside = 66
     room = width - beside - 3
-    strip = _strip(progress, room, 5, has_axis=True)
     needed = 1 + len(_to_run(progress)) + (1 if _has_rest(progress) else 0)
+    spare = (
+        height - needed - 2 * _EVENTS - 5
+    )  # not what the events leave: the chart would shrink as they come
+    strip = _strip(progress, room, min(max(spare, 5), 10), has_axis=True)
     rows = min(needed, height - len(strip) - 10)
     mine = [*_case_table(model, progress, room, rows), fitted((), room), *strip]
     mine = filled([*mine, *_events(progress, room, height - len(mine))], room, height)
@@ -155,19 +158,22 @@ def _case_table(model: RunModel, progress: ProgressSnapshot, width: int, rows: i
     lines += [_case_line(case, width, **columns) for case in cases[first : first + room]]
     notes = [*_hidden(cases[:first], "above"), *_hidden(cases[first + room :], "below"), *not_run]
     if notes:
-        lines.append(fitted((Span(f"  {', '.join(notes)}", "dim"),), width))
+        lines.append(fitted((Span(f"  {' · '.join(notes)}", "dim"),), width))
     return lines
 
 
 def _hidden(cases: Sequence[CaseProgress], where: str) -> list[str]:
-    """`6 above ok`, `3 above ok and 1 failed`."""
+    """`6 more above: all ok`, `4 more above: 3 ok, 1 failed`."""
     counts: dict[str, int] = {}
     for case in cases:
         counts[case.state] = counts.get(case.state, 0) + 1
     if not counts:
         return []
-    (state, count), *more = counts.items()
-    return [" and ".join((f"{count} {where} {state}", *(f"{n} {word}" for word, n in more)))]
+    if len(counts) > 1:
+        states = ", ".join(f"{count} {state}" for state, count in counts.items())
+    else:
+        states = ("all " if len(cases) > 1 else "") + cases[0].state
+    return [f"{len(cases)} more {where}: {states}"]
 
 
 def _not_run(progress: ProgressSnapshot) -> list[str]:
