@@ -43,6 +43,7 @@ from gputui.services.results.next_steps import NextStep
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.progress import LogTail, ProgressTracker
 from gputui.services.runs.start import CheckedDraft
+from gputui.tui.screens.run.background_tasks import rows_of_progress
 from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
 from gputui.tui.screens.run.model import EndedRuns, InProgress, ResultRow, RunModel, WatchedRuns
 from gputui.tui.screens.run.pictures import picture
@@ -293,15 +294,15 @@ def _host(seconds: int) -> DeviceHistory:
 def ended(wrong: GputuiError | None = None) -> RunModel:
     """A run that has been stored, or not."""
     model = watching()
-    rows = (
+    rows: tuple[ResultRow, ...] = (
         ResultRow("gemm mini cpu fp32 1 thread", "41.2 GFLOP/s", "±1 %", 90, ""),
         ResultRow("gemm mini cpu amp 1 thread", "38.0 GFLOP/s", "±12 %", 90, ""),
         ResultRow("gemm mini gpu fp32", "", "", 0, "skipped: no GPU: no NVIDIA driver is loaded"),
     )
+    if wrong is not None and model.progress is not None:
+        rows = tuple(rows_of_progress(model.progress.cases))
     traces = ("trace: results.traces/1a2b3c4d.json; open it in https://ui.perfetto.dev",)
-    model.know_ended(
-        EndedRuns(RUN, "/home/ana/results.db", "finished", rows if wrong is None else (), traces, wrong)
-    )
+    model.know_ended(EndedRuns(RUN, "/home/ana/results.db", "finished", rows, traces, wrong))
     return model
 
 

@@ -36,6 +36,7 @@ from run_screen_golden import (
     RUN,
     choosing,
     ended_gpu,
+    lines_of,
     models,
     pictures,
     plan,
@@ -47,11 +48,12 @@ from textual import events
 from textual.pilot import Pilot
 
 from gputui.cli import main
-from gputui.model.journal import JOURNAL_NAME, Block
+from gputui.model.journal import JOURNAL_NAME, Block, Stored
 from gputui.model.result import Run
 from gputui.recording.lock import read_holder
 from gputui.services.doctor.disturbances import Check
 from gputui.services.runs.device_history import DeviceHistory
+from gputui.services.runs.process import LiveRun
 from gputui.services.runs.progress import Happened, ProgressTracker
 from gputui.services.runs.start import Draft, DraftChecker, RunOptions, command_line, read_draft
 from gputui.store.journal_reader import read_journal
@@ -628,6 +630,21 @@ def test_on_a_large_terminal_the_chart_of_blocks_takes_what_the_events_do_not_ne
 
 def test_the_page_of_a_run_that_ended_begins_in_the_first_line() -> None:
     assert "all 2 cases" in text_of(dict(models())["ended"], 120, 40).splitlines()[0]
+
+
+def test_a_run_that_could_not_be_stored_still_shows_what_it_measured(tmp_path: Path) -> None:
+    made = plan()
+    progress = ProgressTracker([made], is_of_this_clock=True)
+    for line in (*lines_of(made), Stored(4, "gputui: no space left on device", 0)):
+        progress.hear(0, line)
+    run = LiveRun(RUN.run_ids[0], tmp_path, tmp_path / "results.db", None)
+    ended = background_tasks.finished((run,), progress, RUN)
+    assert ended.wrong is not None
+    assert "not stored: no space left on device" in ended.wrong.message
+    assert [row.rate for row in ended.rows if row.rate] == [
+        case.rate for case in progress.picture().cases if case.rate
+    ]
+    assert {row.why for row in ended.rows if not row.rate} >= {"unsupported: TF32 is a mode of NVIDIA GPUs"}
 
 
 def test_what_a_journal_says_of_others_is_shown_without_what_a_terminal_obeys() -> None:

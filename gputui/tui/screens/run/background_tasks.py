@@ -44,7 +44,7 @@ from gputui.services.runs.process import (
     stop,
     wait_until_begun,
 )
-from gputui.services.runs.progress import LogTail, ProgressTracker
+from gputui.services.runs.progress import CaseProgress, LogTail, ProgressTracker
 from gputui.services.runs.recovery import recover_orphans
 from gputui.services.runs.start import DraftChecker, choices_of, prepare, read_draft, target_of
 from gputui.services.serving.curve import serving_of
@@ -310,7 +310,7 @@ class BackgroundTasks:
                 told_s = monotonic()
                 self._show_progress(runs, progress, ends, histories)
         self._show_progress(runs, progress, ends, histories)
-        ended = _finished(runs, progress, group)
+        ended = finished(runs, progress, group)
         self._started.pop(run_id, None)
         if ended.wrong is not None:
             _keep(ended.wrong)
@@ -381,7 +381,7 @@ def _runtime_words(spec: Spec) -> str:
     return f"Python {runtime.python_version}, {torch}"
 
 
-def _finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InProgress) -> EndedRuns:
+def finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InProgress) -> EndedRuns:
     """See that runs are stored, and read them back. What is wrong belongs to the end."""
     target = runs[0].target
     said: list[str] = []
@@ -405,6 +405,7 @@ def _finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InPro
             said += [f"trace: {trace}; {HOW_TO_OPEN}" for trace in traces_of(result.summary.short_id, target)]
     except GputuiError as error:
         wrong = error
+        rows = rows or rows_of_progress(progress.picture().cases)
     statuses = [
         f"{end.status}: {end.reason}" if end.reason else end.status for end in progress.ended.values()
     ]
@@ -429,6 +430,21 @@ def _headline(result: Run, records: ServingRecords) -> str:
     if isinstance(loads, Missing):
         return run_headline(result)
     return serving_headline(loads, result.summary.price)
+
+
+def rows_of_progress(cases: Sequence[CaseProgress]) -> list[ResultRow]:
+    """What was measured, as the supervisor reported it: all there is to show of a run that is not stored."""
+    return [
+        ResultRow(
+            case.name,
+            case.rate,
+            case.spread,
+            case.blocks,
+            "" if case.rate else f"{case.state}: {case.reason}" if case.reason else case.state,
+            case.peak,
+        )
+        for case in cases
+    ]
 
 
 def result_rows(result: Run, prefix: str = "") -> list[ResultRow]:
