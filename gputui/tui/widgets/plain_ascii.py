@@ -16,6 +16,7 @@ _OF_ONE_CELL = {"…": "~", "°": " ", "±": "~", "≥": ">", "≤": "<", "≠":
 _BLANK_BEHIND = re.compile(r"[^│|]*?(?= (?: |$))")
 """Up to a blank that a line can spare; what stands behind a border stays in its place."""
 _IN_NUMBER = re.compile(r"±[\d.]+(?= %)")
+_DEGREES = re.compile(r"(?<=\d )°([CF])(?= |$)")
 _SHAPES = dict(zip("▁▂▃▄▅▆▇█━╸╺┄●○◆", ".,:;+x*#===.o?*", strict=True))
 """For the shapes of charts, gauges and intervals, which differ from each other in ASCII too."""
 _NO_SHAPES: tuple[str, ...] = ("linux", "vt1", "vt2", "vt3", "dumb")
@@ -47,12 +48,14 @@ def _in_ascii(text: str, swaps: Mapping[int, str], begin: int) -> str:
 
 
 def _with_room(text: str) -> dict[int, str]:
-    """`+-` for each `±` that finds a blank to take, and nothing for that blank; by their places.
+    """By places: `+-` for each `±` that finds a blank, nothing for that blank, and `64 C ` for `64 °C`.
 
-    It takes one of several blanks before it or behind its words, else the one in `±1 %`, else the only one
+    `±` takes one of several blanks before it or behind its words, else the one in `±1 %`, else the only one
     before it.
     """
     swaps: dict[int, str] = {}
+    for degree in _DEGREES.finditer(text):
+        swaps |= {degree.start(): degree[1], degree.start() + 1: " "}
     for sign in re.finditer("±", text):
         at = sign.start()
         behind = _BLANK_BEHIND.match(text, at)

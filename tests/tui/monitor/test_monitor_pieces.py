@@ -236,6 +236,7 @@ def test_an_area_rises_from_below_and_leaves_an_eighth_free_at_its_top() -> None
         ("too near to ±1 % to tell│  ", "too near to +-1% to tell|  "),
         ("a ±1 %, b ±2 %", "a +-1%, b +-2%"),
         ("took 1 ±2 s", "took 1+-2 s"),
+        ("64 °C slows at 71 °C, a ±2", "64 C  slows at 71  C, a+-2"),
         ("±2", "~2"),
     ],
 )
