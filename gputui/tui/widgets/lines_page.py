@@ -6,7 +6,7 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from gputui.tui.terminal.lines import Line
+from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import strip_of
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import fitted, line_width
@@ -54,6 +54,10 @@ class LinesPage(ScrollView, can_focus=True):
         if line_width(line) > room > 0 and _text_of(line)[room:].strip(" ─"):  # no mark for the end of a rule
             line = fitted(line, room)
             line = in_ascii(line) if shell.ascii_only else line
+        below = len(self._lines) - self.scroll_offset.y - self.size.height
+        if shell.ascii_only and below > 0 and y == self.size.height - 1 > 0:  # there is no scrollbar
+            more = f"  {below} more v"
+            line = (*in_ascii(fitted(line, max(width - len(more), 0))), Span(more, "dim"))
         return strip_of(line, width, shell.depth)
 
 

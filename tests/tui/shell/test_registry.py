@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -201,6 +202,10 @@ async def test_questions_help_and_labels_are_ascii_where_nothing_else_can_be_sho
             await press(pilot, keys)
             assert picture(app).isascii(), (keys, picture(app))
         assert "Keys of this screen" in picture(app)
+        last = picture(app).splitlines()[-1]
+        assert re.search(r"  [0-9]+ more v$", last), "there is no scrollbar that shows where the page goes on"
+        await press(pilot, "end")
+        assert " more v" not in picture(app)
         for keys in ("escape", "enter", "escape", "space", "space", "c", "enter", "N", "L"):
             await press(pilot, keys)
             assert picture(app).isascii(), (keys, picture(app))
