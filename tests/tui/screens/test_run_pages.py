@@ -105,5 +105,5 @@ def test_a_metric_names_its_range_before_what_it_rests_on(tmp_path: Path) -> Non
     job: Job[Any] = Job(lambda job: None, lambda job, outcome: None)
     rows = case_rows(read_detail(tmp_path / "a.db", run_id, job).run)
     remarks = {row.cells[0].strip(): row.cells[-1] for row in rows}
-    assert re.fullmatch(r"[0-9.]+ ms to [0-9.]+ ms in 3 launches, n [0-9]+", remarks["TTFT median"])
-    assert re.fullmatch(r"[0-9]+ requests: it needs 368", remarks["TTFT p99"])
+    assert re.fullmatch(r"[0-9.]+ ms to [0-9.]+ ms, n [0-9]+ in 3 launches", remarks["TTFT median"])
+    assert re.fullmatch(r"needs 368 requests a launch", remarks["TTFT p99"])
