@@ -223,11 +223,11 @@ parameter_text = one_of(
     "B",
 )
 _OF_LOADS = matching(
-    r"(?:ttft|tpot|e2e)_p(?:50|99)_s|requests_per_s|(?:total|output)_tokens_per_s|cached_share"
+    r"(?:ttft|tpot|e2e)_p(?:50|95|99)_s|requests_per_s|(?:total|output)_tokens_per_s|cached_share"
     r"|other_length_share|failed_share|good_share|client_lag_p99_s"
     r"|requests without an answer|requests within the limits"
     r"|lag of the client, p99|output tokens at the limit"
-    r"|(?:TTFT|TPOT|E2E) (?:median|p99)|requests answered|input and output tokens|prompt tokens from a cache"
+    r"|(?:TTFT|TPOT|E2E) (?:median|p95|p99)|requests answered|input and output tokens|prompt tokens from a cache"
     r"|answers not of \d{1,7} tokens|peak memory"
 )
 

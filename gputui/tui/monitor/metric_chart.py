@@ -75,8 +75,8 @@ def chosen_metrics(frame: Frame, device: DeviceSample) -> list[PaneMetric]:
 
 
 def figure_style(frame: Frame, device: DeviceSample, metric: PaneMetric) -> str:
-    """Bold, or the colour of a limit that is near."""
-    if device.problem is not None:
+    """Bold, or the colour of a limit that is near; an absent figure is near none."""
+    if device.problem is not None or metric.amount(device.values) is None:
         return "dim"
     load = LoadLevel.WORKING
     if metric.id in ("memory", "host-memory"):

@@ -71,7 +71,7 @@ def printed_at_the_end(terminal: Terminal) -> str:
     return _SEQUENCE.sub(b"", behind).decode().strip()
 
 
-@pytest.mark.parametrize(("columns", "lines"), [(80, 24), pytest.param(120, 40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("columns", "lines"), [(80, 24), pytest.param(108, 40, marks=pytest.mark.slow)])
 def test_it_is_played_paused_moved_and_marked_at_its_end(start: Start, columns: int, lines: int) -> None:
     with start("replay", "latest", columns=columns, lines=lines) as terminal:
         wait_for_place(terminal, "playing", lambda second: 1 <= second < 60)
