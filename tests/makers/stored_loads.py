@@ -153,7 +153,7 @@ def _figures(launch: int, case: int, rows: tuple[RequestRow, ...]) -> Iterator[F
             ("p95", "p95", 0.95, 72),
             ("p99", "p99", 0.99, 368),
         ):
-            value: float | Missing = Missing(f"needs {needed} requests a launch, had {len(values)}")
+            value: float | Missing = Missing(f"needs {needed} requests a launch")
             if len(values) >= needed:
                 value = values[math.ceil(share * len(values)) - 1]
             names = (f"{key}_{which}_s", f"{title} {words}", "s", "less", "median")

@@ -164,6 +164,6 @@ def _unread(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int, 
     rows = min(height - len(lines) - 1, 3)
     if rows > 0 and frame.history.series(device.device, metric.id) is not None:
         drawn = frame.chart(device.device, metric, frame.ceiling(device, metric), width, rows)
-        lines += [(Span(row, "dim"),) for row in drawn]
+        lines += [(Span(row, "stale"),) for row in drawn]
         lines.append(fitted((Span(f"{metric.label} until then", "dim"),), width))
     return lines

@@ -135,7 +135,7 @@ def _taken(widths: _Widths) -> int:
 def _history(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int) -> list[Span]:
     ceiling = frame.ceiling(device, metric)
     drawn = frame.chart(device.device, metric, ceiling, width, 1)[0]
-    return [Span(drawn, "dim" if device.problem is not None else f"{metric.family} 1")]
+    return [Span(drawn, "stale" if device.problem is not None else f"{metric.family} 1")]
 
 
 def _busy(frame: Frame, widths: _Widths, device: DeviceSample) -> list[Span]:

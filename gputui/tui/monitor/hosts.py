@@ -137,13 +137,13 @@ class HostsModel:
         host = one.sample.host.values
         busy, shown = _busy(one)
         filled_part, rest = gauge(busy, 100.0, _GAUGE_CELLS)
-        spans += [Span("  "), Span(filled_part, dim or "compute 1"), Span(rest, "track")]
+        spans += [Span("  "), Span(filled_part, "stale" if one.problem else "compute 1"), Span(rest, "track")]
         spans.append(Span(right(shown, _BUSY_CELLS), dim))
         watts = [v for gpu in gpus if isinstance(v := gpu.values.get("power_w"), int | float)]
         spans.append(Span(right(f"{sum(watts):.0f} W" if watts else _ABSENT, 8), dim))
         memory = gpus or [one.sample.host]
         used, total = (_total(memory, f"memory_{what}_bytes") for what in ("used", "total"))
-        share = _ABSENT if used is None or not total else f"{100 * used / total:3.0f} %"
+        share = _ABSENT if used is None or not total else f"{100 * used / total:2.0f} %"
         if used is not None and total and not is_narrow:
             share = f"{format_bytes(used)} {share}"
         spans.append(Span(right(share, _NARROW_MEMORY_CELLS if is_narrow else _MEMORY_CELLS), dim))

@@ -113,7 +113,7 @@ def _plot(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int, ro
         return filled([unread], width, rows)
     ceiling = frame.ceiling(device, metric)
     drawn = frame.chart(device.device, metric, ceiling, width - lead, rows)
-    styles = body_styles(metric.family, rows) if device.problem is None else ("dim",) * rows
+    styles = body_styles(metric.family, rows) if device.problem is None else ("stale",) * rows
     mark = metric.mark(device.values)
     marked = None if mark is None else rows - 1 - min(int(mark / ceiling * rows), rows - 1)
     top, bottom = metric.axis(ceiling, frame.units), "0" if rows > 1 else ""

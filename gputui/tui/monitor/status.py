@@ -56,12 +56,12 @@ def question_line(question: EndQuestion, width: int) -> Line:
     name, meaning = SIGNALS[question.signal]
     ask = f"End {question.pid} "
     keys = f" with {name} ({meaning})?  enter yes  esc no"
-    keys += "  ▲ milder" if question.signal else ""
-    keys += "  ▼ harsher" if question.signal + 1 < len(SIGNALS) else ""
+    keys += "  up milder" if question.signal else ""
+    keys += "  down harsher" if question.signal + 1 < len(SIGNALS) else ""
     if width < len(ask) + len(keys) + 12:
-        keys = f" with {name}?  enter yes  esc no  ▲▼"
+        keys = f" with {name}?  enter yes  esc no  up, down"
     if width < len(ask) + len(keys):
-        keys = f" with {name}? enter esc ▲▼"
+        keys = f" with {name}? enter esc up down"
     room = max(width - len(ask) - len(keys), 0)
     return fitted((Span(ask, "warn"), Span(cut(question.command, room)), Span(keys, "warn")), width)
 

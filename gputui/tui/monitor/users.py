@@ -17,6 +17,7 @@ from gputui.tui.widgets.cells import filled, fitted, left, right
 WIDTH = 46
 FROM = 170
 """From this width on, users stand beside the processes."""
+_GPUS_CELLS = 8
 
 
 @dataclass(slots=True)
@@ -33,17 +34,19 @@ def users_lines(frame: Frame, height: int) -> list[Line]:
     processes = frame.sample.processes
     users, used = _users(() if isinstance(processes, Missing) else processes, len(frame.gpus))
     price = frame.ledger.usd_per_hour
-    heading = left("USER", 12) + right("PROCS", 6) + "  " + left("GPUS", 8) + right(frame.units.memory, 7)
+    heading = (
+        left("USER", 12) + right("PROCS", 6) + "  " + left("GPUS", _GPUS_CELLS) + right(frame.units.memory, 7)
+    )
     lines = [fitted((Span(heading + right("COST NOW", 11) if price else heading, "dim"),), WIDTH)]
     ordered = sorted(users.items(), key=lambda pair: (-pair[1].share, pair[0]))
     for name, user in ordered:
         amount = three_digits_of(user.memory_bytes / memory_scale(frame.units))
-        text = left(name, 12) + right(str(user.processes), 6) + "  " + left(_ranges(user.gpus), 8)
+        text = left(name, 12) + right(str(user.processes), 6) + "  " + left(_ranges(user.gpus), _GPUS_CELLS)
         text += right(amount, 7) + (right(_cost(price, user.share), 11) if price else "")
         lines.append(fitted((Span(text),), WIDTH))
     free = {gpu.device for gpu in frame.gpus} - used
     if free:
-        text = left("nobody", 12) + right("0", 6) + "  " + left(_ranges(free), 8) + right("", 7)
+        text = left("nobody", 12) + right("0", 6) + "  " + left(_ranges(free), _GPUS_CELLS) + right("", 7)
         text += right(_cost(price, len(free) / len(frame.gpus)), 11) if price else ""
         lines.append(fitted((Span(text, "warn"),), WIDTH))
     return filled(lines, WIDTH, height)
@@ -76,11 +79,12 @@ def _cost(price: float | None, share: float) -> str:
 
 
 def _ranges(numbers: set[int]) -> str:
-    """`0-4 6`."""
+    """`0-4 6`; where there is no room for that, how many: `26 GPUs`."""
     parts: list[list[int]] = []
     for number in sorted(numbers):
         if parts and number == parts[-1][-1] + 1:
             parts[-1] = [parts[-1][0], number]
         else:
             parts.append([number, number])
-    return " ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in parts)
+    text = " ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in parts)
+    return text if len(text) <= _GPUS_CELLS else f"{len(numbers)} GPUs"

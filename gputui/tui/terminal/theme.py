@@ -47,6 +47,7 @@ _WORDS: Mapping[Depth, Mapping[str, str]] = {
     Depth.ANSI: {
         "title": "bold",
         "track": "bright_black",
+        "stale": "bright_black",
         "accent": "cyan",
         "compute": "cyan",
         "memory": "bright_magenta",
@@ -58,6 +59,7 @@ _WORDS: Mapping[Depth, Mapping[str, str]] = {
     Depth.ANSI_LIGHT: {
         "title": "bold",
         "track": "bright_black",
+        "stale": "bright_black",
         "accent": "blue",
         "compute": "blue",
         "memory": "magenta",
@@ -68,6 +70,7 @@ _WORDS: Mapping[Depth, Mapping[str, str]] = {
         "dim": "color(246)",
         "title": "bold",
         "track": "color(240)",
+        "stale": "color(246)",
         "accent": "color(80)",
         "compute": "color(74)",
         "memory": "color(140)",
@@ -82,6 +85,7 @@ _WORDS: Mapping[Depth, Mapping[str, str]] = {
         "dim": "#949494",
         "title": "bold",
         "track": "#585858",
+        "stale": "#949494",
         "accent": "#5fd7d7",
         "compute": "#5fafd7",
         "memory": "#af87d7",
@@ -96,6 +100,7 @@ _WORDS: Mapping[Depth, Mapping[str, str]] = {
         "dim": "color(239)",
         "title": "bold",
         "track": "color(248)",
+        "stale": "color(244)",
         "accent": "color(23)",
         "compute": "color(24)",
         "memory": "color(54)",
@@ -107,7 +112,7 @@ _WORDS: Mapping[Depth, Mapping[str, str]] = {
         "alarm": "bold color(124)",
     },
 }
-"""Styles of letters, and of tracks and rules, which are never letters."""
+"""Styles of letters, and of tracks, rules and past charts (`stale`), which are never letters."""
 _MID_TONES: Mapping[str, str] = {
     "compute": "#5f87af",
     "memory": "#875faf",
@@ -172,6 +177,7 @@ LETTERS: tuple[str, ...] = (
 """Styles that letters may have; each also exists in the selected row."""
 SHAPES: tuple[str, ...] = (
     "track",
+    "stale",
     "chart",
     *(f"{family} {tone}" for family in FAMILIES for tone in range(1, TONES + 1)),
 )

@@ -15,6 +15,8 @@ _OF_ONE_CELL = {"…": "~", "°": " ", "±": "~", "≥": ">", "≤": "<", "≠":
 """For characters whose usual replacement is wider than they are; `±` where there is no room for `+-`."""
 _BLANK_BEHIND = re.compile(r"[^│|]*?(?= (?: |$))")
 """Up to a blank that a line can spare; what stands behind a border stays in its place."""
+_IN_NUMBER = re.compile(r"±[\d.]+(?= %)")
+_DEGREES = re.compile(r"(?<=\d )°([CF])(?= |$)")
 _SHAPES = dict(zip("▁▂▃▄▅▆▇█━╸╺┄●○◆", ".,:;+x*#===.o?*", strict=True))
 """For the shapes of charts, gauges and intervals, which differ from each other in ASCII too."""
 _NO_SHAPES: tuple[str, ...] = ("linux", "vt1", "vt2", "vt3", "dumb")
@@ -46,11 +48,14 @@ def _in_ascii(text: str, swaps: Mapping[int, str], begin: int) -> str:
 
 
 def _with_room(text: str) -> dict[int, str]:
-    """`+-` for each `±` that finds a blank to take, and nothing for that blank; by their places.
+    """By places: `+-` for each `±` that finds a blank, nothing for that blank, and `64 C ` for `64 °C`.
 
-    It takes one of several blanks before it or behind its words, else the only one before it.
+    `±` takes one of several blanks before it or behind its words, else the one in `±1 %`, else the only one
+    before it.
     """
     swaps: dict[int, str] = {}
+    for degree in _DEGREES.finditer(text):
+        swaps |= {degree.start(): degree[1], degree.start() + 1: " "}
     for sign in re.finditer("±", text):
         at = sign.start()
         behind = _BLANK_BEHIND.match(text, at)
@@ -59,6 +64,8 @@ def _with_room(text: str) -> dict[int, str]:
             blank = at - 1
         elif behind and behind.end() not in swaps:
             blank = behind.end()
+        elif number := _IN_NUMBER.match(text, at):
+            blank = number.end()
         elif before.endswith(" "):
             blank = at - 1
         else:

@@ -109,7 +109,7 @@ class LoadReport:
                     "less",
                     quantile(values, below) if n >= needed else None,
                     n,
-                    f"needs {needed} requests a launch, had {n}",
+                    f"needs {needed} requests a launch",
                 )
         counted = step.counted
         ok = [sample for sample in counted if sample.answer.outcome == OK]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import zlib
 from collections.abc import Iterator
@@ -167,6 +168,13 @@ def test_hosts_below_the_screen_are_counted_and_come_into_sight() -> None:
     assert text.isascii()
     model.press("last")
     assert "box-49" in text_of(model.lines(80, 24, now_ns))
+
+
+def test_an_absent_figure_does_not_look_like_a_minus_sign() -> None:
+    now_ns = sample(gpus=8, second=1.0).t_ns
+    model = HostsModel(ascii_only=True)
+    model.take([heard("laptop", gpus=0)])
+    assert re.search(r"  -  \d+(\.\d)? GiB", text_of(model.lines(120, 40, now_ns)))
 
 
 def test_the_keys_of_the_hosts_are_in_the_docs() -> None:

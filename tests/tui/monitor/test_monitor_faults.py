@@ -315,7 +315,8 @@ def test_ending_asks_and_names_the_start_of_the_process() -> None:
     made.press("end")
     assert "End 4002" in picture(made, 80, 24, 1)
     assert "SIGTERM" in picture(made, 80, 24, 1)
-    assert "SIGTERM (asks it to end)?  enter yes  esc no  ▲ milder  ▼ harsher" in picture(made, 120, 40, 1)
+    assert "(asks it to end)?  enter yes  esc no  up milder  down harsher" in picture(made, 120, 40, 1)
+    assert "with SIGTERM?  enter yes  esc no  up, down" in picture(made, 80, 24, 1)
     for _ in range(9):
         made.press("down")
     assert "SIGKILL" in picture(made, 80, 24, 1)

@@ -362,7 +362,7 @@ async def test_a_run_of_loads_has_no_column_for_steps_and_room_for_ranges(tmp_pa
         assert "serve:chat 1 user" in shown
         assert "per step" not in shown
         assert re.search(r"TTFT median .* [\d.]+ ms to [\d.]+ ms, n 1", shown)
-        assert re.search(r"TTFT p99 +— +needs 368 requests a launch,…", shown)
+        assert re.search(r"TTFT p99 +— +needs 368 requests a launch\n", shown)
 
 
 async def test_what_is_shown_is_copied_as_text_and_the_place_is_named(db: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from monitor_golden import SECONDS
+from monitor_golden import SECONDS, faulty
 from monitor_golden import model as monitor
 from monitor_samples import SECOND, START, sample
 from rich.color import Color, ColorSystem
@@ -138,9 +138,18 @@ def test_with_sixteen_colours_no_body_of_a_chart_is_as_bright_as_letters() -> No
     assert definition("clock 1", Depth.NONE) == ""
 
 
+def test_the_history_of_a_lost_gpu_is_fainter_than_that_of_the_others() -> None:
+    made = monitor(faulty)
+    for size in ((80, 24), (120, 40)):
+        lines = made.lines(*size, START + (SECONDS - 1) * SECOND)
+        bodies = {span.style for line in lines for span in line if set(span.text) & set("▂▃▄▅▆▇█")}
+        assert "stale" in bodies
+        assert not bodies & set(LETTERS), "in sixteen colours these have the colour of letters"
+
+
 def test_with_sixteen_colours_letters_never_use_bright_black() -> None:
     faint = {style for style in STYLES if "bright_black" in definition(style, Depth.ANSI)}
-    assert faint == {"track"}
+    assert faint == {"track", "stale"} <= set(SHAPES)
     assert definition("dim", Depth.ANSI) == ""
     assert WIDGET_COLOURS[Depth.ANSI]["dim"] == "ansi_default"
 

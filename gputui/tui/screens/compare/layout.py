@@ -81,12 +81,11 @@ def lay_out(
     needed = sum(len(entry.lines) for entry in table.entries)
     if beside_width:
         rows_height = min(needed, room)
-        unsure = unsure_lines(shown, table_width)
-        blocks = [
-            turning_lines(comparisons[place], table_width) if len(comparisons) == 1 else [],
-            unsure,
-            differences_lines(comparisons[place], letter_of(place), table_width),
-        ]
+        turning = turning_lines(comparisons[place], table_width) if len(comparisons) == 1 else []
+        differences = differences_lines(comparisons[place], letter_of(place), table_width)
+        free = room - rows_height - sum(len(block) + 1 for block in (turning, differences) if block) - 1
+        unsure = unsure_lines(shown, table_width, free)
+        blocks = [turning, unsure, differences]
         if shown.row is not None:
             left = room - rows_height - sum(len(block) + 1 for block in blocks if block)
             blocks.append(

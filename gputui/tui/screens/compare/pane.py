@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -45,7 +45,8 @@ _TWO_COLUMNS = 110
 """From this width on blocks and reasons stand beside each other."""
 _GAP = 4
 _MOST_DIFFERENCES = 6
-_MOST_UNSURE = 2
+_LEAST_UNSURE, _MOST_UNSURE = 2, 6
+"""Undecided rows that are listed, by the room there is."""
 _MOST_HINTS = 2
 
 
@@ -180,15 +181,15 @@ def unsure_line(shown: ShownRow, width: int) -> Line:
     return fitted((Span(f"can't tell {_count(found, loaded)}", "accent"), Span(command, "dim")), width)
 
 
-def unsure_lines(shown: ShownRow, width: int) -> list[Line]:
+def unsure_lines(shown: ShownRow, width: int, room: int = 0) -> list[Line]:
     """Undecided rows with the reason, and the command that would settle each.
 
-    What a row shares with the one below it is said once.
+    More than two where all fits into `room` lines. What a row shares with the one below it is said once.
     """
     loaded, found = shown.loaded, _open_rows(shown)
     if not found:
         return []
-    lines = [heading_line("can't tell", width, _count(found, loaded))]
+    heading = heading_line("can't tell", width, _count(found, loaded))
     rows: list[tuple[Line, list[Line]]] = []
     listed = found[:_MOST_UNSURE]
     reasons = [one.row.verdict.reason for one in listed]
@@ -211,10 +212,20 @@ def unsure_lines(shown: ShownRow, width: int) -> list[Line]:
             command = cut(clean_text(step.command), max(width - width_of(taken) - 6, 10))
             below.append(fitted((Span(f"  {box}$ "), Span(command, "accent"), Span(taken, "dim")), width))
         rows.append((fitted((Span(head), Span(reason, "dim")), width), below))
+    lines = [heading, *_said_once(rows)]
+    while len(lines) > room and len(rows) > _LEAST_UNSURE:
+        rows.pop()
+        lines = [heading, *_said_once(rows)]
+    return lines
+
+
+def _said_once(rows: Sequence[tuple[Line, list[Line]]]) -> Iterator[Line]:
+    """Rows with what belongs to each, which two neighbours that share it have once."""
     following: list[list[Line]] = [*(below for _, below in rows[1:]), []]
     for (row, below), next_below in zip(rows, following, strict=True):
-        lines += [row, *(below if below != next_below else ())]
-    return lines
+        yield row
+        if below != next_below:
+            yield from below
 
 
 def _taken(seconds: float, usd: float | None) -> str:
