@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from journals import GPU_MACHINE
-from stored_loads import store_loads
 from stored_runs import run_id_of, store
 
 from gputui.analysis.findings import Finding
@@ -17,7 +15,6 @@ from gputui.services.results.browser import RunDetail, read_detail
 from gputui.services.support.background import Job
 from gputui.tui.screens.results.pages import breakdown_lines, findings_page, memory_page
 from gputui.tui.screens.results.rests_on import HEADINGS, rests_on_lines
-from gputui.tui.screens.results.tables import case_rows
 from gputui.tui.terminal.lines import Line
 from gputui.tui.terminal.theme import LETTERS
 from gputui.tui.widgets.cells import line_width
@@ -98,12 +95,3 @@ def test_parts_of_the_memory_and_of_a_step_have_the_colours_of_charts_not_those_
         filled = {span.style for line in lines for span in line if set(span.text) & set("▇█")}
         assert len(filled) >= 3
         assert not filled & set(LETTERS)
-
-
-def test_a_metric_names_its_range_before_what_it_rests_on(tmp_path: Path) -> None:
-    run_id = store_loads(tmp_path / "a.db", requests=40)
-    job: Job[Any] = Job(lambda job: None, lambda job, outcome: None)
-    rows = case_rows(read_detail(tmp_path / "a.db", run_id, job).run)
-    remarks = {row.cells[0].strip(): row.cells[-1] for row in rows}
-    assert re.fullmatch(r"[0-9.]+ ms to [0-9.]+ ms, n [0-9]+ in 3 launches", remarks["TTFT median"])
-    assert re.fullmatch(r"needs 368 requests a launch", remarks["TTFT p99"])
