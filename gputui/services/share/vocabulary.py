@@ -227,7 +227,8 @@ _OF_LOADS = matching(
     r"|other_length_share|failed_share|good_share|client_lag_p99_s"
     r"|requests without an answer|requests within the limits"
     r"|lag of the client, p99|output tokens at the limit"
-    r"|(?:TTFT|TPOT|E2E) (?:median|p95|p99)|requests answered|input and output tokens|prompt tokens from a cache"
+    r"|(?:TTFT|TPOT|E2E) (?:median|p95|p99)|requests answered|input and output tokens"
+    r"|prompt tokens from a cache"
     r"|answers not of \d{1,7} tokens|peak memory"
 )
 
