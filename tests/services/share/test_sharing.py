@@ -27,6 +27,7 @@ from gputui.services.share.rules import Keep, Names, rules_of
 from gputui.services.share.sharing import FORMS, share
 from gputui.store.reading import open_result
 from gputui.store.schema import RUN_TABLES
+from gputui.worker.serving.reporting import NEEDED
 
 PLANTED = (
     "acme-llama-secret",
@@ -303,3 +304,11 @@ def test_requests_of_a_profile_of_ones_own_can_be_offered_again_and_pair() -> No
     shared = [rule.shared(names, f"serve:acme-mails {load}") for load in ("1 user", "2.5 req/s", "limit")]
 
     assert shared == ["serve:profile-1 1 user", "serve:profile-1 2.5 req/s", "serve:profile-1 limit"]
+
+
+def test_every_percentile_of_a_load_is_shared_under_its_name() -> None:
+    for time in ("ttft", "tpot", "e2e"):
+        for percentile in ("p50", *NEEDED):
+            key, title = f"{time}_{percentile}_s", f"{time.upper()} {percentile}".replace("p50", "median")
+            assert vocabulary.figure_key(key) == key
+            assert vocabulary.figure_title(title) == title
