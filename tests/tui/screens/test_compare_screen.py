@@ -270,6 +270,13 @@ async def test_low_terminals_show_the_answer_and_what_would_settle_a_row_where_t
         ]
         assert lines[-2] == "can't tell 2 of 2 rows"
 
+        store(tmp_path / "c.db", 3, gpt_ms=160.0)
+        await pilot.resize_terminal(60, 15)
+        await opened(pilot, "a.db", "b.db", "c.db")
+        lines = picture(app).splitlines()
+        assert lines[1].startswith("GPT training, fastest first: a and b at")
+        assert [line.split()[0] for line in lines[-5:-2]] == ["a", "b", "c"]
+
 
 async def test_loads_are_counted_in_launches_and_not_in_blocks(tmp_path: Path) -> None:
     store_loads(tmp_path / "a.db", Server(), requests=50)

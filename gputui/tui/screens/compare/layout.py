@@ -111,10 +111,14 @@ def lay_out(
             has_unsure=any(line in below for line in unsure[:1]),
         )
     if not has_evidence(height):
+        least = (
+            _LEAST_PANE - 2 if len(comparisons) == 1 else len(comparisons) + 3
+        )  # all sides below a heading
         if height >= _LEAST_ANSWER:
-            top = tuple(headline_lines(loaded, width, min(max(height - 1 - needed, 2), _MOST_ANSWER)))
+            most = min(max(height - 1 - needed - least, 2), _MOST_ANSWER)
+            top = tuple(headline_lines(loaded, width, most))
         room = max(height - len(top) - 1, 1)
-        if room - needed < _LEAST_PANE - 2:
+        if room - needed < least:
             return CompareLayout(top, table, room, (), (), width, 0)
         low_pane = pane_lines(shown, width, room - needed)
         return CompareLayout(top, table, needed, tuple(low_pane), (), width, 0)
