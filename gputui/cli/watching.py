@@ -21,6 +21,7 @@ from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import RunEnd, Stored
 from gputui.model.plan import Plan
+from gputui.services.results.labels import has_failed
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.runs.alerts import Alerts
@@ -186,7 +187,7 @@ def finish(
                 share=1 / len(results),
                 headline="" if one is None else one.headline,
             )
-    failed = any(case.outcome == "failed" for result in results for case in result.cases)
+    failed = any(map(has_failed, results))
     for result in results:
         for line in where_messages_are(result):
             click.echo(line, err=True)
