@@ -253,14 +253,12 @@ def _would_be_measured(run: Run) -> bool:
 
 
 def lost_launches(case: CaseResult) -> tuple[Measurement, ...]:
-    """Launches of a measured case that failed or ran out of memory, and that no other launch made up for."""
-    if case.outcome != "ok":
-        return ()
+    """Launches that failed or ran out of memory, unless the case ended so too or another made up for them."""
     measured = {measurement.replicate for measurement in case.measurements if measurement.outcome == "ok"}
     lost = {  # a case that runs out of memory among others is run once more alone, in the same replicate
         measurement.replicate: measurement
         for measurement in case.measurements
-        if measurement.outcome in ("failed", "oom") and measurement.replicate not in measured
+        if measurement.outcome in {"failed", "oom"} - {case.outcome} and measurement.replicate not in measured
     }
     return tuple(lost.values())
 
@@ -274,7 +272,7 @@ def has_failed(run: Run) -> bool:
 
 
 def lost_words(cases: Iterable[tuple[str, CaseResult]]) -> list[str]:
-    """How many launches of measured cases, with their names, failed, and why.
+    """How many launches of cases, with their names, failed though the case ended otherwise, and why.
 
     As `1 of 3 launches of gemm mini cpu fp32 failed: the worker died of SIGKILL`, a line for each reason.
     """

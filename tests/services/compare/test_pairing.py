@@ -620,11 +620,17 @@ def test_a_launch_that_failed_is_named_with_its_reason_and_no_time_is_blamed() -
     assert words == "! b: 1 of 3 launches of gemm failed: the worker died of SIGKILL"
 
 
-def test_a_launch_that_ran_out_of_memory_is_named_and_one_that_another_made_up_for_is_not() -> None:
+def test_a_lost_launch_is_named_however_the_case_ended_unless_another_made_up_for_it() -> None:
     lost = _with_a_killed_launch(make_case())
     first, killed, third = lost.measurements
     oom = replace(killed, outcome="oom")
     full = replace(lost, measurements=(first, oom, replace(oom, launch_id=7), third))
+    slow = [replace(one, outcome="skipped", reason="too slow", blocks=()) for one in (first, third)]
+    never = make_run(replace(lost, outcome="skipped", measurements=(slow[0], killed, slow[1])))
+    assert run_notes(never) == [
+        "1 of 3 launches of gemm mini cpu fp32 all cores failed: the worker died of SIGKILL"
+    ]
+    assert has_failed(never)
     again = replace(lost, measurements=(first, killed, replace(first, replicate=killed.replicate), third))
     assert run_notes(make_run(full))[0] == "1 of 3 launches of gemm mini cpu fp32 all cores ran out of memory"
     assert not has_failed(make_run(full))
