@@ -116,6 +116,11 @@ class _Lazy(click.Group):
                 hint = f"to see what is in it: gputui results {shlex.quote(args[0])}"
             elif args[0].endswith((".json", ".json.gz")):
                 hint = f"to read a trace: gputui import {shlex.quote(args[0])}"
+            else:
+                from gputui.services.profiles.loader import shipped_profiles  # only a wrong word needs them
+
+                if args[0] in (profile.name for profile in shipped_profiles()):
+                    hint = f"did you mean `gputui run {args[0]}`?"
             raise GputuiError(f"unknown command '{args[0]}'", hint)
         return super().resolve_command(ctx, args)
 

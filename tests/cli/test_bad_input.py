@@ -328,6 +328,8 @@ def test_an_interpreter_that_hangs_is_given_up(tmp_path: Path) -> None:
     ("words", "expected"),
     [
         (("atach",), "did you mean `gputui attach`"),
+        (("quick",), "did you mean `gputui run quick`?"),
+        (("compile",), "did you mean `gputui run compile`?"),
         (("a.db",), "gputui results a.db"),
         (("step trace.json.gz",), "gputui import 'step trace.json.gz'"),
         (("merge",), "merge: missing argument 'IN...'\n  gputui merge [OPTIONS] IN...; gputui merge --help"),
