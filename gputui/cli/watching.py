@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gputui.model.result import Run
+    from gputui.services.profiles.loader import Profile
     from gputui.services.results.next_steps import NextStep
     from gputui.services.serving.curve import ServingRun
 
@@ -122,12 +123,13 @@ def finish(
     is_verbose: bool = False,
     shows_all: bool = False,
     like: str = "",
+    profile: Profile | None = None,
     api_price: tuple[float, float] | None = None,
 ) -> int:
     """Results of every run, the next commands, and the exit status. Raises NotStored.
 
-    `like` is the run that was repeated, as `F@RUN`; empty for none. `api_price`: of a hosted API, for a
-    run of loads; USD per million tokens in and out.
+    `like` is the run that was repeated, as `F@RUN`; empty for none; `profile` has its cases. `api_price`: of
+    a hosted API, for a run of loads; USD per million tokens in and out.
     """
     keepers = [_who_stored(index, run, watched) for index, run in enumerate(runs)]
     from gputui.cli.output import console
@@ -148,6 +150,7 @@ def finish(
             file.measured_summaries(),
             is_profiled=len(runs) == 1 and bool(file.profiled(runs[0].run_id)),
             like=like,
+            profile=profile,
         )
     looks = [Looks.read(run.run_dir) for run in runs]
     if as_json:
