@@ -161,12 +161,13 @@ def format_minutes(seconds: float) -> str:
 
 def axis_of_seconds(low: float, high: float) -> tuple[float, float, str, str]:
     """The ends of an axis that holds these durations, rounded outwards so that they seldom change, and their
-    texts: `(0.075, 0.078, "75.0 ms", "78.0 ms")`.
+    texts of at most four digits: `(0.075, 0.078, "75 ms", "78 ms")`.
     """
     high = max(high, low * (1 + 1e-6), 1e-12)
     rough = (high - low) / 3
     decade = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * decade for factor in (1.0, 2.0, 5.0, 10.0) if factor * decade >= rough)
+    step = max(step, 10.0 ** (math.floor(math.log10(high)) - 3))
     first, last = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")):
         if last >= scale or unit == "ns":

@@ -51,6 +51,8 @@ ACTIONS: tuple[Action, ...] = (
         "Choose",
         "Open the selected GPU; accept a filter, switch a metric, send a signal",
     ),
+    Action("yes", "y", "Yes", "Send the signal that is asked about"),
+    Action("no", "n", "No", "Send none"),
     Action("processes", "p", "Processes", "Show or hide the processes"),
     Action("zoom-in", "left_square_bracket", "Shorter", "Charts show a shorter time, down to one minute"),
     Action("zoom-out", "right_square_bracket", "Longer", "Charts show a longer time, up to one hour"),

@@ -192,6 +192,8 @@ class MonitorModel:
             "metrics": lambda: self._open("metrics"),
             "keys": lambda: self._open("keys"),
             "toggle": self._toggle,
+            "yes": self._send,
+            "no": self._send_none,
             "processes": self._processes,
             "zoom-in": lambda: self._zoom(-1),
             "zoom-out": lambda: self._zoom(1),
@@ -420,8 +422,7 @@ class MonitorModel:
 
     def _toggle(self) -> Request | None:
         if self._question is not None:
-            question, self._question = self._question, None
-            return EndProcess(question.pid, question.start_ticks, SIGNALS[question.signal][0])
+            return self._send()
         if self._mode == "filter":
             self._mode = ""
         elif self._mode == "metrics":
@@ -435,6 +436,15 @@ class MonitorModel:
         elif not self._mode and self._selected_gpu is not None:
             self._details()
         return None
+
+    def _send(self) -> Request | None:
+        question, self._question = self._question, None
+        if question is None:
+            return None
+        return EndProcess(question.pid, question.start_ticks, SIGNALS[question.signal][0])
+
+    def _send_none(self) -> None:
+        self._question = None
 
     def _processes(self) -> Request:
         wanted = not self._settings.show_processes

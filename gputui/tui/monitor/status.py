@@ -55,13 +55,13 @@ def question_line(question: EndQuestion, width: int) -> Line:
     """Asks whether to end the process, and with which signal."""
     name, meaning = SIGNALS[question.signal]
     ask = f"End {question.pid} "
-    keys = f" with {name} ({meaning})?  enter yes  esc no"
+    keys = f" with {name} ({meaning})?  y yes  n no"
     keys += "  up milder" if question.signal else ""
     keys += "  down harsher" if question.signal + 1 < len(SIGNALS) else ""
     if width < len(ask) + len(keys) + 12:
-        keys = f" with {name}?  enter yes  esc no  up, down"
+        keys = f" with {name}?  y yes  n no  up, down"
     if width < len(ask) + len(keys):
-        keys = f" with {name}? enter esc up down"
+        keys = f" with {name}? y n up down"
     room = max(width - len(ask) - len(keys), 0)
     return fitted((Span(ask, "warn"), Span(cut(question.command, room)), Span(keys, "warn")), width)
 

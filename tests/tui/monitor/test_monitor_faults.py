@@ -315,8 +315,8 @@ def test_ending_asks_and_names_the_start_of_the_process() -> None:
     made.press("end")
     assert "End 4002" in picture(made, 80, 24, 1)
     assert "SIGTERM" in picture(made, 80, 24, 1)
-    assert "(asks it to end)?  enter yes  esc no  up milder  down harsher" in picture(made, 120, 40, 1)
-    assert "with SIGTERM?  enter yes  esc no  up, down" in picture(made, 80, 24, 1)
+    assert "(asks it to end)?  y yes  n no  up milder  down harsher" in picture(made, 120, 40, 1)
+    assert "with SIGTERM?  y yes  n no  up, down" in picture(made, 80, 24, 1)
     for _ in range(9):
         made.press("down")
     assert "SIGKILL" in picture(made, 80, 24, 1)
@@ -329,6 +329,12 @@ def test_ending_asks_and_names_the_start_of_the_process() -> None:
     made.press("end")
     made.press("back")
     assert made.press("toggle") is None
+    assert made.press("yes") is None
+    made.press("end")
+    made.press("no")
+    assert made.press("yes") is None
+    made.press("end")
+    assert made.press("yes") == EndProcess(4002, 102, "SIGTERM")
 
 
 def test_hostile_names_do_not_reach_the_lines_raw() -> None:

@@ -20,6 +20,7 @@ from stored_runs import HOSTILE, store, store_gpu
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from gputui.model.absent import Missing
 from gputui.services.compare.columns import RATE
 from gputui.services.compare.pairing import SLOWED, Flag
 from gputui.services.compare.session import ask
@@ -29,6 +30,7 @@ from gputui.store.writing import store_run
 from gputui.tui.app import MonitorApp
 from gputui.tui.screens.compare.actions import ACTIONS
 from gputui.tui.screens.compare.by_dialog import AskBy
+from gputui.tui.screens.compare.evidence_page import evidence_page
 from gputui.tui.screens.compare.rows_table import row_line, rows_of_sides
 from gputui.tui.screens.compare.screen import CompareScreen
 from gputui.tui.terminal.theme import Depth
@@ -236,6 +238,39 @@ async def test_a_row_that_cannot_be_judged_says_what_would_help(
         assert "on the box of b" not in text
 
 
+async def test_low_terminals_show_the_answer_and_what_would_settle_a_row_where_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store(tmp_path / "a.db", 1, label="first")
+    store(tmp_path / "b.db", 2, label="second", launches=2, gpt_ms=103.0)
+    app = make_app()
+    async with app.run_test(size=(60, 15)) as pilot:
+        await opened(pilot, "a.db", "b.db")
+        shown = picture(app)
+        assert shown.splitlines()[1] == "GPT training: can't tell which is faster (-19 to +17 %)."
+        assert "\n  cost    $2.85 vs $2.94 per Gtok" in shown
+
+        await pilot.resize_terminal(40, 10)
+        await settled(pilot)
+        assert "\nGPT training: can't tell which is\nfaster (-19 to +17 %).\n" in picture(app)
+
+        await pilot.resize_terminal(80, 24)
+        await settled(pilot)
+        lines = picture(app).splitlines()
+        assert [line[:50] for line in lines[2:4]] == [
+            "a  a.db   Xeon 8481C, 1 core   $0.42/h   first    ",
+            "b  b.db   Xeon 8481C, 1 core   $0.42/h   second   ",
+        ]
+        assert "18 and 12 blocks; smallest detectable difference 22 %" in " ".join(lines)
+        place = lines.index("  to tell, about 1 min on the box of b, $0.0057:")
+        assert lines[place + 1 : place + 3] == [
+            "  b$ gputui run --like b.db@cccc0002 --db b.db --only gpt_train:mini:fp32 \\",
+            "       --launches 3",
+        ]
+        assert lines[-2] == "can't tell 2 of 2 rows"
+
+
 async def test_loads_are_counted_in_launches_and_not_in_blocks(tmp_path: Path) -> None:
     store_loads(tmp_path / "a.db", Server(), requests=50)
     store_loads(tmp_path / "b.db", Server(decode_s=0.009), number=2, requests=50)
@@ -262,6 +297,21 @@ async def test_a_case_that_one_side_lacks_says_how_it_is_measured_there(
         assert "not comparable" in text
         assert "on the box of b: gputui run --like a.db@cccc0001 --only gemm" in text
         assert "no telemetry of b: it was not measured" in text
+
+
+def test_values_that_both_sides_lack_for_their_own_reasons_have_no_unit(tmp_path: Path) -> None:
+    store(tmp_path / "a.db", 1)
+    store_gpu(tmp_path / "b.db", 2)
+    (comparison,) = ask([str(tmp_path / "a.db"), str(tmp_path / "b.db")]).compared().comparisons
+    row = next(row for row in comparison.rows if row.b.result is None)
+    row = replace(row, a=replace(row.a, cost=Missing("not paid for")))
+    absent = Missing("not sampled")
+    lines = [
+        "".join(span.text for span in line)
+        for line in evidence_page(row, "gemm", None, (absent, absent), (), 200)
+    ]
+    (cost,) = (line for line in lines if line.startswith("cost"))
+    assert cost == "cost     a none (not paid for), b none (it lacks this case)"
 
 
 async def test_traces_are_sent_to_the_command_that_compares_them(

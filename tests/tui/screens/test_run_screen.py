@@ -588,6 +588,22 @@ def test_the_running_figure_stands_with_its_interval_and_what_is_enough() -> Non
     assert "its axis does not begin at 0" in text
 
 
+def test_a_wide_interval_takes_room_from_shares_of_the_peak_before_it_is_cut() -> None:
+    model = watching_gpu()
+    assert model.progress is not None
+    wide = "-35 to +1231 %"
+    cases = tuple(replace(case, spread=wide if case.spread else "") for case in model.progress.cases)
+    before = text_of(model, 80, 24)
+    model.know_progress(RUN.run_ids[0], replace(model.progress, cases=cases))
+    text = text_of(model, 80, 24)
+    assert re.search(rf"gpt_train mini fp32 ok .* tok/s +{re.escape(wide)} +19 %", text)
+    assert [line[:41] for line in text.splitlines()] == [line[:41] for line in before.splitlines()]
+
+    bare = tuple(replace(case, peak=None) for case in cases)
+    model.know_progress(RUN.run_ids[0], replace(model.progress, cases=bare))
+    assert f" {wide}\n" in text_of(model, 80, 24)
+
+
 def test_what_is_left_is_shown_with_the_time_of_day_at_which_it_ends() -> None:
     model = watching_gpu()
     assert "about 3:40 left, ends 14:31" in text_of(model, 80, 24)

@@ -98,7 +98,8 @@ def _values(row: Row, width: int, columns: Sequence[ComparisonColumn] = (COST, E
                 f"{letter} {f'none ({value.reason})' if isinstance(value, Missing) else value}"
                 for letter, value in zip("ab", values, strict=True)
             )
-            said += f" per {column.unit(row)}" if column.unit else ""
+            unit = column.unit(row) if column.unit and len(reasons) < len(values) else ""
+            said += f" per {unit}" if unit else ""
         style = "dim" if len(reasons) == len(values) else ""
         lines += paragraph(f"{title:8} {said}", width, style, indent=9)
     return lines

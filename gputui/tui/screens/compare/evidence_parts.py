@@ -59,14 +59,14 @@ def heading_line(text: str, width: int, note: str = "") -> Line:
     return section((Span(text, "title"),), width, (Span(note, "dim"),) if note else ())
 
 
-def value_lines(row: Row, width: int) -> list[Line]:
-    """Rate, certainty, cost, and what else is known, a line each: what matters most first."""
+def value_lines(row: Row, width: int, sure_rows: int = 2) -> list[Line]:
+    """Rate, certainty (at most `sure_rows` lines), cost, and what else is known: what matters most first."""
     a, b = rates_text(row)
     times = [time_text(cell) for cell in (row.a, row.b)]
     is_timed = all(isinstance(cell.speed, SpeedEstimate) for cell in (row.a, row.b))
     step = f", {times[0]} vs {times[1]} a step" if is_timed and not row.case.is_whole else ""
     lines = [_labelled(row.rate.respect, f"{a} vs {b}{step}", width)]
-    for number, text in enumerate(wrapped(sure_text(row), width - 10, 2)):
+    for number, text in enumerate(wrapped(sure_text(row), width - 10, sure_rows)):
         lines.append(_labelled("" if number else "sure", text, width))
     (cost_a, cost_b), unit = costs_text((row.a, row.b))
     if cost_a or cost_b:

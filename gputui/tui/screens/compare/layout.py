@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gputui.services.compare.columns import ComparisonColumn
-from gputui.tui.screens.compare.pages import top_lines
+from gputui.tui.screens.compare.pages import headline_lines, top_lines
 from gputui.tui.screens.compare.pane import (
     ShownRow,
     beside_lines,
@@ -14,6 +14,7 @@ from gputui.tui.screens.compare.pane import (
     launches_lines,
     pane_lines,
     rule_between,
+    settling_lines,
     stacked,
     turning_lines,
     unsure_lines,
@@ -31,6 +32,8 @@ _WIDE = 160
 """Cells from which evidence stands beside the table."""
 _BESIDE_SHARE = 0.36
 _LEAST_PANE = 6
+_LEAST_ANSWER, _MOST_ANSWER = 6, 4
+"""Lines of a low body from which the answer stands above its rows, and how many it takes at most."""
 _LEAST_ROWS = 5
 
 
@@ -49,6 +52,8 @@ class CompareLayout:
     """0 where evidence is below the table."""
     has_unsure: bool = False
     """Whether undecided rows have a block below the table."""
+    has_command: bool = False
+    """Whether what would settle the selected row stands below it."""
 
 
 def has_evidence(height: int) -> bool:
@@ -106,7 +111,13 @@ def lay_out(
             has_unsure=any(line in below for line in unsure[:1]),
         )
     if not has_evidence(height):
-        return CompareLayout(top, table, room, (), (), width, 0)
+        if height >= _LEAST_ANSWER:
+            top = tuple(headline_lines(loaded, width, min(max(height - 1 - needed, 2), _MOST_ANSWER)))
+        room = max(height - len(top) - 1, 1)
+        if room - needed < _LEAST_PANE - 2:
+            return CompareLayout(top, table, room, (), (), width, 0)
+        low_pane = pane_lines(shown, width, room - needed)
+        return CompareLayout(top, table, needed, tuple(low_pane), (), width, 0)
     gap = 1 if is_tall else 0
     whole = pane_lines(shown, width, room)
     pane_height = min(len(whole) + gap, max(room - needed, min(_LEAST_PANE, len(whole)) + gap))
@@ -125,6 +136,10 @@ def lay_out(
         left - len(below),
     )
     has_unsure = any(line in below for line in unsure[:1])
+    settling = [] if is_tall else settling_lines(shown, width)
+    if settling and len(below) + len(settling) <= left:
+        below += settling
+        return CompareLayout(top, table, rows_height, tuple(below), (), width, 0, has_command=True)
     return CompareLayout(top, table, rows_height, tuple(below), (), width, 0, has_unsure)
 
 

@@ -140,6 +140,12 @@ def called(side: Side) -> str:
     return cut(clean_text(label), _LABEL_CELLS) or short_name(side.name)
 
 
+def label_of(side: Side) -> str:
+    """The label that all of its runs have; empty if there is none."""
+    labels = {case.run.label for case in side.cases} or {side.run.label}
+    return cut(clean_text(labels.pop() or ""), _LABEL_CELLS) if len(labels) == 1 else ""
+
+
 def heading_of(comparison: Comparison, place: int, count: int) -> str:
     """What is compared, for the first line of the screen."""
     more = f" ({place + 1} of {count} sides)" if count > 1 else ""

@@ -19,7 +19,7 @@ from gputui.services.compare.row_text import (
 from gputui.services.results.labels import day, device_words, torch_words
 from gputui.services.results.references import PREFIX, reference_names
 from gputui.store.text import clean_text
-from gputui.tui.screens.compare.loaded import Loaded, called, short_name
+from gputui.tui.screens.compare.loaded import Loaded, called, label_of, short_name
 from gputui.tui.screens.compare.rows_table import letter_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, left, width_of
@@ -60,13 +60,7 @@ def top_lines(
     At most `most_sides` are shown; the rest are counted. A tall screen has blank lines between.
     """
     comparisons = loaded.answer.comparisons
-    sentences = loaded.answer.headline.sentences
-    first, rest = clean_text(sentences[0]), clean_text(" ".join(sentences[1:]))
-    lines: list[Line] = [*paragraph(first, width, "title")]
-    lines += paragraph(rest, width) if rest else ()
-    if len(lines) > most_headline:
-        (kept,) = lines[most_headline - 1]
-        lines[most_headline - 1 :] = [(Span(cut(kept.text + " …", width), kept.style),)]
+    lines = headline_lines(loaded, width, most_headline)
     sides = [comparisons[0].a, *(one.b for one in comparisons)]
     order = list(range(len(sides)))
     if len(sides) > most_sides:
@@ -85,6 +79,18 @@ def top_lines(
     return (*gap, *lines, *gap, *side_rows, *gap)
 
 
+def headline_lines(loaded: Loaded, width: int, most: int) -> list[Line]:
+    """The answer in at most so many lines; its first sentence stands out."""
+    sentences = loaded.answer.headline.sentences
+    first, rest = clean_text(sentences[0]), clean_text(" ".join(sentences[1:]))
+    lines: list[Line] = [*paragraph(first, width, "title")]
+    lines += paragraph(rest, width) if rest else ()
+    if len(lines) > most:
+        (kept,) = lines[most - 1]
+        lines[most - 1 :] = [(Span(cut(kept.text + " …", width), kept.style),)]
+    return lines
+
+
 def _parts(side: Side, ignore: str) -> list[str]:
     """What is known of a side: its name, what tells it apart, and the rest, the last of which go first."""
     run = side.run
@@ -96,6 +102,7 @@ def _parts(side: Side, ignore: str) -> list[str]:
             short if short != name else "",
             device_words(run),
             "" if isinstance(run.price, Missing) else format_hourly(run.price.usd_per_hour),
+            label_of(side) if not ignore and name == short else "",
             torch_words(run),
             launches_words(side),
             day(run),

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_minutes, format_seconds, format_usd, three_digits
 from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.compare.row_text import judgement_text, no_difference_words, row_name
-from gputui.services.compare.suggestions import next_steps, settling_steps
+from gputui.services.compare.suggestions import effort_words, next_steps, settling_steps
 from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.turning_points import turning_points
 from gputui.services.compare.why import Why
 from gputui.services.results.load_times import is_load
 from gputui.services.results.throughput import launches_of
+from gputui.services.support.plain_text import command_lines
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.evidence_parts import (
     FAMILIES_OF_SIDES,
@@ -48,6 +49,8 @@ _MOST_DIFFERENCES = 6
 _LEAST_UNSURE, _MOST_UNSURE = 2, 6
 """Undecided rows that are listed, by the room there is."""
 _MOST_HINTS = 2
+_SURE_ROWS = 5
+"""Of why a row is not judged, where there is room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,10 @@ def pane_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
     row = shown.row
     if row is None:
         return []
-    lines = [title_line(row, shown.name, width, HINT), *value_lines(row, width)]
+    values = value_lines(row, width, _SURE_ROWS)
+    if len(values) >= height:
+        values = value_lines(row, width)
+    lines = [title_line(row, shown.name, width, HINT), *values]
     room = height - len(lines)
     if width < _TWO_COLUMNS or room < 6:
         reasons = why_lines(shown.why, width - 10, max(min(room, 5), 0), has_sides=False)
@@ -171,13 +177,13 @@ def _count(found: Sequence[_Open], loaded: Loaded) -> str:
     return f"{len(found)} of {counted(rows, 'row')}"
 
 
-def unsure_line(shown: ShownRow, width: int) -> Line:
-    """How many rows are undecided, and a command that would settle the first; empty if none is."""
+def unsure_line(shown: ShownRow, width: int, *, has_command: bool) -> Line:
+    """How many rows are undecided, perhaps with a command that would settle the first; empty if none is."""
     loaded, found = shown.loaded, _open_rows(shown)
     if not found:
         return ()
     steps = [step for one in found for step in settling_steps(one.row, loaded.asked.evidence)]
-    command = f": {clean_text(steps[0].command)}" if steps else ""
+    command = f": {clean_text(steps[0].command)}" if steps and has_command else ""
     return fitted((Span(f"can't tell {_count(found, loaded)}", "accent"), Span(command, "dim")), width)
 
 
@@ -226,6 +232,23 @@ def _said_once(rows: Sequence[tuple[Line, list[Line]]]) -> Iterator[Line]:
         yield row
         if below != next_below:
             yield from below
+
+
+def settling_lines(shown: ShownRow, width: int) -> list[Line]:
+    """The whole commands that would settle the selected row; empty if it is judged or they hardly would."""
+    row = shown.row
+    if row is None or row.rate.word != "inconclusive":
+        return []
+    letters = {"a": "a", "b": letter_of(shown.place)}
+    found = settling_steps(row, shown.loaded.asked.evidence)
+    steps = [replace(step, box=letters[step.box]) for step in found]
+    if not steps:
+        return []
+    lines: list[Line] = [(Span(f"  to tell, {effort_words(steps)}:", "dim"),)]
+    for step in steps:
+        for text in command_lines(clean_text(step.command), width - 2, f"{step.box}$ "):
+            lines.append((Span("  "), Span(text, "accent")))
+    return lines
 
 
 def _taken(seconds: float, usd: float | None) -> str:

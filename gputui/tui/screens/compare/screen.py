@@ -23,7 +23,7 @@ from gputui.services.support.paths import copies_directory
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.actions import ACTIONS
 from gputui.tui.screens.compare.by_dialog import FILES, AskBy
-from gputui.tui.screens.compare.layout import CompareLayout, has_evidence, lay_out
+from gputui.tui.screens.compare.layout import CompareLayout, lay_out
 from gputui.tui.screens.compare.loaded import (
     Loaded,
     heading_of,
@@ -292,14 +292,16 @@ class CompareScreen(ShellScreen):
         if self.level != "rows" or self.is_busy or self._loaded is None or rows is None:
             return
         names = [letter_of(place) for place in range(len(rows))]
-        text = row_line(rows, self._place, names, self.value, has_reason=not has_evidence(self._height))
+        text = row_line(rows, self._place, names, self.value, has_reason=not (made.below or made.beside))
         if made.rows.shown < len(rows):
             shown = ", ".join(names[made.rows.first : made.rows.first + made.rows.shown])
             text = "; ".join(filter(None, (f"{shown} of {len(rows)} sides in sight: n goes on", text)))
         if text or made.has_unsure:
             self.say(text, "dim")
         else:
-            self.say_line(unsure_line(self._shown(self._table.key), self.size.width))
+            self.say_line(
+                unsure_line(self._shown(self._table.key), self.size.width, has_command=not made.has_command)
+            )
 
     @property
     def _height(self) -> int:

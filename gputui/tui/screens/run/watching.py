@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from gputui.analysis.statistics import Interval
 from gputui.model.units import axis_of_seconds, counted, format_seconds
@@ -12,7 +13,7 @@ from gputui.tui.screens.run.devices_pane import clock, device_charts, device_row
 from gputui.tui.screens.run.load_pane import load_lines
 from gputui.tui.screens.run.model import RunModel, WatchedRuns
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, filled, fitted, left, line_width, right, side_by_side
+from gputui.tui.widgets.cells import clean, filled, fitted, left, line_width, right, side_by_side, width_of
 from gputui.tui.widgets.charts import BLOCKS, body_styles, level_of
 from gputui.tui.widgets.sections import gauge_spans, joined, section
 
@@ -151,11 +152,12 @@ def _case_table(model: RunModel, progress: ProgressSnapshot, width: int, rows: i
     now = next((i for i, case in enumerate(cases) if case.is_now), 0)
     model.scrolled = min(model.scrolled, max(len(cases) - room, 0))
     first = min(max(now - room * 2 // 3, 0) + model.scrolled, max(len(cases) - room, 0))
-    has_peaks = any(case.peak is not None for case in cases)
     has_times = progress.server_is_here is not None and width >= _FOR_TIMES
-    columns = {"has_peaks": has_peaks, "has_times": has_times}
-    lines = [_headings(width, progress.shared_words, **columns)]
-    lines += [_case_line(case, width, **columns) for case in cases[first : first + room]]
+    has_peaks = any(case.peak is not None for case in cases)
+    shown = cases[first : first + room]
+    cells = _cells_of(shown, width, has_peaks=has_peaks, has_times=has_times)
+    lines = [_headings(width, progress.shared_words, cells, has_times=has_times)]
+    lines += [_case_line(case, width, cells, has_times=has_times) for case in shown]
     notes = [*_hidden(cases[:first], "above"), *_hidden(cases[first + room :], "below"), *not_run]
     if notes:
         lines.append(fitted((Span(f"  {' · '.join(notes)}", "dim"),), width))
@@ -184,41 +186,50 @@ def _not_run(progress: ProgressSnapshot) -> list[str]:
     return [f"{count} not run here{': ' if reason else ''}{clean(reason)}"]
 
 
-def _spread_cells(width: int) -> int:
-    """Of the interval; where there is little room, names go before the widest ones."""
-    return 14 if width >= _WIDE else 12
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Of the columns that make room for each other; `peak` is 0 if it is not there."""
+
+    name: int
+    spread: int
+    peak: int
 
 
-def _peak_cells(width: int) -> int:
-    """Of `121 % (boost)`, with a blank before it where names have room beside it."""
-    return 14 if width >= _WIDE else 13
+def _cells_of(cases: Sequence[CaseProgress], width: int, *, has_peaks: bool, has_times: bool) -> _Cells:
+    """For the cases in sight: a wide interval takes room that shares of a peak leave, then that of names."""
+    is_wide = width >= _WIDE
+    spread = 14 if is_wide else 12
+    peak = (14 if is_wide else 13) if has_peaks else 0  # of `121 % (boost)`, with a blank before it if wide
+    others = (2 * (_GAUGE + 1) if is_wide else 0) + (2 * (_TIME + 1) if has_times else 0)
+    name = (
+        width - 3 - _STATE - _LAUNCHES - _RATE - _UNIT - spread - 6 - others - (peak + 1 if has_peaks else 0)
+    )
+    more = max(max((len(case.spread) for case in cases), default=0) - spread, 0)
+    peaks = ["OF PEAK", *(case.peak.text for case in cases if case.peak is not None)]
+    of_peaks = min(more, max(peak - max(map(len, peaks)), 0)) if has_peaks else 0
+    longest = max((width_of(clean(case.short_name or case.name)) for case in cases), default=0)
+    of_names = min(more - of_peaks, max(name - longest, 0))
+    return _Cells(name - of_names, spread + of_peaks + of_names, peak - of_peaks)
 
 
-def _name_cells(width: int, has_peaks: bool, has_times: bool) -> int:
-    gauges = 2 * (_GAUGE + 1) if width >= _WIDE else 0
-    peaks = (_peak_cells(width) + 1 if has_peaks else 0) + (2 * (_TIME + 1) if has_times else 0)
-    return width - 3 - _STATE - _LAUNCHES - _RATE - _UNIT - _spread_cells(width) - 6 - peaks - gauges
-
-
-def _headings(width: int, shared: str, *, has_peaks: bool, has_times: bool) -> Line:
-    name = _name_cells(width, has_peaks, has_times)
+def _headings(width: int, shared: str, cells: _Cells, *, has_times: bool) -> Line:
     what = "LOAD" if has_times else "CASE"
     words = f"{what} ({clean(shared)})" if shared and not has_times else what
-    parts = [left(words, name), left("STATE", _STATE), left("DONE", _LAUNCHES)]
+    parts = [left(words, cells.name), left("STATE", _STATE), left("DONE", _LAUNCHES)]
     if width >= _WIDE:
         parts.append(" " * _GAUGE)
-    parts += [right("RATE", _RATE), " " * _UNIT, right("95 %", _spread_cells(width))]
-    parts += [right("OF PEAK", _peak_cells(width))] if has_peaks else []
+    parts += [right("RATE", _RATE), " " * _UNIT, right("95 %", cells.spread)]
+    parts += [right("OF PEAK", cells.peak)] if cells.peak else []
     parts += [right("TTFT", _TIME), right("TPOT", _TIME)] if has_times else []
     return fitted((Span("   " + " ".join(parts), "dim"),), width)
 
 
-def _case_line(case: CaseProgress, width: int, *, has_peaks: bool, has_times: bool) -> Line:
-    name, has_gauges = _name_cells(width, has_peaks, has_times), width >= _WIDE
+def _case_line(case: CaseProgress, width: int, cells: _Cells, *, has_times: bool) -> Line:
+    has_gauges = width >= _WIDE
     title = "title" if case.is_now else "" if case.rate else "dim"
     spans: list[Span] = [
         Span(" ▸ " if case.is_now else "   ", "accent"),
-        Span(left(clean(case.short_name or case.name), name) + " ", title),
+        Span(left(clean(case.short_name or case.name), cells.name) + " ", title),
         Span(left(_STATE_WORDS.get(case.state, case.state), _STATE), STATE_STYLES.get(case.state, "dim")),
         Span(" " + left(f"{case.launches_done}/{case.launches}", _LAUNCHES)),
     ]
@@ -229,12 +240,12 @@ def _case_line(case: CaseProgress, width: int, *, has_peaks: bool, has_times: bo
     spans += [
         Span(" " + right(number, _RATE), "title" if case.is_now else ""),
         Span(f" {left(unit, _UNIT)}", "dim"),
-        Span(" " + right(case.spread, _spread_cells(width))),
+        Span(" " + right(case.spread, cells.spread)),
     ]
-    if has_peaks:
+    if cells.peak:
         peak = "" if case.peak is None else case.peak.text
-        spans.append(Span(" " + right(peak, _peak_cells(width))))
-    if has_peaks and has_gauges and case.peak is not None:
+        spans.append(Span(" " + right(peak, cells.peak)))
+    if has_gauges and case.peak is not None:
         spans += [Span(" "), *gauge_spans(case.peak.share, 1.0, _GAUGE, "compute")]
     if has_times:
         for time_s in (case.ttft_s, case.tpot_s):
