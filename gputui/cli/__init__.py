@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -116,6 +117,11 @@ class _Lazy(click.Group):
                 hint = f"to see what is in it: gputui results {shlex.quote(args[0])}"
             elif args[0].endswith((".json", ".json.gz")):
                 hint = f"to read a trace: gputui import {shlex.quote(args[0])}"
+            else:
+                from gputui.services.profiles.loader import shipped_profiles  # only a wrong word needs them
+
+                if args[0] in (profile.name for profile in shipped_profiles()):
+                    hint = f"did you mean `gputui run {args[0]}`?"
             raise GputuiError(f"unknown command '{args[0]}'", hint)
         return super().resolve_command(ctx, args)
 
@@ -259,7 +265,7 @@ def _status_of(words: list[str]) -> int:
 def _explained(error: click.ClickException) -> tuple[str, str]:
     """What is wrong with the words of a command, and how it is called."""
     text = error.format_message().rstrip(".")
-    text = text[:1].lower() + text[1:]
+    text = _plain_numbers(text[:1].lower() + text[1:])
     context = error.ctx if isinstance(error, click.UsageError) else None
     if isinstance(error, click.NoSuchOption) and error.option_name[1:2].isdigit():
         text = f"{error.option_name} is out of range: no argument here may be negative"
@@ -276,6 +282,15 @@ def _explained(error: click.ClickException) -> tuple[str, str]:
         close = difflib.get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0.7)
         hint = f"did you mean {close[0]}? {called} --help explains the options" if close else hint
     return f"{name}: {text}" if name else text, hint
+
+
+def _plain_numbers(text: str) -> str:
+    """Click's `'x' is not a valid float range` and `0<x<=100.0`, in words."""
+    text = re.sub(r"a valid float( range)?\b", "a number", text)
+    text = re.sub(r"a valid integer( range)?\b", "a whole number", text)
+    text = re.sub(r"(?<=\d)\.0\b", "", text) if "<=x<" in text or "<x<" in text else text
+    text = re.sub(r"in the range (\S+?)<=x<=(\S+)", r"in the range \1 to \2", text)
+    return re.sub(r"in the range (\S+?)<x<=(\S+)", r"above \1 and at most \2", text)
 
 
 def _flushed(status: int) -> int:

@@ -10,6 +10,7 @@ from gputui.errors import EXIT_DONE, GputuiError
 from gputui.services.runs.recovery import import_journal
 from gputui.services.support.paths import default_result_file, make_directory_for
 from gputui.store.opening import SUFFIXES
+from gputui.store.reading import open_result
 
 
 @click.command()
@@ -44,10 +45,11 @@ def command(
     is_trace = [not source.is_dir() for source in sources]
     for source, is_one in zip(sources, is_trace, strict=True):
         if is_one and source.suffix in SUFFIXES:
-            raise GputuiError(
-                f"{source}: a result file is not imported",
-                f"read it as it is: gputui show {source}; or copy its runs: gputui merge {source} -o OUT",
-            )
+            with open_result(source):  # raises if it is none
+                raise GputuiError(
+                    f"{source}: a result file is not imported",
+                    f"read it as it is: gputui show {source}; or copy its runs: gputui merge {source} -o OUT",
+                )
     if not all(is_trace) and (label or step_range or window):
         raise GputuiError(
             "--label, --step and --window apply to traces only", "leave them out for run directories"

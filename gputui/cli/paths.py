@@ -27,9 +27,9 @@ def command(as_json: bool) -> int:
     if without_home := missing_home():
         click.echo(without_home, err=True)
     for place in found:
-        click.echo(f"{place.what + ':':18}{place.path}  {_size(place)}")
+        click.echo(f"{place.what + ':':19}{place.path}  {_size(place)}")
         if place.note:
-            click.echo(f"{'':18}{place.note}")
+            click.echo(f"{'':19}{place.note}")
     there = [shlex.quote(str(place.path)) for place in found if place.exists]
     if there:
         click.echo(f"to remove all of it, your results too:\n  rm -r {' '.join(there)}")

@@ -29,7 +29,7 @@ from gputui.model.profiled import ProfiledPass
 from gputui.model.serving import LoadNow
 from gputui.model.units import counted, format_rate, format_seconds
 from gputui.services.results.throughput import speed_of_launch
-from gputui.services.runs.progress import INTERVAL_BLOCKS, TimeLeft, load_now_words
+from gputui.services.runs.progress import INTERVAL_BLOCKS, TimeLeft, case_run_again, load_now_words
 
 _ERASE = "\r\x1b[K"
 """Moves to the first column and clears the line."""
@@ -48,6 +48,8 @@ class Progress:
         self._blocks: dict[tuple[int, int], list[Block]] = {}
         self._figures: dict[tuple[int, int, str], Figure] = {}
         """By run, case and key: of the last launch."""
+        self._run_again: set[tuple[int, str]] = set()
+        """By run and name: cases that ended too slow, and that run once more."""
         self._drawn_s = 0.0
 
     def __enter__(self) -> Progress:
@@ -120,6 +122,8 @@ class Progress:
             self.say(f"{self._elapsed()} {line.level}: {line.message}")
         elif isinstance(line, LaunchesLeftOut):
             self.say(f"{self._elapsed()} {line.message}")
+            if again := case_run_again(line):
+                self._run_again.add((index, again))
         elif isinstance(line, RunEnd):
             self._now = "storing"
             if line.status != "finished":
@@ -133,6 +137,10 @@ class Progress:
     def _case_ended(self, index: int, line: CaseEnd) -> None:
         name = self._name(index, line.case_id)
         blocks = self._blocks.pop((index, line.case_id), [])
+        key = (index, self._plans[index].cases[line.case_id].case.name)
+        if line.outcome == "skipped" and key in self._run_again:
+            self._run_again.discard(key)
+            return
         if line.outcome == "ok" and blocks:
             what = self._times(index, line.case_id) or counted(line.blocks, "block")
             self.say(f"{self._elapsed()} {name}  {self._rate(index, blocks)}  {what}")

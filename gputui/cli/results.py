@@ -24,6 +24,7 @@ from gputui.services.results.costs import cost_cells
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import case_order, run_headline, size_order
 from gputui.services.results.labels import (
+    NOT_RUN,
     case_name,
     ending_words,
     interval_words,
@@ -80,7 +81,7 @@ def print_run(
             end.line(line)
         notes = run_notes(run, is_brief=True)
         if notes or unmeasured:
-            end.line(" · ".join((*notes, "more: --verbose")))
+            end.line(" · ".join((*_measured_of(run), *notes, "more: --verbose")))
         lines = end.height + sum(-(-len(line) // out.width) for line in footer)
         is_whole = shows_all or not out.is_terminal
         room = None if is_whole else int(out.size.height * share) - lines - _OTHER_LINES
@@ -102,7 +103,7 @@ def missing_lines(run: Run) -> list[str]:
     found: dict[tuple[bool, str, str], list[str]] = {}
     for case in run.cases:
         if isinstance(speed_of(case), Missing):
-            is_plan = case.outcome in ("skipped", "unsupported")
+            is_plan = case.outcome in NOT_RUN
             how, why = ending_words(case)
             why = "" if is_cut and case.outcome == "interrupted" else why
             found.setdefault((is_plan, how, why), []).append(case.case.name)
@@ -116,6 +117,21 @@ def missing_lines(run: Run) -> list[str]:
     shown = _MOST_MISSING - 1
     left = sum(len(names) for _, names in kinds[shown:])
     return [*lines[:shown], f"{counted(left, 'more case')} not measured"]
+
+
+def _measured_of(run: Run) -> list[str]:
+    """How many of the cases that can run on this box were measured, if some were not, but any was."""
+    able = [
+        case
+        for case in run.cases
+        if case.outcome not in NOT_RUN or (case.outcome == "skipped" and "budget" in case.reason)
+    ]
+    count = sum(not isinstance(speed_of(case), Missing) for case in run.cases)
+    if not 0 < count < len(able):
+        return []
+    if len(able) < len(run.cases):
+        return [f"measured {count} of the {counted(len(able), 'case')} that can run here"]
+    return [f"measured {count} of {counted(len(able), 'case')}"]
 
 
 def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None) -> None:

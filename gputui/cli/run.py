@@ -217,6 +217,7 @@ def command(
         is_verbose=verbose,
         shows_all=shows_all,
         like="" if model is None else model.selector,
+        profile=None if model is None else prepared.profile,
     )
 
 

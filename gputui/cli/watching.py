@@ -21,6 +21,7 @@ from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import RunEnd, Stored
 from gputui.model.plan import Plan
+from gputui.services.results.labels import has_failed
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.runs.alerts import Alerts
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gputui.model.result import Run
+    from gputui.services.profiles.loader import Profile
     from gputui.services.results.next_steps import NextStep
     from gputui.services.serving.curve import ServingRun
 
@@ -121,12 +123,13 @@ def finish(
     is_verbose: bool = False,
     shows_all: bool = False,
     like: str = "",
+    profile: Profile | None = None,
     api_price: tuple[float, float] | None = None,
 ) -> int:
     """Results of every run, the next commands, and the exit status. Raises NotStored.
 
-    `like` is the run that was repeated, as `F@RUN`; empty for none. `api_price`: of a hosted API, for a
-    run of loads; USD per million tokens in and out.
+    `like` is the run that was repeated, as `F@RUN`; empty for none; `profile` has its cases. `api_price`: of
+    a hosted API, for a run of loads; USD per million tokens in and out.
     """
     keepers = [_who_stored(index, run, watched) for index, run in enumerate(runs)]
     from gputui.cli.output import console
@@ -147,6 +150,7 @@ def finish(
             file.measured_summaries(),
             is_profiled=len(runs) == 1 and bool(file.profiled(runs[0].run_id)),
             like=like,
+            profile=profile,
         )
     looks = [Looks.read(run.run_dir) for run in runs]
     if as_json:
@@ -186,7 +190,7 @@ def finish(
                 share=1 / len(results),
                 headline="" if one is None else one.headline,
             )
-    failed = any(case.outcome == "failed" for result in results for case in result.cases)
+    failed = any(map(has_failed, results))
     for result in results:
         for line in where_messages_are(result):
             click.echo(line, err=True)

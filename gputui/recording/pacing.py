@@ -23,6 +23,8 @@ GRACE = 0.05
 """Share of the budget by which the last launch may be late, rather than be dropped for lack of a second."""
 END_S = 0.2
 """For a worker to exit."""
+RUNS_AGAIN = "too slow: it will run once more"
+"""After the name of a case, in the message about launches left out for it."""
 
 
 def least_budget_s(plan: Plan) -> float:
@@ -147,7 +149,7 @@ class Pace:
         return (
             weight,
             tuple(left_out),
-            f"too slow: it will run once more, for longer, and the others in {others}",
+            f"{RUNS_AGAIN}, for longer, and the others in {others}",
         )
 
     def _leave_out_beyond_most(self) -> list[int]:

@@ -553,7 +553,8 @@ def _nearest(db: Path) -> str:
         return f"there is no directory {db.parent} either" if not db.parent.exists() else "check the path"
     if not names:
         return f"no .db file lies in {db.parent}"
-    near = difflib.get_close_matches(db.name, names, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(db.stem, {Path(name).stem for name in names}, n=3)
+    near = [name for stem in close for name in sorted(names) if Path(name).stem == stem]
     shown = near or sorted(names)[:_LISTED]
     rest = "" if near or len(names) <= _LISTED else f" and {len(names) - _LISTED} more"
     there = f"did you mean {', '.join(near)}?" if near else f"{db.parent} holds {', '.join(shown)}{rest}"

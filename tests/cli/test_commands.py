@@ -16,6 +16,7 @@ import pytest
 from command_line import gputui_here
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quick_runs import store_quick
 
 from gputui.cli import main
 from gputui.model.journal import LaunchStart
@@ -248,10 +249,28 @@ def test_wrong_usage_is_reported_in_one_message_that_names_it(
     assert "Traceback" not in output
 
 
-def test_a_result_file_is_not_imported_but_read_or_merged(capsys: pytest.CaptureFixture[str]) -> None:
-    status, output = error_of(capsys, "import", "a.db")
+def test_a_result_file_is_not_imported_but_read_or_merged(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    db, text = tmp_path / "a.db", tmp_path / "text.db"
+    store_quick(db, 1)
+    text.write_text("not a result file")
+    status, output = error_of(capsys, "import", db)
 
-    assert (status, "gputui show a.db" in output, "gputui merge a.db" in output) == (2, True, True)
+    assert (status, f"gputui show {db}" in output, f"gputui merge {db}" in output) == (2, True, True)
+    assert "it is not a DuckDB database" in error_of(capsys, "import", text)[1]
+
+
+def test_a_run_beside_itself_is_not_sent_to_verbose(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    db = tmp_path / "a.db"
+    store_quick(db, 1)
+    with pytest.raises(SystemExit):
+        main(["compare", str(db), str(db)])
+    shown = capsys.readouterr().out
+    assert "can't tell" in shown
+    assert "--verbose says" not in shown
 
 
 def refused_unmeasured(place: pytest.TempPathFactory, *words: str) -> None:

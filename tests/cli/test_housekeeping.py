@@ -206,6 +206,7 @@ def test_paths_names_everything_that_is_there_and_how_it_goes(
     assert status == 0
     assert str(db) in out
     assert "1 not stored" in out
+    assert f"copies of exports: {db.parent / 'cache'}" in out
     (removal,) = [line for line in out.split("\n") if line.startswith("  rm -r")]
     assert removal.split() == ["rm", "-r", str(db), str(run_directories()), str(kept)]
     places = json.loads(printed(capsys, "paths", "--json")[1])["places"]

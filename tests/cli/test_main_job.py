@@ -152,6 +152,18 @@ def test_a_stopped_run_keeps_what_is_finished(tmp_path: Path, number: signal.Sig
     assert sorted(case["outcome"] for case in cases) == ["interrupted", "ok"]
 
 
+@pytest.mark.slow
+def test_a_run_exits_with_1_and_says_why_if_one_launch_of_a_case_failed(tmp_path: Path) -> None:
+    profile = write_failing_profile(tmp_path / "once.toml")
+    program = f"mkdir {tmp_path}/first && exit 3; exit 0"
+    text = profile.read_text().replace("echo the disk is gone >&2; exit 3", program)
+    profile.write_text(text.replace("replicates = 1", "replicates = 3"))
+    done = gputui("run", profile, "--db", tmp_path / "a.db")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 of 3 launches" in done.stdout
+    assert "exited with status 3" in done.stdout
+
+
 def test_a_run_that_measured_nothing_leads_to_its_reasons_and_its_removal_not_to_a_comparison(
     tmp_path: Path,
 ) -> None:

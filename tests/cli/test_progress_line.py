@@ -15,8 +15,9 @@ from hand_made import make_case, make_run, measured
 from gputui.cli import progress as line_of_runs
 from gputui.cli.progress import Progress
 from gputui.cli.results import print_run
-from gputui.model.journal import CaseEnd
+from gputui.model.journal import CaseEnd, LaunchesLeftOut
 from gputui.model.units import format_rate
+from gputui.recording.pacing import RUNS_AGAIN
 from gputui.services.results.throughput import speed_of_launch
 from gputui.services.runs import progress as course_of_runs
 from gputui.services.support.text_tables import console_on
@@ -60,6 +61,18 @@ def test_the_line_of_a_case_that_ended_has_the_rate_of_the_table(capfd: pytest.C
         rate = output.split("  ")[1]
         assert rate.endswith("/s")
         assert f" {rate} " in capfd.readouterr().out
+
+
+def test_a_case_that_runs_once_more_is_not_shown_as_skipped(capfd: pytest.CaptureFixture[str]) -> None:
+    case = make_case()
+    progress = Progress([make_plan([0], cases=[case])], live=False)
+    message = f"{case.name}: {RUNS_AGAIN}, for longer, and the others in 2 launches"
+    progress.hear(0, LaunchesLeftOut((1,), message, 1))
+    for launch_id in (0, 3):
+        progress.hear(0, CaseEnd(launch_id, 0, "skipped", "too slow: raise --budget", 0, 1))
+    first, last = capfd.readouterr().err.splitlines()
+    assert first.endswith(message)
+    assert last.endswith("skipped: too slow: raise --budget")
 
 
 def test_the_line_names_run_case_and_block_and_is_rewritten_at_most_once_a_second(

@@ -133,7 +133,7 @@ def test_a_look_that_fails_is_reported_and_the_run_goes_on_to_its_end(base: Path
         ((), "how small a difference should it find?"),
         (("--resolve", "5", "--like", "x.db"), "--like x.db with --against"),
         (("quick", "--resolve", "5"), "profile quick with --against"),
-        (("--resolve", "5", "--only", "gemm"), "--only gemm: is not in run 0000c0de"),
+        (("--resolve", "5", "--only", "gemm"), "--only gemm: not in run 0000c0de"),
     ],
 )
 def test_what_does_not_fit_is_one_error_before_anything_is_measured(

@@ -92,6 +92,7 @@ def test_a_missing_file_is_reported_with_the_nearest_names(tmp_path: Path) -> No
 
     assert "there is no result file" in error.message
     assert error.hint == "did you mean h200.db?"
+    assert "did you mean" not in refusal(tmp_path / "missing.db").hint
 
 
 def test_if_no_name_is_near_eight_files_are_named_and_the_rest_counted(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from gputui.services.compare.row_text import (
     unmeasured_words,
     verdict_text,
 )
-from gputui.services.results.labels import ending_words, some_of
+from gputui.services.results.labels import ending_words, lost_words, some_of
 from gputui.services.results.load_times import time_of
 
 
@@ -183,7 +183,7 @@ def remarks(comparison: Comparison, naming: Naming) -> Iterable[str]:
 
 
 def disturbances(comparison: Comparison, naming: Naming, b: str = "b") -> Iterable[str]:
-    """What makes rows doubtful: heat, caps, neighbors and impossible rates; a line each.
+    """What makes rows doubtful: heat, caps, neighbors, failed launches and impossible rates; a line each.
 
     `b` is the letter of the second side, another one where there are more than two.
     """
@@ -194,6 +194,11 @@ def disturbances(comparison: Comparison, naming: Naming, b: str = "b") -> Iterab
             found.setdefault((flag.side, flag.word), []).append(said)
     for (side, word), rows in sorted(found.items()):
         yield f"! {b if side == 'b' else side} {word}: {', '.join(rows)} of the time"
+    timed = [row for row in comparison.rows if not time_of(row.case)]
+    for letter, cells in (("a", [row.a for row in timed]), (b, [row.b for row in timed])):
+        named = zip(map(naming.name, timed), cells, strict=True)
+        for words in lost_words((name, cell.result) for name, cell in named if cell.result is not None):
+            yield f"! {letter}: {words}"
     for letter, impossible in (("a", _impossible(comparison, 0)), (b, _impossible(comparison, 1))):
         for row, share in impossible:
             yield (

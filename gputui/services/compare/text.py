@@ -201,6 +201,11 @@ def _with_rest(parts: Sequence[str], kept: int) -> str:
     return ", ".join(parts[:kept]) + (f", {rest} more" if rest else "")
 
 
+def _is_itself(row: Row) -> bool:
+    """Whether both sides are the same measurement, so that nothing can tell them apart."""
+    return (row.a.run, row.a.result) == (row.b.run, row.b.result)
+
+
 def _next_lines(
     answer: Answer, comparison: Comparison, width: int | None, is_verbose: bool = False
 ) -> list[str]:
@@ -213,7 +218,7 @@ def _next_lines(
             *(line for step in steps for line in command_lines(step.command, width, f"{step.box}$ ")),
         ]
     lines = []
-    undecided = sum(row.rate.word == "inconclusive" for row in comparison.rows)
+    undecided = sum(row.rate.word == "inconclusive" and not _is_itself(row) for row in comparison.rows)
     if undecided and not is_verbose:
         rows = f"{undecided} of {counted(len(comparison.rows), 'row')}"
         lines.append(f"can't tell {rows}: --verbose says what would settle them")

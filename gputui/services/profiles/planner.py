@@ -322,11 +322,11 @@ def _meant(profile: Profile, only: Sequence[str]) -> list[_Only]:
         else:
             name = words[0]
             known = name in {w.name for w in WORKLOADS}
-            what = f"is not in {profile.called}" if known else "is not a workload"
+            what = f"not in {profile.called}" if known else "not a workload"
             others = shipped_with(name) if known and not profile.repeats else ()
             there = f"; {', '.join(others)} would: gputui run {others[0]} --only {text}" if others else ""
             raise GputuiError(
-                f"--only {text}: {what if text == name else f'{name} {what}'}",
+                f"--only {text}: {what if text == name else f'{name} is {what}'}",
                 f"{profile.called} has {', '.join(has)}{there}",
             )
     return found
@@ -351,7 +351,7 @@ def _check_precisions(profile: Profile, precisions: Sequence[str]) -> None:
     has = [p for p in PRECISIONS if any(p in entry.precisions for entry in profile.cases)]
     for name in precisions:
         if name not in has:
-            what = f"is not in {profile.called}" if name in PRECISIONS else "is not a precision"
+            what = f"not in {profile.called}" if name in PRECISIONS else "not a precision"
             hint = (
                 f"it has {', '.join(has)}" if has else "it has none: its programs choose their own precision"
             )

@@ -10,7 +10,7 @@ from gputui.analysis.verdict import LAUNCHES_MEASURED, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import WHOLE_BOX, Case
 from gputui.model.plan import REFERENCE_PROFILE
-from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import (
     counted,
@@ -228,6 +228,8 @@ def mostly_assumed(run: Run) -> str:
     how = "three recordings measure it" if _is_recording(run) else "--launches 3 measures it"
     if any(had_no_time(case) for case in run.cases):
         how = "there was no time for more: raise --budget"
+    elif _would_be_measured(run):
+        how = "a launch failed: run again"
     elif run.summary.status == "finished" and run.summary.replicates >= LAUNCHES_MEASURED:
         how = "starting more would have taken too long: raise --budget"
     return f"the interval is mostly assumed; {how}"
@@ -235,8 +237,56 @@ def mostly_assumed(run: Run) -> str:
 
 def _launches_assumed(run: Run) -> int:
     """The fewest launches of a case whose spread is assumed; 0 without such a case."""
-    speeds = [speed_of(case) for case in run.cases if case.launch_spread is None]
-    return min((speed.launches for speed in speeds if isinstance(speed, SpeedEstimate)), default=0)
+    return min((launches for _, launches in _with_assumed_spread(run)), default=0)
+
+
+def _with_assumed_spread(run: Run) -> list[tuple[CaseResult, int]]:
+    """Measured cases without a spread of stored runs, and how many launches each has."""
+    speeds = [(case, speed_of(case)) for case in run.cases if case.launch_spread is None]
+    return [(case, speed.launches) for case, speed in speeds if isinstance(speed, SpeedEstimate)]
+
+
+def _would_be_measured(run: Run) -> bool:
+    """Whether every case with too few launches would have had enough if none of its launches had failed."""
+    few = [(case, launches) for case, launches in _with_assumed_spread(run) if launches < LAUNCHES_MEASURED]
+    return all(launches + len(lost_launches(case)) >= LAUNCHES_MEASURED for case, launches in few)
+
+
+def lost_launches(case: CaseResult) -> tuple[Measurement, ...]:
+    """Launches that failed or ran out of memory, unless the case ended so too or another made up for them."""
+    measured = {measurement.replicate for measurement in case.measurements if measurement.outcome == "ok"}
+    lost = {  # a case that runs out of memory among others is run once more alone, in the same replicate
+        measurement.replicate: measurement
+        for measurement in case.measurements
+        if measurement.outcome in {"failed", "oom"} - {case.outcome} and measurement.replicate not in measured
+    }
+    return tuple(lost.values())
+
+
+def has_failed(run: Run) -> bool:
+    """Whether a case failed, in all its launches or in some."""
+    return any(
+        case.outcome == "failed" or any(lost.outcome == "failed" for lost in lost_launches(case))
+        for case in run.cases
+    )
+
+
+def lost_words(cases: Iterable[tuple[str, CaseResult]]) -> list[str]:
+    """How many launches of cases, with their names, failed though the case ended otherwise, and why.
+
+    As `1 of 3 launches of gemm mini cpu fp32 failed: the worker died of SIGKILL`, a line for each reason.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, case in cases:
+        lost = lost_launches(case)
+        launches = len({measurement.replicate for measurement in case.measurements})
+        for outcome in dict.fromkeys(measurement.outcome for measurement in lost):
+            reasons = [one.reason.removesuffix(_IN_LOG) for one in lost if one.outcome == outcome]
+            share = f"{len(reasons)} of {counted(launches, 'launch')}"
+            why = "" if outcome == "oom" else "; ".join(dict.fromkeys(reasons))
+            words = ": ".join(filter(None, (_ENDS.get(outcome, outcome), why)))
+            found.setdefault((share, words), []).append(name)
+    return [f"{share} of {some_of(names)} {words}" for (share, words), names in found.items()]
 
 
 def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
@@ -245,7 +295,7 @@ def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
     def which(cases: Sequence[CaseResult], words: Callable[[CaseResult], str] = case_name) -> str:
         return counted(len(cases), "case") if is_brief else some_of([words(case) for case in cases])
 
-    notes = []
+    notes = lost_words((case_name(case), case) for case in run.cases)
     if assumed := mostly_assumed(run):
         few = _launches_assumed(run)
         notes.append(f"{'one launch' if few == 1 else f'{few} launches'}: {assumed}")

@@ -6,9 +6,11 @@ import math
 import shlex
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from gputui.analysis.peak_tests import BELOW_NORMAL
+from gputui.model.case import PRECISIONS
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted
 from gputui.services.profiles.loader import Profile, shipped_profiles
@@ -38,11 +40,13 @@ def next_steps(
     *,
     is_profiled: bool = False,
     like: str = "",
+    profile: Profile | None = None,
 ) -> Iterator[NextStep]:
     """Two or three commands after runs that ended together.
 
     `stored` are the runs of their file that measured a case. `is_profiled`: the only run has profiled passes,
     so `show -v` has the step breakdowns. `like` is the run that they repeat, as `F@RUN`; empty for none.
+    `profile` has the cases of that run; None if they are unknown.
     """
     if not results:
         return
@@ -50,7 +54,12 @@ def next_steps(
     file, newest = shlex.quote(here), results[-1]
     measured = [run for run in results if any(case.outcome == "ok" for case in run.cases)]
     is_busy = any(map(_was_busy, measured))
-    yield from _on_an_idle_box(newest, here, like) if is_busy else _with_more_time(newest, file)
+    planned = profile if like else _profile_of(newest)
+    yield from (
+        _on_an_idle_box(newest, here, like, planned)
+        if is_busy
+        else _with_more_time(newest, file, like, planned)
+    )
     if not measured:
         if not newest.summary.status_reason.startswith("stopped by"):
             yield NextStep(f"gputui show {newest.summary.short_id} {file} -v", "why nothing was measured")
@@ -95,54 +104,94 @@ def _was_busy(run: Run) -> bool:
     return contention_of(min(cases, key=lambda case: case_order(case.case))) > 0
 
 
-def _on_an_idle_box(run: Run, path: str, like: str) -> Iterator[NextStep]:
-    """The same run again; a larger budget would not help a busy box."""
-    file = shlex.quote(path)
-    profile = _profile_of(run)
-    if like:
-        command = f"gputui run --like {shlex.quote(like)} --db {file}"
-    elif profile is not None:
-        budget_s = run.summary.budget_s
-        budget = "" if budget_s == profile.budget_s else f" --budget {math.ceil(budget_s)}"
-        command = f"{_run_of(profile, run)} --db {file}{budget}"
-    else:
-        built_in = {workload.name for workload in WORKLOADS}
-        if any(case.case.work.workload not in built_in for case in run.cases):
-            return  # where its program or STEP.py lies is not stored
-        again = shlex.quote(f"{path}@{run.summary.short_id}")
-        command = f"gputui run --like {again} --db {file}"
-    yield NextStep(command, "again, once the box is idle")
+def _on_an_idle_box(run: Run, path: str, like: str, profile: Profile | None) -> Iterator[NextStep]:
+    """The same run again; where cases had too little time, with more."""
+    why = "again, once the box is idle"
+    if like or profile is not None:
+        yield NextStep(_again(run, shlex.quote(path), like, profile), why)
+        return
+    built_in = {workload.name for workload in WORKLOADS}
+    if any(case.case.work.workload not in built_in for case in run.cases):
+        return  # where its program or STEP.py lies is not stored
+    again = shlex.quote(f"{path}@{run.summary.short_id}")
+    yield NextStep(f"gputui run --like {again} --db {shlex.quote(path)}", why)
 
 
-def _with_more_time(run: Run, file: str) -> Iterator[NextStep]:
+def _with_more_time(run: Run, file: str, like: str, profile: Profile | None) -> Iterator[NextStep]:
     """The same run with as much time as it needs, where at least half of the cases had too little."""
-    lost = sum(case.outcome == "skipped" and "budget" in case.reason for case in run.cases)
-    measured = sum(case.outcome == "ok" for case in run.cases)
-    profile = _profile_of(run)
+    lost, measured = _lost_and_measured(run)
     if profile is None or not lost or lost < measured:
         return
-    usual_s = profile.budget_s
-    needed_s = run.summary.budget_s * (lost + measured) / max(measured, 1)
-    rounded_s = math.ceil(needed_s / _ROUNDED_TO_S) * _ROUNDED_TO_S
-    budget = (
-        f" --budget {rounded_s}"
-        if measured and (rounded_s < usual_s or run.summary.budget_s >= usual_s)
-        else ""
-    )
     why = f"{lost} of {counted(lost + measured, 'case')} had too little time"
-    yield NextStep(f"{_run_of(profile, run)} --db {file}{budget}", why)
+    yield NextStep(_again(run, file, like, profile), why)
 
 
 def _profile_of(run: Run) -> Profile | None:
     return next((one for one in shipped_profiles() if one.name == run.summary.profile), None)
 
 
-def _run_of(profile: Profile, run: Run) -> str:
-    """The command that runs a profile, or those of its workloads that the run was limited to."""
-    there = dict.fromkeys(case.workload for case in profile.cases)
-    chosen = {case.case.work.workload for case in run.cases}
-    only = [f" --only {name}" for name in there if name in chosen] if chosen < there.keys() else []
-    return f"gputui run {profile.name}{''.join(only)}"
+def _again(run: Run, file: str, like: str, profile: Profile | None) -> str:
+    """The command that measures the same cases as often, in as much time, or as much as they need."""
+    what = shlex.join(("--like", like)) if like else "" if profile is None else profile.name
+    if profile is None:
+        return f"gputui run {what} --db {file}"
+    launches = run.summary.replicates
+    chosen = "" if launches == profile.replicates else f" --launches {launches}"
+    return f"gputui run {what}{_only(run, profile)}{chosen} --db {file}{_budget(run, profile)}"
+
+
+def _only(run: Run, profile: Profile) -> str:
+    """The options that limit a profile to the cases of a run; empty if it had them all."""
+    devices = {case.case.variant.device_class for case in run.cases}
+    there: dict[str, set[tuple[str, str]]] = {}
+    for entry in profile.cases:
+        if devices.intersection(entry.devices):
+            there.setdefault(entry.workload, set()).update(product(entry.sizes, entry.precisions))
+    here: dict[str, set[tuple[str, str]]] = {}
+    for case in (one.case for one in run.cases):
+        here.setdefault(case.work.workload, set()).add((case.work.size, case.variant.precision))
+    if not here.keys() <= there.keys():
+        return ""
+    if here == there:
+        return ""
+    precisions = {precision for kinds in here.values() for _, precision in kinds}
+    exact = "".join(_narrowed(name, here[name], there[name]) for name in there if name in here)
+    if any(here[name] != {kind for kind in there[name] if kind[1] in precisions} for name in here):
+        return exact
+    names = [f" --only {name}" for name in there if name in here] if len(here) < len(there) else []
+    chosen = [f" --precision {precision}" for precision in PRECISIONS if precision in precisions]
+    return min(exact, "".join((*names, *chosen)), key=len)
+
+
+def _narrowed(name: str, here: set[tuple[str, str]], there: set[tuple[str, str]]) -> str:
+    """`--only` for these of the (size, precision) that the profile has of a workload."""
+    if here == there:
+        return f" --only {name}"
+    parts = []
+    for size in dict.fromkeys(size for size, _ in sorted(here)):
+        precisions = [precision for precision in PRECISIONS if (size, precision) in here]
+        if all((size, precision) not in there - here for precision in PRECISIONS):
+            parts.append(f" --only {name}:{size}")
+        else:
+            parts += [f" --only {name}:{size}:{precision}" for precision in precisions]
+    return "".join(parts)
+
+
+def _budget(run: Run, profile: Profile) -> str:
+    """The option, where the usual time of so many launches is not the right one."""
+    lost, measured = _lost_and_measured(run)
+    had_s, usual_s = run.summary.budget_s, profile.budget_s * run.summary.replicates / profile.replicates
+    if not lost:
+        return "" if had_s == usual_s else f" --budget {math.ceil(had_s)}"
+    needed_s = had_s * (lost + measured) / max(measured, 1)
+    rounded_s = math.ceil(needed_s / _ROUNDED_TO_S) * _ROUNDED_TO_S
+    return f" --budget {rounded_s}" if measured and (rounded_s < usual_s or had_s >= usual_s) else ""
+
+
+def _lost_and_measured(run: Run) -> tuple[int, int]:
+    """How many cases had too little time, and how many had enough."""
+    lost = sum(case.outcome == "skipped" and "budget" in case.reason for case in run.cases)
+    return lost, sum(case.outcome == "ok" for case in run.cases)
 
 
 def _earlier(run: RunSummary, stored: Collection[RunSummary]) -> RunSummary | None:

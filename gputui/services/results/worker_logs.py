@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gputui.model.result import Run
 from gputui.recording.worker_process import log_of
+from gputui.services.results.labels import has_failed
 from gputui.services.support.paths import run_directories
 from gputui.store.text import clean_text
 
@@ -25,7 +26,7 @@ def logs_of(run_id: str) -> Path | None:
 def where_messages_are(run: Run) -> tuple[str, ...]:
     """Where to find the messages that the result file leaves out, if this machine has them."""
     logs = logs_of(run.summary.run_id)
-    has_some = any(case.outcome == "failed" or LOG_WORDS in case.reason for case in run.cases)
+    has_some = has_failed(run) or any(LOG_WORDS in case.reason for case in run.cases)
     return (f"logs of its workers, with the messages: {logs}",) if logs and has_some else ()
 
 

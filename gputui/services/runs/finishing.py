@@ -6,12 +6,12 @@ import shlex
 
 from gputui.errors import NotStored
 from gputui.model.journal import Stored
-from gputui.services.runs.process import LiveRun, wait_until_begun
+from gputui.services.runs.process import LiveRun, full_disk_words, wait_until_begun
 from gputui.services.runs.recovery import recover_now
 
 
 def see_stored(run: LiveRun, last: Stored | None) -> tuple[str, ...]:
-    """Make sure that a finished run is stored; returns messages if its supervisor was killed.
+    """Make sure that a finished run is stored; returns messages if its supervisor was killed, or had no room.
 
     `last` is the last line of its journal, None if it is missing: then this process stores the run. Raises
     NotStored, with where its journal is kept.
@@ -25,8 +25,10 @@ def see_stored(run: LiveRun, last: Stored | None) -> tuple[str, ...]:
             )
         return ()
     wait_until_begun([run])
+    full = full_disk_words(run)
+    how = f"ended: {full}" if full else "was killed"
     found = recover_now(run.run_dir)
     if found is not None and found.stored is None:
         raise NotStored(found.message)
-    killed = f"the supervisor of run {run.short_id} was killed"
-    return (killed, found.message) if found is not None and found.message else (killed,)
+    ended = f"the supervisor of run {run.short_id} {how}"
+    return (ended, found.message) if found is not None and found.message else (ended,)

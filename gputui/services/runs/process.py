@@ -29,6 +29,8 @@ from gputui.store.journal_reader import JournalTail
 KEPT_STORED_RUNS = 10
 """Directories of stored runs that are kept, for their logs."""
 NEVER_BEGUN_S = 3600.0
+LEAST_FREE_BYTES = 64 * 1024
+"""A supervisor that ends without a word with less than this for its run directory had no room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +171,21 @@ def wait_until_begun(runs: Sequence[LiveRun]) -> None:
     """
     while not all(has_begun(run) for run in runs):
         if not runs[0].is_executed() and not has_begun(runs[-1]):
-            raise NotStored(f"run {runs[0].short_id} did not start{_last_words(runs[0])}", "try again")
+            did_not = f"run {runs[0].short_id} did not start"
+            if full := full_disk_words(runs[0]):
+                raise NotStored(
+                    f"{did_not}: {full}", "make room there, or set GPUTUI_STATE to another directory"
+                )
+            raise NotStored(f"{did_not}{_last_words(runs[0])}", "try again")
         time.sleep(0.02)
+
+
+def full_disk_words(run: LiveRun) -> str:
+    """That the disk of its directory has no room for a supervisor to go on, as a sentence; else empty."""
+    with suppress(OSError):
+        if shutil.disk_usage(run.run_dir).free < LEAST_FREE_BYTES:
+            return f"no space is left on the disk of {run.run_dir}"
+    return ""
 
 
 def has_begun(run: LiveRun) -> bool:

@@ -33,7 +33,7 @@ from gputui.model.result import CaseResult, Measurement
 from gputui.model.serving import LoadNow, LoadStep, ServerFound
 from gputui.model.telemetry import HOST
 from gputui.model.units import counted, format_rate, format_seconds, format_spread, three_digits
-from gputui.recording.pacing import FIRST_STARTUP_S, FIRST_STARTUP_WITHOUT_TORCH_S
+from gputui.recording.pacing import FIRST_STARTUP_S, FIRST_STARTUP_WITHOUT_TORCH_S, RUNS_AGAIN
 from gputui.services.results.labels import gpu_number, interval_words, shared_case_words, short_case_name
 from gputui.services.results.roofline import PeakShare, peak_share
 from gputui.services.results.throughput import speed_of
@@ -122,6 +122,15 @@ class TimeLeft:
         """Seconds since the first run began, of an instant in the journal of a run."""
         first_ns = min(self._started_ns.values(), default=t_ns)
         return max(t_ns - min(first_ns, self._started_ns.get(index, t_ns)), 0) / 1e9
+
+
+def case_run_again(line: LaunchesLeftOut) -> str:
+    """The name of the case that runs once more because it was too slow, else empty.
+
+    The next end of that case is the one that led to it, and is none that the user can do anything about.
+    """
+    name, found, _ = line.message.partition(f": {RUNS_AGAIN}")
+    return name if found else ""
 
 
 def expected_s(plan: Plan, launch: PlannedLaunch) -> float:
@@ -391,6 +400,8 @@ class ProgressTracker:
         self._failed: dict[tuple[int, int], str] = {}
         self._loads: list[LoadNow] = []
         self._steps: list[LoadStep] = []
+        self._run_again: set[tuple[int, str]] = set()
+        """By run and name: cases that ended too slow, and that run once more."""
         self._server_is_here: bool | None = None
         self._offered: tuple[int, int] | None = None
         """Run and case of the load that is offered."""
@@ -582,6 +593,10 @@ class ProgressTracker:
         if line.outcome != "skipped":  # it may get another launch, with more time
             case.done += 1
         launched.outcome = line.outcome
+        if line.outcome == "skipped" and (index, case.case.name) in self._run_again:
+            self._run_again.discard((index, case.case.name))
+            case.state, case.reason = "waiting", ""
+            return
         case.state, case.reason = ("ok", "") if case.has_result else (line.outcome, line.reason)
         if line.outcome == "failed":
             self._failed.setdefault((index, line.launch_id), line.reason)
@@ -625,6 +640,8 @@ class ProgressTracker:
             if launch.launch_id in line.launch_ids and launch.purpose != PROFILED:
                 for case_id in launch.case_ids:
                     self._cases[index, case_id].launches -= 1
+        if again := case_run_again(line):
+            self._run_again.add((index, again))
         self._note(index, line.t_ns, "info", line.message)
 
     def _since_start_s(self, index: int, t_ns: int) -> float:

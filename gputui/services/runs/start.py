@@ -76,6 +76,8 @@ class Prepared:
     machine: Machine
     warning: str
     """That the file would be lost with the machine; empty otherwise."""
+    profile: Profile
+    """What the last run measures."""
 
 
 def prepare(
@@ -105,6 +107,7 @@ def prepare(
     check_writable(target)
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     requests = []
+    profiles = []
     for stated in options.pythons or (None,):
         chosen = choose_interpreter(stated, on_probe=on_probe)
         profile = shipped
@@ -114,13 +117,14 @@ def prepare(
             profile = profile_of(profile, machine, chosen)
         if profile is None:
             raise ValueError("a run needs a profile, or a run to repeat")
+        profiles.append(profile)
         plan = resolve_plan(profile, chosen.interpreter, machine, choices_of(options, seed))
         check_something_runs(profile, plan, chosen)
         on_planned(plan, chosen, target)
         requests.append(
             RunRequest(plan, chosen.interpreter.runtime, options.label, price, machine_name=options.machine)
         )
-    return Prepared(tuple(requests), target, machine, storage_warning(target, machine.layers))
+    return Prepared(tuple(requests), target, machine, storage_warning(target, machine.layers), profiles[-1])
 
 
 def price_stated_before(target: Path, machine: Machine) -> tuple[Price, str] | None:

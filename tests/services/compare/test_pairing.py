@@ -37,8 +37,9 @@ from gputui.services.compare.row_text import (
     choice_words,
     side_words,
 )
-from gputui.services.compare.tables import Naming, remarks, row_table
-from gputui.services.results.labels import run_notes
+from gputui.services.compare.tables import Naming, disturbances, remarks, row_table
+from gputui.services.results.json import run_as_json
+from gputui.services.results.labels import has_failed, run_notes
 
 LATER_US = STARTED_US + 3_600_000_000
 GEMM = make_case()
@@ -591,6 +592,50 @@ def test_a_user_who_asked_for_three_launches_without_enough_time_is_told_to_give
 
     (note,) = run_notes(run)
     assert expected in note
+
+
+def _with_a_killed_launch(case: Case) -> CaseResult:
+    """Three launches of a case, the second of which the system killed."""
+    result = measured(case, *[steady(0.1)] * 3)
+    first, second, third = result.measurements
+    killed = replace(second, outcome="failed", reason="the worker died of SIGKILL", blocks=())
+    return replace(result, measurements=(first, killed, third))
+
+
+def test_a_launch_that_failed_is_named_with_its_reason_and_no_time_is_blamed() -> None:
+    lost = _with_a_killed_launch(make_case())
+    run = make_run(lost)
+    run = replace(run, summary=replace(run.summary, replicates=3))
+    name = "gemm mini cpu fp32 all cores"
+
+    failed, assumed = run_notes(run, is_brief=True)
+    assert failed == f"1 of 3 launches of {name} failed: the worker died of SIGKILL"
+    assert assumed == "2 launches: the interval is mostly assumed; a launch failed: run again"
+    assert has_failed(run)
+    assert run_as_json(run)["notes"] == [failed, assumed]
+
+    whole = make_run(measured(make_case(), *[steady(0.1)] * 3))
+    comparison = compare_sides(side_of_runs("a.db", [whole]), side_of_runs("b.db", [run]))
+    (words,) = disturbances(comparison, Naming(comparison, ""))
+    assert words == "! b: 1 of 3 launches of gemm failed: the worker died of SIGKILL"
+
+
+def test_a_lost_launch_is_named_however_the_case_ended_unless_another_made_up_for_it() -> None:
+    lost = _with_a_killed_launch(make_case())
+    first, killed, third = lost.measurements
+    oom = replace(killed, outcome="oom")
+    full = replace(lost, measurements=(first, oom, replace(oom, launch_id=7), third))
+    slow = [replace(one, outcome="skipped", reason="too slow", blocks=()) for one in (first, third)]
+    never = make_run(replace(lost, outcome="skipped", measurements=(slow[0], killed, slow[1])))
+    assert run_notes(never) == [
+        "1 of 3 launches of gemm mini cpu fp32 all cores failed: the worker died of SIGKILL"
+    ]
+    assert has_failed(never)
+    again = replace(lost, measurements=(first, killed, replace(first, replicate=killed.replicate), third))
+    assert run_notes(make_run(full))[0] == "1 of 3 launches of gemm mini cpu fp32 all cores ran out of memory"
+    assert not has_failed(make_run(full))
+    assert run_notes(make_run(again)) == []
+    assert not has_failed(make_run(again))
 
 
 def test_a_case_that_never_had_time_is_named_with_what_gives_it_some() -> None:

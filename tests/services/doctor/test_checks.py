@@ -568,7 +568,7 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
         ("ok", "runs in", "docker, aws", ""),
         (
             "note", "known by",
-            "nothing permanent: runs from another account, container or boot count as another box",
+            "no permanent id: runs from another account, container or boot count as another box",
             "name it: gputui run --machine NAME, or set GPUTUI_MACHINE",
         ),
         (

@@ -146,7 +146,7 @@ def test_workloads_and_commands_stand_in_one_plan() -> None:
         read(WHOLE, CASE), make_interpreter(), make_machine(), Choices(precisions=("fp32",))
     )
     assert [c.case.name for c in computed.cases] == ["gemm mini cpu fp32 all cores"]
-    with pytest.raises(GputuiError, match="--precision fp32: is not in profile"):
+    with pytest.raises(GputuiError, match="--precision fp32: not in profile"):
         resolve_plan(read(WHOLE), make_interpreter(), make_machine(), Choices(precisions=("fp32",)))
 
 

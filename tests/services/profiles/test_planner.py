@@ -303,7 +303,7 @@ def test_only_keeps_the_workloads_that_were_named() -> None:
 
 @pytest.mark.parametrize(
     ("only", "expected"),
-    [("spin", "is not in profile quick"), ("gem", "is not a workload"), ("", "is not a workload")],
+    [("spin", "spin: not in profile quick"), ("gem", "gem: not a workload"), ("", ": not a workload")],
 )
 def test_only_what_the_profile_has_can_be_requested(only: str, expected: str) -> None:
     with pytest.raises(GputuiError, match=expected) as caught:
@@ -332,7 +332,7 @@ def test_precisions_are_narrowed_to_those_that_were_named_and_all_else_stays() -
 
 
 @pytest.mark.parametrize(
-    ("precision", "expected"), [("fp8", "is not a precision"), ("", "is not a precision")]
+    ("precision", "expected"), [("fp8", "fp8: not a precision"), ("", ": not a precision")]
 )
 def test_only_precisions_that_the_profile_has_can_be_requested(precision: str, expected: str) -> None:
     with pytest.raises(GputuiError, match=expected) as caught:

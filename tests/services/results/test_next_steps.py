@@ -10,6 +10,7 @@ from journals import GPU_MACHINE, STARTED_US, make_case
 from test_expected import copy, gemm
 
 from gputui.model.result import Run
+from gputui.services.profiles.loader import Profile, ProfileCase
 from gputui.services.results.next_steps import NextStep, next_steps
 
 FILE = Path("a.db")
@@ -19,7 +20,7 @@ ID = RUN.summary.short_id
 
 
 def with_budget(run: Run, budget_s: float) -> Run:
-    return replace(run, summary=replace(run.summary, budget_s=budget_s))
+    return replace(run, summary=replace(run.summary, budget_s=budget_s, replicates=3))
 
 
 def test_after_the_first_run_of_a_box_comes_why_it_is_as_fast_and_another_box() -> None:
@@ -63,8 +64,8 @@ def test_a_box_below_normal_is_looked_at_first() -> None:
     assert report == f"gputui share a.db@{slow.summary.short_id} -o report.md"
 
 
-LIMITED = "gputui run quick --only conv_train --only gpt_train --only decode"
-"""To the workloads that the run was limited to."""
+LIMITED = "gputui run quick --only conv_train --only gpt_train --only decode --precision fp32"
+"""To the cases that the run was limited to."""
 
 
 def test_a_budget_that_was_too_small_for_most_cases_leads_to_one_that_is_not() -> None:
@@ -76,7 +77,7 @@ def test_a_budget_that_was_too_small_for_most_cases_leads_to_one_that_is_not() -
     assert step == NextStep(f"{LIMITED} --db a.db --budget 50", "2 of 3 cases had too little time")
 
     step, *_ = next_steps([with_budget(make_run(*lost), 15)], FILE)
-    limited = "gputui run quick --only conv_train --only decode"
+    limited = "gputui run quick --only conv_train --only decode --precision fp32"
     assert step == NextStep(f"{limited} --db a.db", "2 of 2 cases had too little time")
 
     step = next(next_steps([with_budget(make_run(measured(GPT, steady(0.1)), *lost), 1500)], FILE))
@@ -86,10 +87,9 @@ def test_a_budget_that_was_too_small_for_most_cases_leads_to_one_that_is_not() -
 def test_a_run_on_a_busy_box_is_to_be_done_again_when_the_box_is_idle() -> None:
     lost = unmeasured(make_case("decode"), "skipped", "too slow for its share: raise --budget")
     busy = make_run(measured(GPT, steady(0.1), waited_share=0.4), lost)
+    limited = "gputui run quick --only gpt_train --only decode --precision fp32"
 
-    again = NextStep(
-        "gputui run quick --only gpt_train --only decode --db a.db --budget 90", "again, once the box is idle"
-    )
+    again = NextStep(f"{limited} --launches 1 --db a.db --budget 180", "again, once the box is idle")
     assert list(next_steps([busy], FILE)) == [again]
     assert next(next_steps([busy], FILE, like="b.db@12345678")).command == (
         "gputui run --like b.db@12345678 --db a.db"
@@ -98,6 +98,47 @@ def test_a_run_on_a_busy_box_is_to_be_done_again_when_the_box_is_idle() -> None:
     assert next(next_steps([mine], FILE)).command == (
         f"gputui run --like a.db@{mine.summary.short_id} --db a.db"
     )
+
+
+def test_a_run_to_be_done_again_is_limited_to_the_cases_launches_and_time_that_it_had() -> None:
+    amp = measured(make_case("gemm", precision="amp"), steady(0.1), waited_share=0.4)
+    on_gpu = make_case("gemm", precision="amp", device_class="gpu")
+    run = make_run(amp, unmeasured(on_gpu, "skipped", "no GPU"))
+
+    step = next(next_steps([with_budget(run, 25)], FILE))
+    assert step.command == "gputui run quick --only gemm:mini:amp --db a.db --budget 25"
+    step = next(next_steps([with_budget(run, 140)], FILE))
+    assert step.command == "gputui run quick --only gemm:mini:amp --db a.db"
+    step = next(next_steps([run], FILE))
+    assert step.command == "gputui run quick --only gemm:mini:amp --launches 1 --db a.db --budget 90"
+
+
+def test_a_repeated_run_to_be_done_again_is_limited_as_it_was() -> None:
+    cases = [make_case("gemm", precision=precision) for precision in ("fp32", "amp")] + [GPT]
+    first = make_run(*(measured(case, steady(0.1)) for case in cases))
+    there = Profile(
+        "quick",
+        1,
+        "quick",
+        "?",
+        first.summary.budget_s,
+        1,
+        (
+            ProfileCase("gemm", ("mini",), ("cpu",), ("fp32", "amp"), ("all",), 1.0),
+            ProfileCase("gpt_train", ("mini",), ("cpu",), ("fp32",), ("all",), 1.0),
+        ),
+    )
+
+    def again(run: Run) -> str:
+        return next(next_steps([run], FILE, like="b.db@12345678", profile=there)).command
+
+    busy = [measured(case, steady(0.1), waited_share=0.4) for case in cases]
+    assert again(make_run(*busy)) == "gputui run --like b.db@12345678 --db a.db"
+    limited = "gputui run --like b.db@12345678 --only gemm:mini:amp"
+    one = make_run(busy[1])
+    assert again(one) == f"{limited} --db a.db"
+    assert again(with_budget(one, 15)) == f"{limited} --launches 3 --db a.db --budget 15"
+    assert again(make_run(*busy[:2])) == "gputui run --like b.db@12345678 --only gemm --db a.db"
 
 
 def test_a_busy_run_of_a_program_cannot_be_repeated_from_the_file_alone() -> None:

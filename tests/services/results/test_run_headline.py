@@ -146,6 +146,18 @@ def test_the_reasons_of_what_was_not_measured_stand_on_the_first_screen(
     assert "1 case did not run: no GPU in this machine" in on_terminal(capsys, 24, [gemm(780), skipped])
 
 
+def test_what_can_run_here_is_counted_apart_from_what_cannot(capsys: pytest.CaptureFixture[str]) -> None:
+    no_gpu = unmeasured(shipped_case("conv_train", "base", "amp"), "skipped", "no GPU in this machine")
+    no_mode = unmeasured(shipped_case("conv_train", "base", "tf32"), "unsupported", "a mode of NVIDIA GPUs")
+    slow = unmeasured(shipped_case("decode", "base", "amp"), "skipped", "too slow: raise --budget")
+
+    assert "measured 1 of 2 cases ·" in "\n".join(on_terminal(capsys, 24, [gemm(780), slow]))
+    mixed = "\n".join(on_terminal(capsys, 24, [gemm(780), slow, slow, no_gpu, no_mode]))
+    assert "more cases not measured" in mixed
+    assert "measured 1 of the 3 cases that can run here ·" in mixed
+    assert "measured" not in "\n".join(on_terminal(capsys, 24, [gemm(780), no_gpu, no_mode]))
+
+
 def test_cases_that_an_interrupted_run_did_not_finish_are_one_kind() -> None:
     cut = [
         unmeasured(shipped_case(name, "base", "amp"), "interrupted", why)

@@ -19,6 +19,7 @@ from gputui.model.journal import (
     CasePlanned,
     CaseWarm,
     LaunchEnd,
+    LaunchesLeftOut,
     LaunchStart,
     Line,
     MachineFound,
@@ -29,6 +30,7 @@ from gputui.model.plan import PlannedCase
 from gputui.model.result import CaseResult, Measurement
 from gputui.model.telemetry import HOST
 from gputui.model.units import format_rate
+from gputui.recording.pacing import RUNS_AGAIN
 from gputui.services.results.labels import interval_words
 from gputui.services.results.throughput import speed_of
 from gputui.services.runs.progress import (
@@ -282,3 +284,14 @@ def test_a_launch_that_was_too_short_for_a_case_is_none_of_its_launches() -> Non
     )
     (case,) = tracker.picture().cases
     assert (case.launches_done, case.launches, case.state) == (1, 2, "ok")
+
+
+def test_a_case_that_was_too_slow_waits_for_its_longer_launch() -> None:
+    case = make_plan([0]).cases[0].case.name
+    left_out = LaunchesLeftOut((), f"{case}: {RUNS_AGAIN}, for longer, and the others in 2 launches", SECOND)
+    skipped = CaseEnd(0, 0, "skipped", "too slow for its 1.13 s share: raise --budget", 0, SECOND)
+    picture = received(LaunchStart(0, 0, (0,), 1, 1.0, 0), left_out, skipped).picture()
+    assert [(case.state, case.reason) for case in picture.cases] == [("waiting", "")]
+    assert [event.message for event in picture.events] == [left_out.message]
+    again = received(LaunchStart(0, 0, (0,), 1, 1.0, 0), left_out, skipped, replace(skipped, launch_id=3))
+    assert [case.state for case in again.picture().cases] == ["skipped"]

@@ -453,8 +453,8 @@ async def test_each_wrong_field_says_its_own_error_at_once(spin: Path) -> None:
         await until(pilot, lambda: model.is_checked)
         for message in (
             "--device toaster: not a device",
-            "--only gemmm: is not a workload",
-            "--precision fp64: is not a precision",
+            "--only gemmm: not a workload",
+            "--precision fp64: not a precision",
             "--launches: 0 is not in the range",
         ):
             assert f"! {message}" in shown(pilot)
