@@ -30,6 +30,7 @@ from gputui.services.results.labels import (
     interval_words,
     metric_range,
     metric_text,
+    needs_budget,
     outcome_words,
     run_notes,
     shared_case_words,
@@ -124,7 +125,7 @@ def _measured_of(run: Run) -> list[str]:
     able = [
         case
         for case in run.cases
-        if case.outcome not in NOT_RUN or (case.outcome == "skipped" and "budget" in case.reason)
+        if case.outcome not in NOT_RUN or (case.outcome == "skipped" and needs_budget(case))
     ]
     count = sum(not isinstance(speed_of(case), Missing) for case in run.cases)
     if not 0 < count < len(able):

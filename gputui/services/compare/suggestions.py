@@ -16,7 +16,7 @@ from gputui.model.result import CaseResult, RunSummary
 from gputui.model.units import format_minutes, format_usd
 from gputui.services.compare.pairing import CROWDED, Cell, Comparison, Row, runs_in
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.labels import had_no_time
+from gputui.services.results.labels import had_no_time, needs_budget
 from gputui.services.results.load_times import is_load
 from gputui.services.results.selectors import from_here
 from gputui.services.serving.text import load_options
@@ -216,9 +216,9 @@ def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:
             yield f"on the box of {letter}: {again}{only}"
         elif mine.result is not None and mine.result.outcome == "oom":
             yield f"{letter} needs more memory for this size; smaller sizes of the workload may fit"
-        elif mine.result is not None and "budget" in mine.result.reason and is_load(row.case):
+        elif mine.result is not None and needs_budget(mine.result) and is_load(row.case):
             yield f"on the box of {letter}: {_again(mine, evidence)}"
-        elif mine.result is not None and "budget" in mine.result.reason:
+        elif mine.result is not None and needs_budget(mine.result):
             only = f"--only {row.case.work.workload}"
             yield f"on the box of {letter}: the same profile with {only} gives it more time"
 
@@ -237,7 +237,7 @@ def _again(cell: Cell, evidence: Evidence, *, same_side: bool = True) -> str:
         return "gputui run"
     file = from_here(str(evidence.file(cell.run.run_id)))
     if cell.result is not None and is_load(cell.result.case):
-        is_short = had_no_time(cell.result) or "budget" in cell.result.reason
+        is_short = had_no_time(cell.result) or needs_budget(cell.result)
         budget = f"--budget {math.ceil(cell.run.budget_s) * (1 + is_short)}"
         load = f"gputui serve-bench URL {load_options(cell.result.case)} {budget}"
         return f"{load} --db {shlex.quote(file)}" if same_side else load

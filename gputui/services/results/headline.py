@@ -28,7 +28,7 @@ from gputui.model.units import (
     listed,
 )
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.labels import case_words, ending_words
+from gputui.services.results.labels import case_words, ending_words, needs_budget
 from gputui.services.results.load_times import LOAD_TIMES
 from gputui.services.results.throughput import contention_of, speed_of, speed_ratio
 from gputui.worker.workloads import WORKLOADS
@@ -286,7 +286,7 @@ def _ended(run: Run, *, has_some: bool) -> str:
         reason = f" ({run.summary.status_reason})" if run.summary.status_reason else ""
         parts.append(f"the run was {run.summary.status}{reason}")
     if not has_some and run.cases:
-        tried = [case for case in run.cases if case.measurements or "budget" in case.reason] or run.cases
+        tried = [case for case in run.cases if case.measurements or needs_budget(case)] or run.cases
         ((verb, reason), count), *_ = Counter(map(ending_words, tried)).most_common(1)
         why = f": {reason}" if reason else ""
         was_stopped = bool(parts) and any(case.outcome == "interrupted" for case in run.cases)

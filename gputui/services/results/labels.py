@@ -318,6 +318,11 @@ def _never_had_time(case: CaseResult) -> bool:
     return outcomes == {"skipped"} and not case.case.is_program
 
 
+def needs_budget(case: CaseResult) -> bool:
+    """Whether the reason of a case without a result is that it had too little time."""
+    return "budget" in case.reason
+
+
 def had_no_time(case: CaseResult) -> bool:
     """Whether a case was planned for three or more launches and measured by fewer."""
     outcomes = [measurement.outcome for measurement in case.measurements]

@@ -16,7 +16,7 @@ from gputui.model.units import counted
 from gputui.services.profiles.loader import Profile, shipped_profiles
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import case_order
-from gputui.services.results.labels import day
+from gputui.services.results.labels import day, needs_budget
 from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import from_here
 from gputui.services.results.throughput import contention_of
@@ -190,7 +190,7 @@ def _budget(run: Run, profile: Profile) -> str:
 
 def _lost_and_measured(run: Run) -> tuple[int, int]:
     """How many cases had too little time, and how many had enough."""
-    lost = sum(case.outcome == "skipped" and "budget" in case.reason for case in run.cases)
+    lost = sum(case.outcome == "skipped" and needs_budget(case) for case in run.cases)
     return lost, sum(case.outcome == "ok" for case in run.cases)
 
 
