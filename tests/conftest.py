@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,23 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
+def _isolate(place: Path, probes: Path, patch: pytest.MonkeyPatch) -> None:
+    """Nothing of the user's is read or written: `place` has a home, and an empty working directory.
+
+    The one that pytest was started in may hold result files. What only a home has is created on demand.
+    """
+    for name in _surroundings():
+        patch.delenv(name)
+    for name, directory in _DIRECTORIES.items():
+        patch.setenv(name, str(place / directory))
+    cache = place / _DIRECTORIES["XDG_CACHE_HOME"] / "gputui"
+    cache.mkdir(parents=True)
+    (cache / "probes").symlink_to(probes)
+    patch.setenv("GPUTUI_DB", str(place / "results.db"))
+    (place / "here").mkdir()
+    patch.chdir(place / "here")
+
+
 @pytest.fixture(scope="session")
 def _users(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("users")
@@ -96,21 +114,18 @@ def _probes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return probes
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _isolated_session(_users: Path, _probes: Path) -> Iterator[None]:
+    """The surroundings of fixtures that many tests share."""
+    with pytest.MonkeyPatch.context() as patch:
+        _isolate(Path(tempfile.mkdtemp(dir=_users)), _probes, patch)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _isolated_environment(monkeypatch: pytest.MonkeyPatch, _users: Path, _probes: Path) -> None:
-    """Nothing of the user's is read or written, and the user's terminal does not affect results.
-
-    The directories lie outside `tmp_path`, which stays empty for the test; they are created on demand.
-    """
-    for name in _surroundings():
-        monkeypatch.delenv(name)
-    place = Path(tempfile.mkdtemp(dir=_users))
-    for name, directory in _DIRECTORIES.items():
-        monkeypatch.setenv(name, str(place / directory))
-    cache = place / _DIRECTORIES["XDG_CACHE_HOME"] / "gputui"
-    cache.mkdir(parents=True)
-    (cache / "probes").symlink_to(_probes)
-    monkeypatch.setenv("GPUTUI_DB", str(place / "results.db"))
+    """The surroundings of one test, outside of its `tmp_path`, which stays empty."""
+    _isolate(Path(tempfile.mkdtemp(dir=_users)), _probes, monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -157,7 +157,11 @@ def retrying(action: Callable[[], T]) -> T:
 
 @contextmanager
 def interrupted_after(connection: DuckDBPyConnection, limit_s: float = QUERY_LIMIT_S) -> Iterator[None]:
-    """Interrupt the connection after that time; DuckDB has no query timeout."""
+    """Interrupt the connection after that time; DuckDB has no query timeout.
+
+    The thread that waits holds the connection, so it ends here: while it lives at exit, DuckDB's bindings
+    report the connection as leaked, and a late interrupt would hit the next query.
+    """
     timer = threading.Timer(limit_s, connection.interrupt)
     timer.daemon = True
     timer.start()
@@ -165,6 +169,7 @@ def interrupted_after(connection: DuckDBPyConnection, limit_s: float = QUERY_LIM
         yield
     finally:
         timer.cancel()
+        timer.join()
 
 
 def rows_of(

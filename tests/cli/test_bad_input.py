@@ -465,6 +465,21 @@ def test_a_reader_that_has_enough_is_not_told_of_an_error(whole: Path) -> None:
         assert done.stderr == ""
 
 
+@pytest.mark.parametrize("words", ["runs {}", "compare {} {}", "replay latest {}"])
+def test_no_thread_that_ends_late_keeps_what_duckdb_handed_out(words: str, whole: Path) -> None:
+    held = Path(__file__).parents[1] / "makers" / "held_threads.py"
+    done = subprocess.run(
+        [sys.executable, held, *words.format(whole, whole).split()],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert "leaked" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_without_a_working_directory_a_whole_path_is_enough_and_a_name_alone_is_not(
     whole: Path, tmp_path: Path
 ) -> None:

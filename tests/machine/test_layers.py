@@ -286,7 +286,7 @@ DISK = "1 0 8:1 / / rw - ext4 d rw\n"
         ("platform", "sagemaker", "/home/ec2-user/SageMaker/r.db", ""),
         ("platform", "azureml", "/tmp/r.db", "outputs/results.db"),
         ("platform", "azureml", "/home/azureuser/cloudfiles/code/r.db", ""),
-        ("platform", "azureml", str(Path.cwd() / "outputs" / "r.db"), ""),
+        ("platform", "azureml", "outputs/r.db", ""),
         ("platform", "databricks", "/root/r.db", "/Volumes"),
         ("platform", "databricks", "/Volumes/main/default/v/r.db", ""),
         ("platform", "lightning", "/tmp/r.db", "/teamspace/studios/this_studio"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import re
 import shutil
 from collections.abc import Iterator
@@ -50,13 +50,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def connection(place: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    before = Path.cwd()
-    os.chdir(place)
-    with duckdb.connect() as connection:
+    with contextlib.chdir(place), duckdb.connect() as connection:
         connection.execute(DUCKDB_VIEWS)
         connection.execute(LATEST)
         yield connection
-    os.chdir(before)
+
+
+@pytest.fixture(autouse=True)
+def _beside_the_export(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
 
 
 def rounded(rows: Iterator[Row] | list[Row]) -> list[str]:
