@@ -249,6 +249,8 @@ async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_ask
     assert begun.returncode == 0, begun.stderr
     run_dir = only_run_dir()
     other = start_gputui("attach")
+    assert other.stdout is not None
+    assert "launch 1" in other.stdout.readline()
     one, two = RunScreenApp(), RunScreenApp()
     async with one.run_test(size=(80, 24)) as pilot, two.run_test(size=(120, 40)) as second:
         for viewer in (pilot, second):
