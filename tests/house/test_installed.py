@@ -1,4 +1,4 @@
-"""What an installation gives with the interpreter and the versions that it has: every module, and every screen."""
+"""What an installation gives with its interpreter and versions: every module, and every screen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ sys.modules["torch"] = None  # as where there is none, and its own warnings are 
 root = Path(gputui.__file__).parent
 imported, without_torch = 0, 0
 for path in sorted(root.rglob("*.py")):
-    compile(path.read_text("utf-8"), str(path), "exec")  # an import takes a compiled file, which warns no more
+    compile(path.read_text("utf-8"), str(path), "exec")  # what is compiled already warns no more
     if path.stem == "__main__":
         continue
     words = path.relative_to(root.parent).with_suffix("").parts
