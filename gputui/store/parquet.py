@@ -260,6 +260,10 @@ def _export(connection: DuckDBPyConnection, runs: Sequence[str], directory: Path
         written = [name for name, sql in _queries() if _write(connection, name, sql, draft, batch)]
         for name, _ in _queries():
             _purge(connection, directory, name, draft)
+        for name, sql in _queries():
+            if name not in written and not _files_of(directory, name):
+                _write_empty(connection, name, sql, draft)
+                written.append(name)
         for name in (*(name for name in written if name != "runs"), "runs"):
             _move(draft / name, directory / name)
     except OSError as error:
@@ -320,6 +324,17 @@ def _write(connection: DuckDBPyConnection, name: str, sql: str, draft: Path, bat
         f" COMPRESSION zstd, PARTITION_BY ({', '.join(PARTITIONS)}), FILENAME_PATTERN 'part-{batch}-{{i}}')"
     )
     return (draft / name).is_dir() and any((draft / name).iterdir())
+
+
+def _write_empty(connection: DuckDBPyConnection, name: str, sql: str, draft: Path) -> None:
+    """Write a file without rows in the partition of one run: engines refuse a table that has no file."""
+    (values,) = connection.execute(f"SELECT {', '.join(PARTITIONS)} FROM place LIMIT 1").fetchall()
+    place = (draft / name).joinpath(*map("=".join, zip(PARTITIONS, values, strict=True)))
+    place.mkdir(parents=True, exist_ok=True)
+    connection.execute(
+        f"COPY (SELECT * EXCLUDE ({', '.join(PARTITIONS)}) FROM ({sql} JOIN place ON t.run_id = place.run_id)"
+        f" LIMIT 0) TO {_quoted(str(place / 'part-0-0.parquet'))} (FORMAT parquet, COMPRESSION zstd)"
+    )
 
 
 def _write_dictionary(connection: DuckDBPyConnection, directory: Path, draft: Path) -> None:

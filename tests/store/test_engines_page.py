@@ -61,6 +61,27 @@ def _beside_the_export(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
 
 
+@pytest.fixture
+def without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The place of an export `fleet` of one run on a CPU, without a profiled pass."""
+    lines = journal_lines(run_id=run_id_of(1), cases=(GPT,))
+    store_run(tmp_path / "a.db", read_journal(write_lines(tmp_path / "journal", lines)), ())
+    export_runs([tmp_path / "a.db"], tmp_path / "fleet")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_an_export_without_a_gpu_has_all_tables_and_no_rows_where_nothing_was_measured(
+    without_a_gpu: Path,
+) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(DUCKDB_VIEWS + LATEST)
+        rows = {title: connection.execute(sql).fetchall() for title, sql, _ in ANSWERS}
+        assert connection.execute("SELECT count(*) FROM export('telemetry')").fetchall() == [(0,)]
+    assert rows["Where does a step's time go?"] == []
+    assert len(rows["How fast is each case, from the newest run?"]) == 1
+
+
 def rounded(rows: Iterator[Row] | list[Row]) -> list[str]:
     """Rows in any order, with floats to seven digits and days as text."""
     return sorted(

@@ -32,7 +32,7 @@ from gputui.store.selecting import find_runs
 from gputui.store.text import clean_text
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 FILE_PATTERN = "*.db"
 """What `load` reads of a directory."""
@@ -174,7 +174,7 @@ def _loaded(
         for name, some in parts.items()
     }
     made = pd.DataFrame(rates, columns=list(_RATES))
-    made["started"] = pd.to_datetime(made["started"], unit="us", utc=True)
+    made["started"] = _instants(made["started"])
     return Frames(rates=made, **whole)
 
 
@@ -304,12 +304,21 @@ def _table(opened: Checked, path: Path, name: str, run_ids: Sequence[str]) -> Da
             frame = opened.connection.execute(sql, [list(run_ids)]).df()
     except duckdb.Error as error:
         raise explained(path, str(error)) from error
-    for column in frame.select_dtypes(include=["object", "str"]).columns:
-        frame[column] = frame[column].map(clean_text, na_action="ignore")
+    for column, dtype in frame.dtypes.items():
+        if pd.api.types.is_string_dtype(dtype):
+            frame[column] = frame[column].map(clean_text, na_action="ignore")
     instants = [column.name for column in TABLE_BY_NAME[name].columns if column.name.endswith("_us")]
     for column in instants:
-        frame[column] = pd.to_datetime(frame[column], unit="us", utc=True, errors="coerce")
+        frame[column] = _instants(frame[column])
     return frame.rename(columns={column: _name_of_instant(column) for column in instants})
+
+
+def _instants(microseconds: Series) -> Series:
+    """Datetimes in UTC, to the microsecond."""
+    import pandas as pd
+
+    # of plain integers, pandas 2 makes nanoseconds
+    return pd.to_datetime(microseconds.astype("Int64"), unit="us", utc=True, errors="coerce")
 
 
 def _name_of_instant(column: str) -> str:

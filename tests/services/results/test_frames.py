@@ -83,6 +83,15 @@ def test_instants_are_datetimes_in_utc(two_files: Path) -> None:
     assert frames.host_telemetry["time"].is_monotonic_increasing
 
 
+def test_texts_of_a_file_have_no_control_characters_in_any_frame(two_files: Path, tmp_path: Path) -> None:
+    shutil.copy(two_files / "a.db", tmp_path)
+    with duckdb.connect(tmp_path / "a.db") as connection:
+        connection.execute("UPDATE runs SET label = 'a' || chr(27) || '[2Jb' WHERE label = 'before'")
+    frames = gputui.load(tmp_path / "a.db")
+    assert r"a\x1b[2Jb" in set(frames.runs["label"])
+    assert r"a\x1b[2Jb" in set(frames.rates["label"])
+
+
 def test_a_directory_and_a_pattern_are_all_their_files_and_a_run_counts_once(two_files: Path) -> None:
     whole = gputui.load(two_files)
     assert {Path(file).name for file in whole.runs["file"]} == {"a.db", "b.db"}
