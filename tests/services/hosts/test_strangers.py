@@ -123,7 +123,10 @@ def test_what_a_host_says_of_itself_is_checked_and_cleaned(tmp_path: Path) -> No
     [
         ({"describe": [["not json", ""]]}, "its answer makes no sense"),
         ({"describe": [["[" * 100_000, ""]]}, "its answer makes no sense"),
-        ({"describe": [[{"error": "\x1b]0;x\x07no", "hint": 7, "code": "x"}, ""]]}, "\\x1b]0;x\\x07no"),
+        (
+            {"describe": [[{"error": "\x1b]0;x\x07no", "hint": 7, "code": "x"}, ""]]},
+            'it answered "\\x1b]0;x\\x07no"',
+        ),
         ({"describe": [["x" * (5 << 20), ""]]}, "it sent a line without an end"),
         ({"before": [(b"spam\n" * 60_000).hex()]}, "its login prints without an end"),
     ],
