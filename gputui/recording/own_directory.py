@@ -199,8 +199,9 @@ def _made(place: Path) -> bool:
             return False
         raise
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(draft)
+        with contextlib.suppress(OSError):  # it has its name now, or others could change it
+            (draft / MARKER).unlink(missing_ok=True)
+            draft.rmdir()
     return True
 
 

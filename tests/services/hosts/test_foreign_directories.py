@@ -15,7 +15,9 @@ from pty_harness import Terminal
 from sshd import may_unshare
 
 from gputui.model.journal import SPEC_NAME
+from gputui.recording.lock import read_holder
 from gputui.recording.own_directory import own_name
+from gputui.services.hosts.box import describe
 from gputui.services.hosts.link import Link
 from gputui.services.runs.process import new_run_id
 
@@ -62,12 +64,17 @@ def test_another_account_that_swaps_archives_and_directories_never_has_its_code_
 @pytest.mark.slow
 def test_a_run_starts_from_the_archive_that_was_verified_though_another_has_its_name(tmp_path: Path) -> None:
     evidence, run_id = tmp_path / "evidence", new_run_id()
-    spec = make_spec(make_plan([0], most_blocks=1), run_id=run_id)
+    spec = make_spec(make_plan([0], most_blocks=10_000), run_id=run_id)
     with Link(host_at(tmp_path / "home")) as link:
         (archive,) = (tmp_path / "home").glob("gputui-*.zip")
         (tmp_path / "evil").write_bytes(evil_archive(evidence))
         (tmp_path / "evil").replace(archive)
         assert link.ask("start", run_id=run_id, spec=spec.to_plain(), step="") == {"started": True}
+        holder = read_holder(tmp_path / "home" / "runs" / run_id)
+        assert holder is not None
+        with Link(host_at(tmp_path / "other")) as other:
+            assert f"PID {holder.pid} of " in str(describe(other, bytes(32)).others), "it is seen to measure"
+        link.ask("stop", run_id=run_id)
         *_, last = link.pieces("follow", run_id=run_id, offset=0)
         assert isinstance(last, dict)
         assert last["ended"]
