@@ -102,7 +102,7 @@ _HOW_TO_LEAVE = (
     "directory",
     default="",
     metavar="DIR",
-    help="The only directory written there.  [~/.gputui]",
+    help="Where to write there; gputui makes its own in one that exists.  [~/.gputui]",
 )
 @click.option(
     "--same-box-parallel", is_flag=True, help="Measure names of one box at the same time, not in turn."

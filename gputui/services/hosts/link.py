@@ -61,6 +61,7 @@ _PYTHONS = (
 )
 """Any of them may serve; which one measures is decided there."""
 _RULE = "gputui.recording.own_directory"
+"""What is sent ahead as text imports it from here, before there is a zip."""
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./~+=@:-]+")
 """What no shell takes for anything else."""
 

@@ -56,6 +56,7 @@ def temporary_home(environ: Mapping[str, str] = os.environ) -> Path | None:
     In $TMPDIR if possible; else one that is there, else where there is room. One that belongs to somebody
     else, or that others may write, is not used.
     """
+    # Imported here, since few boxes come this far.
     from gputui.recording.own_directory import own_name, why_not_private, why_open_to_others
 
     for bases in ((environ.get("TMPDIR", ""),), _TEMPORARY):
