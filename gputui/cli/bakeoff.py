@@ -19,7 +19,7 @@ from gputui.cli.hosts_table import HostsTable, say
 from gputui.cli.output import shown
 from gputui.cli.surroundings import unattended
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, GputuiError, MachineLacks
-from gputui.model.units import counted, format_hourly, listed
+from gputui.model.units import counted, format_bytes, format_hourly, listed
 from gputui.services.runs.start import blocks_from, budget_from, launches_from
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ _HOW_TO_LEAVE = (
     "directory",
     default="",
     metavar="DIR",
-    help="The only directory written there.  [~/.gputui]",
+    help="Where to write there; gputui makes its own in one that exists.  [~/.gputui]",
 )
 @click.option(
     "--same-box-parallel", is_flag=True, help="Measure names of one box at the same time, not in turn."
@@ -116,8 +116,10 @@ _HOW_TO_LEAVE = (
     help="Seconds to keep trying a lost host.  [300]",
 )
 @click.option("--resume", is_flag=True, help="Resume the last bakeoff, or the one named in place of PROFILE.")
-@click.option("--clean", is_flag=True, help="Measure nothing: remove what gputui left on the hosts.")
-@click.option("--yes", is_flag=True, help="Start without asking.")
+@click.option(
+    "--clean", is_flag=True, help="Measure nothing: list what gputui left on the hosts, and remove it."
+)
+@click.option("--yes", is_flag=True, help="Start, or remove, without asking.")
 @click.option("--all", "shows_all", is_flag=True, help="Show all rows, even if they do not fit the terminal.")
 @click.option("-v", "--verbose", is_flag=True, help="Add notes, reasons, costs and what was left out.")
 def command(
@@ -171,7 +173,7 @@ def command(
         others=_logins(partitions, directory) if clean else [kind.host for kind in kinds],
     )
     if clean:
-        return _clean(hosts)
+        return _clean(hosts, yes)
 
     from gputui.services.compare.rounds import looks_of_rounds
     from gputui.services.hosts.box import key_for_hosts
@@ -475,15 +477,35 @@ def _with_launches(words: Sequence[str]) -> list[str]:
     return ["gputui", *left, "--launches", "3"]
 
 
-def _clean(hosts: Sequence[Host]) -> int:
-    """Remove the directory of gputui on each host."""
+def _clean(hosts: Sequence[Host], yes: bool) -> int:
+    """List what gputui made on each host, ask, and remove it."""
     from gputui.services.hosts.bakeoff import cleaned, on_all
+    from gputui.services.hosts.box import left_on
+    from gputui.services.hosts.link import NothingThere
 
-    failed = False
-    for host, found in zip(hosts, on_all(hosts, cleaned), strict=True):
+    failed, there = False, []
+    for host, left in zip(hosts, on_all(hosts, left_on), strict=True):
+        if isinstance(left, NothingThere):
+            click.echo(f"{host.name}: {left.message}")
+        elif isinstance(left, GputuiError):
+            failed = True
+            click.echo(f"{host.name}: {left.message}: {left.hint}")
+        else:
+            there.append(host)
+            made = ", ".join(left.entries) or "nothing but its mark"
+            click.echo(f"{host.name}: in {left.path}: {made} ({format_bytes(left.size_bytes)})")
+            for run in left.runs:
+                click.echo(f"  {run}")
+    if there and not yes:
+        if unattended() or not sys.stdin.isatty():
+            raise GputuiError("nothing is removed without confirmation", "--yes removes what is listed")
+        if not click.confirm("Remove that?", err=True):
+            click.echo("nothing was removed", err=True)
+            there = []
+    for host, found in zip(there, on_all(there, cleaned) if there else (), strict=True):
         if isinstance(found, GputuiError):
             failed = True
             click.echo(f"{host.name}: {found.message}: {found.hint}")
         else:
-            click.echo(f"{host.name}: {found} is removed")
+            click.echo(f"{host.name}: {found}")
     return EXIT_CASE_FAILED if failed else EXIT_DONE

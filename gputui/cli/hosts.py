@@ -23,7 +23,7 @@ def host_options(command: C) -> C:
             "directory",
             default="",
             metavar="DIR",
-            help="The only directory written there.  [~/.gputui]",
+            help="Where to write there; gputui makes its own in one that exists.  [~/.gputui]",
         ),
         click.option(
             "--via",

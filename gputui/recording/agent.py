@@ -34,6 +34,7 @@ from gputui.model.machine import Machine
 from gputui.recording.interpreters import ChosenInterpreter, chosen_interpreter
 from gputui.recording.journal import RESERVE_BYTES
 from gputui.recording.lock import boot_id, is_held, read_holder
+from gputui.recording.own_directory import NotOurs, clean, entries, verified_name
 from gputui.recording.probing import describe_step, probe_interpreter
 from gputui.recording.slurm import (
     DESCRIBED_NAME,
@@ -105,13 +106,13 @@ class _Wire:
             raise _Closed from error
 
 
-def serve(home: Path, archive: Path) -> None:
-    """Answer requests until stdin ends. `archive` is the zip that this code is in."""
+def serve(home: Path, archive: Path, descriptor: int, digest: str) -> None:
+    """Answer requests until stdin ends. `archive` is the zip that this code is in, open and of this hash."""
     answers = os.dup(1)
     os.dup2(2, 1)  # what a library prints is no answer
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     write_only_below(home)
-    agent = _Agent(home, archive, _Wire(0, answers))
+    agent = _Agent(home, archive, descriptor, digest, _Wire(0, answers))
     with contextlib.suppress(_Closed, KeyboardInterrupt):
         while True:
             agent.serve_one()
@@ -169,9 +170,11 @@ def run_dirs_in(home: Path) -> list[Path]:
 
 
 class _Agent:
-    def __init__(self, home: Path, archive: Path, wire: _Wire) -> None:
+    def __init__(self, home: Path, archive: Path, descriptor: int, digest: str, wire: _Wire) -> None:
         self._home = home
         self._archive = archive
+        self._descriptor = descriptor
+        self._digest = digest
         self._wire = wire
         self._does: Mapping[str, Callable[..., None]] = {
             "describe": self._describe,
@@ -198,6 +201,8 @@ class _Agent:
             does(**request)
         except GputuiError as error:
             self._wire.answer(error=error.message, hint=error.hint, code=error.exit_code)
+        except NotOurs as error:
+            self._wire.answer(error=str(error), hint="name another directory: --dir", code=0)
         except OSError as error:
             self._wire.answer(error=error.strerror or str(error), hint="", code=0, errno=error.errno or 0)
         except (_Closed, KeyboardInterrupt):
@@ -233,9 +238,11 @@ class _Agent:
     def _supervise(self, run_dir: Path) -> None:
         if shutil.disk_usage(run_dir).free < 4 * RESERVE_BYTES:
             raise GputuiError(f"no space is left in {self._home}", "make some there, or name another: --dir")
+        source = verified_name(self._descriptor, self._archive, self._digest)
         with (run_dir / SUPERVISOR_LOG).open("wb") as log:
             supervisor = subprocess.Popen(
-                [sys.executable, "-I", str(self._archive), str(run_dir)],
+                [sys.executable, "-I", source, str(run_dir)],
+                pass_fds=(self._descriptor,),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -401,21 +408,22 @@ class _Agent:
         self._wire.answer(forgotten=not run_dir.exists())
 
     def _left(self) -> None:
-        """What is in the directory."""
-        size = 0
-        for path in self._home.rglob("*"):
+        """What gputui has made in the directory."""
+        size, made = 0, entries(self._home)
+        for path in (path for entry in made for path in (entry, *entry.rglob("*"))):
             with contextlib.suppress(OSError):
                 size += path.lstat().st_size if path.is_file() else 0
         runs = [{"run_id": d.name, "in_progress": _is_in_progress(d)} for d in self._run_dirs()]
-        self._wire.answer(path=str(self._home), size=size, runs=runs)
+        names = [entry.name for entry in made]
+        self._wire.answer(path=str(self._home), entries=names, size=size, runs=runs)
 
     def _clean(self) -> None:
-        """Remove the directory, unless a run is in progress in it."""
+        """Remove what gputui has made in the directory, unless a run is in progress there."""
         held = [run_dir.name for run_dir in self._run_dirs() if _is_in_progress(run_dir)]
         if held:
             raise GputuiError(f"run {held[0][-8:]} is in progress there", "end it first, or wait")
-        shutil.rmtree(self._home)
-        self._wire.answer(path=str(self._home))
+        others = clean(self._home)
+        self._wire.answer(path=str(self._home), others=len(others))
 
     def _run_dir(self, run_id: str) -> Path:
         if not run_id or not set(run_id) <= set("0123456789abcdef-"):
@@ -469,7 +477,10 @@ def _other_supervisors() -> Iterator[str]:
             owner = entry.stat().st_uid
         except OSError:
             continue
-        is_zip = any(word.rpartition(b"/")[2].startswith(b"gputui-") for word in words[1:3])
+        is_zip = any(
+            word.startswith(b"/proc/self/fd/") or word.rpartition(b"/")[2].startswith(b"gputui-")
+            for word in words[1:3]
+        )
         if b"gputui.recording" in words[1:4] or (is_zip and b"/runs/" in b" ".join(words)):
             try:
                 name = pwd.getpwuid(owner).pw_name

@@ -1,24 +1,27 @@
-"""First code on another machine: takes the measuring half over stdin, keeps it by its hash, and serves.
+"""First code on another machine: finds gputui's directory, takes the measuring half over stdin, and serves.
 
-Sent as text to `python -c`, so it imports only the standard library; arguments: a nonce, the hash (SHA-256)
-and length of the zip, and the one directory that may be written, empty for `~/.gputui`.
+Sent as text to `python -c`, behind `own_directory`; arguments: a nonce, the hash (SHA-256) and length of the
+zip, the directory that the user named in base64, empty for `~/.gputui`, and `makes` to make what is missing.
 """
 
 from __future__ import annotations
 
-import hashlib
+import base64
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
+
+from gputui.recording.own_directory import DEFAULT_NAME, NotOurs, find_home, open_verified, verified_name
 
 
 def _say(nonce: str, **fields: object) -> None:
     os.write(1, b"gputui %s %s\n" % (nonce.encode(), json.dumps(fields).encode()))
 
 
-def _taken(archive: Path, digest: str, length: int) -> None:
-    """Read the zip from stdin and keep it. Raises OSError, and ValueError if it is not the announced one."""
+def _take(archive: Path, length: int) -> None:
+    """Read the zip from stdin and keep it. Raises OSError, and ValueError if the link is cut."""
     pieces, left = [], length
     while left:
         piece = os.read(0, min(left, 1 << 16))
@@ -26,45 +29,46 @@ def _taken(archive: Path, digest: str, length: int) -> None:
             raise ValueError("the link was cut while the measuring half was sent")
         pieces.append(piece)
         left -= len(piece)
-    data = b"".join(pieces)
-    if hashlib.sha256(data).hexdigest() != digest:
-        raise ValueError("the measuring half arrived damaged")
-    draft = archive.with_suffix(f".{os.getpid()}")
+    descriptor, name = tempfile.mkstemp(prefix=f"{archive.stem}.", dir=archive.parent)
+    draft = Path(name)
     try:
-        draft.write_bytes(data)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(b"".join(pieces))
         draft.replace(archive)
     except OSError:
         draft.unlink(missing_ok=True)
         raise
 
 
-def _is_whole(archive: Path, digest: str) -> bool:
-    try:
-        return hashlib.sha256(archive.read_bytes()).hexdigest() == digest
-    except OSError:
-        return False
-
-
-def main(nonce: str, digest: str, length: str, directory: str) -> None:
+def main(nonce: str, digest: str, length: str, directory: str, makes: str) -> None:
     """Serve requests until stdin ends."""
-    home = Path(directory or "~/.gputui")
+    stated = Path(base64.b64decode(directory).decode() or f"~/{DEFAULT_NAME}")
     try:
-        home = home.expanduser().absolute()
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        stated = stated.expanduser().absolute()
+        home = find_home(stated, makes=makes == "makes")
+        if home is None:
+            _say(nonce, state="absent", path=str(stated))
+            return
         archive = home / f"gputui-{digest[:16]}.zip"
-        if not _is_whole(archive, digest):
+        try:
+            descriptor = open_verified(archive, digest)
+        except (OSError, NotOurs):
             _say(nonce, state="needs")
-            _taken(archive, digest, int(length))
+            _take(archive, int(length))
+            descriptor = open_verified(archive, digest)
+    except NotOurs as error:
+        _say(nonce, state="refused", reason=str(error))
+        return
     except (OSError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        _say(nonce, state="failed", reason=reason, code=getattr(error, "errno", None) or 0, path=str(home))
+        _say(nonce, state="failed", reason=reason, code=getattr(error, "errno", None) or 0, path=str(stated))
         return
     _say(nonce, state="ready")
-    sys.path.insert(0, str(archive))
+    sys.path.insert(0, verified_name(descriptor, archive, digest))
     from gputui.recording.agent import serve
 
-    serve(home, archive)
+    serve(home, archive, descriptor, digest)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:5])
+    main(*sys.argv[1:6])

@@ -33,6 +33,7 @@ from gputui.services.hosts.box import Box, box_from, describe, device_of, step_p
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.link import FilePart, HostFailed, Link, LinkLost
 from gputui.services.hosts.slurm import job_script
+from gputui.services.hosts.ssh_errors import quoted
 from gputui.services.prices.pricing import price_of
 from gputui.services.profiles.loader import Profile
 from gputui.services.runs.process import mark_stored
@@ -681,6 +682,8 @@ def probed_with_step(key: bytes, path: Path, step: str) -> Callable[[Host], tupl
 
 
 def cleaned(host: Host) -> str:
-    """Remove what gputui left on a host; returns the directory. Raises HostFailed."""
-    with Link(host) as link:
-        return clean_text(str(link.ask("clean").get("path", "")))[:200]
+    """Remove what gputui made on a host; returns what became of its directory. Raises HostFailed."""
+    with Link(host, makes=False) as link:
+        answer = link.ask("clean")
+    path, others = quoted(str(answer.get("path", "")), 200), answer.get("others")
+    return f"what gputui made in {path} is removed; something else stays" if others else f"{path} is removed"

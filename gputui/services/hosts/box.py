@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from gputui.model.units import counted, format_bytes, format_seconds
 from gputui.recording.probing import PROBE_TIMEOUT_S
 from gputui.services.hosts.host import LOCAL, Host
 from gputui.services.hosts.link import HostFailed, Link
+from gputui.services.hosts.ssh_errors import quoted
 from gputui.services.profiles.loader import Profile
 from gputui.services.profiles.user_workload import profile_as_described
 from gputui.store.strict import NotValid, strict
@@ -26,6 +28,7 @@ BUSY_LOAD_PER_CORE = 0.5
 LITTLE_SPACE_BYTES = 2**30
 _LONGEST_TEXT = 300
 _MOST_TEXTS = 64
+_NAME = re.compile(r"[\w.-]+")
 
 
 def key_for_hosts(key: bytes) -> bytes:
@@ -144,6 +147,9 @@ class Left:
     """What gputui has left on a host."""
 
     path: str
+    """Quoted."""
+    entries: tuple[str, ...]
+    """Names of what it made in that directory."""
     size_bytes: int
     runs: tuple[str, ...]
     """Each with its state."""
@@ -152,14 +158,26 @@ class Left:
 def checked(host: Host, key: bytes) -> tuple[Box, Left]:
     """What a host is, and what lies there. Raises HostFailed."""
     with Link(host) as link:
-        box = describe(link, key)
-        answer = link.ask("left")
+        return describe(link, key), _left(link)
+
+
+def left_on(host: Host) -> Left:
+    """What gputui has left on a host, where it makes nothing new. Raises HostFailed, and NothingThere."""
+    with Link(host, makes=False) as link:
+        return _left(link)
+
+
+def _left(link: Link) -> Left:
+    answer = link.ask("left")
     try:
         runs = tuple(
             f"run {_text(run['run_id'])[-8:]}: {'in progress' if run['in_progress'] else 'not brought home'}"
             for run in answer["runs"][:_MOST_TEXTS]
         )
-        return box, Left(_text(answer["path"]), int(answer["size"]), runs)
+        entries = _texts(answer["entries"])
+        if not all(_NAME.fullmatch(name) for name in entries):
+            raise ValueError("its names are not gputui's")
+        return Left(quoted(_text(answer["path"])), entries, int(answer["size"]), runs)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise HostFailed("what it says of itself makes no sense", "is another gputui there?") from error
 

@@ -43,7 +43,7 @@ class Host:
     """The interpreter to measure with; empty for the first that has torch."""
     usd_per_hour: float | None = None
     directory: str = ""
-    """The one directory that is written there; empty for `~/.gputui`."""
+    """Where gputui makes the one directory that it writes there; empty for `~/.gputui`."""
     clock_ahead_s: float = 0.0
     """By which the times of its run are corrected; 0 for a clock that is right within a minute."""
 

@@ -28,7 +28,7 @@ from typing import Any  # Any: JSON of another machine
 from gputui.errors import EXIT_MACHINE_LACKS, GputuiError
 from gputui.recording.deployment import measuring_half
 from gputui.services.hosts.host import Host
-from gputui.services.hosts.ssh_errors import why_unreachable
+from gputui.services.hosts.ssh_errors import quoted, why_unreachable
 from gputui.store.text import clean_text
 
 LOGIN_TIMEOUT_S = 40.0
@@ -60,12 +60,18 @@ _PYTHONS = (
     "python",
 )
 """Any of them may serve; which one measures is decided there."""
+_RULE = "gputui.recording.own_directory"
+"""What is sent ahead as text imports it from here, before there is a zip."""
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./~+=@:-]+")
 """What no shell takes for anything else."""
 
 
 class HostFailed(GputuiError):
     """One host cannot be used; the others can."""
+
+
+class NothingThere(HostFailed):
+    """gputui has made no directory on a host, and was not to make one."""
 
 
 class LinkLost(HostFailed):
@@ -96,17 +102,32 @@ def find_python(host: Host, run: str, none: str) -> str:
     )
 
 
-def _script(host: Host, nonce: str) -> str:
-    """The command that starts the first stage there."""
-    source = importlib.resources.files("gputui.recording").joinpath("first_stage.py").read_bytes()
-    data, digest = _half()
-    stage = base64.b64encode(zlib.compress(source, 9)).decode()
-    directory = base64.b64encode(host.directory.encode()).decode()
-    unpack = (
-        "import base64, sys, zlib; d = base64.b64decode; a = sys.argv; "
-        "c = zlib.decompress(d(a.pop(1))); a[4] = d(a[4]).decode(); exec(c)"
+def half_digest() -> str:
+    """The hash (SHA-256) of the zip, without which nothing of it is run."""
+    return _half()[1]
+
+
+def run_text(text: str, words: str) -> str:
+    """The words by which `sh` has a Python run a text that may import `own_directory`, which goes with it."""
+    rule = _source("own_directory.py")
+    code = (
+        f"import sys, types; m = types.ModuleType({_RULE!r}); sys.modules[{_RULE!r}] = m\n"
+        f"exec({rule!r}, m.__dict__)\nexec({text!r})"
     )
-    run = f'-I -c "{unpack}" {stage} {nonce} {digest} {len(data)} "{directory}"'
+    packed = base64.b64encode(zlib.compress(code.encode(), 9)).decode()
+    unpack = "import base64, sys, zlib; exec(zlib.decompress(base64.b64decode(sys.argv.pop(1))))"
+    return f'-I -c "{unpack}" {packed} {words}'
+
+
+def _source(name: str) -> str:
+    return importlib.resources.files("gputui.recording").joinpath(name).read_text(encoding="utf-8")
+
+
+def _script(host: Host, nonce: str, makes: str) -> str:
+    """The command that starts the first stage there."""
+    data, digest = _half()
+    directory = base64.b64encode(host.directory.encode()).decode()
+    run = run_text(_source("first_stage.py"), f'{nonce} {digest} {len(data)} "{directory}" "{makes}"')
     return find_python(host, run, f'echo "gputui {nonce} nopython $o"')
 
 
@@ -123,10 +144,11 @@ class FilePart:
 class Link:
     """An open link. For one thread; `close` may come from any."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, *, makes: bool = True) -> None:
         """Log in, send the measuring half unless it is there, and start it.
 
-        Blocks until it answers. Raises HostFailed, with what to do.
+        Blocks until it answers. Raises HostFailed, with what to do, and NothingThere if gputui has no
+        directory there and `makes` is false.
         """
         self.host = host
         self._buffer = b""
@@ -136,7 +158,7 @@ class Link:
         nonce = secrets.token_hex(8)
         try:
             self._process = subprocess.Popen(
-                host.command(_script(host, nonce)),
+                host.command(_script(host, nonce, "makes" if makes else "")),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -250,17 +272,24 @@ class Link:
             answer = self._first_answer(nonce)
         if answer.get("state") == "ready":
             return
-        reason, path = str(answer.get("reason", "")), clean_text(str(answer.get("path", "")))[:200]
+        reason, path = str(answer.get("reason", "")), quoted(str(answer.get("path", "")), 200)
+        if answer.get("state") == "absent":
+            raise NothingThere("nothing of gputui's is there", "")
+        if answer.get("state") == "refused":
+            raise HostFailed(
+                f"its directory is refused: {quoted(reason, 300)}",
+                f"choose one that only you may change: {_YOURS}",
+            )
         if answer.get("code") in _OUT_OF_SPACE:
             raise HostFailed(
                 f"no space is left for {path}", "free some space there, or choose another directory: --dir"
             )
         if answer.get("code") in _READ_ONLY:
             raise HostFailed(
-                f"{path} cannot be written ({clean_text(reason)[:80]})",
-                "choose a writable directory: --dir /tmp/gputui",
+                f"{path} cannot be written ({quoted(reason, 80)})",
+                f"choose a writable directory: {_YOURS}",
             )
-        raise HostFailed(f"{path}: {clean_text(reason)[:120]}", "name another directory: --dir")
+        raise HostFailed(f"{path}: {quoted(reason)}", "name another directory: --dir")
 
     def _first_answer(self, nonce: str) -> dict[str, Any]:
         """The next line that begins with our nonce; a login may print others before it."""
@@ -296,8 +325,8 @@ class Link:
         if "error" in found:
             code = found.get("code")
             raise HostFailed(
-                clean_text(str(found["error"]))[:400],
-                clean_text(str(found.get("hint", "")))[:400],
+                f"it answered {quoted(str(found['error']), 400)}",
+                f"it advises {quoted(str(found['hint']), 400)}" if found.get("hint") else "",
                 code if code == EXIT_MACHINE_LACKS else 2,
             )
         return found
@@ -387,6 +416,7 @@ class Link:
         return LinkLost(why, hint)
 
 
+_YOURS = "--dir /tmp makes one in /tmp that is yours alone"
 _STRANGE = "something there interferes with gputui's messages: check its shell's start-up files"
 
 
@@ -400,7 +430,7 @@ def _no_python(found: list[str]) -> HostFailed:
             "install python3, or name an interpreter: --python HOST=EXE",
             EXIT_MACHINE_LACKS,
         )
-    seen = clean_text("; ".join(dict.fromkeys(pairs)))[:200]
+    seen = quoted("; ".join(dict.fromkeys(pairs)), 200)
     return HostFailed(
         f"there is no Python 3.10 or newer ({seen})",
         "install one, or name the environment that has torch: --python HOST=EXE",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from gputui.errors import GputuiError
 from gputui.recording.supervisor import HARD_STOP
 from gputui.services.hosts.host import LOCAL, Host, ssh_host
-from gputui.services.hosts.link import HostFailed, Link, find_python
+from gputui.services.hosts.link import HostFailed, Link, find_python, half_digest, run_text
 from gputui.store.text import clean_text
 
 START_S = 900.0
@@ -31,10 +31,20 @@ _PART_OF_A_NODE = (
     "-s",
 )
 """Options by which the user asks for less than the whole node."""
-_RUN_JOB = (
-    "import sys; from pathlib import Path; a = sys.argv; sys.path.insert(0, a[1]); "
-    "from gputui.services.hosts.batch_job import main; sys.exit(main(Path(a[2])))"
-)
+_RUN_JOB = """
+import sys
+from pathlib import Path
+from gputui.recording.own_directory import NotOurs, open_verified, verified_name, why_not_private
+archive, run_dir, digest = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+try:
+    if why := why_not_private(archive.parent):
+        raise NotOurs(why)
+    sys.path.insert(0, verified_name(open_verified(archive, digest), archive, digest))
+except (NotOurs, OSError) as error:
+    sys.exit(str(error))
+from gputui.services.hosts.batch_job import main
+sys.exit(main(run_dir))
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,5 +158,5 @@ def _nodes(rows: object) -> list[tuple[str, str, str, str]]:
 def job_script(host: Host) -> str:
     """The batch script: finds a Python on the node, and has it measure. Its words are zip and directory."""
     none = 'echo "this node has no Python 3.10 or newer:$o" >&2; exit 3'
-    run = f'-I -c "{_RUN_JOB}" "$1" "$2"'
+    run = run_text(_RUN_JOB, f'"$1" "$2" {half_digest()}')
     return f"#!/bin/sh\n{find_python(host, run, none)}\n"

@@ -1,16 +1,22 @@
-"""Why a host could not be reached, in one line, from how its command ended and what it printed."""
+"""Why a host could not be reached, in one line, from how its command ended and what it printed.
+
+What to type is made of what the user named and of the user's ssh config; what a host printed is only quoted.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+from pathlib import Path
 
 from gputui.services.hosts.host import Host
 from gputui.store.text import clean_text
 
 SSH_FAILED = 255
 _SHOWN = 120
-_LONGEST_COMMAND = 300
+_CONFIG_TIMEOUT_S = 5.0
+_PLAIN_NAME = re.compile(r"[\w.:%-]+")
 
 _ENDINGS: tuple[tuple[str, str, str], ...] = (
     (
@@ -46,7 +52,7 @@ _ENDINGS: tuple[tuple[str, str, str], ...] = (
     (
         "Permission denied|Authentication failed|passphrase",
         "it accepts none of your keys without a question",
-        "log in once: {ssh}; then ssh-add, or ssh-copy-id {name}",
+        "log in once: {ssh}; then ssh-add, or {copy}",
     ),
     (
         "Connection closed|Connection reset|kex_exchange_identification|Broken pipe|not responding",
@@ -66,41 +72,92 @@ def why_unreachable(host: Host, status: int | None, said: str, printed: str) -> 
 
     `status` is None if the command was ended because no answer came in time.
     """
-    offered = re.search(r"ssh-keygen -f [^\r\n]*", said)
-    remove = f"ssh-keygen -R {host.name}" if offered is None else clean_text(offered[0])[:_LONGEST_COMMAND]
-    words = {"name": host.name, "ssh": how_to_log_in(host), "remove": remove}
+    ssh = how_to_log_in(host)
     if host.is_ssh and status in (SSH_FAILED, None):
         for pattern, why, hint in _ENDINGS:
             if re.search(pattern, said):
-                return why, hint.format(**words)
+                remove = _how_to_forget_key(host) if "{remove}" in hint else ""
+                return why, hint.format(ssh=ssh, remove=remove, copy=_how_to_copy_key(host))
     if status is None:
-        what = f"; it printed: {_last_line(printed)}" if printed.strip() else ""
+        what = f"; it printed {quoted(_last_line(printed))}" if printed.strip() else ""
         return (
             f"its login gives no shell in time{what}",
-            "its shell's start-up files may be waiting: {ssh}".format(**words),
+            f"its shell's start-up files may be waiting: {ssh}",
         )
     said_last = _last_line(said) if host.is_ssh else _last_line(said.strip().partition("\n")[0])
     printed_last = _last_line(printed)
     if printed_last:
         return (
-            f"its login runs another command than gputui's: {printed_last}",
+            f"its login runs another command than gputui's; it printed {quoted(printed_last)}",
             "a ForceCommand or a start-up file that exits; gputui needs a plain shell there",
         )
     if status in (126, 127) and not said_last:
         said_last = "no such command"
-    return said_last or f"its command ended with status {status}", "try it: {ssh}".format(**words)
+    what = f" and said {quoted(said_last)}" if said_last else ""
+    return f"its command ended with status {status}{what}", f"try it: {ssh}"
+
+
+def quoted(text: str, longest: int = _SHOWN) -> str:
+    """What a host said, cleaned, as a quotation that it cannot end."""
+    inner = clean_text(text)[:longest].replace('"', "'")
+    return f'"{inner}"'
 
 
 def how_to_log_in(host: Host) -> str:
     """The command a user would type to get a shell there."""
     if not host.is_ssh:
         return shlex.join((*host.prefix, "sh"))
-    options = list(host.prefix[: host.prefix.index("-T")])
-    if "-p" in host.prefix:
-        options += host.prefix[host.prefix.index("-p") :][:2]
-    return shlex.join((*options, host.prefix[-1]))
+    return shlex.join((*_program(host), *_port(host), host.prefix[-1]))
+
+
+def _how_to_copy_key(host: Host) -> str:
+    return shlex.join(("ssh-copy-id", *_port(host), host.prefix[-1]))
+
+
+def _how_to_forget_key(host: Host) -> str:
+    """The command that removes the key of a host from where the user's ssh keeps it."""
+    config = _ssh_config(host)
+    name = config.get("hostkeyalias") or config.get("hostname", "")
+    if not _PLAIN_NAME.fullmatch(name):
+        name = host.prefix[-1].rpartition("@")[2]
+    port = config.get("port") or "".join(_port(host)[1:]) or "22"
+    if port != "22" and port.isdigit() and "hostkeyalias" not in config:
+        name = f"[{name}]:{port}"
+    usual = Path("~/.ssh/known_hosts").expanduser()
+    stated = config.get("userknownhostsfile", "")
+    files = [Path(file).expanduser() for file in (stated, *stated.split()) if file]
+    kept = next((file for file in files if file.is_file()), usual)
+    where = [] if kept == usual else ["-f", str(kept)]
+    return shlex.join(("ssh-keygen", *where, "-R", name))
+
+
+def _ssh_config(host: Host) -> dict[str, str]:
+    """What the user's ssh config says of a host, which is not asked; empty if the program cannot tell."""
+    command = (*_program(host), "-G", *_port(host), "--", host.prefix[-1])
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_CONFIG_TIMEOUT_S,
+            check=True,
+            start_new_session=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    lines = done.stdout.decode(errors="replace").splitlines()
+    return {key: value for key, _, value in (line.partition(" ") for line in lines)}
+
+
+def _program(host: Host) -> tuple[str, ...]:
+    return host.prefix[: host.prefix.index("-T")]
+
+
+def _port(host: Host) -> tuple[str, ...]:
+    at = host.prefix.index("-p") if "-p" in host.prefix else len(host.prefix)
+    return host.prefix[at : at + 2]
 
 
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
-    return clean_text(lines[-1])[:_SHOWN] if lines else ""
+    return lines[-1] if lines else ""

@@ -56,29 +56,21 @@ def temporary_home(environ: Mapping[str, str] = os.environ) -> Path | None:
     In $TMPDIR if possible; else one that is there, else where there is room. One that belongs to somebody
     else, or that others may write, is not used.
     """
-    user = os.getuid() if hasattr(os, "getuid") else 0
+    # Imported here, since few boxes come this far.
+    from gputui.recording.own_directory import own_name, why_not_private, why_open_to_others
+
     for bases in ((environ.get("TMPDIR", ""),), _TEMPORARY):
         possible = [
-            Path(base, f"{APPLICATION}-{user}")
-            for base in bases
-            if base.startswith("/") and is_writable(Path(base))
+            Path(base, own_name()) for base in bases if base.startswith("/") and is_writable(Path(base))
         ]
         for directory in possible:
-            if _is_private(directory, user):
+            if directory.is_dir() and not directory.is_symlink() and not why_not_private(directory):
                 return directory
         for directory in possible:
-            if not os.path.lexists(directory) and _has_room(directory.parent):
+            is_free = not os.path.lexists(directory) and not why_open_to_others(directory)
+            if is_free and _has_room(directory.parent):
                 return directory
     return None
-
-
-def _is_private(directory: Path, user: int) -> bool:
-    try:
-        found = directory.lstat()
-    except OSError:
-        return False
-    others_write = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return stat.S_ISDIR(found.st_mode) and not others_write and found.st_uid == user
 
 
 def _has_room(directory: Path) -> bool:

@@ -69,7 +69,7 @@ def test_a_container_is_measured_through_the_command_that_enters_it_and_is_one_b
     assert len({summary.machine.machine_id for summary in stored}) == 2
     assert not (tmp_path / "inside" / ".gputui").exists(), "it was written in the container, not beside it"
     assert (tmp_path / "outside" / ".gputui").exists()
-    again = gputui("bakeoff", "--via", entered, "--clean", env=environment)
+    again = gputui("bakeoff", "--via", entered, "--clean", "--yes", env=environment)
     assert (again.returncode, "is removed" in again.stdout) == (0, True)
 
 

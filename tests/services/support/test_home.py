@@ -53,7 +53,7 @@ def test_without_a_home_a_private_directory_takes_its_place(homeless: dict[str, 
     assert missing_home({**homeless, "GPUTUI_DB": "/x.db", "GPUTUI_STATE": "/x"}) == ""
 
 
-def test_a_directory_that_others_may_write_or_that_is_a_link_is_not_used(
+def test_a_directory_that_others_may_write_or_replace_or_that_is_a_link_is_not_used(
     homeless: dict[str, str], tmp_path: Path
 ) -> None:
     instead = Path(homeless["TMPDIR"]) / f"gputui-{os.getuid()}"
@@ -63,6 +63,14 @@ def test_a_directory_that_others_may_write_or_that_is_a_link_is_not_used(
     instead.rmdir()
     instead.symlink_to(tmp_path)
     assert temporary_home(homeless) != instead
+    instead.unlink()
+    assert temporary_home(homeless) == instead
+    instead.parent.chmod(0o777)
+    assert temporary_home(homeless) != instead
+    instead.mkdir(mode=0o700)
+    assert temporary_home(homeless) != instead
+    instead.parent.chmod(0o1777)
+    assert temporary_home(homeless) == instead
 
 
 def test_what_lies_below_a_file_cannot_be_written(tmp_path: Path) -> None:
