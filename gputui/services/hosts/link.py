@@ -207,8 +207,8 @@ class Link:
     def pieces(self, do: str, longest_s: float, **fields: object) -> Iterator[FilePart | dict[str, Any]]:
         """Send a request and yield what it brings: pieces of a file as they come, then the last answer.
 
-        Yields an empty piece for a sign of life. Raises LinkLost after 30 s of silence. Raises HostFailed, also
-        if it takes longer than `longest_s` and its bytes over a slow link, or floods with signs of life.
+        Yields an empty piece for a sign of life. Raises LinkLost after 30 s of silence. Raises HostFailed,
+        also if it takes longer than `longest_s` and its bytes over a slow link, or only says that it lives.
         """
         self.send(do, **fields)
         begun_s, signs, received = time.monotonic(), 0, 0

@@ -113,9 +113,10 @@ def metrics_in(text: str) -> ServerMetrics | None:
     hits, queries = first(_PREFIX_HITS), first(_PREFIX_QUERIES)
     if queries is None and hits is not None and _LLAMA_COMPUTED in sums:
         queries = hits + sums[_LLAMA_COMPUTED]
-    found = ServerMetrics(
-        first(_RUNNING), first(_WAITING), first(_KV_CACHE, most), hits, queries, first(_PREEMPTIONS)
-    )
+    in_use = first(_KV_CACHE, most)
+    if in_use is not None and in_use > 1:
+        in_use = None
+    found = ServerMetrics(first(_RUNNING), first(_WAITING), in_use, hits, queries, first(_PREEMPTIONS))
     return None if found == ServerMetrics(None, None, None, None, None, None) else found
 
 
