@@ -82,9 +82,9 @@ _TOO_DEEP = f"it is nested more than {DEEPEST} deep"
 
 
 def _check_depth(found: object) -> list[object]:
-    """All values that contain no others. Raises ValueError."""
-    level, leaves = [found], list[object]()
-    for _ in range(DEEPEST + 1):
+    """All texts and numbers in a value, keys included. Raises ValueError."""
+    level, depth, leaves = [found], 0, list[object]()
+    while level:
         deeper: list[object] = []
         for one in level:
             if isinstance(one, dict):
@@ -94,10 +94,11 @@ def _check_depth(found: object) -> list[object]:
                 deeper += one
             else:
                 leaves.append(one)
-        if not deeper:
-            return leaves
-        level = deeper
-    raise ValueError(_TOO_DEEP)
+                continue
+            if depth == DEEPEST:
+                raise ValueError(_TOO_DEEP)
+        level, depth = deeper, depth + 1
+    return leaves
 
 
 def _check(found: object) -> None:
