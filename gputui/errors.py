@@ -40,6 +40,11 @@ class NotStored(GputuiError):
         super().__init__(message, hint, EXIT_NOT_STORED)
 
 
+def bug_text(error: Exception) -> str:
+    """What to say of an error that nobody foresaw, in one part of what goes on."""
+    return f"this is a bug in gputui: {type(error).__name__}"
+
+
 def beginning(text: str, letters: int = 60) -> str:
     """The first letters of an input, for an error message; `…` replaces the rest."""
     return text if len(text) <= letters else f"{text[:letters]}…"

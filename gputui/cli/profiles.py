@@ -56,7 +56,7 @@ def _show(name: str, python: str | None, as_json: bool) -> None:
     profile = shipped or profile_of_step(Path(name), chosen.interpreter.executable)
     plan = resolve_plan(profile, chosen.interpreter, describe_machine())
     if as_json:
-        click.echo(json.dumps({"schema": 1, **json.loads(plan.to_json())}, indent=1))
+        click.echo(json.dumps({"schema": 1, **plan.to_plain()}, indent=1))
         return
     version = chosen.interpreter.runtime.torch_version
     torch = f"torch {version.reason}" if isinstance(version, Missing) else f"torch {version}"

@@ -6,7 +6,6 @@ an interpreter that has neither gputui nor its dependencies.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any  # Any: JSON that is not yet checked
@@ -165,14 +164,15 @@ class Plan:
         """The load of a case on a server; None if it is none."""
         return next((load for load in self.loads if load.case_id == case_id), None)
 
-    def to_json(self) -> str:
-        return json.dumps({"schema": PLAN_SCHEMA, **asdict(self)})
+    def to_plain(self) -> dict[str, Any]:
+        """The JSON form, which `from_plain` understands."""
+        return {"schema": PLAN_SCHEMA, **asdict(self)}
 
     @staticmethod
-    def from_json(text: str) -> Plan:
-        """Read what `to_json` wrote. Raises GputuiError for another schema or damaged text."""
+    def from_plain(found: Mapping[str, Any]) -> Plan:
+        """Read what `to_plain` made. Raises GputuiError for another schema or damaged values."""
         try:
-            plain = json.loads(text)
+            plain = dict(found)
             schema = plain.pop("schema")
             if schema != PLAN_SCHEMA:
                 raise GputuiError(

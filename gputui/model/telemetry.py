@@ -13,6 +13,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any  # Any: JSON that is not yet checked
 
 from gputui.model.devices import HOST as HOST
 
@@ -78,14 +79,11 @@ class TelemetryFormat:
         self.row_bytes = self._row.size + _CRC.size
 
     @classmethod
-    def parse(cls, line: bytes) -> TelemetryFormat:
-        """The format that a header line describes, whichever version wrote it. Raises UnreadableHeader."""
-        if not line.endswith(b"\n"):
-            raise UnreadableHeader("its header is cut off" if line else "it is empty")
-        try:
-            plain = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UnreadableHeader("its header is damaged") from error
+    def described(cls, plain: Any) -> TelemetryFormat:
+        """The format that the JSON of a header line describes, whichever version wrote it.
+
+        Raises UnreadableHeader.
+        """
         version = plain.get("telemetry") if isinstance(plain, dict) else None
         if type(version) is not int:
             raise UnreadableHeader("its first line is not a telemetry header")

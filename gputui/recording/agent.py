@@ -48,6 +48,7 @@ from gputui.recording.slurm import (
 )
 from gputui.recording.spec import Spec
 from gputui.recording.worker_process import end_left_worker
+from gputui.worker.foreign_json import read_json, read_json_file
 
 RUNS = "runs"
 STEP_NAME = "step.py"
@@ -91,7 +92,7 @@ class _Wire:
                 raise _Closed
             self._pending += data
         line, _, self._pending = self._pending.partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
+        found: dict[str, Any] = read_json(line)
         return found
 
     def answer(self, payload: bytes = b"", **fields: object) -> None:
@@ -326,7 +327,7 @@ class _Agent:
                 self._wire.answer(more=True, state=state)
                 said, spoken_s = state, time.monotonic()
             self._listen_for_stop(run_dir, job)
-        self._wire.answer(**json.loads((run_dir / DESCRIBED_NAME).read_text(encoding="utf-8")))
+        self._wire.answer(**read_json_file(run_dir / DESCRIBED_NAME))
 
     def _watch(self, interval_s: float, processes: bool) -> None:
         """Send what changes of the live samples, until stdin ends."""
@@ -371,7 +372,7 @@ class _Agent:
                         if b'"LaunchStart"' in line
                     ]
                     cases = Spec.read(run_dir).plan.cases
-                    ids = json.loads(check_line(starts[-1]) or b"{}")["case_ids"]
+                    ids = read_json(check_line(starts[-1]) or b"{}")["case_ids"]
                     return ", ".join(cases[case_id].case.name for case_id in ids)
         return ""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from gputui.errors import GputuiError
 from gputui.machine import host_id
 from gputui.model.journal import LOCK_NAME
+from gputui.worker.foreign_json import read_json_file
 
 _WAIT_S = 2.0
 """Processes that only test the lock hold it for an instant."""
@@ -113,7 +114,7 @@ def is_held(run_dir: Path) -> bool:
 def read_holder(run_dir: Path) -> Holder | None:
     """The recorded holder; None if it is missing or unreadable."""
     try:
-        plain = json.loads((run_dir / LOCK_NAME).read_text(encoding="utf-8"))
+        plain = read_json_file(run_dir / LOCK_NAME)
         plain["run_dirs"] = tuple(plain["run_dirs"])
         return Holder(**plain)
     except (OSError, ValueError, TypeError, KeyError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from gputui.errors import GputuiError, MachineLacks
 from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Runtime, TorchDevice
 from gputui.recording.deployment import copy_worker
+from gputui.worker.foreign_json import read_json_file
 from gputui.worker.probe import NEEDED_TORCH
 from gputui.worker.start import NEEDED_PYTHON
 
@@ -77,7 +77,7 @@ def _answer(prefix: Sequence[str], words: Sequence[str], timeout_s: float) -> di
                 "give the path of a Python 3.10 or newer",
             ) from error
         try:
-            plain: dict[str, Any] = json.loads(answer.read_text())
+            plain: dict[str, Any] = read_json_file(answer)
         except (OSError, ValueError) as error:
             why = said[:200] or "no message"
             raise GputuiError(

@@ -15,6 +15,7 @@ from gputui.model.journal import JOURNAL_SCHEMA, SPEC_NAME, Price, RunStart, to_
 from gputui.model.machine import Runtime
 from gputui.model.plan import Plan
 from gputui.version import __version__
+from gputui.worker.foreign_json import read_json_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Spec:
         """The JSON form, which `read` understands."""
         return {
             "run_id": self.run_id,
-            "plan": json.loads(self.plan.to_json()),
+            "plan": self.plan.to_plain(),
             "runtime": to_plain(self.runtime),
             "label": self.label,
             "price": None if self.price is None else to_plain(self.price),
@@ -82,10 +83,10 @@ class Spec:
         """Read what `write` wrote. Raises GputuiError if it is missing or damaged."""
         path = run_dir / SPEC_NAME
         try:
-            plain: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            plain: dict[str, Any] = read_json_file(path)
             return Spec(
                 run_id=plain["run_id"],
-                plan=Plan.from_json(json.dumps(plain["plan"])),
+                plan=Plan.from_plain(plain["plan"]),
                 runtime=_runtime(plain["runtime"]),
                 label=plain["label"],
                 price=None if plain["price"] is None else Price(**plain["price"]),

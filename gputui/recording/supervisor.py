@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -53,6 +52,7 @@ from gputui.recording.spec import Spec
 from gputui.recording.worker_messages import line_of
 from gputui.recording.worker_process import WorkerProcess, without_paths
 from gputui.sources.registry import sources_of_runs
+from gputui.worker.foreign_json import read_json
 
 HARD_STOP = 1.2
 """A run ends at this multiple of its budget, whatever is in progress."""
@@ -403,7 +403,7 @@ class Supervisor:
                 check=True,
                 start_new_session=True,
             )
-            answer = json.loads(found.stdout)
+            answer = read_json(found.stdout)
             closed, message = {int(case_id) for case_id in answer["closed"]}, str(answer["message"])
         except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
             why = _last_line(error.stderr) if isinstance(error, subprocess.CalledProcessError) else ""

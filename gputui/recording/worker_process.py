@@ -17,6 +17,7 @@ from typing import Any  # Any: a worker's JSON
 
 from gputui.model.plan import PlannedLaunch
 from gputui.recording.lock import boot_id, process_start
+from gputui.worker.foreign_json import read_json, read_json_file
 
 LINE_LIMIT_BYTES = 1 << 20
 _PART = r"[^\s/'\":,]+"
@@ -98,7 +99,7 @@ class WorkerProcess:
             yield {"kind": "garbage"}
         for line in lines:
             try:
-                message = json.loads(line)
+                message = read_json(line)
             except ValueError:
                 message = None
             yield message if isinstance(message, dict) else {"kind": "garbage"}
@@ -148,7 +149,7 @@ def end_left_worker(run_dir: Path) -> bool:
     """End the worker and its group that a killed supervisor left behind; returns whether there was one."""
     note = run_dir / WORKER_NAME
     try:
-        pid, start, boot = json.loads(note.read_text())
+        pid, start, boot = read_json_file(note)
     except (OSError, ValueError, TypeError):
         return False
     is_left = boot == boot_id() and start is not None and process_start(pid) == start

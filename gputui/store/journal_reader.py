@@ -10,8 +10,6 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import (
@@ -38,8 +36,9 @@ from gputui.model.profiled import ProfiledPass
 from gputui.model.serving import LoadNow, LoadStep, Requests, ServerFound
 from gputui.model.telemetry import Reading, TelemetryFormat, UnreadableHeader
 from gputui.model.units import counted
-from gputui.store.strict import NotValid, strict
+from gputui.store.strict import NotValid, decoded, strict
 from gputui.store.text import clean_text
+from gputui.worker.foreign_json import read_json
 
 _OF_LAUNCHES = (CaseWarm, Block, Figure, ProfiledPass, ServerFound, LoadNow, LoadStep, Requests)
 _OF_CASES = (*_OF_LAUNCHES, CaseEnd)
@@ -215,7 +214,15 @@ class TelemetryTail:
 
 
 def _format_of(file: BufferedReader) -> TelemetryFormat:
-    return TelemetryFormat.parse(file.readline(_LONGEST_HEADER))
+    line = file.readline(_LONGEST_HEADER)
+    if not line.endswith(b"\n"):
+        raise UnreadableHeader("its header is cut off" if line else "it is empty")
+    try:
+        return TelemetryFormat.described(read_json(line))
+    except UnreadableHeader:
+        raise
+    except ValueError as error:
+        raise UnreadableHeader("its header is damaged") from error
 
 
 class JournalTail:
@@ -268,8 +275,8 @@ def _parsed(piece: bytes) -> _Numbered | str:
     if body is None:
         return "length or checksum does not hold"
     try:
-        plain = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+        plain = decoded(body)
+    except NotValid as error:
         return f"not JSON: {error}"
     if not isinstance(plain, dict):
         return "not a JSON object"

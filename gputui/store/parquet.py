@@ -35,6 +35,7 @@ from gputui.store.text import clean_text
 from gputui.store.views import VIEWS
 from gputui.store.writing import explaining, opened_for_writing
 from gputui.version import __version__
+from gputui.worker.foreign_json import read_json_file
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -175,7 +176,7 @@ def _prepare(directory: Path) -> None:
 
 def _check_marker(directory: Path) -> None:
     try:
-        marker = json.loads((directory / MARKER).read_text(encoding="utf-8"))
+        marker = read_json_file(directory / MARKER)
         is_ours, number = marker["format"] == _FORMAT, int(marker["schema"])
     except (OSError, ValueError, KeyError, TypeError):
         raise GputuiError(

@@ -6,8 +6,6 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
-import msgspec
-
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Block, Price
@@ -15,7 +13,7 @@ from gputui.model.machine import Cpu, Gpu, Machine, Memory, Runtime
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, RunFacts, RunSummary
 from gputui.store.rows import GPU_RENAMED, PROFILED_PARTS, RENAMED, Cell, Row
-from gputui.store.strict import NotValid, converted, strict
+from gputui.store.strict import NotValid, converted, decoded, strict
 from gputui.store.text import clean_text
 
 _NO_REASON = "not stored"
@@ -204,8 +202,8 @@ def _decoded(text: Cell) -> object:
     if not isinstance(text, str):
         raise NotValid("a JSON column is empty")
     try:
-        return _cleaned(msgspec.json.decode(text))
-    except (msgspec.DecodeError, RecursionError) as error:
+        return _cleaned(decoded(text))
+    except NotValid as error:
         raise NotValid(f"a JSON column cannot be read: {error}") from error
 
 

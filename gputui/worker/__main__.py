@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn  # Any: the JSON of a launch
 
 from .contract import Workload
+from .foreign_json import read_json_file
 
 EXIT_TOO_OLD = 3
 """As that of start.py."""
@@ -58,7 +59,7 @@ def main(arguments: list[str]) -> int:
 
     from .channel import Channel
 
-    described = json.loads(Path(arguments[1]).read_text())
+    described = read_json_file(Path(arguments[1]))
     channel = Channel(Path(arguments[2]))
     threads = int(described["threads"])
     if "command" in described["cases"][0]:

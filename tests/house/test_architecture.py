@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -135,6 +136,24 @@ def test_listing_the_profiles_imports_neither_torch_nor_a_database(tmp_path: Pat
     for profile in shipped_profiles():
         assert profile.name in message
     assert modules & {*HEAVY, "duckdb"} == set()
+
+
+READERS = {"gputui/worker/foreign_json.py", "gputui/store/strict.py"}
+"""The reader of JSON, and the one of the lines of journals, which are many."""
+
+
+def test_all_json_is_read_by_the_one_reader_that_trusts_nobody(repository: Path) -> None:
+    """Whose JSON it is changes with time, so that none is read without limits."""
+    readers = re.compile(
+        r"\bjson\.loads?\(|\bJSONDecoder\b|\bjson\.decode\(|\braw_decode\b|\.json\.Decoder\b"
+    )
+    found = {
+        str(file.relative_to(repository))
+        for file in (repository / "gputui").rglob("*.py")
+        if readers.search(file.read_text(encoding="utf-8"))
+        or re.search(r"^\s*from json import .*\bloads?\b", file.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert found == READERS, "read it with read_json or read_json_file of worker/foreign_json.py"
 
 
 LIST = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -248,7 +249,7 @@ def test_two_hundred_streams_at_once_do_not_wait_for_each_other() -> None:
 )
 def test_an_engine_is_recognized_by_what_it_answers(engine: str, name: str, version: str) -> None:
     with serving(Behaviour(engine=engine)) as server:
-        found = find_server(address_of(f"http://127.0.0.1:{server.port}"), "")
+        found = find_server(address_of(f"http://127.0.0.1:{server.port}"), "", time.monotonic() + 30)
     assert (found.engine, found.version, found.models) == (name, version, ("made-up-1b",))
 
 
@@ -257,7 +258,7 @@ def test_a_strict_server_is_asked_without_what_it_does_not_know(refuses: str) ->
     does = Behaviour(refuses=("ignore_eos",) if refuses == "ignore_eos" else ("ignore_eos", refuses))
     with serving(does) as server:
         address = address_of(f"http://127.0.0.1:{server.port}")
-        body, answer = body_for(address, "", Body("chat", does.model, 5), b"hello")
+        body, answer = body_for(address, "", Body("chat", does.model, 5), b"hello", time.monotonic() + 30)
     assert answer.outcome == OK
     assert not body.ignores_eos
     assert body.asks_usage == (refuses != "stream_options")
@@ -269,4 +270,4 @@ def test_a_key_is_sent_and_a_missing_one_is_asked_for() -> None:
     (asked,) = _ask(does)
     assert asked.answer.outcome == OK
     with serving(does) as server, pytest.raises(ServerError, match="wants a key"):
-        find_server(address_of(f"http://127.0.0.1:{server.port}"), "")
+        find_server(address_of(f"http://127.0.0.1:{server.port}"), "", time.monotonic() + 30)

@@ -52,7 +52,7 @@ def test_https_to_a_port_of_plain_http_is_explained_within_seconds() -> None:
     with serving(Behaviour()) as server:
         begun_s = time.monotonic()
         with pytest.raises(ServerError, match="this port speaks http, without TLS") as caught:
-            find_server(address_of(f"https://127.0.0.1:{server.port}"), "")
+            find_server(address_of(f"https://127.0.0.1:{server.port}"), "", time.monotonic() + 30)
         assert caught.value.hint == f"try http://127.0.0.1:{server.port}"
         assert time.monotonic() - begun_s < TIMEOUT_S / 2
 
@@ -62,12 +62,12 @@ def test_http_to_a_port_of_tls_is_explained(context: ssl.SSLContext) -> None:
         serving(Behaviour(), context) as server,
         pytest.raises(ServerError, match="what answers there is not HTTP") as caught,
     ):
-        find_server(address_of(f"http://127.0.0.1:{server.port}"), "")
+        find_server(address_of(f"http://127.0.0.1:{server.port}"), "", time.monotonic() + 30)
     assert "https://" in caught.value.hint
 
 
 def test_a_certificate_that_is_not_trusted_is_named(context: ssl.SSLContext) -> None:
     with serving(Behaviour(), context) as server:
         with pytest.raises(ServerError, match="its certificate is not trusted") as caught:
-            find_server(address_of(f"https://127.0.0.1:{server.port}"), "")
+            find_server(address_of(f"https://127.0.0.1:{server.port}"), "", time.monotonic() + 30)
         assert "SSL_CERT_FILE" in caught.value.hint

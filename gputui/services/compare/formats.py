@@ -7,7 +7,9 @@ from pathlib import Path
 
 from gputui.errors import GputuiError
 from gputui.services.compare.columns import ENERGY, ComparisonColumn
+from gputui.services.compare.pairing import Comparison
 from gputui.services.compare.session import Answer, Asked
+from gputui.services.compare.why import Why
 
 WITH_ENERGY = ("csv", "json", "html")
 """Forms that also tell what the GPUs drew."""
@@ -40,6 +42,19 @@ def save_comparison(path: Path, asked: Asked, baseline: int, columns: Sequence[C
     return f"saved the comparison in {path}"
 
 
+def _pairs(answer: Answer) -> list[tuple[Comparison, tuple[Why, ...]]]:
+    return list(zip(answer.comparisons, answer.whys, strict=True))
+
+
+def comparison_plain(asked: Asked, answer: Answer) -> dict[str, object]:
+    """What `gputui compare --json` prints."""
+    from gputui.services.compare.json import comparison_as_json, headline_as_json
+
+    plain = [comparison_as_json(*pair) for pair in _pairs(answer)]
+    headline = headline_as_json(answer.headline)
+    return {"schema": 1, "by": asked.ignore, "headline": headline, "comparisons": plain}
+
+
 def comparison_text(
     asked: Asked,
     answer: Answer,
@@ -52,16 +67,11 @@ def comparison_text(
 
     Each form is loaded when it is asked for.
     """
-    pairs = list(zip(answer.comparisons, answer.whys, strict=True))
     if form == "json":
         import json
 
-        from gputui.services.compare.json import comparison_as_json, headline_as_json
-
-        plain = [comparison_as_json(*pair) for pair in pairs]
-        headline = headline_as_json(answer.headline)
-        whole = {"schema": 1, "by": asked.ignore, "headline": headline, "comparisons": plain}
-        return json.dumps(whole, indent=1) + "\n"
+        return json.dumps(comparison_plain(asked, answer), indent=1) + "\n"
+    pairs = _pairs(answer)
     if form == "csv":
         from gputui.services.compare.csv import comparisons_as_csv
 

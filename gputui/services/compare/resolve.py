@@ -50,6 +50,7 @@ from gputui.services.results.throughput import contention_of
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run
+from gputui.worker.foreign_json import read_json_file
 
 LOOKS_NAME = "looks.json"
 LEAST_PERCENT, MOST_PERCENT = 0.1, 50.0
@@ -117,7 +118,7 @@ class Looks:
     def read(run_dir: Path) -> Looks | None:
         """None for a run that is not to resolve anything, or whose looks cannot be read any more."""
         try:
-            plain = json.loads((run_dir / LOOKS_NAME).read_text(encoding="utf-8"))
+            plain = read_json_file(run_dir / LOOKS_NAME)
             rows = tuple(RowStanding(**row) for row in plain.pop("rows"))
             return Looks(**{**plain, "looks": tuple(plain["looks"]), "rows": rows})
         except (OSError, ValueError, KeyError, TypeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import threading
 import time
@@ -13,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar  # Any: JSON
 
-from gputui.errors import GputuiError, NotStored
+from gputui.errors import EXIT_BUG, GputuiError, NotStored, bug_text
 from gputui.model.journal import (
     JOURNAL_NAME,
     SPEC_NAME,
@@ -28,11 +29,12 @@ from gputui.model.plan import Plan
 from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.lock import held_if_free
 from gputui.recording.spec import Spec
+from gputui.recording.supervisor import HARD_STOP
 from gputui.services.hosts.batch_job import JobRequest
 from gputui.services.hosts.box import Box, box_from, describe, device_of, step_profile
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.link import FilePart, HostFailed, Link, LinkLost
-from gputui.services.hosts.slurm import job_script
+from gputui.services.hosts.slurm import START_S, job_script
 from gputui.services.hosts.ssh_errors import quoted
 from gputui.services.prices.pricing import price_of
 from gputui.services.profiles.loader import Profile
@@ -43,6 +45,7 @@ from gputui.services.support.paths import state_directory
 from gputui.store.journal_reader import JournalTail, read_journal, read_telemetry
 from gputui.store.text import clean_text
 from gputui.store.writing import store_run
+from gputui.worker.foreign_json import read_json_file
 
 T = TypeVar("T")
 
@@ -51,6 +54,7 @@ AT_ONCE = 32
 GIVES_UP_AFTER_S = 300.0
 """How long a host that was lost is looked for."""
 SUBMIT_TIMEOUT_S = 90.0
+FILE_TIMEOUT_S = 600.0
 LONGEST_WHY = 200
 LARGEST_JOURNAL = 128 * 2**20
 LARGEST_TELEMETRY = 128 * 2**20
@@ -88,6 +92,8 @@ def on_all(hosts: Sequence[Host], do: Callable[[Host], T]) -> list[T | GputuiErr
             return do(host)
         except GputuiError as error:
             return error
+        except Exception as error:  # the others go on
+            return HostFailed(bug_text(error), "", EXIT_BUG)
 
     with ThreadPoolExecutor(min(len(hosts), AT_ONCE)) as pool:
         return list(pool.map(one, hosts))
@@ -214,10 +220,9 @@ class HostRun:
         case = self._job_state if self.state == QUEUED else ""
         return HostStatus(self.host.name, self.state, self.why, "", case, "", None, None, "", silent_s)
 
-    def end(self) -> None:
-        """Its thread ends: what is not over by now was left by an error that nobody foresaw."""
-        if not self.is_over:
-            self._set(FAILED, "this is a bug in gputui; --resume goes on")
+    def fail(self, error: Exception) -> None:
+        """End it for an error that nobody foresaw."""
+        self._set(FAILED, f"{bug_text(error)}; --resume goes on")
 
     def stop(self) -> None:
         """Ask the host to end its run and keep what is finished; one that has not begun never does."""
@@ -303,7 +308,7 @@ class HostRun:
         if self.spec is not None:
             return
         self._set(QUEUED)
-        for piece in link.pieces("await_job", run_id=self.run_id):
+        for piece in link.pieces("await_job", math.inf, run_id=self.run_id):
             self._heard_s = time.monotonic()
             if isinstance(piece, FilePart):
                 self._job_state = f"job {clean_text(str(job))[:20]}: {piece.state or 'starting'}"
@@ -330,7 +335,7 @@ class HostRun:
         path = self.run_dir / JOURNAL_NAME
         offset = self._journal_bytes()
         with path.open("ab") as journal:
-            for piece in link.pieces("follow", run_id=self.run_id, offset=offset):
+            for piece in link.pieces("follow", self._longest_s(), run_id=self.run_id, offset=offset):
                 self._heard_s = time.monotonic()
                 if isinstance(piece, FilePart):
                     if piece.data:
@@ -348,11 +353,15 @@ class HostRun:
                     return [name for name in logs if isinstance(name, str)] if isinstance(logs, list) else []
         raise LinkLost("the link broke", "")
 
+    def _longest_s(self) -> float:
+        """After so long a run has ended, or its supervisor never ends it."""
+        return math.inf if self.spec is None else 2 * (START_S + HARD_STOP * self.spec.plan.budget_s)
+
     def _bring_file(self, link: Link, name: str, path: Path, largest: int) -> None:
         size = 0
         draft = path.with_suffix(".part")
         with draft.open("wb") as file:
-            for piece in link.pieces("read", run_id=self.run_id, name=name, offset=0):
+            for piece in link.pieces("read", FILE_TIMEOUT_S, run_id=self.run_id, name=name, offset=0):
                 self._heard_s = time.monotonic()
                 if isinstance(piece, FilePart):
                     size += len(piece.data)
@@ -587,7 +596,7 @@ class Bakeoff:
     def read(directory: Path, gives_up_after_s: float = GIVES_UP_AFTER_S) -> Bakeoff:
         """Read what `create` wrote. Raises GputuiError."""
         try:
-            note = json.loads((directory / _NOTE).read_text(encoding="utf-8"))
+            note = read_json_file(directory / _NOTE)
             target, runs = Path(note["target"]), []
             for plain in note["hosts"]:
                 run_dir, batch = directory / plain.pop("run_id"), plain.pop("batch")
@@ -618,8 +627,8 @@ class Bakeoff:
             run = self.runs[index]
             try:
                 run.bring_home(self._gate, self.gives_up_after_s)
-            finally:
-                run.end()
+            except Exception as error:  # the others go on
+                run.fail(error)
 
     def stop(self) -> None:
         """Have all hosts end their runs and keep what is finished; returns at once."""

@@ -24,6 +24,7 @@ from gputui.recording.supervisor import Supervisor
 from gputui.services.profiles.loader import Profile, ProfileCase
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.user_workload import profile_as_described
+from gputui.worker.foreign_json import read_json_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def main(run_dir: Path) -> int:
 def _measure(run_dir: Path) -> int:
     home = run_dir.parents[1]
     write_only_below(home)
-    request = JobRequest.read(json.loads((run_dir / REQUEST_NAME).read_text(encoding="utf-8")))
+    request = JobRequest.read(read_json_file(run_dir / REQUEST_NAME))
     found = describe_here(home, request.key, request.python or None)
     interpreter = found.chosen.interpreter
     step = None

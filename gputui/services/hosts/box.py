@@ -20,8 +20,9 @@ from gputui.services.hosts.link import HostFailed, Link
 from gputui.services.hosts.ssh_errors import quoted
 from gputui.services.profiles.loader import Profile
 from gputui.services.profiles.user_workload import profile_as_described
-from gputui.store.strict import NotValid, strict
+from gputui.store.strict import LARGEST, LATEST_US, strict
 from gputui.store.text import clean_text
+from gputui.worker.foreign_json import number, whole
 
 CLOCK_MAY_BE_OFF_S = 60.0
 BUSY_LOAD_PER_CORE = 0.5
@@ -29,6 +30,7 @@ LITTLE_SPACE_BYTES = 2**30
 _LONGEST_TEXT = 300
 _MOST_TEXTS = 64
 _NAME = re.compile(r"[\w.-]+")
+_MOST_LOAD = 10**6
 
 
 def key_for_hosts(key: bytes) -> bytes:
@@ -116,7 +118,7 @@ def box_from(host: Host, answer: Mapping[str, Any], asked_s: float) -> Box:
     """A box from what it says of itself, which was asked for at `asked_s`. Raises HostFailed."""
     answered_s = time.time()
     try:
-        ahead_s = float(answer["utc_us"]) / 1e6 - answered_s
+        ahead_s = number(answer["utc_us"], 0, LATEST_US) / 1e6 - answered_s
         if 0 >= ahead_s >= asked_s - answered_s:
             ahead_s = 0.0
         return Box(
@@ -128,12 +130,12 @@ def box_from(host: Host, answer: Mapping[str, Any], asked_s: float) -> Box:
             host_id=_text(answer["host_id"]),
             boot_id=_text(answer["boot_id"]),
             clock_ahead_s=ahead_s,
-            free_bytes=int(answer["free_bytes"]),
-            load=float(answer["load"]),
+            free_bytes=whole(answer["free_bytes"], 0, LARGEST),
+            load=number(answer["load"], 0, _MOST_LOAD),
             in_progress=_texts(answer["in_progress"]),
             others=_texts(answer["others"]),
         )
-    except (NotValid, KeyError, TypeError, ValueError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise HostFailed(
             f"what it says of itself makes no sense ({clean_text(str(error))[:80]})",
             "is something else than gputui answering there?",
@@ -177,8 +179,8 @@ def _left(link: Link) -> Left:
         entries = _texts(answer["entries"])
         if not all(_NAME.fullmatch(name) for name in entries):
             raise ValueError("its names are not gputui's")
-        return Left(quoted(_text(answer["path"])), entries, int(answer["size"]), runs)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        return Left(quoted(_text(answer["path"])), entries, whole(answer["size"], 0, LARGEST), runs)
+    except (KeyError, TypeError, ValueError) as error:
         raise HostFailed("what it says of itself makes no sense", "is another gputui there?") from error
 
 

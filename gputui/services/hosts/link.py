@@ -26,10 +26,12 @@ from types import TracebackType
 from typing import Any  # Any: JSON of another machine
 
 from gputui.errors import EXIT_MACHINE_LACKS, GputuiError
+from gputui.model.units import format_seconds
 from gputui.recording.deployment import measuring_half
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.ssh_errors import quoted, why_unreachable
 from gputui.store.text import clean_text
+from gputui.worker.foreign_json import read_json
 
 LOGIN_TIMEOUT_S = 40.0
 """Until our first line comes; ssh itself tries to connect for 15 s."""
@@ -39,6 +41,9 @@ _LONGEST_LINE = 4 * 2**20
 _LARGEST_PIECE = 2**20
 _BANNER_BYTES = 2**18
 _STDERR_KEPT = 2**14
+_SIGNS_PER_S, _SIGNS_AT_ONCE = 20, 100
+"""Signs of life; an agent sends at most four a second."""
+_SLOWEST_BYTES_PER_S = 1000
 _SHOWN_STATE = 80
 _OUT_OF_SPACE = (28, 122)
 _READ_ONLY = (13, 30)
@@ -215,20 +220,22 @@ class Link:
     def ask(self, do: str, timeout_s: float = ANSWER_TIMEOUT_S, **fields: object) -> dict[str, Any]:
         """Send a request and return its only answer. Raises HostFailed if it is an error."""
         self.send(do, **fields)
-        return self._answer(timeout_s)
+        return self._answer(time.monotonic() + timeout_s)
 
     def send(self, do: str, **fields: object) -> None:
         """Send a request without waiting. Raises LinkLost."""
         self._write(json.dumps({"do": do, **fields}).encode() + b"\n", ANSWER_TIMEOUT_S)
 
-    def pieces(self, do: str, **fields: object) -> Iterator[FilePart | dict[str, Any]]:
+    def pieces(self, do: str, longest_s: float, **fields: object) -> Iterator[FilePart | dict[str, Any]]:
         """Send a request and yield what it brings: pieces of a file as they come, then the last answer.
 
-        Yields an empty piece for a sign of life. Raises HostFailed, and LinkLost after 30 s of silence.
+        Yields an empty piece for a sign of life. Raises LinkLost after 30 s of silence. Raises HostFailed,
+        also if it takes longer than `longest_s` and its bytes over a slow link, or only says that it lives.
         """
         self.send(do, **fields)
+        begun_s, signs, received = time.monotonic(), 0, 0
         while True:
-            answer = self._answer(ANSWER_TIMEOUT_S)
+            answer = self._answer(time.monotonic() + ANSWER_TIMEOUT_S)
             if not answer.get("more"):
                 yield answer
                 return
@@ -237,30 +244,39 @@ class Link:
                 raise HostFailed("its answer makes no sense", _STRANGE)
             if packed > _LARGEST_PIECE or unpacked > _LARGEST_PIECE:
                 raise HostFailed(f"it sent a piece of {max(packed, unpacked)} bytes", _STRANGE)
-            data = self._unpacked(self._exactly(packed, ANSWER_TIMEOUT_S), unpacked) if packed else b""
+            deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
+            data = self._unpacked(self._exactly(packed, deadline_s), unpacked) if packed else b""
+            signs, received, took_s = signs + (not data), received + packed, time.monotonic() - begun_s
+            if took_s > longest_s + received / _SLOWEST_BYTES_PER_S:
+                raise HostFailed(f"its answer has no end after {format_seconds(took_s)}", _STRANGE)
+            if signs > _SIGNS_AT_ONCE + _SIGNS_PER_S * took_s:
+                raise HostFailed(f"it said {signs} times in {took_s:.1f} s that it goes on", _STRANGE)
             yield FilePart(offset, data, clean_text(str(answer.get("state", "")))[:_SHOWN_STATE])
 
     def messages(self, do: str, silence_s: float = ANSWER_TIMEOUT_S, **fields: object) -> Iterator[Any]:
         """Send a request and yield the JSON messages it brings, which are one compressed stream, without end.
 
-        Raises HostFailed, and LinkLost after so many seconds of silence.
+        Raises HostFailed, and LinkLost after so many seconds without a whole message.
         """
         self.send(do, **fields)
         unpacker, text = zlib.decompressobj(), b""
+        deadline_s = time.monotonic() + silence_s
         while True:
-            packed = self._answer(silence_s).get("bytes", 0)
+            packed = self._answer(deadline_s).get("bytes", 0)
             if type(packed) is not int or not 0 < packed <= _LARGEST_PIECE:
                 raise HostFailed("its answer makes no sense", _STRANGE)
             try:
-                text += unpacker.decompress(self._exactly(packed, silence_s), _LONGEST_LINE)
-                *lines, text = text.split(b"\n")
-                found = [json.loads(line) for line in lines]
-            except (zlib.error, ValueError, RecursionError) as error:
+                text += unpacker.decompress(self._exactly(packed, deadline_s), _LONGEST_LINE)
+            except zlib.error as error:
                 raise HostFailed("what it sent is damaged", _STRANGE) from error
+            *lines, text = text.split(b"\n")
             if unpacker.unconsumed_tail or len(text) > _LONGEST_LINE:
                 raise HostFailed("it sent a line without an end", _STRANGE)
             self.received_bytes += packed
-            yield from found
+            for line in lines:
+                yield _read(line)
+            if lines:
+                deadline_s = time.monotonic() + silence_s
 
     # The beginning
 
@@ -306,22 +322,12 @@ class Link:
             text = line[place + len(mark) :]
             if text.startswith(b"nopython"):
                 raise _no_python(text.decode(errors="replace").split()[1:])
-            try:
-                found: dict[str, Any] = json.loads(text)
-                return dict(found)
-            except (ValueError, TypeError) as error:
-                raise HostFailed("its answer makes no sense", _STRANGE) from error
+            return _object(text)
 
     # Bytes
 
-    def _answer(self, timeout_s: float) -> dict[str, Any]:
-        line = self._line(time.monotonic() + timeout_s, b"")
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
-            raise HostFailed("its answer makes no sense", _STRANGE)
+    def _answer(self, deadline_s: float) -> dict[str, Any]:
+        found = _object(self._line(deadline_s, b""))
         if "error" in found:
             code = found.get("code")
             raise HostFailed(
@@ -349,8 +355,7 @@ class Link:
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line
 
-    def _exactly(self, count: int, timeout_s: float) -> bytes:
-        deadline_s = time.monotonic() + timeout_s
+    def _exactly(self, count: int, deadline_s: float) -> bytes:
         while len(self._buffer) < count:
             self._fill(deadline_s, b"")
         data, self._buffer = self._buffer[:count], self._buffer[count:]
@@ -418,6 +423,21 @@ class Link:
 
 _YOURS = "--dir /tmp makes one in /tmp that is yours alone"
 _STRANGE = "something there interferes with gputui's messages: check its shell's start-up files"
+
+
+def _read(line: bytes) -> Any:
+    try:
+        return read_json(line, _LONGEST_LINE)
+    except ValueError as error:
+        why = clean_text(str(error))[:120]
+        raise HostFailed(f"its answer makes no sense ({why})", _STRANGE) from error
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    found = _read(line)
+    if not isinstance(found, dict):
+        raise HostFailed("its answer makes no sense (it is not an object)", _STRANGE)
+    return found
 
 
 def _no_python(found: list[str]) -> HostFailed:

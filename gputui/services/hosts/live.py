@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, bug_text
 from gputui.model.absent import Missing
 from gputui.model.devices import HOST
 from gputui.model.live import DeviceSample, LiveSample
@@ -20,6 +20,8 @@ from gputui.store.text import clean_text
 SILENCE_S = 12.0
 """More than twice the time after which a host without news says that it is alive."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+LEAST_PAUSE_S = 0.05
+"""Between two messages of a host: one that sends without a pause must not take the time of the others."""
 CONNECTING = Missing("connecting")
 
 
@@ -116,8 +118,9 @@ class HostFeed:
             try:
                 self._hear()
             except HostFailed as error:
-                if not self._is_closed.is_set():
-                    self._tell(replace(self._seen, problem=error.message, hint=error.hint))
+                self._fail(error.message, error.hint)
+            except Exception as error:  # a thread that just ends would leave the host "connecting" for ever
+                self._fail(bug_text(error), "")
             if self._seen.heard_ns != begun_ns:
                 pause_s = FIRST_PAUSE_S
             self._is_closed.wait(pause_s)
@@ -138,17 +141,23 @@ class HostFeed:
                     now_ns = time.monotonic_ns()
                     try:
                         sample = replica.apply(message, now_ns)
-                    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+                    except (ValueError, LookupError, TypeError, AttributeError) as error:
+                        why = clean_text(f"no {error}" if isinstance(error, LookupError) else str(error))[:80]
                         raise HostFailed(
-                            "what it sends makes no sense", "is another gputui there?"
+                            f"what it sends makes no sense ({why})", "is another gputui there?"
                         ) from error
                     self._tell(
                         HostSample(self.host, sample, replica.case, now_ns, "", "", link.received_bytes)
                     )
+                    self._is_closed.wait(LEAST_PAUSE_S)
             finally:
                 with self._lock:
                     self._link = None
         raise LinkLost("the link broke", "")
+
+    def _fail(self, problem: str, hint: str) -> None:
+        if not self._is_closed.is_set():
+            self._tell(replace(self._seen, problem=problem, hint=hint))
 
     def _tell(self, seen: HostSample) -> None:
         self._seen = seen

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any  # Any: JSON of another machine
 
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample, ProcessSample, Value
+from gputui.model.ranges import sane
 from gputui.recording.live_changes import MOST_PROCESSES
 from gputui.store.strict import strict
 from gputui.store.text import clean_text
+from gputui.worker.foreign_json import number, whole
 
-MOST_DEVICES, MOST_VALUES, LONGEST_TEXT = 256, 512, 1000
+MOST_DEVICES, MOST_VALUES, LONGEST_TEXT, LONGEST_COMMAND = 256, 512, 1000, 2**14
+OLDEST_S = 10**9
+_LARGEST_INDEX = 2**31 - 1
+_WHO = "the host"
+_MEASURED = ("cpu_pct", "memory_bytes", "elapsed_s", "sm_pct")
 NOT_READ_YET = Missing("not read yet")
 
 
 class Replica:
-    """Rebuilds samples from messages. What is wrong in them raises ValueError, KeyError or TypeError.
+    """Rebuilds samples from messages; a number out of its metric's range becomes a Missing. For one thread.
 
-    For one thread.
+    What makes no sense in a message raises ValueError, LookupError, TypeError or AttributeError.
     """
 
     def __init__(self) -> None:
@@ -34,20 +39,27 @@ class Replica:
 
     def apply(self, message: Mapping[str, Any], now_ns: int) -> LiveSample:
         """The sample after this message; `now_ns` is the time here, from which ages are counted."""
+        if not isinstance(message, dict):
+            raise ValueError("it is not an object")
         for name, change in dict(message.get("devices", {})).items():
             self._devices[self._text(name)] = self._changed(self._devices.get(name), change)
-        if len(self._devices) > MOST_DEVICES:
+        if len(self._devices) > MOST_DEVICES + 1:  # the host is one
             raise ValueError("too many devices")
         if "order" in message:
-            self._order = [self._text(name) for name in message["order"]]
+            order = [self._text(name) for name in message["order"]]
+            if len(order) > MOST_DEVICES or len(set(order)) < len(order):
+                raise ValueError("too many devices, or one of them twice")
+            self._order = order
             kept = {*self._order, "host"}
             self._devices = {name: device for name, device in self._devices.items() if name in kept}
         if "ages" in message:
-            self._ages = {self._text(name): _number(age) for name, age in dict(message["ages"]).items()}
+            ages = {self._text(name): number(age, 0, OLDEST_S) for name, age in dict(message["ages"]).items()}
+            self._ages = {name: age_s for name, age_s in ages.items() if name in self._devices}
         if "absent" in message:
-            self._absent = {
-                self._text(name): Missing(self._text(why)) for name, why in dict(message["absent"]).items()
-            }
+            absent = dict(message["absent"])
+            if len(absent) > MOST_DEVICES:
+                raise ValueError("too many sources")
+            self._absent = {self._text(name): Missing(self._text(why)) for name, why in absent.items()}
         if "processes" in message:
             self._processes = self._read_processes(message["processes"])
         if "case" in message:
@@ -76,7 +88,7 @@ class Replica:
         for key in change.get("lost", ()):
             values.pop(key, None)
         values.update(
-            {self._text(key): self._value(value) for key, value in change.get("values", {}).items()}
+            {self._text(key): self._value(key, value) for key, value in change.get("values", {}).items()}
         )
         if len(values) > MOST_VALUES:
             raise ValueError("too many values")
@@ -87,11 +99,11 @@ class Replica:
             return DeviceSample(before.device, before.source, 0, values, before.parent, problem)
         parent = change["parent"]
         return DeviceSample(
-            _whole(change["device"]),
+            whole(change["device"], -_LARGEST_INDEX, _LARGEST_INDEX),
             self._text(change["source"]),
             0,
             values,
-            None if parent is None else _whole(parent),
+            None if parent is None else whole(parent, 0, _LARGEST_INDEX),
             problem,
         )
 
@@ -100,14 +112,26 @@ class Replica:
             return Missing(self._text(plain))
         if len(plain) > MOST_PROCESSES:
             raise ValueError("too many processes")
-        return tuple(strict(one, ProcessSample) for one in plain)
+        return tuple(strict(self._process(one), ProcessSample) for one in plain)
 
-    def _value(self, plain: Any) -> Value:
+    def _process(self, plain: dict[str, Any]) -> dict[str, Any]:
+        uses = plain["uses"]
+        if len(uses) > MOST_DEVICES:
+            raise ValueError("too many uses")
+        found = {**_measured(plain), "uses": [_measured(use) for use in uses]}
+        command = found.get("command")
+        if isinstance(command, str):
+            found["command"] = command[:LONGEST_COMMAND]
+        return found
+
+    def _value(self, key: str, plain: Any) -> Value:
         if isinstance(plain, dict):
             return Missing(self._text(plain["missing"]))
         if isinstance(plain, str):
             return self._text(plain)
-        return plain if type(plain) is int and abs(plain) < 2**63 else _number(plain)
+        if isinstance(plain, bool) or not isinstance(plain, int | float):
+            raise TypeError("not a number")
+        return sane(key, plain, _WHO)
 
     def _text(self, plain: Any) -> str:
         if not isinstance(plain, str):
@@ -115,13 +139,11 @@ class Replica:
         return clean_text(plain[:LONGEST_TEXT])
 
 
-def _number(plain: Any) -> float:
-    if isinstance(plain, bool) or not isinstance(plain, int | float) or not math.isfinite(plain):
-        raise TypeError("not a number")
-    return float(plain)
-
-
-def _whole(plain: Any) -> int:
-    if type(plain) is not int or not 0 <= abs(plain) < 2**31:
-        raise TypeError("not a whole number")
-    return plain
+def _measured(plain: dict[str, Any]) -> dict[str, Any]:
+    """The values of a process, or of its use of a GPU, each without a plausible one as JSON has a Missing."""
+    found = dict(plain)
+    for key in _MEASURED:
+        if isinstance(found.get(key), int | float):
+            value = sane(key, found[key], _WHO)
+            found[key] = {"missing": value.reason} if isinstance(value, Missing) else value
+    return found

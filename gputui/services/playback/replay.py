@@ -19,6 +19,7 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample, Value
 from gputui.model.machine import Gpu, Machine
+from gputui.model.ranges import sane
 from gputui.model.result import RunSummary
 from gputui.model.telemetry import HOST, METRICS
 from gputui.services.results.selectors import locate_run
@@ -332,7 +333,7 @@ def _slowed_ns(t_us: Sequence[int], bits: Sequence[float], mask: int) -> array[f
     longest_us = 2.5 * max(_usual_gap_s(t_us), 1.0) * 1e6
     total_us, sums = 0, array("d", [0.0])
     for (earlier, later), now in zip(pairwise(t_us), bits[1:], strict=True):
-        if later - earlier <= longest_us and not math.isnan(now) and int(now) & mask:
+        if later - earlier <= longest_us and math.isfinite(now) and int(now) & mask:
             total_us += later - earlier
         sums.append(total_us * 1e3)
     return sums
@@ -357,26 +358,34 @@ def _value(key: str, number: float) -> Value:
     if math.isnan(number):
         return _NOT_MEASURED
     if key == "memory_used_mib":
-        return round(number * 2**20)
-    return round(number) if key in _COUNTERS else number
+        key, number = "memory_used_bytes", number * 2**20
+    value = sane(key, number, "the file")
+    return round(value) if isinstance(value, float) and key in _COUNTERS else value
+
+
+def _plausible(**values: Value) -> dict[str, Value]:
+    return {
+        key: value if isinstance(value, Missing) else sane(key, value, "the file")
+        for key, value in values.items()
+    }
 
 
 def _of_gpu(gpu: Gpu) -> dict[str, Value]:
-    return {
-        "name": gpu.name,
-        "memory_total_bytes": gpu.memory_bytes,
-        "power_limit_w": gpu.power_limit_w,
-        "power_limit_default_w": gpu.power_default_limit_w,
-        "temperature_limit_c": gpu.temperature_limit_c,
-        "pcie_generation_max": gpu.pcie_generation_max,
-        "pcie_width": gpu.pcie_width,
-        "pcie_width_max": gpu.pcie_width_max,
-    }
+    return _plausible(
+        name=gpu.name,
+        memory_total_bytes=gpu.memory_bytes,
+        power_limit_w=gpu.power_limit_w,
+        power_limit_default_w=gpu.power_default_limit_w,
+        temperature_limit_c=gpu.temperature_limit_c,
+        pcie_generation_max=gpu.pcie_generation_max,
+        pcie_width=gpu.pcie_width,
+        pcie_width_max=gpu.pcie_width_max,
+    )
 
 
 def _of_host(machine: Machine) -> dict[str, Value]:
-    return {
-        "name": machine.cpu.model,
-        "cpu_limit_cores": machine.cpu.usable_threads,
-        "memory_total_bytes": machine.memory.usable_bytes,
-    }
+    return _plausible(
+        name=machine.cpu.model,
+        cpu_limit_cores=machine.cpu.usable_threads,
+        memory_total_bytes=machine.memory.usable_bytes,
+    )

@@ -13,6 +13,7 @@ from gputui.recording.interpreters import ChosenInterpreter, chosen_interpreter
 from gputui.recording.probing import PROBE_TIMEOUT_S, interpreter_from_plain, probe_interpreter
 from gputui.services.support.home import make_directory
 from gputui.services.support.paths import probe_cache
+from gputui.worker.foreign_json import read_json_file
 from gputui.worker.probe import OLDEST_TORCH
 
 _VISIBILITY = (
@@ -47,7 +48,7 @@ def _probe_cached(path: str, timeout_s: float, on_probe: Callable[[str], None]) 
     """
     cached = probe_cache() / f"{hashlib.sha256(os.fsencode(path)).hexdigest()[:16]}.json"
     try:
-        known: dict[str, Any] = json.loads(cached.read_text())
+        known: dict[str, Any] = read_json_file(cached)
         answer: dict[str, Any] = known["answer"]
         if known["state"] == _state(path, answer):
             interpreter_from_plain(answer)

@@ -43,6 +43,7 @@ from gputui.services.support.home import make_directory
 from gputui.services.support.paths import references_directory
 from gputui.store.reading import CaseConditions
 from gputui.store.strict import strict
+from gputui.worker.foreign_json import read_json_file
 from gputui.worker.workloads import workload_named
 
 MOST_NOTE = 200
@@ -345,7 +346,7 @@ def _read_boxes(path: Path) -> list[_Box]:
     if not path.exists() or not file.exists():
         return []
     try:
-        plain = json.loads(file.read_text(encoding="utf-8"))
+        plain = read_json_file(file)
         return [tuple(strict(one, Identity) for one in box) for box in plain]
     except (OSError, ValueError, TypeError) as error:
         raise GputuiError(

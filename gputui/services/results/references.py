@@ -23,6 +23,7 @@ from gputui.model.machine import Machine
 from gputui.model.units import counted
 from gputui.services.support.paths import references_directory
 from gputui.store.strict import NotValid, strict
+from gputui.worker.foreign_json import read_json_file
 
 PREFIX = "reference:"
 SCHEMA = 1
@@ -277,12 +278,12 @@ def read_reference(path: Path) -> Reference:
 def _read(path: Path, changed_ns: int) -> Reference:
     """The file as it was when it changed last; `changed_ns` tells one state of it from the next."""
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
+        plain = read_json_file(path, MOST_BYTES)
         if not isinstance(plain, dict) or plain.pop("schema", None) != SCHEMA:
             raise NotValid(f"schema is not {SCHEMA}")
         read = strict({"name": path.stem, **plain}, Reference)
         _check(read)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         reason = " ".join(str(error).split())[:200]
         raise GputuiError(
             f"{path}: not a reference file ({reason})", "docs/references.md describes it"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from typing import Any  # JSON
 from gputui.errors import GputuiError
 from gputui.services.results.frames import Frames, load_runs
 from gputui.services.support.paths import default_result_file
+from gputui.worker.foreign_json import read_json
 
 Option = str | int | float | bool | Path | Sequence[str | Path] | None
 
@@ -33,7 +33,7 @@ def run(profile: str | Path = "quick", *, db: str | Path | None = None, **option
         printed.seek(0)
         text = printed.read()
     try:
-        found: list[dict[str, Any]] = json.loads(text)["runs"]
+        found: list[dict[str, Any]] = read_json(text)["runs"]
     except (ValueError, KeyError) as error:
         raise GputuiError(f"gputui run ended with status {status}", "its messages are above") from error
     for one in found:

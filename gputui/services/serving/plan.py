@@ -30,7 +30,7 @@ from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable
 from gputui.worker.serving.address import Address, address_of, is_own
 from gputui.worker.serving.prompts import TOKENS_PER_WORD, Body, Prompts
-from gputui.worker.serving.server import ServerError, ServerIdentity, body_for, find_server
+from gputui.worker.serving.server import ANSWER_TIMEOUT_S, ServerError, ServerIdentity, body_for, find_server
 
 VERSION = 1
 DEFAULT_USERS = (1, 2, 4, 8, 16, 32)
@@ -43,6 +43,8 @@ MOST_USERS = 2000
 MOST_RATE_PER_S = 10_000.0
 PROBE_TOKENS = 8
 LEAST_ANSWERS = 5
+FIND_S = 20.0
+"""In which a server has to say what it is. Then it has as long as the budget to answer something."""
 """One after the other, that a launch must have time for: two before its load, and three in it."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOWN = 40
@@ -128,10 +130,11 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
     if options.instance is not None and options.price is None:
         check_instance(options.instance, machine)
     price = price_of(options.price, options.instance, machine) if _has_price(options, is_here) else None
+    deadline_s = time.monotonic() + FIND_S + min(options.budget_s, ANSWER_TIMEOUT_S)
     try:
-        server = find_server(address, key)
+        server = find_server(address, key, min(time.monotonic() + FIND_S, deadline_s))
         model = _model(options, server)
-        body = _accepted_body(address, key, options, model, profile, server)
+        body = _accepted_body(address, key, options, model, profile, server, deadline_s)
     except ServerError as error:
         raise MachineLacks(error.message, error.hint) from error
     _check_context(server, profile)
@@ -145,7 +148,7 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
     if not is_here:
         notes.append("the server is not on this box: what is stored of the machine is this one's")
     plan = _plan(options, profile, limits, body)
-    _check_budget(plan, profile, _alone_s(address, key, profile, body))
+    _check_budget(plan, profile, _alone_s(address, key, profile, body, deadline_s))
     runtime = Runtime.without_torch(Missing("a load on a server asks no interpreter"))
     return PreparedServe(
         RunRequest(plan, runtime, options.label, price, machine_name=options.machine),
@@ -216,13 +219,20 @@ def _model(options: ServeOptions, server: ServerIdentity) -> str:
     return server.models[0]
 
 
-def _body(address: Address, key: str, options: ServeOptions, model: str, profile: RequestProfile) -> Body:
+def _body(
+    address: Address,
+    key: str,
+    options: ServeOptions,
+    model: str,
+    profile: RequestProfile,
+    deadline_s: float,
+) -> Body:
     """The body that the server accepts, found with a short request; of the chat API if it has that."""
     prompt = Prompts(PROBE_TOKENS, 0, os.urandom(8), TOKENS_PER_WORD).next()
     first: ServerError | None = None
     for api in (options.api,) if options.api else ("chat", "completions"):
         try:
-            found, _ = body_for(address, key, Body(api, model, PROBE_TOKENS), prompt)
+            found, _ = body_for(address, key, Body(api, model, PROBE_TOKENS), prompt, deadline_s)
         except ServerError as error:
             first = first or error
             continue
@@ -238,10 +248,11 @@ def _accepted_body(
     model: str,
     profile: RequestProfile,
     server: ServerIdentity,
+    deadline_s: float,
 ) -> Body:
     """As `_body`; the error for a model that the server does not list names those that it does."""
     try:
-        return _body(address, key, options, model, profile)
+        return _body(address, key, options, model, profile, deadline_s)
     except ServerError as error:
         if not server.models or model in server.models:
             raise
@@ -253,17 +264,20 @@ def _models_text(server: ServerIdentity) -> str:
     return ", ".join(server.models[:6]) + (", ..." if len(server.models) > 6 else "")
 
 
-def _alone_s(address: Address, key: str, profile: RequestProfile, body: Body) -> float | None:
-    """How long one request of the profile takes with nothing beside it; None if it is not answered.
+def _alone_s(
+    address: Address, key: str, profile: RequestProfile, body: Body, deadline_s: float
+) -> float | None:
+    """How long one request of the profile takes with nothing beside it, at least; None if it is not answered.
 
     Why it is not shows in the run, whose first answer says how many tokens a word has.
     """
     prompt = Prompts(profile.prompt_tokens, 0, os.urandom(16), TOKENS_PER_WORD).next()
     begun_s = time.monotonic()
     try:
-        body_for(address, key, body, prompt)
+        body_for(address, key, body, prompt, deadline_s)
     except ServerError:
-        return None
+        if time.monotonic() < deadline_s:
+            return None
     return time.monotonic() - begun_s
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from gputui.services.support.uuid7 import uuid7
 from gputui.store.opening import CATALOG, rows_of
 from gputui.store.schema import RUN_TABLES, Table
 from gputui.store.writing import explaining, opened_for_writing
+from gputui.worker.foreign_json import read_json
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -165,7 +165,7 @@ def rekey(connection: DuckDBPyConnection, out: Path) -> None:
         f" FROM {CATALOG}.main.cases WHERE workload IS NOT NULL"
     )
     for workload, version, size, form, parameters in rows_of(connection, out, sql):
-        pairs = tuple((name, value) for name, value in json.loads(str(parameters)))
+        pairs = tuple((name, value) for name, value in read_json(str(parameters)))
         key = Work(str(workload), int(str(version)), str(size), str(form), pairs).key
         connection.execute(
             f"UPDATE {CATALOG}.main.cases SET work_key = ? WHERE workload = ? AND workload_version = ?"

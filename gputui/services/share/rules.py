@@ -16,6 +16,7 @@ from gputui.model.units import FIGURE_SUFFIXES, RATES
 from gputui.services.share import vocabulary as known
 from gputui.services.share.vocabulary import Rule, matching, one_of
 from gputui.store.schema import TABLE_BY_NAME
+from gputui.worker.foreign_json import read_json
 
 GONE = "not shared"
 """Stands where a message was."""
@@ -286,8 +287,8 @@ _CPU_FEATURES = r"(?:avx|amx|sse|sve|sme|neon|asimd|f16c|fma|bf16|i8mm|vnni|fp16
 
 def _json(text: str) -> object:
     try:
-        found: object = json.loads(text)
-    except (ValueError, RecursionError):
+        found: object = read_json(text)
+    except ValueError:
         return None
     return found
 

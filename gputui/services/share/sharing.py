@@ -196,7 +196,7 @@ def _compared(copies: Sequence[Path]) -> tuple[Asked, Answer]:
 
 
 def _as_json(copies: Sequence[Path], compared: tuple[Asked, Answer] | None, shared: Shared) -> str:
-    from gputui.services.compare.formats import comparison_text
+    from gputui.services.compare.formats import comparison_plain
     from gputui.services.results.json import run_as_json
     from gputui.services.serving.json import serving_as_json
 
@@ -217,7 +217,7 @@ def _as_json(copies: Sequence[Path], compared: tuple[Asked, Answer] | None, shar
         "runs": runs,
     }
     if compared:
-        whole["comparison"] = json.loads(comparison_text(*compared, "json"))
+        whole["comparison"] = comparison_plain(*compared)
     return json.dumps(whole, indent=1) + "\n"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import zlib
 from array import array
@@ -16,6 +15,7 @@ from typing import Any  # Any: JSON that is not yet checked
 
 from gputui.errors import GputuiError
 from gputui.model.units import counted
+from gputui.worker.foreign_json import scan_json
 from gputui.worker.profiling.step_breakdown import TraceEvent
 
 MOST_BYTES = 64 * 2**30
@@ -65,7 +65,6 @@ _OLD_RANGES = (
 )
 """Ranges that old traces list among the operators."""
 _SCALARS = ("Scalar", "ScalarList", "")
-_Scan = Callable[[str, int], tuple[Any, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +340,6 @@ def _device(described: dict[str, Any]) -> TraceDevice:
 
 def _events_of(path: Path, reading: _Reading, seen: Callable[[int, int], object] | None) -> Iterator[Any]:
     """Each entry of `traceEvents`, and the rest of the document into `reading.head`."""
-    scan: _Scan = json.JSONDecoder(parse_float=str, strict=False).raw_decode
     text = _Text(path, reading, seen)
     if not text.more():
         what = f"cannot be read: {text.cut_reason}" if text.cut_reason else "is empty"
@@ -351,7 +349,7 @@ def _events_of(path: Path, reading: _Reading, seen: Callable[[int, int], object]
     if opening == "[":
         at += 1
     elif opening == "{":
-        at = _head(path, text, at, scan, reading)
+        at = _head(path, text, at, reading)
     else:
         raise GputuiError(
             f"{path} is not JSON: it begins with {text.buffer[at : at + 20]!r}",
@@ -361,9 +359,9 @@ def _events_of(path: Path, reading: _Reading, seen: Callable[[int, int], object]
     while True:
         at = text.past_space(at, ",")
         if text.buffer[at : at + 1] == "]":
-            _tail(text, at + 1, scan, reading)
+            _tail(text, at + 1, reading)
             return
-        found = text.scanned(scan, at)
+        found = text.scanned(at)
         if found is None:
             if text.broken_at is not None:
                 raise GputuiError(
@@ -381,11 +379,11 @@ def _events_of(path: Path, reading: _Reading, seen: Callable[[int, int], object]
         at = text.forgotten(at)
 
 
-def _head(path: Path, text: _Text, at: int, scan: _Scan, reading: _Reading) -> int:
+def _head(path: Path, text: _Text, at: int, reading: _Reading) -> int:
     """The members before `traceEvents`; returns the place of its first entry."""
     at = text.past_space(at + 1)
     while text.buffer[at : at + 1] not in ("}", ""):
-        key = text.scanned(scan, at)
+        key = text.scanned(at)
         if key is None or not isinstance(key[0], str):
             raise GputuiError(
                 f"{path} is not JSON: it cannot be read near its start", "export the trace once more"
@@ -393,7 +391,7 @@ def _head(path: Path, text: _Text, at: int, scan: _Scan, reading: _Reading) -> i
         at = text.past_space(key[1], ":")
         if key[0] == "traceEvents" and text.buffer[at : at + 1] == "[":
             return at + 1
-        value = text.scanned(scan, at)
+        value = text.scanned(at)
         if value is None:
             raise GputuiError(
                 f"{path} is not a trace: it ends before its events begin", "export the trace once more"
@@ -406,14 +404,14 @@ def _head(path: Path, text: _Text, at: int, scan: _Scan, reading: _Reading) -> i
     )
 
 
-def _tail(text: _Text, at: int, scan: _Scan, reading: _Reading) -> None:
+def _tail(text: _Text, at: int, reading: _Reading) -> None:
     """The members after `traceEvents`; whatever cannot be read there is not needed."""
     while True:
         at = text.past_space(at, ",")
-        key = text.scanned(scan, at) if text.buffer[at : at + 1] == '"' else None
+        key = text.scanned(at) if text.buffer[at : at + 1] == '"' else None
         if key is None:
             return
-        value = text.scanned(scan, text.past_space(key[1], ":"))
+        value = text.scanned(text.past_space(key[1], ":"))
         if value is None:
             return
         reading.head[str(key[0])] = value[0]
@@ -506,16 +504,16 @@ class _Text:
             if not self.more():
                 return at
 
-    def scanned(self, scan: _Scan, at: int) -> tuple[Any, int] | None:
+    def scanned(self, at: int) -> tuple[Any, int] | None:
         """The value at `at` and the place behind it; None if it is not whole."""
         while True:
             try:
-                found = scan(self.buffer, at)
+                found = scan_json(self.buffer, at)
             except JSONDecodeError as error:
                 found = None
                 is_open = error.msg.startswith("Unterminated")
                 self.is_cut = is_open or len(self.buffer) - error.pos < _CUT_CHARACTERS
-            except (StopIteration, RecursionError):
+            except (StopIteration, ValueError):
                 found = None
             if found is not None and (found[1] < len(self.buffer) or self._is_over):
                 return found

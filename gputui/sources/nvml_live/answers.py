@@ -9,6 +9,7 @@ from typing import Any  # pynvml has no types
 from gputui.model import nvml_codes
 from gputui.model.absent import Missing
 from gputui.model.live import Value
+from gputui.model.ranges import sane
 from gputui.sources import nvml_calls
 
 Values = dict[str, Value]
@@ -17,7 +18,8 @@ Way = Callable[[Any, Any], Mapping[str, "float | int | str"]]
 
 LOST = Missing(nvml_codes.nvml_reason(nvml_codes.GPU_IS_LOST))
 UNREPORTED = Missing(nvml_codes.nvml_reason(nvml_codes.NOT_SUPPORTED))
-_TOO_MUCH_USED = Missing("the driver answered more than there is")
+DRIVER = "the driver"
+_TOO_MUCH_USED = Missing(f"{DRIVER} answered more than there is")
 
 _DRIVER_GONE = frozenset({nvml_codes.UNINITIALIZED, nvml_codes.DRIVER_NOT_LOADED, nvml_codes.VERSIONS_DIFFER})
 
@@ -40,54 +42,6 @@ def check_alive(code: int) -> None:
         raise DriverGone(code)
     if code == nvml_codes.GPU_IS_LOST:
         raise GpuLost
-
-
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """The plausible values of a metric."""
-
-    least: float
-    most: float
-    unit: str
-
-
-_PERCENT = _Range(0, 100, " %")
-_WATTS = _Range(0, 10_000, " W")
-_CELSIUS = _Range(-60, 200, " °C")
-_MEGAHERTZ = _Range(0, 20_000, " MHz")
-_LINK = _Range(1, 64, "")
-_BYTES = _Range(1, 2**53, " bytes")
-
-_RANGES: dict[str, _Range] = {
-    "sm_busy_pct": _PERCENT,
-    "memory_busy_pct": _PERCENT,
-    "encoder_pct": _PERCENT,
-    "decoder_pct": _PERCENT,
-    "fan_pct": _Range(0, 200, " %"),  # relative to the intended maximum speed: nvml.h allows more
-    "power_w": _WATTS,
-    "power_limit_w": _Range(1, 10_000, " W"),
-    "power_limit_default_w": _Range(1, 10_000, " W"),
-    "temperature_c": _CELSIUS,
-    "temperature_limit_c": _Range(1, 200, " °C"),
-    "sm_clock_mhz": _MEGAHERTZ,
-    "sm_clock_max_mhz": _Range(1, 20_000, " MHz"),
-    "memory_clock_mhz": _MEGAHERTZ,
-    "memory_clock_max_mhz": _Range(1, 20_000, " MHz"),
-    "memory_total_bytes": _BYTES,
-    "pstate": _Range(0, 15, ""),
-    "pcie_generation": _LINK,
-    "pcie_generation_max": _LINK,
-    "pcie_width": _LINK,
-    "pcie_width_max": _LINK,
-}
-
-
-def sane(key: str, value: float | int | str) -> Value:
-    """The value, or a Missing with the implausible value."""
-    limits = _RANGES.get(key)
-    if limits is None or isinstance(value, str) or limits.least <= value <= limits.most:
-        return value
-    return Missing(f"the driver answered {value:g}{limits.unit}")
 
 
 def sane_memory(values: Values) -> None:
@@ -129,7 +83,7 @@ class Asker:
                 values.update(dict.fromkeys(question.keys, answer))
             else:
                 for key in question.keys:
-                    values[key] = sane(key, answer[key]) if key in answer else question.otherwise
+                    values[key] = sane(key, answer[key], DRIVER) if key in answer else question.otherwise
         return values
 
     def _answer(self, question: Question) -> Mapping[str, float | int | str] | Missing:

@@ -10,15 +10,16 @@ from typing import Any  # Any: pynvml has no types
 from gputui.model.absent import Missing
 from gputui.model.devices import MIG_PER_GPU, mig_device
 from gputui.model.live import DeviceSample, GpuUse, Value
+from gputui.model.ranges import sane
 from gputui.sources import nvml_calls
 from gputui.sources.nvml_live.answers import (
+    DRIVER,
     LOST,
     UNREPORTED,
     Asker,
     GpuLost,
     Values,
     check_alive,
-    sane,
     sane_memory,
 )
 from gputui.sources.nvml_live.counters import (
@@ -159,7 +160,7 @@ class NvmlGpu:
             values |= self._asker.values((POWER,))
         else:
             values["power_w"] = (
-                milliwatts if isinstance(milliwatts, Missing) else sane("power_w", milliwatts / 1000)
+                milliwatts if isinstance(milliwatts, Missing) else sane("power_w", milliwatts / 1000, DRIVER)
             )
         totals = {key: first_sum(fields, counters) for key, counters in self._throttled.items()}
         values |= {key: total for key, total in totals.items() if total is not None}

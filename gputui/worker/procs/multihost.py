@@ -82,7 +82,7 @@ class Hosts:
                     f"{len(self.guests)} of {wanted} other hosts joined: start gputui join there first"
                 )
             guest = Lines(noticing_loss(self.listener.accept()[0]))
-            with contextlib.suppress(OSError, EOFError, RankLost, ValueError, KeyError):
+            with contextlib.suppress(OSError, EOFError, RankLost, KeyError):
                 self._receive(guest)
                 continue
             guest.socket.close()  # another program that found the port
@@ -123,11 +123,11 @@ def join(rendezvous: str, say: Callable[[str], None]) -> None:
         else:
             with (
                 first.socket,
-                contextlib.suppress(EOFError, ConnectionError),
+                contextlib.suppress(EOFError, ConnectionError, RankLost),
             ):  # it may exit before it has read all its input
                 first.send({"torch": metadata.version("torch")})
                 request = first.take(math.inf)
-                if request["do"] == "leave":
+                if request.get("do") == "leave":
                     raise Refused(request["why"])
                 say("ranks are started")
                 say(_take_part(first, request, rendezvous))

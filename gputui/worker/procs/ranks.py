@@ -28,6 +28,7 @@ from typing import Any  # Any: JSON
 
 from ..contract import Unsupported
 from ..failures import RemoteError, is_ours, is_out_of_memory, log
+from ..foreign_json import read_json
 
 CONNECT_S = 120.0
 """For all of them: a launcher, and an interpreter that imports torch from a cold disk."""
@@ -36,6 +37,9 @@ HELLO_S = 10.0
 END_S = 5.0
 _LONGEST_PLACE_BYTES = 80
 """Of a temporary directory: the full path of a socket may have about 100 bytes."""
+
+
+_MOST_LINE_BYTES = 16 * 2**20
 
 
 class RankLost(Exception):
@@ -106,7 +110,7 @@ class RankGroup:
                 link = Lines(noticing_loss(listener.accept()[0]))
                 try:
                     self._links[int(link.take(time.monotonic() + HELLO_S)["rank"])] = link
-                except (EOFError, RankLost, ValueError, KeyError):
+                except (EOFError, RankLost, ValueError, KeyError, TypeError):
                     link.socket.close()  # a host that is not needed, or another program that found the port
             elif readable:
                 raise RankLost("another host left before its ranks began")
@@ -218,7 +222,8 @@ class Lines:
         self.socket.sendall(json.dumps(message).encode() + b"\n")
 
     def take(self, deadline_s: float) -> dict[str, Any]:
-        """The next line. Raises EOFError at the end of the stream, RankLost if it does not come in time."""
+        """The next line. Raises EOFError at the end of the stream, RankLost if it makes no sense or does not
+        come in time."""
         while b"\n" not in self._pending:
             left_s = min(max(deadline_s - time.monotonic(), 0), 10**6)
             readable, _, _ = select.select([self.socket], [], [], left_s)
@@ -231,8 +236,15 @@ class Lines:
             if not data:
                 raise EOFError
             self._pending += data
+            if len(self._pending) > _MOST_LINE_BYTES:
+                raise RankLost("a line without an end came")
         line, _, self._pending = self._pending.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
+        try:
+            message = read_json(line)
+        except ValueError:
+            message = None
+        if not isinstance(message, dict):
+            raise RankLost("an answer that makes no sense came")
         return message
 
 

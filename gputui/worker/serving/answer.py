@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any  # Any: a server's JSON
+
+from ..foreign_json import read_json
 
 OK, REFUSED, REJECTED, FAILED, CUT, EMPTY, UNFINISHED, UNREACHABLE = OUTCOMES = (
     "ok",
@@ -32,6 +34,11 @@ _HEAD_END = b"\r\n\r\n"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 _LONGEST_HEAD = 64 * 1024
+_STATUS = re.compile(r"[1-5][0-9][0-9]")
+_LENGTH = re.compile(r"[0-9]{1,15}")
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,12})[ \t]*(?:;[^\r\n]*)?")
+_LONGEST_CHUNK_LINE = 4096
+_MOST_TOKENS = 2**31
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,7 @@ class Head:
     @property
     def content_length(self) -> int | None:
         text = self.headers.get("content-length", "")
-        return int(text) if text.isdigit() else None
+        return int(text) if _LENGTH.fullmatch(text) else None
 
     @property
     def closes(self) -> bool:
@@ -68,7 +75,7 @@ def head_of(data: bytes) -> Head | None:
         return None
     first, *lines = data[:end].decode("latin-1").split("\r\n")
     words = first.split(" ", 2)
-    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
+    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not _STATUS.fullmatch(words[1]):
         raise ValueError("the answer is not HTTP/1.1")
     headers = {}
     for line in lines:
@@ -77,20 +84,35 @@ def head_of(data: bytes) -> Head | None:
     return Head(int(words[1]), headers, end + len(_HEAD_END))
 
 
-def chunks_end(data: bytes, start: int) -> tuple[int, bool]:
-    """Walk whole chunks from an offset where one begins: the offset reached, and whether it is the end."""
+def _chunk_at(data: bytes | bytearray, start: int) -> tuple[int, int] | None:
+    """Where the chunk that begins at an offset has its data, and how many bytes; None if it is not there yet.
+
+    Raises ValueError if it is malformed.
+    """
+    line = data.find(b"\r\n", start, start + _LONGEST_CHUNK_LINE)
+    if line < 0 and len(data) - start < _LONGEST_CHUNK_LINE:
+        return None
+    size = _CHUNK_SIZE.fullmatch(data, start, line) if line >= 0 else None
+    if size is None:
+        raise ValueError("its chunks are malformed")
+    return line + 2, int(size[1], 16)
+
+
+def chunks_end(data: bytes | bytearray, start: int) -> tuple[int, bool]:
+    """Walk whole chunks from an offset where one begins: the offset reached, and whether it is the end.
+
+    Raises ValueError if one is malformed.
+    """
     while True:
-        line = data.find(b"\r\n", start)
-        if line < 0:
+        chunk = _chunk_at(data, start)
+        if chunk is None:
             return start, False
-        try:
-            size = int(data[start:line].split(b";")[0], 16)
-        except ValueError:
-            raise ValueError("its chunks are malformed") from None
+        begin, size = chunk
+        line = begin - 2
         if size == 0:
             is_whole = data[line : line + 4] == _HEAD_END or data.find(_HEAD_END, line) >= 0
             return start, is_whole
-        following = line + 2 + size + 2
+        following = begin + size + 2
         if following > len(data):
             return start, False
         start = following
@@ -143,7 +165,7 @@ def read_answer(
         head = head_of(raw)
         if head is None:
             return _without_output(*_unended(was_stopped, "closed before any answer"), None)
-        body, pieces = _body(raw, head)
+        body, pieces = body_of(raw, head)
     except ValueError as error:
         return _without_output(FAILED, str(error), None)
     if head.status != 200:
@@ -190,7 +212,7 @@ def _without_output(
 def _refusal(head: Head, body: bytes) -> ServerAnswer:
     outcome = REFUSED if head.status in (429, 503) else REJECTED if head.status < 500 else FAILED
     try:
-        code = _error_code(json.loads(body))
+        code = _error_code(read_json(body))
     except ValueError:
         code = ""
     answer = _without_output(outcome, f"HTTP {head.status}{f' {code}' if code else ''}", head.status)
@@ -210,29 +232,27 @@ def _error_code(plain: Any) -> str:
     return ""
 
 
-def _body(raw: bytes, head: Head) -> tuple[bytes, tuple[list[int], list[int]]]:
-    """The body without chunk framing, and where its pieces begin in the body and in the raw bytes."""
+def body_of(raw: bytes, head: Head) -> tuple[bytes, tuple[list[int], list[int]]]:
+    """The body without chunk framing, and where its pieces begin in the body and in the raw bytes.
+
+    Raises ValueError if its chunks are malformed.
+    """
     if not head.is_chunked:
         return raw[head.size :], ([0], [head.size])
     pieces: list[bytes] = []
     in_body, in_raw = [0], [head.size]
     start, length = head.size, 0
     while True:
-        line = raw.find(b"\r\n", start)
-        if line < 0:
+        chunk = _chunk_at(raw, start)
+        if chunk is None or chunk[1] == 0:
             break
-        try:
-            size = int(raw[start:line].split(b";")[0], 16)
-        except ValueError:
-            raise ValueError("its chunks are malformed") from None
-        if size == 0:
-            break
-        piece = raw[line + 2 : line + 2 + size]
+        begin, size = chunk
+        piece = raw[begin : begin + size]
         in_body.append(length)
-        in_raw.append(line + 2)
+        in_raw.append(begin)
         pieces.append(piece)
         length += len(piece)
-        start = line + 2 + size + 2
+        start = begin + size + 2
     return b"".join(pieces), (in_body, in_raw)
 
 
@@ -243,16 +263,14 @@ def _raw_offset(pieces: tuple[list[int], list[int]], body_end: int) -> int:
     return in_raw[piece] + body_end - in_body[piece]
 
 
-def _lines(body: bytes) -> list[tuple[bytes, int]]:
+def _lines(body: bytes) -> Iterator[tuple[bytes, int]]:
     """The lines of a stream, each with the offset of its end; one without an end counts, too."""
-    found = []
     start = 0
     for match in _LINE_END.finditer(body):
-        found.append((body[start : match.start()], match.end()))
+        yield body[start : match.start()], match.end()
         start = match.end()
     if start < len(body):
-        found.append((body[start:], len(body)))
-    return found
+        yield body[start:], len(body)
 
 
 class _Stream:
@@ -289,7 +307,7 @@ class _Stream:
             self._is_done = True
             return
         try:
-            plain = json.loads(data)
+            plain = read_json(data)
         except ValueError:
             plain = None
         if kind == "error" or (isinstance(plain, dict) and plain.get("error")):
@@ -357,5 +375,5 @@ def _inside(usage: dict[str, Any], name: str, key: str) -> object:
 
 def _count(*values: object) -> int | None:
     """The sum of counts; None if the first is none."""
-    numbers = [v for v in values if isinstance(v, int) and not isinstance(v, bool) and v >= 0]
+    numbers = [v for v in values if type(v) is int and 0 <= v < _MOST_TOKENS]
     return sum(numbers) if values and values[0] in numbers else None

@@ -21,8 +21,8 @@ from .answer import UNFINISHED, UNREACHABLE, Head, ServerAnswer, Usage, chunks_e
 
 LAG_PERIOD_S = 0.01
 CONNECT_TIMEOUT_S = 10.0
-READ_LIMIT_BYTES = 64 * 2**20
-"""Of one answer; a server that sends more is not one that streams tokens."""
+READ_LIMIT_BYTES = 16 * 2**20
+"""Of one answer; a server that sends more is not one that streams tokens. Then only its beginning is kept."""
 NEWEST = 3
 FRESH_S = 4.0
 """uvicorn, and others, drop connections that were idle for five seconds."""
@@ -118,6 +118,7 @@ class _Connection(asyncio.Protocol):
         except ValueError:
             self._lose()
         if self._joined > READ_LIMIT_BYTES:
+            del exchange.reads[1:], exchange.stamps_ns[1:]
             self._lose()
 
     def _is_complete(self, exchange: Exchange, head: Head) -> bool:

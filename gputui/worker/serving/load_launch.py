@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any  # Any: the JSON of a launch
 
 from ..channel import Channel
+from ..foreign_json import read_json_file
 from .address import address_of, is_own
 from .answer import OK
 from .client import Client, event_loop
@@ -81,7 +82,8 @@ class LoadLaunch:
         outcome, reason = "ok", ""
         try:
             address = address_of(self._load.url)
-            self._report.server(find_server(address, self._key), is_here=is_own(address.host))
+            server = find_server(address, self._key, self._deadline_ns * 1e-9)
+            self._report.server(server, is_here=is_own(address.host))
             loop, self._report.client = event_loop()
             try:
                 measuring = loop.create_task(self._measured())
@@ -295,7 +297,7 @@ class SearchNotes:
         if self._directory is None:
             return None
         with suppress(OSError, ValueError):
-            return json.loads((self._directory / f"{name}.json").read_text())
+            return read_json_file(self._directory / f"{name}.json")
         return None
 
     def _write(self, name: str, note: object) -> None:

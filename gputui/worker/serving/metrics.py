@@ -6,14 +6,14 @@ metrics"; llama.cpp, tools/server/README.md; TGI, "Metrics".
 
 from __future__ import annotations
 
-import http.client
 import re
 from dataclasses import dataclass, replace
 
 from .address import Address
+from .request import PlainHttpError, request
 
 TIMEOUT_S = 2.0
-_MOST_BYTES = 4 * 2**20
+_LARGEST = 2.0**53
 _SAMPLE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{.*\})? ([^ \n]+)(?: \d+)?$", re.MULTILINE)
 _RUNNING = (
     "vllm:num_requests_running",
@@ -102,6 +102,8 @@ def metrics_in(text: str) -> ServerMetrics | None:
             value = float(written)
         except ValueError:
             continue
+        if not 0 <= value <= _LARGEST:  # NaN, too: Prometheus writes it for what is not known
+            continue
         sums[name] = sums.get(name, 0.0) + value
         most[name] = max(most.get(name, 0.0), value)
 
@@ -111,24 +113,18 @@ def metrics_in(text: str) -> ServerMetrics | None:
     hits, queries = first(_PREFIX_HITS), first(_PREFIX_QUERIES)
     if queries is None and hits is not None and _LLAMA_COMPUTED in sums:
         queries = hits + sums[_LLAMA_COMPUTED]
-    found = ServerMetrics(
-        first(_RUNNING), first(_WAITING), first(_KV_CACHE, most), hits, queries, first(_PREEMPTIONS)
-    )
+    in_use = first(_KV_CACHE, most)
+    if in_use is not None and in_use > 1:
+        in_use = None
+    found = ServerMetrics(first(_RUNNING), first(_WAITING), in_use, hits, queries, first(_PREEMPTIONS))
     return None if found == ServerMetrics(None, None, None, None, None, None) else found
 
 
 def read_metrics(address: Address, key: str) -> ServerMetrics | None:
     """Ask a server for its metrics; blocks up to a few seconds. None if it offers none."""
-    headers = {"User-Agent": "gputui", **({"Authorization": f"Bearer {key}"} if key else {})}
-    kind: type[http.client.HTTPConnection]
-    kind = http.client.HTTPSConnection if address.is_tls else http.client.HTTPConnection
-    connection = kind(address.host, address.port, timeout=TIMEOUT_S)
     try:
-        connection.request("GET", f"{address.root}/metrics", headers=headers)
-        answer = connection.getresponse()
-        text = answer.read(_MOST_BYTES).decode("utf-8", "replace") if answer.status == 200 else ""
-    except (OSError, http.client.HTTPException):
+        reply = request(address, "GET", f"{address.root}/metrics", key, b"", TIMEOUT_S)
+    except (OSError, ValueError, PlainHttpError):
         return None
-    finally:
-        connection.close()
+    text = reply.data.decode("utf-8", "replace") if reply.status == 200 else ""
     return metrics_in(text)

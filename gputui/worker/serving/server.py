@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import re
 import socket
 import ssl
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any  # Any: a server's JSON
@@ -15,15 +14,14 @@ from urllib.parse import urljoin
 from .address import Address
 from .answer import FAILED, OK, ServerAnswer, read_answer
 from .prompts import Body
+from .request import PlainHttpError, Reply, request
 
 TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 120.0
 """For one short answer: a server may load the model first."""
-HANDSHAKE_S = 2.0
-"""For TLS, before asking whether the port speaks plain HTTP."""
 _REDIRECTS = (301, 302, 303, 307, 308)
 _URL = re.compile(r"https?://[A-Za-z0-9._:\[\]-]{1,100}(/[A-Za-z0-9._~/-]{0,100})?")
-_MOST_BYTES = 4 * 2**20
+_MOST_TOKENS = 2**31
 _NAME = re.compile(r"[A-Za-z0-9._+:@/ -]{1,120}")
 _METRIC = re.compile(r"^([a-z_]+)[:_][a-z_]+(?:\{| )", re.MULTILINE)
 
@@ -51,22 +49,9 @@ class ServerIdentity:
     """Requests it decodes at once, where it says so."""
 
 
-@dataclass(frozen=True)
-class _Reply:
-    status: int
-    headers: Mapping[str, str]
-    data: bytes
-
-    def json(self) -> Any:
-        try:
-            return json.loads(self.data)
-        except ValueError:
-            return None
-
-
-def find_server(address: Address, key: str) -> ServerIdentity:
-    """Ask a server what it is; blocks, up to about a minute. Raises ServerError if it is none, or refuses."""
-    models = _get(address, f"{address.base}/models", key)
+def find_server(address: Address, key: str, deadline_s: float) -> ServerIdentity:
+    """Ask a server what it is, up to a monotonic time. Raises ServerError if it is none, or refuses."""
+    models = _get(address, f"{address.base}/models", key, deadline_s)
     if models.status in (401, 403):
         raise _refused(models.status, key)
     if models.status in _REDIRECTS:
@@ -89,9 +74,9 @@ def find_server(address: Address, key: str) -> ServerIdentity:
     entries = [entry for entry in entries if isinstance(entry, dict)]
     names = tuple(entry["id"] for entry in entries if isinstance(entry.get("id"), str))
     first = entries[0] if entries else {}
-    version = _optional(address, f"{address.root}/version", key)
-    properties = _optional(address, f"{address.root}/props", key)
-    engine, number = _engine(address, key, first, models.headers, version, properties)
+    version = _optional(address, f"{address.root}/version", key, deadline_s)
+    properties = _optional(address, f"{address.root}/props", key, deadline_s)
+    engine, number = _engine(address, key, deadline_s, first, models.headers, version, properties)
     context = first.get("max_model_len")
     slots = None
     if isinstance(properties, dict):
@@ -104,6 +89,7 @@ def find_server(address: Address, key: str) -> ServerIdentity:
 def _engine(
     address: Address,
     key: str,
+    deadline_s: float,
     model: Mapping[str, Any],
     headers: Mapping[str, str],
     version: Any,
@@ -117,16 +103,16 @@ def _engine(
     if owner == "vllm":
         return "vLLM", number
     if owner == "sglang":
-        info = _optional(address, f"{address.root}/get_server_info", key)
+        info = _optional(address, f"{address.root}/get_server_info", key, deadline_s)
         return "SGLang", number or (_name(info.get("version")) if isinstance(info, dict) else "")
     if owner == "library":
-        ollama = _optional(address, f"{address.root}/api/version", key)
+        ollama = _optional(address, f"{address.root}/api/version", key, deadline_s)
         return "Ollama", _name(ollama.get("version")) if isinstance(ollama, dict) else number
-    info = _optional(address, f"{address.root}/info", key)
+    info = _optional(address, f"{address.root}/info", key, deadline_s)
     if isinstance(info, dict) and "model_id" in info and "version" in info:
         return "TGI", _name(info.get("version"))
     try:
-        metrics = _get(address, f"{address.root}/metrics", key)
+        metrics = _get(address, f"{address.root}/metrics", key, deadline_s)
     except ServerError:
         return "", number
     prefixes = set(_METRIC.findall(metrics.data.decode("utf-8", "replace"))) if metrics.status == 200 else ()
@@ -136,11 +122,13 @@ def _engine(
     return _name(headers.get("server", "")).partition("/")[0] if number else "", number
 
 
-def body_for(address: Address, key: str, body: Body, prompt: bytes) -> tuple[Body, ServerAnswer]:
+def body_for(
+    address: Address, key: str, body: Body, prompt: bytes, deadline_s: float
+) -> tuple[Body, ServerAnswer]:
     """The body that a server accepts, and its answer of a few tokens to it.
 
     What a strict server does not know is left out: exact lengths, then the request for usage, then the older
-    name of the limit. Blocks. Raises ServerError if it answers nothing that can be measured.
+    name of the limit. Blocks up to a monotonic time. Raises ServerError if no answer can be measured.
     """
     variants = [body]
     if body.ignores_eos:
@@ -151,7 +139,13 @@ def body_for(address: Address, key: str, body: Body, prompt: bytes) -> tuple[Bod
     for variant in variants:
         before, after = variant.around()
         reply = _request(
-            address, "POST", path_of(address, body.api), key, before + prompt + after, ANSWER_TIMEOUT_S
+            address,
+            "POST",
+            path_of(address, body.api),
+            key,
+            before + prompt + after,
+            ANSWER_TIMEOUT_S,
+            deadline_s,
         )
         answer = _answer(reply)
         if reply.status not in (400, 422) or "context" in answer.reason:
@@ -170,7 +164,7 @@ def path_of(address: Address, api: str) -> str:
     return f"{address.base}/chat/completions" if api == "chat" else f"{address.base}/completions"
 
 
-def _why_not(address: Address, body: Body, reply: _Reply, answer: ServerAnswer) -> ServerError:
+def _why_not(address: Address, body: Body, reply: Reply, answer: ServerAnswer) -> ServerError:
     where = path_of(address, body.api)
     if reply.status == 404:
         other = "completions" if body.api == "chat" else "chat"
@@ -191,7 +185,7 @@ def _why_not(address: Address, body: Body, reply: _Reply, answer: ServerAnswer) 
     return ServerError(f"{where} gives no answer that can be measured: {answer.reason}", hint)
 
 
-def _redirected(address: Address, reply: _Reply) -> ServerError:
+def _redirected(address: Address, reply: Reply) -> ServerError:
     """Not followed: every request would pay for the detour, and a key might go to another host."""
     path = f"{address.base}/models"
     target = urljoin(f"{_where(address)}{path}", reply.headers.get("location", ""))
@@ -210,47 +204,33 @@ def _refused(status: int, key: str) -> ServerError:
     )
 
 
-def _answer(reply: _Reply) -> ServerAnswer:
+def _answer(reply: Reply) -> ServerAnswer:
     head = "".join(f"{name}: {value}\r\n" for name, value in reply.headers.items() if "transfer" not in name)
     raw = f"HTTP/1.1 {reply.status} x\r\n{head}\r\n".encode("latin-1", "replace") + reply.data
     return read_answer([raw], [0], was_closed=True, was_stopped=False)
 
 
-def _optional(address: Address, path: str, key: str) -> Any:
+def _optional(address: Address, path: str, key: str, deadline_s: float) -> Any:
     """The JSON at a path that servers may lack; None without it."""
     try:
-        reply = _get(address, path, key)
+        reply = _get(address, path, key, deadline_s)
     except ServerError:
         return None
     return reply.json() if reply.status == 200 else None
 
 
-def _get(address: Address, path: str, key: str) -> _Reply:
-    return _request(address, "GET", path, key, b"", TIMEOUT_S)
+def _get(address: Address, path: str, key: str, deadline_s: float) -> Reply:
+    return _request(address, "GET", path, key, b"", TIMEOUT_S, deadline_s)
 
 
-def _request(address: Address, method: str, path: str, key: str, body: bytes, timeout_s: float) -> _Reply:
-    headers = {"User-Agent": "gputui"}
-    if key:
-        headers["Authorization"] = f"Bearer {key}"
-    if body:
-        headers["Content-Type"] = "application/json"
-    context = address.ssl_context()
-    connection: http.client.HTTPConnection
-    if context is None:
-        connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
-    else:
-        connection = http.client.HTTPSConnection(
-            address.host, address.port, timeout=timeout_s, context=context
-        )
+def _request(
+    address: Address, method: str, path: str, key: str, body: bytes, timeout_s: float, deadline_s: float
+) -> Reply:
+    """One request of those that must be answered by a monotonic time. Raises ServerError."""
     where = _where(address)
+    timeout_s = max(min(timeout_s, deadline_s - time.monotonic()), 0.0)
     try:
-        if context is not None:
-            _shake_hands(connection, address, timeout_s)
-        connection.request(method, path, body or None, headers)
-        answer = connection.getresponse()
-        found = {name.lower(): value for name, value in answer.getheaders()}
-        return _Reply(answer.status, found, answer.read(_MOST_BYTES))
+        return request(address, method, path, key, body, timeout_s)
     except ssl.SSLCertVerificationError as error:
         raise ServerError(
             f"{where}: its certificate is not trusted: {error.verify_message}",
@@ -260,64 +240,28 @@ def _request(address: Address, method: str, path: str, key: str, body: bytes, ti
         raise ServerError(f"{where}: no TLS there ({error.reason})", "try http:// instead") from error
     except socket.gaierror as error:
         raise ServerError(f"{where}: this name is unknown here", "check the URL") from error
-    except _PlainHttpError as error:
+    except PlainHttpError as error:
         raise ServerError(
             f"{where}: this port speaks http, without TLS", f"try http://{address.host_header}"
         ) from error
     except TimeoutError as error:
         raise ServerError(
-            f"{where}: no answer within {timeout_s:.0f} s",
-            "check that the server has finished loading" + (", and that it is https" if context else ""),
+            f"{where}: no whole answer to {method} {path} within {timeout_s:.0f} s",
+            "check that the server has finished loading"
+            + (", and that it is https" if address.is_tls else ""),
         ) from error
     except ConnectionRefusedError as error:
         raise ServerError(
             f"{where}: nothing listens there (connection refused)",
             "start the server, or check host and port",
         ) from error
-    except http.client.HTTPException as error:
+    except ValueError as error:
         raise ServerError(
-            f"{where}: what answers there is not HTTP ({type(error).__name__})",
-            "is this the port of an https:// server?",
+            f"{where}: what answers there is not HTTP that can be read: {error}",
+            "is this the port of an LLM server, and not of https:// alone?",
         ) from error
     except OSError as error:
         raise ServerError(f"{where}: no connection ({error.strerror or error})", "check the URL") from error
-    finally:
-        connection.close()
-
-
-class _PlainHttpError(Exception):
-    """A port that was to speak TLS speaks HTTP."""
-
-
-def _shake_hands(connection: http.client.HTTPConnection, address: Address, timeout_s: float) -> None:
-    """Connect with TLS. A server of plain HTTP may wait for more of what it cannot read, so soon ask it.
-
-    Raises _PlainHttpError, or OSError as the connection does.
-    """
-    connection.timeout = min(HANDSHAKE_S, timeout_s)
-    try:
-        connection.connect()
-    except (TimeoutError, ssl.SSLError) as error:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            raise
-        if _speaks_plain_http(address):
-            raise _PlainHttpError from error
-        if isinstance(error, ssl.SSLError) or timeout_s <= HANDSHAKE_S:
-            raise
-        connection.timeout = timeout_s
-        connection.connect()
-    connection.sock.settimeout(timeout_s)
-
-
-def _speaks_plain_http(address: Address) -> bool:
-    plain = http.client.HTTPConnection(address.host, address.port, timeout=HANDSHAKE_S)
-    try:
-        plain.request("GET", f"{address.base}/models", headers={"User-Agent": "gputui"})
-        return plain.getresponse().status < 500
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        plain.close()
 
 
 def _where(address: Address) -> str:
@@ -329,4 +273,4 @@ def _name(value: object) -> str:
 
 
 def _positive(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return value if type(value) is int and 0 < value < _MOST_TOKENS else None

@@ -103,7 +103,7 @@ class _Rank:
             whole = weight.full_tensor() if hasattr(weight, "full_tensor") else weight
             hashed.update(whole.detach().cpu().contiguous().numpy().tobytes())
         loss = self._step.loss() if self._step.loss else 0.0
-        return {"digest": hashed.hexdigest(), "loss": loss}
+        return {"digest": hashed.hexdigest(), "loss": str(loss)}  # JSON has no NaN
 
     def _held(self) -> Mapping[str, object]:
         """How many parameters are in this rank's memory."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import zlib
 from collections.abc import Sequence
@@ -112,6 +113,11 @@ def test_what_a_host_says_of_itself_is_checked_and_cleaned(tmp_path: Path) -> No
         {"others": "PID 1"},
         {"passed_over": [7]},
         {"utc_us": None},
+        {"utc_us": -(2**63)},
+        {"load": 1e308},
+        {"load": -1},
+        {"free_bytes": 2**64 - 1},
+        {"free_bytes": "12"},
     ]
     for changed in wrong:
         assert said(asked(tmp_path, {"describe": [[described(**changed), ""]]})).startswith(
@@ -122,8 +128,15 @@ def test_what_a_host_says_of_itself_is_checked_and_cleaned(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("answers", "message"),
     [
-        ({"describe": [["not json", ""]]}, "its answer makes no sense"),
-        ({"describe": [["[" * 100_000, ""]]}, "its answer makes no sense"),
+        (
+            {"describe": [["not json", ""]]},
+            "its answer makes no sense (Expecting value: line 1 column 1 (char 0))",
+        ),
+        ({"describe": [["[]", ""]]}, "its answer makes no sense (it is not an object)"),
+        (
+            {"describe": [["[" * 100_000, ""]]},
+            "its answer makes no sense (it is nested more than 64 deep)",
+        ),
         (
             {"describe": [[{"error": "\x1b]0;x\x07no", "hint": 7, "code": "x"}, ""]]},
             'it answered "\\x1b]0;x\\x07no"',
@@ -131,12 +144,38 @@ def test_what_a_host_says_of_itself_is_checked_and_cleaned(tmp_path: Path) -> No
         ({"describe": [["x" * (5 << 20), ""]]}, "it sent a line without an end"),
         ({"before": [(b"spam\n" * 60_000).hex()]}, "its login prints without an end"),
     ],
-    ids=["no JSON", "nested", "escapes in an error", "an endless line", "an endless banner"],
+    ids=["no JSON", "no object", "nested", "escapes in an error", "an endless line", "an endless banner"],
 )
 def test_an_answer_that_makes_no_sense_ends_the_talk(
     tmp_path: Path, answers: dict[str, Any], message: str
 ) -> None:
     assert said(asked(tmp_path, answers)) == message
+
+
+DEEP_AT_FIRST = """
+import re, sys
+nonce = re.search(r"gputui ([0-9a-f]{16})", sys.argv[-1])[1]
+print("gputui", nonce, "[" * 100_000, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_host_whose_first_answer_makes_no_sense_does_not_stop_the_others(tmp_path: Path) -> None:
+    (tmp_path / "deep.py").write_text(DEEP_AT_FIRST)
+    deep = Host("deep", (sys.executable, str(tmp_path / "deep.py")))
+    good = stranger(tmp_path, {"describe": [[described(), ""]]})
+    bad, box = on_all([deep, good], probed(bytes(32)))
+    assert said(bad) == "its answer makes no sense (it is nested more than 64 deep)"
+    assert isinstance(box, Box)
+
+
+def test_an_error_that_nobody_foresaw_is_that_of_its_host_alone(tmp_path: Path) -> None:
+    def do(host: Host) -> str:
+        return host.name if host.name == "good" else {}["x"]
+
+    bad, good = on_all([Host("bad", ()), Host("good", ())], do)
+    assert isinstance(bad, GputuiError)
+    assert (bad.message, bad.exit_code, good) == ("this is a bug in gputui: KeyError", 70, "good")
 
 
 def piece(data: bytes, offset: int = 0, **changed: object) -> list[object]:
@@ -236,6 +275,52 @@ def test_a_file_that_is_too_large_or_makes_no_sense_is_cut_off(
     assert run.why.startswith(why)
     assert not (tmp_path / "a.db").exists()
     assert sum(path.stat().st_size for path in run.run_dir.rglob("*") if path.is_file()) < 3 << 20
+
+
+ENDLESS = """
+import json, re, sys, time
+nonce = re.search(r"gputui ([0-9a-f]{16})", sys.argv[-1])[1]
+out = sys.stdout.buffer
+out.write(b'gputui %s {"state": "ready"}\\n' % nonce.encode())
+out.flush()
+for line in sys.stdin:
+    if json.loads(line)["do"] == "follow":
+        while True:
+            out.write(b'{"more": true}\\n')
+            out.flush()
+            time.sleep(PAUSE_S)
+    out.write(b"{}\\n")
+    out.flush()
+"""
+
+
+@pytest.mark.parametrize(
+    ("pause_s", "longest_s", "why"),
+    [
+        (0.0, 1e9, r"it said \d+ times in .* s that it goes on"),
+        (0.1, 1.0, r"its answer has no end after .* s"),
+    ],
+    ids=["flood", "for ever"],
+)
+def test_a_host_that_only_says_that_it_goes_on_is_given_up(
+    tmp_path: Path, spec: Spec, monkeypatch: pytest.MonkeyPatch, pause_s: float, longest_s: float, why: str
+) -> None:
+    monkeypatch.setattr(bakeoff_module.HostRun, "_longest_s", lambda run: longest_s)
+    (tmp_path / "endless.py").write_text(ENDLESS.replace("PAUSE_S", str(pause_s)))
+    host = Host("endless", (sys.executable, str(tmp_path / "endless.py")))
+    made = Bakeoff.create("b", Path(spec.target), [(host, spec)], [(0,)], gives_up_after_s=0)
+    made.start()
+    assert made.wait(60)
+    assert made.runs[0].state == FAILED
+    assert re.match(why, made.runs[0].why)
+
+
+def test_a_line_of_a_journal_that_is_no_utf_8_is_left_out(tmp_path: Path, spec: Spec) -> None:
+    body = b'{"n": 99, "kind": "Event", "message": "\xff"}'
+    line = b"%d %08x %s\n" % (len(body), zlib.crc32(body), body)
+    made = brought(tmp_path, spec, [piece(journal(spec) + line), ENDED], [[{"offset": 0}, ""]])
+    assert (made.runs[0].state, (tmp_path / "a.db").exists()) == (DONE, True)
+    assert "left out" in made.runs[0].why
 
 
 def test_names_of_logs_never_lead_out_of_the_directory_of_the_run(tmp_path: Path, spec: Spec) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -129,7 +130,7 @@ def test_a_plan_of_commands_alone_needs_no_torch_and_keeps_words_and_directory(t
     assert not any(launch.needs_torch for launch in plan.launches)
     assert [launch.replicate for launch in plan.launches] == [0, 1, 2]
     assert plan.commands == (PlannedCommand(0, ("sh", "-c", "sort words"), "", str(Path.cwd())),)
-    assert Plan.from_json(plan.to_json()) == plan
+    assert Plan.from_plain(json.loads(json.dumps(plan.to_plain()))) == plan
     assert plan.command_of(1) is None
 
 
