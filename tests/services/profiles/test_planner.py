@@ -72,14 +72,17 @@ def test_on_a_cpu_box_the_gpu_rows_are_listed_as_skipped_with_the_reason(profile
 def test_a_torch_built_for_the_cpu_on_a_gpu_box_is_named_as_the_reason() -> None:
     plan = resolve_plan(QUICK, CPU_TORCH, GPU_BOX)
     assert outcomes(cases_of(plan, device_class="gpu")) == {
-        ("skipped", "torch 2.13.0+cpu is a CPU build, NVIDIA H200 is idle")
+        ("skipped", "torch 2.13.0+cpu cannot use NVIDIA H200: it is a build without CUDA")
     }
 
 
 def test_a_cuda_torch_that_sees_no_gpu_where_the_driver_does_is_named_as_the_reason() -> None:
     plan = resolve_plan(QUICK, make_interpreter(), GPU_BOX)
     assert outcomes(cases_of(plan, device_class="gpu")) == {
-        ("skipped", "torch 2.13.0+cu130 does not see NVIDIA H200")
+        (
+            "skipped",
+            "torch 2.13.0+cu130 cannot use NVIDIA H200: CUDA_VISIBLE_DEVICES, or the container, may hide it",
+        )
     }
 
 
@@ -87,7 +90,9 @@ def test_a_torch_without_kernels_for_the_gpu_makes_its_rows_unsupported() -> Non
     why = "this torch has no kernels for compute capability 10.0 (it has sm_80 sm_90)"
     b200 = replace(H200, name="NVIDIA B200", compute_capability="10.0", runs_here=False, why_not=why)
     plan = resolve_plan(QUICK, make_interpreter(b200), make_machine("NVIDIA B200"))
-    assert outcomes(cases_of(plan, device_class="gpu")) == {("unsupported", f"NVIDIA B200: {why}")}
+    assert outcomes(cases_of(plan, device_class="gpu")) == {
+        ("unsupported", f"torch 2.13.0+cu130 cannot use NVIDIA B200: {why}")
+    }
     assert {launch.device.device_class for launch in plan.launches} == {"cpu"}
 
 
@@ -171,7 +176,7 @@ def test_an_interpreter_without_torch_skips_what_needs_it_and_runs_spin() -> Non
 def test_without_torch_a_gpu_box_says_that_torch_is_what_is_missing() -> None:
     plan = resolve_plan(QUICK, make_torchless_interpreter(), GPU_BOX)
     assert outcomes(cases_of(plan, device_class="gpu")) == {
-        ("skipped", "no GPU without torch: torch not installed")
+        ("skipped", "NVIDIA H200 is idle: torch not installed")
     }
     assert plan.launches == ()
 
