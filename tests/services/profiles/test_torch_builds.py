@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import venv
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +37,7 @@ KERNELS = {
     "2.11.0+cu128": "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120",
     "2.7.1+cu118": "sm_37 sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90",
 }
-"""What torch.cuda.get_arch_list() says on x86: pytorch#182250, #190385 and AutoForge#59; #95648 for CUDA 11.8."""
+"""torch.cuda.get_arch_list() on x86: pytorch#182250, #190385 and AutoForge#59; #95648 for CUDA 11.8."""
 
 
 def box(driver: str, cuda: str, capability: str = "8.0", name: str = "NVIDIA A100-SXM4-80GB") -> Machine:
@@ -98,12 +99,13 @@ def test_the_newest_build_is_the_release_that_the_tests_run_with(repository: Pat
     assert f"torch=={BUILDS[0].torch}\n" in (repository / "constraints.txt").read_text()
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/installing.md"])
-def test_the_pages_have_the_line_of_every_build(page: str, repository: Path) -> None:
-    text = (repository / page).read_text()
-    for build in BUILDS:
-        assert build.words in text, f"{page} lacks {build.words}"
-    assert page == "README.md" or ROCM in text
+def test_the_pages_have_the_lines_that_run_prints(repository: Path) -> None:
+    page = (repository / "docs" / "installing.md").read_text()
+    assert [words for words in (*(build.words for build in BUILDS), ROCM) if words not in page] == []
+    readme = (repository / "README.md").read_text()
+    for least, newest in re.findall(r"^\| (\d{3}) to (\d{3}) \|", readme, re.MULTILINE):
+        builds = {build_for(int(driver), (8, 0)) for driver in (least, newest)}
+        assert [f"| {least} to {newest} | `{build.words}` |" in readme for build in builds if build] == [True]
 
 
 @pytest.mark.parametrize(
@@ -112,8 +114,10 @@ def test_the_pages_have_the_line_of_every_build(page: str, repository: Path) -> 
         (
             CU13,
             box("535.54.03", "12.2"),
-            "torch 2.13.0+cu130 cannot use NVIDIA A100-SXM4-80GB: it was built for CUDA 13.0, driver 535.54.03"
-            " goes up to 12.2",
+            (
+                "torch 2.13.0+cu130 cannot use NVIDIA A100-SXM4-80GB: it was built for CUDA 13.0,"
+                " driver 535.54.03 goes up to 12.2"
+            ),
             "2.13.0+cu126",
         ),
         (
@@ -170,7 +174,7 @@ def test_a_gpu_that_torch_sees_without_kernels_for_it_is_as_unusable_as_one_it_d
     machine = box("580.95.05", "13.0", "7.0", "Tesla V100-SXM2-16GB")
     interpreter = make_interpreter(no_kernels("Tesla V100-SXM2-16GB", "7.0"))
     plan = resolve_plan(QUICK, interpreter, machine)
-    with pytest.raises(MachineLacks, match="no kernels for compute capability 7.0") as raised:
+    with pytest.raises(MachineLacks, match=r"compute capability 7\.0 \(") as raised:
         check_gpu_is_used(plan, interpreter, machine)
     assert wheel_of(raised.value.hint) == "2.13.0+cu126"
 
@@ -268,19 +272,17 @@ def test_pip_replaces_the_build_of_pypi_by_the_one_of_the_line(tmp_path: Path) -
             wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
             wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
             wheel.writestr(f"{info}/RECORD", "")
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
+    venv.create(tmp_path / "env", symlinks=True)
     python = str(tmp_path / "env" / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", "install", "-q"]
 
     def installed_by(requirement: str) -> str:
-        local = ["--no-index", "--find-links", str(tmp_path), "--disable-pip-version-check"]
-        subprocess.run([python, "-m", "pip", "install", "-q", *local, requirement], check=True)
+        local = ["--no-index", "--find-links", str(tmp_path)]
+        subprocess.run([*pip, *local, requirement], check=True)
         shows = [python, "-c", "import torch; print(torch.__version__)"]
         return subprocess.run(shows, capture_output=True, text=True, check=True).stdout.strip()
 
-    subprocess.run(
-        [python, "-m", "pip", "install", "-q", "--no-deps", tmp_path / "torch-2.13.0-py3-none-any.whl"],
-        check=True,
-    )
+    subprocess.run([*pip, "--no-deps", tmp_path / "torch-2.13.0-py3-none-any.whl"], check=True)
     assert installed_by("torch==2.13.0") == "2.13.0"
     build = build_for(535, (8, 0))
     assert build is not None
