@@ -136,17 +136,17 @@ def _kind_of_failure(error: BaseException) -> str:
     if type(error).__module__.startswith(_COMPILERS):
         return "torch.compile gave up"
     if any(words in text for words in _NO_SHM):
-        return f"/dev/shm is too small{_shm_size()}: {MORE_SHM}"
+        return f"the shared memory is too small{_shm_size()}: {MORE_SHM}"
     return next((ours for theirs, ours in _KNOWN if theirs in text), "")
 
 
 def _shm_size() -> str:
-    """`, 64 MiB`; empty where there is none."""
+    """`, 64 MiB`; empty if it cannot be asked."""
     try:
         found = os.statvfs("/dev/shm")
     except OSError:
         return ""
-    return f", {found.f_blocks * found.f_frsize >> 20} MiB"
+    return f", {found.f_blocks * found.f_frsize / 2**20:.4g} MiB"
 
 
 def _memory_in(text: str) -> str:

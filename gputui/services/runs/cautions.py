@@ -26,12 +26,14 @@ def cautions(plan: Plan, interpreter: Interpreter, machine: Machine) -> Iterator
     shm_bytes = machine.memory.shm_bytes
     if isinstance(shm_bytes, Missing):
         return
-    names = dict.fromkeys(
-        f"{plan.cases[case_id].case.work.workload}:{plan.cases[case_id].case.work.size}"
+    too_large = {
+        case_id
         for launch in plan.launches
         for case_id in launch.case_ids
         if _shm_needed_bytes(plan, launch, case_id) > shm_bytes
-    )
+    }
+    works = (plan.cases[case_id].case.work for case_id in sorted(too_large))
+    names = dict.fromkeys(f"{work.workload}:{work.size}" for work in works)
     if names:
         yield f"/dev/shm has {format_bytes(shm_bytes)}, too little for {', '.join(names)}: {MORE_SHM}"
 
