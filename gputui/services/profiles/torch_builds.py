@@ -110,6 +110,8 @@ def unused_gpu(interpreter: Interpreter, machine: Machine) -> UnusedGpu | None:
     step, command = "", f"{_pip(interpreter)} {ROCM}"
     if not why:
         why, command = "CUDA_VISIBLE_DEVICES, or the container, may hide it", ""
+        if is_amd:
+            why = "its user may lack the groups render and video, or HIP_VISIBLE_DEVICES hides it"
         step = f"{shlex.quote(interpreter.executable)} -c 'import torch; torch.cuda.init()' shows why"
     elif not is_amd:
         step, command = install_for(interpreter, machine, capability)

@@ -164,6 +164,22 @@ def test_a_gpu_that_torch_cannot_use_is_named_with_the_reason_and_the_wheel(
     assert "--device cpu" in unused.hint
 
 
+def test_a_torch_that_fits_and_sees_nothing_gets_no_line_but_where_to_look() -> None:
+    for interpreter, machine, where in (
+        (CU13, box("580.95.05", "13.0"), "CUDA_VISIBLE_DEVICES, or the container, may hide it"),
+        (
+            replace(make_interpreter(cuda=None, hip="7.2"), amd_gpus=1),
+            make_machine(),
+            "groups render and video",
+        ),
+    ):
+        unused = unused_gpu(interpreter, machine)
+        assert unused is not None
+        assert where in unused.why
+        assert unused.command == ""
+        assert unused.step.endswith("-c 'import torch; torch.cuda.init()' shows why")
+
+
 def no_kernels(name: str, capability: str) -> TorchDevice:
     major, minor = map(int, capability.split("."))
     why = missing_kernels((major, minor), KERNELS["2.13.0+cu130"].split())
