@@ -320,4 +320,5 @@ def _print_error(message: str, hint: str) -> None:
     """
     for line in (f"gputui: {clean_text(message)}", f"  {clean_text(hint)}" if hint else ""):
         if line:
-            click.echo(line if " gputui " in line else wrapped(line, sys.stderr), err=True)
+            has_command = " gputui " in line or " -m pip " in line
+            click.echo(line if has_command else wrapped(line, sys.stderr), err=True)

@@ -91,6 +91,7 @@ def _check_hosts(hosts: tuple[Host, ...], python: str | None) -> int:
     from gputui.model.absent import Missing
     from gputui.services.hosts.bakeoff import on_all
     from gputui.services.hosts.box import Box, Left, checked
+    from gputui.services.profiles.torch_builds import unused_gpu
     from gputui.services.support.paths import hash_key
 
     key = hash_key()
@@ -105,7 +106,12 @@ def _check_hosts(hosts: tuple[Host, ...], python: str | None) -> int:
             continue
         box, left = found
         click.echo(f"{host.name}: {box.device} · {box.runtime} ({box.found_as})")
-        if isinstance(box.interpreter.runtime.torch_version, Missing):
+        unused = unused_gpu(box.interpreter, box.machine)
+        if unused is not None:
+            click.echo(f"  {unused.reason}")
+            click.echo(f"  -> {unused.command or unused.step}")
+            status = status if unused.is_wanted else EXIT_CASE_FAILED
+        elif isinstance(box.interpreter.runtime.torch_version, Missing):
             click.echo("  -> pip install torch there, or name an interpreter that has it: --python EXE")
             status = EXIT_CASE_FAILED
         for caution in box.cautions():

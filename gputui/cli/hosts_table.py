@@ -122,7 +122,7 @@ def _in_lines(row: str, columns: int, indent: int) -> list[str]:
     )
 
 
-_COMMAND = re.compile(r": (?=(?:gputui|ssh|ssh-\w+|sbatch) )")
+_COMMAND = re.compile(r": (?=(?:gputui|ssh|ssh-\w+|sbatch|\S+ -m pip) )")
 
 
 def say(line: str) -> None:

@@ -195,8 +195,8 @@ def command(
         _report_price(requests[0])
     if model is not None and percent is not None:
         requests = _with_looks(requests, model, percent)
-    if prepared.warning:
-        click.echo(prepared.warning, err=True)
+    for warning in prepared.warnings:
+        _say(warning)
     _see_disturbances(prepared, yes=yes)
 
     if detach:

@@ -188,3 +188,7 @@ class Interpreter:
     runtime: Runtime
     devices: tuple[TorchDevice, ...]
     """The CPU first; empty without torch."""
+    hidden_by: str = ""
+    """The variable with which the user hides every GPU from it, `CUDA_VISIBLE_DEVICES`; empty for none."""
+    amd_gpus: int = 0
+    """AMD GPUs of the box, of which NVIDIA's driver knows nothing."""

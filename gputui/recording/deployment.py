@@ -24,6 +24,7 @@ PLANNING = (
     "profiles/__init__.py",
     "profiles/loader.py",
     "profiles/planner.py",
+    "profiles/torch_builds.py",
     "profiles/user_workload.py",
 )
 """Of the services: with them a batch job plans by itself."""

@@ -8,6 +8,7 @@ of failure if it is known, and figures of memory.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 import traceback
@@ -20,6 +21,10 @@ _HERE = Path(__file__).resolve().parent
 _TYPE_LETTERS = 60
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "ALLOC_FAILED", "bad_alloc")
 _COMPILERS = ("torch._dynamo", "torch._inductor")
+MORE_SHM = "start the container with --shm-size=8g (or --ipc=host)"
+"""What helps against a /dev/shm that is too small, which Docker makes 64 MiB."""
+_NO_SHM = ("out of shared memory", "unable to allocate shared memory", "shared memory segment /dev/shm")
+"""Of a data loader whose worker died of a bus error, of torch's own files there, and of NCCL's."""
 _KNOWN = (
     ("no kernel image", "torch was built without code for this GPU"),
     ("illegal memory access", "an illegal memory access on the GPU"),
@@ -130,7 +135,18 @@ def _kind_of_failure(error: BaseException) -> str:
         return _memory_in(text)
     if type(error).__module__.startswith(_COMPILERS):
         return "torch.compile gave up"
+    if any(words in text for words in _NO_SHM):
+        return f"the shared memory is too small{_shm_size()}: {MORE_SHM}"
     return next((ours for theirs, ours in _KNOWN if theirs in text), "")
+
+
+def _shm_size() -> str:
+    """`, 64 MiB`; empty if it cannot be asked."""
+    try:
+        found = os.statvfs("/dev/shm")
+    except OSError:
+        return ""
+    return f", {found.f_blocks * found.f_frsize / 2**20:.4g} MiB"
 
 
 def _memory_in(text: str) -> str:

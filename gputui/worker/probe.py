@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 import re
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any  # Any: torch's types, and JSON
 
 OLDEST_TORCH = (2, 4)
 NEEDED_TORCH = "gputui measures with torch 2.4 or newer"
+_LEAST_VRAM_BYTES = 3.5 * 2**30
+"""A card of 4 GiB reports a little less."""
 
 
 def is_too_old(torch_version: str) -> bool:
@@ -30,6 +35,8 @@ def probe() -> dict[str, Any]:
         "python_implementation": platform.python_implementation(),
         "torch_missing": "",
         "devices": [],
+        "hidden_by": hidden_by(os.environ),
+        "amd_gpus": amd_gpus(Path("/")),
     }
     try:
         import torch
@@ -66,6 +73,34 @@ def probe() -> dict[str, Any]:
         "blas": "mkl" if torch.backends.mkl.is_available() else "other",
         "devices": [_cpu(), *_cuda_devices(torch), *_other_devices(torch)],
     }
+
+
+def hidden_by(environ: Mapping[str, str]) -> str:
+    """The variable with which the user hides every GPU from torch; empty if none does.
+
+    A wrong number or name hides them too, but that is a mistake, not a wish.
+    """
+    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
+        first = environ.get(name, "0").partition(",")[0].strip().lower()
+        if first in ("", "-1", "none", "nodevfiles", "void"):  # Slurm writes NoDevFiles
+            return name
+    return ""
+
+
+def amd_gpus(root: Path) -> int:
+    """AMD GPUs for which torch has a build: those of the kernel's compute driver, with memory on board.
+
+    What shares the host's memory is the graphics unit of a processor, for most of which ROCm has no kernels;
+    its share rarely reaches 4 GiB, the memory of the smallest card.
+    """
+    if not (root / "dev/kfd").exists():
+        return 0
+    found = set()
+    for file in root.glob("sys/class/drm/card*/device/mem_info_vram_total"):
+        with contextlib.suppress(OSError, ValueError):
+            if int(file.read_text()) > _LEAST_VRAM_BYTES:
+                found.add(file.parent.resolve())
+    return len(found)
 
 
 def _device(torch_device: str, name: str, **more: object) -> dict[str, Any]:

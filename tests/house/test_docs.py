@@ -19,7 +19,7 @@ from gputui.worker.workloads import WORKLOADS
 OF_THE_GROUP = {"--help", "--version", "--debug", "--ascii", "--notify"}
 OF_SCRIPTS = {"--real", "--measure"}
 """Of tests/benchmarks and screenshots."""
-OF_INSTALLERS = {"--from", "--no-deps"}
+OF_INSTALLERS = {"--index-url", "--extra-index-url", "--from", "--no-deps"}
 """Of uvx and pip."""
 OF_SLURM = {"--account", "--exclusive", "--gres", "--mem"}
 """Of sbatch."""

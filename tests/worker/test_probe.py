@@ -11,7 +11,7 @@ import pytest
 
 from gputui.model.absent import Missing
 from gputui.recording.probing import interpreter_from_plain, probe_interpreter
-from gputui.worker.probe import _cudnn_text, _uuid, is_too_old, missing_kernels
+from gputui.worker.probe import _cudnn_text, _uuid, amd_gpus, hidden_by, is_too_old, missing_kernels
 
 
 class Properties:
@@ -35,6 +35,46 @@ def test_a_device_has_the_uuid_that_makes_it_visible(
     name: str, uuid: str, is_rocm: bool, expected: str
 ) -> None:
     assert _uuid(Properties(name, uuid), is_rocm=is_rocm) == expected
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, ""),
+        ({"CUDA_VISIBLE_DEVICES": ""}, "CUDA_VISIBLE_DEVICES"),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, "CUDA_VISIBLE_DEVICES"),
+        ({"CUDA_VISIBLE_DEVICES": " -1,0"}, "CUDA_VISIBLE_DEVICES"),
+        ({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, "CUDA_VISIBLE_DEVICES"),
+        ({"HIP_VISIBLE_DEVICES": "-1"}, "HIP_VISIBLE_DEVICES"),
+        ({"CUDA_VISIBLE_DEVICES": "0", "ROCR_VISIBLE_DEVICES": ""}, "ROCR_VISIBLE_DEVICES"),
+        ({"CUDA_VISIBLE_DEVICES": "0,1"}, ""),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-5f1c0000-aaaa"}, ""),
+        ({"CUDA_VISIBLE_DEVICES": "7"}, ""),
+    ],
+)
+def test_gpus_are_hidden_by_a_list_that_begins_with_none_and_not_by_a_wrong_number(
+    environ: dict[str, str], expected: str
+) -> None:
+    assert hidden_by(environ) == expected
+
+
+def test_amd_gpus_are_counted_by_their_memory_and_only_where_their_compute_driver_is(tmp_path: Path) -> None:
+    def card(number: int, vram: str) -> None:
+        device = tmp_path / f"sys/devices/pci/0000:{number:02x}:00.0"
+        device.mkdir(parents=True)
+        (device / "mem_info_vram_total").write_text(vram)
+        for name in (f"card{number}", f"card{number}-DP-1"):
+            (tmp_path / "sys/class/drm" / name).mkdir(parents=True)
+            (tmp_path / "sys/class/drm" / name / "device").symlink_to(device)
+
+    card(0, f"{512 << 20}\n")  # the graphics unit of a processor
+    card(1, f"{206141652992}\n")
+    card(2, f"{4278190080}\n")  # a card of 4 GiB
+    card(3, "\n")
+    assert amd_gpus(tmp_path) == 0
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/kfd").touch()
+    assert amd_gpus(tmp_path) == 2
 
 
 CU128 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]

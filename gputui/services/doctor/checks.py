@@ -14,7 +14,7 @@ from gputui.machine import describe_machine, storage_warning
 from gputui.machine.tree import Tree
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
-from gputui.model.machine import Gpu, Interpreter, Machine, Runtime, TorchDevice
+from gputui.model.machine import Gpu, Interpreter, Machine, TorchDevice
 from gputui.model.units import counted, format_bytes, three_digits
 from gputui.services.doctor.disturbances import (
     Check,
@@ -26,20 +26,22 @@ from gputui.services.doctor.disturbances import (
 )
 from gputui.services.live.snapshot import take_snapshot
 from gputui.services.profiles.interpreters import choose_interpreter
+from gputui.services.profiles.torch_builds import install_for, unused_gpu
+from gputui.services.runs.cautions import LEAST_SHM_BYTES
 from gputui.services.runs.process import runs_in_progress
 from gputui.services.support.home import missing_home
 from gputui.services.support.paths import default_result_file, hash_key, run_directories
 from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 from gputui.store.text import clean_text
+from gputui.worker.failures import MORE_SHM
 
-LEAST_SHM_BYTES = 1 << 30
-"""Loader workers pass batches through /dev/shm; Docker gives 64 MiB, which kills them."""
 LEAST_FREE_BYTES = 1 << 30
 """Journals of a long run with telemetry reach hundreds of MB."""
 QUICK_CLOCKS = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "kvm")
 """Clock sources read without a system call; any other costs microseconds per read."""
 LEAST_COLUMNS, LEAST_ROWS = 80, 24
+BUILT_FOR_IT = "name a Python with a torch built for this box (--python EXE), or install one:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,49 +170,33 @@ def _chosen_torch(box: SystemState) -> Iterator[Check]:
         yield Check("torch", "problem", box.interpreter.message, box.interpreter.hint)
         return
     runtime = box.interpreter.runtime
+    unused = unused_gpu(box.interpreter, box.machine)
     if isinstance(runtime.torch_version, Missing):
         step = "name a Python that has torch: --python EXE; record, and commands in profiles, need none"
         found = f"Python {runtime.python_version} ({box.found_as}): {runtime.torch_version.reason}"
-        yield Check("torch", "problem", found, step)
+        command = "" if unused is None else unused.command
+        yield Check("torch", "problem", found, f"{step}; or install it:" if command else step, command)
         return
     found = f"{runtime.torch_version}, Python {runtime.python_version} ({box.found_as})"
     gpus = [d for d in box.interpreter.devices if d.torch_device != "cpu"]
-    if box.machine.gpus and not gpus:
-        yield Check(
-            "torch",
-            "problem",
-            f"{found} sees no GPU: {_why_no_gpu(runtime, box.machine)}",
-            _gpu_step(runtime),
-        )
+    if unused is not None and not gpus:
+        step = BUILT_FOR_IT if unused.command else unused.step
+        state: State = "note" if unused.is_wanted else "problem"
+        yield Check("torch", state, f"{found} sees no GPU: {unused.why}", step, unused.command)
         return
     yield Check("torch", "ok", found)
     for device in gpus:
-        yield _torch_device(device)
+        yield _torch_device(device, box.interpreter, box.machine)
 
 
-def _torch_device(device: TorchDevice) -> Check:
+def _torch_device(device: TorchDevice, interpreter: Interpreter, machine: Machine) -> Check:
     topic = f"torch {device.torch_device}:{device.index}"
     if not device.runs_here:
-        step = "install a torch built for it, or name a Python that has one: --python EXE"
-        return Check(topic, "problem", f"{device.name}: {device.why_not}", step)
+        step, command = install_for(interpreter, machine, device.compute_capability)
+        return Check(topic, "problem", f"{device.name}: {device.why_not}", step or BUILT_FOR_IT, command)
     capability = f", compute capability {device.compute_capability}" if device.compute_capability else ""
     halves = "bf16" if device.bf16 else "no native bf16: amp becomes fp16"
     return Check(topic, "ok", f"{device.name}{capability}, {halves}")
-
-
-def _why_no_gpu(runtime: Runtime, machine: Machine) -> str:
-    driver = machine.cuda_driver_version
-    if isinstance(runtime.torch_cuda, Missing):
-        return "it is a build without CUDA" if isinstance(runtime.torch_hip, Missing) else "a build for ROCm"
-    if not isinstance(driver, Missing) and _major(runtime.torch_cuda) > _major(driver):
-        return f"it was built for CUDA {runtime.torch_cuda}, the driver goes up to {driver}"
-    return "CUDA_VISIBLE_DEVICES, or the container, may hide it"
-
-
-def _gpu_step(runtime: Runtime) -> str:
-    if isinstance(runtime.torch_cuda, Missing):
-        return "install a CUDA build of torch, or name a Python that has one: --python EXE"
-    return "install a torch built for this driver, or a newer driver; nvidia-smi shows what is visible"
 
 
 def _gpus(box: SystemState) -> Iterator[Check]:
@@ -277,8 +263,9 @@ def _memory(box: SystemState) -> Iterator[Check]:
     if isinstance(shm, Missing):
         yield Check("/dev/shm", "unknown", shm.reason)
     elif shm < LEAST_SHM_BYTES:
-        step = "start the container with --shm-size=8g (or --ipc=host)"
-        yield Check("/dev/shm", "note", f"{format_bytes(shm)}: loader workers may die of a bus error", step)
+        yield Check(
+            "/dev/shm", "note", f"{format_bytes(shm)}: loader workers may die of a bus error", MORE_SHM
+        )
     else:
         yield Check("/dev/shm", "ok", format_bytes(shm))
 
@@ -493,6 +480,8 @@ def readiness(checks: Sequence[Check], gpus: Collection[int]) -> str:
     ready = len(gpus) - len(failed)
     if not gpus:
         where = "the CPU; no GPU found"
+    elif any(check.topic == "torch" and " sees no GPU" in check.found for check in checks):
+        where = "the CPU; the GPU is hidden"
     elif not ready:
         where = "the CPU only"
     elif failed:

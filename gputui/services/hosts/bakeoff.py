@@ -324,7 +324,8 @@ class HostRun:
             raise HostFailed(
                 "its answer about the workload makes no sense", "is another gputui there?"
             ) from error
-        check_something_runs(profile, plan, ChosenInterpreter(box.interpreter, box.found_as, box.passed_over))
+        chosen = ChosenInterpreter(box.interpreter, box.found_as, box.passed_over)
+        check_something_runs(profile, plan, chosen, box.machine)
         spec = spec_of(box, plan, self.run_id, self.target, bytes.fromhex(request.key))
         spec.write(self.run_dir)
         with self._lock:

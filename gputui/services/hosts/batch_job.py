@@ -23,6 +23,7 @@ from gputui.recording.spec import Spec
 from gputui.recording.supervisor import Supervisor
 from gputui.services.profiles.loader import Profile, ProfileCase
 from gputui.services.profiles.planner import Choices, resolve_plan
+from gputui.services.profiles.torch_builds import check_gpu_is_used
 from gputui.services.profiles.user_workload import profile_as_described
 from gputui.worker.foreign_json import read_json_file
 
@@ -100,6 +101,7 @@ def _measure(run_dir: Path) -> int:
     draft.write_text(json.dumps({**found.plain, "step": step}), encoding="utf-8")
     draft.replace(run_dir / DESCRIBED_NAME)
     _, plan = request.plan(found.machine, interpreter, step)
+    check_gpu_is_used(plan, interpreter, found.machine)
     if not plan.launches:
         raise GputuiError("nothing can run on this node", "the line of this node says why")
     if step is not None:

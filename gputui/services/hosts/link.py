@@ -16,8 +16,10 @@ import os
 import re
 import secrets
 import select
+import shlex
 import signal
 import subprocess
+import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -93,9 +95,12 @@ def _half() -> tuple[bytes, str]:
 def find_python(host: Host, run: str, none: str) -> str:
     """One line of `sh` that finds a Python that is new enough, and runs `$c` with the words `run`.
 
-    Without one it runs `none`, with what was found instead in `$o`.
+    Without one it runs `none`, with what was found instead in `$o`. On this box it is gputui's own Python, so
+    that `bakeoff --local` looks for torch where `run` does.
     """
     stated = [host.python] if _PLAIN_PATH.fullmatch(host.python) and "/" in host.python else []
+    if not host.prefix:
+        stated.insert(0, shlex.quote(sys.executable))
     new_enough = "import sys; print(sys.version_info >= (3, 10)); print(sys.version.split()[0])"
     return (
         f't="{new_enough}"; try() {{ "$c" "$@" -c "$t" 2>/dev/null </dev/null; }}; '

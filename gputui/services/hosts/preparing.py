@@ -27,6 +27,7 @@ from gputui.services.hosts.host import Host, hosts_from
 from gputui.services.profiles.loader import Profile, find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.user_workload import is_step_file
+from gputui.services.runs.cautions import cautions
 from gputui.services.runs.process import new_run_id
 from gputui.services.runs.progress import expected_s
 from gputui.services.runs.start import RunOptions, check_something_runs
@@ -57,6 +58,7 @@ class PlannedHost:
             *([] if price is None else [format_hourly(price)]),
         ]
         yield " · ".join(parts)
+        yield from cautions(self.plan, self.box.interpreter, self.box.machine)
         yield from self.box.cautions()
 
 
@@ -143,7 +145,8 @@ def _planned(box: Box, profile: Profile, choices: Choices) -> PlannedHost:
             "gputui bakeoff --resume waits for it",
         )
     plan = resolve_plan(profile, box.interpreter, box.machine, choices)
-    check_something_runs(profile, plan, ChosenInterpreter(box.interpreter, box.found_as, box.passed_over))
+    chosen = ChosenInterpreter(box.interpreter, box.found_as, box.passed_over)
+    check_something_runs(profile, plan, chosen, box.machine)
     return PlannedHost(box, replace(plan, step_file=Path(plan.step_file).name))  # no path of this box
 
 

@@ -44,7 +44,7 @@ def choose_interpreter(
 def _probe_cached(path: str, timeout_s: float, on_probe: Callable[[str], None]) -> dict[str, Any]:
     """Probe, or return the cached result if nothing has changed.
 
-    A result is valid for one boot, one interpreter file, one torch and one set of visible devices.
+    A result is valid for one boot, driver, interpreter file, torch and set of visible devices.
     """
     cached = probe_cache() / f"{hashlib.sha256(os.fsencode(path)).hexdigest()[:16]}.json"
     try:
@@ -70,9 +70,9 @@ def _probe_cached(path: str, timeout_s: float, on_probe: Callable[[str], None]) 
 
 def _state(path: str, answer: Mapping[str, Any]) -> list[Any]:
     """Everything a result depends on. Raises OSError or KeyError if a file is gone."""
-    boot = Path("/proc/sys/kernel/random/boot_id")
+    boot, driver = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/driver/nvidia/version")
     return [
-        boot.read_text() if boot.exists() else "",
+        *(file.read_text() if file.exists() else "" for file in (boot, driver)),
         Path(path).stat().st_mtime_ns,
         Path(answer["torch_file"]).stat().st_mtime_ns,
         [os.environ.get(name) for name in _VISIBILITY],

@@ -27,6 +27,7 @@ from gputui.services.profiles.loader import (
     can_be_profiled,
     shipped_with,
 )
+from gputui.services.profiles.torch_builds import unused_gpu
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS
 
@@ -243,6 +244,7 @@ def _command_target(
         return _target("cpu", asked, interpreter, machine)
     found = _choose_gpu([d for d in interpreter.devices if d.torch_device != "cpu"], asked)
     if found is not None:  # even if this torch has no kernels for it
+        _check_can_be_chosen(found, asked)
         visible = found.uuid or str(found.index)
         planned = PlannedDevice("gpu", found.torch_device, found.name, visible, found.pci_address)
         return _Target(planned, found, "", "")
@@ -392,13 +394,22 @@ def _target(device_class: str, asked: str, interpreter: Interpreter, machine: Ma
         return _Target(PlannedDevice("cpu", "cpu", name, "", ""), None, "", "")
     gpus = [d for d in interpreter.devices if d.torch_device != "cpu"]
     chosen = _choose_gpu(gpus, asked)
+    unused = unused_gpu(interpreter, machine)
     if chosen is None:
-        reason = _no_gpu(interpreter, machine, len(gpus))
+        hint = "--device cpu measures the CPU"
+        if gpus:
+            reason = f"torch sees {counted(len(gpus), 'GPU')}, not this one"
+        elif unused is not None:
+            reason, hint = unused.reason, unused.hint
+        else:
+            reason = f"no GPU: {machine.gpus_absent}"
         if asked:
-            raise MachineLacks(f"--device {asked}: {reason}", "leave --device out to measure the CPU")
+            raise MachineLacks(f"--device {asked}: {reason}", hint)
         return _Target(None, None, "skipped", reason)
     if not chosen.runs_here:
-        return _Target(None, chosen, "unsupported", f"{chosen.name}: {chosen.why_not}")
+        reason = f"{chosen.name}: {chosen.why_not}" if unused is None else unused.reason
+        return _Target(None, chosen, "unsupported", reason)
+    _check_can_be_chosen(chosen, asked)
     visible = chosen.uuid or str(chosen.index)
     planned = PlannedDevice("gpu", chosen.torch_device, chosen.name, visible, chosen.pci_address)
     return _Target(planned, chosen, "", "")
@@ -409,23 +420,24 @@ def _choose_gpu(gpus: Sequence[TorchDevice], asked: str) -> TorchDevice | None:
         return next((g for g in gpus if g.uuid == asked), None)
     kind, _, number = asked.partition(":")
     usable = [g for g in gpus if kind in ("", "gpu", g.torch_device)]
+    if not number:  # any of them: the first that can run, if one can
+        usable.sort(key=lambda gpu: not gpu.runs_here)
     index = int(number or 0)
     return usable[index] if index < len(usable) else None
 
 
-def _no_gpu(interpreter: Interpreter, machine: Machine, count: int) -> str:
-    if count:
-        return f"torch sees {counted(count, 'GPU')}, not this one"
-    if not machine.gpus:
-        return f"no GPU: {machine.gpus_absent}"
-    torch_version = interpreter.runtime.torch_version
-    if isinstance(torch_version, Missing):
-        return f"no GPU without torch: {torch_version.reason}"
-    if isinstance(interpreter.runtime.torch_cuda, Missing) and isinstance(
-        interpreter.runtime.torch_hip, Missing
-    ):
-        return f"torch {torch_version} is a CPU build, {machine.gpus[0].name} is idle"
-    return f"torch {torch_version} does not see {machine.gpus[0].name}"
+def _check_can_be_chosen(chosen: TorchDevice, asked: str) -> None:
+    """Raise MachineLacks for a GPU in whose place torch would take the first of its kind.
+
+    Which of several GPUs a worker sees can be said to CUDA and ROCm only.
+    """
+    if chosen.torch_device == "cuda" or chosen.index == 0:
+        return
+    raise MachineLacks(
+        f"--device {asked}: {chosen.name} is {chosen.torch_device} device {chosen.index}, and of several only"
+        " the first can be measured",
+        f"show torch that one alone: ZE_AFFINITY_MASK={chosen.index} gputui run",
+    )
 
 
 def _group(

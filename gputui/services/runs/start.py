@@ -22,7 +22,9 @@ from gputui.services.prices.pricing import STATED, check_instance, price_of
 from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.profiles.loader import MAX_BLOCKS, MAX_BUDGET_S, MAX_REPLICATES, Profile, find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
+from gputui.services.profiles.torch_builds import check_gpu_is_used, unused_gpu
 from gputui.services.profiles.user_workload import is_step_file, profile_of_step
+from gputui.services.runs.cautions import cautions
 from gputui.services.runs.process import RunRequest
 from gputui.services.support.paths import default_result_file, hash_key, make_directory_for
 from gputui.store.opening import expanded
@@ -74,8 +76,8 @@ class Prepared:
     target: Path
     """The result file, absolute; it can be written."""
     machine: Machine
-    warning: str
-    """That the file would be lost with the machine; empty otherwise."""
+    warnings: tuple[str, ...]
+    """That the file would be lost with the machine, and what the runs will meet on it."""
     profile: Profile
     """What the last run measures."""
 
@@ -108,6 +110,7 @@ def prepare(
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     requests = []
     profiles = []
+    met: list[str] = []
     for stated in options.pythons or (None,):
         chosen = choose_interpreter(stated, on_probe=on_probe)
         profile = shipped
@@ -119,12 +122,15 @@ def prepare(
             raise ValueError("a run needs a profile, or a run to repeat")
         profiles.append(profile)
         plan = resolve_plan(profile, chosen.interpreter, machine, choices_of(options, seed))
-        check_something_runs(profile, plan, chosen)
+        check_something_runs(profile, plan, chosen, machine)
+        met += cautions(plan, chosen.interpreter, machine)
         on_planned(plan, chosen, target)
         requests.append(
             RunRequest(plan, chosen.interpreter.runtime, options.label, price, machine_name=options.machine)
         )
-    return Prepared(tuple(requests), target, machine, storage_warning(target, machine.layers), profiles[-1])
+    lost = storage_warning(target, machine.layers)
+    warnings = (*([lost] if lost else []), *dict.fromkeys(met))
+    return Prepared(tuple(requests), target, machine, warnings, profiles[-1])
 
 
 def price_stated_before(target: Path, machine: Machine) -> tuple[Price, str] | None:
@@ -164,18 +170,22 @@ def choices_of(options: RunOptions, seed: int = 0) -> Choices:
     )
 
 
-def check_something_runs(profile: Profile, plan: Plan, chosen: ChosenInterpreter) -> None:
-    """Raise MachineLacks if no case of the plan can run here, with what would help."""
-    if plan.launches:
-        return
-    reasons = dict.fromkeys(c.reason for c in plan.cases if c.reason)
+def check_something_runs(profile: Profile, plan: Plan, chosen: ChosenInterpreter, machine: Machine) -> None:
+    """Raise MachineLacks if no case of the plan can run here, or none on the GPU of this box because torch
+    cannot use it, with what would help."""
     version = chosen.interpreter.runtime.torch_version
-    if isinstance(version, Missing) and profile.cases:
+    if not plan.launches and isinstance(version, Missing) and profile.cases:
+        unused = unused_gpu(chosen.interpreter, machine)
+        command = unused.command if unused is not None and unused.command else "pip install torch"
         raise MachineLacks(
             f"profile {profile.name} needs torch: {version.reason} in {chosen.interpreter.executable}"
             + "".join(f"; {found}" for found in chosen.passed_over),
-            "pip install torch, or name an interpreter that has it: --python ~/envs/torch/bin/python",
+            f"name an interpreter that has it: --python ~/envs/torch/bin/python; or install it: {command}",
         )
+    check_gpu_is_used(plan, chosen.interpreter, machine)
+    if plan.launches:
+        return
+    reasons = dict.fromkeys(c.reason for c in plan.cases if c.reason)
     raise MachineLacks(
         f"profile {profile.name}: nothing can run here: {'; '.join(reasons)}", "gputui profiles"
     )
@@ -414,7 +424,7 @@ class DraftChecker:
                     profile = find_profile(options.profile)
                 plan = resolve_plan(profile, chosen.interpreter, machine, choices_of(options))
                 plans.append(plan)
-                check_something_runs(profile, plan, chosen)
+                check_something_runs(profile, plan, chosen, machine)
             except GputuiError as error:
                 alone = {} if profile is None else _wrong_alone(profile, chosen, machine, options)
                 wrong = {**alone, _field_of(error, options): error, **wrong}
@@ -451,7 +461,7 @@ def _field_of(error: GputuiError, options: RunOptions) -> str:
         return "only"
     if error.message.startswith("--precision"):
         return "precision"
-    if "--device" in error.message and options.device:
+    if ("--device" in error.message and options.device) or "--device cpu" in error.hint:
         return "device"
     if "--precision" in error.message and options.precisions:
         return "precision"

@@ -319,7 +319,9 @@ _ERROR = re.compile(
     r"|OutOfMemoryError|AcceleratorError|ConnectionError|TimeoutError|ZeroDivisionError"
     r"|UnicodeDecodeError|DistBackendError)"
     r"(?: \((tried to allocate [\d.]+ [KMG]iB(?:, [\d.]+ [KMG]iB (?:free|in all)){0,2}"
-    r"|torch\.compile gave up)\))?"
+    r"|torch\.compile gave up"
+    r"|the shared memory is too small(?:, [\d.e+]+ MiB)?: start the container with --shm-size=8g"
+    r" \(or --ipc=host\))\))?"
     r"; its message is in the worker's log"
 )
 

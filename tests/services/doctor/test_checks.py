@@ -39,6 +39,7 @@ from gputui.services.doctor.disturbances import (
 )
 from gputui.services.support.paths import _key_path
 
+CU126 = "torch==2.13.0+cu126 --extra-index-url https://download.pytorch.org/whl/cu126"
 DB, STATE = Path("/data/results.db"), Path("/state/runs")
 QUIET: Mapping[str, Value] = {
     "sm_busy_pct": 0,
@@ -105,7 +106,7 @@ def test_a_box_without_a_gpu_is_no_broken_one() -> None:
     ("interpreter", "shown"),
     [
         (make_interpreter(cuda=None), "sees no GPU: it is a build without CUDA"),
-        (make_interpreter(cuda=None, hip="6.4"), "sees no GPU: a build for ROCm"),
+        (make_interpreter(cuda=None, hip="6.4"), "sees no GPU: it is a build for ROCm"),
         (make_interpreter(cuda="14.0"), "it was built for CUDA 14.0, the driver goes up to 13.0"),
         (make_interpreter(), "CUDA_VISIBLE_DEVICES, or the container, may hide it"),
         (make_torchless_interpreter(), "torch"),
@@ -124,6 +125,7 @@ def test_a_torch_without_kernels_for_this_gpu_names_it() -> None:
     device = replace(H200, runs_here=False, why_not="this torch has no kernels for sm_90")
     check = the(make_box(interpreter=make_interpreter(device)), "torch cuda:0")
     assert (check.state, check.found) == ("problem", "NVIDIA H200: this torch has no kernels for sm_90")
+    assert "+cu130 " in check.command
 
 
 @pytest.mark.parametrize(
@@ -427,10 +429,29 @@ def test_a_healthy_gpu_is_described_by_what_it_reports(values: Mapping[str, Valu
 
 def test_the_next_step_fits_the_torch_that_sees_no_gpu() -> None:
     no_cuda, too_new = make_interpreter(cuda=None), make_interpreter(cuda="14.0")
-    machine = replace(make_machine("NVIDIA H200"), cuda_driver_version="13.0")
-    assert "install a CUDA build" in the(make_box(1, interpreter=no_cuda), "torch").next_step
-    step = the(make_box(1, interpreter=too_new, machine=machine), "torch").next_step
-    assert step.startswith("install a torch built for this driver")
+    machine = replace(make_machine("NVIDIA H200"), driver_version="570.133.20", cuda_driver_version="12.8")
+    for interpreter in (no_cuda, too_new):
+        check = the(make_box(1, interpreter=interpreter, machine=machine), "torch")
+        assert check.next_step.endswith("or install one:")
+        assert check.command == f"/opt/torch/bin/python -m pip install {CU126}"
+
+
+def test_a_gpu_that_the_user_hid_is_a_caution_with_the_variable_and_no_command() -> None:
+    hidden = replace(make_interpreter(), hidden_by="CUDA_VISIBLE_DEVICES")
+    box = make_box(1, interpreter=hidden, machine=make_machine("NVIDIA H200"))
+    check = the(box, "torch")
+    assert (check.state, check.command) == ("note", "")
+    assert check.found.endswith("sees no GPU: CUDA_VISIBLE_DEVICES hides it")
+    assert check.next_step == "to measure it: unset CUDA_VISIBLE_DEVICES"
+    assert readiness(judged(box), [0]).startswith("Ready to measure on the CPU; the GPU is hidden.")
+
+
+def test_a_gpu_box_without_torch_is_told_which_torch_its_driver_runs() -> None:
+    machine = replace(make_machine("Tesla T4"), driver_version="470.256.02", cuda_driver_version="11.4")
+    check = the(
+        make_box(1, interpreter=make_torchless_interpreter("/usr/bin/python3"), machine=machine), "torch"
+    )
+    assert check.command.startswith("/usr/bin/python3 -m pip install torch==2.7.1+cu118 ")
 
 
 @pytest.mark.parametrize(("term", "shown"), [("xterm", "TERM=xterm"), ("", "TERM=not set")])
@@ -557,7 +578,7 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
         ("ok", "torch cuda:0", "NVIDIA H200, compute capability 9.0, no native bf16: amp becomes fp16", ""),
         (
             "problem", "torch cuda:1", "NVIDIA H200: built for sm_70, this is sm_90",
-            "install a torch built for it, or name a Python that has one: --python EXE",
+            "name a Python with a torch built for this box (--python EXE), or install one:",
         ),
         ("note", "torch", "passed over: /usr/bin/python3: torch 1.4", other_python),
         ("ok", "CPU", "8 cores, 16 threads, no limit", ""),

@@ -16,7 +16,13 @@ from gputui.errors import EXIT_MACHINE_LACKS, EXIT_USAGE, GputuiError, MachineLa
 from gputui.model.case import Case, Parameter, Variant, Work
 from gputui.model.machine import Interpreter, Machine
 from gputui.model.plan import PLAN_SCHEMA, TIMED, Plan, PlannedCase
-from gputui.services.profiles.loader import Profile, find_profile, read_profile, shipped_profiles
+from gputui.services.profiles.loader import (
+    Profile,
+    ProfileCommand,
+    find_profile,
+    read_profile,
+    shipped_profiles,
+)
 from gputui.services.profiles.planner import Choices, case_of, resolve_plan
 from gputui.worker.workloads import WORKLOADS, workload_named
 
@@ -73,14 +79,17 @@ def test_on_a_cpu_box_the_gpu_rows_are_listed_as_skipped_with_the_reason(profile
 def test_a_torch_built_for_the_cpu_on_a_gpu_box_is_named_as_the_reason() -> None:
     plan = resolve_plan(QUICK, CPU_TORCH, GPU_BOX)
     assert outcomes(cases_of(plan, device_class="gpu")) == {
-        ("skipped", "torch 2.13.0+cpu is a CPU build, NVIDIA H200 is idle")
+        ("skipped", "torch 2.13.0+cpu cannot use NVIDIA H200: it is a build without CUDA")
     }
 
 
 def test_a_cuda_torch_that_sees_no_gpu_where_the_driver_does_is_named_as_the_reason() -> None:
     plan = resolve_plan(QUICK, make_interpreter(), GPU_BOX)
     assert outcomes(cases_of(plan, device_class="gpu")) == {
-        ("skipped", "torch 2.13.0+cu130 does not see NVIDIA H200")
+        (
+            "skipped",
+            "torch 2.13.0+cu130 cannot use NVIDIA H200: CUDA_VISIBLE_DEVICES, or the container, may hide it",
+        )
     }
 
 
@@ -88,8 +97,35 @@ def test_a_torch_without_kernels_for_the_gpu_makes_its_rows_unsupported() -> Non
     why = "this torch has no kernels for compute capability 10.0 (it has sm_80 sm_90)"
     b200 = replace(H200, name="NVIDIA B200", compute_capability="10.0", runs_here=False, why_not=why)
     plan = resolve_plan(QUICK, make_interpreter(b200), make_machine("NVIDIA B200"))
-    assert outcomes(cases_of(plan, device_class="gpu")) == {("unsupported", f"NVIDIA B200: {why}")}
+    assert outcomes(cases_of(plan, device_class="gpu")) == {
+        ("unsupported", f"torch 2.13.0+cu130 cannot use NVIDIA B200: {why}")
+    }
     assert {launch.device.device_class for launch in plan.launches} == {"cpu"}
+
+
+def test_of_several_intel_gpus_only_the_first_is_measured_and_another_is_refused_by_name() -> None:
+    arcs = [
+        replace(H200, torch_device="xpu", index=n, name=name, uuid="", pci_address="", compute_capability="")
+        for n, name in enumerate(("Intel Arc A380", "Intel Arc B580"))
+    ]
+    two, box = make_interpreter(*arcs, cuda=None), make_machine()
+    for device in ("", "gpu", "gpu:0", "xpu:0"):
+        plan = resolve_plan(QUICK, two, box, Choices(device=device))
+        names = {launch.device.name for launch in plan.launches if launch.device.device_class == "gpu"}
+        assert names == {"Intel Arc A380"}
+    command = ProfileCommand("nap", 1, ("sleep", "0"), "", "run", 1.0, "gpu", "host", 1.0)
+    program = Profile("naps", 1, "", "", 60, 1, (), commands=(command,))
+    for device in ("gpu:1", "xpu:1", "all"):
+        for profile in (QUICK, program):
+            with pytest.raises(MachineLacks) as raised:
+                resolve_plan(profile, two, box, Choices(device=device))
+            assert "Intel Arc B580 is xpu device 1, and of several only the first can be measured" in str(
+                raised.value
+            )
+            assert "ZE_AFFINITY_MASK=1 gputui run" in raised.value.hint
+    alone = make_interpreter(replace(arcs[1], index=0), cuda=None)  # as torch sees it behind that variable
+    plan = resolve_plan(QUICK, alone, box, Choices(device="all"))
+    assert {launch.device.name for launch in plan.launches} == {"Intel Arc B580"}
 
 
 def test_a_t4_has_no_tf32_and_still_runs_the_rest() -> None:
@@ -172,7 +208,7 @@ def test_an_interpreter_without_torch_skips_what_needs_it_and_runs_spin() -> Non
 def test_without_torch_a_gpu_box_says_that_torch_is_what_is_missing() -> None:
     plan = resolve_plan(QUICK, make_torchless_interpreter(), GPU_BOX)
     assert outcomes(cases_of(plan, device_class="gpu")) == {
-        ("skipped", "no GPU without torch: torch not installed")
+        ("skipped", "NVIDIA H200 is idle: torch not installed")
     }
     assert plan.launches == ()
 

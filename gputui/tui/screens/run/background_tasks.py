@@ -267,8 +267,8 @@ class BackgroundTasks:
         def begun(model: RunModel) -> None:
             model.probing = ""
             model.know_started(started)
-            if prepared.warning:
-                model.say(prepared.warning, "warn")
+            if prepared.warnings:
+                model.say("; ".join(prepared.warnings), "warn")
 
         self._say(begun)
 

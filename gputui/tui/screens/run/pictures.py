@@ -366,7 +366,7 @@ def _cases_of_profile(model: RunModel, checked: CheckedDraft, width: int, height
             lines += [_words(f"  {clean(name)}", width, "dim") for name in names]
     for error in checked.wrong.values():
         lines += [
-            fitted((Span(row, "alarm"),), width) for row in wrapped(clean(f"{error}: {error.hint}"), width, 4)
+            fitted((Span(row, "alarm"),), width) for row in wrapped(clean(f"{error}: {error.hint}"), width, 6)
         ]
     model.scrolled = min(model.scrolled, max(len(lines) - height + 1, 0))
     heading = [

@@ -1,0 +1,219 @@
+"""A box with a GPU that its torch cannot use: every way to measure says why, what to install, and stops.
+
+The driver's library is the stand-in, and torch a package that sees the GPU as CUDA 13 does, from driver 580.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import gputui
+from nvml.standin import standin_environment
+
+from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_MACHINE_LACKS, GputuiError
+from gputui.services.runs.notebook import run as run_in_python
+from gputui.store.reading import open_result
+
+TORCH = """
+import os
+from types import SimpleNamespace as _Space
+_driver = 0
+with open(os.environ.get("GPUTUI_NVML_SCENARIO", os.devnull)) as _file:
+    for _line in _file:
+        if _line.startswith("driver version"):
+            _driver = int(_line.split()[2].split(".")[0])
+_is_named = os.environ.get("CUDA_VISIBLE_DEVICES", "0") == "0"
+_is_seen = BUILD == "cu130" and _driver >= 580 and _is_named
+__version__ = "2.13.0+" + BUILD
+version = _Space(cuda="13.0" if BUILD == "cu130" else None, hip=None)
+_a100 = _Space(name="NVIDIA A100-SXM4-80GB", major=8, minor=0, total_memory=80 << 30, uuid="")
+cuda = _Space(
+    is_available=lambda: _is_seen,
+    get_arch_list=lambda: ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"],
+    device_count=lambda: int(_is_seen),
+    get_device_properties=lambda index: _a100,
+    set_device=lambda index: None,
+    mem_get_info=lambda index: (79 << 30, 80 << 30),
+    is_bf16_supported=lambda including_emulation: True,
+    nccl=_Space(version=lambda: (2, 29, 7)),
+)
+backends = _Space(
+    cudnn=_Space(is_available=lambda: False),
+    mps=_Space(is_available=lambda: False),
+    mkl=_Space(is_available=lambda: False),
+    cpu=_Space(get_cpu_capability=lambda: "AVX2"),
+)
+"""
+"""As much of torch as a probe uses; it cannot compute, so its cases fail where they are tried."""
+DRIVERS = {
+    "470.256.02": ("11040", "cu118"),
+    "525.147.05": ("12000", "cu126"),
+    "535.54.03": ("12020", "cu126"),
+    "550.54.15": ("12040", "cu126"),
+    "570.133.20": ("12080", "cu126"),
+    "580.95.05": ("13000", ""),
+}
+"""The newest CUDA of each, as NVML tells it, and the build that it runs; empty for the installed one."""
+PROFILE = """schema = 1
+version = 1
+title = "both"
+question = "How fast are both?"
+budget_s = 600
+replicates = 1
+blocks = 5
+[[case]]
+workload = "spin"
+sizes = ["mini"]
+devices = ["cpu"]
+precisions = ["fp32"]
+threads = ["1"]
+[[case]]
+workload = "gemm"
+sizes = ["mini"]
+devices = ["gpu"]
+precisions = ["fp32"]
+"""
+
+
+def stand_in(place: Path, driver: str, build: str = "cu130") -> dict[str, str]:
+    """The environment of a box with an A100, this driver, and this torch in the Python of the tests."""
+    (place / "torch").mkdir(parents=True)
+    (place / "torch" / "__init__.py").write_text(TORCH.replace("BUILD", repr(build)))
+    cuda = DRIVERS[driver][0]
+    scenario = f"driver gpus 1\ndriver version {driver}\ndriver cuda {cuda}\n* name NVIDIA A100-SXM4-80GB\n"
+    return {**standin_environment(scenario), "PYTHONPATH": str(place)}
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    (tmp_path / "both.toml").write_text(PROFILE)
+    return tmp_path / "both.toml"
+
+
+@pytest.mark.parametrize("driver", [driver for driver, (_, build) in DRIVERS.items() if build])
+def test_a_driver_that_is_too_old_for_the_torch_stops_the_run_with_the_wheel_that_it_runs(
+    driver: str, tmp_path: Path, profile: Path
+) -> None:
+    cuda, build = DRIVERS[driver]
+    newest = f"{int(cuda) // 1000}.{int(cuda) % 1000 // 10}"
+    box = stand_in(tmp_path / "box", driver)
+    done = gputui("run", profile, "--db", tmp_path / "a.db", "--yes", "--json", env=box)
+    assert (done.returncode, done.stdout) == (EXIT_MACHINE_LACKS, ""), done.stderr
+    first, hint = (line for line in done.stderr.splitlines() if not line.startswith("checking "))
+    assert first == (
+        "gputui: torch 2.13.0+cu130 cannot use NVIDIA A100-SXM4-80GB: it was built for CUDA 13.0,"
+        f" driver {driver} goes up to {newest}"
+    )
+    command = re.escape(f"{sys.executable} -m pip install torch==")
+    line = re.fullmatch(rf".*--device cpu.*: {command}[\d.]+\+(cu\d+) --extra-index-url \S+/whl/\1", hint)
+    assert line is not None, hint
+    assert line[1] == build
+    assert int(build[2:4]) <= int(newest.partition(".")[0]), "a driver runs its major version of CUDA"
+    assert not (tmp_path / "a.db").exists()
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_new_enough_gets_no_complaint(tmp_path: Path, profile: Path) -> None:
+    box = stand_in(tmp_path / "box", "580.95.05")
+    done = gputui("run", profile, "--db", tmp_path / "a.db", "--yes", env=box)
+    assert done.returncode == EXIT_CASE_FAILED, "this torch cannot compute, but its GPU was tried"
+    assert "pip install" not in done.stderr
+    assert "cannot use" not in done.stderr
+    with open_result(tmp_path / "a.db") as file:
+        run = file.run(file.summaries()[0].run_id)
+    assert {one.case.work.workload: one.outcome for one in run.cases} == {"spin": "ok", "gemm": "failed"}
+
+
+@pytest.mark.slow
+def test_the_cpu_is_measured_on_the_same_box_if_it_is_asked_for(tmp_path: Path, profile: Path) -> None:
+    box = stand_in(tmp_path / "box", "535.54.03")
+    done = gputui("run", profile, "--db", tmp_path / "a.db", "--device", "cpu", "--yes", env=box)
+    assert done.returncode == EXIT_DONE, done.stderr
+    with open_result(tmp_path / "a.db") as file:
+        assert len(file.summaries()) == 1
+
+
+@pytest.mark.slow
+def test_a_gpu_that_the_user_hides_is_left_out_with_a_remark_before_the_run(
+    tmp_path: Path, profile: Path
+) -> None:
+    hidden = stand_in(tmp_path / "box", "580.95.05") | {"CUDA_VISIBLE_DEVICES": ""}
+    done = gputui("run", profile, "--db", tmp_path / "a.db", "--yes", env=hidden)
+    assert done.returncode == EXIT_DONE, done.stderr
+    remark = "CUDA_VISIBLE_DEVICES hides NVIDIA A100-SXM4-80GB from torch: its cases are left out"
+    assert remark in " ".join(done.stderr.split())
+    assert "pip install" not in done.stderr
+
+
+def test_a_number_that_names_no_gpu_is_a_mistake_and_not_a_wish(tmp_path: Path, profile: Path) -> None:
+    wrong = stand_in(tmp_path / "box", "580.95.05") | {"CUDA_VISIBLE_DEVICES": "7"}
+    done = gputui("run", profile, "--db", tmp_path / "a.db", "--yes", env=wrong)
+    assert done.returncode == EXIT_MACHINE_LACKS
+    assert "CUDA_VISIBLE_DEVICES, or the container, may hide it" in done.stderr
+    assert "pip install" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_cpu_build_on_a_gpu_box_stops_every_way_to_measure(
+    tmp_path: Path, profile: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in stand_in(tmp_path / "box", "535.54.03", "cpu").items():
+        monkeypatch.setenv(name, value)
+    why = "torch 2.13.0+cpu cannot use NVIDIA A100-SXM4-80GB: it is a build without CUDA"
+    wheel = f"{sys.executable} -m pip install torch==2.13.0+cu126 --extra-index-url"
+
+    over_link = gputui("bakeoff", profile, "--local", "--db", tmp_path / "a.db", "--yes")
+    assert over_link.returncode == EXIT_MACHINE_LACKS
+    assert f"this box: {why}" in over_link.stderr
+    assert wheel in over_link.stderr
+
+    with pytest.raises(GputuiError):
+        run_in_python(profile, db=tmp_path / "a.db", yes=True)
+    printed = capsys.readouterr().out
+    assert f"gputui: {why}\n" in printed
+    assert wheel in printed
+
+    asked = gputui("run", profile, "--device", "gpu", "--db", tmp_path / "a.db")
+    assert asked.returncode == EXIT_MACHINE_LACKS
+    assert f"--device gpu: {why}" in asked.stderr
+    assert wheel in asked.stderr
+
+    doctor = gputui("doctor", "--json")
+    assert doctor.returncode == EXIT_CASE_FAILED
+    (check,) = (one for one in json.loads(doctor.stdout)["checks"] if one["topic"] == "torch")
+    assert check["command"].startswith(wheel)
+
+    elsewhere = gputui("doctor", "--via", "env", "--dir", tmp_path / "there")
+    assert elsewhere.returncode == EXIT_CASE_FAILED
+    assert f"  {why}\n  -> " in elsewhere.stdout
+    assert " -m pip install torch==2.13.0+cu126 " in elsewhere.stdout
+
+    listed = gputui("profiles", profile)
+    assert listed.returncode == EXIT_DONE, "what would run can still be looked up"
+    assert why in " ".join(listed.stdout.split())
+    assert not (tmp_path / "a.db").exists()
+
+
+def test_the_form_refuses_in_the_field_of_the_device(tmp_path: Path, profile: Path) -> None:
+    """The form runs in this process, which has no such driver: a child with one checks it."""
+    script = (
+        "import json, sys\n"
+        "from gputui.services.runs.start import Draft, DraftChecker\n"
+        "for device in ('', 'cpu'):\n"
+        "    checked = DraftChecker().check(Draft(profile=sys.argv[1], device=device))\n"
+        "    print(json.dumps({name: [e.message, e.hint] for name, e in checked.wrong.items()}))\n"
+    )
+    env = {**os.environ, **stand_in(tmp_path / "box", "570.133.20")}
+    words = [sys.executable, "-c", script, str(profile)]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+    refused, allowed = map(json.loads, done.stdout.splitlines())
+    assert list(refused) == ["device"]
+    assert "driver 570.133.20 goes up to 12.8" in refused["device"][0]
+    assert "torch==2.13.0+cu126" in refused["device"][1]
+    assert allowed == {}
