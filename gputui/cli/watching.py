@@ -62,11 +62,14 @@ def alerts_of(runs: Sequence[LiveRun], plans: Sequence[Plan], *, is_late: bool =
     return Alerts(plans, " and ".join(called(run) for run in runs), is_late=is_late)
 
 
-def watch(runs: Sequence[LiveRun], plans: Sequence[Plan], alerts: Alerts | None = None) -> Watched:
+def watch(
+    runs: Sequence[LiveRun], plans: Sequence[Plan], alerts: Alerts | None = None, *, left: str = ""
+) -> Watched:
     """Show progress until every run is stored, or its supervisor is gone.
 
-    SIGINT and SIGTERM end the runs; a hang-up and SIGQUIT end this process and leave the runs. The terminal
-    rings for `alerts`; other streams get none of them.
+    SIGINT and SIGTERM end the runs; a hang-up and SIGQUIT end this process and leave the runs. `left` is for
+    a viewer of runs that another process started: it says this after SIGINT or SIGTERM, and leaves them too.
+    The terminal rings for `alerts`; other streams get none of them.
     """
     watched = Watched()
 
@@ -81,11 +84,12 @@ def watch(runs: Sequence[LiveRun], plans: Sequence[Plan], alerts: Alerts | None 
         os._exit(EXIT_HUNG_UP)  # the terminal is gone, and the run belongs to its supervisor
 
     def leave(number: int, frame: FrameType | None) -> None:
-        progress.interject(f"the run continues; to see it again: gputui attach {runs[0].short_id}")
-        os._exit(EXIT_DONE)
+        progress.interject(left or f"the run continues; to see it again: gputui attach {runs[0].short_id}")
+        os._exit(EXIT_DONE if number == signal.SIGQUIT else 128 + number)
 
     with Progress(plans, live=sys.stderr.isatty()) as progress:
-        for number, handler in zip(WATCHED, (pass_on, pass_on, hang_up, leave), strict=True):
+        interrupt = leave if left else pass_on
+        for number, handler in zip(WATCHED, (interrupt, interrupt, hang_up, leave), strict=True):
             signal.signal(number, handler)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
         for index, line in follow(runs):

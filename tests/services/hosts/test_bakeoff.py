@@ -179,6 +179,40 @@ def test_ctrl_c_ends_the_runs_on_all_hosts_and_keeps_what_is_finished(
     assert "one did not finish; to measure again: gputui bakeoff " in again.stdout
 
 
+def test_a_viewer_of_a_bakeoff_leaves_the_runs_on_their_hosts_and_stop_ends_them(
+    servers: Servers, tmp_path: Path, lean: str
+) -> None:
+    servers.start("one")
+    profile, db = write_long_profile(tmp_path / "long.toml"), tmp_path / "a.db"
+    owner = start_gputui(
+        "bakeoff", profile, "--host", "one", "--db", db, "--yes", "--python", lean, env=servers.environment
+    )
+    bakeoffs = Path(servers.environment["GPUTUI_STATE"]) / "bakeoffs"
+    wait_until(lambda: blocks_here(bakeoffs) > 0, "a block is here")
+    owner.send_signal(signal.SIGQUIT)
+    assert "the runs go on; to come back: gputui attach" in owner.communicate(timeout=LONGEST_S)[0]
+    (name,) = (place.name for place in bakeoffs.iterdir())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        before = blocks_here(bakeoffs)
+        viewer = start_gputui("attach", name, env=servers.environment)
+        wait_until(lambda before=before: blocks_here(bakeoffs) > before, "the run goes on")  # type: ignore[misc]
+        viewer.send_signal(number)
+        said = viewer.communicate(timeout=LONGEST_S)[0]
+        assert viewer.returncode == 128 + number, said
+        assert f"to come back: gputui attach {name}; to end them: gputui stop {name}" in said
+        assert "ending the runs" not in said
+    assert not db.exists() or not statuses_in(db)
+    stopped = gputui("stop", name, env=servers.environment)
+    assert stopped.returncode == 0, stopped.stderr
+    assert "what was finished is kept (one is " in stopped.stderr
+    assert statuses_in(db) == ["interrupted"]
+
+
+def statuses_in(db: Path) -> list[str]:
+    with open_result(db) as file:
+        return [summary.status for summary in file.summaries()]
+
+
 def blocks_here(bakeoffs: Path) -> int:
     return sum(path.read_bytes().count(b'"Block"') for path in bakeoffs.glob("*/*/journal.jsonl"))
 
