@@ -18,7 +18,7 @@ import click
 from gputui.cli.hosts_table import HostsTable, say
 from gputui.cli.output import shown
 from gputui.cli.surroundings import unattended
-from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, GputuiError, MachineLacks
+from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, GputuiError, MachineLacks, NoResult
 from gputui.model.units import counted, format_hourly, listed
 from gputui.services.runs.start import blocks_from, budget_from, launches_from
 
@@ -346,13 +346,15 @@ def see_through(
         if following is None:
             break
         bakeoff = following
-    _compare(bakeoff, shows_all=shows_all, verbose=verbose)
+    has_compared = _compare(bakeoff, shows_all=shows_all, verbose=verbose)
     ended_early = [run for run in bakeoff.runs if run.is_stored and not run.is_whole]
     if ended_early and bakeoff.words:
         click.echo(
             f"{_names(ended_early)} did not finish; to measure again: "
             + shlex.join(["gputui", *bakeoff.words])
         )
+    if not has_compared:
+        return EXIT_NO_RESULT
     return EXIT_DONE if all(run.is_whole for run in bakeoff.runs) else EXIT_CASE_FAILED
 
 
@@ -428,8 +430,11 @@ def _follow(bakeoff: Bakeoff, is_ours: bool, ends: bool) -> int:
     return stopped[0] if stopped else 0
 
 
-def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> None:
-    """The comparison of all that were measured, the first as the baseline."""
+def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> bool:
+    """The comparison of all that were measured, the first as the baseline; whether it has anything.
+
+    Raises NoResult if no host measured anything.
+    """
     from gputui.cli.output import console
     from gputui.services.compare.equal_boxes import equal_boxes
     from gputui.services.compare.rounds import how_sure
@@ -441,13 +446,14 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> None:
     done = [(run.host.name, run.short_id) for run in bakeoff.runs if run.is_stored]
     if rounds is not None:
         done = [(name, rounds.label_of(name)) for name in rounds.hosts]
-    if not done:
-        raise MachineLacks("nothing was measured on any host", f"gputui bakeoff --resume {bakeoff.name}")
+    elif not any(run.has_measured for run in bakeoff.runs):
+        show = f"gputui show {done[0][1]} {shlex.quote(str(bakeoff.target))} -v says why" if done else ""
+        raise NoResult("nothing was measured on any host", show or f"gputui bakeoff --resume {bakeoff.name}")
     file = from_here(str(bakeoff.target))
     selectors = [f"{file}@{run}" for _, run in done]
     if len(done) == 1:
         click.echo(f"one host was measured: gputui show {done[0][1]} {shlex.quote(file)}")
-        return
+        return True
     asked = ask(selectors, pool=rounds is not None)
     named = zip(asked.sides, done, strict=True)
     sides = tuple(replace(side, name=f"{shown(name)} ({run})") for side, (name, run) in named)
@@ -467,6 +473,7 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> None:
         page.show()
     for line in below:
         click.echo(line)
+    return not answer.headline.is_empty
 
 
 def _standing_lines(bakeoff: Bakeoff) -> list[str]:

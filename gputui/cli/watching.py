@@ -17,11 +17,11 @@ import click
 
 from gputui.cli.output import beneath
 from gputui.cli.progress import Progress
-from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, GputuiError
+from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, EXIT_NO_RESULT, GputuiError
 from gputui.model.absent import Missing
-from gputui.model.journal import RunEnd, Stored
+from gputui.model.journal import NOTHING_MEASURED, RunEnd, Stored
 from gputui.model.plan import Plan
-from gputui.services.results.labels import has_failed
+from gputui.services.results.labels import has_failed, has_measured
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.runs.alerts import Alerts
@@ -132,6 +132,8 @@ def finish(
 ) -> int:
     """Results of every run, the next commands, and the exit status. Raises NotStored.
 
+    6 if a run measured nothing and none of its cases failed.
+
     `like` is the run that was repeated, as `F@RUN`; empty for none; `profile` has its cases. `api_price`: of
     a hosted API, for a run of loads; USD per million tokens in and out.
     """
@@ -194,12 +196,13 @@ def finish(
                 share=1 / len(results),
                 headline="" if one is None else one.headline,
             )
-    failed = any(map(has_failed, results))
+    failed = any(map(has_failed, results)) or "us" in keepers
+    is_empty = any(result.cases and not has_measured(result) for result in results)
     for result in results:
         for line in where_messages_are(result):
             click.echo(line, err=True)
     status = exit_status_of(watched.ended)
-    return status or (EXIT_CASE_FAILED if failed or "us" in keepers else EXIT_DONE)
+    return status or (EXIT_CASE_FAILED if failed else EXIT_NO_RESULT if is_empty else EXIT_DONE)
 
 
 def _serving_as_json(load: ServingRun | Missing, run: Run) -> object:
@@ -209,12 +212,13 @@ def _serving_as_json(load: ServingRun | Missing, run: Run) -> object:
 
 
 def exit_status_of(ended: Mapping[int, RunEnd]) -> int:
-    """128 + signal for a run that was stopped, 1 for one that ended early otherwise, else 0."""
+    """128 + signal for a run that was stopped, 1 for one that ended early otherwise, else 0: it came to its
+    end, whatever it measured."""
     for end in ended.values():
         for number in (signal.SIGINT, signal.SIGTERM):
             if end.reason == f"stopped by {number.name}":
                 return 128 + number
-        if end.status != "finished":
+        if end.status != "finished" and end.reason != NOTHING_MEASURED:
             return EXIT_CASE_FAILED
     return EXIT_DONE
 

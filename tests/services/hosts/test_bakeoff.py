@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -206,6 +207,16 @@ def test_a_viewer_of_a_bakeoff_leaves_the_runs_on_their_hosts_and_stop_ends_them
     assert stopped.returncode == 0, stopped.stderr
     assert "what was finished is kept (one is " in stopped.stderr
     assert statuses_in(db) == ["interrupted"]
+
+
+def test_a_bakeoff_in_which_no_host_measured_anything_exits_with_6(tmp_path: Path) -> None:
+    profile, db = write_spin_profile(tmp_path / "spin.toml"), tmp_path / "a.db"
+    vias = ("--via", "env A=1 GPUTUI_SPIN_WORK=100000", "--via", "env A=2 GPUTUI_SPIN_WORK=100000")
+    words = ("bakeoff", profile, *vias, "--dir", tmp_path / "there", "--db", db, "--yes", "--budget", "2")
+    done = gputui(*words, "--python", sys.executable)
+    assert done.returncode == 6, done.stderr
+    assert "gputui: nothing was measured on any host" in done.stderr
+    assert statuses_in(db) == ["failed", "failed"]
 
 
 def statuses_in(db: Path) -> list[str]:
