@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any
 from gputui.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from gputui.errors import GputuiError as GputuiError
+    from gputui.errors import NoResult as NoResult
     from gputui.services.compare.notebook import compare as compare
     from gputui.services.results.frames import load as load
     from gputui.services.runs.notebook import run as run
 
-__all__ = ["__version__", "compare", "load", "run"]
+__all__ = ["GputuiError", "NoResult", "__version__", "compare", "load", "run"]
 
 _HOMES = {
+    "GputuiError": "gputui.errors",
+    "NoResult": "gputui.errors",
     "compare": "gputui.services.compare.notebook",
     "load": "gputui.services.results.frames",
     "run": "gputui.services.runs.notebook",
@@ -25,7 +29,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:  # Any: what a module attribute may be
-    """The functions of the Python interface, imported on first use: they need duckdb or pandas."""
+    """What belongs to the Python interface, imported on first use: they need duckdb or pandas."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,6 +9,8 @@ EXIT_MACHINE_LACKS = 3
 EXIT_NOT_STORED = 4
 EXIT_UNDECIDED = 5
 """The data can neither pass nor fail a gate."""
+EXIT_NO_RESULT = 6
+"""Nothing was measured, or nothing could be compared."""
 EXIT_BUG = 70
 """An error that gputui did not foresee; EX_SOFTWARE of sysexits.h."""
 EXIT_HUNG_UP = 129
@@ -38,6 +40,13 @@ class NotStored(GputuiError):
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message, hint, EXIT_NOT_STORED)
+
+
+class NoResult(GputuiError):
+    """Nothing was measured, or nothing could be compared."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint, EXIT_NO_RESULT)
 
 
 def bug_text(error: Exception) -> str:

@@ -26,6 +26,8 @@ class Command:
     module: str
     """Below `gputui.cli`; defines a click command called `command`."""
     summary: str
+    may_be_meant: bool = True
+    """Whether it may be the answer to a misspelt word: not if it ends, removes or changes something."""
 
 
 COMMANDS: tuple[Command, ...] = (
@@ -40,7 +42,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("demo", "demo", "Show the monitor with made-up GPUs."),
     Command("attach", "attach", "Watch a run in progress."),
     Command("join", "join", "Lend this box to a run across several hosts."),
-    Command("stop", "stop", "End a run in progress and keep what is finished."),
+    Command("stop", "stop", "End a run in progress and keep what is finished.", may_be_meant=False),
     Command("record", "record", "Record the box while any program runs."),
     Command("compare", "compare", "Compare result files, or the variants within one."),
     Command("results", "results_screen", "Browse result files and runs."),
@@ -54,15 +56,24 @@ COMMANDS: tuple[Command, ...] = (
     Command("runs", "runs", "List the runs of a result file."),
     Command("show", "show", "Show one run in full."),
     Command("replay", "replay", "Replay the telemetry of a run in the monitor."),
-    Command("merge", "merge", "Merge result files into one."),
+    Command("merge", "merge", "Merge result files into one.", may_be_meant=False),
     Command("export", "export", "Export runs to Parquet for Spark, polars, DuckDB and others."),
     Command("share", "share", "Write a report or file to share with a provider or anyone else."),
-    Command("label", "label", "Rename a run."),
-    Command("rm", "rm", "Remove a run from a result file."),
+    Command("label", "label", "Rename a run.", may_be_meant=False),
+    Command("rm", "rm", "Remove a run from a result file.", may_be_meant=False),
     Command("import", "importing", "Import torch.profiler traces, or a run directory."),
     Command("completion", "completion", "Print a shell completion script."),
     Command("paths", "paths", "Show where files are kept, and how to remove them."),
 )
+
+ELSEWHERE = {
+    **dict.fromkeys(("top", "htop", "nvtop", "btop", "nvitop", "watch", "status", "live"), "monitor"),
+    **dict.fromkeys(("check", "health"), "doctor"),
+    **dict.fromkeys(("bench", "benchmark"), "run"),
+    **dict.fromkeys(("list", "ls"), "runs"),
+    "diff": "compare",
+}
+"""What people call these commands, by the names that other tools have."""
 
 
 class _Lazy(click.Group):
@@ -110,9 +121,10 @@ class _Lazy(click.Group):
             import difflib
             import shlex
 
-            names = [c.name for c in COMMANDS]
+            names = {c.name: c.may_be_meant for c in COMMANDS}
             close = difflib.get_close_matches(args[0], names, n=1)
-            hint = f"did you mean `gputui {close[0]}`?" if close else f"one of {', '.join(names)}"
+            meant = ELSEWHERE.get(args[0]) or next((name for name in close if names[name]), "")
+            hint = f"did you mean `gputui {meant}`?" if meant else f"one of {', '.join(names)}"
             if args[0].endswith(".db"):
                 hint = f"to see what is in it: gputui results {shlex.quote(args[0])}"
             elif args[0].endswith((".json", ".json.gz")):

@@ -10,7 +10,6 @@ from gputui.cli.bakeoff import see_through
 from gputui.cli.recovered import report_recovered
 from gputui.cli.watching import (
     ALL_HELP,
-    HOW_TO_LEAVE,
     NOTIFY_HELP,
     VERBOSE_HELP,
     alerts_of,
@@ -30,7 +29,7 @@ from gputui.services.runs.process import find_in_progress, runs_in_progress
 @click.option("-v", "--verbose", is_flag=True, help=VERBOSE_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(run: str, notify: bool, shows_all: bool, verbose: bool, as_json: bool) -> int:
-    """Watch a run until it ends, then show its results.
+    """Watch a run until it ends, then show its results. Ctrl-C leaves; the run continues.
 
     RUN is its short id or label, needed if several are in progress. It may be a bakeoff; without it, also the
     last one of today that is not over.
@@ -38,11 +37,14 @@ def command(run: str, notify: bool, shows_all: bool, verbose: bool, as_json: boo
     report_recovered()
     bakeoff = bakeoff_in_progress(run) if run or not runs_in_progress() else None
     if bakeoff is not None:
-        return see_through(bakeoff, shows_all=shows_all, verbose=verbose)
+        return see_through(bakeoff, shows_all=shows_all, verbose=verbose, is_ours=False)
     runs = find_in_progress(run)
     plans = [Spec.read(found.run_dir).plan for found in runs]
+    name = runs[0].short_id
+    ending = f"to end it: gputui stop {name}"
     if sys.stderr.isatty():
-        click.echo(HOW_TO_LEAVE, err=True)
+        click.echo(f"Ctrl-C leaves it running; {ending}", err=True)
     hold_signals()
-    watched = watch(runs, plans, alerts_of(runs, plans, is_late=True) if notify else None)
+    left = f"the run continues; {ending}; to see it again: gputui attach {name}"
+    watched = watch(runs, plans, alerts_of(runs, plans, is_late=True) if notify else None, left=left)
     return finish(runs, watched, runs[0].target, as_json=as_json, is_verbose=verbose, shows_all=shows_all)

@@ -18,7 +18,7 @@ import click
 from gputui.cli.hosts_table import HostsTable, say
 from gputui.cli.output import shown
 from gputui.cli.surroundings import unattended
-from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, GputuiError, MachineLacks
+from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, GputuiError, MachineLacks, NoResult
 from gputui.model.units import counted, format_bytes, format_hourly, listed
 from gputui.services.runs.start import blocks_from, budget_from, launches_from
 
@@ -326,13 +326,18 @@ def _announce_jobs(kinds: Sequence[NodeType], jobs: Sequence[tuple[Host, BatchPa
     say(f"{counted(len(jobs), 'batch job')}, which plan on their nodes; into {target}")
 
 
-def see_through(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> int:
-    """Follow all hosts to their ends, then compare what was measured. Raises GputuiError."""
+def see_through(
+    bakeoff: Bakeoff, *, shows_all: bool, verbose: bool, is_ours: bool = True, ends: bool = False
+) -> int:
+    """Follow all hosts to their ends, then compare what was measured. Raises GputuiError.
+
+    SIGINT and SIGTERM end the runs if `is_ours`, else only this process; `ends` ends them at once.
+    """
     if bakeoff.is_over and bakeoff.rounds is None:
         say(f"bakeoff {bakeoff.name} is complete: nothing is left to bring home")
     while True:
         with bakeoff.held():
-            stopped = 0 if bakeoff.is_over else _follow(bakeoff)
+            stopped = 0 if bakeoff.is_over else _follow(bakeoff, is_ours, ends)
         unstored = [run for run in bakeoff.runs if not run.is_stored]
         if unstored:
             say(f"to go on with {_names(unstored)}: gputui bakeoff --resume {bakeoff.name}")
@@ -343,13 +348,15 @@ def see_through(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> int:
         if following is None:
             break
         bakeoff = following
-    _compare(bakeoff, shows_all=shows_all, verbose=verbose)
+    has_compared = _compare(bakeoff, shows_all=shows_all, verbose=verbose)
     ended_early = [run for run in bakeoff.runs if run.is_stored and not run.is_whole]
     if ended_early and bakeoff.words:
         click.echo(
             f"{_names(ended_early)} did not finish; to measure again: "
             + shlex.join(["gputui", *bakeoff.words])
         )
+    if not has_compared:
+        return EXIT_NO_RESULT
     return EXIT_DONE if all(run.is_whole for run in bakeoff.runs) else EXIT_CASE_FAILED
 
 
@@ -382,26 +389,30 @@ def _next_round(bakeoff: Bakeoff) -> Bakeoff | None:
     return following
 
 
-def _follow(bakeoff: Bakeoff) -> int:
+def _follow(bakeoff: Bakeoff, is_ours: bool, ends: bool) -> int:
     """Show all hosts until their ends; returns the signal by which the user stopped them, or 0."""
     is_live = sys.stderr.isatty()
-    if is_live:
-        for line in _HOW_TO_LEAVE:
+    ending = f"to end them: gputui stop {bakeoff.name}"
+    if is_live and not ends:
+        for line in (
+            _HOW_TO_LEAVE if is_ours else (f"Ctrl-C leaves this view while the runs go on; {ending}",)
+        ):
             click.echo(line, err=True)
-    stopped: list[int] = []
+    stopped: list[int] = [signal.SIGTERM] if ends else []
 
     def stop(number: int, frame: FrameType | None) -> None:
         stopped.append(number)
 
     def leave(number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGQUIT:
-            left = f"\nthe runs go on; to come back: gputui attach {bakeoff.name}\n"
+        if number != signal.SIGHUP:
+            left = f"\nthe runs go on; to come back: gputui attach {bakeoff.name}; {ending}\n"
             os.write(sys.stderr.fileno(), left.encode())
-        os._exit(EXIT_HUNG_UP if number == signal.SIGHUP else EXIT_DONE)
+        os._exit(EXIT_DONE if number == signal.SIGQUIT else 128 + number)
 
+    interrupt = stop if is_ours else leave
     for number, handler in (
-        (signal.SIGINT, stop),
-        (signal.SIGTERM, stop),
+        (signal.SIGINT, interrupt),
+        (signal.SIGTERM, interrupt),
         (signal.SIGHUP, leave),
         (signal.SIGQUIT, leave),
     ):
@@ -421,8 +432,11 @@ def _follow(bakeoff: Bakeoff) -> int:
     return stopped[0] if stopped else 0
 
 
-def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> None:
-    """The comparison of all that were measured, the first as the baseline."""
+def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> bool:
+    """The comparison of all that were measured, the first as the baseline; whether it has anything.
+
+    Raises NoResult if no host measured anything.
+    """
     from gputui.cli.output import console
     from gputui.services.compare.equal_boxes import equal_boxes
     from gputui.services.compare.rounds import how_sure
@@ -434,13 +448,14 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> None:
     done = [(run.host.name, run.short_id) for run in bakeoff.runs if run.is_stored]
     if rounds is not None:
         done = [(name, rounds.label_of(name)) for name in rounds.hosts]
-    if not done:
-        raise MachineLacks("nothing was measured on any host", f"gputui bakeoff --resume {bakeoff.name}")
+    elif not any(run.has_measured for run in bakeoff.runs):
+        show = f"gputui show {done[0][1]} {shlex.quote(str(bakeoff.target))} -v says why" if done else ""
+        raise NoResult("nothing was measured on any host", show or f"gputui bakeoff --resume {bakeoff.name}")
     file = from_here(str(bakeoff.target))
     selectors = [f"{file}@{run}" for _, run in done]
     if len(done) == 1:
         click.echo(f"one host was measured: gputui show {done[0][1]} {shlex.quote(file)}")
-        return
+        return True
     asked = ask(selectors, pool=rounds is not None)
     named = zip(asked.sides, done, strict=True)
     sides = tuple(replace(side, name=f"{shown(name)} ({run})") for side, (name, run) in named)
@@ -460,6 +475,7 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> None:
         page.show()
     for line in below:
         click.echo(line)
+    return not answer.headline.is_empty
 
 
 def _standing_lines(bakeoff: Bakeoff) -> list[str]:

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from gputui.cli.output import report_written
-from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_UNDECIDED, GputuiError
+from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, EXIT_UNDECIDED, GputuiError
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ENERGY, ComparisonColumn, columns_of
@@ -136,6 +136,7 @@ def command(
 
     F takes the newest run of each case, F@RUN one run: its short id, its label, `latest` or `latest~1`.
     `reference:NAME` is boxes of one model (gputui reference list). A directory is all result files in it.
+    Exits with 6 if there is nothing to compare.
     """
     is_named = context.get_parameter_source("form") is not ParameterSource.DEFAULT
     if output is not None and not on_screen and not is_named and output.suffix.lower() not in ("", ".txt"):
@@ -195,7 +196,9 @@ def command(
         for page in comparison_pages(asked, answer, columns, console(), verbose, shows_all):
             page.show()
     if not is_gate:
-        return EXIT_DONE
+        if answer.headline.is_empty and (output is not None or form != "text"):
+            click.echo(f"gputui: {answer.headline.text}", err=True)
+        return EXIT_NO_RESULT if answer.headline.is_empty else EXIT_DONE
     result = check_gate(answer.comparisons, asked.ignore, slower_pct, asked.evidence)
     others = [comparison.b.name for comparison in answer.comparisons]
     for line in gate_lines(result, slower_pct, others, answer.comparisons[0].a.name):

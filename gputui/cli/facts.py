@@ -198,6 +198,7 @@ def _print(row: GpuRow, ranges: list[PlausibleRow], *, is_verbose: bool) -> None
 
 def _rent(name: str) -> str:
     """The cheapest price of the last 90 days, else the newest with its age; empty if none is known."""
+    from gputui.facts.instances import is_on_demand
     from gputui.services.prices.price_list import (
         OLD_DAYS,
         best_offer,
@@ -210,7 +211,8 @@ def _rent(name: str) -> str:
     best = best_offer(name, today)
     if best is None:
         return ""
-    price = f"${per_gpu(best.usd_per_hour, best):.2f} a GPU hour at {best.provider}"
+    kind = "" if is_on_demand(best.price_kind) else f", {best.price_kind}"
+    price = f"${per_gpu(best.usd_per_hour, best):.2f} a GPU hour at {best.provider}{kind}"
     day = date_words(best.price_date, today)
     if is_recent(best.price_date, today):
         return f"from {price} ({day})"
@@ -239,6 +241,7 @@ def _beats_its_peak(ranges: Iterable[PlausibleRow]) -> bool:
 
 
 def _plain_offer(name: str) -> dict[str, object] | None:
+    from gputui.facts.instances import is_on_demand
     from gputui.services.prices.price_list import best_offer, is_recent, per_gpu
 
     today = datetime.date.today()
@@ -249,6 +252,8 @@ def _plain_offer(name: str) -> dict[str, object] | None:
         "usd_per_gpu_hour": per_gpu(best.usd_per_hour, best),
         "provider": best.provider,
         "instance_type": best.instance_type,
+        "price_kind": best.price_kind,
+        "is_on_demand": is_on_demand(best.price_kind),
         "price_date": best.price_date,
         "is_recent": is_recent(best.price_date, today),
     }

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from gputui.analysis.fit import Fit, Tricks
     from gputui.analysis.inference_fit import InferenceFit
-    from gputui.services.advise.gpu_choice import GpuClass
+    from gputui.services.advise.gpu_choice import GpuClass, GpuOffer
     from gputui.services.advise.inference_fit import InferenceReport
     from gputui.services.advise.memory_fit import FitReport
 
@@ -306,17 +306,24 @@ def _print_gpus(
             name,
             ("~" if one.is_estimated else "") + format_bytes(one.memory_bytes),
             _verdict(one.fit, offer is not None),
-            "—" if offer is None else f"{'*' if offer.age else ''}{offer.usd_per_hour:.2f}",
+            "—" if offer is None else f"{_marks(offer)}{offer.usd_per_hour:.2f}",
             *most[one.names],
         )
     out.print(rows)
     notes = []
     if any(one.is_estimated for one, _ in shown):
         notes.append("~: memory as sold, less 8 % for the driver.")
-    if any(offer is not None and offer.age for offer in (one.offer(name) for one, name in shown)):
+    offers = [offer for one, name in shown if (offer := one.offer(name)) is not None]
+    if any(offer.age for offer in offers):
         notes.append("*: a price over 90 days old.")
+    if other := {offer.instance.price_kind for offer in offers if not offer.is_on_demand}:
+        notes.append(f"+: not on demand: {', '.join(sorted(other))}.")
     if notes:
         out.print(" ".join(notes))
+
+
+def _marks(offer: GpuOffer) -> str:
+    return ("" if offer.is_on_demand else "+") + ("*" if offer.age else "")
 
 
 def _batch(batch: int) -> str:

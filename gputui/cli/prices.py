@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 15
 """Lines without --all, so that they fit a terminal."""
+_KIND_WIDTH = 11
 
 
 @click.command()
@@ -124,7 +125,9 @@ def _print(offers: list[InstanceRow], name: str | None, every: bool) -> None:
     shown, older = recent[:room], old[: max(room - len(recent), 0)]
     if shown:
         if name is None:
-            what = f"Cheapest list price of the last {OLD_DAYS} days, GPUs that most providers rent first"
+            what = (
+                f"Cheapest on-demand price of the last {OLD_DAYS} days, GPUs that most providers rent first"
+            )
         else:
             what = f"{counted(len(recent), 'price')} of the last {OLD_DAYS} days, the cheapest first"
         out.print(flowing(f"{what}:"))
@@ -146,12 +149,14 @@ def _print_table(shown: list[InstanceRow], today: datetime.date) -> None:
 
     has_spot = any(not isinstance(row.spot_usd_per_hour, Missing) for row in shown)
     spot = ["spot"] if has_spot else []
+    kinds = [_kind(row) for row in shown]
+    kind_title = [] if all(kind == "on-demand" for kind in kinds) else ["kind"]
     made = table(
-        ["GPU", "$/GPU h", *spot, "whole box", "provider and type", "price of"],
+        ["GPU", "$/GPU h", *spot, "whole box", *kind_title, "provider and type", "price of"],
         right=range(1, 3 + len(spot)),
-        breaks=(0, 3 + len(spot)),
+        breaks=(0, 3 + len(spot) + len(kind_title)),
     )
-    for row in shown:
+    for row, kind in zip(shown, kinds, strict=True):
         spot_price = (
             row.spot_usd_per_hour
             if isinstance(row.spot_usd_per_hour, Missing)
@@ -165,10 +170,19 @@ def _print_table(shown: list[InstanceRow], today: datetime.date) -> None:
             _usd(price if isinstance(price, Missing) else per_gpu(price, row)),
             *([_usd(spot_price)] if has_spot else []),
             _usd(price),
+            *([kind] if kind_title else []),
             f"{row.provider} {row.instance_type}" + (f" ({row.gpu_count:g} GPUs)" if is_counted else ""),
             date_words(date_of(row), today),
         )
     console().print(made)
+
+
+def _kind(row: InstanceRow) -> str:
+    """What kind its price is, in a word or two; of its spot price where it has no other."""
+    if isinstance(row.usd_per_hour, Missing):
+        return "—" if isinstance(row.spot_usd_per_hour, Missing) else "spot"
+    kind = row.price_kind
+    return kind if len(kind) <= _KIND_WIDTH else kind.replace(",", " ").split()[0]
 
 
 def _usd(price: float | Missing) -> str:
@@ -176,6 +190,7 @@ def _usd(price: float | Missing) -> str:
 
 
 def _plain(row: InstanceRow, today: datetime.date) -> dict[str, object]:
+    from gputui.facts.instances import is_on_demand
     from gputui.services.prices.price_list import date_of, is_recent
 
     def figure(value: float | Missing) -> float | None:
@@ -188,6 +203,7 @@ def _plain(row: InstanceRow, today: datetime.date) -> dict[str, object]:
         "gpu_count": row.gpu_count,
         "usd_per_hour": figure(row.usd_per_hour),
         "price_kind": row.price_kind,
+        "is_on_demand": not isinstance(row.usd_per_hour, Missing) and is_on_demand(row.price_kind),
         "region": row.region,
         "price_date": row.price_date,
         "is_recent": is_recent(date_of(row), today),

@@ -19,7 +19,7 @@ from gputui.store.editing import remove_run
 @click.option("--yes", is_flag=True, help="Remove without asking.")
 def command(run: str, file: Path | None, yes: bool) -> int:
     """Remove RUN (its short id, its label, `latest` or `latest~1`) from FILE, for good."""
-    path, found = locate_run(run, file)
+    path, found = locate_run(run, file, guesses=False)
     if not yes:
         from gputui.services.results.labels import day
 

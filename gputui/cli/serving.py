@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gputui.model.absent import Missing
-from gputui.model.journal import Price
+from gputui.model.journal import NOTHING_MEASURED, Price
 from gputui.model.result import Run
 from gputui.services.serving.curve import ServingRun
 from gputui.services.serving.text import (
@@ -42,7 +42,7 @@ def print_serving(
     page = Page(out)
     price: Price | Missing = run.summary.price
     page.add(Text(serving_headline(serving, price), style="bold"))
-    if run.summary.status != "finished":
+    if run.summary.status != "finished" and run.summary.status_reason != NOTHING_MEASURED:
         why = f" ({run.summary.status_reason})" if run.summary.status_reason else ""
         page.line(f"The run was {run.summary.status}{why}.")
     for line in (*heading, server_line(serving)):

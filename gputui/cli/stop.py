@@ -6,10 +6,12 @@ import signal
 
 import click
 
+from gputui.cli.bakeoff import see_through
 from gputui.cli.recovered import report_recovered
 from gputui.cli.watching import finish, hold_signals, watch
 from gputui.errors import EXIT_DONE, EXIT_TERMINATED
 from gputui.recording.spec import Spec
+from gputui.services.hosts.bakeoff import bakeoff_in_progress
 from gputui.services.runs.process import find_in_progress, stop
 
 
@@ -17,12 +19,20 @@ from gputui.services.runs.process import find_in_progress, stop
 @click.argument("run", default="")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(run: str, as_json: bool) -> int:
-    """End RUN (its short id or label; the only one without it), store what is finished, and show that."""
+    """End RUN, store what is finished, and show that.
+
+    RUN is its short id or label, needed if several are in progress; or the name of a bakeoff.
+    """
     report_recovered()
+    bakeoff = bakeoff_in_progress(run) if run else None
+    if bakeoff is not None:
+        status = see_through(bakeoff, shows_all=False, verbose=False, ends=True)
+        return EXIT_DONE if status == EXIT_TERMINATED else status
     runs = find_in_progress(run)
     plans = [Spec.read(found.run_dir).plan for found in runs]
     hold_signals()
     stop(runs[0], signal.SIGTERM)
-    watched = watch(runs, plans)
+    name = runs[0].short_id
+    watched = watch(runs, plans, left=f"the run is ending; to see its end: gputui attach {name}")
     status = finish(runs, watched, runs[0].target, as_json=as_json)
     return EXIT_DONE if status == EXIT_TERMINATED else status  # stopping it was the request

@@ -17,11 +17,11 @@ import click
 
 from gputui.cli.output import beneath
 from gputui.cli.progress import Progress
-from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, GputuiError
+from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, EXIT_NO_RESULT, GputuiError
 from gputui.model.absent import Missing
-from gputui.model.journal import RunEnd, Stored
+from gputui.model.journal import NOTHING_MEASURED, RunEnd, Stored
 from gputui.model.plan import Plan
-from gputui.services.results.labels import has_failed
+from gputui.services.results.labels import has_failed, has_measured
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.runs.alerts import Alerts
@@ -62,11 +62,14 @@ def alerts_of(runs: Sequence[LiveRun], plans: Sequence[Plan], *, is_late: bool =
     return Alerts(plans, " and ".join(called(run) for run in runs), is_late=is_late)
 
 
-def watch(runs: Sequence[LiveRun], plans: Sequence[Plan], alerts: Alerts | None = None) -> Watched:
+def watch(
+    runs: Sequence[LiveRun], plans: Sequence[Plan], alerts: Alerts | None = None, *, left: str = ""
+) -> Watched:
     """Show progress until every run is stored, or its supervisor is gone.
 
-    SIGINT and SIGTERM end the runs; a hang-up and SIGQUIT end this process and leave the runs. The terminal
-    rings for `alerts`; other streams get none of them.
+    SIGINT and SIGTERM end the runs; a hang-up and SIGQUIT end this process and leave the runs. `left` is for
+    a viewer of runs that another process started: it says this after SIGINT or SIGTERM, and leaves them too.
+    The terminal rings for `alerts`; other streams get none of them.
     """
     watched = Watched()
 
@@ -81,11 +84,12 @@ def watch(runs: Sequence[LiveRun], plans: Sequence[Plan], alerts: Alerts | None 
         os._exit(EXIT_HUNG_UP)  # the terminal is gone, and the run belongs to its supervisor
 
     def leave(number: int, frame: FrameType | None) -> None:
-        progress.interject(f"the run continues; to see it again: gputui attach {runs[0].short_id}")
-        os._exit(EXIT_DONE)
+        progress.interject(left or f"the run continues; to see it again: gputui attach {runs[0].short_id}")
+        os._exit(EXIT_DONE if number == signal.SIGQUIT else 128 + number)
 
     with Progress(plans, live=sys.stderr.isatty()) as progress:
-        for number, handler in zip(WATCHED, (pass_on, pass_on, hang_up, leave), strict=True):
+        interrupt = leave if left else pass_on
+        for number, handler in zip(WATCHED, (interrupt, interrupt, hang_up, leave), strict=True):
             signal.signal(number, handler)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
         for index, line in follow(runs):
@@ -127,6 +131,8 @@ def finish(
     api_price: tuple[float, float] | None = None,
 ) -> int:
     """Results of every run, the next commands, and the exit status. Raises NotStored.
+
+    6 if a run measured nothing and none of its cases failed.
 
     `like` is the run that was repeated, as `F@RUN`; empty for none; `profile` has its cases. `api_price`: of
     a hosted API, for a run of loads; USD per million tokens in and out.
@@ -190,12 +196,13 @@ def finish(
                 share=1 / len(results),
                 headline="" if one is None else one.headline,
             )
-    failed = any(map(has_failed, results))
+    failed = any(map(has_failed, results)) or "us" in keepers
+    is_empty = any(result.cases and not has_measured(result) for result in results)
     for result in results:
         for line in where_messages_are(result):
             click.echo(line, err=True)
     status = exit_status_of(watched.ended)
-    return status or (EXIT_CASE_FAILED if failed or "us" in keepers else EXIT_DONE)
+    return status or (EXIT_CASE_FAILED if failed else EXIT_NO_RESULT if is_empty else EXIT_DONE)
 
 
 def _serving_as_json(load: ServingRun | Missing, run: Run) -> object:
@@ -205,12 +212,13 @@ def _serving_as_json(load: ServingRun | Missing, run: Run) -> object:
 
 
 def exit_status_of(ended: Mapping[int, RunEnd]) -> int:
-    """128 + signal for a run that was stopped, 1 for one that ended early otherwise, else 0."""
+    """128 + signal for a run that was stopped, 1 for one that ended early otherwise, else 0: it came to its
+    end, whatever it measured."""
     for end in ended.values():
         for number in (signal.SIGINT, signal.SIGTERM):
             if end.reason == f"stopped by {number.name}":
                 return 128 + number
-        if end.status != "finished":
+        if end.status != "finished" and end.reason != NOTHING_MEASURED:
             return EXIT_CASE_FAILED
     return EXIT_DONE
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from gputui.facts.tables import InstanceRow, instance_rows
@@ -9,6 +10,15 @@ from gputui.model.absent import Missing
 from gputui.model.journal import Price
 
 InstancePrice = InstanceRow
+_NOT_ON_DEMAND = re.compile(
+    "commit|reserv|contract|month|year|spot|interrupt|preempt|flex|communit|market|lowest|auction|bid", re.I
+)
+"""In the kind of a price that takes a commitment, may end at any time, or is only some host's."""
+
+
+def is_on_demand(kind: str) -> bool:
+    """Whether anybody gets a price of this kind by the hour, for as long as they like."""
+    return not _NOT_ON_DEMAND.search(kind)
 
 
 def find_instance(instance_type: str, rows: Iterable[InstanceRow] | None = None) -> tuple[InstancePrice, ...]:

@@ -24,6 +24,8 @@ STEPS = "steps"
 
 OUTCOMES = ("ok", "oom", "unsupported", "skipped", "failed", "interrupted")
 """How one case of one run ended. `oom` and `unsupported` are data, not errors."""
+FOUND_BY_TRYING = ("ok", "oom", "unsupported")
+"""Outcomes of a launch that say what its device can do; a run without any has measured nothing."""
 
 
 LEAST_UNITS, MOST_UNITS = 1e-60, 1e60

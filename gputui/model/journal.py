@@ -229,6 +229,10 @@ class LaunchesLeftOut:
     t_ns: int
 
 
+NOTHING_MEASURED = "nothing was measured"
+"""Reason of a run that came to its end and has `failed`, since no launch found anything out."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunEnd:
     """The supervisor is done."""

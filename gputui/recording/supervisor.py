@@ -20,7 +20,9 @@ from typing import Any  # Any: a worker's JSON
 from gputui.errors import GputuiError
 from gputui.machine import GpuAddress, describe_machine, join_gpu, nvml_addresses
 from gputui.model.absent import Missing
+from gputui.model.case import FOUND_BY_TRYING
 from gputui.model.journal import (
+    NOTHING_MEASURED,
     TELEMETRY_NAME,
     TRACES_NAME,
     Block,
@@ -94,6 +96,8 @@ class _Run:
     """(replicate, case) with an outcome."""
     measured_cases: set[int] = field(default_factory=set)
     """Those measured by some launch."""
+    has_result: bool = False
+    """Whether a launch found out what its device can do."""
     failed_launches: set[int] = field(default_factory=set)
     """In which a case failed."""
     profiled_cases: set[int] = field(default_factory=set)
@@ -166,10 +170,14 @@ class Supervisor:
                 shutil.copyfile(telemetry, run.run_dir / TELEMETRY_NAME)
             except OSError as error:
                 print(f"telemetry is missing in {run.run_dir}: {error.strerror}", file=sys.stderr)
-        exit_statuses = [_close_run(run, status, reason) for run in runs]
+        ends = [
+            ("failed", NOTHING_MEASURED) if status == "finished" and not run.has_result else (status, reason)
+            for run in runs
+        ]
+        exit_statuses = [_close_run(run, *end) for run, end in zip(runs, ends, strict=True)]
         if self._signal:
             return 128 + self._signal
-        return 1 if status == "failed" or any(exit_statuses) else 0
+        return 1 if any(end[0] == "failed" for end in ends) or any(exit_statuses) else 0
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._signal = number
@@ -353,6 +361,7 @@ class Supervisor:
         if end.outcome == "skipped":
             self._again_for_longer(run, launch, end.case_id)
         run.ended_cases.add((launch.replicate, end.case_id))
+        run.has_result |= end.outcome in FOUND_BY_TRYING
         if end.outcome == "ok":
             run.measured_cases.add(end.case_id)
         elif end.outcome == "failed":

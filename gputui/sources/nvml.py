@@ -39,10 +39,9 @@ _FULL: tuple[tuple[Way, ...], ...] = (
     (nvml_calls.energy,),
 )
 
-_SELDOM: tuple[tuple[Way, ...], ...] = ((nvml_calls.compute_processes,),)
-"""Queries during which the driver holds its lock for milliseconds (MangoHud, PR 2104), which may delay
-launches."""
 _SELDOM_S = 5.0
+"""Between two counts of processes, during which the driver holds its lock for milliseconds (MangoHud, PR
+2104), which may delay launches."""
 
 
 @dataclass(slots=True)
@@ -51,9 +50,10 @@ class _Device:
 
     handle: Any
     ways: list[list[Way]]
-    """For each query of `_FULL` and `_SELDOM`, the alternatives not ruled out, the current one first."""
+    """For each query of `_FULL`, and the count of processes, the alternatives not ruled out, the current one
+    first."""
     seldom_from_s: float = -math.inf
-    """When the queries of `_SELDOM` are due, by the monotonic clock."""
+    """When that count is due, by the monotonic clock."""
 
 
 class NvmlSource:
@@ -64,6 +64,7 @@ class NvmlSource:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._nvml: Any = None
+        self._driver: tuple[int, ...] = ()
         self._indices: tuple[int, ...] = ()
         self._devices: dict[int, _Device | None] = {}
         """Those that were asked for; None for one without a handle, or lost since."""
@@ -83,6 +84,7 @@ class NvmlSource:
         except pynvml.NVMLError as error:
             return Missing(nvml_codes.nvml_reason(error.value))
         self._nvml = pynvml
+        self._driver = nvml_calls.driver_version(pynvml)
         try:
             count = pynvml.nvmlDeviceGetCount()
         except pynvml.NVMLError as error:
@@ -122,7 +124,7 @@ class NvmlSource:
         except self._nvml.NVMLError as error:
             self._problems[index] = Missing(nvml_codes.nvml_reason(error.value))
             return None
-        return _Device(handle, [list(ways) for ways in (*_FULL, *_SELDOM)])
+        return _Device(handle, [*map(list, _FULL), nvml_calls.process_counts(self._driver)])
 
     def _due(self, device: _Device, full: bool) -> int:
         """How many of its queries are due."""

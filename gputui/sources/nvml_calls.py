@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar  # Any: pynvml has no types
 
 from gputui.model import nvml_codes
@@ -19,6 +20,10 @@ Answer = TypeVar("Answer")
 
 POWER_INSTANT = 186
 """Field: milliwatts at this instant; since Ampere `nvmlDeviceGetPowerUsage` is an average over a second."""
+
+_WIDE_FROM, _WIDE_UNTIL = (535, 43), (535, 98)
+"""Drivers whose third version of the process lists has entries of 32 bytes instead of 24 (nvitop, PR 79 and
+89); 535.98 has no third version at all."""
 
 
 def ask(nvml: Any, handle: Any, ways: list[Callable[[Any, Any], Answer]]) -> Answer | int:
@@ -102,9 +107,54 @@ def memory_1(nvml: Any, handle: Any) -> Numbers:
     return {"memory_used_bytes": memory.used, "memory_total_bytes": memory.total}
 
 
-def compute_processes(nvml: Any, handle: Any) -> Numbers:
-    """How many processes compute on it; in a container the driver counts those of the host."""
-    return {"compute_process_count": float(len(nvml.nvmlDeviceGetComputeRunningProcesses(handle)))}
+def driver_version(nvml: Any) -> tuple[int, ...]:
+    """Its numbers; empty if unknown."""
+    try:
+        text = str(nvml.nvmlSystemGetDriverVersion())
+    except (nvml.NVMLError, UnicodeDecodeError):
+        return ()
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
+
+
+def process_lists(kind: str, driver: tuple[int, ...]) -> list[Callable[[Any, Any], list[Any]]]:
+    """The alternatives to list the processes of a kind, `Compute` or `Graphics`, on a driver of a version."""
+    is_wide = _WIDE_FROM <= driver < _WIDE_UNTIL
+    return [partial(_wide_list if is_wide else _list, kind, 3), partial(_list, kind, 2)]
+
+
+def _list(kind: str, version: int, nvml: Any, handle: Any) -> list[Any]:
+    return list(getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_v{version}")(handle))
+
+
+def _wide_list(kind: str, version: int, nvml: Any, handle: Any) -> list[Any]:
+    """As `_list`, which would read these entries at wrong places, and let the driver write beyond them."""
+    import ctypes  # pynvml has loaded it already
+
+    function = nvml._nvmlGetFunctionPointer(f"nvmlDeviceGet{kind}RunningProcesses_v{version}")
+    count = ctypes.c_uint(0)
+    code = function(handle, ctypes.byref(count), None)
+    if code == nvml_codes.SUCCESS:
+        return []
+    if code == nvml_codes.INSUFFICIENT_SIZE:
+        count.value = 2 * count.value + 5  # more may have started before the second call
+        entries = (nvml.c_nvmlProcessDetail_v1_t * count.value)()
+        code = function(handle, ctypes.byref(count), entries)
+    if code != nvml_codes.SUCCESS:
+        raise nvml.NVMLError(code)
+    untold = nvml.NVML_VALUE_NOT_AVAILABLE_ulonglong.value
+    found = [nvml.nvmlStructToFriendlyObject(entries[at]) for at in range(count.value)]
+    for process in found:
+        process.usedGpuMemory = None if process.usedGpuMemory == untold else process.usedGpuMemory
+    return found
+
+
+def process_counts(driver: tuple[int, ...]) -> list[Way]:
+    """The alternatives to count the processes that compute; in a container the driver counts the host's."""
+    return [partial(_count, way) for way in process_lists("Compute", driver)]
+
+
+def _count(way: Callable[[Any, Any], list[Any]], nvml: Any, handle: Any) -> Numbers:
+    return {"compute_process_count": float(len(way(nvml, handle)))}
 
 
 def temperature_v(nvml: Any, handle: Any) -> Numbers:

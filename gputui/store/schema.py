@@ -117,7 +117,7 @@ TABLES: tuple[Table, ...] = (
             "ended_us BIGINT NULL if the run was cut short",
             "started_ns BIGINT monotonic clock of the box at started_us",
             "utc_offset_min BIGINT local time of the box, for display",
-            "status VARCHAR finished, interrupted or failed",
+            "status VARCHAR finished, interrupted, or failed: also if nothing was measured",
             "status_reason VARCHAR",
             "profile VARCHAR",
             "profile_version BIGINT",

@@ -15,11 +15,12 @@ MAX_LABEL = 80
 _LISTED = 8
 
 
-def find_run(summaries: Sequence[RunSummary], selector: str) -> RunSummary:
+def find_run(summaries: Sequence[RunSummary], selector: str, *, guesses: bool = True) -> RunSummary:
     """The run that a selector names, among summaries sorted newest first.
 
     A selector is `latest`, `latest~N`, the last 8 hex digits of the id or a unique prefix of them, the whole
-    id, or a label. Raises GputuiError if none or several match.
+    id, or a label. Raises GputuiError if none or several match; with `guesses`, it names runs that may be
+    meant.
     """
     if not summaries:
         raise GputuiError(f"there is no run {selector!r}: no run is stored yet", "measure one: gputui run")
@@ -42,6 +43,7 @@ def find_run(summaries: Sequence[RunSummary], selector: str) -> RunSummary:
     names = [name for s in summaries for name in (s.short_id, s.label) if name]
     near = difflib.get_close_matches(selector, dict.fromkeys(names), n=3)
     hint = f"did you mean {', '.join(near)}?" if near else f"the newest is {_called(summaries[0])}"
+    hint = hint if guesses else "gputui runs F lists them"
     raise GputuiError(f"there is no run {selector!r}", hint)
 
 

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from journals import make_journal
 
-from gputui.cli import COMMANDS, main
+from gputui.cli import COMMANDS, ELSEWHERE, main
 from gputui.cli import gputui as group
 from gputui.errors import EXIT_BUG, GputuiError
 from gputui.services.profiles.interpreters import choose_interpreter
@@ -324,10 +324,41 @@ def test_an_interpreter_that_hangs_is_given_up(tmp_path: Path) -> None:
 # Commands, options, numbers
 
 
+def misspelt() -> list[str]:
+    """Every command with a letter left out, doubled or exchanged, and with its neighbours exchanged."""
+    words = []
+    for name in (command.name for command in COMMANDS):
+        for at in range(len(name)):
+            words += [
+                name[:at] + name[at + 1 :],
+                name[:at] + name[at] + name[at:],
+                f"{name[:at]}p{name[at + 1 :]}",
+            ]
+            words.append(name[:at] + name[at : at + 2][::-1] + name[at + 2 :])
+    return words
+
+
+def test_no_near_miss_is_answered_with_a_command_that_ends_or_changes_something() -> None:
+    names = {command.name for command in COMMANDS}
+    changing = {"stop", "rm", "merge", "label"}
+    suggested = set()
+    for word in {*misspelt(), *ELSEWHERE} - names - {"", "-"}:
+        with pytest.raises(GputuiError) as caught:
+            group.resolve_command(click.Context(group), [word])
+        if found := re.match(r"did you mean `gputui ([a-z-]+)`", caught.value.hint):
+            suggested.add(found[1])
+    assert suggested & names >= {"monitor", "attach", "compare", "show"}
+    assert not suggested & changing
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
         (("atach",), "did you mean `gputui attach`"),
+        *(
+            ((word,), "did you mean `gputui monitor`?")
+            for word in ("top", "htop", "nvtop", "watch", "status")
+        ),
         (("quick",), "did you mean `gputui run quick`?"),
         (("compile",), "did you mean `gputui run compile`?"),
         (("a.db",), "gputui results a.db"),

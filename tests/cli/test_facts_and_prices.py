@@ -123,3 +123,47 @@ def test_an_imported_list_is_used_until_it_is_forgotten(
     status, _, err = printed(capsys, "prices", "box")
     assert status == 2
     assert "no price of 'box' is listed" in err
+
+
+def test_the_cheapest_of_each_gpu_is_a_price_on_demand_and_other_kinds_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status, out, _ = printed(capsys, "prices")
+    assert (status, out.splitlines()[0][:24]) == (0, "Cheapest on-demand price")
+    assert "paperspace A100-80G" not in out
+    assert all(one["is_on_demand"] for one in printed_json(capsys, "prices", "--json")["offers"][:15])
+    status, out, _ = printed(capsys, "prices", "A100-SXM4-80GB", "--all")
+    (line,) = [line for line in out.splitlines() if "paperspace A100-80G" in line]
+    assert "commitment" in line
+    offers = printed_json(capsys, "prices", "A100-SXM4-80GB", "--json")["offers"]
+    kinds = {(one["instance_type"], one["price_kind"], one["is_on_demand"]) for one in offers}
+    assert ("A100-80G", "commitment", False) in kinds
+    assert ("A100 SXM (secure)", "on-demand secure cloud", True) in kinds
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_fit_and_facts_recommend_no_price_with_a_commitment(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = printed(capsys, "fit", "30B", "--infer")
+    assert "paperspace" not in out
+    found = printed_json(capsys, "fit", "30B", "--infer", "--json")
+    offers = [offer for size in found["gpus"] for offer in size["offers"]]
+    assert {offer["kind"] for offer in offers if offer["name"] == "A100-SXM4-80GB"} == {"on-demand"}
+    status, out, _ = printed(capsys, "facts", "A100-SXM4-80GB")
+    assert (status, "paperspace" in out) == (0, False)
+    offer = printed_json(capsys, "facts", "A100-SXM4-80GB", "--json")["offer"]
+    assert (offer["price_kind"], offer["is_on_demand"]) == ("on-demand", True)
+
+
+def test_a_price_that_is_not_on_demand_says_so_where_there_is_no_other(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "own.csv").write_text(
+        "provider,instance_type,gpu,gpu_count,usd_per_hour,price_date,price_kind\n"
+        "x,one,RTX 3090 Ti,1,0.25,2026-11-20,commitment\n"
+    )
+    assert printed(capsys, "prices", "--import", str(tmp_path / "own.csv"))[0] == 0
+    _, out, _ = printed(capsys, "fit", "1B", "--infer", "--gpu", "RTX 3090 Ti")
+    assert "$0.25/h (x, commitment" in out
+    assert "+: not on demand: commitment." in out
+    _, out, _ = printed(capsys, "facts", "RTX 3090 Ti")
+    assert "a GPU hour at x, commitment" in out

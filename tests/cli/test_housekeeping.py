@@ -120,6 +120,16 @@ def test_on_a_terminal_it_asks_before_a_run_is_removed(
     assert len(stored(capsys, db)) == left
 
 
+def test_no_run_of_a_similar_name_is_suggested_for_removal(
+    db: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for near in ("mined", "cccc0009", "mine "):
+        status, out, err = printed(capsys, "rm", f"{db}@{near}", "--yes")
+        assert (status, out) == (2, "")
+        assert err == f"gputui: there is no run {near!r}\n  gputui runs F lists them\n"
+    assert "did you mean" in printed(capsys, "show", f"{db}@mined")[2]
+
+
 @pytest.mark.parametrize("command", [("rm", "--yes"), ("label",)])
 def test_a_file_without_a_run_or_an_unknown_run_changes_nothing(
     db: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]

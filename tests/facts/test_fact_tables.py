@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 
@@ -8,6 +9,7 @@ from gputui.facts.gpus import GpuFacts, find_gpu
 from gputui.facts.instances import (
     closest_instances,
     find_instance,
+    is_on_demand,
     list_price,
     most_rented,
 )
@@ -161,3 +163,37 @@ def test_gpus_of_more_providers_are_rented_before_those_of_fewer() -> None:
     counts = [len(providers[gpu]) for gpu in ranked]
     assert counts == sorted(counts, reverse=True)
     assert counts[-1] > 0
+
+
+OTHER_PRICE = re.compile(r"\b[Ss]pot: .*")
+"""What a note says of the price in another column, or of one that is not listed."""
+NOT_ON_DEMAND = re.compile(r"commit|reserv|contract|interrupt|preempt|communit|marketplace|spot|flex", re.I)
+
+
+def test_what_a_note_calls_a_commitment_spot_or_a_community_price_is_not_listed_as_on_demand() -> None:
+    found = 0
+    for row in instance_rows():
+        told = f"{row.instance_type} {OTHER_PRICE.sub('', row.notes)}"
+        if NOT_ON_DEMAND.search(told) and not isinstance(row.usd_per_hour, Missing):
+            found += 1
+            assert not is_on_demand(row.price_kind), (row.provider, row.instance_type, row.price_kind)
+            assert not row.price_kind.startswith("on-demand")
+    assert found > 20
+
+
+@pytest.mark.parametrize(
+    "kind", ["on-demand", "on-demand Linux", "OnDemand", "on-demand secure cloud", "list"]
+)
+def test_a_price_by_the_hour_is_on_demand(kind: str) -> None:
+    assert is_on_demand(kind)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("commitment", "3-year Committed Use", "Reserved", "spot", "Interruptible", "monthly", "flex-start"),
+        *("preemptible, per second", "community", "marketplace lowest", "on-demand community cloud"),
+    ],
+)
+def test_a_price_with_a_condition_is_not_on_demand(kind: str) -> None:
+    assert not is_on_demand(kind)

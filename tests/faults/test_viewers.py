@@ -23,7 +23,7 @@ from command_line import (
 )
 
 from gputui.model.journal import Block, LaunchEnd, LaunchStart
-from gputui.recording.lock import read_holder
+from gputui.recording.lock import is_held, read_holder
 from gputui.store.journal_reader import JournalTail, read_journal
 
 
@@ -125,20 +125,59 @@ def test_a_viewer_whose_terminal_is_taken_away_leaves_the_run_going(tmp_path: Pa
     assert statuses(db) == ["finished"]
 
 
-@pytest.mark.slow
-def test_ctrl_backslash_leaves_the_run_and_ctrl_c_in_another_viewer_ends_it(tmp_path: Path) -> None:
+def test_no_end_of_a_viewer_ends_a_run_that_it_did_not_start(tmp_path: Path) -> None:
+    """Ctrl-C, SIGINT and SIGTERM; then the viewer that started it leaves with Ctrl-\\, and `stop` ends it."""
     profile = write_long_profile(tmp_path / "spin.toml")
     db = tmp_path / "a.db"
-    viewer = Terminal("run", "--yes", profile, "--db", db)
-    viewer.wait_for(b"block")
-    viewer.type(b"\x1c")
-    assert viewer.end() == 0
-    assert b"gputui attach" in viewer.seen
-    again = Terminal("attach")
-    again.wait_for(b"block")
-    again.type(b"\x03")
-    assert again.end() == 128 + signal.SIGINT
+    owner = Terminal("run", "--yes", profile, "--db", db)
+    owner.wait_for(b"block")
+    name = only_run_dir().name[-8:]
+    on_terminal = Terminal("attach")
+    on_terminal.wait_for(b"block")
+    on_terminal.type(b"\x03")
+    assert on_terminal.end() == 128 + signal.SIGINT
+    assert f"Ctrl-C leaves it running; to end it: gputui stop {name}".encode() in on_terminal.seen
+    assert f"the run continues; to end it: gputui stop {name}; to see it".encode() in on_terminal.seen
+    for number in (signal.SIGTERM, signal.SIGINT):
+        viewer = start_gputui("attach", name)
+        assert viewer.stdout is not None
+        said = next(line for line in viewer.stdout if " spin " in line)  # its signals are handled by now
+        viewer.send_signal(number)
+        said += viewer.communicate(timeout=LONGEST_S)[0]
+        assert viewer.returncode == 128 + number, said
+        assert "the run continues" in said
+        assert "ending the run" not in said
+    assert is_held(only_run_dir())
+    owner.type(b"\x1c")
+    assert owner.end() == 0
+    assert b"gputui attach" in owner.seen
+    assert is_held(only_run_dir())
+    assert gputui("stop", name).returncode == 0
     assert statuses(db) == ["interrupted"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_viewer_of_a_recording_leaves_it_and_the_program_to_their_ends(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    db = tmp_path / "a.db"
+    ends = tmp_path / "ends"
+    waits = f"until [ -e {ends} ]; do sleep 0.05; done"
+    recording = start_gputui("record", "--db", db, "--", "sh", "-c", waits)
+    wait_until(_has_run, "no recording")
+    viewer = start_gputui("attach")
+    assert viewer.stdout is not None
+    said = viewer.stdout.readline()
+    viewer.send_signal(number)
+    said += viewer.communicate(timeout=LONGEST_S)[0]
+    assert viewer.returncode == 128 + number, said
+    assert "the run continues; to end it: gputui stop" in said
+    assert "ending the run" not in said
+    assert recording.poll() is None
+    ends.touch()
+    recording.communicate(timeout=LONGEST_S)
+    assert recording.returncode == 0
+    assert statuses(db) == ["finished"]
 
 
 @pytest.mark.slow

@@ -10,7 +10,8 @@
  *                                         nvmlInit makes every call fail until nvmlShutdown and nvmlInit;
  *                                         0 means it is not loaded
  *   driver loaded 0 5 10                  the driver goes at 5 s and is back at 10 s
- *   driver version 580.95.05              driver version
+ *   driver version 580.95.05              driver version; it decides which version of the process lists there is,
+ *                                         and from 535.43 until 535.98 how large the entries of the third are
  *   driver cuda 13000                     highest CUDA
  *   driver error nvmlInitWithFlags 9      return code of a function without a device
  *   0 name NVIDIA H200                    see the questions below for the keys and their defaults;
@@ -64,6 +65,7 @@ enum {
     INSUFFICIENT_SIZE = 7,
     DRIVER_NOT_LOADED = 9,
     TIMEOUT = 10,
+    FUNCTION_NOT_FOUND = 13,
     GPU_IS_LOST = 15,
     VERSION_MISMATCH = 25,
 };
@@ -762,31 +764,58 @@ typedef struct {
     unsigned gpu_instance, compute_instance;
 } ProcessInfo;
 
-static int list_processes(const Device *device, char kind, unsigned *room, ProcessInfo *out) {
+typedef struct {
+    ProcessInfo info;
+    unsigned long long protected_memory;
+} WideProcessInfo;
+
+static int driver_is_before(int major, int minor) {
+    int has[2] = {0, 0};
+    sscanf(text_of(DRIVER, "version", "580.95.05"), "%d.%d", &has[0], &has[1]);
+    return has[0] < major || (has[0] == major && has[1] < minor);
+}
+
+static int list_processes(const Device *device, char kind, unsigned *room, void *out, size_t entry) {
     Process found[MAX_PROCESSES];
     unsigned count = 0, given = *room;
     int all = processes_of(device, found);
     for (int i = 0; i < all; i++) {
         if (!strchr(found[i].kind, kind)) continue;
         Device slice = {device->gpu, found[i].slice};
-        if (out && count < given)
-            out[count] = (ProcessInfo){found[i].pid, found[i].memory,
-                                       found[i].slice < 0 ? ~0u : gpu_instance(&slice),
-                                       found[i].slice < 0 ? ~0u : compute_instance(&slice)};
+        WideProcessInfo one = {{found[i].pid, found[i].memory, found[i].slice < 0 ? ~0u : gpu_instance(&slice),
+                                found[i].slice < 0 ? ~0u : compute_instance(&slice)}, 0};
+        if (out && count < given) memcpy((char *)out + count * entry, &one, entry);
         count++;
     }
     *room = count;
     return count > given || (count && !out) ? INSUFFICIENT_SIZE : SUCCESS;
 }
 
-int nvmlDeviceGetComputeRunningProcesses_v3(Device *device, unsigned *room, ProcessInfo *out) {
-    DEVICE_CALL;
-    return list_processes(device, 'C', room, out);
+static int list_processes_3(const Device *device, char kind, unsigned *room, void *out) {
+    int is_wide = !driver_is_before(535, 43) && driver_is_before(535, 98);
+    int is_there = !driver_is_before(510, 0) && (is_wide || driver_is_before(535, 43) || !driver_is_before(535, 99));
+    if (!is_there) return FUNCTION_NOT_FOUND;
+    return list_processes(device, kind, room, out, is_wide ? sizeof(WideProcessInfo) : sizeof(ProcessInfo));
 }
 
-int nvmlDeviceGetGraphicsRunningProcesses_v3(Device *device, unsigned *room, ProcessInfo *out) {
+int nvmlDeviceGetComputeRunningProcesses_v3(Device *device, unsigned *room, void *out) {
     DEVICE_CALL;
-    return list_processes(device, 'G', room, out);
+    return list_processes_3(device, 'C', room, out);
+}
+
+int nvmlDeviceGetGraphicsRunningProcesses_v3(Device *device, unsigned *room, void *out) {
+    DEVICE_CALL;
+    return list_processes_3(device, 'G', room, out);
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v2(Device *device, unsigned *room, ProcessInfo *out) {
+    DEVICE_CALL;
+    return list_processes(device, 'C', room, out, sizeof *out);
+}
+
+int nvmlDeviceGetGraphicsRunningProcesses_v2(Device *device, unsigned *room, ProcessInfo *out) {
+    DEVICE_CALL;
+    return list_processes(device, 'G', room, out, sizeof *out);
 }
 
 /* The first versions, without slices: nvtop does not start where they are missing. */
@@ -798,7 +827,7 @@ typedef struct {
 static int list_processes_1(const Device *device, char kind, unsigned *room, ProcessInfo1 *out) {
     ProcessInfo infos[MAX_PROCESSES];
     unsigned given = *room, count = MAX_PROCESSES;
-    int code = list_processes(device, kind, &count, infos);
+    int code = list_processes(device, kind, &count, infos, sizeof *infos);
     if (code != SUCCESS) return code;
     *room = count;
     if (count > given || (count && !out)) return INSUFFICIENT_SIZE;

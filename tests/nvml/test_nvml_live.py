@@ -408,6 +408,22 @@ def test_a_process_that_ends_is_listed_no_more() -> None:
     assert [[use["pid"] for use in uses] for uses in (before, after)] == [[10, 20], [20]]
 
 
+@pytest.mark.parametrize(
+    "driver",
+    # before the third version of the lists, with it, with its wide entries, without it, with it
+    ["470.256.02", "530.41.03", "535.43.02", "535.54.03", "535.86.10", "535.98", "535.104.05", "580.95.05"],
+)
+def test_every_driver_names_the_same_processes(driver: str) -> None:
+    pids = [1184, 1185, 1186, 1187]
+    told = "".join(f"0 process {pid} CG {pid} 1\n" for pid in pids) + "0 process 1188 C - 1\n"
+    (uses,) = take(f"driver version {driver}\n{told}", ["processes", 0])
+    assert [(use["pid"], use["memory_bytes"]) for use in uses[:4]] == [(pid, pid * MIB) for pid in pids]
+    assert (len(uses), uses[4]["pid"]) == (5, 1188)
+    assert "does not tell" in uses[4]["memory_bytes"]["missing"]
+    (none,) = take(f"driver version {driver}\n", ["processes", 0])
+    assert none == []
+
+
 SHARES = "nvmlDeviceGetProcessesUtilizationInfo"
 
 
@@ -476,6 +492,12 @@ def test_mig_instances_follow_their_gpu_with_what_is_reported_about_them() -> No
     assert [(use["device"], use["pid"]) for use in uses] == [(first["device"], 11), (second["device"], 12)]
     assert [use["mig_profile"] for use in uses] == ["1g.18gb", "3g.71gb"]
     assert "MIG instance" in uses[0]["sm_pct"]["missing"]
+
+
+@pytest.mark.parametrize("driver", ["535.54.03", "580.95.05"])
+def test_each_mig_instance_names_its_processes_with_every_driver(driver: str) -> None:
+    *_, uses = take(f"driver version {driver}\n{MIG}", ["sample", 1], ["processes", 1])
+    assert [(use["pid"], use["memory_bytes"]) for use in uses] == [(11, 300 * MIB), (12, 200 * MIB)]
 
 
 def test_an_instance_keeps_its_index_where_one_before_it_is_gone() -> None:

@@ -214,6 +214,12 @@ def test_processes_that_compute_are_counted_once_in_five_seconds() -> None:
     assert answer(SELDOM, scenario) == [[0, 2], [None, None], [None, None], [0, 2], [None, None]]
 
 
+@pytest.mark.parametrize("driver", ["470.256.02", "535.54.03", "535.98", "580.95.05"])
+def test_every_driver_counts_the_processes_that_compute(driver: str) -> None:
+    told = "".join(f"0 process {pid} C 2048 55\n" for pid in range(1184, 1190))
+    assert answer(SELDOM, f"driver version {driver}\n{told}")[0] == [6]
+
+
 FIRST_VERSIONS = """
 import ctypes, json
 class Info(ctypes.Structure):

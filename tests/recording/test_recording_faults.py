@@ -16,6 +16,7 @@ from supervised import Supervised, living_members, scripted_worker, start_superv
 
 from gputui.model.absent import Missing
 from gputui.model.journal import (
+    NOTHING_MEASURED,
     TELEMETRY_NAME,
     Block,
     CaseEnd,
@@ -45,10 +46,12 @@ def scripted(tmp_path: Path, behaviour: str, *launches: list[int], budget_s: flo
     return make_plan(*launches, cases=THREE, budget_s=budget_s, interpreter=worker)
 
 
-def finished(tmp_path: Path, plan: Plan) -> Supervised:
+def finished(tmp_path: Path, plan: Plan, *, is_empty: bool = False) -> Supervised:
+    """A run to its end; `is_empty` if nothing is measured."""
     run = Supervised(tmp_path / "runs", plan)
-    assert (run.end(), run.output()) == (0, "")
-    assert [(end.status, end.reason) for end in run.lines(RunEnd)] == [("finished", "")]
+    assert (run.end(), run.output()) == (int(is_empty), "")
+    expected = ("failed", NOTHING_MEASURED) if is_empty else ("finished", "")
+    assert [(end.status, end.reason) for end in run.lines(RunEnd)] == [expected]
     return run
 
 
@@ -91,7 +94,7 @@ def test_after_a_crash_each_case_is_run_alone_once_and_later_launches_follow(tmp
 
 def test_a_crash_is_reported_also_when_no_time_is_left_to_run_its_cases_alone(tmp_path: Path) -> None:
     late = "\nsignal.signal(signal.SIGALRM, lambda *_: die())\nsignal.alarm(5)\nsignal.pause()"
-    run = finished(tmp_path, scripted(tmp_path, late, [0, 1], budget_s=6.0))
+    run = finished(tmp_path, scripted(tmp_path, late, [0, 1], budget_s=6.0), is_empty=True)
     reason = "the worker died of SIGKILL; not run alone: the budget of 6 s is spent"
     assert case_ends(run) == [(1, 0, "failed", reason), (2, 1, "failed", reason)]
 
@@ -111,7 +114,7 @@ def test_a_worker_that_is_killed_while_it_measures_is_reported_with_the_signal(t
         run.wait_for(CaseWarm, of_launch=launch_id)
         os.kill(run.worker_pid(), signal.SIGKILL)
         run.wait_for(LaunchEnd, of_launch=launch_id)
-    assert run.end() == 0
+    assert run.end() == 1
     assert [(cases, outcome) for cases, outcome, _ in launches_of(run)] == [
         ((0, 1), "failed"),
         ((0,), "failed"),
@@ -124,7 +127,7 @@ def test_a_worker_that_leaves_early_is_reported_with_its_status_and_last_words_w
     tmp_path: Path,
 ) -> None:
     behaviour = "\nprint('\\n' * 9000 + 'cannot read /home/alice/secret/weights.bin')\nsys.exit(3)"
-    run = finished(tmp_path, scripted(tmp_path, behaviour, [0]))
+    run = finished(tmp_path, scripted(tmp_path, behaviour, [0]), is_empty=True)
     end = run.lines(LaunchEnd)[0]
     assert (end.outcome, end.exit_status) == ("failed", 3)
     assert (end.reason, end.log_tail) == (
@@ -181,6 +184,24 @@ def test_a_case_that_runs_out_of_memory_alone_is_not_run_again(tmp_path: Path) -
     run = finished(tmp_path, scripted(tmp_path, "\nend_case(0, 'oom', 'no memory', 0)\nend()", [0]))
     assert case_ends(run) == [(0, 0, "oom", "no memory")]
     assert len(run.lines(LaunchStart)) == 1
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "is_empty"),
+    [
+        (["skipped"], True),
+        (["failed", "skipped"], True),
+        (["unsupported", "failed"], False),
+        (["oom"], False),
+        (["skipped", "ok"], False),
+    ],
+)
+def test_a_run_of_which_no_launch_found_anything_out_has_failed(
+    tmp_path: Path, outcomes: list[str], is_empty: bool
+) -> None:
+    ends = "".join(f"\nend_case({number}, {outcome!r}, 'why', 0)" for number, outcome in enumerate(outcomes))
+    run = finished(tmp_path, scripted(tmp_path, f"{ends}\nend()", [*range(len(outcomes))]), is_empty=is_empty)
+    assert [end[2] for end in case_ends(run)[: len(outcomes)]] == outcomes
 
 
 def test_what_a_worker_prints_harms_nothing(tmp_path: Path) -> None:
@@ -295,7 +316,7 @@ def test_a_block_that_was_left_out_is_reported_with_its_case(tmp_path: Path) -> 
 
 def test_an_interpreter_that_vanished_fails_its_cases_and_the_run_ends(tmp_path: Path) -> None:
     plan = make_plan([0, 1], [2], cases=THREE, interpreter=[str(tmp_path / "gone" / "python")])
-    run = finished(tmp_path, plan)
+    run = finished(tmp_path, plan, is_empty=True)
     why = "no worker could be started: No such file or directory"
     assert case_ends(run) == [(0, 0, "failed", why), (0, 1, "failed", why), (1, 2, "failed", why)]
     assert list(run.run_dir.glob("*.fifo")) == []
@@ -309,7 +330,7 @@ def test_a_worker_that_stalls_is_ended_at_the_hard_stop_and_what_was_dropped_is_
     plan = replace(plan, launches=(plan.launches[0], replace(plan.launches[1], weight=0.01)))
     run = Supervised(tmp_path / "runs", plan)
     group = run.worker_pid()
-    assert run.end() == 0
+    assert run.end() == 1
     assert case_ends(run) == [
         (0, 0, "interrupted", "hard stop at 1.2 times the budget"),
         (1, 1, "skipped", "the budget of 3 s is spent"),

@@ -14,7 +14,7 @@ from gputui.analysis.fit import GIB, Fit, Tricks
 from gputui.analysis.inference_fit import InferenceFit
 from gputui.errors import GputuiError
 from gputui.facts.gpus import closest_gpus, memory_of, rows_named
-from gputui.facts.instances import most_rented
+from gputui.facts.instances import is_on_demand, most_rented
 from gputui.facts.tables import GpuRow, InstanceRow, gpu_rows
 from gputui.model.absent import Missing
 from gputui.model.units import format_bytes, format_usd, three_digits
@@ -31,7 +31,7 @@ AnyFit = TypeVar("AnyFit", Fit, InferenceFit)
 
 @dataclass(frozen=True, slots=True)
 class GpuOffer:
-    """The cheapest instance with as many GPUs of one kind as are needed, else the one of the newest price."""
+    """The cheapest instance with as many GPUs of one kind as are needed, as `best_offer` has it."""
 
     name: str
     """Of the GPU."""
@@ -42,9 +42,14 @@ class GpuOffer:
     """`125 days old`, `date unsure`; empty if its price is recent."""
 
     @property
-    def order(self) -> tuple[bool, float]:
-        """Sorts the cheapest recent price first."""
-        return bool(self.age), self.usd_per_hour
+    def order(self) -> tuple[bool, bool, float]:
+        """Sorts the cheapest recent price on demand first."""
+        return not self.is_on_demand, bool(self.age), self.usd_per_hour
+
+    @property
+    def is_on_demand(self) -> bool:
+        """As `facts.instances.is_on_demand`."""
+        return is_on_demand(self.instance.price_kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,9 +262,9 @@ def _priced(one: GpuClass[AnyFit], offer: GpuOffer) -> str:
 def _price(one: GpuClass[AnyFit], offer: GpuOffer) -> str:
     instance = offer.instance
     of = f" for {instance.gpu_count:g} of them" if instance.gpu_count > one.fit.gpus else ""
-    return (
-        f"{format_usd(offer.usd_per_hour)}/h{of} ({', '.join(filter(None, (instance.provider, offer.age)))})"
-    )
+    kind = "" if offer.is_on_demand else instance.price_kind
+    told = ", ".join(filter(None, (instance.provider, kind, offer.age)))
+    return f"{format_usd(offer.usd_per_hour)}/h{of} ({told})"
 
 
 def _used(one: GpuClass[AnyFit]) -> str:

@@ -22,7 +22,7 @@ from gputui.analysis.fleet import (
 )
 from gputui.analysis.quantiles import t_quantile
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.errors import GputuiError
+from gputui.errors import NoResult
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.units import counted, format_change, format_rate, format_size_of_change, listed
@@ -212,7 +212,7 @@ def _spread_words(kind: Kind, unit: str) -> str:
 
 
 def fleet_of(sides: Sequence[FleetSide], by: str = "") -> Fleet:
-    """Rank sides, without telling why one stands out. Raises GputuiError if no two measured the same case."""
+    """Rank sides, without telling why one stands out. Raises NoResult if no two measured the same case."""
     names = [side.name for side in sides]
     measured: dict[Case, dict[int, tuple[FleetCase, float]]] = {}
     for place, side in enumerate(sides):
@@ -222,7 +222,7 @@ def fleet_of(sides: Sequence[FleetSide], by: str = "") -> Fleet:
                 measured.setdefault(case.times.case, {})[place] = case, rate
     most = max(map(len, measured.values()), default=0)
     if most < 2:
-        raise GputuiError("no case was measured on two of the sides", "run the same profile on each")
+        raise NoResult("no case was measured on two of the sides", "run the same profile on each")
     main = min((case for case in measured if len(measured[case]) == most), key=case_order)
     kind_of = [side.kind for side in sides]
     relative = {case: _relative(found, kind_of) for case, found in measured.items()}

@@ -113,7 +113,9 @@ def gate_lines(result: GateResult, slower_pct: float | None, names: Sequence[str
     """The result in words, the answer first."""
     who = f"{', '.join(names)} vs {a}"
     rows, undecided = counted(result.rows, "row"), len(result.undecided)
-    if slower_pct is None:
+    if not result.rows:
+        passed = open_rows = "no row to judge"
+    elif slower_pct is None:
         passed, open_rows = f"all of {rows} decided", f"{undecided} of {rows} undecided"
     else:
         passed = f"no rate more than {slower_pct:g} % lower, in {rows}"

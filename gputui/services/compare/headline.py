@@ -79,6 +79,8 @@ class Headline:
     """What would settle the main case if it is undecided: one for each box that has to measure again."""
     purpose: str = "to tell"
     """Of the steps."""
+    is_empty: bool = False
+    """No case was measured on two sides, and none tells them apart by its failure."""
 
     @property
     def text(self) -> str:
@@ -99,10 +101,11 @@ def headline_of(
         if failed:
             return Headline((_failure_sentence(failed, comparison.rows),), steps, "to compare")
         if terms := load_terms(comparison):
-            return Headline((_NOTHING, as_sentence(terms)))
+            return Headline((_NOTHING, as_sentence(terms)), is_empty=True)
         if ignore not in ("", "machine"):
-            return Headline((_NOTHING,))
-        return Headline((_NOTHING,) if steps else (_NOTHING, _SAME_PROFILE), steps, "to compare")
+            return Headline((_NOTHING,), is_empty=True)
+        said = (_NOTHING,) if steps else (_NOTHING, _SAME_PROFILE)
+        return Headline(said, steps, "to compare", is_empty=True)
     return (
         _of_values(comparison, main, ignore, evidence)
         if ignore
@@ -370,7 +373,7 @@ def _of_several_values(comparisons: Sequence[Comparison], ignore: str, evidence:
     """The sentence of the value that brings most, then what the others bring to the same work."""
     known = [(comparison, main) for comparison in comparisons if (main := main_row(comparison.rows))]
     if not known:
-        return Headline((_NOTHING,))
+        return Headline((_NOTHING,), is_empty=True)
     rates = {id(comparison): _mean_rate(comparison) or main.rate for comparison, main in known}
     known.sort(key=lambda pair: -(rates[id(pair[0])].ratio or (0.0,))[0])
     best, main = known[0]
@@ -407,7 +410,8 @@ def _ranking(comparisons: Sequence[Comparison]) -> Headline:
     main = main_of_all(comparisons)
     if main is None:
         return Headline(
-            ("Nothing to compare: the baseline and the first other side measured no case in common.",)
+            ("Nothing to compare: the baseline and the first other side measured no case in common.",),
+            is_empty=not any(main_row(comparison.rows) for comparison in comparisons),
         )
     rows = {
         chr(ord("b") + place): row

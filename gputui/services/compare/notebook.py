@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, NoResult
 from gputui.services.compare.csv import comparison_records
 from gputui.services.compare.formats import comparison_text, save_comparison
 from gputui.services.compare.html_elements import bullets, safe, table
@@ -68,7 +68,7 @@ def compare(
     """Compare result files, the first as the baseline; of one file, its variants. As `gputui compare`.
 
     Each is a file or `F@RUN`. `by`: one of device, precision, threads, mode, machine, runtime. Raises
-    GputuiError if a file cannot be read or nothing can be compared.
+    NoResult if nothing can be compared, GputuiError if a file cannot be read.
     """
     if by is not None and by not in DIMENSIONS:
         raise GputuiError(f"by={by!r}: is not a dimension", f"one of {', '.join(DIMENSIONS)}")
@@ -76,7 +76,11 @@ def compare(
         raise GputuiError("no file is named", "name two, such as 'a.db', 'b.db'; one alone: its variants")
     asked = ask([str(file) for file in files], by=by, pool=pool, trust=trust)
     first = asked.baseline(baseline) if baseline else 0
-    return ComparisonResult(asked, asked.compared(first, with_energy=True), first)
+    answer = asked.compared(first, with_energy=True)
+    if answer.headline.is_empty:
+        message, *rest = answer.headline.sentences
+        raise NoResult(message, "; ".join((*rest, *(step.command for step in answer.headline.steps))))
+    return ComparisonResult(asked, answer, first)
 
 
 def _pair(comparison: Comparison, ignore: str) -> str:

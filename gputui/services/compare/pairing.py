@@ -41,7 +41,7 @@ from gputui.analysis.verdict import (
     is_explained_by_clock,
     judge,
 )
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
 from gputui.model.plan import REFERENCE_PROFILE
@@ -372,12 +372,12 @@ def _natural(text: str) -> tuple[str | int, ...]:
 def telling_dimension(runs: Sequence[Run]) -> str:
     """The dimension to compare within a single file: the first in which measured cases differ.
 
-    Raises GputuiError if there is none.
+    Raises NoResult if there is none.
     """
     for dimension in ("device", "precision", "threads", "mode"):
         if len(measured_values(dimension, runs)) > 1:
             return dimension
-    raise GputuiError(
+    raise NoResult(
         "nothing to compare: all cases of this file have the same device, precision, mode and threads",
         "give a second file: gputui compare a.db b.db",
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing
 from gputui.services.compare.columns import ComparisonColumn, columns_of
 from gputui.services.compare.headline import Headline, headline_of
@@ -145,7 +145,7 @@ class Asked:
         """Every other side against the baseline, in their order.
 
         `with_energy` also reads the power of GPUs. Pooled runs have no energy.
-        Raises GputuiError if nothing was measured on any side, or a file can no longer be read.
+        Raises NoResult if nothing was measured on any side, GputuiError if a file can no longer be read.
         """
         first = self.sides[baseline]
         others = [side for place, side in enumerate(self.sides) if place != baseline]
@@ -164,7 +164,7 @@ class Asked:
             for one in judged
         )
         if not any(comparison.rows for comparison in comparisons):
-            raise GputuiError(
+            raise NoResult(
                 "nothing was measured on any side", "gputui show RUN FILE shows why each case was not run"
             )
         whys = tuple(explain(comparison, self.evidence) for comparison in comparisons)

@@ -17,6 +17,7 @@ from typing import Any, TypeVar  # Any: JSON
 from gputui.errors import EXIT_BUG, GputuiError, NotStored, bug_text
 from gputui.model.journal import (
     JOURNAL_NAME,
+    NOTHING_MEASURED,
     SPEC_NAME,
     STORED_NAME,
     TELEMETRY_NAME,
@@ -186,6 +187,11 @@ class HostRun:
     def is_whole(self) -> bool:
         """Whether it was measured to its end and stored."""
         return self.state == DONE
+
+    @property
+    def has_measured(self) -> bool:
+        """Whether what is stored of it has a result."""
+        return self.is_stored and self.why != NOTHING_MEASURED
 
     @property
     def has_begun(self) -> bool:
@@ -427,7 +433,7 @@ class HostRun:
         why = self._how_it_ended or "its supervisor was killed"
         if self._end is not None:
             why = clean_text(self._end.reason) or self._end.status
-        return STOPPED, f"{why}: what was finished is stored"
+        return STOPPED, why if why == NOTHING_MEASURED else f"{why}: what was finished is stored"
 
     def _check(self, start: RunStart) -> None:
         """A journal may only be of the run that was sent: it could replace another one in the file."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gputui.errors import GputuiError
 from gputui.facts.gpus import find_gpu, memory_of, rows_named
+from gputui.facts.instances import is_on_demand
 from gputui.facts.tables import InstanceRow, gpu_rows, instance_rows
 from gputui.model.absent import Missing
 from gputui.services.support.atomic_write import write_whole
@@ -338,7 +339,9 @@ def offers_of(gpu_names: Iterable[str], today: datetime.date) -> list[InstanceRo
 
 
 def best_offer(gpu_name: str, today: datetime.date, count: int = 0) -> InstanceRow | None:
-    """The cheapest offer of the last OLD_DAYS days, else the newest one; None where none costs money.
+    """The cheapest on-demand offer of the last OLD_DAYS days, else the newest; None where none costs money.
+
+    Where none is on demand, the same of the other kinds.
 
     Of a GPU hour; with a `count`, of a whole instance with at least as many GPUs.
     """
@@ -350,7 +353,11 @@ def best_offer(gpu_name: str, today: datetime.date, count: int = 0) -> InstanceR
     ]
     best = min(
         paid,
-        key=lambda one: (*_staleness(one[0], today), one[1] if count else one[1] / one[0].gpu_count),
+        key=lambda one: (
+            not is_on_demand(one[0].price_kind),
+            *_staleness(one[0], today),
+            one[1] if count else one[1] / one[0].gpu_count,
+        ),
         default=None,
     )
     return None if best is None else best[0]

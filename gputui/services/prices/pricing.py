@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import datetime
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 
 from gputui.errors import GputuiError
 from gputui.facts.gpus import find_gpu
-from gputui.facts.instances import InstancePrice, closest_instances, find_instance, list_price
+from gputui.facts.instances import InstancePrice, closest_instances, find_instance, is_on_demand, list_price
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.machine import Machine
@@ -20,8 +19,6 @@ from gputui.services.prices.price_list import MAX_USD_PER_HOUR, age_words, known
 
 STATED = "stated"
 """The kind of a price that the user gave."""
-_IS_BARGAIN = re.compile("community|lowest|marketplace")
-"""In the kind of a price below the one that a provider guarantees: passed over where there is another."""
 _BY_THE_GPU = ("modal", "runpod")
 """Where several GPUs cost several times as much as one."""
 SPOT = ":spot"
@@ -105,7 +102,7 @@ def _of_platform(machine: Machine) -> Price | Missing:
         prices = [
             replace(price, usd_per_hour=count * price.usd_per_hour, gpu_count=count) for price in single
         ]
-    certain = [price for price in prices if not _IS_BARGAIN.search(price.kind)] or prices
+    certain = [price for price in prices if is_on_demand(price.kind)] or prices
     if not certain:
         return Missing("no price: state one")
     if len(certain) > 1:
@@ -113,7 +110,11 @@ def _of_platform(machine: Machine) -> Price | Missing:
         return Missing(
             f"{certain[0].provider} lists {format_hourly(lowest)} to {format_hourly(highest)}: state yours"
         )
-    return certain[0]
+    (price,) = certain
+    if not is_on_demand(price.kind):
+        usd = format_hourly(price.usd_per_hour)
+        return Missing(f"{price.provider} lists {usd}, which is not on demand ({price.kind}): state yours")
+    return price
 
 
 def check_instance(instance: str, machine: Machine) -> None:

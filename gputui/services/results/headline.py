@@ -16,6 +16,7 @@ from gputui.analysis.peak_tests import (
 from gputui.analysis.verdict import SpeedEstimate, judge
 from gputui.model.absent import Missing
 from gputui.model.case import Case
+from gputui.model.journal import NOTHING_MEASURED
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import (
@@ -28,7 +29,7 @@ from gputui.model.units import (
     listed,
 )
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.labels import case_words, ending_words, needs_budget
+from gputui.services.results.labels import case_words, ending_words, lacking, needs_budget
 from gputui.services.results.load_times import LOAD_TIMES
 from gputui.services.results.throughput import contention_of, speed_of, speed_ratio
 from gputui.worker.workloads import WORKLOADS
@@ -282,7 +283,7 @@ def _ended(run: Run, *, has_some: bool) -> str:
     """What went wrong; why nothing was measured, if nothing was."""
     failed = sum(case.outcome == "failed" for case in run.cases)
     parts = []
-    if run.summary.status != "finished":
+    if run.summary.status != "finished" and run.summary.status_reason != NOTHING_MEASURED:
         reason = f" ({run.summary.status_reason})" if run.summary.status_reason else ""
         parts.append(f"the run was {run.summary.status}{reason}")
     if not has_some and run.cases:
@@ -291,7 +292,7 @@ def _ended(run: Run, *, has_some: bool) -> str:
         why = f": {reason}" if reason else ""
         was_stopped = bool(parts) and any(case.outcome == "interrupted" for case in run.cases)
         which = "" if was_stopped else f": {counted(count, 'case')} {verb}{why}"
-        parts.append(f"nothing was measured{which}")
+        parts.append(f"{lacking(run)}{which}")
     elif failed:
         parts.append(f"{counted(failed, 'case')} failed")
     return as_sentence(f"{'; '.join(parts)}.") if parts else ""

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta, timezone
 from gputui.analysis.health import CONTENTION
 from gputui.analysis.verdict import LAUNCHES_MEASURED, SpeedEstimate
 from gputui.model.absent import Missing
-from gputui.model.case import WHOLE_BOX, Case
+from gputui.model.case import FOUND_BY_TRYING, WHOLE_BOX, Case
+from gputui.model.journal import NOTHING_MEASURED
 from gputui.model.plan import REFERENCE_PROFILE
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 from gputui.model.serving import SERVE_PROFILE
@@ -271,6 +272,16 @@ def has_failed(run: Run) -> bool:
     )
 
 
+def has_measured(run: Run) -> bool:
+    """Whether a launch found out what its device can do, if only that it ran out of memory."""
+    return any(one.outcome in FOUND_BY_TRYING for case in run.cases for one in case.measurements)
+
+
+def lacking(run: Run) -> str:
+    """What a run without a rate lacks: everything, or only a rate if it found something else out."""
+    return "no rate was measured" if has_measured(run) else NOTHING_MEASURED
+
+
 def lost_words(cases: Iterable[tuple[str, CaseResult]]) -> list[str]:
     """How many launches of cases, with their names, failed though the case ended otherwise, and why.
 
@@ -299,7 +310,7 @@ def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
     if assumed := mostly_assumed(run):
         few = _launches_assumed(run)
         notes.append(f"{'one launch' if few == 1 else f'{few} launches'}: {assumed}")
-    starved = [c for c in run.cases if run.summary.status == "finished" and _never_had_time(c)]
+    starved = [c for c in run.cases if run.summary.status != "interrupted" and _never_had_time(c)]
     if starved:
         notes.append(f"too little time for {which(starved)}: raise --budget, or choose fewer with --only")
     unsettled = [c for c in run.cases if any(m.outcome == "ok" and m.stable is False for m in c.measurements)]

@@ -164,7 +164,7 @@ def run_and_file(run: str, file: Path | None) -> tuple[Path, str | None]:
     return default, run
 
 
-def locate_run(run: str, file: Path | None) -> tuple[Path, RunSummary]:
+def locate_run(run: str, file: Path | None, *, guesses: bool = True) -> tuple[Path, RunSummary]:
     """The result file and the run that `RUN [F]` or `F@RUN` name; without a file, the default one.
 
     Raises GputuiError if the file cannot be read or the run is unknown.
@@ -174,7 +174,7 @@ def locate_run(run: str, file: Path | None) -> tuple[Path, RunSummary]:
         check_place(path)
         raise GputuiError(f"{run} is a file: which run of it?", f"name one: {run}@RUN; gputui runs {run}")
     with open_result(path) as opened:
-        return path, find_run(opened.summaries(), selector)
+        return path, find_run(opened.summaries(), selector, guesses=guesses)
 
 
 def select_runs(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any  # JSON
 
-from gputui.errors import GputuiError
+from gputui.errors import EXIT_NO_RESULT, GputuiError, NoResult
 from gputui.services.results.frames import Frames, load_runs
 from gputui.services.support.paths import default_result_file
 from gputui.worker.foreign_json import read_json
@@ -24,7 +24,7 @@ def run(profile: str | Path = "quick", *, db: str | Path | None = None, **option
 
     `options` are those of the command: `only="gemm"`, `launches=3`, `python=["/usr/bin/python3"]`,
     `trace=True`. Progress goes to stdout. Ctrl-C, or the notebook's stop button, ends the run and keeps what
-    is finished. Raises GputuiError if nothing was measured.
+    is finished. Raises NoResult if nothing was measured, and GputuiError for what keeps it from measuring.
     """
     target = default_result_file() if db is None else Path(db)
     words = [sys.executable, "-m", "gputui", "run", str(profile), "--db", str(target), "--json"]
@@ -38,6 +38,9 @@ def run(profile: str | Path = "quick", *, db: str | Path | None = None, **option
         raise GputuiError(f"gputui run ended with status {status}", "its messages are above") from error
     for one in found:
         print(one["headline"])
+    if status == EXIT_NO_RESULT:
+        named = ", ".join(str(one["run_id"])[-8:] for one in found)
+        raise NoResult(f"run {named} measured nothing", f"gputui show {named[-8:]} {target} -v says why")
     return load_runs(target, [one["run_id"] for one in found])
 
 

@@ -73,11 +73,12 @@ class _Instance:
         number: int,
         identity: Values,
         epoch_us: Callable[[], int],
+        driver: tuple[int, ...],
     ) -> None:
         self.number = number
         self.identity = identity
         """What identifies it and does not change."""
-        self.processes = Processes(nvml, handle, number, is_mig=True, epoch_us=epoch_us)
+        self.processes = Processes(nvml, handle, number, is_mig=True, epoch_us=epoch_us, driver=driver)
         self._asker = Asker(nvml, handle)
         instance = identity["gpu_instance_id"]
         self.gpm = Gpm(nvml, gpu_handle, instance) if isinstance(instance, int) else None
@@ -116,6 +117,7 @@ class NvmlGpu:
         self._nvml = nvml
         self._clock = clock
         self._epoch_us = epoch_us
+        self._driver = driver
         self._host_memory_bytes = host_memory_bytes
         self._asker = Asker(nvml, handle)
         self._throttled = throttle_counters(driver)
@@ -127,7 +129,7 @@ class NvmlGpu:
         self._gpm = Gpm(nvml, handle, None)
         self._xids = XidEvents(nvml, handle)
         self._meter = PcieMeter(nvml, handle, enter)
-        self._processes = Processes(nvml, handle, number, is_mig=False, epoch_us=epoch_us)
+        self._processes = Processes(nvml, handle, number, is_mig=False, epoch_us=epoch_us, driver=driver)
         self._rates = {key: CounterRate() for key in LINK_RATES}
         self._once: Values = {}
         self._seldom: Values = {}
@@ -268,7 +270,9 @@ class NvmlGpu:
                 known.identity[key] != reported.get(key, known.identity[key])
                 for key in ("uuid", "gpu_instance_id", "compute_instance_id")
             ):
-                known = _Instance(self._nvml, self.handle, handle, number, identity, self._epoch_us)
+                known = _Instance(
+                    self._nvml, self.handle, handle, number, identity, self._epoch_us, self._driver
+                )
             known.identity = {**known.identity, **reported}
             yield number, known
 

@@ -20,7 +20,14 @@ class Processes:
     """Who uses a GPU or MIG instance, and how much of its SMs."""
 
     def __init__(
-        self, nvml: Any, handle: Any, number: int, *, is_mig: bool, epoch_us: Callable[[], int]
+        self,
+        nvml: Any,
+        handle: Any,
+        number: int,
+        *,
+        is_mig: bool,
+        epoch_us: Callable[[], int],
+        driver: tuple[int, ...],
     ) -> None:
         self._nvml = nvml
         self._handle = handle
@@ -29,8 +36,8 @@ class Processes:
         self._seen_us = epoch_us() - _FIRST_LOOK_US
         """The driver's newest sample so far, by its clock."""
         self._listing: dict[str, list[Callable[[Any, Any], list[Any]]]] = {
-            "C": [lambda nvml, handle: list(nvml.nvmlDeviceGetComputeRunningProcesses(handle))],
-            "G": [lambda nvml, handle: list(nvml.nvmlDeviceGetGraphicsRunningProcesses(handle))],
+            "C": nvml_calls.process_lists("Compute", driver),
+            "G": nvml_calls.process_lists("Graphics", driver),
         }
         # The older call returns nothing on some Blackwell GPUs, so it comes second.
         self._sharing: list[Callable[[Any, Any], list[Any]]] = [

@@ -14,6 +14,7 @@ from typing import Any, ClassVar  # Any: pynvml has no types
 from gputui.model import nvml_codes
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, GpuUse
+from gputui.sources.nvml_calls import driver_version
 from gputui.sources.nvml_live.answers import DriverGone, GpuLost, check_alive
 from gputui.sources.nvml_live.gpu import NvmlGpu
 
@@ -360,7 +361,7 @@ class NvmlLive:
             enter=lambda: self._call(session),
             clock=self._clock,
             epoch_us=self._epoch_us,
-            driver=_version(nvml),
+            driver=driver_version(nvml),
             host_memory_bytes=self._host_memory_bytes(),
         )
 
@@ -396,15 +397,6 @@ def _uuid(nvml: Any, handle: Any) -> str:
             raise
         check_alive(error.value)
         return ""
-
-
-def _version(nvml: Any) -> tuple[int, ...]:
-    """Of the driver; empty if unknown."""
-    try:
-        text = str(nvml.nvmlSystemGetDriverVersion())
-    except (nvml.NVMLError, UnicodeDecodeError):
-        return ()
-    return tuple(int(part) for part in text.split(".") if part.isdigit())
 
 
 def _place(handle: Any) -> int | None:

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -177,6 +178,50 @@ def test_ctrl_c_ends_the_runs_on_all_hosts_and_keeps_what_is_finished(
     assert again.returncode == 1
     assert "is complete: nothing is left to bring home" in again.stderr
     assert "one did not finish; to measure again: gputui bakeoff " in again.stdout
+
+
+def test_a_viewer_of_a_bakeoff_leaves_the_runs_on_their_hosts_and_stop_ends_them(
+    servers: Servers, tmp_path: Path, lean: str
+) -> None:
+    servers.start("one")
+    profile, db = write_long_profile(tmp_path / "long.toml"), tmp_path / "a.db"
+    owner = start_gputui(
+        "bakeoff", profile, "--host", "one", "--db", db, "--yes", "--python", lean, env=servers.environment
+    )
+    bakeoffs = Path(servers.environment["GPUTUI_STATE"]) / "bakeoffs"
+    wait_until(lambda: blocks_here(bakeoffs) > 0, "a block is here")
+    owner.send_signal(signal.SIGQUIT)
+    assert "the runs go on; to come back: gputui attach" in owner.communicate(timeout=LONGEST_S)[0]
+    (name,) = (place.name for place in bakeoffs.iterdir())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        before = blocks_here(bakeoffs)
+        viewer = start_gputui("attach", name, env=servers.environment)
+        wait_until(lambda before=before: blocks_here(bakeoffs) > before, "the run goes on")  # type: ignore[misc]
+        viewer.send_signal(number)
+        said = viewer.communicate(timeout=LONGEST_S)[0]
+        assert viewer.returncode == 128 + number, said
+        assert f"to come back: gputui attach {name}; to end them: gputui stop {name}" in said
+        assert "ending the runs" not in said
+    assert not db.exists() or not statuses_in(db)
+    stopped = gputui("stop", name, env=servers.environment)
+    assert stopped.returncode == 0, stopped.stderr
+    assert "what was finished is kept (one is " in stopped.stderr
+    assert statuses_in(db) == ["interrupted"]
+
+
+def test_a_bakeoff_in_which_no_host_measured_anything_exits_with_6(tmp_path: Path) -> None:
+    profile, db = write_spin_profile(tmp_path / "spin.toml"), tmp_path / "a.db"
+    vias = ("--via", "env A=1 GPUTUI_SPIN_WORK=100000", "--via", "env A=2 GPUTUI_SPIN_WORK=100000")
+    words = ("bakeoff", profile, *vias, "--dir", tmp_path / "there", "--db", db, "--yes", "--budget", "2")
+    done = gputui(*words, "--python", sys.executable)
+    assert done.returncode == 6, done.stderr
+    assert "gputui: nothing was measured on any host" in done.stderr
+    assert statuses_in(db) == ["failed", "failed"]
+
+
+def statuses_in(db: Path) -> list[str]:
+    with open_result(db) as file:
+        return [summary.status for summary in file.summaries()]
 
 
 def blocks_here(bakeoffs: Path) -> int:

@@ -10,7 +10,7 @@ import pytest
 from journals import GPU_MACHINE
 
 from gputui.errors import GputuiError
-from gputui.facts.instances import find_instance, list_price
+from gputui.facts.instances import find_instance, is_on_demand, list_price
 from gputui.facts.tables import InstanceRow, instance_rows
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
@@ -182,23 +182,45 @@ def priced(gpu: str) -> list[InstanceRow]:
     return [row for row in rows if not isinstance(row.usd_per_hour, Missing) and row.usd_per_hour > 0]
 
 
-def test_the_best_offer_is_the_cheapest_recent_one_with_enough_whole_gpus_and_never_free() -> None:
+def recent_on_demand(gpu: str, count: int = 1) -> list[InstanceRow]:
+    rows = (row for row in priced(gpu) if row.gpu_count >= count and is_recent(row.price_date, TODAY))
+    return [row for row in rows if is_on_demand(row.price_kind)]
+
+
+def test_the_best_offer_is_the_cheapest_recent_one_on_demand_with_enough_whole_gpus_and_never_free() -> None:
     free = {row.gpu for row in instance_rows() if row.usd_per_hour == 0}
     assert free
     for gpu in {row.gpu for row in instance_rows()}:
         for count in (1, 2, 8):
             found = best_offer(gpu, TODAY, count)
-            enough = [row for row in priced(gpu) if row.gpu_count >= count]
-            recent = [row.usd_per_hour for row in enough if is_recent(row.price_date, TODAY)]
-            assert (found is None) == (enough == [])
+            assert (found is None) == ([row for row in priced(gpu) if row.gpu_count >= count] == [])
+            recent = [row.usd_per_hour for row in recent_on_demand(gpu, count)]
             if recent:
                 assert found is not None
                 assert found.usd_per_hour == min(recent)  # type: ignore[type-var]
         each = best_offer(gpu, TODAY)
-        each_usd = [per_gpu(row.usd_per_hour, row) for row in priced(gpu) if is_recent(row.price_date, TODAY)]
+        each_usd = [per_gpu(row.usd_per_hour, row) for row in recent_on_demand(gpu)]
         assert not each_usd or (each is not None and per_gpu(each.usd_per_hour, each) == min(each_usd))
     assert best_offer("H100 SXM 80GB", TODAY, 1000) is None
     assert best_offer("RTX 3050", TODAY) is None
+
+
+def test_a_price_with_a_commitment_is_never_the_best_offer_where_another_is_on_demand(tmp_path: Path) -> None:
+    kinds = ("commitment", "reserved, 1 year", "spot", "interruptible", "community cloud", "marketplace")
+    lines = "".join(
+        f"x,{kind.split()[0].strip(',')},H200 SXM,1,{number / 10},2026-11-20,{kind!r}\n".replace("'", '"')
+        for number, kind in enumerate(kinds, 1)
+    )
+    header = "provider,instance_type,gpu,gpu_count,usd_per_hour,price_date,price_kind\n"
+    import_prices(written(tmp_path, f"{header}{lines}x,plain,H200 SXM,1,3.5,2026-11-20,on-demand\n"), "", "")
+    best = best_offer("H200 SXM", TODAY)
+    assert best is not None
+    assert (best.instance_type, best.usd_per_hour) == ("plain", 3.5)
+    assert [row.usd_per_hour for row in offers_of(["H200 SXM"], TODAY)][:3] == [0.1, 0.2, 0.3]
+    import_prices(written(tmp_path, f"{header}x,y,H900,1,0.5,2026-11-20,commitment\n"), "", "")
+    only = best_offer("H900", TODAY)  # there is no other, and its kind says so
+    assert only is not None
+    assert only.price_kind == "commitment"
 
 
 def test_an_old_price_never_beats_a_recent_one_and_the_newest_stands_in_where_there_is_none() -> None:

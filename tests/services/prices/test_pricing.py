@@ -162,6 +162,13 @@ def test_a_platform_with_several_prices_or_none_leaves_it_to_the_user() -> None:
     assert price_of(None, None, rented("lambda", H100, H100, H100)) is None
 
 
+def test_a_commitment_is_not_taken_for_what_a_box_of_the_platform_costs() -> None:
+    a100 = replace(H100, name="NVIDIA A100-SXM4-80GB", memory_bytes=85_899_345_920)
+    found = listed_here(rented("paperspace", a100))
+    assert isinstance(found, Missing)
+    assert found.reason == "paperspace lists $1.15/h, which is not on demand (commitment): state yours"
+
+
 def test_an_instance_type_with_other_gpus_is_refused() -> None:
     t4 = replace(H100, name="Tesla T4", memory_bytes=15_843_721_216)
     for machine, has in ((CPU_MACHINE, "no GPU"), (replace(CPU_MACHINE, gpus=(t4,)), "Tesla T4")):

@@ -249,7 +249,7 @@ def test_a_case_that_was_not_measured_is_not_profiled(tmp_path: Path) -> None:
     plan = scripted(tmp_path, behaviour)
     text = Path(plan.interpreter[-1]).read_text()
     Path(plan.interpreter[-1]).write_text(
-        text.replace("measure(case_id)", "end_case(case_id, 'oom', 'x', 0)")
+        text.replace("ids: measure(case_id)", "ids: end_case(case_id, 'oom', 'x', 0)")
     )
     run = Supervised(tmp_path / "runs", plan)
     assert run.end() == 0
