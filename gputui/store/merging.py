@@ -13,7 +13,7 @@ from gputui.errors import GputuiError, NotStored
 from gputui.model.result import RunSummary
 from gputui.store import schema
 from gputui.store.opening import CATALOG, check_place, expanded, rows_of
-from gputui.store.reading import open_result, open_results, runs_of, summaries_of
+from gputui.store.reading import check_runs, open_result, open_results, summaries_of
 from gputui.store.writing import explaining, opened_for_writing, real_path
 
 if TYPE_CHECKING:
@@ -140,11 +140,7 @@ def _collect(
             merged.append(Merged(path, tuple(one.run_id for one in new), len(of_file) - len(new)))
             holder.update((one.run_id, path) for one in new)
             columns[path], empty[path] = file.layout
-        runs_of(files, chosen)
-        for file, new in zip(files, chosen, strict=True):
-            for one in new:
-                file.events(one.run_id)
-                file.telemetry_summary(one.run_id)
+        check_runs(files, chosen)
     wanted = {path: tuple(run for run, place in holder.items() if place == path) for path in holder.values()}
     if wanted:
         names = {f"d{number}": path for number, path in enumerate(wanted, 1)}

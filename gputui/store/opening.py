@@ -7,6 +7,7 @@ hostile files on 1.4, 1.5 and 2.0.
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import random
 import re
@@ -17,9 +18,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar  # Any: cells of a query
 
 from gputui.errors import GputuiError
+from gputui.model.units import counted
 from gputui.store.locking import WAIT_S, Locked, let_writers_pass
 from gputui.store.schema import FORMAT_NAME, META, SCHEMA_VERSION, TABLES, Column
 from gputui.store.text import clean_text
@@ -35,7 +37,16 @@ MARKER = "gputui-export.json"
 """The file that makes a directory an export of Parquet files."""
 CATALOG = "d0"
 """The name of an attached file inside a connection: ours, never derived from the file's name."""
-QUERY_LIMIT_S = 30.0
+READ_LIMIT_S = 30.0
+"""How long a file may be read, from its opening on."""
+MOST_BYTES = 64 * 2**20
+"""Of a query, as Python holds them."""
+TEXT_MOST_BYTES = 64 * 2**10
+"""Of one value."""
+_CHUNK_BYTES = 16 * 2**20
+"""Of values that are fetched before they are counted."""
+_MEMORY_TO_READ = "256MB"
+"""Of DuckDB, its cache included; telemetry of a day with 8 GPUs takes less."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
 _CONFIG = {
     "autoinstall_known_extensions": "false",
@@ -44,7 +55,6 @@ _CONFIG = {
     "allow_unsigned_extensions": "false",
     "allow_persistent_secrets": "false",
     "python_enable_replacements": "false",
-    "memory_limit": "1GB",
     "max_temp_directory_size": "0B",
 }
 _ENDINGS = ("", ".wal", ".wal.recovery", ".wal.checkpoint")
@@ -78,13 +88,13 @@ def is_export(path: Path) -> bool:
         return False
 
 
-def connect(threads: int = 2) -> DuckDBPyConnection:
+def connect(threads: int = 2, memory: str = "1GB") -> DuckDBPyConnection:
     """An in-memory connection that loads and downloads no extension; takes about 15 ms."""
     import duckdb  # takes 0.1 s, and few callers open a file
 
     if not has_working_directory():  # removed during a run; DuckDB opens nothing without one
         os.chdir("/")
-    return duckdb.connect(":memory:", config={**_CONFIG, "threads": str(threads)})
+    return duckdb.connect(":memory:", config={**_CONFIG, "threads": str(threads), "memory_limit": memory})
 
 
 def check_name(db: Path) -> None:
@@ -129,7 +139,8 @@ def attach(connection: DuckDBPyConnection, db: Path, options: str, name: str = C
 
     quoted = _name_for_duckdb(db).replace("'", "''")
     try:
-        connection.execute(f"ATTACH '{quoted}' AS {name} (TYPE duckdb{options})")
+        with interrupted_after(connection):
+            connection.execute(f"ATTACH '{quoted}' AS {name} (TYPE duckdb{options})")
     except duckdb.Error as error:
         text = str(error)
         if "Could not set lock" in text or "Conflicting lock" in text:
@@ -155,8 +166,64 @@ def retrying(action: Callable[[], T]) -> T:
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
+class TooLarge(GputuiError):
+    """A file holds more than is read of one, or takes longer; the message names the file at fault."""
+
+
+def too_large(db: Path, what: str, size: str, most: str) -> TooLarge:
+    """The error for a table or column of a file that holds more than its limit."""
+    return TooLarge(
+        f"{db} holds {size} in {what}, and at most {most} of it is read",
+        "do not trust this file; if it is yours, name one run of it: FILE@RUN",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """When some files that were opened together have been read for too long."""
+
+    files: tuple[Path, ...]
+    at: float
+    """By the monotonic clock."""
+
+    @classmethod
+    def of(cls, files: Iterable[Path]) -> Deadline:
+        """READ_LIMIT_S from now, and a second for each file after the first."""
+        files = tuple(files)
+        return cls(files, time.monotonic() + READ_LIMIT_S + len(files) - 1)
+
+    def left_s(self) -> float:
+        """How long they may still be read. Raises TooLarge if that is over."""
+        left_s = self.at - time.monotonic()
+        if left_s <= 0:
+            raise self.passed()
+        return left_s
+
+    def passed(self) -> TooLarge:
+        """The error if it is over."""
+        more = len(self.files) - 1
+        others = f" and {counted(more, 'other file')} opened with it" if more else ""
+        limit_s = READ_LIMIT_S + more
+        return TooLarge(
+            f"{self.files[0]}{others} took longer than {limit_s:.0f} s to read", "do not trust such files"
+        )
+
+
+def whole_text(table: str, column: str, place: str = "0") -> str:
+    """SQL for a text column that fails if a value has more than TEXT_MOST_BYTES, before it is fetched.
+
+    `place` is SQL for the number of the file that holds it.
+    """
+    told = f"""'{_TOO_LONG}{table}.{column}: ' || strlen("{column}") || ' ' || {place}"""
+    is_long = f"""strlen("{column}") > {TEXT_MOST_BYTES}"""
+    return f"""CASE WHEN {is_long} THEN error({told}) ELSE "{column}" END AS "{column}\""""
+
+
+_TOO_LONG = "too long: "
+
+
 @contextmanager
-def interrupted_after(connection: DuckDBPyConnection, limit_s: float = QUERY_LIMIT_S) -> Iterator[None]:
+def interrupted_after(connection: DuckDBPyConnection, limit_s: float = READ_LIMIT_S) -> Iterator[None]:
     """Interrupt the connection after that time; DuckDB has no query timeout.
 
     The thread that waits holds the connection, so it ends here: while it lives at exit, DuckDB's bindings
@@ -172,26 +239,93 @@ def interrupted_after(connection: DuckDBPyConnection, limit_s: float = QUERY_LIM
         timer.join()
 
 
-def rows_of(
-    connection: DuckDBPyConnection,
-    db: Path,
-    sql: str,
-    parameters: tuple[object, ...] = (),
-    most: int = 5_000_000,
-) -> list[tuple[object, ...]]:
-    """All rows of a query, within the time limit. Raises GputuiError for damage, or more than `most` rows."""
+@contextmanager
+def limited(connection: DuckDBPyConnection, deadline: Deadline, what: str) -> Iterator[None]:
+    """Errors of DuckDB about the files in the user's words, of which `what` was read in the time left.
+
+    Raises TooLarge if it takes too much time, GputuiError for damage or too much memory.
+    """
     import duckdb
 
     try:
-        with interrupted_after(connection):
-            rows: list[tuple[object, ...]] = connection.execute(
-                f"{sql} LIMIT {most + 1}", list(parameters)
-            ).fetchall()
+        with interrupted_after(connection, deadline.left_s()):
+            yield
+    except duckdb.InterruptException:
+        if deadline.at > time.monotonic():  # by somebody else
+            raise
+        raise deadline.passed() from None
     except duckdb.Error as error:
-        raise explained(db, str(error)) from error
-    if len(rows) > most:
-        raise GputuiError(f"{db} holds more than {most} rows where that cannot be", "do not trust this file")
+        text = str(error)
+        if found := re.search(rf"{_TOO_LONG}(\w+\.\w+): (\d+) (\d+)", text):
+            size = f"a text of {int(found[2]):,} bytes"
+            raise too_large(deadline.files[int(found[3])], found[1], size, f"{TEXT_MOST_BYTES:,}") from None
+        raise explained(deadline.files[0], text, what) from error
+
+
+def chunks_of(
+    connection: DuckDBPyConnection,
+    deadline: Deadline,
+    sql: str,
+    parameters: tuple[object, ...] = (),
+    *,
+    what: str,
+    most: int = 5_000_000,
+) -> Iterator[list[tuple[Any, ...]]]:
+    """The rows of a query, a few at a time, so that a reader can stop before they take much memory.
+
+    Raises TooLarge for too much time, GputuiError for damage or more than `most` rows of `what`.
+    """
+    with limited(connection, deadline, what):
+        connection.execute(f"{sql} LIMIT {most + 1}", list(parameters))
+        texts = sum(str(column[1]) == "VARCHAR" for column in connection.description or ())
+        rows_at_a_time = _CHUNK_BYTES // TEXT_MOST_BYTES // (texts or 1) or 1
+        left = most
+        while rows := connection.fetchmany(rows_at_a_time):
+            left -= len(rows)
+            if left < 0:
+                raise _too_many(deadline, what, f"{most:,} rows")
+            deadline.left_s()
+            yield rows
+
+
+def _too_many(deadline: Deadline, what: str, most: str) -> GputuiError:
+    """One of the files is too large; which one is found out by reading them alone."""
+    return GputuiError(
+        f"{deadline.files[0]} holds more than {most} in {what}, which are not read", "do not trust this file"
+    )
+
+
+def rows_of(
+    connection: DuckDBPyConnection,
+    db: Path | Deadline,
+    sql: str,
+    parameters: tuple[object, ...] = (),
+    *,
+    what: str = "the answer to a query",
+    most: int = 5_000_000,
+) -> list[tuple[Any, ...]]:
+    """All rows of a query about one file or several. Raises as `chunks_of`, also for more than MOST_BYTES."""
+    deadline = db if isinstance(db, Deadline) else Deadline.of([db])
+    rows: list[tuple[Any, ...]] = []
+    left = MOST_BYTES * len(deadline.files)
+    for some in chunks_of(connection, deadline, sql, parameters, what=what, most=most):
+        described = connection.description or ()
+        texts = [place for place, column in enumerate(described) if str(column[1]) == "VARCHAR"]
+        left -= CELL_BYTES * len(described) * len(some)
+        left -= sum(text_bytes(row[place]) for place in texts for row in some if row[place] is not None)
+        if left < 0:
+            raise _too_many(deadline, what, f"{MOST_BYTES // 2**20} MiB")
+        rows += some
     return rows
+
+
+CELL_BYTES = 24
+"""What a number counts for."""
+
+
+def text_bytes(text: str) -> int:
+    """What a text counts for: what it takes in Python, or a little more."""
+    return len(text) if text.isascii() else 4 * len(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +338,17 @@ class Checked:
     """Table and column names."""
     catalog: str = CATALOG
     """Its name inside the connection."""
-    empty: frozenset[str] = frozenset()
-    """Tables without rows."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Rows by table, deleted ones that were not yet removed included."""
     statements: Mapping[str, str] = field(default_factory=dict)
     """By table, the statement that creates it, which defines all of its columns and their order."""
+    deadline: Deadline = field(default_factory=lambda: Deadline((), math.inf))
+    """Of it and of the files that were opened together with it."""
+
+    @property
+    def empty(self) -> frozenset[str]:
+        """Tables without rows."""
+        return frozenset(table for table, rows in self.sizes.items() if rows == 0)
 
 
 def open_read_only(db: Path, trust: bool = False) -> Checked:
@@ -216,7 +357,7 @@ def open_read_only(db: Path, trust: bool = False) -> Checked:
     Waits up to WAIT_S for writers. Raises GputuiError if it is not a readable result file.
     """
     check_place(db)
-    connection = connect()
+    connection = connect(memory=_MEMORY_TO_READ)
     try:
         with _explaining_lock(db):
             let_writers_pass(db)
@@ -237,7 +378,7 @@ def open_together(files: Sequence[Path], trust: bool = False, threads: int = 2) 
     for db in files:
         check_place(db)
         let_writers_pass(db)
-    connection = connect(threads)
+    connection = connect(threads, _MEMORY_TO_READ)
     try:
         attached = {f"d{number}": db for number, db in enumerate(files)}
         for name, db in attached.items():
@@ -286,7 +427,7 @@ class FilesInTurn:
             connection.close()
 
     def _connected(self) -> DuckDBPyConnection:
-        connection = connect(threads=1)
+        connection = connect(threads=1, memory=_MEMORY_TO_READ)
         connection.execute("PRAGMA disable_optimizer")
         close_the_doors(connection, files=self._files)
         return connection
@@ -331,19 +472,20 @@ def _check_are_ours(
     connection: DuckDBPyConnection, attached: Mapping[str, Path], trust: bool
 ) -> list[Checked]:
     """As `check_is_ours` for several files by catalog, in a single query if possible."""
-    first = next(iter(attached.values()))
+    deadline = Deadline.of(attached.values())
     sql_of: dict[str, dict[str, str]] = {catalog: {} for catalog in attached}
-    empty: dict[str, set[str]] = {catalog: set() for catalog in attached}
+    sizes: dict[str, dict[str, int]] = {catalog: {} for catalog in attached}
     for catalog, table, sql, rows in rows_of(
         connection,
-        first,
-        "SELECT database_name, table_name, sql, estimated_size FROM duckdb_tables()"
-        f" WHERE {_among(attached)} AND schema_name = 'main'",
+        deadline,
+        f"SELECT database_name, left(table_name, 200), {whole_text('duckdb_tables', 'sql')}, estimated_size"
+        f" FROM duckdb_tables() WHERE {_among(attached)} AND schema_name = 'main'",
+        what="its list of tables",
+        most=_MOST_TABLES * len(attached),
     ):
         sql_of[str(catalog)][str(table)] = str(sql)
-        if rows == 0:
-            empty[str(catalog)].add(str(table))
-    layouts = _layouts(connection, first, sql_of)
+        sizes[str(catalog)][str(table)] = rows
+    layouts = _layouts(connection, deadline, sql_of)
     for catalog, db in attached.items():
         types = layouts[catalog].types
         if "meta" not in sql_of[catalog] or any(
@@ -351,13 +493,14 @@ def _check_are_ours(
         ):
             raise _not_ours(db)
     if not trust:
-        _refuse_code(connection, attached, layouts)
-    metas = _metas(connection, attached)
+        _refuse_code(connection, attached, layouts, deadline)
+    metas = _metas(connection, attached, deadline)
     return [
         replace(
             _check_format(connection, catalog, db, metas[catalog], layouts[catalog]),
-            empty=frozenset(empty[catalog]),
+            sizes=sizes[catalog],
             statements=sql_of[catalog],
+            deadline=deadline,
         )
         for catalog, db in attached.items()
     ]
@@ -391,13 +534,15 @@ def _check_format(
     return Checked(connection, version, layout.columns, catalog)
 
 
-def _metas(connection: DuckDBPyConnection, attached: Mapping[str, Path]) -> dict[str, dict[str, str]]:
+def _metas(
+    connection: DuckDBPyConnection, attached: Mapping[str, Path], deadline: Deadline
+) -> dict[str, dict[str, str]]:
     """Key and value of each file's table `meta`."""
     found: dict[str, dict[str, str]] = {catalog: {} for catalog in attached}
     each = (f"SELECT '{catalog}' AS file, key, value FROM {catalog}.main.meta" for catalog in attached)
-    sql = f"SELECT * FROM ({' UNION ALL '.join(each)})"
-    first = next(iter(attached.values()))
-    for catalog, key, value in rows_of(connection, first, sql, most=1000 * len(attached)):
+    whole = ", ".join(whole_text("meta", column) for column in ("key", "value"))
+    sql = f"SELECT file, {whole} FROM ({' UNION ALL '.join(each)})"
+    for catalog, key, value in rows_of(connection, deadline, sql, what="meta", most=1000 * len(attached)):
         found[str(catalog)][str(key)] = str(value)
     return found
 
@@ -418,16 +563,20 @@ _known_layouts: dict[frozenset[tuple[str, str]], _Layout] = {}
 """By table and its CREATE statement, which names each column with its type: if these are equal, so are the
 columns. Querying the columns of fifty files takes DuckDB as long as opening ten."""
 _MOST_LAYOUTS = 64
+_MOST_TABLES, _MOST_COLUMNS = 1000, 20_000
+"""Of a file: ours, and those of its owner."""
 
 
 def _layouts(
-    connection: DuckDBPyConnection, db: Path, sql_of: Mapping[str, Mapping[str, str]]
+    connection: DuckDBPyConnection, deadline: Deadline, sql_of: Mapping[str, Mapping[str, str]]
 ) -> dict[str, _Layout]:
     keys = {catalog: frozenset(tables.items()) for catalog, tables in sql_of.items()}
     found = {key: _known_layouts[key] for key in set(keys.values()) if key in _known_layouts}
     unknown = {key: catalog for catalog, key in keys.items() if key not in found}
     if unknown:
-        types = _column_types(connection, db, {catalog: sql_of[catalog] for catalog in unknown.values()})
+        types = _column_types(
+            connection, deadline, {catalog: sql_of[catalog] for catalog in unknown.values()}
+        )
         for key, catalog in unknown.items():
             found[key] = _Layout(
                 frozenset(sql_of[catalog]),
@@ -442,15 +591,19 @@ def _layouts(
 
 
 def _column_types(
-    connection: DuckDBPyConnection, db: Path, tables: Mapping[str, Collection[str]]
+    connection: DuckDBPyConnection, deadline: Deadline, tables: Mapping[str, Collection[str]]
 ) -> dict[str, dict[tuple[str, str], str]]:
     """By catalog, the type of each (table, column) of its tables; a view may have the name of a late one."""
     sql = (
-        "SELECT database_name, table_name, column_name, data_type FROM duckdb_columns()"
+        "SELECT database_name, left(table_name, 200), left(column_name, 200), left(data_type, 200)"
+        " FROM duckdb_columns()"
         f" WHERE {_among(tables)} AND schema_name = 'main'"
     )
     found: dict[str, dict[tuple[str, str], str]] = {catalog: {} for catalog in tables}
-    for catalog, table, column, kind in rows_of(connection, db, sql, most=100_000 * len(tables)):
+    most = _MOST_COLUMNS * len(tables)
+    for catalog, table, column, kind in rows_of(
+        connection, deadline, sql, what="its list of columns", most=most
+    ):
         if str(table) in tables[str(catalog)]:
             found[str(catalog)][str(table), str(column)] = str(kind)
     return found
@@ -460,8 +613,13 @@ def _among(catalogs: Iterable[str]) -> str:
     return f"database_name IN ({', '.join(repr(catalog) for catalog in catalogs)})"
 
 
-def explained(db: Path, text: str) -> GputuiError:
-    """DuckDB's error about a file, in the user's words."""
+def explained(db: Path, text: str, what: str = "") -> GputuiError:
+    """DuckDB's error about a file, in the user's words; `what` was read of it."""
+    if "Out of Memory" in text or "could not allocate" in text:
+        return GputuiError(
+            f"{db} takes more than {_MEMORY_TO_READ[:-2]} MB of memory to read{f' {what}' if what else ''}",
+            "do not trust this file",
+        )
     if "version number" in text and "we can only read" in text:
         return GputuiError(
             f"{db} was made by a newer DuckDB than the one installed here",
@@ -483,7 +641,7 @@ def explained(db: Path, text: str) -> GputuiError:
             f"copy both again from where they came, or move {db}.wal away to read what {db} alone holds",
         )
     if "INTERRUPT" in text.upper():
-        return GputuiError(f"{db} took longer than {QUERY_LIMIT_S:.0f} s to read", "do not trust this file")
+        return Deadline.of([db]).passed()
     first_line = clean_text(text.splitlines()[0] if text else "")[:200]
     return GputuiError(
         f"{db} is damaged or was copied while it was written: {first_line}",
@@ -524,23 +682,28 @@ def _check_type(db: Path, table: str, column: Column, found: str | None) -> None
 
 
 def _refuse_code(
-    connection: DuckDBPyConnection, attached: Mapping[str, Path], layouts: Mapping[str, _Layout]
+    connection: DuckDBPyConnection,
+    attached: Mapping[str, Path],
+    layouts: Mapping[str, _Layout],
+    deadline: Deadline,
 ) -> None:
     import duckdb
 
     here = f"WHERE {_among(attached)}"
-    asked = [  # views are not among them: what is read by name is a table, see `_column_types`
-        f"SELECT database_name, 'macro', function_name FROM duckdb_functions() {here} AND NOT internal",
-    ]
+    # views are not among them: what is read by name is a table, see `_column_types`
+    macros = "SELECT database_name, 'macro', left(function_name, 200) FROM duckdb_functions()"
+    asked = [f"{macros} {here} AND NOT internal"]
     if not duckdb.__version__.startswith("1."):  # which has neither triggers nor a function that lists them
-        asked.append(f"SELECT database_name, 'trigger', trigger_name FROM duckdb_triggers() {here}")
+        triggers = "SELECT database_name, 'trigger', left(trigger_name, 200) FROM duckdb_triggers()"
+        asked.append(f"{triggers} {here}")
     found: dict[str, list[str]] = {
         catalog: [f"generated column in {name}" for name in layouts[catalog].generated]
         for catalog in attached
     }
-    first = next(iter(attached.values()))
     for sql in asked:
-        for catalog, kind, name in rows_of(connection, first, sql, most=1000):
+        for catalog, kind, name in rows_of(
+            connection, deadline, sql, what="its list of functions", most=1000
+        ):
             found[str(catalog)].append(f"{kind} {name}")
     for catalog, db in attached.items():
         if found[catalog]:

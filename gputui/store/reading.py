@@ -7,8 +7,8 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
+from itertools import groupby, islice
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, TypeVar  # Any: cells whose types were checked with the file, and keys of rows
 
@@ -18,9 +18,24 @@ from gputui.model.case import Case
 from gputui.model.journal import Block
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
-from gputui.model.serving import BoxPower, LoadStep, Requests, ServerFound, ServingRecords
+from gputui.model.serving import BoxPower, LoadStep, RequestRow, Requests, ServerFound, ServingRecords
 from gputui.model.telemetry import HOST, METRICS, Metric
-from gputui.store.opening import Checked, FilesInTurn, expanded, open_read_only, open_together, rows_of
+from gputui.store.machines import with_common_ids
+from gputui.store.opening import (
+    CELL_BYTES,
+    MOST_BYTES,
+    TEXT_MOST_BYTES,
+    Checked,
+    FilesInTurn,
+    chunks_of,
+    expanded,
+    open_read_only,
+    open_together,
+    rows_of,
+    text_bytes,
+    too_large,
+    whole_text,
+)
 from gputui.store.rebuilding import (
     BLOCK_COLUMNS,
     CASE_COLUMNS,
@@ -33,7 +48,7 @@ from gputui.store.rebuilding import (
 from gputui.store.rows import PROFILED_PARTS, Cell, Row
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.store.selecting import find_run as find_run
-from gputui.store.strict import LATEST_US, NotValid, strict
+from gputui.store.strict import LATEST_US, NotValid, converted, strict
 from gputui.store.text import clean_text
 
 SLOWED_BITS = 0x8 | 0x20 | 0x40 | 0x80
@@ -52,6 +67,15 @@ _TIMED_SQL = """
 """Blocks with the device that ran them. On a device they follow one another, so a sample belongs to the
 last that had begun, which is found in one pass; comparing all pairs takes seconds for ten thousand blocks."""
 _SHORTEST_PIECE_US = 100_000
+_MOST_HELD_BYTES = 3 * MOST_BYTES
+"""Of what is read of one file and not dropped."""
+_RUNS_AT_A_TIME = 100
+"""Whose rows are held before they are made into values, which are a fifth as large."""
+_BLOCKS_AT_A_TIME = 50_000
+_ROWS_MEASURED = 8192
+"""Of a table, before all of them are."""
+_ROWS_CONVERTED = 2000
+"""At a time, where there are many: as values they take a third of the memory."""
 _MOST_DEVICES = 256
 
 
@@ -250,11 +274,6 @@ class FailedLaunch:
 
 
 _Kind = TypeVar("_Kind")
-_STEP_KEYS = frozenset({"run_id", "launch_id", "case_id", "step_index"})
-
-
-def _without_keys(rows: Iterable[Row]) -> list[Row]:
-    return [{name: cell for name, cell in row.items() if name not in _STEP_KEYS} for row in rows]
 
 
 class ResultFile:
@@ -269,29 +288,43 @@ class ResultFile:
         self.db = db
         self.warnings = warnings
         """What the user should know about this file, one sentence each."""
+        self._summaries: tuple[RunSummary, ...] | None = None
+        self._held_bytes = 0
+        """Of what was read and not dropped."""
+        self._small_tables = set[str]()
+        """Those whose texts may all be read together."""
 
     @property
     def layout(self) -> tuple[frozenset[tuple[str, str]], frozenset[str]]:
         """Its tables and columns, and the tables without rows."""
         return self._columns, self._opened.empty
 
+    def drop(self) -> None:
+        """Forget how much was read: the caller keeps nothing of it."""
+        self._held_bytes = 0
+
     def interrupt(self) -> None:
         """Interrupt the query that another thread waits for, if any; it raises there."""
         self._connection.interrupt()
 
     def summaries(self) -> tuple[RunSummary, ...]:
-        """All runs, newest first. Raises GputuiError if a row holds an impossible value."""
-        return summaries_of([self])[0]
+        """All runs, newest first; `machine_id` is equal for those of one box.
+
+        Raises GputuiError if a row holds an impossible value.
+        """
+        if self._summaries is None:
+            self._summaries = summaries_of([self])[0]
+        return self._summaries
 
     def measured_summaries(self) -> tuple[RunSummary, ...]:
         """As `summaries`, but only runs that measured a case."""
         sql = f"SELECT DISTINCT run_id::VARCHAR FROM {self._catalog}.main.cases WHERE outcome = 'ok'"
-        measured = {run_id for (run_id,) in rows_of(self._connection, self.db, sql)}
+        measured = {run_id for (run_id,) in self._rows(sql)}
         return tuple(summary for summary in self.summaries() if summary.run_id in measured)
 
     def run(self, run_id: str) -> Run:
         """One run with all its cases and blocks. Raises GputuiError if the file does not contain it."""
-        found = summaries_of([self], run_id)[0]
+        found = [summary for summary in self.summaries() if summary.run_id == run_id]
         if not found:
             raise GputuiError(f"{self.db} has no run {clean_text(run_id)[:60]}", f"gputui runs {self.db}")
         return runs_of([self], [found])[0][0]
@@ -306,12 +339,20 @@ class ResultFile:
         with self._valid(f"loads of run {run_id}"):
             servers = [self._plain(row, ServerFound) for row in self._fetch("servers", run_id, "launch_id")]
             steps = [self._plain(row, LoadStep) for row in self._fetch("load_steps", run_id, "launch_id")]
-            found: dict[tuple[Any, ...], list[Row]] = {}
-            for row in self._fetch("requests", run_id, "request_index"):
-                found.setdefault((row["launch_id"], row["case_id"], row["step_index"]), []).append(row)
+            found: dict[tuple[Any, ...], list[RequestRow]] = {}
+            every = _each_row([self], "requests", [(run_id,)])
+            while some := [row for _, row in islice(every, _ROWS_CONVERTED)]:
+                self._opened.deadline.left_s()
+                for row, one in zip(some, converted(some, tuple[RequestRow, ...]), strict=True):
+                    found.setdefault((row["launch_id"], row["case_id"], row["step_index"]), []).append(one)
             requests = [
                 strict(
-                    {"launch_id": launch, "case_id": case, "step_index": step, "rows": _without_keys(rows)},
+                    {
+                        "launch_id": launch,
+                        "case_id": case,
+                        "step_index": step,
+                        "rows": sorted(rows, key=attrgetter("request_index")),
+                    },
                     Requests,
                 )
                 for (launch, case, step), rows in found.items()
@@ -373,9 +414,9 @@ class ResultFile:
         with self._valid(f"telemetry of run {run_id}"):
             devices = tuple(
                 strict(dict(zip(device_names, map(_or_missing, row), strict=True)), DeviceTelemetry)
-                for row in rows_of(self._connection, self.db, gpu_sql, (run_id,))
+                for row in self._rows(gpu_sql, (run_id,))
             )
-            host_row = rows_of(self._connection, self.db, host_sql, (run_id,))[0]
+            host_row = self._rows(host_sql, (run_id,))[0]
             host = strict(dict(zip(host_names, map(_or_missing, host_row), strict=True)), HostTelemetry)
         return TelemetrySummary(devices, host if host.samples else Missing("the host was not sampled"))
 
@@ -402,7 +443,7 @@ class ResultFile:
                 AND wall_ns BETWEEN 0 AND 1000 * {LATEST_US}
             GROUP BY launch_id ORDER BY launch_id"""
         found = []
-        for launch_id, first, last in rows_of(self._connection, self.db, sql, (run_id, case_id)):
+        for launch_id, first, last in self._rows(sql, (run_id, case_id)):
             if not isinstance(launch_id, int) or launch_id not in launch_ids:
                 continue
             if isinstance(first, int) and isinstance(last, int):
@@ -431,7 +472,7 @@ class ResultFile:
                 WHERE run_id = TRY_CAST(? AS UUID) AND t_us BETWEEN ? AND ?
                 GROUP BY device, (t_us - ?) // ? ORDER BY device, 3"""
             parameters = (run_id, first_us, last_us, first_us, piece_us)
-            rows = rows_of(self._connection, self.db, sql, parameters, most=pieces * _MOST_DEVICES)
+            rows = self._rows(sql, parameters, most=pieces * _MOST_DEVICES)
             for number, of_device in groupby(rows, key=lambda row: row[0]):
                 if isinstance(number, int):
                     found.append((number, list(of_device), metrics))
@@ -444,7 +485,7 @@ class ResultFile:
                 SELECT run_id, t_us FROM {self._catalog}.main.telemetry
                 UNION ALL SELECT run_id, t_us FROM {self._catalog}.main.host_telemetry)
             WHERE run_id = TRY_CAST(? AS UUID) AND t_us BETWEEN 0 AND {LATEST_US}"""
-        ((first, last),) = rows_of(self._connection, self.db, sql, (run_id,))
+        ((first, last),) = self._rows(sql, (run_id,))
         return (first, last) if isinstance(first, int) and isinstance(last, int) else None
 
     def conditions(self, run_id: str) -> dict[int, CaseConditions]:
@@ -467,7 +508,7 @@ class ResultFile:
                 GROUP BY b.case_id, b.launch_id, t.device_index)
             GROUP BY case_id, launch_id ORDER BY case_id, launch_id"""
         names = BoxPower.__dataclass_fields__
-        rows = rows_of(self._connection, self.db, sql, (run_id,))
+        rows = self._rows(sql, (run_id,))
         return tuple(strict(dict(zip(names, row, strict=True)), BoxPower) for row in rows)
 
     def block_reasons(self, run_id: str) -> dict[int, tuple[BlockReasons, ...]]:
@@ -494,7 +535,7 @@ class ResultFile:
         found: dict[int, list[BlockReasons]] = {}
         names = BlockReasons.__dataclass_fields__
         with self._valid(f"telemetry of run {run_id}"):
-            for row in rows_of(self._connection, self.db, sql, (run_id, run_id)):
+            for row in self._rows(sql, (run_id, run_id)):
                 one = strict(dict(zip(names, row, strict=True)), BlockReasons)
                 found.setdefault(one.case_id, []).append(one)
         return {case_id: tuple(reasons) for case_id, reasons in found.items()}
@@ -510,15 +551,33 @@ class ResultFile:
         names = MeasuredSpan.__dataclass_fields__
         with self._valid(f"blocks of run {run_id}"):
             return tuple(
-                strict(dict(zip(names, row, strict=True)), MeasuredSpan)
-                for row in rows_of(self._connection, self.db, sql, (run_id,))
+                strict(dict(zip(names, row, strict=True)), MeasuredSpan) for row in self._rows(sql, (run_id,))
             )
 
     def _fetch(self, name: str, run_id: str, order: str) -> list[Row]:
         return _fetch([self], name, [(run_id,)], order=order)[0]
 
+    def _rows(
+        self, sql: str, parameters: tuple[object, ...] = (), most: int = 5_000_000
+    ) -> list[tuple[Any, ...]]:
+        return rows_of(self._connection, self._opened.deadline, sql, parameters, most=most)
+
+    def _check_texts(self, name: str, columns: Sequence[str], run_ids: Sequence[str] | None) -> None:
+        """Raise TooLarge if these columns of a table hold more than MOST_BYTES."""
+        if name in self._small_tables:
+            return
+        size = text_size(self._opened, name, columns)
+        if size <= MOST_BYTES:
+            self._small_tables.add(name)
+            return
+        if run_ids is not None:
+            size = text_size(self._opened, name, columns, run_ids)
+        if size > MOST_BYTES:
+            raise too_large(self.db, name, f"at least {size:,} bytes of text", f"{MOST_BYTES // 2**20} MiB")
+
     @contextmanager
     def _valid(self, what: str) -> Iterator[None]:
+        self._opened.deadline.left_s()
         try:
             yield
         except NotValid as error:
@@ -526,6 +585,35 @@ class ResultFile:
                 f"{self.db} holds what cannot be ({what}): {clean_text(str(error))[:200]}",
                 "it is damaged or was not written by gputui; use a copy made before",
             ) from error
+
+
+def text_size(
+    opened: Checked, name: str, columns: Sequence[str], run_ids: Sequence[str] | None = None
+) -> int:
+    """Bytes of these columns of a table, of these runs or of all; 0 for tables that are small anyway.
+
+    Of one with long texts, only those of its first rows. One column is measured after the other: DuckDB holds
+    2048 values of each that a query reads.
+    """
+    if opened.sizes.get(name, 0) * len(columns) * TEXT_MOST_BYTES <= MOST_BYTES:
+        return 0
+    where = (
+        "" if run_ids is None else f" WHERE run_id IN ({', '.join(['TRY_CAST(? AS UUID)'] * len(run_ids))})"
+    )
+    size = 0
+    for most in (f" LIMIT {_ROWS_MEASURED}", ""):
+        size = 0
+        for column in columns:
+            if (name, column) in opened.columns:
+                texts = f"""SELECT "{column}" AS text FROM {opened.catalog}.main.{name}{where}{most}"""
+                sql = f"SELECT coalesce(sum(strlen(text)), 0)::BIGINT FROM ({texts})"
+                ((of_column,),) = rows_of(
+                    opened.connection, opened.deadline, sql, tuple(run_ids or ()), what=name
+                )
+                size += of_column
+        if size > MOST_BYTES:
+            break
+    return size
 
 
 @contextmanager
@@ -544,9 +632,9 @@ def open_result(db: Path, trust: bool = False, as_stored: bool = False) -> Itera
         opened.connection.close()
 
 
-def summaries_of(files: Sequence[ResultFile], run_id: str | None = None) -> list[tuple[RunSummary, ...]]:
-    """As `ResultFile.summaries` for files that were opened together, optionally only the run with that id."""
-    chosen = [None if run_id is None else (run_id,)] * len(files)
+def summaries_of(files: Sequence[ResultFile]) -> list[tuple[RunSummary, ...]]:
+    """As `ResultFile.summaries` for files that were opened together."""
+    chosen = [None] * len(files)
     parts = {name: _fetch(files, name, chosen) for name in ("machines", "prices")}
     gpus = _fetch(files, "devices", chosen, order="device_index")
     identities = _fetch(files, "identities", chosen)
@@ -567,7 +655,7 @@ def summaries_of(files: Sequence[ResultFile], run_id: str | None = None) -> list
                     )
                 )
         found.append(tuple(summaries))
-    return found
+    return with_common_ids(found)
 
 
 def runs_of(files: Sequence[ResultFile], chosen: Sequence[Sequence[RunSummary]]) -> list[tuple[Run, ...]]:
@@ -578,7 +666,7 @@ def runs_of(files: Sequence[ResultFile], chosen: Sequence[Sequence[RunSummary]])
     ids = [[summary.run_id for summary in of_file] for of_file in chosen]
     launches = _fetch(files, "launches", ids, columns=("run_id", "launch_id", "threads_used"))
     measurements = _fetch(files, "measurements", ids, order="launch_id")
-    blocks = _fetch(files, "blocks", ids, order="start_ns", columns=BLOCK_COLUMNS)
+    blocks = _blocks_of(files, ids)
     figures = _fetch(files, "figures", ids, order="figure_index")
     cases = _fetch(files, "cases", ids, order="case_id")
     found: list[tuple[Run, ...]] = []
@@ -586,14 +674,67 @@ def runs_of(files: Sequence[ResultFile], chosen: Sequence[Sequence[RunSummary]])
         threads = {(row["run_id"], row["launch_id"]): row["threads_used"] for row in launches[place]}
         for row in measurements[place]:
             row["threads_used"] = threads.get((row["run_id"], row["launch_id"]))
-        parts = [_grouped(part[place], "run_id", "case_id") for part in (measurements, blocks, figures)]
+        parts = [_grouped(part[place], "run_id", "case_id") for part in (measurements, figures)]
         results: dict[Cell, list[CaseResult]] = {}
         for row in cases[place]:
             run_id, case_id = row["run_id"], row["case_id"]
             with file._valid(f"case {case_id} of run {run_id}"):
-                mine = (part.get((run_id, case_id), []) for part in parts)
-                results.setdefault(run_id, []).append(case_from(row, *mine))
+                launched, of_case = (part.get((run_id, case_id), []) for part in parts)
+                timed = blocks[place].pop((run_id, case_id), {})
+                results.setdefault(run_id, []).append(case_from(row, launched, timed, of_case))
         found.append(tuple(Run(s, tuple(results.get(s.run_id, ()))) for s in chosen[place]))
+    return found
+
+
+def check_runs(files: Sequence[ResultFile], chosen: Sequence[Sequence[RunSummary]]) -> None:
+    """Read the runs of these summaries with all that belongs to them, some at a time, and keep nothing.
+
+    Raises GputuiError for an impossible value, TooLarge for too many.
+    """
+    at_a_time = runs_at_a_time(files)
+    for start in range(0, max(map(len, chosen)), at_a_time):
+        some = [of_file[start : start + at_a_time] for of_file in chosen]
+        ids = [[summary.run_id for summary in of_file] for of_file in some]
+        runs_of(files, some)
+        passes_of(files, ids)
+        for name in ("runs", "launches"):  # of which only some columns were read
+            _fetch(files, name, ids)
+        for file, of_file in zip(files, ids, strict=True):
+            for run_id in of_file:
+                file.serving(run_id)
+                file.events(run_id)
+                file.telemetry_summary(run_id)
+            file.drop()
+
+
+def runs_at_a_time(files: Sequence[ResultFile]) -> int:
+    """How many runs of each of these files can be read together, by the blocks that its runs have."""
+    most = max(file._opened.sizes.get("blocks", 0) / (file._opened.sizes["runs"] or 1) for file in files)
+    return max(1, min(_RUNS_AT_A_TIME // len(files), int(_BLOCKS_AT_A_TIME / max(1, most))))
+
+
+def _blocks_of(
+    files: Sequence[ResultFile], run_ids: Sequence[Sequence[str]]
+) -> list[dict[tuple[Cell, Cell], dict[Cell, list[Block]]]]:
+    """By file, by run and case, by launch: blocks in the order of time."""
+    found: list[dict[tuple[Cell, Cell], dict[Cell, list[Block]]]] = [{} for _ in files]
+    rows = _each_row(files, "blocks", run_ids, columns=BLOCK_COLUMNS)
+    while some := list(islice(rows, _ROWS_CONVERTED)):
+        by_file: dict[int, list[Row]] = {}
+        for place, row in some:
+            row["index"] = row["block_index"]
+            by_file.setdefault(place, []).append(row)
+        for place, mine in by_file.items():
+            with files[place]._valid(f"blocks of run {mine[0]['run_id']}"):
+                blocks = converted(mine, tuple[Block, ...])
+            of_file = found[place]
+            for row, block in zip(mine, blocks, strict=True):
+                launches = of_file.setdefault((row["run_id"], row["case_id"]), {})
+                launches.setdefault(block.launch_id, []).append(block)
+    for of_file in found:
+        for launches in of_file.values():
+            for of_launch in launches.values():
+                of_launch.sort(key=attrgetter("start_ns"))
     return found
 
 
@@ -794,7 +935,8 @@ def powers_of(
 
 def _answers(files: Sequence[ResultFile], sql: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
     """Rows whose first columns identify a file and a run; empty if nothing is requested."""
-    return rows_of(files[0]._connection, files[0].db, sql, parameters) if sql else []
+    first = files[0]._opened
+    return rows_of(first.connection, first.deadline, sql, parameters) if sql else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -865,6 +1007,29 @@ def _fetch(
     Ordered by one column, if given. A column that a file lacks is None; texts are cleaned unless their file
     is read as stored. All files are queried at once.
     """
+    found: list[list[Row]] = [[] for _ in files]
+    for place, row in _each_row(files, name, run_ids, columns=columns, where=where):
+        found[place].append(row)
+    for of_file in (
+        found if order else ()
+    ):  # DuckDB takes longer to plan sorting many small tables than to read them
+        of_file.sort(key=_key_of(order))
+    return found
+
+
+def _each_row(
+    files: Sequence[ResultFile],
+    name: str,
+    run_ids: Sequence[Sequence[str] | None],
+    *,
+    columns: Sequence[str] | None = None,
+    where: str = "",
+) -> Iterator[tuple[int, Row]]:
+    """As `_fetch`, one row after the other with the index of its file, in no order.
+
+    Raises TooLarge if one file has more than MOST_BYTES of them, or more than _MOST_HELD_BYTES of all that
+    was read of it.
+    """
     wanted = [
         c
         for c in TABLE_BY_NAME[name].columns
@@ -872,25 +1037,32 @@ def _fetch(
     ]
     names = ["run_id", *(c.name for c in wanted)]
     texts = [c.name for c in wanted if c.sql_type == "VARCHAR"]
-    found: list[list[Row]] = [[] for _ in files]
     asked = _union(files, name, run_ids, names[1:])
     if not asked.sql:
-        return found
-    sql = f"SELECT * REPLACE (run_id::VARCHAR AS run_id) FROM ({asked.sql})"
+        return
+    for file, ids in zip(files, run_ids, strict=True):
+        file._check_texts(name, texts, ids)
+    whole = "".join(f", {whole_text(name, column, 'place')}" for column in texts)
+    sql = f"SELECT * REPLACE (run_id::VARCHAR AS run_id{whole}) FROM ({asked.sql})"
     sql += f" WHERE {where}" if where else ""
-    rows: list[tuple[Any, ...]] = rows_of(files[0]._connection, files[0].db, sql, asked.parameters)
-    for place, *values in rows:
-        row: Row = dict(zip(names, values, strict=True))
-        for column in texts:
-            text = row[column]
-            if isinstance(text, str):
-                row[column] = files[place]._clean(text)
-        found[place].append(row)
-    for of_file in (
-        found if order else ()
-    ):  # DuckDB takes longer to plan sorting many small tables than to read them
-        of_file.sort(key=_key_of(order))
-    return found
+    row_bytes = CELL_BYTES * len(names)
+    left = [min(MOST_BYTES, _MOST_HELD_BYTES - file._held_bytes) for file in files]
+    first = files[0]._opened
+    for some in chunks_of(first.connection, first.deadline, sql, asked.parameters, what=name):
+        for place, *values in some:
+            row: Row = dict(zip(names, values, strict=True))
+            size = row_bytes
+            for column in texts:
+                text = row[column]
+                if isinstance(text, str):
+                    row[column] = text = files[place]._clean(text)
+                    size += text_bytes(text)
+            left[place] -= size
+            files[place]._held_bytes += size
+            if left[place] < 0:
+                rows = f"{files[place]._opened.sizes.get(name, 0):,} rows"
+                raise too_large(files[place].db, name, rows, f"{MOST_BYTES // 2**20} MiB")
+            yield place, row
 
 
 def _key_of(*names: str) -> Callable[[Row], Any]:

@@ -55,16 +55,15 @@ def summary_from(
 
 
 def case_from(
-    case: Row, measurements: Sequence[Row], blocks: Sequence[Row], figures: Sequence[Row] = ()
+    case: Row,
+    measurements: Sequence[Row],
+    blocks: Mapping[Cell, Sequence[Block]],
+    figures: Sequence[Row] = (),
 ) -> CaseResult:
-    """One case with its launches; `measurements` joined with the threads of their launch.
+    """One case with its launches; `measurements` joined with the threads of their launch, `blocks` by launch.
 
     Raises NotValid for an impossible value.
     """
-    by_launch: dict[Cell, list[Row]] = {}
-    for block in blocks:
-        block["index"] = block["block_index"]
-        by_launch.setdefault(block["launch_id"], []).append(block)
     figures_by_launch: dict[Cell, list[dict[str, object]]] = {}
     for figure in figures:
         figures_by_launch.setdefault(figure["launch_id"], []).append(_plain_figure(figure))
@@ -80,7 +79,7 @@ def case_from(
                 {
                     **measurement,
                     "precision_used": measurement["precision_used"] or "",
-                    "blocks": converted(by_launch.get(measurement["launch_id"], []), tuple[Block, ...]),
+                    "blocks": tuple(blocks.get(measurement["launch_id"], ())),
                     "figures": figures_by_launch.get(measurement["launch_id"], []),
                 }
                 for measurement in measurements

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputui.errors import GputuiError, NotStored
+from gputui.model.machine import Identity
 from gputui.model.telemetry import Reading
 from gputui.store import schema
 from gputui.store.journal_reader import JournalContents, Telemetry
 from gputui.store.locking import WAIT_S, Locked, write_lock
+from gputui.store.machines import common_ids, known_by_ids
 from gputui.store.opening import (
     CATALOG,
     attach,
@@ -27,6 +29,7 @@ from gputui.store.opening import (
     expanded,
     open_read_only,
     retrying,
+    rows_of,
 )
 from gputui.store.rows import Cell, Row, damage_rows, run_rows, telemetry_tuples
 from gputui.store.views import explain
@@ -165,11 +168,13 @@ def opened_for_writing(
                     with explaining(db):
                         explain(connection, CATALOG)
                     yield connection
+                    _name_boxes(connection, db)
             else:
                 options = _new_file_options()
                 with _draft(db) as draft, _attached(draft, options, db, beside, reads) as connection:
                     _create(connection)
                     yield connection
+                    _name_boxes(connection, db)
     except NotStored:
         raise
     except GputuiError as error:
@@ -283,6 +288,37 @@ def _create(connection: DuckDBPyConnection) -> None:
     _note_migration(connection, schema.SCHEMA_VERSION, "made")
     connection.execute("COMMIT")
     explain(connection, CATALOG)
+
+
+def _name_boxes(connection: DuckDBPyConnection, db: Path) -> None:
+    """Store which runs are of one box, for those who read the file with SQL."""
+    rows = rows_of(
+        connection,
+        db,
+        f"""
+        SELECT run_id::VARCHAR, coalesce(machine_id, ''), box_id,
+            (SELECT coalesce(list([coalesce(i.kind, ''), coalesce(i.id, '')] ORDER BY i.rowid), []) FROM {CATALOG}.main.identities i
+                WHERE i.run_id = m.run_id),
+            (SELECT coalesce(list(d.gpu_id ORDER BY d.device_index), []) FROM {CATALOG}.main.devices d
+                WHERE d.run_id = m.run_id)
+        FROM {CATALOG}.main.machines m""",
+        what="machines",
+    )
+    known = {
+        run_id: known_by_ids(machine_id, tuple(Identity(*one) for one in identities), gpu_ids)
+        for run_id, machine_id, _, identities, gpu_ids in rows
+    }
+    ids = common_ids({known[run_id]: machine_id for run_id, machine_id, *_ in rows})
+    changed = [
+        (run_id, ids[known[run_id]].id) for run_id, _, box_id, *_ in rows if ids[known[run_id]].id != box_id
+    ]
+    if changed:
+        with explaining(db):
+            connection.execute(
+                f"UPDATE {CATALOG}.main.machines SET box_id = c.id FROM (SELECT unnest(?::UUID[]) AS run_id,"
+                " unnest(?::VARCHAR[]) AS id) AS c WHERE machines.run_id = c.run_id",
+                [list(column) for column in zip(*changed, strict=True)],
+            )
 
 
 def _migrate(

@@ -13,9 +13,9 @@ from gputui.errors import GputuiError
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.result import RunSummary
 from gputui.services.results.browser import read_runs, recent_files
-from gputui.services.results.machines import with_common_ids
 from gputui.services.results.selectors import from_here
 from gputui.services.support.background import Job
+from gputui.store.machines import with_common_ids
 
 _MOST_FILES, _MOST_PAIRS = 8, 4
 

@@ -15,9 +15,9 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.services.results.headline import case_order
-from gputui.services.results.machines import runs_with_common_ids
 from gputui.services.results.throughput import cost_of, speed_of
 from gputui.services.support.background import Job
+from gputui.store.machines import runs_with_common_ids
 from gputui.store.reading import open_result
 
 MOST_FILES = 12

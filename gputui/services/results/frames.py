@@ -18,15 +18,18 @@ from gputui.services.results.selectors import is_there, split_selector
 from gputui.services.results.throughput import cost_of, speed_of
 from gputui.services.support.paths import default_result_file
 from gputui.store.locking import Locked
+from gputui.store.machines import with_common_ids
 from gputui.store.opening import (
+    MOST_BYTES,
     Checked,
     expanded,
-    explained,
-    interrupted_after,
+    limited,
     open_read_only,
     open_together,
+    too_large,
+    whole_text,
 )
-from gputui.store.reading import ResultFile, runs_of, warnings_of
+from gputui.store.reading import ResultFile, runs_at_a_time, runs_of, text_size, warnings_of
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.store.selecting import find_runs
 from gputui.store.text import clean_text
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 FILE_PATTERN = "*.db"
 """What `load` reads of a directory."""
 _WILD = frozenset("*?[")
+_MOST_ROWS = 20_000_000
+"""Of a table: telemetry of two days, ten times a second, with 8 GPUs."""
 _AT_ONCE = 25
 """Files on one connection, which takes as long to make as to open ten files."""
 
@@ -152,7 +157,7 @@ def _loaded(
 
     parts: dict[str, list[DataFrame]] = {}
     rates: list[dict[str, object]] = []
-    seen: set[str] = set()
+    seen: dict[str, RunSummary] = {}
     with closing(_opened(list(named), trust)) as files:
         for opened, path, selector in files:
             file = ResultFile(opened, path.absolute(), warnings_of(path.absolute()))
@@ -162,11 +167,14 @@ def _loaded(
             if run_ids is not None:
                 summaries = tuple(s for s in summaries if s.run_id in run_ids)
             summaries = tuple(s for s in summaries if s.run_id not in seen)
-            seen |= {summary.run_id for summary in summaries}
+            seen.update((summary.run_id, summary) for summary in summaries)
             for name, frame in _tables(opened, path, summaries, parts).items():
                 parts.setdefault(name, []).append(frame)
-            for run in runs_of([file], [summaries])[0]:
-                rates.extend(_rates(run, path))
+            at_a_time = runs_at_a_time([file])
+            for start in range(0, len(summaries), at_a_time):
+                for run in runs_of([file], [summaries[start : start + at_a_time]])[0]:
+                    rates.extend(_rates(run, path))
+                file.drop()
     if not parts:
         raise GputuiError("none of the files is a result file", "name one made by gputui")
     whole = {
@@ -175,6 +183,11 @@ def _loaded(
     }
     made = pd.DataFrame(rates, columns=list(_RATES))
     made["started"] = _instants(made["started"])
+    (common,) = with_common_ids([tuple(seen.values())])
+    ids = {summary.run_id: summary.machine.machine_id or None for summary in common}
+    for frame in (made, whole["runs"]):
+        frame["machine_id"] = frame["run_id"].map(ids)
+    whole["runs"]["box_id"] = whole["runs"]["machine_id"]
     return Frames(rates=made, **whole)
 
 
@@ -285,7 +298,6 @@ def _tables(
 
 def _table(opened: Checked, path: Path, name: str, run_ids: Sequence[str]) -> DataFrame:
     """One base table; identifiers as text, strings without control characters, instants as such."""
-    import duckdb
     import pandas as pd
 
     columns = ", ".join(
@@ -293,17 +305,17 @@ def _table(opened: Checked, path: Path, name: str, run_ids: Sequence[str]) -> Da
         if (name, column.name) not in opened.columns
         else f"{column.name}::VARCHAR AS {column.name}"
         if column.name == "run_id"
+        else whole_text(name, column.name)
+        if column.sql_type == "VARCHAR"
         else column.name
         for column in TABLE_BY_NAME[name].columns
     )
     sql = f"SELECT {columns} FROM {opened.catalog}.main.{name} WHERE run_id = ANY(?::UUID[])"
     if (name, "run_id") not in opened.columns:  # a table newer than the file
         sql = f"SELECT {columns} WHERE len(?) < 0"
-    try:
-        with interrupted_after(opened.connection):
-            frame = opened.connection.execute(sql, [list(run_ids)]).df()
-    except duckdb.Error as error:
-        raise explained(path, str(error)) from error
+    _check_size(opened, path, name)
+    with limited(opened.connection, opened.deadline, name):
+        frame = opened.connection.execute(sql, [list(run_ids)]).df()
     for column, dtype in frame.dtypes.items():
         if pd.api.types.is_string_dtype(dtype):
             frame[column] = frame[column].map(clean_text, na_action="ignore")
@@ -319,6 +331,21 @@ def _instants(microseconds: Series) -> Series:
 
     # of plain integers, pandas 2 makes nanoseconds
     return pd.to_datetime(microseconds.astype("Int64"), unit="us", utc=True, errors="coerce")
+
+
+def _check_size(opened: Checked, path: Path, name: str) -> None:
+    """Raise TooLarge if a table has more rows, or more in its texts, than a frame may have."""
+    rows = opened.sizes.get(name, 0)
+    if rows > _MOST_ROWS:
+        raise too_large(path, name, f"{rows:,} rows", f"{_MOST_ROWS:,}")
+    texts = [
+        column.name
+        for column in TABLE_BY_NAME[name].columns
+        if column.sql_type == "VARCHAR" and (name, column.name) in opened.columns
+    ]
+    size = text_size(opened, name, texts)
+    if size > MOST_BYTES:
+        raise too_large(path, name, f"at least {size:,} bytes of text", f"{MOST_BYTES // 2**20} MiB")
 
 
 def _name_of_instant(column: str) -> str:

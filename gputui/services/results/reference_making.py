@@ -23,7 +23,6 @@ from gputui.services.profiles.loader import Profile, shipped_profiles
 from gputui.services.profiles.planner import case_of
 from gputui.services.results.expected import SMALL, power_cap_of
 from gputui.services.results.labels import some_of
-from gputui.services.results.machines import are_one_box, known_by
 from gputui.services.results.references import (
     MOST_BYTES,
     Reference,
@@ -41,6 +40,7 @@ from gputui.services.results.throughput import contention_of, launches_of, speed
 from gputui.services.support.atomic_write import write_whole
 from gputui.services.support.home import make_directory
 from gputui.services.support.paths import references_directory
+from gputui.store.machines import are_one_box, known_by
 from gputui.store.reading import CaseConditions
 from gputui.store.strict import strict
 from gputui.worker.foreign_json import read_json_file

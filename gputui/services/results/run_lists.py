@@ -10,7 +10,8 @@ from gputui.errors import GputuiError
 from gputui.model.result import RunSummary
 from gputui.services.results.selectors import batches
 from gputui.store.locking import Locked
-from gputui.store.opening import FilesInTurn
+from gputui.store.machines import with_common_ids
+from gputui.store.opening import FilesInTurn, TooLarge
 from gputui.store.reading import open_result, open_results_in_turn, summaries_of
 
 _TOGETHER = 16
@@ -36,6 +37,8 @@ def list_runs(files: Sequence[Path], trust: bool = False, as_stored: bool = Fals
             found += _runs_in(some, turns, trust, as_stored)
     finally:
         turns.close()
+    (common,) = with_common_ids([[one.summary for one in found]])
+    found = [ListedRun(summary, one.path) for summary, one in zip(common, found, strict=True)]
     return sorted(found, key=lambda one: (one.summary.started_utc_us, one.summary.run_id), reverse=True)
 
 
@@ -44,6 +47,8 @@ def _runs_in(files: Sequence[Path], turns: FilesInTurn, trust: bool, as_stored: 
         try:
             with open_results_in_turn(turns, files, as_stored) as opened:
                 together = summaries_of(opened)
+        except TooLarge:
+            raise
         except (GputuiError, Locked):
             pass  # one by one, each is waited for, and the one at fault is named
         else:

@@ -15,18 +15,19 @@ from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.services.results.exports import result_file_of
-from gputui.services.results.machines import runs_with_common_ids, with_common_ids
 from gputui.services.results.reference_runs import run_of_reference
 from gputui.services.results.references import PREFIX, reference_named, reference_path
 from gputui.services.results.variation import RUNS_TAKEN, with_launch_spreads
 from gputui.services.support.paths import default_result_file
 from gputui.store.locking import Locked
-from gputui.store.opening import SUFFIXES, check_place, expanded, is_export
+from gputui.store.machines import runs_with_common_ids, with_common_ids
+from gputui.store.opening import SUFFIXES, TooLarge, check_place, expanded, is_export
 from gputui.store.reading import (
     ResultFile,
     open_result,
     open_results,
     passes_of,
+    runs_at_a_time,
     runs_of,
     summaries_of,
     warnings_of,
@@ -37,8 +38,6 @@ _File = TypeVar("_File", str, Path)
 _TOGETHER = 50
 """Files that are open at a time: some 0.7 MiB and a descriptor each; more of them save little more time."""
 
-_RUNS_AT_A_TIME = 100
-"""Whose rows are held before they are made into values, which are a fifth as large."""
 _GROUPS_AT_A_TIME = 2
 """While DuckDB reads one, another is made into values."""
 
@@ -239,7 +238,7 @@ def select_all(
             for place, of_one, more in zip(file_of, chosen, others, strict=True):
                 needed[place].update((summary.run_id, summary) for summary in (*of_one, *more))
             runs: list[dict[str, Run]] = [{} for _ in files]
-            at_a_time = max(1, _RUNS_AT_A_TIME // len(files))
+            at_a_time = runs_at_a_time(files)
             for start in range(0, max(map(len, needed)), at_a_time):
                 some = [tuple(of_file.values())[start : start + at_a_time] for of_file in needed]
                 for place, of_file in enumerate(runs_of(files, some)):
@@ -248,6 +247,8 @@ def select_all(
             for place, of_one in zip(file_of, chosen, strict=True):
                 asked[place].update((summary.run_id, None) for summary in of_one)
             passes = passes_of(files, [tuple(of_file) for of_file in asked]) if with_passes else []
+    except TooLarge:
+        raise
     except (GputuiError, Locked):
         if len(texts) == 1:
             raise

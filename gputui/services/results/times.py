@@ -12,16 +12,17 @@ from threading import get_ident
 
 from gputui.errors import GputuiError
 from gputui.model.result import RunSummary
-from gputui.services.results.machines import with_common_ids
 from gputui.services.results.selectors import batches, chosen_runs, identity, split_selector
 from gputui.store.locking import Locked
-from gputui.store.opening import FilesInTurn, expanded
+from gputui.store.machines import with_common_ids
+from gputui.store.opening import FilesInTurn, TooLarge, expanded
 from gputui.store.reading import (
     CaseTimes,
     ResultFile,
     case_times_of,
     open_result,
     open_results_in_turn,
+    runs_at_a_time,
     summaries_of,
     warnings_of,
 )
@@ -30,7 +31,6 @@ _TOGETHER = 12
 """Files that are open at a time in each thread: some 2 MiB each; with fewer, the connections take long."""
 _THREADS = 2
 """While DuckDB reads files in one, another makes values."""
-_RUNS_AT_A_TIME = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,8 @@ def _absolute(path: Path) -> Path:
 def _selected(texts: Sequence[str], readers: _Readers, trust: bool, pool: bool) -> list[TimedSelection]:
     try:
         return _read(texts, readers, trust, pool)
+    except TooLarge:
+        raise
     except (GputuiError, Locked):
         if len(texts) == 1:
             raise
@@ -128,7 +130,7 @@ def _read(texts: Sequence[str], readers: _Readers, trust: bool, pool: bool) -> l
         for place, of_one in zip(places, chosen, strict=True):
             needed[place].update((summary.run_id, summary) for summary in of_one)
         times: list[dict[str, tuple[CaseTimes, ...]]] = [{} for _ in files]
-        at_a_time = max(1, _RUNS_AT_A_TIME // len(files))
+        at_a_time = runs_at_a_time(files)
         for start in range(0, max(map(len, needed)), at_a_time):
             some = [tuple(of_file.values())[start : start + at_a_time] for of_file in needed]
             for of_file, found in zip(times, case_times_of(files, some), strict=True):

@@ -27,6 +27,7 @@ from gputui.services.profiles.user_workload import is_step_file, profile_of_step
 from gputui.services.runs.cautions import cautions
 from gputui.services.runs.process import RunRequest
 from gputui.services.support.paths import default_result_file, hash_key, make_directory_for
+from gputui.store.machines import are_one_box, known_by
 from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 from gputui.store.selecting import check_label
@@ -145,7 +146,7 @@ def price_stated_before(target: Path, machine: Machine) -> tuple[Price, str] | N
             price = run.price
             if isinstance(price, Missing) or price.kind != STATED:
                 continue
-            if run.machine.machine_id == machine.machine_id:
+            if are_one_box(known_by(run.machine), known_by(machine)):
                 return price, run.short_id
     return None
 

@@ -131,7 +131,7 @@ def _note_texts(
         for name in columns
     )
     sql = f"SELECT DISTINCT place, old FROM ({each}) WHERE old IS NOT NULL ORDER BY place, old"
-    found = [(str(place), str(old)) for place, old in rows_of(connection, path, sql)]
+    found = [(str(place), str(old)) for place, old in rows_of(connection, path, sql, what=source)]
     new = [rules[place].shared(names, old) for place, old in found]
     connection.execute(
         "INSERT INTO new_texts SELECT unnest(?::VARCHAR[]), unnest(?::VARCHAR[]), unnest(?::VARCHAR[])",

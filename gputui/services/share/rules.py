@@ -177,6 +177,7 @@ def rules_of(names: Names) -> dict[str, dict[str, TextRule]]:
         },
         "machines": {
             "machine_id": identifier,
+            "box_id": identifier,
             "cpu_model": device,
             "cpu_limited_by": TextRule(_LIMITS, lambda old: "host", detail),
             "cpu_features": fact(known.each(matching(_CPU_FEATURES), " ")),

@@ -22,7 +22,7 @@ from gputui.services.share.report import SharedSide, below_normal, report_on
 from gputui.services.share.rules import Keep, Names
 from gputui.services.support.atomic_write import write, write_whole
 from gputui.store.opening import expanded
-from gputui.store.reading import ResultFile, open_result, runs_of
+from gputui.store.reading import ResultFile, check_runs, open_result
 from gputui.store.selecting import find_run
 
 if TYPE_CHECKING:
@@ -102,11 +102,7 @@ def _picked(text: str, trust: bool) -> Picked:
         if not summaries:
             raise GputuiError(f"{text}: holds no run", "gputui runs lists those of a file")
         chosen = (find_run(summaries, selector),) if selector else summaries
-        runs_of([file], [chosen])
-        for run in chosen:
-            file.profiled(run.run_id)
-            file.events(run.run_id)
-            file.telemetry_summary(run.run_id)
+        check_runs([file], [chosen])
         return Picked(text, expanded(path).resolve(), chosen, file.layout[0])
 
 
@@ -229,6 +225,7 @@ def _held(copies: Sequence[Path]) -> tuple[str, ...]:
     for copy in copies:
         with open_result(copy) as file:
             for summary in file.summaries():
+                file.drop()
                 run, telemetry = file.run(summary.run_id), file.telemetry_summary(summary.run_id)
                 runs += 1
                 cases += sum(case.outcome == "ok" for case in run.cases)

@@ -29,11 +29,11 @@ from gputui.services.results.labels import (
     short_result_name,
     torch_words,
 )
-from gputui.services.results.machines import runs_with_common_ids
 from gputui.services.results.roofline import uses_of
 from gputui.services.results.step_breakdown import breakdown_of
 from gputui.services.results.throughput import speed_of
 from gputui.services.serving.text import server_line
+from gputui.store.machines import runs_with_common_ids
 from gputui.store.text import clean_text
 from gputui.tui.screens.results.load_lines import headline, load_lines, loads_of
 from gputui.tui.screens.results.overview import main_series, step_lines, telemetry_lines
