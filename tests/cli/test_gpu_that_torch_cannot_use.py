@@ -50,7 +50,7 @@ backends = _Space(
     cpu=_Space(get_cpu_capability=lambda: "AVX2"),
 )
 """
-"""As much of torch as a probe uses; it cannot compute, so its cases fail where they are tried."""
+"""As much of torch as a probe uses; cases on its GPU fail where they are tried, since there is none."""
 DRIVERS = {
     "470.256.02": ("11040", "cu118"),
     "525.147.05": ("12000", "cu126"),

@@ -303,3 +303,4 @@ def test_pip_replaces_the_build_of_pypi_by_the_one_of_the_line(tmp_path: Path) -
     build = build_for(535, (8, 0))
     assert build is not None
     assert installed_by(build.words.split()[0]) == "2.13.0+cu126"
+    assert installed_by("torch==2.13.0") == "2.13.0+cu126", "and the README's command keeps it"
