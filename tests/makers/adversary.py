@@ -250,7 +250,7 @@ def _starts(stated: Path) -> bool:
     try:
         with Link(host_at(stated)) as link:
             link.ask("start", run_id=run_id, spec=spec.to_plain(), step="")
-            for _ in link.pieces("follow", run_id=run_id, offset=0):
+            for _ in link.pieces("follow", 300.0, run_id=run_id, offset=0):
                 pass
     except GputuiError:
         return False

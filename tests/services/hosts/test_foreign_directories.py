@@ -75,7 +75,7 @@ def test_a_run_starts_from_the_archive_that_was_verified_though_another_has_its_
         with Link(host_at(tmp_path / "other")) as other:
             assert f"PID {holder.pid} of " in str(describe(other, bytes(32)).others), "it is seen to measure"
         link.ask("stop", run_id=run_id)
-        *_, last = link.pieces("follow", run_id=run_id, offset=0)
+        *_, last = link.pieces("follow", 300.0, run_id=run_id, offset=0)
         assert isinstance(last, dict)
         assert last["ended"]
     assert not evidence.exists()
