@@ -98,11 +98,11 @@ def test_a_mutated_text_is_read_or_refused_and_what_is_read_can_be_written() -> 
     chance = random.Random(7)
     value = {"devices": {"nvml 0": {"values": {"power_w": 690.5, "name": "H200"}}}, "order": ["nvml 0"]}
     read = 0
-    for _ in range(2000):
+    for _ in range(300):
         try:
             found = read_json(mutated(value, chance))
         except ValueError:
             continue
         read += 1
         json.dumps(found, allow_nan=False, ensure_ascii=False).encode("utf-8")
-    assert 500 < read < 1900
+    assert 50 < read < 290
