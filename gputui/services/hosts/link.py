@@ -410,7 +410,7 @@ def _read(line: bytes) -> Any:
 def _object(line: bytes) -> dict[str, Any]:
     found = _read(line)
     if not isinstance(found, dict):
-        raise HostFailed("its answer makes no sense (it is no object)", _STRANGE)
+        raise HostFailed("its answer makes no sense (it is not an object)", _STRANGE)
     return found
 
 

@@ -40,7 +40,7 @@ class Replica:
     def apply(self, message: Mapping[str, Any], now_ns: int) -> LiveSample:
         """The sample after this message; `now_ns` is the time here, from which ages are counted."""
         if not isinstance(message, dict):
-            raise ValueError("it is no object")
+            raise ValueError("it is not an object")
         for name, change in dict(message.get("devices", {})).items():
             self._devices[self._text(name)] = self._changed(self._devices.get(name), change)
         if len(self._devices) > MOST_DEVICES + 1:  # the host is one

@@ -98,7 +98,7 @@ def problem_of(feed: HostFeed) -> str:
 @pytest.mark.parametrize(
     ("message", "why"),
     [
-        (b"[]", "it is no object"),
+        (b"[]", "it is not an object"),
         (b"[" * 100_000, "it is nested more than 64 deep"),
         (b'{"devices": {"host": {"device": 0}}}', "no 'parent'"),
         (
@@ -106,13 +106,13 @@ def problem_of(feed: HostFeed) -> str:
             "not a",
         ),
         (b'{"devices": {"host": {"values": {"x": 1e999}}}}', "a number that is too large"),
-        (b'{"devices": {"host": {"values": {"x": NaN}}}}', "NaN is no number"),
+        (b'{"devices": {"host": {"values": {"x": NaN}}}}', "JSON has no NaN"),
         (b'{"order": ["nvml 3"]}', "no 'nvml 3'"),
         (b'{"order": [], "processes": [{"pid": "x"}]}', "no 'uses'"),
         (json.dumps({"order": [f"nvml {n}" for n in range(5000)]}).encode(), "too many devices"),
         (b'{"order": ["nvml 0", "nvml 0"]}', "one of them twice"),
-        (b'{"ages": {"host": 1e290}}', "1e+290 is no number from 0"),
-        (b'{"ages": {"host": -1e290}}', "-1e+290 is no number from 0"),
+        (b'{"ages": {"host": 1e290}}', "1e+290 is not a number from 0"),
+        (b'{"ages": {"host": -1e290}}', "-1e+290 is not a number from 0"),
         (json.dumps({"absent": {f"s{n}": "x" for n in range(5000)}}).encode(), "too many sources"),
         (b'{"case": "\xff"}', "invalid start byte"),
     ],

@@ -131,7 +131,7 @@ def test_what_a_host_says_of_itself_is_checked_and_cleaned(tmp_path: Path) -> No
             {"describe": [["not json", ""]]},
             "its answer makes no sense (Expecting value: line 1 column 1 (char 0))",
         ),
-        ({"describe": [["[]", ""]]}, "its answer makes no sense (it is no object)"),
+        ({"describe": [["[]", ""]]}, "its answer makes no sense (it is not an object)"),
         (
             {"describe": [["[" * 100_000, ""]]},
             "its answer makes no sense (it is nested more than 64 deep)",
