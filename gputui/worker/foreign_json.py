@@ -22,7 +22,7 @@ _SUSPECT = re.compile(r"[0-9]{19}|[eE]\+?[0-9]{3}|\\u[dD][89A-Fa-f]")
 
 
 def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"JSON has no {constant}")
 
 
 _decode = json.JSONDecoder(parse_constant=_refused).decode
@@ -67,14 +67,14 @@ def scan_json(text: str, at: int) -> tuple[Any, int]:
 def whole(plain: object, least: int, most: int) -> int:
     """A whole number in a range. Raises ValueError."""
     if type(plain) is not int or not least <= plain <= most:
-        raise ValueError(f"{plain!r:.40} is no whole number from {least} to {most}")
+        raise ValueError(f"{plain!r:.40} is not a whole number from {least} to {most}")
     return plain
 
 
 def number(plain: object, least: float, most: float) -> float:
     """A number in a range. Raises ValueError."""
     if isinstance(plain, bool) or not isinstance(plain, int | float) or not least <= plain <= most:
-        raise ValueError(f"{plain!r:.40} is no number from {least:g} to {most:g}")
+        raise ValueError(f"{plain!r:.40} is not a number from {least:g} to {most:g}")
     return float(plain)
 
 

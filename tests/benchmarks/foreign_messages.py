@@ -142,7 +142,7 @@ def boxes(count: int, seed: int, place: Path, faults: Faults) -> str:
         def ask(data: bytes = data) -> None:
             (found,) = on_all([stranger(place, data)], probed(bytes(32)))
             if isinstance(found, Box):
-                assert all(len(text) < 10_000 for text in (*found.cautions(), found.device, found.runtime))
+                "".join((*found.cautions(), found.device, found.runtime)).encode()
             else:
                 assert "bug" not in found.message, found.__context__
             seen["taken" if isinstance(found, Box) else found.message.split("(")[0]] += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import re
 from collections.abc import Callable
 from typing import Any  # JSON
 
@@ -15,7 +16,7 @@ NUMBERS = (
 )
 TEXTS = (
     *("", "\x1b[2J\x1b]0;evil\x07", "\u202egnp.exe", "[red]x[/red]", "\ud800", "a\nb\rc\x00", "=1+1"),
-    *("x" * 200_000, "🙂" * 3000, "../../etc/passwd", "{}", "host", "nvml 0"),
+    *("x" * 100_000, "🙂" * 3000, "../../etc/passwd", "{}", "host", "nvml 0"),
 )
 OTHER_TYPES: tuple[Any, ...] = (
     None,
@@ -34,6 +35,7 @@ OTHER_TYPES: tuple[Any, ...] = (
 )
 _NUMBER = "\ue000"
 """Before a number in a text, whose quotes go: json.dumps writes none of NUMBERS."""
+_MARKED = re.compile(r'"\\ue000([^"]*)"')
 
 
 def places_of(value: Any) -> list[tuple[Any, Any]]:
@@ -58,10 +60,7 @@ def mutated(value: Any, chance: random.Random) -> bytes:
 
 
 def _text(value: Any) -> bytes:
-    text = json.dumps(value)
-    for number in sorted(NUMBERS, key=len, reverse=True):
-        text = text.replace(json.dumps(_NUMBER + number), number)
-    return text.encode()
+    return _MARKED.sub(r"\1", json.dumps(value)).encode()
 
 
 def _place(whole: list[Any], chance: random.Random) -> tuple[Any, Any]:

@@ -19,8 +19,8 @@ from gputui.worker.foreign_json import DEEPEST, number, read_json, read_json_fil
         (b"[" * 100_000, "nested more than 64 deep"),
         (b"[" * 65 + b"]" * 65, "nested more than 64 deep"),
         (b'{"a":' * 200 + b"1" + b"}" * 200, "nested more than 64 deep"),
-        (b"NaN", "NaN is no number"),
-        (b"[-Infinity]", "-Infinity is no number"),
+        (b"NaN", "JSON has no NaN"),
+        (b"[-Infinity]", "JSON has no -Infinity"),
         (b'{"x": 1e400}', "a number that is too large"),
         (b'{"x": [-1E+999]}', "a number that is too large"),
         (b"9" * 400 + b".5", "a number that is too large"),
@@ -89,7 +89,7 @@ def test_a_number_out_of_its_range_or_of_another_type_is_named(plain: object) ->
         number(plain, 0, 10)
     with pytest.raises(ValueError, match="from 0 to 10"):
         whole(plain, 0, 10)
-    with pytest.raises(ValueError, match="no whole number"):
+    with pytest.raises(ValueError, match="not a whole number"):
         whole(1.0, 0, 10)
     assert (number(3, 0, 10), whole(3, 0, 10)) == (3.0, 3)
 
@@ -98,11 +98,11 @@ def test_a_mutated_text_is_read_or_refused_and_what_is_read_can_be_written() -> 
     chance = random.Random(7)
     value = {"devices": {"nvml 0": {"values": {"power_w": 690.5, "name": "H200"}}}, "order": ["nvml 0"]}
     read = 0
-    for _ in range(2000):
+    for _ in range(300):
         try:
             found = read_json(mutated(value, chance))
         except ValueError:
             continue
         read += 1
         json.dumps(found, allow_nan=False, ensure_ascii=False).encode("utf-8")
-    assert 500 < read < 1900
+    assert 50 < read < 290

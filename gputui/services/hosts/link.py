@@ -163,6 +163,7 @@ class Link:
         self.host = host
         self._buffer = b""
         self._said = b""
+        self._is_ready = False
         self.received_bytes = 0
         """Of live messages, as compressed."""
         nonce = secrets.token_hex(8)
@@ -292,6 +293,7 @@ class Link:
             self._write(data, SENT_TIMEOUT_S)
             answer = self._first_answer(nonce)
         if answer.get("state") == "ready":
+            self._is_ready = True
             return
         reason, path = str(answer.get("reason", "")), quoted(str(answer.get("path", "")), 200)
         if answer.get("state") == "absent":
@@ -420,6 +422,8 @@ class Link:
         return status
 
     def _lost(self, status: int | None, printed: bytes) -> LinkLost:
+        if status is None and self._is_ready and not self._said:
+            return LinkLost("its answer does not come, or does not end", "is it overloaded, or gone?")
         why, hint = why_unreachable(
             self.host, status, self._said.decode(errors="replace"), printed.decode(errors="replace")
         )

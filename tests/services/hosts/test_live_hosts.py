@@ -24,6 +24,8 @@ from gputui.services.hosts.host import Host
 from gputui.services.hosts.live import HostFeed, HostSample
 from gputui.services.hosts.replica import Replica
 from gputui.tui.monitor.hosts import HOSTS_ACTIONS, HostsModel
+from gputui.tui.monitor.model import MonitorModel
+from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.shell.keymap import table_of
 from gputui.tui.terminal.lines import Span
 
@@ -75,26 +77,111 @@ def test_a_gpu_that_is_lost_and_a_source_that_goes_are_seen_from_afar() -> None:
     assert len(rebuilt.gpus) == 1
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        b"[]",
-        b'{"devices": {"host": {"device": 0}}}',
-        b'{"devices": {"host": {"device": 0, "source": "host", "parent": null, "values": {"x": []}}}}',
-        b'{"devices": {"host": {"device": 0, "source": "host", "parent": null, "values": {"x": 1e999}}}}',
-        b'{"order": ["nvml 3"]}',
-        b'{"order": [], "processes": [{"pid": "x"}]}',
-    ],
-)
-def test_a_message_that_makes_no_sense_is_a_problem_of_its_host(tmp_path: Path, message: bytes) -> None:
+WHOLE_HOST = {"device": -1, "source": "host", "parent": None, "values": {}}
+
+
+def sends(place: Path, *messages: bytes) -> HostFeed:
+    """The feed of a host that sends these messages, as one compressed stream."""
     packer = zlib.compressobj(6)
-    packed = packer.compress(message + b"\n") + packer.flush(zlib.Z_SYNC_FLUSH)
-    feed = HostFeed(stranger(tmp_path, {"watch": [[{"more": 1, "bytes": len(packed)}, packed.hex()]]}), 1.0)
+    packed = packer.compress(b"\n".join(messages) + b"\n") + packer.flush(zlib.Z_SYNC_FLUSH)
+    return HostFeed(stranger(place, {"watch": [[{"more": 1, "bytes": len(packed)}, packed.hex()]]}), 1.0)
+
+
+def problem_of(feed: HostFeed) -> str:
+    """What its host's line says, once it says more than that it connects."""
     feed.start()
     wait_until(lambda: feed.seen().problem not in ("", "connecting"), "the host has a problem")
     feed.close()
-    assert feed.seen().problem == "what it sends makes no sense"
-    assert feed.latest().host.problem == Missing("what it sends makes no sense")
+    return feed.seen().problem
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        (b"[]", "it is not an object"),
+        (b"[" * 100_000, "it is nested more than 64 deep"),
+        (b'{"devices": {"host": {"device": 0}}}', "no 'parent'"),
+        (
+            b'{"devices": {"host": ' + json.dumps({**WHOLE_HOST, "values": {"x": []}}).encode() + b"}}",
+            "not a",
+        ),
+        (b'{"devices": {"host": {"values": {"x": 1e999}}}}', "a number that is too large"),
+        (b'{"devices": {"host": {"values": {"x": NaN}}}}', "JSON has no NaN"),
+        (b'{"order": ["nvml 3"]}', "no 'nvml 3'"),
+        (b'{"order": [], "processes": [{"pid": "x"}]}', "no 'uses'"),
+        (json.dumps({"order": [f"nvml {n}" for n in range(5000)]}).encode(), "too many devices"),
+        (b'{"order": ["nvml 0", "nvml 0"]}', "one of them twice"),
+        (b'{"ages": {"host": 1e290}}', "1e+290 is not a number from 0"),
+        (b'{"ages": {"host": -1e290}}', "-1e+290 is not a number from 0"),
+        (json.dumps({"absent": {f"s{n}": "x" for n in range(5000)}}).encode(), "too many sources"),
+        (b'{"case": "\xff"}', "invalid start byte"),
+    ],
+    ids=lambda value: value[:40] if isinstance(value, bytes) else None,
+)
+def test_a_message_that_makes_no_sense_is_a_problem_of_its_host(
+    tmp_path: Path, message: bytes, why: str
+) -> None:
+    feed = sends(tmp_path, message)
+    problem = problem_of(feed)
+    assert problem.startswith(("what it sends makes no sense (", "its answer makes no sense ("))
+    assert why in problem
+    assert feed.latest().host.problem == Missing(problem)
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, -(2**64) + 1, 2**64 - 1])
+def test_a_value_out_of_its_range_is_absent_with_the_reason_and_the_others_are_shown(value: float) -> None:
+    change = Changes().since_last(sample(gpus=2, second=1.0))
+    for key in ("power_w", "memory_used_bytes", "pcie_rx_bytes_per_s", "cpu_busy_pct"):
+        for device in change["devices"].values():
+            device["values"][key] = value
+    for process in change["processes"]:
+        process.update(cpu_pct=1e308, elapsed_s=1e308)
+    rebuilt = Replica().apply(change, SECOND_NS)
+    power = rebuilt.gpus[0].values["power_w"]
+    assert power == Missing(f"the host answered {value:g} W")
+    assert isinstance(rebuilt.gpus[0].values["temperature_c"], int | float)
+    assert not isinstance(rebuilt.processes, Missing)
+    assert {one.cpu_pct for one in rebuilt.processes} == {Missing("the host answered 1e+308 %")}
+    seen = HostSample(Host("evil", ()), rebuilt, "", rebuilt.t_ns, "", "", 0)
+    hosts, panes = HostsModel(), MonitorModel(MonitorSettings(), title="evil")
+    hosts.take([seen])
+    panes.add(rebuilt)
+    assert "evil" in text_of(hosts.lines(80, 24, SECOND_NS))
+    assert "the host answered" in text_of(panes.lines(80, 24, SECOND_NS))
+
+
+def test_a_feed_that_an_error_ends_which_nobody_foresaw_says_so_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def apply(replica: Replica, message: object, now_ns: int) -> LiveSample:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Replica, "apply", apply)
+    assert problem_of(sends(tmp_path, b"{}")) == "this is a bug in gputui: ZeroDivisionError"
+
+
+DRIPS = """
+import re, sys, time, zlib
+nonce = re.search(r"gputui ([0-9a-f]{16})", sys.argv[-1])[1]
+out, packer = sys.stdout.buffer, zlib.compressobj(0)
+out.write(b'gputui %s {"state": "ready"}\\n' % nonce.encode())
+out.flush()
+sys.stdin.readline()
+while True:
+    packed = packer.compress(b" ") + packer.flush(zlib.Z_SYNC_FLUSH)
+    out.write(b'{"bytes": %d}\\n%b' % (len(packed), packed))
+    out.flush()
+    time.sleep(0.02)
+"""
+
+
+def test_a_host_that_never_ends_its_first_message_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gputui.services.hosts.live.SILENCE_S", 0.5)
+    (tmp_path / "drips.py").write_text(DRIPS)
+    feed = HostFeed(Host("drips", (sys.executable, str(tmp_path / "drips.py"))), 1.0)
+    assert problem_of(feed) == "its answer does not come, or does not end"
 
 
 def heard(name: str, gpus: int = 8, case: str = "") -> HostSample:
@@ -215,3 +302,111 @@ def test_hosts_are_watched_in_one_view_and_opened_over_ssh(servers: Servers) -> 
     assert "left there: " in done.stdout
     done = gputui("bakeoff", "--clean", "--yes", "--host", "one", env=servers.environment)
     assert (done.returncode, done.stdout.startswith("one: ")) == (0, True)
+
+
+EVIL = """
+import json, os, re, sys, time, zlib
+mode = sys.argv[1]
+nonce = re.search(r"gputui ([0-9a-f]{16})", sys.argv[-1])[1]
+out = sys.stdout.buffer
+packer = zlib.compressobj(1)
+
+def say(data):
+    out.write(data)
+    out.flush()
+
+def send(message):
+    data = message if isinstance(message, bytes) else json.dumps(message).encode()
+    packed = packer.compress(data + b"\\n") + packer.flush(zlib.Z_SYNC_FLUSH)
+    for at in range(0, len(packed), 2**19):
+        piece = packed[at : at + 2**19]
+        say(b'{"bytes": %d}\\n%b' % (len(piece), piece))
+
+def whole(count=2, index=lambda n: n, age=0, processes="no", **values):
+    def device(n, source):
+        return {"device": n, "source": source, "parent": None, "values": {"name": "GPU", **values}}
+    names = [f"nvml {n}" for n in range(count)]
+    devices = {name: device(index(n), "nvml") for n, name in enumerate(names)}
+    devices["host"] = device(-1, "host")
+    ages = {name: age for name in devices} if age else {}
+    rest = {"order": names, "ages": ages, "absent": {}, "processes": processes, "case": ""}
+    return {"devices": devices, **rest}
+
+def process(**changed):
+    use = {"device": 0, "pid": 1, "kind": "C", "memory_bytes": 2**62, "sm_pct": 1e308, "mig_profile": ""}
+    rest = {"user": "x", "command": "y", "cpu_pct": 1e308, "memory_bytes": 2**62, "elapsed_s": 1e308}
+    return {"pid": 1, "uses": [use], "parent_pid": 1, "start_ticks": 1, "job": "z", **rest, **changed}
+
+if mode == "banner":
+    while True:
+        say(b"motd" * 1000 + b"\\n")
+if mode == "deep first":
+    say(b"gputui %s %s\\n" % (nonce.encode(), b"[" * 100_000))
+    sys.stdin.read()
+say(b'gputui %s {"state": "ready"}\\n' % nonce.encode())
+sys.stdin.readline()
+while True:
+    if mode == "deep":
+        say(b"[" * 100_000 + b"\\n")
+    elif mode == "deep message":
+        send(b'{"case": ' * 50_000)
+    elif mode == "more":
+        say(b'{"more": true}\\n')
+    elif mode == "line":
+        say(b"x" * 65536)
+    elif mode == "bomb":
+        say(b'{"bytes": %d}\\n%b' % (len(BOMB), BOMB))
+    elif mode == "flood":
+        send({})
+    elif mode == "huge":
+        send(whole(power_w=1e308, memory_used_bytes=1e308, sm_busy_pct=1e308, cpu_busy_pct=1e308))
+    elif mode == "negative":
+        send(whole(power_w=-(2**63), memory_used_bytes=-1e308, sm_busy_pct=-1e308, load_1min=-1e308))
+    elif mode == "text":
+        send(whole(power_w="x" * 500_000, model="\\x1b[2J" + "y" * 500_000, memory_used_bytes="[red]"))
+    elif mode == "old":
+        send(whole(age=1e290))
+    elif mode == "future":
+        send(whole(age=-1e290))
+    elif mode == "many":
+        send(whole(5000))
+    elif mode == "twice":
+        send(whole(200, index=lambda n: 0))
+    elif mode == "index":
+        send(whole(3, index=lambda n: -(2**31) + 1 + n))
+    elif mode == "processes":
+        send(whole(processes=[process(pid=n, command="c" * 5000) for n in range(300)]))
+    elif mode == "infinite":
+        send(json.dumps(whole(power_w="?")).replace('"?"', "1e999").encode())
+    elif mode == "bytes":
+        say(os.urandom(300))
+    time.sleep(0.2 if mode not in ("flood", "line") else 0)
+"""
+MODES = (
+    *("banner", "deep first", "deep", "deep message", "more", "line", "bomb", "flood", "huge", "negative"),
+    *("text", "old", "future", "many", "twice", "index", "processes", "infinite", "bytes"),
+)
+
+
+@pytest.mark.slow
+def test_a_live_view_survives_nineteen_hostile_hosts_and_shows_the_good_one(tmp_path: Path) -> None:
+    bomb = zlib.compress(bytes(2**26), 9)
+    evil = tmp_path / "evil.py"
+    evil.write_text(f"BOMB = {bomb!r}\n" + EVIL)
+    vias = [word for mode in MODES for word in ("--via", f"{sys.executable} {evil} '{mode}'")]
+    words = [sys.executable, "-m", "gputui", "monitor", "--via", "env GOOD=1", *vias]
+    with Terminal(words, 200, 50) as terminal:
+        terminal.wait_for("of 20 hosts")
+        terminal.wait_for(lambda: "connecting" not in "\n".join(terminal.screen.display))
+        for _ in MODES:
+            terminal.type(b"j\r")
+            terminal.wait_for(lambda: "of 20 hosts" not in "\n".join(terminal.screen.display))
+            terminal.type(b"\x1b")
+            terminal.wait_for("of 20 hosts")
+        print(terminal.text)
+        good = next(line for line in terminal.text.splitlines() if "env GOOD=1" in line)
+        assert "GiB" in good
+        assert "bug" not in terminal.text
+        assert terminal.text.count("nested more than 64 deep") >= 2
+        terminal.type(b"q")
+        assert terminal.ended() == 0
