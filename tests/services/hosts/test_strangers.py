@@ -171,7 +171,7 @@ def test_a_host_whose_first_answer_makes_no_sense_does_not_stop_the_others(tmp_p
 
 def test_an_error_that_nobody_foresaw_is_that_of_its_host_alone(tmp_path: Path) -> None:
     def do(host: Host) -> str:
-        return host.name if host.name == "good" else {}["x"]
+        return host.name if host.name == "good" else dict[str, str]()["x"]
 
     bad, good = on_all([Host("bad", ()), Host("good", ())], do)
     assert isinstance(bad, GputuiError)
