@@ -163,7 +163,7 @@ def test_a_place_that_lacks_torch_fails_the_case_with_what_is_missing(
 ) -> None:
     plan = make_plan([0], cases=[make_case("gemm")], interpreter=[str(bare_python), "-I"])
     journal_dir, done = run_over_there(tmp_path, plan, bare_python)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (1, "")
     end = read_journal(journal_dir).of(LaunchEnd)[0]
     assert end.outcome == "failed"
     assert "No module named 'torch'" in end.log_tail
