@@ -25,8 +25,8 @@ from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.user_workload import is_step_file, profile_of_step
 from gputui.services.runs.process import RunRequest
 from gputui.services.support.paths import default_result_file, hash_key, make_directory_for
-from gputui.store.opening import expanded
 from gputui.store.machines import are_one_box, known_by
+from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable
