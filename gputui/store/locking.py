@@ -11,6 +11,7 @@ from pathlib import Path
 
 WAIT_S = 10.0
 """How long to wait for other processes."""
+_MOST_LOCK_BYTES = 200
 _NO_FLOCK = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -28,11 +29,11 @@ def write_lock(db: Path) -> Iterator[None]:
 
     Raises Locked after WAIT_S, OSError if the lock file cannot be opened.
     """
-    descriptor = os.open(_lock_of(db), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    descriptor = os.open(lock_of(db), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     with _flocked(descriptor, exclusive=True):
         with suppress(OSError):  # a full disk: the holder's name is not essential
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n{_where()}\n".encode(), 0)
         yield
 
 
@@ -42,14 +43,58 @@ def let_writers_pass(db: Path) -> None:
     Otherwise overlapping readers would keep every writer out. Raises Locked after WAIT_S.
     """
     try:
-        descriptor = os.open(_lock_of(db), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(lock_of(db), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return  # no one has ever written here, or we may not see it
     with _flocked(descriptor, exclusive=False):
         pass
 
 
-def _lock_of(db: Path) -> Path:
+@contextmanager
+def free_lock(lock: Path) -> Iterator[int]:
+    """Hold a lock file that exists, if nobody does; its descriptor.
+
+    Raises OSError if it is held, or if that cannot be found out.
+    """
+    import fcntl
+
+    descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        written = os.pread(descriptor, _MOST_LOCK_BYTES, 0).decode("ascii", "replace").splitlines()
+        where = _where()
+        if not where or written[1:] != [where]:
+            raise OSError(errno.ENOLCK, "its last holder may be on another host")
+        if not os.path.samestat(os.fstat(descriptor), lock.lstat()):
+            raise OSError(errno.ENOLCK, "it was replaced")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def is_gone(descriptor: int) -> bool:
+    """Whether the process that held a lock last has ended; the lock is that of `free_lock`."""
+    pid = os.pread(descriptor, _MOST_LOCK_BYTES, 0).decode("ascii", "replace").split("\n")[0]
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError, OverflowError):
+        return False
+    return False
+
+
+def _where() -> str:
+    """Since when this kernel runs, and where numbers of processes mean the same; empty if unknown."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
+
+
+def lock_of(db: Path) -> Path:
+    """The lock file of a result file."""
     return db.with_name(db.name + ".lock")
 
 
@@ -98,5 +143,5 @@ def _wait_in_line(descriptor: int, kind: int) -> None:
         if came.is_set():
             return
         is_late = True
-    pid = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+    pid = os.pread(descriptor, 20, 0).decode("ascii", "replace").split("\n")[0].strip()
     raise Locked(f"process {pid}" if pid.isdigit() else "another gputui")

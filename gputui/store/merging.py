@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from gputui.errors import GputuiError, NotStored
 from gputui.model.result import RunSummary
 from gputui.store import schema
+from gputui.store.drafts import log_of, merge_draft
+from gputui.store.locking import lock_of
 from gputui.store.opening import CATALOG, check_place, expanded, rows_of
 from gputui.store.reading import check_runs, open_result, open_results, summaries_of
 from gputui.store.writing import explaining, opened_for_writing, real_path
@@ -63,14 +65,14 @@ def merge_files(
 @contextmanager
 def _collected(out: Path) -> Iterator[Path]:
     """Where new runs are collected; removed at the end."""
-    place = out.with_name(f".{out.name}.gputui-merge")
-    leftovers = (place, place.with_name(place.name + ".wal"), place.with_name(place.name + ".lock"))
+    place = merge_draft(out)
+    leftovers = (place, log_of(place))
     try:
         for path in leftovers:
             path.unlink(missing_ok=True)
         yield place
     finally:
-        for path in leftovers:
+        for path in (*leftovers, lock_of(place)):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
 

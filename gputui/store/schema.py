@@ -177,8 +177,7 @@ TABLES: tuple[Table, ...] = (
             "driver_version VARCHAR",
             "cuda_driver_version VARCHAR",
             _ABSENT,
-            "box_id VARCHAR the surest machine_id of this box in the file, equal for all of its runs; set when"
-            " the file is written",
+            "box_id VARCHAR what all runs of this box in the file are called by; set when it is written",
         ),
     ),
     Table(

@@ -62,7 +62,8 @@ WITH timed AS (
     GROUP BY run_id, case_id
 )
 SELECT run_id, case_id, right(run_id::VARCHAR, 8) AS run, label, make_timestamp(started_us) AS started,
-    profile, coalesce(box_id, machine_id) AS machine_id, cpu_model, device_name, torch_version, cuda_version, driver_version,
+    profile, coalesce(box_id, machine_id) AS machine_id, cpu_model, device_name, torch_version,
+    cuda_version, driver_version,
     workload, size, form, device_class AS device, device_index, "precision", mode, threads, work_key,
     rate, unit || '/s' AS unit, units_per_step / rate AS seconds, launches, blocks, usd_per_hour, gpu_count
 FROM measured

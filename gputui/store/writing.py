@@ -15,6 +15,7 @@ from gputui.errors import GputuiError, NotStored
 from gputui.model.machine import Identity
 from gputui.model.telemetry import Reading
 from gputui.store import schema
+from gputui.store.drafts import log_of, new_draft, sweep
 from gputui.store.journal_reader import JournalContents, Telemetry
 from gputui.store.locking import WAIT_S, Locked, write_lock
 from gputui.store.machines import common_ids, known_by_ids
@@ -159,6 +160,7 @@ def opened_for_writing(
         if db.exists():  # verify a foreign file before writing to it, or next to it
             open_read_only(db).connection.close()
         with _locked(db):
+            sweep(db.parent)
             if db.exists():
                 check_place(db)
                 with _attached(db, "", db, beside, reads) as connection:
@@ -197,8 +199,8 @@ def _locked(db: Path) -> Iterator[None]:
 @contextmanager
 def _draft(db: Path) -> Iterator[Path]:
     """A temporary name next to the file; renamed to the file on success, else removed."""
-    draft = db.with_name(f".{db.name}.gputui-new")
-    leftovers = (draft, draft.with_name(draft.name + ".wal"))
+    draft = new_draft(db)
+    leftovers = (draft, log_of(draft))
     try:
         for path in leftovers:
             path.unlink(missing_ok=True)
@@ -292,16 +294,16 @@ def _create(connection: DuckDBPyConnection) -> None:
 
 def _name_boxes(connection: DuckDBPyConnection, db: Path) -> None:
     """Store which runs are of one box, for those who read the file with SQL."""
+    of_run = f"FROM {CATALOG}.main.{{}} AS t WHERE t.run_id = m.run_id"
+    identity = "[coalesce(kind, ''), coalesce(id, '')]"
     rows = rows_of(
         connection,
         db,
         f"""
         SELECT run_id::VARCHAR, coalesce(machine_id, ''), box_id,
-            (SELECT coalesce(list([coalesce(i.kind, ''), coalesce(i.id, '')] ORDER BY i.rowid), []) FROM {CATALOG}.main.identities i
-                WHERE i.run_id = m.run_id),
-            (SELECT coalesce(list(d.gpu_id ORDER BY d.device_index), []) FROM {CATALOG}.main.devices d
-                WHERE d.run_id = m.run_id)
-        FROM {CATALOG}.main.machines m""",
+            (SELECT coalesce(list({identity} ORDER BY t.rowid), []) {of_run.format("identities")}),
+            (SELECT coalesce(list(gpu_id ORDER BY device_index), []) {of_run.format("devices")})
+        FROM {CATALOG}.main.machines AS m""",
         what="machines",
     )
     known = {

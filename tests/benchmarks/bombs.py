@@ -21,12 +21,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="")
     parser.add_argument("--commands", default="runs,show,compare")
+    parser.add_argument("--skip", type=int, default=0)
     options = parser.parse_args()
     print(f"{'bomb':48} {'MB':>5}  " + "".join(f"{c:>22}" for c in options.commands.split(",")))
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         sound = sound_file(place)
-        for bomb in bombs():
+        for bomb in list(bombs())[options.skip :]:
             if options.only not in bomb.name:
                 continue
             db = make_bomb(bomb, sound, place / "a.db")

@@ -66,7 +66,7 @@ def bombs() -> Iterator[Bomb]:
     """More than twenty, of different kinds."""
     long = "repeat('A', 20000)"
     yield Bomb(
-        "2 M events of 20 kB", (_rows("events", 2_000_000, {"level": "'info'", "message": long}),), ("show",)
+        "200 k events of 20 kB", (_rows("events", 200_000, {"level": "'info'", "message": long}),), ("show",)
     )
     yield Bomb(
         "6 M short events", (_rows("events", 6_000_000, {"level": "'info'", "message": "i"}),), ("show",)
@@ -117,12 +117,12 @@ def bombs() -> Iterator[Bomb]:
         ),
     )
     yield Bomb(
-        "500 k operators with shapes of 50 kB",
+        "50 k operators with shapes of 50 kB",
         (
             _PASS,
             _rows(
                 "operators",
-                500_000,
+                50_000,
                 {
                     "case_id": "0",
                     "launch_id": "0",

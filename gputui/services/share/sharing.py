@@ -21,6 +21,7 @@ from gputui.services.share.copying import shared_copy
 from gputui.services.share.report import SharedSide, below_normal, report_on
 from gputui.services.share.rules import Keep, Names
 from gputui.services.support.atomic_write import write, write_whole
+from gputui.store.drafts import new_draft
 from gputui.store.opening import expanded
 from gputui.store.reading import ResultFile, check_runs, open_result
 from gputui.store.selecting import find_run
@@ -119,7 +120,7 @@ def _copy(picked: Sequence[Picked], out: Path, names: Names) -> None:
 
 
 def _move(copy: Path, target: Path) -> None:
-    draft = target.with_name(f".{target.name}.gputui-new")
+    draft = new_draft(target)
     try:
         shutil.copyfile(copy, draft)
         draft.rename(target)
