@@ -149,7 +149,7 @@ def command(
 
     It is a name, a .toml file, or a .py file with a workload of your own; without one, `quick`. With --like
     or --against it is left out, or is the .toml or .py file that holds the programs or the workload of the
-    other run.
+    other run. Exits with 6 if nothing was measured.
     """
     check_label(label)
     if notify and detach:

@@ -35,9 +35,9 @@ def test_a_failure_and_the_end_ring_on_a_terminal(
     terminal = Terminal("run", "--yes", fails, "--notify", "--db", fails.with_name("a.db"))
     assert terminal.end() == 1
     name = only_run_dir().name[-8:].encode()
-    failed, finished = b"run %s: command:bad cpu failed" % name, b"run %s finished" % name
+    failed, ended = b"run %s: command:bad cpu failed" % name, b"run %s failed: nothing was measured" % name
     begins, ends = (b"\x1bPtmux;\x1b\x1b]", b"\x07\x1b\\") if has_tmux else (b"\x1b]", b"\x07")
-    for text in (failed, finished):
+    for text in (failed, ended):
         assert terminal.seen.count(begins + b"9;gputui: " + text + ends) == 1, terminal.seen
         assert terminal.seen.count(begins + b"777;notify;gputui;" + text + ends) == 1
     assert terminal.seen.count(b"\x07") == 6
