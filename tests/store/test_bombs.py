@@ -13,7 +13,7 @@ from gputui.store.merging import merge_files
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bomb", bombs(), ids=lambda bomb: bomb.name)
+@pytest.mark.parametrize("bomb", list(bombs()), ids=lambda bomb: bomb.name)
 def test_a_bomb_is_refused_in_forty_seconds_and_half_a_gibibyte(bomb: Bomb, tmp_path: Path) -> None:
     sound = sound_file(tmp_path)
     db = make_bomb(bomb, sound, tmp_path / "a.db")
