@@ -43,8 +43,8 @@ MOST_BYTES = 64 * 2**20
 """Of a query, as Python holds them."""
 TEXT_MOST_BYTES = 64 * 2**10
 """Of one value."""
-_CHUNK_BYTES = 16 * 2**20
-"""Of values that are fetched before they are counted."""
+_ROWS_AT_A_TIME = 256
+"""That are fetched before they are counted."""
 _MEMORY_TO_READ = "256MB"
 """Of DuckDB, its cache included; telemetry of a day with 8 GPUs takes less."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
@@ -139,8 +139,7 @@ def attach(connection: DuckDBPyConnection, db: Path, options: str, name: str = C
 
     quoted = _name_for_duckdb(db).replace("'", "''")
     try:
-        with interrupted_after(connection):
-            connection.execute(f"ATTACH '{quoted}' AS {name} (TYPE duckdb{options})")
+        connection.execute(f"ATTACH '{quoted}' AS {name} (TYPE duckdb{options})")
     except duckdb.Error as error:
         text = str(error)
         if "Could not set lock" in text or "Conflicting lock" in text:
@@ -277,10 +276,8 @@ def chunks_of(
     """
     with limited(connection, deadline, what):
         connection.execute(f"{sql} LIMIT {most + 1}", list(parameters))
-        texts = sum(str(column[1]) == "VARCHAR" for column in connection.description or ())
-        rows_at_a_time = _CHUNK_BYTES // TEXT_MOST_BYTES // (texts or 1) or 1
         left = most
-        while rows := connection.fetchmany(rows_at_a_time):
+        while rows := connection.fetchmany(_ROWS_AT_A_TIME):
             left -= len(rows)
             if left < 0:
                 raise _too_many(deadline, what, f"{most:,} rows")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -11,8 +12,13 @@ from journals import GPU_MACHINE
 from stored_runs import run_id_of, store
 
 from gputui.model.absent import Missing
+from gputui.model.machine import Identity
+from gputui.services.results.frames import load
+from gputui.services.results.run_lists import list_runs
 from gputui.services.results.throughput import speed_of
 from gputui.store.editing import label_run
+from gputui.store.merging import merge_files
+from gputui.store.parquet import export_runs
 from gputui.store.reading import open_result
 from gputui.store.schema import TABLES
 from gputui.store.views import VIEWS
@@ -171,3 +177,36 @@ def test_hostile_views_under_our_names_are_never_read(db: Path) -> None:
     run(db, ["CREATE OR REPLACE VIEW rates AS SELECT error('read')"])
     with open_result(db) as file:
         assert len(file.run(run_id_of(1)).cases) == 3
+
+
+def test_runs_of_two_accounts_on_one_box_have_one_machine_in_views_frames_and_lists(tmp_path: Path) -> None:
+    accounts = [
+        replace(
+            GPU_MACHINE,
+            machine_id=name,
+            identities=(*surest, Identity("account", name), Identity("boot", "b00t")),
+        )
+        for name, surest in (("acc0unt1", ()), ("acc0unt2", (Identity("machine-id", "machine1"),)))
+    ]
+    first, second, both = (tmp_path / name for name in ("a.db", "b.db", "ab.db"))
+    store(first, 1, machine=accounts[0])
+    store(second, 2, machine=accounts[1])
+    merge_files([first, second], both)
+    one = {("machine1",)}
+    for view in ("rates", "latest_cases"):
+        assert set(asked(both, f"SELECT machine_id FROM {view}")) == one
+    stored = asked(both, "SELECT machine_id, box_id FROM machines ORDER BY 1")
+    assert stored == [("acc0unt1", "machine1"), ("acc0unt2", "machine1")]
+    with open_result(both) as file:
+        assert {summary.machine.machine_id for summary in file.summaries()} == {"machine1"}
+        assert file.run(run_id_of(1)).summary.machine.machine_id == "machine1"
+    for files in ([both], [first, second]):
+        frames = load(*files)
+        for frame in (frames.runs, frames.rates):
+            assert set(frame["machine_id"]) == {"machine1"}
+        listed = list_runs([file.absolute() for file in files])
+        assert {found.summary.machine.machine_id for found in listed} == {"machine1"}
+    export_runs([first, second], tmp_path / "export")
+    with duckdb.connect() as connection:
+        rates = f"read_parquet('{tmp_path}/export/rates/**/*.parquet')"
+        assert set(connection.execute(f"SELECT machine_id FROM {rates}").fetchall()) == one
