@@ -87,7 +87,7 @@ def is_gone(descriptor: int) -> bool:
 def _where() -> str:
     """Since when this kernel runs, and where numbers of processes mean the same; empty if unknown."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return ""
