@@ -25,6 +25,7 @@ from gputui.store.machines import with_common_ids
 from gputui.store.opening import (
     CELL_BYTES,
     MOST_BYTES,
+    NUMBERS_AT_A_TIME,
     TEXT_MOST_BYTES,
     Checked,
     FilesInTurn,
@@ -936,7 +937,9 @@ def powers_of(
 def _answers(files: Sequence[ResultFile], sql: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
     """Rows whose first columns identify a file and a run; empty if nothing is requested."""
     first = files[0]._opened
-    return rows_of(first.connection, first.deadline, sql, parameters) if sql else []
+    if not sql:
+        return []
+    return rows_of(first.connection, first.deadline, sql, parameters, at_a_time=NUMBERS_AT_A_TIME)
 
 
 @dataclass(frozen=True, slots=True)
