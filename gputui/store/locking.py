@@ -61,7 +61,7 @@ def free_lock(lock: Path) -> Iterator[int]:
     descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        written = os.pread(descriptor, _MOST_LOCK_BYTES, 0).decode("ascii", "replace").splitlines()
+        written = os.pread(descriptor, _MOST_LOCK_BYTES, 0).decode(errors="replace").splitlines()
         where = _where()
         if not where or written[1:] != [where]:
             raise OSError(errno.ENOLCK, "its last holder may be on another host")
@@ -74,7 +74,7 @@ def free_lock(lock: Path) -> Iterator[int]:
 
 def is_gone(descriptor: int) -> bool:
     """Whether the process that held a lock last has ended; the lock is that of `free_lock`."""
-    pid = os.pread(descriptor, _MOST_LOCK_BYTES, 0).decode("ascii", "replace").split("\n")[0]
+    pid = os.pread(descriptor, _MOST_LOCK_BYTES, 0).decode(errors="replace").split("\n")[0]
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:
@@ -143,5 +143,5 @@ def _wait_in_line(descriptor: int, kind: int) -> None:
         if came.is_set():
             return
         is_late = True
-    pid = os.pread(descriptor, 20, 0).decode("ascii", "replace").split("\n")[0].strip()
+    pid = os.pread(descriptor, 20, 0).decode(errors="replace").split("\n")[0].strip()
     raise Locked(f"process {pid}" if pid.isdigit() else "another gputui")

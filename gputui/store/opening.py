@@ -17,7 +17,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
+from sys import getsizeof
 from typing import TYPE_CHECKING, Any, TypeVar  # Any: cells of a query
 
 from gputui.errors import GputuiError
@@ -43,8 +45,10 @@ MOST_BYTES = 64 * 2**20
 """Of a query, as Python holds them."""
 TEXT_MOST_BYTES = 64 * 2**10
 """Of one value."""
-_ROWS_AT_A_TIME = 256
-"""That are fetched before they are counted."""
+_TEXTS_AT_A_TIME = 256
+"""Rows that are fetched before they are counted."""
+NUMBERS_AT_A_TIME = 2048
+"""The same where no text is long."""
 _MEMORY_TO_READ = "256MB"
 """Of DuckDB, its cache included; telemetry of a day with 8 GPUs takes less."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
@@ -208,14 +212,18 @@ class Deadline:
         )
 
 
-def whole_text(table: str, column: str, place: str = "0") -> str:
-    """SQL for a text column that fails if a value has more than TEXT_MOST_BYTES, before it is fetched.
+def whole_texts(sql: str, table: str, columns: Sequence[str], place: str = "0") -> str:
+    """SQL for the same rows that fails if a text in these columns has more than TEXT_MOST_BYTES, unfetched.
 
     `place` is SQL for the number of the file that holds it.
     """
-    told = f"""'{_TOO_LONG}{table}.{column}: ' || strlen("{column}") || ' ' || {place}"""
-    is_long = f"""strlen("{column}") > {TEXT_MOST_BYTES}"""
-    return f"""CASE WHEN {is_long} THEN error({told}) ELSE "{column}" END AS "{column}\""""
+    if not columns:
+        return sql
+    # DuckDB takes longer to plan a condition for each column than to read a small table
+    sizes = ", ".join(f'strlen("{column}")' for column in columns)
+    told = f"'{_TOO_LONG}{table} {','.join(columns)} ' || {place} || ' ' || text_sizes::VARCHAR"
+    return f"""SELECT * EXCLUDE (text_sizes) FROM (SELECT *, [{sizes}] AS text_sizes FROM ({sql}))
+        WHERE CASE WHEN list_max(text_sizes) > {TEXT_MOST_BYTES} THEN error({told}) ELSE true END"""
 
 
 _TOO_LONG = "too long: "
@@ -255,9 +263,12 @@ def limited(connection: DuckDBPyConnection, deadline: Deadline, what: str) -> It
         raise deadline.passed() from None
     except duckdb.Error as error:
         text = str(error)
-        if found := re.search(rf"{_TOO_LONG}(\w+\.\w+): (\d+) (\d+)", text):
-            size = f"a text of {int(found[2]):,} bytes"
-            raise too_large(deadline.files[int(found[3])], found[1], size, f"{TEXT_MOST_BYTES:,}") from None
+        if found := re.search(rf"{_TOO_LONG}(\w+) (\S+) (\d+) \[(.+?)\]", text):
+            table, columns, place, sizes = found.groups()
+            by_column = zip(sizes.split(", "), columns.split(","), strict=True)
+            size, column = max((int(size), column) for size, column in by_column if size != "NULL")
+            where, most = f"{table}.{column}", f"{TEXT_MOST_BYTES:,}"
+            raise too_large(deadline.files[int(place)], where, f"a text of {size:,} bytes", most) from None
         raise explained(deadline.files[0], text, what) from error
 
 
@@ -269,6 +280,7 @@ def chunks_of(
     *,
     what: str,
     most: int = 5_000_000,
+    at_a_time: int = _TEXTS_AT_A_TIME,
 ) -> Iterator[list[tuple[Any, ...]]]:
     """The rows of a query, a few at a time, so that a reader can stop before they take much memory.
 
@@ -277,7 +289,7 @@ def chunks_of(
     with limited(connection, deadline, what):
         connection.execute(f"{sql} LIMIT {most + 1}", list(parameters))
         left = most
-        while rows := connection.fetchmany(_ROWS_AT_A_TIME):
+        while rows := connection.fetchmany(at_a_time):
             left -= len(rows)
             if left < 0:
                 raise _too_many(deadline, what, f"{most:,} rows")
@@ -300,16 +312,18 @@ def rows_of(
     *,
     what: str = "the answer to a query",
     most: int = 5_000_000,
+    at_a_time: int = _TEXTS_AT_A_TIME,
 ) -> list[tuple[Any, ...]]:
     """All rows of a query about one file or several. Raises as `chunks_of`, also for more than MOST_BYTES."""
     deadline = db if isinstance(db, Deadline) else Deadline.of([db])
     rows: list[tuple[Any, ...]] = []
     left = MOST_BYTES * len(deadline.files)
-    for some in chunks_of(connection, deadline, sql, parameters, what=what, most=most):
-        described = connection.description or ()
-        texts = [place for place, column in enumerate(described) if str(column[1]) == "VARCHAR"]
-        left -= CELL_BYTES * len(described) * len(some)
-        left -= sum(text_bytes(row[place]) for place in texts for row in some if row[place] is not None)
+    for some in chunks_of(connection, deadline, sql, parameters, what=what, most=most, at_a_time=at_a_time):
+        if not rows:
+            described = connection.description or ()
+            texts = [place for place, column in enumerate(described) if str(column[1]) == "VARCHAR"]
+        left -= CELL_BYTES * len(some[0]) * len(some)
+        left -= sum(sum(map(getsizeof, map(itemgetter(place), some))) for place in texts)
         if left < 0:
             raise _too_many(deadline, what, f"{MOST_BYTES // 2**20} MiB")
         rows += some
@@ -317,12 +331,7 @@ def rows_of(
 
 
 CELL_BYTES = 24
-"""What a number counts for."""
-
-
-def text_bytes(text: str) -> int:
-    """What a text counts for: what it takes in Python, or a little more."""
-    return len(text) if text.isascii() else 4 * len(text)
+"""What a cell counts for; a text also with what it takes in Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,11 +481,11 @@ def _check_are_ours(
     deadline = Deadline.of(attached.values())
     sql_of: dict[str, dict[str, str]] = {catalog: {} for catalog in attached}
     sizes: dict[str, dict[str, int]] = {catalog: {} for catalog in attached}
+    listed = "SELECT database_name, left(table_name, 200), sql, estimated_size FROM duckdb_tables()"
     for catalog, table, sql, rows in rows_of(
         connection,
         deadline,
-        f"SELECT database_name, left(table_name, 200), {whole_text('duckdb_tables', 'sql')}, estimated_size"
-        f" FROM duckdb_tables() WHERE {_among(attached)} AND schema_name = 'main'",
+        whole_texts(f"{listed} WHERE {_among(attached)} AND schema_name = 'main'", "duckdb_tables", ["sql"]),
         what="its list of tables",
         most=_MOST_TABLES * len(attached),
     ):
@@ -537,8 +546,7 @@ def _metas(
     """Key and value of each file's table `meta`."""
     found: dict[str, dict[str, str]] = {catalog: {} for catalog in attached}
     each = (f"SELECT '{catalog}' AS file, key, value FROM {catalog}.main.meta" for catalog in attached)
-    whole = ", ".join(whole_text("meta", column) for column in ("key", "value"))
-    sql = f"SELECT file, {whole} FROM ({' UNION ALL '.join(each)})"
+    sql = whole_texts(" UNION ALL ".join(each), "meta", ["key", "value"])
     for catalog, key, value in rows_of(connection, deadline, sql, what="meta", most=1000 * len(attached)):
         found[str(catalog)][str(key)] = str(value)
     return found

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from pathlib import Path
+from sys import getsizeof
 from typing import Any, TypeVar  # Any: cells whose types were checked with the file, and keys of rows
 
 from gputui.errors import GputuiError
@@ -24,6 +25,7 @@ from gputui.store.machines import with_common_ids
 from gputui.store.opening import (
     CELL_BYTES,
     MOST_BYTES,
+    NUMBERS_AT_A_TIME,
     TEXT_MOST_BYTES,
     Checked,
     FilesInTurn,
@@ -32,9 +34,8 @@ from gputui.store.opening import (
     open_read_only,
     open_together,
     rows_of,
-    text_bytes,
     too_large,
-    whole_text,
+    whole_texts,
 )
 from gputui.store.rebuilding import (
     BLOCK_COLUMNS,
@@ -936,7 +937,9 @@ def powers_of(
 def _answers(files: Sequence[ResultFile], sql: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
     """Rows whose first columns identify a file and a run; empty if nothing is requested."""
     first = files[0]._opened
-    return rows_of(first.connection, first.deadline, sql, parameters) if sql else []
+    if not sql:
+        return []
+    return rows_of(first.connection, first.deadline, sql, parameters, at_a_time=NUMBERS_AT_A_TIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -1042,8 +1045,8 @@ def _each_row(
         return
     for file, ids in zip(files, run_ids, strict=True):
         file._check_texts(name, texts, ids)
-    whole = "".join(f", {whole_text(name, column, 'place')}" for column in texts)
-    sql = f"SELECT * REPLACE (run_id::VARCHAR AS run_id{whole}) FROM ({asked.sql})"
+    whole = whole_texts(asked.sql, name, texts, "place")
+    sql = f"SELECT * REPLACE (run_id::VARCHAR AS run_id) FROM ({whole})"
     sql += f" WHERE {where}" if where else ""
     row_bytes = CELL_BYTES * len(names)
     left = [min(MOST_BYTES, _MOST_HELD_BYTES - file._held_bytes) for file in files]
@@ -1056,7 +1059,7 @@ def _each_row(
                 text = row[column]
                 if isinstance(text, str):
                     row[column] = text = files[place]._clean(text)
-                    size += text_bytes(text)
+                    size += getsizeof(text)
             left[place] -= size
             files[place]._held_bytes += size
             if left[place] < 0:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
+from gputui.errors import beginning
 from gputui.model.absent import Missing
 from gputui.model.journal import (
     Block,
@@ -38,6 +39,8 @@ LAYERS = ("platform", "scheduler", "container", "vm", "os")
 RENAMED = {"torch_cuda": "cuda_version", "torch_hip": "hip_version"}
 """Fields of a runtime whose column has a different name."""
 GPU_RENAMED = {"index": "device_index", "name": "device_name"}
+_REASON_MOST = 500
+"""Letters of why a value is absent: the reasons of a row are stored as one text."""
 End = tuple[str, str]
 """An outcome, and the reason if it is not `ok`."""
 
@@ -91,7 +94,11 @@ def _finite(value: float | int | None) -> float | int | None:
 
 def _with_absent(values: Mapping[str, Any]) -> Row:  # Any: fields of several dataclasses
     """Missing values as NULL, with their reasons in `absent_json`."""
-    absent = {name: value.reason for name, value in values.items() if isinstance(value, Missing)}
+    absent = {
+        name: beginning(value.reason, _REASON_MOST)
+        for name, value in values.items()
+        if isinstance(value, Missing)
+    }
     row: Row = {name: None if isinstance(value, Missing) else value for name, value in values.items()}
     row["absent_json"] = json.dumps(absent) if absent else None
     return row

@@ -21,6 +21,7 @@ from gputui.store.locking import WAIT_S, Locked, write_lock
 from gputui.store.machines import common_ids, known_by_ids
 from gputui.store.opening import (
     CATALOG,
+    TEXT_MOST_BYTES,
     attach,
     check_is_ours,
     check_name,
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 _ROWS_AT_A_TIME = 10_000
 _PROBE_BYTES = 2**20
+_CUT = "... (cut)"
+"""The end of a text that was too long."""
 _REASONS = (
     ("No space left on device", "the disk is full", "make space there or name another file"),
     ("File too large", "the file may not grow further", "raise the limit (ulimit -f)"),
@@ -367,12 +370,31 @@ def _note_migration(connection: DuckDBPyConnection, version: int, note: str) -> 
 
 
 def _tuples(name: str, run_id: str, rows: list[Row]) -> list[tuple[Cell, ...]]:
-    """Rows in the order of their table's columns."""
+    """Rows in the order of their table's columns, with texts that can be read again."""
     names = schema.TABLE_BY_NAME[name].column_names[1:]
+    texts = [c.name for c in schema.TABLE_BY_NAME[name].columns if c.sql_type == "VARCHAR"]
     for row in rows:
         if row.keys() != set(names):
             raise ValueError(f"row of {name} does not match its table: {sorted(row.keys() ^ set(names))}")
+        for column in texts:
+            row[column] = _readable(name, column, row[column])
     return [(run_id, *(row[column] for column in names)) for row in rows]
+
+
+def _readable(table: str, column: str, cell: Cell) -> Cell:
+    """A text that `whole_texts` accepts. Raises NotStored for JSON, which cannot be cut."""
+    if not isinstance(cell, str) or len(cell) <= TEXT_MOST_BYTES // 4:
+        return cell
+    encoded = cell.encode(errors="replace")
+    if len(encoded) <= TEXT_MOST_BYTES:
+        return cell
+    if column.endswith("_json"):
+        raise NotStored(
+            f"the run has {len(encoded):,} bytes in {table}.{column}, and at most"
+            f" {TEXT_MOST_BYTES:,} are read",
+            "its run directory was not written by gputui, or is damaged",
+        )
+    return encoded[: TEXT_MOST_BYTES - len(_CUT)].decode(errors="ignore") + _CUT
 
 
 def _insert_telemetry(

@@ -235,6 +235,7 @@ def bombs() -> Iterator[Bomb]:
                     "requests_counted": "1",
                     "output_tokens": "1.0",
                     "in_flight_max": "1",
+                    "client_cpu_share": "0.1",
                     "client": "''",
                     "connections_late": "0",
                     "resent": "0",

@@ -10,12 +10,14 @@ import sys
 import tempfile
 import time
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import duckdb
 import pytest
 from journals import (
+    CASES,
     CPU_MACHINE,
     GPU_MACHINE,
     PRICE,
@@ -29,12 +31,13 @@ from journals import (
 )
 from many import holding
 
-from gputui.errors import EXIT_NOT_STORED, NotStored
+from gputui.errors import EXIT_DONE, EXIT_NO_RESULT, EXIT_NOT_STORED, NotStored
 from gputui.model.absent import Missing
-from gputui.model.journal import Block, CaseEnd, LaunchEnd, LaunchStart, RunEnd
+from gputui.model.journal import Block, CaseEnd, Event, LaunchEnd, LaunchStart, RunEnd, RuntimeFound
 from gputui.model.result import Run
 from gputui.store import schema, writing
 from gputui.store.journal_reader import JournalContents, read_journal, read_telemetry
+from gputui.store.opening import TEXT_MOST_BYTES
 from gputui.store.reading import open_result
 from gputui.store.writing import StoredRun, check_writable, store_run
 
@@ -537,3 +540,36 @@ def test_contents_with_a_status_of_their_own_keep_it(tmp_path: Path) -> None:
     assert rows(tmp_path / "a.db", "SELECT count(*) FROM launches") == [
         (sum(isinstance(line, LaunchEnd) for line in lines),)
     ]
+
+
+def test_texts_longer_than_reading_accepts_are_cut_and_say_so(tmp_path: Path) -> None:
+    long = "ä" * 100_000  # 200 kB
+    lines = [
+        replace(line, outcome="failed", reason=long) if isinstance(line, LaunchEnd | CaseEnd) else line
+        for line in journal_lines()
+    ]
+    runtime = replace(RUNTIME, torch_version=Missing(long))
+    lines = [replace(line, runtime=runtime) if isinstance(line, RuntimeFound) else line for line in lines]
+    lines.insert(-1, Event(t_ns=lines[-2].t_ns, level="warning", message=long))  # type: ignore[union-attr]
+    write_lines(tmp_path / "run", lines)
+    store(tmp_path / "run", tmp_path / "a.db")
+    command = [sys.executable, "-m", "gputui", "show", "latest", str(tmp_path / "a.db"), "--json"]
+    shown = subprocess.run(command, capture_output=True, text=True)
+    assert shown.returncode in (EXIT_DONE, EXIT_NO_RESULT), shown.stderr
+    with open_result(tmp_path / "a.db") as result:
+        messages = [event.message for event in result.events(RUN_ID)]
+        reasons = [launch.reason for launch in result.failed_launches(RUN_ID)]
+        (run,) = result.summaries()
+    for texts in (messages, reasons):
+        assert any(text.startswith("ää") and text.endswith("ä... (cut)") for text in texts)
+        assert all(len(text.encode()) <= TEXT_MOST_BYTES for text in texts)
+    assert isinstance(run.runtime.torch_version, Missing)
+
+
+def test_parameters_longer_than_reading_accepts_are_not_stored(tmp_path: Path) -> None:
+    case = CASES[0]
+    work = replace(case.work, parameters=tuple((f"p{n}", n) for n in range(10_000)))
+    run_dir = make_journal(tmp_path / "run", cases=(replace(case, work=work),))
+    with pytest.raises(NotStored, match=r"bytes in cases\.parameters_json, and at most 65,536 are read"):
+        store(run_dir, tmp_path / "a.db")
+    assert not (tmp_path / "a.db").exists()

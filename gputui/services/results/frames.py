@@ -27,7 +27,7 @@ from gputui.store.opening import (
     open_read_only,
     open_together,
     too_large,
-    whole_text,
+    whole_texts,
 )
 from gputui.store.reading import ResultFile, runs_at_a_time, runs_of, text_size, warnings_of
 from gputui.store.schema import TABLE_BY_NAME
@@ -305,15 +305,15 @@ def _table(opened: Checked, path: Path, name: str, run_ids: Sequence[str]) -> Da
         if (name, column.name) not in opened.columns
         else f"{column.name}::VARCHAR AS {column.name}"
         if column.name == "run_id"
-        else whole_text(name, column.name)
-        if column.sql_type == "VARCHAR"
         else column.name
         for column in TABLE_BY_NAME[name].columns
     )
     sql = f"SELECT {columns} FROM {opened.catalog}.main.{name} WHERE run_id = ANY(?::UUID[])"
     if (name, "run_id") not in opened.columns:  # a table newer than the file
         sql = f"SELECT {columns} WHERE len(?) < 0"
-    _check_size(opened, path, name)
+    texts = [column.name for column in TABLE_BY_NAME[name].columns if column.sql_type == "VARCHAR"]
+    _check_size(opened, path, name, texts)
+    sql = whole_texts(sql, name, texts)
     with limited(opened.connection, opened.deadline, name):
         frame = opened.connection.execute(sql, [list(run_ids)]).df()
     for column, dtype in frame.dtypes.items():
@@ -333,16 +333,11 @@ def _instants(microseconds: Series) -> Series:
     return pd.to_datetime(microseconds.astype("Int64"), unit="us", utc=True, errors="coerce")
 
 
-def _check_size(opened: Checked, path: Path, name: str) -> None:
+def _check_size(opened: Checked, path: Path, name: str, texts: Sequence[str]) -> None:
     """Raise TooLarge if a table has more rows, or more in its texts, than a frame may have."""
     rows = opened.sizes.get(name, 0)
     if rows > _MOST_ROWS:
         raise too_large(path, name, f"{rows:,} rows", f"{_MOST_ROWS:,}")
-    texts = [
-        column.name
-        for column in TABLE_BY_NAME[name].columns
-        if column.sql_type == "VARCHAR" and (name, column.name) in opened.columns
-    ]
     size = text_size(opened, name, texts)
     if size > MOST_BYTES:
         raise too_large(path, name, f"at least {size:,} bytes of text", f"{MOST_BYTES // 2**20} MiB")
