@@ -212,7 +212,7 @@ def test_the_death_of_one_rank_fails_the_case_and_takes_the_others_along(tmp_pat
     below = processes_below(worker)
     (victim,) = [process for process in below if rank_of(process) == "1"]
     assert ends_by_itself(worker, lambda: victim.send_signal(signal.SIGKILL))
-    assert run.end() == 0
+    assert run.end() == 1
     (end,) = run.lines(CaseEnd)
     assert (end.outcome, end.reason) == ("failed", "rank 1 ended before its work was done")
     assert [line.status for line in run.lines(RunEnd)] == ["finished"]

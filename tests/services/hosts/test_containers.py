@@ -66,7 +66,7 @@ def test_a_container_is_measured_through_the_command_that_enters_it_and_is_one_b
     with open_result(db) as file:
         stored = file.summaries()
     assert [summary.status for summary in stored] == ["finished"] * 2
-    assert len({summary.machine.machine_id for summary in stored}) == 2
+    assert len({summary.machine.machine_id for summary in stored}) == 1
     assert not (tmp_path / "inside" / ".gputui").exists(), "it was written in the container, not beside it"
     assert (tmp_path / "outside" / ".gputui").exists()
     again = gputui("bakeoff", "--via", entered, "--clean", "--yes", env=environment)

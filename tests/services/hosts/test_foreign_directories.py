@@ -101,13 +101,13 @@ def test_clean_lists_what_it_would_remove_and_asks(tmp_path: Path) -> None:
     assert "runs, tmp (" in done.stdout
     assert "  run 0194b5a0: not brought home\n" in done.stdout
     assert "nothing is removed without confirmation" in done.stderr
-    with Terminal([*WORDS, *words], 100, 24) as terminal:
+    with Terminal([*WORDS, *words], 200, 24) as terminal:
         terminal.wait_for("Remove that? [y/N]")
         terminal.type(b"n\r")
         terminal.wait_for("nothing was removed")
         assert terminal.ended() == 0
     assert (home / "runs" / "0194b5a0" / SPEC_NAME).exists()
-    with Terminal([*WORDS, *words], 100, 24) as terminal:
+    with Terminal([*WORDS, *words], 200, 24) as terminal:
         terminal.wait_for("Remove that? [y/N]")
         terminal.type(b"y\r")
         terminal.wait_for("is removed")

@@ -129,7 +129,7 @@ def test_what_a_cluster_refuses_is_its_line_and_a_partition_without_nodes_an_err
     assert nowhere.returncode == 2
     assert "--slurm nowhere: no such nodes" in nowhere.stderr
     refused = gputui_here("bakeoff", "--slurm", "main --account=wrong -w cpu", *there, env=environment)
-    assert refused.returncode == 3
+    assert refused.returncode == 6
     assert "main/128cpu" in refused.stderr
     assert "Batch job submission failed: Invalid account" in refused.stderr
     missing = gputui_here("bakeoff", "--slurm", "main", *there, env={**environment, "PATH": "/usr/bin:/bin"})
@@ -150,7 +150,7 @@ def test_a_queued_job_that_is_cancelled_and_a_node_without_torch_say_so(
         tmp_path / "there",
     )
     done = gputui_here(*words, "--python", lean(tmp_path), env=environment)
-    assert done.returncode == 3
+    assert done.returncode == 6
     assert "profile quick needs torch: torch not installed" in done.stderr
 
 
@@ -181,5 +181,5 @@ def test_a_job_does_not_run_an_archive_that_was_swapped_while_it_was_queued(
     cluster.release()
     said = viewer.communicate(timeout=LONGEST_S)[0]
     assert f"{archive} is not what was sent" in said
-    assert viewer.returncode == 3
+    assert viewer.returncode == 6
     assert not evidence.exists()
