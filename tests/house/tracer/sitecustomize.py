@@ -28,7 +28,8 @@ Way = tuple[Hop, ...]
 _DIRECTORY = os.environ.get("GPUTUI_WALK", "")
 _WRITES, _READS = "write", "read"
 """Built-in methods and functions of files and pipes."""
-_WRITES_DATABASE, _READS_DATABASE = frozenset({"execute", "append_rows"}), "fetchall"
+_WRITES_DATABASE = frozenset({"execute", "append_rows"})
+_READS_DATABASE = frozenset({"fetchall", "fetchmany"})
 """Of DuckDB, whose calls Python does not report: functions that name them are taken to call them."""
 _MUTATE = frozenset({"append", "add", "extend", "update", "setdefault", "put", "appendleft", "insert"})
 _MOST_OBJECTS = 20_000
@@ -124,7 +125,7 @@ class Tracer:
                 self._arrive(frame, form, way)
 
     def _return(self, frame: FrameType, value: Any) -> None:
-        if _READS_DATABASE in frame.f_code.co_names:
+        if not _READS_DATABASE.isdisjoint(frame.f_code.co_names):
             self._has_read(frame)
         visit = self._visits.get(id(frame))
         if (

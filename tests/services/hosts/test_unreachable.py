@@ -141,8 +141,8 @@ def test_a_host_without_torch_says_so_before_anything_is_started(
     assert (status, out) == (3, "")
     assert err.splitlines()[1:] == [
         (
-            f"lean: profile quick needs torch: torch not installed in {bare}: name an interpreter that has it:"
-            " --python ~/envs/torch/bin/python; or install it: pip install torch"
+            f"lean: profile quick needs torch: torch not installed in {bare}: name an interpreter that has"
+            " it: --python ~/envs/torch/bin/python; or install it: pip install torch"
         ),
         "gputui: no host can be measured",
         "  the lines above say why",
