@@ -81,7 +81,7 @@ def kill_at_random(place: Path, profile: Path, baseline: Path, within_s: float, 
             if stored.get(launch_id) != blocks
         ]
         compared = gputui("compare", baseline, db)
-        if compared.returncode not in (EXIT_DONE, EXIT_NO_RESULT) and sum(reported.values()):
+        if compared.returncode not in (EXIT_DONE, EXIT_NO_RESULT) and any(reported.values()):
             wrong.append(f"`compare` ended with {compared.returncode}: {compared.stderr}")
     allowed = (None, 0, 1, 4, -signal.SIGKILL)
     if viewer.returncode not in allowed:
