@@ -16,7 +16,7 @@ from gputui.model.units import counted
 from gputui.services.profiles.loader import Profile, shipped_profiles
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import case_order
-from gputui.services.results.labels import day, lacking, needs_budget
+from gputui.services.results.labels import day, is_recording, lacking, needs_budget
 from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import from_here
 from gputui.services.results.throughput import contention_of
@@ -61,9 +61,10 @@ def next_steps(
         else _with_more_time(newest, file, like, planned)
     )
     if not measured:
-        if not newest.summary.status_reason.startswith("stopped by"):
+        if is_recording(newest):
+            yield NextStep(f"gputui replay {newest.summary.short_id} {file}", "plays its telemetry")
+        elif not newest.summary.status_reason.startswith("stopped by"):
             yield NextStep(f"gputui show {newest.summary.short_id} {file} -v", f"why {lacking(newest)}")
-        yield NextStep(f"gputui rm {newest.summary.short_id} {file}", "removes this run")
         return
     below = [check for run in measured for check in performance_checks(run) if check.word == BELOW_NORMAL]
     if below:

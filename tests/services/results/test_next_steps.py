@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from hand_made import make_run, measured, steady, unmeasured
+from hand_made import make_run, measured, recording, steady, unmeasured
 from journals import GPU_MACHINE, STARTED_US, make_case
 from test_expected import copy, gemm
 
@@ -148,10 +148,14 @@ def test_a_busy_run_of_a_program_cannot_be_repeated_from_the_file_alone() -> Non
     assert list(next_steps([mine], FILE)) == []
 
 
-def test_a_run_without_a_result_leads_to_its_reasons_and_its_removal() -> None:
+def test_a_run_without_a_result_leads_to_its_reasons() -> None:
     failed = make_run(unmeasured(GPT, "failed", "RuntimeError"))
 
-    commands = [step.command.split()[1] for step in next_steps([failed], FILE)]
-    assert commands == ["show", "rm"]
-    stopped = replace(failed, summary=replace(failed.summary, status_reason="stopped by SIGINT"))
-    assert [step.why for step in next_steps([stopped], FILE)] == ["removes this run"]
+    (step,) = next_steps([failed], FILE)
+    assert step == NextStep(f"gputui show {failed.summary.short_id} a.db -v", "why nothing was measured")
+
+
+def test_a_recording_without_a_rate_leads_to_what_it_recorded() -> None:
+    for run in (recording("interrupted", "stopped by SIGTERM"), recording("failed", "it died of SIGKILL")):
+        step = NextStep(f"gputui replay {run.summary.short_id} a.db", "plays its telemetry")
+        assert list(next_steps([run], FILE)) == [step]
