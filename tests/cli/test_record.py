@@ -330,6 +330,22 @@ def test_a_stopped_recording_leads_to_what_it_recorded(tmp_path: Path) -> None:
     assert rows(db, "SELECT count(*) > 0 FROM host_telemetry") == [(True,)]
 
 
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_list_without_a_file_names_the_one_that_is_being_recorded_into(
+    tmp_path: Path, form: Sequence[str]
+) -> None:
+    db = tmp_path / "a.db"
+    recorder = start_record("--db", db, "--", *PYTHON, "input()")
+    run_dir = wait_until_begun()
+    listed = gputui_here("runs", *form)
+    recorder.communicate(b"\n", LONGEST_S)
+    assert listed.returncode == 0, listed.stderr
+    assert f"into {db}: gputui attach" in listed.stderr
+    assert listed.stderr.endswith(f" yet\n  name another file: gputui runs {db}\n")
+    if form:
+        assert json.loads(listed.stdout) == {"schema": 1, "runs": [], "in_progress": [run_dir.name]}
+
+
 def test_a_living_recorder_is_left_alone_and_what_a_killed_one_leaves_is_stored(tmp_path: Path) -> None:
     db = tmp_path / "a.db"
     recorder = start_record("--db", db, "--label", "cut", "--interval", "0.1", "--", *PYTHON, "input()")
