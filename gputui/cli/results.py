@@ -28,6 +28,7 @@ from gputui.services.results.labels import (
     case_name,
     ending_words,
     interval_words,
+    is_recording,
     metric_range,
     metric_text,
     needs_budget,
@@ -98,8 +99,11 @@ def print_run(
 def missing_lines(run: Run) -> list[str]:
     """Which cases were not measured and why, the failures first; two lines at most, the second may count.
 
-    Why a run was interrupted is in its headline, not beside the cases that it did not finish.
+    Why a run was interrupted is in its headline, not beside the cases that it did not finish; so is how a
+    recording ended.
     """
+    if is_recording(run):
+        return []
     is_cut = run.summary.status == "interrupted"
     found: dict[tuple[bool, str, str], list[str]] = {}
     for case in run.cases:

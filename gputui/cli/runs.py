@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import click
@@ -37,7 +38,14 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
     if any(run.target == path for run in in_progress) and not path.exists():
         return EXIT_DONE  # the first run of a new file, which is created when it ends
     if file is None and not path.exists():
-        raise GputuiError(f"nothing is stored in {path} yet", "name another file: gputui runs a.db")
+        if not in_progress:
+            raise GputuiError(f"nothing is stored in {path} yet", "name another file: gputui runs a.db")
+        there = shlex.quote(str(in_progress[0].target))
+        click.echo(f"nothing is stored in {path} yet\n  name another file: gputui runs {there}", err=True)
+        if as_json:
+            ids = [run.run_id for run in in_progress]
+            click.echo(json.dumps({"schema": 1, "runs": [], "in_progress": ids}, indent=1))
+        return EXIT_DONE
     is_directory = is_there(path) and path.is_dir()
     paths = result_files_in(path) if is_directory else [path]
     listed = list_runs(paths, trust, as_stored=as_json)

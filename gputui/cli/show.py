@@ -96,8 +96,12 @@ def command(
         footer += [f"{counted(warnings_kept, 'warning')}: --verbose"] if warnings_kept else []
         named = _export_named(run, file) if path.parent == exports_cache() else path
         steps = next_steps([found], named, comparable, is_profiled=bool(passes))
-        if named != path:  # nothing is stored in an export, nor removed from it
-            steps = (step for step in steps if step.command.startswith(("gputui show", "gputui compare")))
+        if named != path:  # nothing is stored in an export
+            steps = (
+                step
+                for step in steps
+                if step.command.startswith(("gputui show", "gputui replay", "gputui compare"))
+            )
         footer += step_lines(steps, out)
     if isinstance(loads, Missing):
         print_run(out, found, heading, footer, is_verbose=verbose, shows_all=shows_all)

@@ -16,6 +16,8 @@ from gputui.model.case import Case, Variant, Work
 PLAN_SCHEMA = 1
 TIMED = "timed"
 PROFILED = "profiled"
+RECORD_PROFILE = "record"
+"""In place of a profile: the run is a recording."""
 TRACE_PROFILE = "trace"
 """In place of a profile: the run is an imported trace."""
 REFERENCE_PROFILE = "reference"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -312,6 +313,37 @@ def test_a_stopped_recording_without_a_program_is_stored_as_interrupted(tmp_path
     assert rows(tmp_path / "a.db", "SELECT status, status_reason FROM runs") == [
         ("interrupted", "stopped by SIGTERM")
     ]
+
+
+def test_a_stopped_recording_leads_to_what_it_recorded(tmp_path: Path) -> None:
+    db = tmp_path / "a.db"
+    recorder = start_record("--db", db, "--", *PYTHON, "print('ready', flush=True); input()")
+    assert recorder.stdout is not None
+    assert recorder.stdout.readline() == b"ready\n"
+    recorder.terminate()
+    _, errors = recorder.communicate(timeout=LONGEST_S)
+    run = errors.split()[3].decode()
+    shown = gputui_here("show", "latest", db).stdout
+    assert re.match(r"Recorded [0-9.]+ m?s until it was stopped by SIGTERM\.\n", shown)
+    assert shown.rstrip().endswith(f"next: gputui replay {run} {db}  # plays its telemetry")
+    assert not any(text in shown for text in ("gputui rm", "nothing was measured", "did not finish"))
+    assert rows(db, "SELECT count(*) > 0 FROM host_telemetry") == [(True,)]
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_list_without_a_file_names_the_one_that_is_being_recorded_into(
+    tmp_path: Path, form: Sequence[str]
+) -> None:
+    db = tmp_path / "a.db"
+    recorder = start_record("--db", db, "--", *PYTHON, "input()")
+    run_dir = wait_until_begun()
+    listed = gputui_here("runs", *form)
+    recorder.communicate(b"\n", LONGEST_S)
+    assert listed.returncode == 0, listed.stderr
+    assert f"into {db}: gputui attach" in listed.stderr
+    assert listed.stderr.endswith(f" yet\n  name another file: gputui runs {db}\n")
+    if form:
+        assert json.loads(listed.stdout) == {"schema": 1, "runs": [], "in_progress": [run_dir.name]}
 
 
 def test_a_living_recorder_is_left_alone_and_what_a_killed_one_leaves_is_stored(tmp_path: Path) -> None:

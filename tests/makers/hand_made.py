@@ -17,6 +17,7 @@ from gputui.model.journal import Block, Price
 from gputui.model.machine import Machine, Runtime
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 from gputui.services.results.times import RunTimes, TimedSelection
+from gputui.services.runs.recording import recorded_case
 from gputui.store.reading import CaseTimes, LaunchTimes
 
 STEPS = 10
@@ -100,6 +101,20 @@ def make_run(
         price=price,
     )
     return Run(summary, tuple(replace(case, case_id=number) for number, case in enumerate(cases)))
+
+
+def recording(outcome: str = "", reason: str = "") -> Run:
+    """A recording of a program that ended so; of the box alone without an outcome."""
+    case = unmeasured(recorded_case("", "0"), outcome, reason)
+    run = make_run(*((case,) if outcome else ()))
+    is_cut = outcome == "interrupted"
+    summary = replace(
+        run.summary,
+        profile="record",
+        status="interrupted" if is_cut else "finished",
+        status_reason=reason if is_cut else "",
+    )
+    return replace(run, summary=summary)
 
 
 def selected(name: str, *runs: Run) -> TimedSelection:

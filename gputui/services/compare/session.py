@@ -205,6 +205,9 @@ def ask(
         ignore = ""
     else:
         runs = [run for selection in selections for run in selection.runs]
+        if not measured_values("device", runs):
+            names = ", ".join(selection.text for selection in selections)
+            raise NoResult(f"no case was measured in {names}", "gputui show RUN FILE shows why")
         ignore = by or telling_dimension(runs)
         if ignore in ("device", "precision", "threads", "mode"):
             side_of_runs(selections[0].text, runs)  # several machines in one side would be mixed silently

@@ -29,7 +29,7 @@ from gputui.model.units import (
     listed,
 )
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.labels import case_words, ending_words, lacking, needs_budget
+from gputui.services.results.labels import case_words, ending_words, is_recording, lacking, needs_budget
 from gputui.services.results.load_times import LOAD_TIMES
 from gputui.services.results.throughput import contention_of, speed_of, speed_ratio
 from gputui.worker.workloads import WORKLOADS
@@ -133,11 +133,30 @@ def run_headline(run: Run) -> str:
     if run.summary.profile == TRACE_PROFILE:
         return "An imported trace: where its steps spend their time, without rates."
     speeds = [(case, speed) for case in run.cases if isinstance(speed := speed_of(case), SpeedEstimate)]
+    if is_recording(run) and not speeds:
+        return _recorded(run)
     checks = performance_checks(run)
     if any(case.case.variant.device_class == "gpu" for case, _ in speeds):
         checks = tuple(check for check in checks if check.device_index is not None)
     sentences = [*_box(checks), _busy(speeds), _main(speeds), _ended(run, has_some=bool(speeds))]
     return " ".join(filter(None, sentences))
+
+
+def _recorded(run: Run) -> str:
+    """How long telemetry was recorded, and how a recording without a rate ended."""
+    summary = run.summary
+    took_us = None if summary.ended_utc_us is None else summary.ended_utc_us - summary.started_utc_us
+    text = "Recorded" if took_us is None else f"Recorded {format_seconds(took_us / 1e6)}"
+    if summary.status == "interrupted":
+        reason = summary.status_reason
+        how = reason if reason.startswith("stopped by") else f"interrupted: {reason}"
+        return f"{text} until it was {how}."
+    return (
+        "; ".join(
+            (text, *(f"its program {': '.join(filter(None, ending_words(case)))}" for case in run.cases))
+        )
+        + "."
+    )
 
 
 _GPUS_TOLD = 2

@@ -10,9 +10,8 @@ from gputui.analysis.verdict import LAUNCHES_MEASURED, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import FOUND_BY_TRYING, WHOLE_BOX, Case
 from gputui.model.journal import NOTHING_MEASURED
-from gputui.model.plan import REFERENCE_PROFILE
+from gputui.model.plan import RECORD_PROFILE, REFERENCE_PROFILE
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
-from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import (
     counted,
     format_bytes,
@@ -226,7 +225,7 @@ def mostly_assumed(run: Run) -> str:
     """That few launches do not tell how much launches vary, and what would; empty where enough of them do."""
     if not 0 < _launches_assumed(run) < LAUNCHES_MEASURED:
         return ""
-    how = "three recordings measure it" if _is_recording(run) else "--launches 3 measures it"
+    how = "three recordings measure it" if is_recording(run) else "--launches 3 measures it"
     if any(had_no_time(case) for case in run.cases):
         how = "there was no time for more: raise --budget"
     elif _would_be_measured(run):
@@ -340,8 +339,9 @@ def had_no_time(case: CaseResult) -> bool:
     return outcomes.count("skipped") > 0 and 0 < outcomes.count("ok") < 3 <= len(outcomes)
 
 
-def _is_recording(run: Run) -> bool:
-    return run.summary.profile != SERVE_PROFILE and any(
+def is_recording(run: Run) -> bool:
+    """Whether it was made by `gputui record`, and not by a profile of that name."""
+    return run.summary.profile == RECORD_PROFILE and all(
         case.case.variant.device_class == WHOLE_BOX for case in run.cases
     )
 

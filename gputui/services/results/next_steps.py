@@ -16,7 +16,7 @@ from gputui.model.units import counted
 from gputui.services.profiles.loader import Profile, shipped_profiles
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import case_order
-from gputui.services.results.labels import day, lacking, needs_budget
+from gputui.services.results.labels import day, is_recording, lacking, needs_budget
 from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import from_here
 from gputui.services.results.throughput import contention_of
@@ -56,14 +56,13 @@ def next_steps(
     is_busy = any(map(_was_busy, measured))
     planned = profile if like else _profile_of(newest)
     yield from (
-        _on_an_idle_box(newest, here, like, planned)
-        if is_busy
-        else _with_more_time(newest, file, like, planned)
+        _on_an_idle_box(newest, here, like, planned) if is_busy else _to_the_end(newest, file, like, planned)
     )
     if not measured:
-        if not newest.summary.status_reason.startswith("stopped by"):
+        if is_recording(newest):
+            yield NextStep(f"gputui replay {newest.summary.short_id} {file}", "plays its telemetry")
+        elif not newest.summary.status_reason.startswith("stopped by"):
             yield NextStep(f"gputui show {newest.summary.short_id} {file} -v", f"why {lacking(newest)}")
-        yield NextStep(f"gputui rm {newest.summary.short_id} {file}", "removes this run")
         return
     below = [check for run in measured for check in performance_checks(run) if check.word == BELOW_NORMAL]
     if below:
@@ -117,13 +116,17 @@ def _on_an_idle_box(run: Run, path: str, like: str, profile: Profile | None) -> 
     yield NextStep(f"gputui run --like {again} --db {shlex.quote(path)}", why)
 
 
-def _with_more_time(run: Run, file: str, like: str, profile: Profile | None) -> Iterator[NextStep]:
-    """The same run with as much time as it needs, where at least half of the cases had too little."""
-    lost, measured = _lost_and_measured(run)
-    if profile is None or not lost or lost < measured:
+def _to_the_end(run: Run, file: str, like: str, profile: Profile | None) -> Iterator[NextStep]:
+    """The same run, where it was stopped; with more time where at least half of its cases had too little."""
+    if profile is None:
         return
-    why = f"{lost} of {counted(lost + measured, 'case')} had too little time"
-    yield NextStep(_again(run, file, like, profile), why)
+    lost, measured = _lost_and_measured(run)
+    if lost and lost >= measured:
+        usual = f"the usual {_usual_s(run, profile):g} s"
+        enough = f"time for all {counted(lost + measured, 'case')}"
+        yield NextStep(_again(run, file, like, profile), f"with {enough if _budget(run, profile) else usual}")
+    elif run.summary.status_reason.startswith("stopped by"):
+        yield NextStep(_again(run, file, like, profile), "again, to the end")
 
 
 def _profile_of(run: Run) -> Profile | None:
@@ -137,7 +140,27 @@ def _again(run: Run, file: str, like: str, profile: Profile | None) -> str:
         return f"gputui run {what} --db {file}"
     launches = run.summary.replicates
     chosen = "" if launches == profile.replicates else f" --launches {launches}"
-    return f"gputui run {what}{_only(run, profile)}{chosen} --db {file}{_budget(run, profile)}"
+    which = f"{_device(run, profile)}{_only(run, profile)}"
+    return f"gputui run {what}{which}{chosen} --db {file}{_budget(run, profile)}"
+
+
+def _device(run: Run, profile: Profile) -> str:
+    """The option, where the run was limited to a device that its cases in the profile are not limited to."""
+    kinds = {(one.case.work.workload, one.case.work.size, one.case.variant.precision) for one in run.cases}
+    there = {
+        device
+        for entry in profile.cases
+        if kinds.intersection(product((entry.workload,), entry.sizes, entry.precisions))
+        for device in entry.devices
+    }
+    here = {one.case.variant.device_class for one in run.cases}
+    gpus = {one.device_index for one in run.cases} - {None}
+    if "gpu" in here and len(gpus) > 1:
+        return " --device all"
+    if not there - here:
+        return ""
+    number = "".join(f":{gpu}" for gpu in gpus if gpu)
+    return f" --device gpu{number}" if "gpu" in here else " --device cpu"
 
 
 def _only(run: Run, profile: Profile) -> str:
@@ -180,12 +203,17 @@ def _narrowed(name: str, here: set[tuple[str, str]], there: set[tuple[str, str]]
 def _budget(run: Run, profile: Profile) -> str:
     """The option, where the usual time of so many launches is not the right one."""
     lost, measured = _lost_and_measured(run)
-    had_s, usual_s = run.summary.budget_s, profile.budget_s * run.summary.replicates / profile.replicates
+    had_s, usual_s = run.summary.budget_s, _usual_s(run, profile)
     if not lost:
         return "" if had_s == usual_s else f" --budget {math.ceil(had_s)}"
     needed_s = had_s * (lost + measured) / max(measured, 1)
     rounded_s = math.ceil(needed_s / _ROUNDED_TO_S) * _ROUNDED_TO_S
     return f" --budget {rounded_s}" if measured and (rounded_s < usual_s or had_s >= usual_s) else ""
+
+
+def _usual_s(run: Run, profile: Profile) -> float:
+    """The budget of so many launches of the profile."""
+    return profile.budget_s * run.summary.replicates / profile.replicates
 
 
 def _lost_and_measured(run: Run) -> tuple[int, int]:

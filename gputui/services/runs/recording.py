@@ -13,7 +13,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import WHOLE_BOX, Case, program_case
 from gputui.model.journal import Price
 from gputui.model.machine import Machine, Runtime
-from gputui.model.plan import Plan, PlannedCase, PlannedDevice, PlannedLaunch
+from gputui.model.plan import RECORD_PROFILE, Plan, PlannedCase, PlannedDevice, PlannedLaunch
 from gputui.recording.foreground import ProgramEnd
 from gputui.recording.spec import Spec
 from gputui.services.runs.process import new_run_id, remove_old_directories
@@ -21,7 +21,6 @@ from gputui.services.runs.recovery import import_journal
 from gputui.services.support.paths import new_run_directory, run_directories
 from gputui.store.writing import StoredRun
 
-PROFILE = "record"
 VERSION = 1
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
@@ -86,7 +85,7 @@ def lay_out(
 def recorded_case(label: str, run_id: str) -> Case:
     """The case of a recorded program: its label identifies the work; without one it matches no other."""
     return program_case(
-        f"{PROFILE}:{label}" if label else PROFILE,
+        f"{RECORD_PROFILE}:{label}" if label else RECORD_PROFILE,
         VERSION,
         is_whole=True,
         device_class=WHOLE_BOX,
@@ -138,7 +137,7 @@ def _plan(machine: Machine, case: Case | None, seconds: float | None) -> Plan:
         0, 0, (0,), PlannedDevice(WHOLE_BOX, "", "", "", ""), cores, 1.0, needs_torch=False
     )
     return Plan(
-        profile=PROFILE,
+        profile=RECORD_PROFILE,
         profile_version=VERSION,
         seed=0,
         replicates=1,

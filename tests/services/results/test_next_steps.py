@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from hand_made import make_run, measured, steady, unmeasured
+from hand_made import make_run, measured, recording, steady, unmeasured
 from journals import GPU_MACHINE, STARTED_US, make_case
 from test_expected import copy, gemm
 
-from gputui.model.result import Run
+from gputui.model.result import CaseResult, Run
 from gputui.services.profiles.loader import Profile, ProfileCase
 from gputui.services.results.next_steps import NextStep, next_steps
 
@@ -64,7 +64,7 @@ def test_a_box_below_normal_is_looked_at_first() -> None:
     assert report == f"gputui share a.db@{slow.summary.short_id} -o report.md"
 
 
-LIMITED = "gputui run quick --only conv_train --only gpt_train --only decode --precision fp32"
+LIMITED = "gputui run quick --device cpu --only conv_train --only gpt_train --only decode --precision fp32"
 """To the cases that the run was limited to."""
 
 
@@ -74,11 +74,11 @@ def test_a_budget_that_was_too_small_for_most_cases_leads_to_one_that_is_not() -
         for name in ("conv_train", "decode")
     ]
     step = next(next_steps([with_budget(make_run(measured(GPT, steady(0.1)), *lost), 15)], FILE))
-    assert step == NextStep(f"{LIMITED} --db a.db --budget 50", "2 of 3 cases had too little time")
+    assert step == NextStep(f"{LIMITED} --db a.db --budget 50", "with time for all 3 cases")
 
     step, *_ = next_steps([with_budget(make_run(*lost), 15)], FILE)
-    limited = "gputui run quick --only conv_train --only decode --precision fp32"
-    assert step == NextStep(f"{limited} --db a.db", "2 of 2 cases had too little time")
+    limited = "gputui run quick --device cpu --only conv_train --only decode --precision fp32"
+    assert step == NextStep(f"{limited} --db a.db", "with the usual 140 s")
 
     step = next(next_steps([with_budget(make_run(measured(GPT, steady(0.1)), *lost), 1500)], FILE))
     assert step.command == f"{LIMITED} --db a.db --budget 4500"
@@ -87,7 +87,7 @@ def test_a_budget_that_was_too_small_for_most_cases_leads_to_one_that_is_not() -
 def test_a_run_on_a_busy_box_is_to_be_done_again_when_the_box_is_idle() -> None:
     lost = unmeasured(make_case("decode"), "skipped", "too slow for its share: raise --budget")
     busy = make_run(measured(GPT, steady(0.1), waited_share=0.4), lost)
-    limited = "gputui run quick --only gpt_train --only decode --precision fp32"
+    limited = "gputui run quick --device cpu --only gpt_train --only decode --precision fp32"
 
     again = NextStep(f"{limited} --launches 1 --db a.db --budget 180", "again, once the box is idle")
     assert list(next_steps([busy], FILE)) == [again]
@@ -98,6 +98,26 @@ def test_a_run_on_a_busy_box_is_to_be_done_again_when_the_box_is_idle() -> None:
     assert next(next_steps([mine], FILE)).command == (
         f"gputui run --like a.db@{mine.summary.short_id} --db a.db"
     )
+
+
+def test_a_stopped_run_is_done_again_to_the_end_on_the_device_it_was_limited_to() -> None:
+    stop = unmeasured(make_case("gemm"), "interrupted", "stopped by SIGTERM")
+    on_gpu = unmeasured(make_case("gemm", device_class="gpu"), "skipped", "no GPU")
+
+    def again(*cases: CaseResult) -> NextStep:
+        run = with_budget(make_run(*cases, status="interrupted"), 140)
+        reason = replace(run.summary, status_reason="stopped by SIGTERM")
+        return next(next_steps([replace(run, summary=reason)], FILE))
+
+    only = "--only gemm:mini:fp32 --db a.db"
+    assert again(stop) == NextStep(f"gputui run quick --device cpu {only}", "again, to the end")
+    assert again(stop, on_gpu).command == f"gputui run quick {only}"
+    for indexes, option in (((0,), "gpu"), ((3,), "gpu:3"), ((0, 1), "all")):
+        gpus = [
+            replace(unmeasured(make_case("gemm", device_class="gpu"), "interrupted", "x"), device_index=index)
+            for index in indexes
+        ]
+        assert again(*gpus).command == f"gputui run quick --device {option} {only}"
 
 
 def test_a_run_to_be_done_again_is_limited_to_the_cases_launches_and_time_that_it_had() -> None:
@@ -148,10 +168,14 @@ def test_a_busy_run_of_a_program_cannot_be_repeated_from_the_file_alone() -> Non
     assert list(next_steps([mine], FILE)) == []
 
 
-def test_a_run_without_a_result_leads_to_its_reasons_and_its_removal() -> None:
+def test_a_run_without_a_result_leads_to_its_reasons() -> None:
     failed = make_run(unmeasured(GPT, "failed", "RuntimeError"))
 
-    commands = [step.command.split()[1] for step in next_steps([failed], FILE)]
-    assert commands == ["show", "rm"]
-    stopped = replace(failed, summary=replace(failed.summary, status_reason="stopped by SIGINT"))
-    assert [step.why for step in next_steps([stopped], FILE)] == ["removes this run"]
+    (step,) = next_steps([failed], FILE)
+    assert step == NextStep(f"gputui show {failed.summary.short_id} a.db -v", "why nothing was measured")
+
+
+def test_a_recording_without_a_rate_leads_to_what_it_recorded() -> None:
+    for run in (recording("interrupted", "stopped by SIGTERM"), recording("failed", "it died of SIGKILL")):
+        step = NextStep(f"gputui replay {run.summary.short_id} a.db", "plays its telemetry")
+        assert list(next_steps([run], FILE)) == [step]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
-from hand_made import make_run, measured, steady, unmeasured
+from hand_made import make_run, measured, recording, steady, unmeasured
 from journals import GPU_MACHINE, make_case
 from test_expected import H200, at_rate, copy, gemm, shipped_case
 
@@ -82,6 +83,20 @@ def test_what_failed_is_said_and_what_kept_everything_from_being_measured() -> N
     stopped = unmeasured(shipped_case("decode", "base", "amp"), "interrupted", "the run ended first")
     for cases in ((stopped,), (lost, lost, stopped)):
         assert run_headline(make_run(*cases, status="interrupted")).endswith("; nothing was measured.")
+
+
+def test_a_recording_without_a_rate_says_how_long_it_took_and_how_it_ended() -> None:
+    told = {
+        (): "Recorded 60.0 s.",
+        ("interrupted", "stopped by SIGTERM"): "Recorded 60.0 s until it was stopped by SIGTERM.",
+        ("failed", "exited with status 3"): "Recorded 60.0 s; its program failed: exited with status 3.",
+    }
+    for end, headline in told.items():
+        run = recording(*end)
+        assert (run_headline(run), missing_lines(run)) == (headline, [])
+    run = recording("interrupted", "its process ended without saying why")
+    lost = replace(run, summary=replace(run.summary, ended_utc_us=None))
+    assert run_headline(lost) == "Recorded until it was interrupted: its process ended without saying why."
 
 
 def test_a_whole_program_is_answered_in_time() -> None:
