@@ -13,6 +13,7 @@ from typing import Any  # JSON
 
 import pytest
 from builders import make_plan, make_spec
+from command_line import gputui as gputui_command
 from journals import journal_lines
 
 from gputui.errors import GputuiError
@@ -230,6 +231,19 @@ def test_the_times_of_a_run_are_corrected_by_how_far_the_clock_there_was_ahead(
     with open_result(tmp_path / "a.db") as file:
         (summary,) = file.summaries()
     assert 0 <= sent_us - summary.started_utc_us - 86_400_000_000 < 60_000_000
+
+
+def test_stop_without_a_name_ends_the_only_bakeoff_in_progress_and_names_several(
+    tmp_path: Path, spec: Spec
+) -> None:
+    host = stranger(tmp_path, {})
+    Bakeoff.create("20260101-a", Path(spec.target), [(host, spec)], [(0,)])
+    done = gputui_command("stop")
+    assert (done.returncode, "gputui bakeoff --resume 20260101-a" in done.stderr) == (0, True), done.stderr
+    Bakeoff.create("20260102-b", Path(spec.target), [(host, spec)], [(0,)])
+    done = gputui_command("stop")
+    assert done.returncode == 2
+    assert "2 runs are in progress: bakeoff 20260102-b, bakeoff 20260101-a" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["run_id", "label", "profile", "price"])
