@@ -18,7 +18,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 
 def directory_given(context: click.Context, option: click.Parameter, directory: str) -> str:
-    """The value of `--dir`, which is refused if it is given and blank, as by an unset variable of a script."""
+    """The value of `--dir`, refused if given and blank, as by an unset variable of a script."""
     source = context.get_parameter_source(str(option.name))
     if not directory.strip() and source is not ParameterSource.DEFAULT:
         raise GputuiError("--dir '': names no directory", "without --dir it is ~/.gputui")

@@ -41,7 +41,7 @@ def command(run: str, as_json: bool) -> int:
 
 
 def _check_only_one() -> None:
-    """Raise GputuiError if a bakeoff is in progress and something else too; `find_in_progress` compares runs."""
+    """Raise GputuiError if a bakeoff is in progress and something else too."""
     bakeoffs = bakeoffs_in_progress()
     runs = [called(run) for together in runs_in_progress() for run in together]
     if len(bakeoffs) > 1 or (bakeoffs and runs):

@@ -57,7 +57,7 @@ def _refused(status: int, said: Sequence[str]) -> GputuiError:
 
 
 def _followed(words: Sequence[str], stdout: int) -> tuple[int, Sequence[str]]:
-    """Run a command, print the lines of its stderr as they come; returns its exit status and the last lines."""
+    """Run a command, print the lines of its stderr as they come; returns its exit status, and the last."""
     here = str(Path(__file__).parents[3])
     paths = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH", ""))))
     with subprocess.Popen(

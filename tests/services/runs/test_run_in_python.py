@@ -42,7 +42,7 @@ def test_wrong_options_are_reported_by_the_command_itself(
 def test_a_typo_is_raised_with_what_the_command_said_of_it_and_no_other_error(tmp_path: Path) -> None:
     typos: tuple[tuple[str, dict[str, Option], str, str], ...] = (
         ("quik", {}, 'unknown profile "quik"', "did you mean quick?"),
-        ("quick", {"bugdet": 1}, "no such option: --bugdet", "did you mean --budget?"),
+        ("quick", {"bugdet": 1}, "no such option '--bugdet'", "did you mean --budget?"),
     )
     for profile, options, message, hint in typos:
         with pytest.raises(GputuiError) as raised:
