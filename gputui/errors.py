@@ -26,6 +26,8 @@ class GputuiError(Exception):
         self.message = message
         self.hint = hint
         self.exit_code = exit_code
+        if hint and hasattr(self, "add_note"):  # Python 3.11: below the message in a traceback
+            self.add_note(hint)
 
 
 class MachineLacks(GputuiError):

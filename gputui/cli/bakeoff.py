@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gputui.cli.hosts import directory_given
 from gputui.cli.hosts_table import HostsTable, say
 from gputui.cli.output import shown
 from gputui.cli.surroundings import unattended
@@ -101,6 +102,7 @@ _HOW_TO_LEAVE = (
     "--dir",
     "directory",
     default="",
+    callback=directory_given,
     metavar="DIR",
     help="Where to write there; gputui makes its own in one that exists.  [~/.gputui]",
 )

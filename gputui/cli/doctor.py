@@ -109,7 +109,7 @@ def _check_hosts(hosts: tuple[Host, ...], python: str | None) -> int:
         unused = unused_gpu(box.interpreter, box.machine)
         if unused is not None:
             click.echo(f"  {unused.reason}")
-            click.echo(f"  -> {unused.command or unused.step}")
+            click.echo(f"  -> {unused.command or unused.step or unused.look}")
             status = status if unused.is_wanted else EXIT_CASE_FAILED
         elif isinstance(box.interpreter.runtime.torch_version, Missing):
             click.echo("  -> pip install torch there, or name an interpreter that has it: --python EXE")

@@ -7,11 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar  # Any: what click decorates
 
 import click
+from click.core import ParameterSource
+
+from gputui.errors import GputuiError
 
 if TYPE_CHECKING:
     from gputui.services.hosts.host import Host
 
 C = TypeVar("C", bound=Callable[..., Any])
+
+
+def directory_given(context: click.Context, option: click.Parameter, directory: str) -> str:
+    """The value of `--dir`, refused if given and blank, as by an unset variable of a script."""
+    source = context.get_parameter_source(str(option.name))
+    if not directory.strip() and source is not ParameterSource.DEFAULT:
+        raise GputuiError("--dir '': names no directory", "without --dir it is ~/.gputui")
+    return directory
 
 
 def host_options(command: C) -> C:
@@ -22,6 +33,7 @@ def host_options(command: C) -> C:
             "--dir",
             "directory",
             default="",
+            callback=directory_given,
             metavar="DIR",
             help="Where to write there; gputui makes its own in one that exists.  [~/.gputui]",
         ),

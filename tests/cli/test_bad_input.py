@@ -375,6 +375,10 @@ def test_no_near_miss_is_answered_with_a_command_that_ends_or_changes_something(
         (("run", "--device", "tpu"), "cpu, gpu, gpu:N"),
         (("attach", "nothing"), "no run is in progress"),
         (("stop", "nothing"), "no run is in progress"),
+        *(
+            ((*words, "--via", "false", "--dir", ""), "--dir '': names no directory")
+            for words in (("bakeoff", "--clean", "--yes"), ("monitor",), ("doctor",), ("snapshot",))
+        ),
     ],
 )
 def test_unknown_arguments_are_reported_with_the_known_ones(

@@ -180,9 +180,9 @@ def _chosen_torch(box: SystemState) -> Iterator[Check]:
     found = f"{runtime.torch_version}, Python {runtime.python_version} ({box.found_as})"
     gpus = [d for d in box.interpreter.devices if d.torch_device != "cpu"]
     if unused is not None and not gpus:
-        step = BUILT_FOR_IT if unused.command else unused.step
+        step = BUILT_FOR_IT if unused.command else unused.step or "this shows why:"
         state: State = "note" if unused.is_wanted else "problem"
-        yield Check("torch", state, f"{found} sees no GPU: {unused.why}", step, unused.command)
+        yield Check("torch", state, f"{found} sees no GPU: {unused.why}", step, unused.command or unused.look)
         return
     yield Check("torch", "ok", found)
     for device in gpus:

@@ -157,6 +157,9 @@ class HostRun:
         self._tail = JournalTail(run_dir)
         self._heard_s = time.monotonic()
         self._has_failures = False
+        self._has_results = False
+        self._is_what_came_stored = False
+        """Of a run that failed."""
         self._end: RunEnd | None = None
         self._how_it_ended = ""
         """What became of its job, if one measured."""
@@ -181,7 +184,7 @@ class HostRun:
     @property
     def is_stored(self) -> bool:
         """Whether what it measured is in the result file, to its end or not."""
-        return self.state in (DONE, STOPPED)
+        return self.state in (DONE, STOPPED) or self._is_what_came_stored
 
     @property
     def is_whole(self) -> bool:
@@ -191,7 +194,7 @@ class HostRun:
     @property
     def has_measured(self) -> bool:
         """Whether what is stored of it has a result."""
-        return self.is_stored and self.why != NOTHING_MEASURED
+        return self.is_stored and self._has_results
 
     @property
     def has_begun(self) -> bool:
@@ -399,6 +402,8 @@ class HostRun:
                     self._tracker.hear(0, line)
                 if isinstance(line, LaunchEnd | CaseEnd) and line.outcome == "failed":
                     self._has_failures = True
+                if isinstance(line, LaunchEnd) and line.outcome == "ok":
+                    self._has_results = True
                 if isinstance(line, RunEnd):
                     self._end = line
 
@@ -407,6 +412,7 @@ class HostRun:
             why = self.why
             with suppress(GputuiError, OSError):
                 self._store()
+                self._is_what_came_stored = True
                 self._set(FAILED, f"{why}; what came is stored as {self.short_id}")
 
     def _store(self) -> None:
@@ -664,16 +670,26 @@ def find_bakeoff(name: str, gives_up_after_s: float = GIVES_UP_AFTER_S) -> Bakeo
     return Bakeoff.read(found[-1], gives_up_after_s)
 
 
+def bakeoffs_in_progress() -> list[Bakeoff]:
+    """The bakeoffs of today that are not over, newest first."""
+    found = []
+    for note in sorted(bakeoffs_directory().glob(f"*/{_NOTE}"), reverse=True):
+        with suppress(GputuiError, OSError):
+            if time.time() - note.stat().st_mtime < _RECENT_S:
+                bakeoff = Bakeoff.read(note.parent)
+                found += [] if bakeoff.is_over else [bakeoff]
+    return found
+
+
 def bakeoff_in_progress(name: str) -> Bakeoff | None:
-    """The bakeoff of exactly this name; with "", the newest if it is of today and not over."""
+    """The bakeoff of exactly this name; with "", the newest one in progress."""
+    if not name:
+        return next(iter(bakeoffs_in_progress()), None)
     try:
         found = find_bakeoff(name)
     except GputuiError:
         return None
-    if name:
-        return found if found.name == name else None
-    is_recent = time.time() - (found.directory / _NOTE).stat().st_mtime < _RECENT_S
-    return found if is_recent and not found.is_over else None
+    return found if found.name == name else None
 
 
 def probed(key: bytes) -> Callable[[Host], Box]:

@@ -78,6 +78,8 @@ class UnusedGpu:
     """What helps, in words; empty if `command` is all."""
     command: str = ""
     """The pip line for this box, whole; empty if another build does not help."""
+    look: str = ""
+    """A command, whole, that shows why torch does not see it; empty if that is known."""
     is_wanted: bool = False
     """Whether the user has hidden it."""
 
@@ -85,7 +87,8 @@ class UnusedGpu:
     def hint(self) -> str:
         """What helps; a command comes last, so that it can be copied."""
         steps = ["to measure the CPU: --device cpu", *([self.step] if self.step else [])]
-        return "; ".join([*steps, *([f"to use the GPU: {self.command}"] if self.command else [])])
+        steps += [f"to use the GPU: {self.command}"] if self.command else []
+        return "; ".join([*steps, *([f"to see why: {self.look}"] if self.look else [])])
 
 
 def unused_gpu(interpreter: Interpreter, machine: Machine) -> UnusedGpu | None:
@@ -107,19 +110,19 @@ def unused_gpu(interpreter: Interpreter, machine: Machine) -> UnusedGpu | None:
         return UnusedGpu(f"{hidden_by} hides {name} from torch", why, step, is_wanted=True)
     runtime = interpreter.runtime
     why = gpus[0].why_not if gpus else _why_unseen(runtime, machine)
-    step, command = "", f"{_pip(interpreter)} {ROCM}"
+    step, command, look = "", f"{_pip(interpreter)} {ROCM}", ""
     if not why:
         why, command = "CUDA_VISIBLE_DEVICES, or the container, may hide it", ""
         if is_amd:
             why = "its user may lack the groups render and video, or HIP_VISIBLE_DEVICES hides it"
-        step = f"{shlex.quote(interpreter.executable)} -c 'import torch; torch.cuda.init()' shows why"
+        look = f"{shlex.quote(interpreter.executable)} -c 'import torch; torch.cuda.init()'"
     elif not is_amd:
         step, command = install_for(interpreter, machine, capability)
     if isinstance(runtime.torch_version, Missing):
         reason = f"{name} is idle: {why}"
     else:
         reason = f"torch {runtime.torch_version} cannot use {name}: {why}"
-    return UnusedGpu(reason, why, step, command)
+    return UnusedGpu(reason, why, step, command, look)
 
 
 def _why_unseen(runtime: Runtime, machine: Machine) -> str:

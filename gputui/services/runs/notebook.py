@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any  # JSON
@@ -16,6 +17,8 @@ from gputui.services.results.frames import Frames, load_runs
 from gputui.services.support.paths import default_result_file
 from gputui.worker.foreign_json import read_json
 
+_LAST_LINES = 8
+"""Enough for an error and its hint, which the command prints at its end."""
 Option = str | int | float | bool | Path | Sequence[str | Path] | None
 
 
@@ -29,13 +32,13 @@ def run(profile: str | Path = "quick", *, db: str | Path | None = None, **option
     target = default_result_file() if db is None else Path(db)
     words = [sys.executable, "-m", "gputui", "run", str(profile), "--db", str(target), "--json"]
     with tempfile.TemporaryFile("w+", encoding="utf-8") as printed:
-        status = _followed([*words, *_words(options)], printed.fileno())
+        status, said = _followed([*words, *_words(options)], printed.fileno())
         printed.seek(0)
         text = printed.read()
     try:
         found: list[dict[str, Any]] = read_json(text)["runs"]
-    except (ValueError, KeyError) as error:
-        raise GputuiError(f"gputui run ended with status {status}", "its messages are above") from error
+    except (ValueError, KeyError):
+        raise _refused(status, said) from None
     for one in found:
         print(one["headline"])
     if status == EXIT_NO_RESULT:
@@ -44,8 +47,17 @@ def run(profile: str | Path = "quick", *, db: str | Path | None = None, **option
     return load_runs(target, [one["run_id"] for one in found])
 
 
-def _followed(words: Sequence[str], stdout: int) -> int:
-    """Run a command, print the lines of its stderr as they come, and return its exit status."""
+def _refused(status: int, said: Sequence[str]) -> GputuiError:
+    """The error with which the command ended, as it printed it: its message, and its hint below."""
+    at = max((n for n, line in enumerate(said) if line.startswith("gputui: ")), default=None)
+    if at is None or status <= 0:
+        return GputuiError(f"gputui run ended with status {status}", "its messages are above")
+    hint = " ".join(line.strip() for line in said[at + 1 :])
+    return GputuiError(said[at].removeprefix("gputui: ").strip(), hint, status)
+
+
+def _followed(words: Sequence[str], stdout: int) -> tuple[int, Sequence[str]]:
+    """Run a command, print the lines of its stderr as they come; returns its exit status, and the last."""
     here = str(Path(__file__).parents[3])
     paths = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH", ""))))
     with subprocess.Popen(
@@ -58,18 +70,19 @@ def _followed(words: Sequence[str], stdout: int) -> int:
         start_new_session=True,  # else a notebook's stop button interrupts the child as well, before us
     ) as child:
         assert child.stderr is not None
-        is_stopped = False
+        is_stopped, said = False, deque[str](maxlen=_LAST_LINES)
         while True:
             try:
                 for line in child.stderr:
                     print(line, end="", flush=True)
+                    said.append(line)
                 break
             except KeyboardInterrupt:
                 is_stopped = True
                 child.send_signal(signal.SIGINT)
     if is_stopped:
         raise KeyboardInterrupt
-    return child.returncode
+    return child.returncode, tuple(said)
 
 
 def _words(options: Mapping[str, Option]) -> Iterator[str]:

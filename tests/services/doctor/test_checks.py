@@ -13,6 +13,7 @@ from builders import H200, make_interpreter, make_machine, make_torchless_interp
 from monitor_samples import sample
 
 from gputui.analysis.health import BUSY_PCT, GpuFinding
+from gputui.cli.doctor import lines_of
 from gputui.errors import GputuiError
 from gputui.machine import GpuAddress
 from gputui.model.absent import Missing
@@ -119,6 +120,14 @@ def test_a_torch_that_cannot_use_the_gpu_is_a_problem_with_a_way_out(interpreter
     assert check.state == "problem"
     assert shown in check.found
     assert check.next_step
+
+
+def test_the_command_that_shows_why_torch_sees_no_gpu_is_in_one_line() -> None:
+    interpreter = replace(make_interpreter(), executable="/a/long/way/to/an/environment/bin/python3")
+    check = the(make_box(1, interpreter=interpreter), "torch")
+    command = "/a/long/way/to/an/environment/bin/python3 -c 'import torch; torch.cuda.init()'"
+    assert (check.next_step, check.command) == ("this shows why:", command)
+    assert lines_of(check, 80)[-1].lstrip() == f"$ {command}"
 
 
 def test_a_torch_without_kernels_for_this_gpu_names_it() -> None:

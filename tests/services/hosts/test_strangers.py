@@ -13,6 +13,7 @@ from typing import Any  # JSON
 
 import pytest
 from builders import make_plan, make_spec
+from command_line import gputui as gputui_command
 from journals import journal_lines
 
 from gputui.errors import GputuiError
@@ -230,6 +231,37 @@ def test_the_times_of_a_run_are_corrected_by_how_far_the_clock_there_was_ahead(
     with open_result(tmp_path / "a.db") as file:
         (summary,) = file.summaries()
     assert 0 <= sent_us - summary.started_utc_us - 86_400_000_000 < 60_000_000
+
+
+@pytest.mark.parametrize(("has_launches", "status"), [(True, 1), (False, 6)])
+def test_launches_that_came_before_a_host_failed_count_as_measured(
+    tmp_path: Path, spec: Spec, *, has_launches: bool, status: int
+) -> None:
+    lines = journal(spec).splitlines(keepends=True)[:-1]
+    came = b"".join(line for line in lines if has_launches or b'"LaunchEnd"' not in line)
+    gone = [{"error": "there is no such run"}, ""]
+    host = stranger(tmp_path, {"start": [[{"started": True}, ""]], "follow": [piece(came), gone]})
+    made = Bakeoff.create("b", Path(spec.target), [(host, spec)], [(0,)])
+    done = gputui_command("bakeoff", "--resume")
+    assert f"what came is stored as {made.runs[0].short_id}" in done.stderr
+    assert done.returncode == status, done.stderr
+    assert ("nothing was measured on any host" in done.stderr) is not has_launches
+    assert f"gputui show {made.runs[0].short_id} " in done.stdout + done.stderr
+    again = gputui_command("bakeoff", "--resume")
+    assert again.returncode == status, again.stderr
+
+
+def test_stop_without_a_name_ends_the_only_bakeoff_in_progress_and_names_several(
+    tmp_path: Path, spec: Spec
+) -> None:
+    host = stranger(tmp_path, {})
+    Bakeoff.create("20260101-a", Path(spec.target), [(host, spec)], [(0,)])
+    done = gputui_command("stop")
+    assert (done.returncode, "gputui bakeoff --resume 20260101-a" in done.stderr) == (0, True), done.stderr
+    Bakeoff.create("20260102-b", Path(spec.target), [(host, spec)], [(0,)])
+    done = gputui_command("stop")
+    assert done.returncode == 2
+    assert "2 runs are in progress: bakeoff 20260102-b, bakeoff 20260101-a" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["run_id", "label", "profile", "price"])

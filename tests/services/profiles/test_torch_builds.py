@@ -177,7 +177,8 @@ def test_a_torch_that_fits_and_sees_nothing_gets_no_line_but_where_to_look() -> 
         assert unused is not None
         assert where in unused.why
         assert unused.command == ""
-        assert unused.step.endswith("-c 'import torch; torch.cuda.init()' shows why")
+        assert unused.look == f"{interpreter.executable} -c 'import torch; torch.cuda.init()'"
+        assert unused.hint.endswith(f": {unused.look}")
 
 
 def no_kernels(name: str, capability: str) -> TorchDevice:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from command_line import write_long_profile, write_spin_profile
 
 import gputui
 from gputui.errors import GputuiError
+from gputui.services.runs.notebook import Option
 
 
 def test_a_run_prints_plain_lines_and_returns_its_rates(
@@ -31,9 +33,25 @@ def test_a_run_prints_plain_lines_and_returns_its_rates(
 def test_wrong_options_are_reported_by_the_command_itself(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(GputuiError, match="ended with status 2"):
+    with pytest.raises(GputuiError, match="0 is not in the range") as raised:
         gputui.run("quick", db=tmp_path / "a.db", launches=0)
     assert "0 is not in the range" in capsys.readouterr().out
+    assert raised.value.exit_code == 2
+
+
+def test_a_typo_is_raised_with_what_the_command_said_of_it_and_no_other_error(tmp_path: Path) -> None:
+    typos: tuple[tuple[str, dict[str, Option], str, str], ...] = (
+        ("quik", {}, 'unknown profile "quik"', "did you mean quick?"),
+        ("quick", {"bugdet": 1}, "no such option '--bugdet'", "did you mean --budget?"),
+    )
+    for profile, options, message, hint in typos:
+        with pytest.raises(GputuiError) as raised:
+            gputui.run(profile, db=tmp_path / "a.db", **options)
+        shown = "".join(traceback.format_exception(raised.value))
+        assert message in raised.value.message
+        assert hint in raised.value.hint
+        assert raised.value.hint in shown
+        assert "JSONDecodeError" not in shown
 
 
 @pytest.mark.slow
