@@ -215,5 +215,5 @@ def test_the_death_of_one_rank_fails_the_case_and_takes_the_others_along(tmp_pat
     assert run.end() == 1
     (end,) = run.lines(CaseEnd)
     assert (end.outcome, end.reason) == ("failed", "rank 1 ended before its work was done")
-    assert [line.status for line in run.lines(RunEnd)] == ["finished"]
+    assert [line.status for line in run.lines(RunEnd)] == ["failed"]
     assert psutil.wait_procs(below, timeout=300)[1] == []
