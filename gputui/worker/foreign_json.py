@@ -15,7 +15,7 @@ from typing import Any  # Any: JSON that is not yet checked
 
 DEEPEST = 64
 LARGEST_BYTES = 64 * 2**20
-"""Of a text without a limit of its own; nothing that gputui writes comes near it."""
+"""Of a text that has no other limit; nothing that gputui writes comes near it."""
 _MOST_INTEGER = 2**64 - 1
 _SUSPECT = re.compile(r"[0-9]{19}|[eE]\+?[0-9]{3}|\\u[dD][89A-Fa-f]")
 """What a number that is too large has, and a surrogate; most texts have neither, and need no second look."""
