@@ -50,7 +50,7 @@ from gputui.model.result import Run
 from gputui.services.compare.pairing import compare_sides, judge_sides, side_of_runs
 from gputui.services.compare.resolve import Looks, look
 from gputui.services.results.selectors import select_runs
-from gputui.services.results.throughput import contention_of
+from gputui.services.results.waiting import contention_of
 
 BLOCK_SD = 0.02
 STEP_S = 0.02

@@ -34,9 +34,9 @@ from gputui.services.compare.tables import (
 )
 from gputui.services.compare.why import Why, part_name, sentence, signed
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
+from gputui.services.results.block_times import launches_of
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.load_times import is_load
-from gputui.services.results.throughput import launches_of
 
 _PIECES = 300
 """Of a run over time: more would not be seen."""

@@ -63,8 +63,9 @@ from gputui.services.results.load_times import (
 from gputui.services.results.metrics import CaseMetric, LaunchValues, launch_values_of, metrics_of
 from gputui.services.results.references import version_of, version_order
 from gputui.services.results.roofline import Use, is_impossible, uses_of
-from gputui.services.results.throughput import contention_of, cost_of, speed_of, speed_ratio
+from gputui.services.results.throughput import cost_of, speed_of, speed_ratio
 from gputui.services.results.variation import NOTHING_KNOWN, BoxVariation, variation_by_machine
+from gputui.services.results.waiting import contention_of
 from gputui.store.reading import CaseConditions, CaseTimes, LaunchPower
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}

@@ -46,7 +46,7 @@ from gputui.recording.spec import Spec
 from gputui.services.compare.pairing import estimate_pair, judge_sides, pairing, side_of_runs
 from gputui.services.compare.rerun import RepeatedRun, launches_per_case
 from gputui.services.results.selectors import from_here
-from gputui.services.results.throughput import contention_of
+from gputui.services.results.waiting import contention_of
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run

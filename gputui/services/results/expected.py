@@ -30,7 +30,8 @@ from gputui.services.results.references import (
     model_of,
     version_of,
 )
-from gputui.services.results.throughput import contention_of, speed_of
+from gputui.services.results.throughput import speed_of
+from gputui.services.results.waiting import contention_of
 
 _CAPPED_W = 1.0
 """Drivers report limits with a rounding error."""

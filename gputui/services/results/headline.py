@@ -31,7 +31,8 @@ from gputui.model.units import (
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import case_words, ending_words, is_recording, lacking, needs_budget
 from gputui.services.results.load_times import LOAD_TIMES
-from gputui.services.results.throughput import contention_of, speed_of, speed_ratio
+from gputui.services.results.throughput import speed_of, speed_ratio
+from gputui.services.results.waiting import contention_of
 from gputui.worker.workloads import WORKLOADS
 
 _TITLES = {workload.name: workload.title for workload in WORKLOADS}

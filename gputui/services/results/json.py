@@ -19,7 +19,8 @@ from gputui.services.results.labels import run_notes
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import uses_of
 from gputui.services.results.step_breakdown import timed_step_ns
-from gputui.services.results.throughput import cost_of, speed_of, waited_share
+from gputui.services.results.throughput import cost_of, speed_of
+from gputui.services.results.waiting import waited_share
 
 
 def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from gputui.model.units import (
 )
 from gputui.services.prices.pricing import price_source
 from gputui.services.results.metrics import CaseMetric
-from gputui.services.results.throughput import is_crowded, speed_of, waited_share
+from gputui.services.results.throughput import speed_of
+from gputui.services.results.waiting import is_crowded, waited_share
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 

@@ -21,6 +21,7 @@ from gputui.model.result import CaseResult, Run
 from gputui.model.units import counted, format_percent, format_rate, listed
 from gputui.services.profiles.loader import Profile, shipped_profiles
 from gputui.services.profiles.planner import case_of
+from gputui.services.results.block_times import launches_of
 from gputui.services.results.expected import SMALL, power_cap_of
 from gputui.services.results.labels import some_of
 from gputui.services.results.references import (
@@ -36,7 +37,8 @@ from gputui.services.results.references import (
     version_of,
     version_order,
 )
-from gputui.services.results.throughput import contention_of, launches_of, speed_of
+from gputui.services.results.throughput import speed_of
+from gputui.services.results.waiting import contention_of
 from gputui.services.support.atomic_write import write_whole
 from gputui.services.support.home import make_directory
 from gputui.services.support.paths import references_directory

@@ -25,8 +25,9 @@ from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import case_name, device_words, measured_first, run_notes
 from gputui.services.results.metrics import CaseMetric, metrics_of
 from gputui.services.results.step_breakdown import breakdown_of
-from gputui.services.results.throughput import speed_of, waited_share
+from gputui.services.results.throughput import speed_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
+from gputui.services.results.waiting import waited_share
 from gputui.services.support.atomic_write import write, write_whole
 from gputui.services.support.csv_cells import Value, harmless
 from gputui.store.reading import TelemetrySeries

@@ -21,14 +21,10 @@ from gputui.analysis.statistics import hodges_lehmann, sample_variance
 from gputui.analysis.verdict import LAUNCHES_MEASURED, launch_scatter, log_time
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run, Spread
+from gputui.services.results.block_times import launches_of, paired_launches
 from gputui.services.results.load_times import late_share, time_of
-from gputui.services.results.throughput import (
-    contention_of,
-    launches_of,
-    paired_launches,
-    paired_prior_of,
-    prior_of,
-)
+from gputui.services.results.throughput import paired_prior_of, prior_of
+from gputui.services.results.waiting import contention_of
 
 RUNS_TAKEN = 20
 """Of a box, the newest: more would change little."""

@@ -39,7 +39,8 @@ from gputui.services.compare.pairing import (
     side_of_runs,
     sides_by,
 )
-from gputui.services.results.throughput import cost_of, paired_launches, speed_of
+from gputui.services.results.block_times import paired_launches
+from gputui.services.results.throughput import cost_of, speed_of
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import BlockReasons, CaseConditions, MeasuredSpan, open_result
 from gputui.store.writing import store_run

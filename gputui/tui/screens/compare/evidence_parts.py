@@ -28,8 +28,8 @@ from gputui.services.compare.row_text import (
 )
 from gputui.services.compare.why import Why, part_name, signed
 from gputui.services.compare.why_text import time_text as nanoseconds_text
+from gputui.services.results.block_times import launches_of
 from gputui.services.results.load_times import is_load
-from gputui.services.results.throughput import launches_of
 from gputui.tui.screens.compare.rows_table import style_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, left, right, width_of

@@ -14,8 +14,8 @@ from gputui.services.compare.suggestions import effort_words, next_steps, settli
 from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.turning_points import turning_points
 from gputui.services.compare.why import Why
+from gputui.services.results.block_times import launches_of
 from gputui.services.results.load_times import is_load
-from gputui.services.results.throughput import launches_of
 from gputui.services.support.plain_text import command_lines
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.evidence_parts import (

@@ -9,7 +9,7 @@ from statistics import median
 from gputui.model.journal import Block
 from gputui.model.result import CaseResult
 from gputui.model.units import format_percent, format_seconds
-from gputui.services.results.throughput import CROWDED_SHARE
+from gputui.services.results.waiting import CROWDED_SHARE
 from gputui.store.reading import BlockReasons
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.sections import area_lines, section

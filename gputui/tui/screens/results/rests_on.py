@@ -11,7 +11,8 @@ from gputui.model.units import format_percent, format_rate, three_digits
 from gputui.services.results.browser import RunDetail
 from gputui.services.results.labels import case_name, interval_words
 from gputui.services.results.load_times import is_load
-from gputui.services.results.throughput import speed_of, waited_share
+from gputui.services.results.throughput import speed_of
+from gputui.services.results.waiting import waited_share
 from gputui.store.reading import CaseConditions
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, right, width_of

@@ -24,7 +24,8 @@ from gputui.services.results.labels import (
 )
 from gputui.services.results.load_times import is_load
 from gputui.services.results.metrics import metrics_of
-from gputui.services.results.throughput import is_crowded, speed_of, waited_share
+from gputui.services.results.throughput import speed_of
+from gputui.services.results.waiting import is_crowded, waited_share
 from gputui.store.text import clean_text
 
 FILE_HEADINGS = ("file", "size", "changed", "in")
