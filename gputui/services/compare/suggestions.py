@@ -7,8 +7,14 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.resolution import error_rate_of, half_width_with, looks_up_to, most_launches
-from gputui.analysis.verdict import RatioEstimate, launches_needed, nearest_edge, runs_needed
+from gputui.analysis.resolution import error_rate_of, looks_up_to, most_launches
+from gputui.analysis.verdict import (
+    HEADLINE_ERROR_RATE,
+    RatioEstimate,
+    launches_needed,
+    nearest_edge,
+    runs_needed,
+)
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.plan import REFERENCE_PROFILE
@@ -50,7 +56,9 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[SettlingStep, ...]:
     resolving = _resolving_step(row, row.estimate, evidence)
     if resolving is not None:
         return (resolving,)
-    wanted = launches_needed(row.estimate, nearest_edge(row.estimate))
+    wanted = launches_needed(row.estimate, nearest_edge(row.estimate), HEADLINE_ERROR_RATE)
+    if row.estimate.doubt:
+        wanted = max(row.estimate.launches_a, row.estimate.launches_b)
     if isinstance(wanted, Missing):
         return ()
     sides = ((row.a, row.estimate.launches_a, "a"), (row.b, row.estimate.launches_b, "b"))
@@ -87,9 +95,7 @@ def steps_to_pair(comparison: Comparison, evidence: Evidence) -> tuple[SettlingS
 
 def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> SettlingStep | None:
     """Launches of b against a as it is, until the row is resolved; None where those can hardly do it."""
-    if not estimate.replicated or any(flag.word == CROWDED for flag in row.flags):
-        return None
-    if is_load(row.case):  # serve-bench takes any number of launches
+    if estimate.doubt or any(flag.word == CROWDED for flag in row.flags) or is_load(row.case):
         return None
     a, b = row.a.run, row.b.run
     if a is None or b is None or row.b.result is None or a.run_id == b.run_id:
@@ -98,7 +104,7 @@ def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> Se
     if estimate.launches_b >= most:
         return None
     rate = error_rate_of(looks_up_to(most))
-    half = half_width_with(estimate, estimate.launches_a, most, rate)
+    half = estimate.half_width_with(estimate.launches_a, most, rate)
     difference = abs(math.log(estimate.ratio))
     percent = max((one for one in _RESOLVED_TO if math.log1p(one / 100) <= difference), default=None)
     if percent is None or difference <= half:
@@ -170,7 +176,7 @@ def steps_for_limit(row: Row, limit: float | None, evidence: Evidence) -> Iterab
     if crowded:
         yield "other processes on the box make blocks vary: measure when it is idle"
     runs = set()
-    if crowded and row.estimate.replicated:
+    if row.estimate.doubt:
         for cell, launches, letter in sides:
             if letter in crowded and cell.run is not None and cell.run.run_id not in runs:
                 runs.add(cell.run.run_id)

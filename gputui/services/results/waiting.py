@@ -8,7 +8,12 @@ from gputui.analysis.contention import Waiting, effect_of_waiting
 from gputui.model.absent import Missing
 from gputui.model.journal import Block
 from gputui.model.result import CaseResult
-from gputui.services.results.block_times import launches_of, measured_blocks, seconds_per_unit
+from gputui.services.results.block_times import (
+    launches_of,
+    measured_blocks,
+    paired_launches,
+    seconds_per_unit,
+)
 
 CROWDED_SHARE = 0.05
 """Of the time its threads wanted a CPU: from here a case counts as disturbed. A quiet box shows < 1 %."""
@@ -48,10 +53,11 @@ def waited_of(block: Block) -> float | Missing:
     return block.waited_ns / wanted_ns if wanted_ns else 0.0
 
 
-def own_launches_of(case: CaseResult, waiting: Waiting) -> tuple[tuple[float, ...], ...]:
+def own_launches_of(case: CaseResult) -> tuple[tuple[float, ...], ...]:
     """`launches_of`, without what others on its CPUs added to each block, if they disturbed the case."""
     if not contention_of(case):
         return launches_of(case)
+    waiting = waiting_of(case)
     return tuple(
         tuple([time * waiting.own_share(waited) for time, waited in launch])
         for launch in _waited_launches(case)
@@ -74,3 +80,22 @@ def _waited_launches(case: CaseResult) -> Iterator[list[tuple[float, float]]]:
 
 def _known(share: float | Missing) -> float:
     return 0.0 if isinstance(share, Missing) else share
+
+
+def own_sd(case: CaseResult) -> float:
+    share = contention_of(case)
+    return waiting_of(case).log_sd(share, 0.0) if share else 0.0
+
+
+def own_paired_launches(
+    a: CaseResult, b: CaseResult
+) -> tuple[tuple[tuple[float, float], ...], ...] | Missing:
+    return paired_launches(a, b)
+
+
+def is_undecidable(case: CaseResult) -> bool:
+    return contention_of(case) > 2 / 3
+
+
+def undecidable_reason(case: CaseResult) -> str:
+    return f"its threads waited {contention_of(case):.0%} of the time"
