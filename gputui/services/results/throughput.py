@@ -17,8 +17,6 @@ from gputui.analysis.verdict import (
     compare_pairs,
     estimate_speed,
     launch_centre,
-    log_time,
-    widened_by_contention,
     with_ratio_of_speeds,
 )
 from gputui.model.absent import Missing
@@ -27,9 +25,9 @@ from gputui.model.journal import Block, Price
 from gputui.model.plan import MIN_BLOCKS
 from gputui.model.result import CaseResult, Spread
 from gputui.model.units import TIME_UNIT
-from gputui.services.results.block_times import fewest_blocks, launches_of, paired_launches, seconds_per_unit
+from gputui.services.results.block_times import fewest_blocks, launches_of, seconds_per_unit
 from gputui.services.results.load_times import is_load, late_share
-from gputui.services.results.waiting import contention_of, own_launches_of, waiting_of
+from gputui.services.results.waiting import contention_of, own_launches_of, own_paired_launches, own_sd
 from gputui.store.reading import CaseTimes
 
 _CUT_SHORT = f"every launch was cut short: none has {MIN_BLOCKS} blocks"
@@ -59,7 +57,7 @@ def speed_of(case: CaseResult, spread: Spread | None = None) -> SpeedEstimate | 
         return Missing(_CUT_SHORT)
     if not launches:
         return Missing(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
-    own = own_launches_of(case, waiting_of(case)) if contention_of(case) else None
+    own = own_launches_of(case) if contention_of(case) else None
     return estimate_speed(launches, prior_sd=prior_of(case), own=own, spread=spread)
 
 
@@ -100,19 +98,17 @@ def speed_ratio(
     such pairs, which share it. `spreads` of one launch on each side and `runs` between them: see
     `compare_launches`; `paired`: of the log ratio of such pairs in one launch, see `compare_pairs`.
     """
-    pairs = paired_launches(a, b) if is_one_run else Missing("two runs")
+    pairs = own_paired_launches(a, b) if is_one_run else Missing("two runs")
     speed_a, speed_b = speed_of(a), speed_of(b)
     if not (isinstance(pairs, Missing) or isinstance(speed_a, Missing) or isinstance(speed_b, Missing)):
         prior_sd = max(paired_prior_of(a), paired_prior_of(b))
         found = compare_pairs(pairs, prior_sd=prior_sd, spread=paired)
         return found if isinstance(found, Missing) else with_ratio_of_speeds(found, speed_a, speed_b)
-    waited_a, waited_b = contention_of(a), contention_of(b)
-    waiting = waiting_of(a, b)
-    if waited_a or waited_b:
-        runs = together((runs, Spread(waiting.log_sd(waited_a, waited_b) ** 2, math.inf)))
-    estimate = compare_launches(
-        own_launches_of(a, waiting),
-        own_launches_of(b, waiting),
+    if contention_of(a) or contention_of(b):
+        runs = together((runs, Spread(own_sd(a) ** 2 + own_sd(b) ** 2, math.inf)))
+    return compare_launches(
+        own_launches_of(a),
+        own_launches_of(b),
         prior_sd_a=prior_of(a),
         prior_sd_b=prior_of(b),
         launch_is_block=a.case.is_whole,
@@ -120,12 +116,6 @@ def speed_ratio(
         spread_b=spreads[1],
         runs=runs,
     )
-    if isinstance(estimate, Missing) or not (waited_a or waited_b):
-        return estimate
-    times = [log_time(launches_of(side), prior_sd=prior_of(side)) for side in (a, b)]
-    if isinstance(times[0], Missing) or isinstance(times[1], Missing):
-        return estimate
-    return widened_by_contention(estimate, math.exp(times[0] - times[1]))
 
 
 def cost_of(case: CaseResult, price: Price | Missing, spread: Spread | None = None) -> Cost | Missing:
