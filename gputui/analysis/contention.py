@@ -34,9 +34,13 @@ class Waiting:
         """Of its time, what a block would have taken without others; `waited` is a share from 0 to 1."""
         return math.exp(-self.power * _log_factor(waited))
 
-    def log_sd(self, waited_a: float, waited_b: float) -> float:
-        """The standard deviation of a log ratio of times that were corrected for their waiting."""
-        return self.sd * abs(_log_factor(waited_a) - _log_factor(waited_b))
+    def log_sd(self, waited: Sequence[float]) -> float:
+        """The standard deviation of the log time of blocks that were corrected for these shares."""
+        return self.sd * mean([_log_factor(share) for share in waited])
+
+
+UNDISTURBED = Waiting(0.0, 0.0)
+"""The blocks of a case that hardly waited are left as they are."""
 
 
 def effect_of_waiting(launches: Sequence[Sequence[tuple[float, float]]], *, threads: int) -> Waiting:

@@ -63,9 +63,10 @@ def test_waiting_never_makes_a_step_faster_than_its_waiting_alone_explains() -> 
     assert effect_of_waiting([blocks(0.2)], threads=2).power == 1
 
 
-def test_what_both_sides_waited_alike_falls_out_of_their_ratio() -> None:
+def test_the_more_blocks_waited_the_less_is_known_of_their_own_time() -> None:
     waiting = Waiting(1.0, 0.5)
-    assert waiting.log_sd(0.4, 0.4) == 0
-    assert waiting.log_sd(0.5, 0.0) == waiting.log_sd(0.0, 0.5) == pytest.approx(0.5 * math.log(2))
-    assert math.isfinite(waiting.log_sd(1.0, 0.0))
+    assert waiting.log_sd([0.0]) == 0
+    assert waiting.log_sd([0.5, 0.5]) == pytest.approx(0.5 * math.log(2))
+    assert waiting.log_sd([0.5, 0.0]) == pytest.approx(0.25 * math.log(2))
+    assert math.isfinite(waiting.log_sd([1.0]))
     assert waiting.own_share(1.0) > 0

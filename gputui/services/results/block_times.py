@@ -36,10 +36,22 @@ def seconds_per_unit(block: Block, units: float) -> float:
 
 
 def paired_launches(a: CaseResult, b: CaseResult) -> tuple[tuple[tuple[float, float], ...], ...] | Missing:
-    """Neighbouring blocks of two cases that were interleaved in the same launches of one run.
+    """`paired_blocks` in seconds per unit of work."""
+    launches = paired_blocks(a, b)
+    if isinstance(launches, Missing):
+        return launches
+    units = a.case.units_per_step, b.case.units_per_step
+    return tuple(
+        tuple([(seconds_per_unit(x, units[0]), seconds_per_unit(y, units[1])) for x, y in pairs])
+        for pairs in launches
+    )
 
-    In seconds per unit of work, one tuple per launch. Missing if the sides were not measured in
-    the same launches, or if their blocks did not alternate: such blocks share no conditions.
+
+def paired_blocks(a: CaseResult, b: CaseResult) -> tuple[tuple[tuple[Block, Block], ...], ...] | Missing:
+    """Neighbouring blocks of two cases that were interleaved in the same launches of one run, by launch.
+
+    Missing if the sides were not measured in the same launches, or if their blocks did not alternate: such
+    blocks share no conditions.
     """
     by_launch = [
         {m.launch_id: m for m in case.measurements if m.outcome == "ok" and len(m.blocks) >= MIN_BLOCKS}
@@ -53,8 +65,7 @@ def paired_launches(a: CaseResult, b: CaseResult) -> tuple[tuple[tuple[float, fl
         pairs = _neighbours(*(mine[launch_id].blocks for mine in by_launch))
         if len(pairs) < MIN_BLOCKS:
             return Missing("their blocks did not alternate")
-        units = a.case.units_per_step, b.case.units_per_step
-        found.append(tuple((seconds_per_unit(x, units[0]), seconds_per_unit(y, units[1])) for x, y in pairs))
+        found.append(tuple(pairs))
     return tuple(found)
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from gputui.analysis.contention import Waiting, effect_of_waiting
+from gputui.analysis.contention import UNDISTURBED, Waiting, effect_of_waiting
 from gputui.model.absent import Missing
 from gputui.model.journal import Block
 from gputui.model.result import CaseResult
+from gputui.model.units import format_percent
 from gputui.services.results.block_times import (
     launches_of,
     measured_blocks,
+    paired_blocks,
     paired_launches,
     seconds_per_unit,
 )
 
 CROWDED_SHARE = 0.05
 """Of the time its threads wanted a CPU: from here a case counts as disturbed. A quiet box shows < 1 %."""
+
+UNDECIDABLE_SHARE = 2 / 3
+"""Likewise: from here what is left without the waiting is too small a part to be known."""
 
 
 def contention_of(case: CaseResult) -> float:
@@ -53,49 +56,63 @@ def waited_of(block: Block) -> float | Missing:
     return block.waited_ns / wanted_ns if wanted_ns else 0.0
 
 
+def is_undecidable(case: CaseResult) -> bool:
+    """Whether others had the CPUs for so long that nothing can be said of the case."""
+    return contention_of(case) > UNDECIDABLE_SHARE
+
+
+def undecidable_reason(case: CaseResult) -> str:
+    """Why nothing can be said of it."""
+    return f"its threads waited {format_percent(contention_of(case))} of the time for CPUs that others had"
+
+
 def own_launches_of(case: CaseResult) -> tuple[tuple[float, ...], ...]:
     """`launches_of`, without what others on its CPUs added to each block, if they disturbed the case."""
     if not contention_of(case):
         return launches_of(case)
-    waiting = waiting_of(case)
-    return tuple(
-        tuple([time * waiting.own_share(waited) for time, waited in launch])
-        for launch in _waited_launches(case)
-    )
-
-
-def waiting_of(*cases: CaseResult) -> Waiting:
-    """What waiting for CPUs did to cases of the same work, as the blocks of disturbed ones show."""
-    threads = 1 if all(case.case.variant.threads == "1" for case in cases) else 2
-    disturbed = [case for case in cases if contention_of(case)]
-    return effect_of_waiting([one for case in disturbed for one in _waited_launches(case)], threads=threads)
-
-
-def _waited_launches(case: CaseResult) -> Iterator[list[tuple[float, float]]]:
-    """The blocks of each launch with the share that they waited, 0 where the system does not tell."""
-    units = case.case.units_per_step
-    for blocks in measured_blocks(case):
-        yield [(seconds_per_unit(block, units), _known(waited_of(block))) for block in blocks]
-
-
-def _known(share: float | Missing) -> float:
-    return 0.0 if isinstance(share, Missing) else share
-
-
-def own_sd(case: CaseResult) -> float:
-    share = contention_of(case)
-    return waiting_of(case).log_sd(share, 0.0) if share else 0.0
+    waiting, units = _effect_on(case), case.case.units_per_step
+    return tuple(tuple([_own_time(b, units, waiting) for b in blocks]) for blocks in measured_blocks(case))
 
 
 def own_paired_launches(
     a: CaseResult, b: CaseResult
 ) -> tuple[tuple[tuple[float, float], ...], ...] | Missing:
-    return paired_launches(a, b)
+    """`paired_launches` in the times of `own_launches_of`."""
+    if not contention_of(a) and not contention_of(b):
+        return paired_launches(a, b)
+    launches = paired_blocks(a, b)
+    if isinstance(launches, Missing):
+        return launches
+    units = a.case.units_per_step, b.case.units_per_step
+    effects = _effect_on(a), _effect_on(b)
+    return tuple(
+        tuple([(_own_time(x, units[0], effects[0]), _own_time(y, units[1], effects[1])) for x, y in pairs])
+        for pairs in launches
+    )
 
 
-def is_undecidable(case: CaseResult) -> bool:
-    return contention_of(case) > 2 / 3
+def own_sd(case: CaseResult) -> float:
+    """The standard deviation of the log of those times that all launches share, as waiting is known badly."""
+    if not contention_of(case):
+        return 0.0
+    shares = [_share(block) for blocks in measured_blocks(case) for block in blocks]
+    return _effect_on(case).log_sd(shares) if shares else 0.0
 
 
-def undecidable_reason(case: CaseResult) -> str:
-    return f"its threads waited {contention_of(case):.0%} of the time"
+def _effect_on(case: CaseResult) -> Waiting:
+    """What waiting for CPUs does to a case, as its work and its own blocks tell."""
+    if not contention_of(case):
+        return UNDISTURBED
+    units = case.case.units_per_step
+    launches = [[(seconds_per_unit(b, units), _share(b)) for b in blocks] for blocks in measured_blocks(case)]
+    return effect_of_waiting(launches, threads=1 if case.case.variant.threads == "1" else 2)
+
+
+def _own_time(block: Block, units: float, waiting: Waiting) -> float:
+    return seconds_per_unit(block, units) * waiting.own_share(_share(block))
+
+
+def _share(block: Block) -> float:
+    """`waited_of` it, 0 where the system does not tell."""
+    share = waited_of(block)
+    return 0.0 if isinstance(share, Missing) else share
