@@ -71,12 +71,16 @@ from gputui.services.results.selectors import Selection
 SECTIONS = ("tables", "pool", "widths", "resolve")
 NAMES = ("a.db", "b.db")
 LAUNCHES = (1, 2, 3, 7)
+OTHERS = 4
+"""Of so many tables one is also told by other dimensions, and judged with what is planted."""
 PLANTED: Mapping[int, tuple[float, ...]] = {1: (2.0,), 3: (1.5, 1.1), 7: (1.05,)}
 """By launches, how many times as long b takes."""
 POOLED = ((GPU_ALIKE, 0.01, 1.05), (WORLDS[0], 0.02, 1.15))
 """World, sd between runs, and how many times as long b takes."""
 POOLED_RUNS, POOLED_LAUNCHES, APART_US = 5, 3, 1200 * 1_000_000
 WIDTHS_LAUNCHES, WIDTHS_GROUPS = (1, 2, 3, 5, 7), (3, 6, 7, 8, 12)
+SURE = 3.0
+"""Standard errors by which tables must be wider with more launches, to be marked."""
 RESOLVED_TO, BASES, RESOLVED = 10.0, (3, 6), (1.0, 1.1, 1.5)
 GATE_PERCENT = 5.0
 
@@ -236,30 +240,33 @@ class TableCell:
         for number in range(self.tables):
             times = [setting.drawn(chance, self.launches) for _ in machines]
             runs = [setting.run(t, m) for t, m in zip(times, machines, strict=True)]
-            self._judge(runs, times, counts, with_files=number < self.files)
+            evidence = evidence_of(runs)
+            sides = [side_of_runs(name, [run]) for name, run in zip(NAMES, runs, strict=True)]
+            of_files = told(sides, "", evidence)
+            (comparison,) = of_files.comparisons
+            counts.add("files", of_files.claims)
+            counts.add_comparison(comparison)
+            counts.add_speeds(comparison.rows, self.world.mean_log)
+            counts.add("gate", check_gate([comparison], "", GATE_PERCENT, evidence).end == FAIL)
+            if number % OTHERS == 0 or number < self.files:
+                by = self._told_by(runs, evidence)
+                for dimension, of_dimension in by.items():
+                    counts.add(dimension, of_dimension.claims)
+                for factor in PLANTED.get(self.launches, ()):
+                    plant(setting, sides[0], runs[1:], times[1:], factor, evidence, counts)
+            if number < self.files:
+                counts.add("agree", agree_in_files(runs, {"": of_files, **by}))
         return counts
 
-    def _judge(
-        self, runs: Sequence[Run], times: Sequence[Times], counts: Counts, *, with_files: bool
-    ) -> None:
-        a, b = runs
-        evidence = evidence_of(runs)
-        sides = [side_of_runs(name, [run]) for name, run in zip(NAMES, runs, strict=True)]
-        of_files = told(sides, "", evidence)
-        of_precision = told(sides_by("precision", [a]), "precision", evidence)
-        counts.add("files", of_files.claims)
-        counts.add("machine", told(sides_by("machine", runs), "machine", evidence).claims)
-        counts.add("precision", of_precision.claims)
-        if self.world.device_class == "cpu":
-            counts.add("threads", told(sides_by("threads", [a]), "threads", evidence).claims)
-        (comparison,) = of_files.comparisons
-        counts.add_comparison(comparison)
-        counts.add_speeds(comparison.rows, self.world.mean_log)
-        counts.add("gate", check_gate([comparison], "", GATE_PERCENT, evidence).end == FAIL)
-        for factor in PLANTED.get(self.launches, ()):
-            plant(self.setting, sides[0], [b], times[1:], factor, evidence, counts)
-        if with_files:
-            counts.add("agree", agree_in_files(runs, of_files, of_precision))
+    def _told_by(self, runs: Sequence[Run], evidence: Evidence) -> dict[str, Told]:
+        """By dimension: of both runs by machine, else of the first alone."""
+        dimensions = ("machine", "precision", "threads")[: 3 if self.world.device_class == "cpu" else 2]
+        return {
+            dimension: told(
+                sides_by(dimension, runs[: 2 if dimension == "machine" else 1]), dimension, evidence
+            )
+            for dimension in dimensions
+        }
 
 
 def plant(
@@ -296,21 +303,26 @@ def planted_words(counts: Counts, factor: float) -> str:
     return f"{factor:g}x: {', '.join(shares)}"
 
 
-def agree_in_files(runs: Sequence[Run], of_files: Told, of_precision: Told) -> bool:
-    """Whether the runs are told in the same words when they are read from result files."""
+def agree_in_files(runs: Sequence[Run], in_memory: Mapping[str, Told]) -> bool:
+    """Whether the runs are told in the same words, by each dimension, when they are read from files."""
     with tempfile.TemporaryDirectory() as place:
-        files = [Path(place) / name for name in NAMES]
+        files = [str(Path(place) / name) for name in NAMES]
         for run, file in zip(runs, files, strict=True):
-            store(run, file)
-        pairs = (
-            (ask([str(file) for file in files]).compared(), of_files),
-            (ask([str(files[0])], by="precision").compared(), of_precision),
-        )
-    differing = [pair for pair in pairs if words_of(pair[0]) != words_of(pair[1])]
-    for in_files, in_memory in differing:
-        for told_so, expected in zip(words_of(in_files), words_of(in_memory), strict=True):
-            if told_so != expected:
-                print(f"through files: {told_so}; in memory: {expected}", file=sys.stderr)
+            store(run, Path(file))
+        in_files = {
+            dimension: ask(files if dimension in ("", "machine") else files[:1], by=dimension or None)
+            for dimension in in_memory
+        }
+        differing = [
+            (found, expected)
+            for dimension, asked in in_files.items()
+            for found, expected in zip(
+                words_of(asked.compared()), words_of(in_memory[dimension]), strict=True
+            )
+            if found != expected
+        ]
+    for found, expected in differing:
+        print(f"through files: {found}; in memory: {expected}", file=sys.stderr)
     return not differing
 
 
@@ -391,9 +403,10 @@ class WidthCell:
         halves = [self._halves(setting, chance) for _ in range(self.tables)]
         cells = []
         for place in range(len(WIDTHS_LAUNCHES)):
-            gains = [of_table[place] - of_table[max(place - 1, 0)] for of_table in halves]
-            half = statistics.fmean(of_table[place] for of_table in halves)
-            cells.append(f"{100 * math.expm1(half):.1f}{'*' if statistics.fmean(gains) > 0 else ' '}")
+            wider = [of_table[place] - of_table[max(place - 1, 0)] for of_table in halves]
+            is_beyond = statistics.fmean(wider) > SURE * statistics.stdev(wider) / math.sqrt(len(wider))
+            half = math.expm1(statistics.fmean(of_table[place] for of_table in halves))
+            cells.append(percent(half, 1, is_beyond=is_beyond))
         return columns(self.name, cells)
 
     def _halves(self, setting: Setting, chance: random.Random) -> list[float]:
@@ -482,11 +495,13 @@ def cells_of(section: str, options: argparse.Namespace) -> list[Cell]:
             for launches in LAUNCHES
         ]
     if section == "pool":
-        return [PoolCell(*pooled, tables) for pooled in POOLED]
+        return [PoolCell(*pooled, max(tables // 3, 1)) for pooled in POOLED]
     if section == "widths":
-        return [WidthCell(world, groups, tables // 5) for world in WORLDS for groups in WIDTHS_GROUPS]
+        return [
+            WidthCell(world, groups, max(tables // 10, 2)) for world in WORLDS for groups in WIDTHS_GROUPS
+        ]
     return [
-        ResolveCell(world, run_part, base, factor, tables // 3)
+        ResolveCell(world, run_part, base, factor, max(tables // (3 if factor == 1 else 10), 1))
         for world in WORLDS
         for run_part in ("as assumed", "twice")
         for base in BASES
@@ -515,6 +530,8 @@ def main() -> None:
     options = parser.parse_args()
     for world in (*WORLDS, GPU_ALIKE):
         print(f"{world.name}: {world.words}")
+    assumed = ", ".join(f"{name.upper()} {100 * sd:g} %" for name, sd in ASSUMED_RUN_SD.items())
+    print(f"run part as assumed: {assumed}, common to all rows of a run")
     with ProcessPoolExecutor(options.jobs) as executor:
         for section in options.sections or SECTIONS:
             cells = [one for one in cells_of(section, options) if re.search(options.only, one.name)]
