@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ from gputui.errors import EXIT_DONE, EXIT_USAGE, GputuiError
 from gputui.services.results.frames import load
 from gputui.store import opening
 from gputui.store.merging import merge_files
-from gputui.store.opening import Deadline, TooLarge, one_deadline
+from gputui.store.opening import Deadline, TooLarge, one_deadline, open_read_only, rows_of
 
 
 @pytest.mark.slow
@@ -40,6 +41,13 @@ def test_the_table_the_column_the_size_and_the_limit_are_named(tmp_path: Path) -
         assert "at most 65,536" in caught.value.message
         assert caught.value.exit_code == EXIT_USAGE
     assert not (tmp_path / "m.db").exists()
+
+
+def test_a_query_that_is_refused_names_the_tables_that_it_reads(tmp_path: Path) -> None:
+    opened = open_read_only(sound_file(tmp_path))
+    sql = f"SELECT 1 FROM {opened.catalog}.main.cases, {opened.catalog}.main.blocks"
+    with closing(opened.connection), pytest.raises(GputuiError, match="1 rows in cases and blocks"):
+        rows_of(opened.connection, opened.deadline, sql, most=1)
 
 
 def test_a_command_that_opens_files_again_has_one_deadline_for_all_of_it(
