@@ -618,9 +618,7 @@ def text_size(
             if (name, column) in opened.columns:
                 texts = f"""SELECT "{column}" AS text FROM {opened.catalog}.main.{name}{where}{most}"""
                 sql = f"SELECT coalesce(sum(strlen(text)), 0)::BIGINT FROM ({texts})"
-                ((of_column,),) = rows_of(
-                    opened.connection, opened.deadline, sql, tuple(run_ids or ()), what=name
-                )
+                ((of_column,),) = rows_of(opened.connection, opened.deadline, sql, tuple(run_ids or ()))
                 size += of_column
         if size > MOST_BYTES:
             break
