@@ -6,7 +6,7 @@ boxes have the same price. What runs differ by is assumed to be 4 % on a CPU and
 rows of a run; a cell has none of it, half, as much, or twice as much. Sections:
 
 tables   of two equal boxes: headlines that claim a difference (of two files, and with `--by`: both by
-         machine, the first alone by precision and by threads), tables with a false row or mean, or a false
+         machine, the first alone by precision and by threads), tables with a false row or mean, main row or
          cost, gates at 5 % that fail, false rows, the 95 % intervals of ratios and of speeds that hold the
          truth, and half the median width of those of ratios. Where b takes longer, in all rows or in the main
          one only: how often that row is called slower, the headline claims anything, and the gate fails
@@ -186,6 +186,8 @@ class Counts:
         rows = sum(row.rate.differs for row in comparison.rows)
         means = sum(group.rate.differs for group in comparison.groups)
         self.add("tables", rows + means > 0)
+        main = main_row(comparison.rows)
+        self.add("main", main is not None and main.rate.differs)
         self.add("rows", rows, len(comparison.rows))
         self.add("costs", any(row.cost.differs for row in comparison.rows))
         self.add("covered", sum(e.low <= 1 <= e.high for e in ratios), len(ratios))
@@ -266,7 +268,7 @@ class TableCell:
 
     HEADINGS = (
         *("files", "machine", "prec.", "threads"),
-        *("tables", "costs", "gate", "rows", "covered", "speeds", "half"),
+        *("tables", "main", "costs", "gate", "rows", "covered", "speeds", "half"),
     )
 
     @property
@@ -288,7 +290,7 @@ class TableCell:
         counts = self._counts()
         shares = [
             *(counts.share(form, most) for form in ("files", "machine", "precision", "threads")),
-            *(counts.share(name, None if is_twice else 0.05) for name in ("tables", "costs", "gate")),
+            *(counts.share(name, None if is_twice else 0.05) for name in ("tables", "main", "costs", "gate")),
             counts.share("rows"),
             counts.share("covered", least=least),
             counts.share("speeds"),
@@ -508,7 +510,7 @@ class ResolveCell:
 
 
 def columns(name: str, cells: Sequence[str]) -> str:
-    return f"{name:50}{''.join(f'{cell:>9}' for cell in cells)}"
+    return f"{name:64}{''.join(f'{cell:>9}' for cell in cells)}"
 
 
 Cell = TableCell | PoolCell | WidthCell | ResolveCell
