@@ -23,7 +23,7 @@ BOX_DF = 10.0
 """Of the table, for how much a box varies."""
 ROW_DF = 10.0
 """Of what is known of a box, for one of its rows."""
-RUN_DF = 4.0
+RUN_DF = 3.0
 """Of the table, for how much runs of a box differ."""
 _TABLE = "table"
 """The source of errors: boxes unlike those of the table are so on both sides, in launches and in runs."""

@@ -153,6 +153,8 @@ class Verdict:
     """Why nothing more can be said; empty for `faster`, `slower` and `same`."""
     is_sure: bool = False
     """`faster` or `slower`, and sure enough for a sentence without the table."""
+    error_rate: float = 0.05
+    """Of the interval that has to exclude the band: smaller for the one question that was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,18 +378,19 @@ def judge(
     limit = _benjamini_hochberg_limit(list(others.values()), FALSE_DISCOVERY_RATE)
     verdicts = []
     for row, estimate in enumerate(estimates):
+        rate = HEADLINE_ERROR_RATE if row == asked else 0.05
         if isinstance(estimate, Missing):
             verdicts.append(Verdict("not comparable", estimate.reason))
         elif row not in known:
-            verdicts.append(Verdict("inconclusive", estimate.doubt))
+            verdicts.append(Verdict("inconclusive", estimate.doubt, error_rate=rate))
         elif row in sure or (row in others and others[row] <= limit and estimate.is_beyond(band)):
             verdicts.append(Verdict("faster" if estimate.ratio > 1 else "slower", "", row in sure))
         elif estimate.is_within(band):
             verdicts.append(Verdict("same", ""))
         elif not estimate.is_beyond(band):
-            verdicts.append(Verdict("inconclusive", _why_inconclusive(estimate, band)))
+            verdicts.append(Verdict("inconclusive", _why_inconclusive(estimate, band, rate), error_rate=rate))
         elif row == asked:
-            verdicts.append(Verdict("inconclusive", "a main result takes 99 % certainty"))
+            verdicts.append(Verdict("inconclusive", "a main result takes 99 % certainty", error_rate=rate))
         else:
             verdicts.append(Verdict("inconclusive", f"not clear enough among {counted(len(others), 'row')}"))
     return verdicts
@@ -424,9 +427,11 @@ def geometric_mean(estimates: Sequence[RatioEstimate]) -> GeometricMean | Missin
     rows: cases of one run share the box's clocks, heat and neighbours, so independence would be too narrow;
     that they err wholly together is too wide. What runs do to them they do to all together.
     """
-    estimates = [estimate for estimate in estimates if not estimate.doubt]
     if not estimates:
         return Missing("no row in common")
+    estimates = [estimate for estimate in estimates if not estimate.doubt]
+    if not estimates:
+        return Missing("each row is in doubt")
     count = len(estimates)
     center = math.fsum(math.log(e.ratio) for e in estimates) / count
     half, run_share = _combined([(e.half_width, e.run_share) for e in estimates])
@@ -509,10 +514,10 @@ def _benjamini_hochberg_limit(p_values: Sequence[float], rate: float) -> float:
     return kept
 
 
-def _why_inconclusive(estimate: Estimate, band: float) -> str:
+def _why_inconclusive(estimate: Estimate, band: float, error_rate: float) -> str:
     if not isinstance(estimate, RatioEstimate):
         return "the interval is too wide"
-    needed = launches_needed(estimate, nearest_edge(estimate, band))
+    needed = launches_needed(estimate, nearest_edge(estimate, band), error_rate)
     if isinstance(needed, Missing):
         return f"too near to ±{_percent(band)} to tell: {needed.reason}"
     return f"the interval is too wide: needs about {needed} launches a side"

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.judgement import TIME, Judgement
+from gputui.analysis.statistics import mean
 from gputui.analysis.verdict import (
-    HEADLINE_ERROR_RATE,
+    BAND,
     Estimate,
+    RatioEstimate,
     SpeedEstimate,
     nearest_edge,
     only_runs_help,
@@ -39,6 +41,7 @@ from gputui.services.results.headline import (
     title_of,
 )
 from gputui.services.results.load_times import time_of
+from gputui.services.results.throughput import run_spread_of
 from gputui.services.serving.curve import limits_of
 
 _WITH: dict[str, Callable[[str], str]] = {
@@ -133,6 +136,7 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
     name = as_sentence(subject(main, comparison.rows, failed))
     if is_serving_limit(main.case):
         sentences.append(_of_limits(main))
+        sentences.append(_limit(main))
         steps = () if main.rate.is_decided else settling_steps(main, evidence)
     elif main.rate.is_decided:
         sentences.append(f"{name}: b {change_phrase(main)}{_because(main, whys)}.")
@@ -143,7 +147,8 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
     else:
         cost = f"; b {_cost_phrase(main)}" if main.cost.differs else ""
         cost = f" or cheaper per {RATES[main.case.unit].noun}" if _is_cost_open(main) else cost
-        sentences.append(f"{name}: can't tell which is faster ({ends_words(main.rate)}){cost}.")
+        cannot_tell, ends = _cannot_tell(main.rate), ends_words(main.rate)
+        sentences.append(f"{name}: {cannot_tell} which is faster ({ends}){cost}.")
         sentences.append(_limit(main))
         steps = settling_steps(main, evidence)
     sentences.append(_busy(main))
@@ -152,12 +157,26 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
     return Headline(tuple(filter(None, sentences)), steps)
 
 
+def _cannot_tell(rate: Judgement) -> str:
+    """What a sentence says of an undecided row; its 95 % interval may lie on one side of 0."""
+    found = rate.estimate
+    is_likely = isinstance(found, RatioEstimate) and not found.doubt and found.is_beyond(BAND)
+    return "can't tell with 99 % certainty" if is_likely else "can't tell"
+
+
 def _limit(main: Row) -> str:
     """Why no launch of today can decide the main case, and what can; empty where launches help."""
     e = main.estimate
-    if isinstance(e, Missing) or not only_runs_help(e, nearest_edge(e), HEADLINE_ERROR_RATE):
+    if isinstance(e, Missing) or main.rate.is_decided:
         return ""
-    run_sd = math.sqrt(e.runs.variance / 2)
+    if e.doubt and not _busy(main):
+        return as_sentence(f"{e.doubt}.")
+    cases = [cell.result for cell in (main.a, main.b) if cell.result is not None]
+    is_reference = any(case.between_boxes is not None for case in cases)
+    is_out_of_reach = only_runs_help(e, nearest_edge(e), main.rate.verdict.error_rate)
+    if is_reference or main.is_hidden_by_waiting or not is_out_of_reach:
+        return ""
+    run_sd = math.sqrt(mean([run_spread_of(case).variance for case in cases]))
     return (
         f"Boxes like these differ from themselves by {format_percent(run_sd)} between runs:"
         " measure again in 20 minutes, then compare --pool."
@@ -357,7 +376,7 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
     elif rate.word == "same":
         first = f"{runs} as fast {b} as {a} ({ends_words(rate)})"
     else:
-        first = f"can't tell whether {runs} faster {b} than {a} ({ends_words(rate)})"
+        first = f"{_cannot_tell(rate)} whether {runs} faster {b} than {a} ({ends_words(rate)})"
     kinds: dict[str, list[str]] = {"faster": [], "not": [], "unknown": []}
     rows = [row for row in comparison.rows if row.case.workload_class != "ceiling"] or comparison.rows
     for workload in dict.fromkeys(row.case.work.workload for row in rows):
@@ -379,7 +398,9 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
     ]
     rest = ", ".join(filter(None, said))
     sentence = as_sentence(f"{first}{': ' if rest else ''}{rest}.")
-    return Headline((sentence,), () if rate.is_decided else settling_steps(main, evidence))
+    limit = _limit(main)
+    said_of_all = (sentence, limit) if limit else (sentence,)
+    return Headline(said_of_all, () if rate.is_decided else settling_steps(main, evidence))
 
 
 def _of_several_values(comparisons: Sequence[Comparison], ignore: str, evidence: Evidence) -> Headline:

@@ -43,7 +43,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
 from gputui.model.plan import REFERENCE_PROFILE
 from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.model.units import counted, format_seconds
+from gputui.model.units import counted, format_percent, format_seconds, listed
 from gputui.services.results.energy import PowerOf, energy_of
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import case_order
@@ -69,7 +69,7 @@ from gputui.services.results.throughput import (
     speed_ratio,
 )
 from gputui.services.results.variation import BoxVariation, variation_by_machine, with_spreads
-from gputui.services.results.waiting import contention_of, is_undecidable, undecidable_reason
+from gputui.services.results.waiting import contention_of, is_undecidable, own_sd, undecidable_reason
 from gputui.store.reading import CaseConditions, CaseTimes, LaunchPower
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}
@@ -203,6 +203,12 @@ class Row:
     @property
     def judgements(self) -> tuple[Judgement, Judgement, Judgement]:
         return self.rate, self.cost, self.energy
+
+    @property
+    def is_hidden_by_waiting(self) -> bool:
+        """Whether only an idle box would tell more: not launches or runs, but waiting for CPUs hides it."""
+        found = self.estimate
+        return not isinstance(found, Missing) and _is_hidden_by_waiting(self.a.result, self.b.result, found)
 
     @property
     def models_band(self) -> float | Missing:
@@ -432,10 +438,7 @@ def judge_sides(a: Side, b: Side, *, ignore: str = "") -> Judged:
     means = list(_group_means(measured, estimates, ignore))
     asked = _asked(measured, estimates)
     judged = judge([*estimates, *(mean for _, mean, _, _ in means)], asked=asked)
-    verdicts = tuple(
-        _explained(pair, estimate, verdict)
-        for pair, estimate, verdict in zip(measured, estimates, judged[: len(estimates)], strict=True)
-    )
+    verdicts = tuple(_explained(*each) for each in zip(measured, estimates, judged, strict=False))
     groups = tuple(
         GroupMean(group, Judgement(RATE, mean, verdict), common, rows)
         for (group, mean, common, rows), verdict in zip(means, judged[len(estimates) :], strict=True)
@@ -662,12 +665,25 @@ def _explained(
     if verdict.word != "inconclusive" or isinstance(estimate, Missing) or estimate.doubt:
         return verdict
     if any(side and side.result.between_boxes for side in pair):
-        return Verdict("inconclusive", "boxes of one model differ this much, or the run is too short to tell")
+        why = "boxes of one model differ this much, or the run is too short to tell"
+        return replace(verdict, reason=why)
+    a, b = (None if side is None else side.result for side in pair)
+    if _is_hidden_by_waiting(a, b, estimate):
+        shares = [(letter, contention_of(case)) for letter, case in (("a", a), ("b", b)) if case is not None]
+        times = listed([f"{format_percent(share)} of {letter}'s" for letter, share in shares if share])
+        return replace(verdict, reason=f"{CROWDED} for {times} time: run again when it is idle")
     cut = [letter for side, letter in zip(pair, "ab", strict=True) if side and had_no_time(side.result)]
     if cut:
         sides = " and ".join(cut)
-        return Verdict("inconclusive", f"the budget left no time for all launches of {sides}: raise --budget")
+        why = f"the budget left no time for all launches of {sides}: raise --budget"
+        return replace(verdict, reason=why)
     return verdict
+
+
+def _is_hidden_by_waiting(a: CaseResult | None, b: CaseResult | None, estimate: RatioEstimate) -> bool:
+    """Whether waiting for CPUs is most of what launches of these runs do not average out."""
+    waiting = math.fsum(own_sd(case) ** 2 for case in (a, b) if case is not None)
+    return waiting > estimate.runs.variance / 2
 
 
 def _doubt(pair: tuple[SideCase, SideCase]) -> str:
@@ -864,9 +880,9 @@ def _group_means(
             and not time_of(_either(pair).result.case)
             and not (ignore and None in pair)
         ]
-        common = [e for e in members if not isinstance(e, Missing) and not e.doubt]
+        common = [e for e in members if not isinstance(e, Missing)]
         if members:
-            yield name, geometric_mean(common), len(common), len(members)
+            yield name, geometric_mean(common), sum(not e.doubt for e in common), len(members)
 
 
 def differences(a: RunSummary, b: RunSummary) -> tuple[tuple[str, str, str], ...]:
