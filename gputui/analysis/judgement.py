@@ -158,6 +158,9 @@ def work_per_dollar(rate: Estimate | Missing, a: Cost | Missing, b: Cost | Missi
 def work_per_joule(rate: Estimate | Missing, a: Energy | Missing, b: Energy | Missing) -> Estimate | Missing:
     """How much more work a joule does on B. Errors of both sides are independent: in quadrature.
 
+    Each side knows its spread from its launches alone, so the interval has the degrees of freedom of the side
+    with fewer. What is in doubt of the rate is in doubt of this.
+
     Missing where either side has no energy, or too few launches for an interval.
     """
     if isinstance(rate, Missing):
@@ -174,6 +177,7 @@ def work_per_joule(rate: Estimate | Missing, a: Energy | Missing, b: Energy | Mi
         ratio=math.exp(center),
         low=math.exp(center - half),
         high=math.exp(center + half),
-        df=math.inf,
+        df=min(a.launches, b.launches) - 1.0,
         run_share=0.0,
+        doubt=rate.doubt,
     )

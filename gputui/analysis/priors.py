@@ -53,18 +53,6 @@ LATE_LOAD_SD = 0.95
 LATE_RUN_SD = 0.14
 """Between those runs, beyond what their launches explain."""
 
-WAITING_POWER_SD = 1.0
-"""Of the power in `contention` before any block tells it. From 250 launches on a 2-core box whose threads
-waited for 5 to 75 % of the time: products, copies and `spin` 0.9 to 1.1; `decode`, whose threads meet every
-0.1 ms, 2.3 and 3.2."""
-WAITING_POWER_SD_OF_ONE_THREAD = 0.1
-"""A thread waits for no other: 1.02 in 33 of these launches."""
-
-WAITING_SD = 0.2
-WAITING_SD_OF_ONE_THREAD = 0.05
-"""Of the power, what the blocks of a launch do not tell: over all of those launches but decode's it lay by
--0.2 to 0.13 off 1 (one thread: 0.0)."""
-
 PAIRED_SD: dict[tuple[str, str], float] = {
     # 11 launches of a 2048^3 product in fp32 and bf16, within an hour on a 2-core box with loads of 3 to 14:
     # the ratio spread by sd 6 %; in 7 of them at one load single cases by 28 and 32 %, their ratio by 4.8 %.

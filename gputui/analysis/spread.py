@@ -25,6 +25,8 @@ ROW_DF = 10.0
 """Of what is known of a box, for one of its rows."""
 RUN_DF = 4.0
 """Of the table, for how much runs of a box differ."""
+_TABLE = "table"
+"""The source of errors: boxes unlike those of the table are so on both sides, in launches and in runs."""
 ROW_CORRELATION = 0.5
 """Assumed between rows of one run: they share the box's clocks, heat and neighbors."""
 
@@ -41,7 +43,6 @@ class Scatter:
 class BoxSpread:
     """What is known of the variance between launches of any row on a box."""
 
-    box: str
     factor: float
     """Variance of its launches over that of the table of priors."""
     df: float
@@ -52,14 +53,14 @@ class BoxSpread:
     def of_row(self, own: Scatter | None, table_sd: float) -> Spread:
         """The variance between launches of one row; `own` is what its own launches show, if anything."""
         df = 1 / (1 / self.df + 1 / ROW_DF)
-        expected = Spread(self.factor * table_sd**2, df, self.box)
+        expected = Spread(self.factor * table_sd**2, df, _TABLE)
         if own is None:
             return expected
         variance = (df * expected.variance + own.df * own.variance) / (df + own.df)
-        return Spread(variance, df + own.df, self.box)
+        return Spread(variance, df + own.df, _TABLE)
 
 
-ASSUMED = BoxSpread("assumed", 1.0, BOX_DF)
+ASSUMED = BoxSpread(1.0, BOX_DF)
 """Of a box of which nothing was measured."""
 
 
@@ -73,7 +74,7 @@ class RunMean:
     """Of that mean, because launches vary."""
 
 
-def learn_launches(box: str, runs: Sequence[Mapping[Hashable, Scatter]], launches: int = 0) -> BoxSpread:
+def learn_launches(runs: Sequence[Mapping[Hashable, Scatter]], launches: int = 0) -> BoxSpread:
     """How a box's launches vary, from the scatter of its rows in each run, over the table's variance.
 
     Rows that were interleaved in the same launches are one row here. Rows of one run are taken to be
@@ -85,10 +86,10 @@ def learn_launches(box: str, runs: Sequence[Mapping[Hashable, Scatter]], launche
         return ASSUMED
     df = math.fsum(map(_df_together, runs))
     factor = (BOX_DF + df * pooled(found).variance) / (BOX_DF + df)
-    return BoxSpread(box, factor, BOX_DF + df, len({row for run in runs for row in run}), launches)
+    return BoxSpread(factor, BOX_DF + df, len({row for run in runs for row in run}), launches)
 
 
-def learn_runs(box: str, cases: Sequence[Sequence[RunMean]], *, rows: int, table_sd: float) -> Spread:
+def learn_runs(cases: Sequence[Sequence[RunMean]], *, rows: int, table_sd: float) -> Spread:
     """The variance between runs of a box, common to their rows: the table's, moderated by the box's runs.
 
     `cases` holds the runs of each case, `rows` how many of them were measured in launches apart. A
@@ -107,12 +108,12 @@ def learn_runs(box: str, cases: Sequence[Sequence[RunMean]], *, rows: int, table
     error = math.fsum(df * error for df, _, error in seen) / weight
     df = max(df for df, _, _ in seen) / (1 + error / table / math.sqrt(rows)) ** 2
     variance = (RUN_DF * table + df * max(found, 0.0)) / (RUN_DF + df)
-    return Spread(variance, RUN_DF + df, f"{box} runs")
+    return Spread(variance, RUN_DF + df, _TABLE)
 
 
 def assumed_runs(table_sd: float) -> Spread:
     """The variance between runs of a box of which nothing was measured."""
-    return Spread(table_sd**2, RUN_DF, "assumed runs")
+    return Spread(table_sd**2, RUN_DF, _TABLE)
 
 
 def pooled(scatters: Sequence[Scatter]) -> Scatter:
@@ -124,14 +125,14 @@ def pooled(scatters: Sequence[Scatter]) -> Scatter:
 def together(parts: Sequence[Spread]) -> Spread:
     """The variance of a sum of independent values, with degrees of freedom by Welch–Satterthwaite.
 
-    Where parts share a box, so do the errors of their variances: they add up rather than average out.
+    Where parts have one source, so have the errors of their variances: they add up rather than average out.
     """
     total = math.fsum(part.variance for part in parts)
     if total == 0:
         return Spread(0.0, min((part.df for part in parts), default=math.inf))
     errors: dict[object, float] = {}
     for place, part in enumerate(parts):
-        key = part.box or place
+        key = part.source or place
         errors[key] = errors.get(key, 0.0) + part.variance / total / math.sqrt(part.df)
     lost = math.fsum(error**2 for error in errors.values())
     return Spread(total, 1 / lost if lost else math.inf)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
@@ -56,6 +56,8 @@ class Estimate:
     """Degrees of freedom of the interval; infinite where it is normal."""
     run_share: float
     """Of the variance, 0 to 1: what launches of these runs do not average out."""
+    doubt: str = field(default="", kw_only=True)
+    """Why nothing may be decided, whatever the interval says; empty for most."""
 
     def is_beyond(self, band: float) -> bool:
         """Whether the whole interval lies outside of the band 1/(1 + band) to 1 + band."""
@@ -118,8 +120,6 @@ class RatioEstimate(Estimate):
     """Lag-1, of the launch where it is furthest from 0, before merging."""
     paired: bool = False
     """Both sides were interleaved in the same launches, and their blocks compared in pairs."""
-    doubt: str = ""
-    """Why nothing may be decided, whatever the interval says; empty for most."""
 
     @property
     def resolvable(self) -> float:
@@ -370,9 +370,7 @@ def judge(
     other row is sure, which a sentence above the table requires, where Holm's steps consent at 1 % in all.
     """
     known = {
-        row: e.p_beyond(band)
-        for row, e in enumerate(estimates)
-        if not isinstance(e, Missing) and not doubt_of(e)
+        row: e.p_beyond(band) for row, e in enumerate(estimates) if not isinstance(e, Missing) and not e.doubt
     }
     sure = {row for row, p in known.items() if row == asked and p <= HEADLINE_ERROR_RATE}
     others = {row: p for row, p in known.items() if row != asked}
@@ -384,7 +382,7 @@ def judge(
         if isinstance(estimate, Missing):
             verdicts.append(Verdict("not comparable", estimate.reason))
         elif row not in known:
-            verdicts.append(Verdict("inconclusive", doubt_of(estimate), error_rate=rate))
+            verdicts.append(Verdict("inconclusive", estimate.doubt, error_rate=rate))
         elif row in sure or (row in others and others[row] <= limit and estimate.is_beyond(band)):
             verdicts.append(Verdict("faster" if estimate.ratio > 1 else "slower", "", row in sure))
         elif estimate.is_within(band):
@@ -396,11 +394,6 @@ def judge(
         else:
             verdicts.append(Verdict("inconclusive", f"not clear enough among {counted(len(others), 'row')}"))
     return verdicts
-
-
-def doubt_of(estimate: Estimate) -> str:
-    """Why nothing may be decided of it; empty for most."""
-    return estimate.doubt if isinstance(estimate, RatioEstimate) else ""
 
 
 def _holm(p_values: Mapping[int, float], error_rate: float) -> set[int]:
@@ -422,7 +415,7 @@ def are_slower(estimates: Sequence[Estimate], limit: float, error_rate: float = 
     The whole interval lies below it, and Holm's steps keep the chance of a single false one in the whole
     table at `error_rate`. Holm 1979, https://www.jstor.org/stable/4615733.
     """
-    known = {place: e.p_slower(limit) for place, e in enumerate(estimates) if not doubt_of(e)}
+    known = {place: e.p_slower(limit) for place, e in enumerate(estimates) if not e.doubt}
     found = _holm(known, error_rate)
     return [place in found and estimate.high < limit for place, estimate in enumerate(estimates)]
 

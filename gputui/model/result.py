@@ -37,8 +37,8 @@ class Spread:
 
     variance: float
     df: float
-    box: str = ""
-    """Whose rows it was learnt from: errors of two that share a box are the same error."""
+    source: str = ""
+    """Where it is from: errors of two of one source are the same error."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from gputui.analysis.quantiles import incomplete_beta
 from gputui.analysis.verdict import RatioEstimate, judge
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.journal import Price
+from gputui.model.journal import Block, Price
 from gputui.model.result import Run
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, check_gate
 from gputui.services.compare.pairing import (
@@ -277,11 +277,16 @@ def slower(whole: Side, times: float) -> Side:
     cases = []
     for case in whole.cases:
         measurements = tuple(
-            replace(m, blocks=tuple(replace(b, wall_ns=round(times * b.wall_ns)) for b in m.blocks))
+            replace(m, blocks=tuple(_longer(block, times) for block in m.blocks))
             for m in case.result.measurements
         )
         cases.append(replace(case, result=replace(case.result, measurements=measurements)))
     return replace(whole, cases=tuple(cases))
+
+
+def _longer(block: Block, times: float) -> Block:
+    cpu_ns, waited_ns = (None if ns is None else round(times * ns) for ns in (block.cpu_ns, block.waited_ns))
+    return replace(block, wall_ns=round(times * block.wall_ns), cpu_ns=cpu_ns, waited_ns=waited_ns)
 
 
 def gate_of(comparison: Comparison) -> str:

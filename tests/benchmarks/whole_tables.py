@@ -3,19 +3,21 @@
 Two boxes of one model whose blocks, launches and runs vary as a world says, judged as `gputui compare` judges
 result files. Rows are the 12 of `quick` on a CPU, or its 20 on a GPU; precisions share their launches; both
 boxes have the same price. What runs differ by is assumed to be 4 % on a CPU and 1 % on a GPU, common to all
-rows; a cell has none of it, half, as much, or twice as much. Sections:
+rows of a run; a cell has none of it, half, as much, or twice as much. Sections:
 
-tables   of two equal boxes: headlines that claim a difference, tables with a false row or mean, false costs,
-         gates at 5 % that fail, coverage of the 95 % intervals and half their median width; and where b takes
-         longer, in all rows or only in the main one: how often that row is called slower, and the headline
-         says anything.
-         `machine`, `precision` and `threads`: headlines of `--by`, of both runs or of the first alone
-pool     five runs a side, 20 minutes apart, with --pool
-widths   half the width of rows by launches, in tables of 3 to 12 groups of rows that share launches
-resolve  `run --against --resolve 10` with its looks: runs with a wrong row
+tables   of two equal boxes: headlines that claim a difference (of two files, and with `--by`: both by
+         machine, the first alone by precision and by threads), tables with a false row or mean, main row or
+         cost, gates at 5 % that fail, false rows, the 95 % intervals of ratios and of speeds that hold the
+         truth, and half the median width of those of ratios. Where b takes longer, in all rows or in the main
+         one only: how often that row is called slower, the headline claims anything, and the gate fails
+pool     five runs of three launches a side, 20 minutes apart, with --pool
+widths   half the mean width of rows by launches, in tables of 3 to 12 groups of rows that share launches
+resolve  `run --against --resolve 10` with its looks: runs with a wrong row, and rows that are wrong, or right
+         (different if they are; else within 10 %)
 
     python tests/benchmarks/whole_tables.py [SECTION...] [--tables 300] [--jobs 2] [--only REGEX]
     python tests/benchmarks/whole_tables.py tables --only 'GPU.*as assumed, 3 launches' --row-part 0.5
+    python tests/benchmarks/whole_tables.py tables --only 'twice' --earlier 5
     python tests/benchmarks/whole_tables.py tables --files 10
 
 With `--files`, so many tables of each cell go through result files too, and must be told in the same words.
@@ -32,9 +34,9 @@ import statistics
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "makers"))
@@ -57,6 +59,7 @@ from simulated_tables import (
 
 from gputui.analysis.resolution import FASTER, SLOWER, WITHIN, looks_up_to, most_launches
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
+from gputui.model.machine import Machine
 from gputui.model.result import Run
 from gputui.services.compare.gate import FAIL, check_gate
 from gputui.services.compare.headline import Headline, headline_of, main_row
@@ -72,12 +75,12 @@ SECTIONS = ("tables", "pool", "widths", "resolve")
 NAMES = ("a.db", "b.db")
 LAUNCHES = (1, 2, 3, 7)
 OTHERS = 4
-"""Of so many tables one is also told by other dimensions, and judged with what is planted."""
+"""One table of so many is also told by other dimensions, and judged with what is planted."""
 PLANTED: Mapping[int, tuple[float, ...]] = {1: (2.0,), 3: (1.5, 1.1), 7: (1.05,)}
 """By launches, how many times as long b takes."""
 POOLED = ((GPU_ALIKE, 0.01, 1.05), (WORLDS[0], 0.02, 1.15))
 """World, sd between runs, and how many times as long b takes."""
-POOLED_RUNS, POOLED_LAUNCHES, APART_US = 5, 3, 1200 * 1_000_000
+POOLED_RUNS, POOLED_LAUNCHES, EARLIER_LAUNCHES, APART_US = 5, 3, 3, 1200 * 1_000_000
 WIDTHS_LAUNCHES, WIDTHS_GROUPS = (1, 2, 3, 5, 7), (3, 6, 7, 8, 12)
 SURE = 3.0
 """Standard errors by which tables must be wider with more launches, to be marked."""
@@ -126,9 +129,21 @@ def told(sides: Sequence[Side], ignore: str, evidence: Evidence) -> Told:
     return Told(comparisons, headline, text.partition("\na  ")[0])
 
 
-def evidence_of(runs: Sequence[Run]) -> Evidence:
-    """Of runs in one file; which it is appears in commands only."""
-    return Evidence([Selection("a.db", Path("a.db"), tuple(runs), (), {})])
+def evidence_of(*boxes: Measured) -> Evidence:
+    return Evidence([Selection(box.name, Path(box.name), box.runs, (), {}) for box in boxes])
+
+
+@dataclass(frozen=True)
+class Options:
+    """What cells of `tables` have in common."""
+
+    tables: int
+    row_part: float
+    """Of each row of a run by itself, over the assumed run part."""
+    earlier: int
+    """Runs that the file of each box holds beside the one that is compared."""
+    files: int
+    """Tables that go through files too."""
 
 
 def half_width(estimate: RatioEstimate) -> float:
@@ -171,6 +186,8 @@ class Counts:
         rows = sum(row.rate.differs for row in comparison.rows)
         means = sum(group.rate.differs for group in comparison.groups)
         self.add("tables", rows + means > 0)
+        main = main_row(comparison.rows)
+        self.add("main", main is not None and main.rate.differs)
         self.add("rows", rows, len(comparison.rows))
         self.add("costs", any(row.cost.differs for row in comparison.rows))
         self.add("covered", sum(e.low <= 1 <= e.high for e in ratios), len(ratios))
@@ -183,9 +200,61 @@ class Counts:
             speeds = [cell.speed for cell in (row.a, row.b) if isinstance(cell.speed, SpeedEstimate)]
             self.add("speeds", sum(s.low <= true <= s.high for s in speeds), len(speeds))
 
+    def planted(self, factor: float) -> str:
+        """`1.5x: all 86/85/70, main 80/79/64`: called, said, and failed by the gate."""
+        of = f"{factor:g}x:"
+        for where in ("all", "main"):
+            names = [f"{factor} {where} {what}" for what in ("called", "said", "failed")]
+            shares = (100 * self.found[name] / self.asked[name] for name in names)
+            of += f" {where} {'/'.join(f'{share:.0f}' for share in shares)}{',' * (where == 'all')}"
+        return of
+
     @property
     def half(self) -> str:
+        """The median of half the widths."""
         return f"{100 * math.expm1(statistics.median(self.halves)):.1f} "
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The runs of one box, oldest first."""
+
+    name: str
+    """Of their file."""
+    setting: Setting
+    times: tuple[Times, ...]
+    runs: tuple[Run, ...]
+    pool: bool
+
+    @property
+    def side(self) -> Side:
+        return side_of_runs(self.name, self.runs, pool=self.pool)
+
+    def slower(self, rows: Iterable[int], factor: float) -> Measured:
+        """The same if some rows took so many times as long."""
+        factors = dict.fromkeys(rows, factor)
+        slow = (
+            Run(run.summary, self.setting.run(times, run.summary.machine, factors=factors).cases)
+            for run, times in zip(self.runs, self.times, strict=True)
+        )
+        return replace(self, runs=tuple(slow))
+
+
+def measured_boxes(
+    setting: Setting, chance: random.Random, launches: Sequence[int], *, pool: bool = False
+) -> tuple[Measured, Measured]:
+    """Two equal boxes, each with a run of so many launches every 20 minutes."""
+
+    def box(name: str, machine: Machine) -> Measured:
+        times = tuple(setting.drawn(chance, count) for count in launches)
+        runs = tuple(
+            setting.run(of_run, machine, started_utc_us=STARTED_US + place * APART_US)
+            for place, of_run in enumerate(times)
+        )
+        return Measured(name, setting, times, runs, pool)
+
+    a, b = map(box, NAMES, boxes_of(setting.world.device_class))
+    return a, b
 
 
 @dataclass(frozen=True)
@@ -195,13 +264,11 @@ class TableCell:
     world: World
     run_part: str
     launches: int
-    tables: int
-    row_part: float
-    files: int
+    options: Options
 
     HEADINGS = (
         *("files", "machine", "prec.", "threads"),
-        *("tables", "costs", "gate", "rows", "covered", "speeds", "half"),
+        *("tables", "main", "costs", "gate", "rows", "covered", "speeds", "half"),
     )
 
     @property
@@ -213,8 +280,8 @@ class TableCell:
     def setting(self) -> Setting:
         device_class = self.world.device_class
         assumed = ASSUMED_RUN_SD[device_class]
-        run_sd = RUN_PARTS[self.run_part] * assumed
-        return Setting(self.world, quick_groups(device_class), run_sd, self.row_part * assumed)
+        run_sd, row_sd = RUN_PARTS[self.run_part] * assumed, self.options.row_part * assumed
+        return Setting(self.world, quick_groups(device_class), run_sd, row_sd)
 
     def line(self) -> str:
         is_twice = self.run_part == "twice"
@@ -223,92 +290,68 @@ class TableCell:
         counts = self._counts()
         shares = [
             *(counts.share(form, most) for form in ("files", "machine", "precision", "threads")),
-            *(counts.share(name, None if is_twice else 0.05) for name in ("tables", "costs", "gate")),
+            *(counts.share(name, None if is_twice else 0.05) for name in ("tables", "main", "costs", "gate")),
             counts.share("rows"),
             counts.share("covered", least=least),
             counts.share("speeds"),
             counts.half,
         ]
-        files = f"  files agree {counts.found['agree']} of {counts.asked['agree']}" if self.files else ""
-        planted = "  ".join(planted_words(counts, factor) for factor in PLANTED.get(self.launches, ()))
-        return f"{columns(self.name, shares)}  {planted}{files}"
+        planted = "  ".join(counts.planted(factor) for factor in PLANTED.get(self.launches, ()))
+        agree = f"  files agree {counts.found['agree']} of {counts.asked['agree']}"
+        return f"{columns(self.name, shares)}  {planted}{agree if self.options.files else ''}"
 
     def _counts(self) -> Counts:
-        setting, counts = self.setting, Counts()
-        machines = boxes_of(self.world.device_class)
-        chance = random.Random(self.name)
-        for number in range(self.tables):
-            times = [setting.drawn(chance, self.launches) for _ in machines]
-            runs = [setting.run(t, m) for t, m in zip(times, machines, strict=True)]
-            evidence = evidence_of(runs)
-            sides = [side_of_runs(name, [run]) for name, run in zip(NAMES, runs, strict=True)]
-            of_files = told(sides, "", evidence)
+        setting, counts, chance = self.setting, Counts(), random.Random(self.name)
+        launches = (*[EARLIER_LAUNCHES] * self.options.earlier, self.launches)
+        for number in range(self.options.tables):
+            a, b = measured_boxes(setting, chance, launches)
+            evidence = evidence_of(a, b)
+            of_files = told((a.side, b.side), "", evidence)
             (comparison,) = of_files.comparisons
             counts.add("files", of_files.claims)
             counts.add_comparison(comparison)
             counts.add_speeds(comparison.rows, self.world.mean_log)
             counts.add("gate", check_gate([comparison], "", GATE_PERCENT, evidence).end == FAIL)
-            if number % OTHERS == 0 or number < self.files:
-                by = self._told_by(runs, evidence)
+            with_files = number < self.options.files
+            if number % OTHERS == 0 or with_files:
+                by = told_by_dimensions(a, b, evidence)
                 for dimension, of_dimension in by.items():
                     counts.add(dimension, of_dimension.claims)
                 for factor in PLANTED.get(self.launches, ()):
-                    plant(setting, sides[0], runs[1:], times[1:], factor, evidence, counts)
-            if number < self.files:
-                counts.add("agree", agree_in_files(runs, {"": of_files, **by}))
+                    plant(a.side, b, factor, evidence, counts)
+            if with_files:
+                counts.add("agree", agree_in_files(a, b, {"": of_files, **by}))
         return counts
 
-    def _told_by(self, runs: Sequence[Run], evidence: Evidence) -> dict[str, Told]:
-        """By dimension: of both runs by machine, else of the first alone."""
-        dimensions = ("machine", "precision", "threads")[: 3 if self.world.device_class == "cpu" else 2]
-        return {
-            dimension: told(
-                sides_by(dimension, runs[: 2 if dimension == "machine" else 1]), dimension, evidence
-            )
-            for dimension in dimensions
-        }
+
+def told_by_dimensions(a: Measured, b: Measured, evidence: Evidence) -> dict[str, Told]:
+    """What `--by` says: of both boxes by machine, else of the first alone."""
+    dimensions = ["precision", "threads"] if a.setting.world.device_class == "cpu" else ["precision"]
+    by = {dimension: told(sides_by(dimension, a.runs), dimension, evidence) for dimension in dimensions}
+    return {"machine": told(sides_by("machine", (*a.runs, *b.runs)), "machine", evidence), **by}
 
 
-def plant(
-    setting: Setting,
-    a: Side,
-    runs: Sequence[Run],
-    times: Sequence[Times],
-    factor: float,
-    evidence: Evidence,
-    counts: Counts,
-) -> None:
-    """Judge the runs of b as if they took so many times as long, in all rows and in the main row only."""
-    main = min(range(len(setting.cases)), key=lambda row: case_order(setting.cases[row]))
-    for where, rows in (("all", range(len(setting.cases))), ("main", (main,))):
-        factors = dict.fromkeys(rows, factor)
-        slow = [
-            Run(run.summary, setting.run(t, run.summary.machine, factors=factors).cases)
-            for run, t in zip(runs, times, strict=True)
-        ]
-        comparison = compare_sides(a, side_of_runs(NAMES[1], slow, pool=len(slow) > 1))
+def plant(a: Side, b: Measured, factor: float, evidence: Evidence, counts: Counts) -> None:
+    """Judge b as if it took so many times as long, in all rows and in the main row only."""
+    cases = b.setting.cases
+    main = min(range(len(cases)), key=lambda row: case_order(cases[row]))
+    for where, rows in (("all", range(len(cases))), ("main", (main,))):
+        comparison = compare_sides(a, b.slower(rows, factor).side)
         headline = headline_of([comparison], [()], "", evidence)
         row = main_row(comparison.rows)
         counts.add(f"{factor} {where} called", row is not None and row.rate.word == "slower")
         counts.add(f"{factor} {where} said", claims_difference(headline.text))
+        failed = check_gate([comparison], "", GATE_PERCENT, evidence).end == FAIL
+        counts.add(f"{factor} {where} failed", failed)
 
 
-def planted_words(counts: Counts, factor: float) -> str:
-    """`1.5x: all 86.0 (85.3), main 80.1 (79.0)`."""
-    shares = [
-        f"{where} {counts.share(f'{factor} {where} called').strip()}"
-        f" ({counts.share(f'{factor} {where} said').strip()})"
-        for where in ("all", "main")
-    ]
-    return f"{factor:g}x: {', '.join(shares)}"
-
-
-def agree_in_files(runs: Sequence[Run], in_memory: Mapping[str, Told]) -> bool:
+def agree_in_files(a: Measured, b: Measured, in_memory: Mapping[str, Told]) -> bool:
     """Whether the runs are told in the same words, by each dimension, when they are read from files."""
     with tempfile.TemporaryDirectory() as place:
         files = [str(Path(place) / name) for name in NAMES]
-        for run, file in zip(runs, files, strict=True):
-            store(run, Path(file))
+        for box, file in zip((a, b), files, strict=True):
+            for run in box.runs:
+                store(run, Path(file))
         in_files = {
             dimension: ask(files if dimension in ("", "machine") else files[:1], by=dimension or None)
             for dimension in in_memory
@@ -354,7 +397,12 @@ class PoolCell:
         setting, counts = Setting(self.world, quick_groups(self.world.device_class), self.run_sd), Counts()
         chance = random.Random(self.name)
         for _ in range(self.tables):
-            self._judge(setting, chance, counts)
+            a, b = measured_boxes(setting, chance, (POOLED_LAUNCHES,) * POOLED_RUNS, pool=True)
+            evidence, side = evidence_of(a, b), a.side
+            comparison = compare_sides(side, b.side)
+            counts.add_comparison(comparison)
+            counts.add("files", claims_difference(headline_of([comparison], [()], "", evidence).text))
+            plant(side, b, self.factor, evidence, counts)
         shares = [
             counts.share("files", 0.01),
             counts.share("tables", 0.05),
@@ -362,24 +410,7 @@ class PoolCell:
             counts.share("covered", least=0.93),
             counts.half,
         ]
-        return f"{columns(self.name, shares)}  {planted_words(counts, self.factor)}"
-
-    def _judge(self, setting: Setting, chance: random.Random, counts: Counts) -> None:
-        sides, drawn, measured = [], [], []
-        for name, machine in zip(NAMES, boxes_of(self.world.device_class), strict=True):
-            times = [setting.drawn(chance, POOLED_LAUNCHES) for _ in range(POOLED_RUNS)]
-            runs = [
-                setting.run(one, machine, started_utc_us=STARTED_US + place * APART_US)
-                for place, one in enumerate(times)
-            ]
-            sides.append(side_of_runs(name, runs, pool=True))
-            drawn.append(times)
-            measured.append(runs)
-        evidence = evidence_of([*measured[0], *measured[1]])
-        comparison = compare_sides(*sides)
-        counts.add_comparison(comparison)
-        counts.add("files", claims_difference(headline_of([comparison], [()], "", evidence).text))
-        plant(setting, sides[0], measured[1], drawn[1], self.factor, evidence, counts)
+        return f"{columns(self.name, shares)}  {counts.planted(self.factor)}"
 
 
 @dataclass(frozen=True)
@@ -479,7 +510,7 @@ class ResolveCell:
 
 
 def columns(name: str, cells: Sequence[str]) -> str:
-    return f"{name:50}{''.join(f'{cell:>9}' for cell in cells)}"
+    return f"{name:64}{''.join(f'{cell:>9}' for cell in cells)}"
 
 
 Cell = TableCell | PoolCell | WidthCell | ResolveCell
@@ -487,9 +518,10 @@ Cell = TableCell | PoolCell | WidthCell | ResolveCell
 
 def cells_of(section: str, options: argparse.Namespace) -> list[Cell]:
     tables = options.tables
+    of_tables = Options(tables, options.row_part, options.earlier, options.files)
     if section == "tables":
         return [
-            TableCell(world, run_part, launches, tables, options.row_part, options.files)
+            TableCell(world, run_part, launches, of_tables)
             for world in WORLDS
             for run_part in RUN_PARTS
             for launches in LAUNCHES
@@ -526,6 +558,7 @@ def main() -> None:
         metavar="TIMES",
         help="each row of a run has a part of its own, this many times the assumed run part",
     )
+    parser.add_argument("--earlier", type=int, default=0, help="earlier runs of 3 launches in each file")
     parser.add_argument("--files", type=int, default=0, help="tables of a cell that go through files too")
     options = parser.parse_args()
     for world in (*WORLDS, GPU_ALIKE):

@@ -438,7 +438,10 @@ def judge_sides(a: Side, b: Side, *, ignore: str = "") -> Judged:
     means = list(_group_means(measured, estimates, ignore))
     asked = _asked(measured, estimates)
     judged = judge([*estimates, *(mean for _, mean, _, _ in means)], asked=asked)
-    verdicts = tuple(_explained(*each) for each in zip(measured, estimates, judged, strict=False))
+    verdicts = tuple(
+        _explained(pair, estimate, verdict)
+        for pair, estimate, verdict in zip(measured, estimates, judged[: len(estimates)], strict=True)
+    )
     groups = tuple(
         GroupMean(group, Judgement(RATE, mean, verdict), common, rows)
         for (group, mean, common, rows), verdict in zip(means, judged[len(estimates) :], strict=True)
@@ -661,7 +664,7 @@ def _without_blocks(estimate: RatioEstimate, a: SideCase, b: SideCase) -> RatioE
 def _explained(
     pair: tuple[SideCase | None, SideCase | None], estimate: RatioEstimate | Missing, verdict: Verdict
 ) -> Verdict:
-    """The verdict, with the reason that a reader can do most about."""
+    """The verdict, with the reason that a reader can do most about; what is in doubt keeps its own."""
     if verdict.word != "inconclusive" or isinstance(estimate, Missing) or estimate.doubt:
         return verdict
     if any(side and side.result.between_boxes for side in pair):

@@ -35,7 +35,7 @@ from gputui.model.result import CaseResult, Spread
 from gputui.model.units import TIME_UNIT
 from gputui.services.results.block_times import fewest_blocks, seconds_per_unit
 from gputui.services.results.load_times import is_load, late_share
-from gputui.services.results.waiting import own_launches_of, own_paired_launches, own_sd
+from gputui.services.results.waiting import CROWDED_SHARE, own_launches_of, own_paired_launches, own_sd
 from gputui.store.reading import CaseTimes
 
 LAUNCH_IDS_OF_A_RUN = 2**32
@@ -45,6 +45,9 @@ _CUT_SHORT = f"every launch was cut short: none has {MIN_BLOCKS} blocks"
 
 def rate_of(times: CaseTimes) -> float | Missing:
     """Units of work per second as `speed_of` gives them, without an interval."""
+    if times.case.variant.device_class == "cpu" and times.waited_share > CROWDED_SHARE:
+        speed = speed_of(times.as_result())
+        return speed if isinstance(speed, Missing) else speed.units_per_s
     least = fewest_blocks(times.case)
     centres = [
         math.log(launch_centre([ns / steps for ns, steps in zip(one.block_ns, one.steps, strict=True)]))

@@ -68,7 +68,7 @@ def variation_by_machine(runs: Iterable[Run]) -> dict[str, BoxVariation]:
     by_machine: dict[str, dict[str, Run]] = {}
     for run in runs:
         by_machine.setdefault(run.summary.machine.machine_id, {})[run.summary.run_id] = run
-    return {machine: _variation(machine, list(found.values())) for machine, found in by_machine.items()}
+    return {machine: _variation(list(found.values())) for machine, found in by_machine.items()}
 
 
 def with_spreads(run: Run, variation: BoxVariation) -> Run:
@@ -92,7 +92,7 @@ def with_spreads(run: Run, variation: BoxVariation) -> Run:
     return replace(run, cases=tuple(map(judged, run.cases)))
 
 
-def _variation(machine: str, runs: Sequence[Run]) -> BoxVariation:
+def _variation(runs: Sequence[Run]) -> BoxVariation:
     newest = sorted(runs, key=lambda run: run.summary.started_utc_us)[-RUNS_TAKEN:]
     telling = [[result for result in run.cases if _tells(result)] for run in newest]
     kinds = {_kind(result) for of_run in telling for result in of_run}
@@ -102,9 +102,9 @@ def _variation(machine: str, runs: Sequence[Run]) -> BoxVariation:
     for kind in kinds:
         mine = [[r for r in of_run if _kind(r) == kind] for of_run in telling]
         within, across = [_scatters(of_run) for of_run in mine], [_scatters(_joined(newest, mine))]
-        launches[kind] = _learnt(f"{machine} {kind}", within if any(within) else across)
+        launches[kind] = _learnt(within if any(within) else across)
         rows |= _rows(across) | _rows(within)
-        between[kind] = _between(f"{machine} {kind}", _apart(newest, mine), launches[kind], rows)
+        between[kind] = _between(_apart(newest, mine), launches[kind], rows)
     return BoxVariation(launches, rows, between, _paired(newest, telling))
 
 
@@ -143,7 +143,7 @@ def _scatters(results: Sequence[CaseResult]) -> list[tuple[CaseResult, Scatter]]
     return [(result, scatter) for result, scatter in found if isinstance(scatter, Scatter)]
 
 
-def _learnt(box: str, groups: Sequence[Sequence[tuple[CaseResult, Scatter]]]) -> BoxSpread:
+def _learnt(groups: Sequence[Sequence[tuple[CaseResult, Scatter]]]) -> BoxSpread:
     """From the scatters of each run. Cases that differ in precision only shared their launches."""
     runs: list[dict[Hashable, Scatter]] = []
     launches = 0
@@ -154,7 +154,7 @@ def _learnt(box: str, groups: Sequence[Sequence[tuple[CaseResult, Scatter]]]) ->
             rows.setdefault(_launched(result), []).append(relative)
         runs.append({row: _mean_of(found) for row, found in rows.items()})
         launches += sum(round(scatter.df) + 1 for scatter in runs[-1].values())
-    return learn_launches(box, runs, launches)
+    return learn_launches(runs, launches)
 
 
 def _mean_of(scatters: Sequence[Scatter]) -> Scatter:
@@ -187,7 +187,6 @@ def _apart(
 
 
 def _between(
-    box: str,
     runs: Sequence[tuple[Run, Sequence[CaseResult]]],
     prior: BoxSpread,
     rows: Mapping[Hashable, Scatter],
@@ -205,7 +204,7 @@ def _between(
         key = _identity(result), _software(run)
         means.setdefault(key, []).append(RunMean(middle, spread.variance / len(launches)))
         launched.add(_launched(result))
-    return learn_runs(box, list(means.values()), rows=len(launched), table_sd=run_prior_sd(device))
+    return learn_runs(list(means.values()), rows=len(launched), table_sd=run_prior_sd(device))
 
 
 def _kind(result: CaseResult) -> str:

@@ -100,12 +100,11 @@ def own_sd(case: CaseResult) -> float:
 
 
 def _effect_on(case: CaseResult) -> Waiting:
-    """What waiting for CPUs does to a case, as its work and its own blocks tell."""
+    """What waiting for CPUs does to a case."""
     if not contention_of(case):
         return UNDISTURBED
-    units = case.case.units_per_step
-    launches = [[(seconds_per_unit(b, units), _share(b)) for b in blocks] for blocks in measured_blocks(case)]
-    return effect_of_waiting(launches, threads=1 if case.case.variant.threads == "1" else 2)
+    threads = 1 if case.case.variant.threads == "1" else 2
+    return effect_of_waiting(case.case.workload_class, threads=threads)
 
 
 def _own_time(block: Block, units: float, waiting: Waiting) -> float:
