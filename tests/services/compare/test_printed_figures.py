@@ -133,7 +133,7 @@ def mean_of(cases: Sequence[Sequence[Floats]], case_id: int) -> tuple[float, Par
 
 
 def half_of(launches: Sequence[Part], runs: int) -> float:
-    """Half the 95 % interval. Where the table is wrong about launches, it is for both sides: errors add up."""
+    """Half the 95 % interval. Where the table is wrong about launches, it is for both: errors add up."""
     total = sum(part.variance for part in launches) + runs * RUN.variance
     lost = sum(part.variance / total / part.df**0.5 for part in launches) ** 2
     df = 1 / (lost + runs * (RUN.variance / total) ** 2 / RUN.df)
