@@ -67,7 +67,7 @@ def check_gate(
             if isinstance(row.estimate, Missing):
                 undecided.append(f"{name}: {row.rate.reason}")
                 steps += steps_for_absent(row, evidence)
-            elif not isinstance(row.estimate, Missing) and row.estimate.doubt:
+            elif row.estimate.doubt:
                 undecided.append(f"{name}: {row.rate.reason}")
                 steps += steps_for_limit(row, limit, evidence)
             else:

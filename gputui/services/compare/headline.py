@@ -426,7 +426,8 @@ def _value_words(dimension: str, side: Side) -> str:
     if side.name == "gpu":
         return f"{words} ({measured[0].result.device_name})" if measured[0].result.device_name else words
     cpu = measured[0].run.machine.cpu
-    limit = "" if cpu.limited_by in ("", "host") else f", limited by {_LIMITS.get(cpu.limited_by, cpu.limited_by)}"
+    by = _LIMITS.get(cpu.limited_by)
+    limit = f", limited by {by}" if by else ""
     return f"{words} ({counted(cpu.usable_cores, 'core')}{limit})"
 
 
@@ -442,7 +443,9 @@ def _better_precision(main: Row, rows: Sequence[Row]) -> str:
         return ""
     factor = main.b.speed.units_per_s / _speed_on_a(best)
     faster, than = best.case.variant.precision, main.case.variant.precision
-    return f"The CPU is faster with {faster} than with {than}: the GPU with {than} does {factor:.2g}x of that."
+    return (
+        f"The CPU is faster with {faster} than with {than}: the GPU with {than} does {factor:.2g}x of that."
+    )
 
 
 def _speed_on_a(row: Row) -> float:

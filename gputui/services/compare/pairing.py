@@ -444,7 +444,10 @@ def judge_sides(a: Side, b: Side, *, ignore: str = "") -> Judged:
     means = list(_group_means(measured, estimates, ignore))
     asked = _asked(measured, estimates)
     judged = judge([*estimates, *(mean for _, mean, _, _ in means)], asked=asked)
-    verdicts = tuple(_explained(*each) for each in zip(measured, estimates, judged, strict=False))
+    verdicts = tuple(
+        _explained(pair, estimate, verdict)
+        for pair, estimate, verdict in zip(measured, estimates, judged[: len(estimates)], strict=True)
+    )
     groups = tuple(
         GroupMean(group, Judgement(RATE, mean, verdict), common, rows)
         for (group, mean, common, rows), verdict in zip(means, judged[len(estimates) :], strict=True)

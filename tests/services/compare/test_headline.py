@@ -304,7 +304,7 @@ def test_a_comparison_of_a_busy_box_says_so() -> None:
     a, b = (make_run(measured(case, *three(s), waited_share=share)) for s, share in ((1.0, 0.4), (0.1, 0.0)))
     said = headline(a, b).sentences
     assert said[1] == "Measured on a busy box: CPU contention from other processes for 40 % of a's time."
-    both = [make_run(measured(case, *three(s), waited_share=share)) for s, share in ((1.0, 0.4), (0.1, 0.6))]
+    both = [make_run(measured(case, *three(s), waited_share=share)) for s, share in ((1.0, 0.4), (2.0, 0.6))]
     found = headline(*both)
     assert found.sentences[1:] == (
         "Measured on a busy box: CPU contention from other processes for 40 % of a's and 60 % of b's time.",
