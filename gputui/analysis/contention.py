@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from gputui.analysis.statistics import mean
 
 LEAST_OWN_SHARE = 1 / 9
-"""Of the time of a block: no less is taken to be its own. So much is left to two threads that wait for 2/3."""
+"""Of the time of a block; what is left to two threads that wait for 2/3 of it. No less is taken to be own."""
 _MOST_WAITED = 0.999  # a share of 1 would leave a step no time at all
 _LEAST_OF_TWO, _MOST_OF_TWO = 1.2, 2.2  # threads: a little is always done by one alone
 
