@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
 from gputui.analysis.priors import UNKNOWN_LAUNCH_SD
-from gputui.analysis.statistics import median
+from gputui.analysis.statistics import median, sample_variance
 from gputui.analysis.verdict import (
     LAUNCHES_MEASURED,
     Estimate,
@@ -21,6 +21,7 @@ from gputui.analysis.verdict import (
     judge,
 )
 from gputui.model.absent import Missing
+from gputui.model.result import Spread
 
 RATE, TIME, COST, ENERGY, FIGURE = "rate", "time", "cost", "energy", "figure"
 WORDS: dict[str, dict[str, str]] = {
@@ -64,6 +65,11 @@ class Judgement:
         return self.verdict.word in ("faster", "slower")
 
     @property
+    def is_sure(self) -> bool:
+        """It differs, surely enough for a sentence without the table."""
+        return self.verdict.is_sure
+
+    @property
     def ratio(self) -> tuple[float, float, float] | None:
         """B over A of what is shown (such as a rate or a cost), with the ends of its 95 % interval."""
         e = self.estimate
@@ -80,11 +86,13 @@ class Judgement:
         return (self.estimate.rows,) * 2 if isinstance(self.estimate, GeometricMean) else None
 
 
-def judgements(respect: str, estimates: Sequence[Estimate | Missing]) -> list[Judgement]:
+def judgements(
+    respect: str, estimates: Sequence[Estimate | Missing], asked: int | None = None
+) -> list[Judgement]:
     """The judgements of one respect of all rows of a table, as `verdict.judge` makes them together."""
     return [
         Judgement(respect, estimate, verdict)
-        for estimate, verdict in zip(estimates, judge(estimates), strict=True)
+        for estimate, verdict in zip(estimates, judge(estimates, asked=asked), strict=True)
     ]
 
 
@@ -104,24 +112,30 @@ def surely_slower(judged: Sequence[Judgement], limit: float) -> list[bool]:
 def figure_ratio(a: Sequence[float], b: Sequence[float]) -> RatioEstimate | Missing:
     """A figure of B over that of A, from its value in each launch, by Welch's t on their logarithms.
 
-    The ratio is that of the medians, which tables show, and the interval holds it. How much launches vary in
-    a figure is not known beforehand, so it is Missing below 3 launches a side, and where a value is 0.
+    The ratio is that of the medians, which tables show, in the middle of the interval. How much launches vary
+    in a figure is not known beforehand, so it is Missing below 3 launches a side, and where a value is 0.
     """
     if min(len(a), len(b)) < LAUNCHES_MEASURED:
         return Missing(f"needs {LAUNCHES_MEASURED} launches")
     if min(*a, *b) <= 0:
         return Missing("no ratio to 0")
+    launches = [[[1 / value] for value in side] for side in (a, b)]
+    spread_a, spread_b = (
+        Spread(sample_variance([math.log(value) for value in side]), len(side) - 1.0) for side in (a, b)
+    )
     found = compare_launches(
-        [[1 / value] for value in a],
-        [[1 / value] for value in b],
+        *launches,
         prior_sd_a=UNKNOWN_LAUNCH_SD,
         prior_sd_b=UNKNOWN_LAUNCH_SD,
         launch_is_block=True,
+        spread_a=spread_a,
+        spread_b=spread_b,
     )
     if isinstance(found, Missing):
         return found
     ratio = median(b) / median(a)
-    return replace(found, ratio=ratio, low=min(found.low, ratio), high=max(found.high, ratio))
+    factor = math.exp(found.half_width + abs(math.log(ratio / found.ratio)))
+    return replace(found, ratio=ratio, low=ratio / factor, high=ratio * factor)
 
 
 def work_per_dollar(rate: Estimate | Missing, a: Cost | Missing, b: Cost | Missing) -> Estimate | Missing:
@@ -144,6 +158,9 @@ def work_per_dollar(rate: Estimate | Missing, a: Cost | Missing, b: Cost | Missi
 def work_per_joule(rate: Estimate | Missing, a: Energy | Missing, b: Energy | Missing) -> Estimate | Missing:
     """How much more work a joule does on B. Errors of both sides are independent: in quadrature.
 
+    Each side knows its spread from its launches alone, so the interval has the degrees of freedom of the side
+    with fewer. What is in doubt of the rate is in doubt of this.
+
     Missing where either side has no energy, or too few launches for an interval.
     """
     if isinstance(rate, Missing):
@@ -160,9 +177,7 @@ def work_per_joule(rate: Estimate | Missing, a: Energy | Missing, b: Energy | Mi
         ratio=math.exp(center),
         low=math.exp(center - half),
         high=math.exp(center + half),
-        df=math.inf,
-        replicated=False,
+        df=min(a.launches, b.launches) - 1.0,
         run_share=0.0,
-        contended_low=1.0,
-        contended_high=1.0,
+        doubt=rate.doubt,
     )

@@ -18,6 +18,8 @@ UNKNOWN_LAUNCH_SD = 0.15
 LAUNCH_SD: dict[tuple[str, str], float] = {
     # Nine launches of one GEMM on a 2-core box spread by 9–10 %; kept for all CPU work until measured.
     ("cpu", "ceiling"): 0.10,
+    # 36 runs on a shared 2-core VM: launches 15.0 %, runs 14 % (docs/measuring.md).
+    ("cpu", "copy"): 0.15,
     ("cpu", "training"): 0.10,
     # Twelve runs of a decoder on a shared 2-core VM: 11 to 15 % between launches and between runs.
     ("cpu", "inference"): 0.15,
@@ -28,14 +30,20 @@ LAUNCH_SD: dict[tuple[str, str], float] = {
     # One 8192^3 bf16 GEMM on one H200: 769–798 TFLOP/s, a range of 3.7 %, as 8 launches of sd 1.3 % give.
     # That range includes warm-up too, which a stable launch has behind it.
     ("gpu", "ceiling"): 0.010,
-    # Small models are bound by kernel launches, as Tacotron2 is: the largest of the 12 series.
-    ("gpu", "training"): 0.026,
-    # No series; decoding is bound by kernel launches too.
-    ("gpu", "inference"): 0.026,
+    ("gpu", "copy"): 0.010,
+    # The largest series of BERT, which is not bound by kernel launches.
+    ("gpu", "training"): 0.016,
+    ("gpu", "inference"): 0.016,
+    # As Tacotron2: the largest of the 12 series.
+    ("gpu", "launch-bound"): 0.026,
     # Copies and loaders depend on the host's memory and cores.
     ("gpu", "host"): 0.10,
 }
-"""Between launches of one case on one machine, by device class and workload class."""
+"""Between launches of one case on one machine, by device class and kind of work."""
+
+_COPIES = ("membw",)
+_LAUNCH_BOUND = ("decode", "infer_lat", "lstm_train", "style_fps")
+_SMALL = "mini"
 
 LATE_LOAD_SD = 0.95
 """Likewise of loads on a server while others had the CPUs of client and server. 12 runs of llama.cpp on a
@@ -56,15 +64,14 @@ PAIRED_SD: dict[tuple[str, str], float] = {
 }
 """Of the log ratio of two cases between launches in which both were interleaved."""
 
-UNKNOWN_RUN_SD = 0.02
+UNKNOWN_RUN_SD = 0.04
 
 RUN_SD: dict[str, float] = {
-    # 51 runs in 80 minutes on a shared 2-core VM: 0 to 5 % by work, docs/measuring.md; one class of
-    # machine, since no other was measured.
-    "cpu": 0.02,
-    # Not measured. The convolution nets of the logs above differ by up to 0.37 % between machines, which
-    # holds what differs between runs.
-    "gpu": 0.003,
+    # 84 runs in four and a half hours on a shared 2-core VM: 0 to 7 % by work, docs/measuring.md.
+    "cpu": 0.04,
+    # Assumed: not measured. Between machines of one name the convolution nets of the logs above differ by up
+    # to 0.37 %, BERT by 0.4 to 1.8 %, which holds what differs between runs.
+    "gpu": 0.01,
 }
 """Between runs on one machine, by device class; common to the rows of a run."""
 
@@ -85,18 +92,28 @@ INSTANCE_SD: dict[tuple[str, str], float] = {
 """Between machines of the same name, by device class and workload class."""
 
 
-def launch_prior_sd(device_class: str, workload_class: str) -> float:
+def kind_of_work(device_class: str, workload_class: str, workload: str = "", size: str = "") -> str:
+    """`copy`, `launch-bound` where a GPU waits for the host to launch small kernels, or the class."""
+    if workload in _COPIES:
+        return "copy"
+    of_models = workload_class in ("training", "inference")
+    if device_class == "gpu" and of_models and (workload in _LAUNCH_BOUND or size == _SMALL):
+        return "launch-bound"
+    return workload_class
+
+
+def launch_prior_sd(device_class: str, kind: str) -> float:
     """The standard deviation of the log time between launches of one case on one machine."""
-    return LAUNCH_SD.get((device_class, workload_class), UNKNOWN_LAUNCH_SD)
+    return LAUNCH_SD.get((device_class, kind), UNKNOWN_LAUNCH_SD)
 
 
-def paired_prior_sd(device_class: str, workload_class: str) -> float:
+def paired_prior_sd(device_class: str, kind: str) -> float:
     """The standard deviation of the log ratio of two interleaved cases between launches on one machine.
 
     If it was not measured, that of single cases: nothing is then known to cancel out.
     """
-    known = PAIRED_SD.get((device_class, workload_class))
-    return launch_prior_sd(device_class, workload_class) if known is None else known
+    known = PAIRED_SD.get((device_class, kind))
+    return launch_prior_sd(device_class, kind) if known is None else known
 
 
 def run_prior_sd(device_class: str) -> float:

@@ -14,8 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.quantiles import t_quantile
-from gputui.analysis.verdict import Estimate, RatioEstimate, judge
+from gputui.analysis.verdict import Estimate, RatioEstimate
 from gputui.model.absent import Missing
 
 ERROR_RATE = 0.05
@@ -58,38 +57,6 @@ def error_rate_of(looks: Sequence[int]) -> float:
     return ERROR_RATE / len(looks)
 
 
-def half_width_with(
-    estimate: RatioEstimate, launches_a: int, launches_b: int, error_rate: float = ERROR_RATE
-) -> float:
-    """Half the interval of the log ratio that so many launches a side would be expected to have.
-
-    The parts of the variance are those of the estimate: what runs differ by and what contention may have
-    done stays, what launches of either side cause shrinks in proportion to them.
-    """
-    contended = math.log(estimate.contended_high / estimate.contended_low) / 2
-    half = math.log(estimate.high / estimate.low) / 2 - contended
-    a, b = estimate.launches_a, estimate.launches_b
-    by_launches = (1 - estimate.run_share) / (1 / a + 1 / b)
-    left = estimate.run_share + by_launches * (1 / launches_a + 1 / launches_b)
-    df = _df_with(estimate, launches_a, launches_b)
-    wider = t_quantile(1 - error_rate / 2, df) / t_quantile(0.975, estimate.df)
-    return half * wider * math.sqrt(left) + contended
-
-
-def _df_with(estimate: RatioEstimate, launches_a: int, launches_b: int) -> float:
-    """The degrees of freedom with so many launches: never fewer than now, nor more than they have."""
-    a, b = estimate.launches_a, estimate.launches_b
-    if min(a, b) < 2 or min(launches_a, launches_b) < 2 or math.isinf(estimate.df):
-        return estimate.df
-    gained = estimate.df * _welch_df(launches_a, launches_b) / _welch_df(a, b)
-    return max(estimate.df, min(gained, launches_a + launches_b - 2))
-
-
-def _welch_df(a: int, b: int) -> float:
-    """Of launches that vary alike on both sides; Welch–Satterthwaite."""
-    return (1 / a + 1 / b) ** 2 / (1 / (a * a * (a - 1)) + 1 / (b * b * (b - 1)))
-
-
 def decisions(
     estimates: Sequence[RatioEstimate | Missing],
     looks: Sequence[int],
@@ -101,7 +68,7 @@ def decisions(
 
     With `base_grows` the baseline gets as many launches as the run that is compared with it.
 
-    Each row is judged by itself, as `judge` does, at the error rate of one look and without a band around 0.
+    Each row is judged by itself, at the error rate of one look and without a band around 0.
     """
     rate = error_rate_of(looks)
     found: list[Decision | Missing] = []
@@ -111,12 +78,14 @@ def decisions(
             continue
         estimate = at_95.at_error_rate(rate)
         launches_a = max(looks[-1], at_95.launches_a) if base_grows else at_95.launches_a
-        reach = half_width_with(at_95, launches_a, max(looks[-1], at_95.launches_b), rate)
-        (verdict,) = judge([estimate], band=0.0)
-        word = verdict.word
-        if estimate.is_within(limit):
+        reach = at_95.half_width_with(launches_a, max(looks[-1], at_95.launches_b), rate)
+        if estimate.doubt:
+            word = OPEN
+        elif estimate.is_within(limit):
             word = WITHIN
-        elif word not in (FASTER, SLOWER):
+        elif estimate.is_beyond(0.0):
+            word = FASTER if estimate.ratio > 1 else SLOWER
+        else:
             word = OUT_OF_REACH if _is_out_of_reach(estimate, reach, limit) else OPEN
         found.append(Decision(word, estimate.ratio, estimate.low, estimate.high, math.expm1(reach)))
     return found
@@ -124,5 +93,5 @@ def decisions(
 
 def _is_out_of_reach(estimate: Estimate, reach: float, limit: float) -> bool:
     """Whether the last look would leave it open even if launches to come moved it as far as they may."""
-    left = math.log(estimate.high / estimate.low) / 2 - reach
+    left = estimate.half_width - reach
     return reach > math.log1p(limit) and abs(math.log(estimate.ratio)) + left < reach

@@ -1,12 +1,13 @@
-"""How much launches and runs of one box vary, learnt from what was measured on it.
+"""How much launches and runs of one box vary: the table of priors, and what was measured on the box.
 
-Three launches alone know the spread between them badly: with 2 degrees of freedom a 95 % interval is 4.3
-standard errors wide. All rows of a box together know it well. So the variance of a row is moderated: it is
-drawn towards that of the box's rows, the more so the more alike those are. Smyth 2004,
-https://doi.org/10.2202/1544-6115.1027.
+Nothing is ever taken as known. The table of priors counts as measurements do: of one row it is worth
+1 / (1 / BOX_DF + 1 / ROW_DF) = 5 degrees of freedom, and what launches show is pooled with it. Other rows of
+the box tell how its launches vary compared with the table; how alike rows are bounds what they tell of one
+row. That is a moderated variance (Smyth 2004, https://doi.org/10.2202/1544-6115.1027) with fixed weights:
+with the 4 to 15 rows that a box has, how alike they are cannot be told from their variances.
 
-Variances are of log times. Those of different classes of work are put on one scale by the table of priors:
-the table says how classes relate, the box how much it varies.
+Variances are of log times. Those of different kinds of work are put on one scale by the table: it says how
+kinds relate, the box how much it varies.
 """
 
 from __future__ import annotations
@@ -15,27 +16,19 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.quantiles import incomplete_beta
 from gputui.analysis.statistics import mean, sample_variance
-from gputui.model.absent import Missing
 from gputui.model.result import Spread
 
-LEAST_ROWS = 4
-"""Rows measured in launches apart from each other, below which they say too little of a box."""
-ROWS_FOR_DF = 8
-"""Below, how alike rows are cannot be told from their variances: the few are as often all alike by chance."""
-FEW_ROWS_DF = 2.0
-"""Of the prior then: five kinds of CPU work on one box, each known by 25 launches and more, differ by 3.3 to
-15 %, as variances of 2 degrees of freedom do."""
+BOX_DF = 10.0
+"""Of the table, for how much a box varies."""
+ROW_DF = 10.0
+"""Of what is known of a box, for one of its rows."""
+RUN_DF = 3.0
+"""Of the table, for how much runs of a box differ."""
+_TABLE = "table"
+"""The source of errors: boxes unlike those of the table are so on both sides, in launches and in runs."""
 ROW_CORRELATION = 0.5
 """Assumed between rows of one run: they share the box's clocks, heat and neighbors."""
-MOST_PRIOR_DF = 40.0
-"""Rows that look exactly alike are trusted no further than this."""
-RUN_PRIOR_DF = 4.0
-"""What the table of priors counts for beside runs of the box itself."""
-_LEAST_PRIOR_DF = 1.0
-_FAR = 0.025
-_LEAST_VARIANCE = 1e-14  # of log times; equal launches have a logarithm too
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,32 +40,28 @@ class Scatter:
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchPrior:
-    """What a box's rows tell of the variance between launches of any row on it."""
+class BoxSpread:
+    """What is known of the variance between launches of any row on a box."""
 
-    box: str
     factor: float
     """Variance of its launches over that of the table of priors."""
     df: float
-    """Of the prior: a row with as many degrees of freedom from its launches counts as much as the prior."""
-    most_df: float
-    """What all rows together have; no row can know more."""
-    rows: int
-    launches: int
+    """Of the factor."""
+    rows: int = 0
+    launches: int = 0
 
-    def moderated(self, own: Scatter | None, table_sd: float) -> Spread:
-        """The variance between launches of one row; `own` is what its own launches show, if anything.
-
-        A row far noisier than the prior lets expect (p < 0.025) keeps its own.
-        """
-        expected = self.factor * table_sd**2
+    def of_row(self, own: Scatter | None, table_sd: float) -> Spread:
+        """The variance between launches of one row; `own` is what its own launches show, if anything."""
+        df = 1 / (1 / self.df + 1 / ROW_DF)
+        expected = Spread(self.factor * table_sd**2, df, _TABLE)
         if own is None:
-            return Spread(expected, min(self.df, self.most_df), self.box)
-        if _f_tail(own.variance / expected, own.df, self.df) < _FAR:
-            return Spread(own.variance, own.df)
-        df = self.df + own.df
-        variance = (self.df * expected + own.df * own.variance) / df
-        return Spread(variance, min(df, self.most_df), self.box)
+            return expected
+        variance = (df * expected.variance + own.df * own.variance) / (df + own.df)
+        return Spread(variance, df + own.df, _TABLE)
+
+
+ASSUMED = BoxSpread(1.0, BOX_DF)
+"""Of a box of which nothing was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,36 +74,22 @@ class RunMean:
     """Of that mean, because launches vary."""
 
 
-def learn_launches(
-    box: str, runs: Sequence[Mapping[Hashable, Scatter]], launches: int = 0
-) -> LaunchPrior | Missing:
-    """The prior for launches of a box, from the scatter of its rows in each run, over the table's variance.
+def learn_launches(runs: Sequence[Mapping[Hashable, Scatter]], launches: int = 0) -> BoxSpread:
+    """How a box's launches vary, from the scatter of its rows in each run, over the table's variance.
 
     Rows that were interleaved in the same launches are one row here. Rows of one run are taken to be
     correlated, so that a table of many rows never has as many degrees of freedom as they would have apart.
-    `launches` is only passed on. Missing below four rows; below eight how alike they are is assumed.
+    `launches` is only passed on.
     """
-    own: dict[Hashable, list[Scatter]] = {}
-    for run in runs:
-        for row, scatter in run.items():
-            own.setdefault(row, []).append(scatter)
-    rows = [pooled(found) for found in own.values()]
-    if len(rows) < LEAST_ROWS:
-        return Missing(f"fewer than {LEAST_ROWS} rows with two launches")
-    logs = [
-        math.log(max(row.variance, _LEAST_VARIANCE)) - _digamma(row.df / 2) + math.log(row.df / 2)
-        for row in rows
-    ]
-    if len(rows) < ROWS_FOR_DF:
-        df, factor = FEW_ROWS_DF, math.exp(mean(logs))
-    else:
-        chance = mean([_trigamma(row.df / 2) for row in rows])
-        df = 2 * _trigamma_inverse(sample_variance(logs) - chance, _LEAST_PRIOR_DF / 2, MOST_PRIOR_DF / 2)
-        factor = math.exp(mean(logs) + _digamma(df / 2) - math.log(df / 2))
-    return LaunchPrior(box, factor, df, math.fsum(map(_df_together, runs)), len(rows), launches)
+    found = [scatter for run in runs for scatter in run.values()]
+    if not found:
+        return ASSUMED
+    df = math.fsum(map(_df_together, runs))
+    factor = (BOX_DF + df * pooled(found).variance) / (BOX_DF + df)
+    return BoxSpread(factor, BOX_DF + df, len({row for run in runs for row in run}), launches)
 
 
-def learn_runs(box: str, cases: Sequence[Sequence[RunMean]], *, rows: int, table_sd: float) -> Spread:
+def learn_runs(cases: Sequence[Sequence[RunMean]], *, rows: int, table_sd: float) -> Spread:
     """The variance between runs of a box, common to their rows: the table's, moderated by the box's runs.
 
     `cases` holds the runs of each case, `rows` how many of them were measured in launches apart. A
@@ -127,13 +102,18 @@ def learn_runs(box: str, cases: Sequence[Sequence[RunMean]], *, rows: int, table
         if len(runs) > 1
     ]
     if not seen:
-        return Spread(table, math.inf)
+        return assumed_runs(table_sd)
     weight = sum(df for df, _, _ in seen)
     found = math.fsum(df * (variance - error) for df, variance, error in seen) / weight
     error = math.fsum(df * error for df, _, error in seen) / weight
     df = max(df for df, _, _ in seen) / (1 + error / table / math.sqrt(rows)) ** 2
-    variance = (RUN_PRIOR_DF * table + df * max(found, 0.0)) / (RUN_PRIOR_DF + df)
-    return Spread(variance, RUN_PRIOR_DF + df, box)
+    variance = (RUN_DF * table + df * max(found, 0.0)) / (RUN_DF + df)
+    return Spread(variance, RUN_DF + df, _TABLE)
+
+
+def assumed_runs(table_sd: float) -> Spread:
+    """The variance between runs of a box of which nothing was measured."""
+    return Spread(table_sd**2, RUN_DF, _TABLE)
 
 
 def pooled(scatters: Sequence[Scatter]) -> Scatter:
@@ -145,14 +125,14 @@ def pooled(scatters: Sequence[Scatter]) -> Scatter:
 def together(parts: Sequence[Spread]) -> Spread:
     """The variance of a sum of independent values, with degrees of freedom by Welch–Satterthwaite.
 
-    Where parts share a box, so do the errors of their variances: they add up rather than average out.
+    Where parts have one source, so have the errors of their variances: they add up rather than average out.
     """
     total = math.fsum(part.variance for part in parts)
     if total == 0:
         return Spread(0.0, min((part.df for part in parts), default=math.inf))
     errors: dict[object, float] = {}
     for place, part in enumerate(parts):
-        key = part.box or place
+        key = part.source or place
         errors[key] = errors.get(key, 0.0) + part.variance / total / math.sqrt(part.df)
     lost = math.fsum(error**2 for error in errors.values())
     return Spread(total, 1 / lost if lost else math.inf)
@@ -165,36 +145,3 @@ def _df_together(run: Mapping[Hashable, Scatter]) -> float:
 
 def _mean_error(runs: Sequence[RunMean]) -> float:
     return mean([run.error_variance for run in runs])
-
-
-def _f_tail(f: float, df_above: float, df_below: float) -> float:
-    """The share of the F distribution beyond f. Abramowitz & Stegun 26.6.2."""
-    return incomplete_beta(df_below / 2, df_above / 2, df_below / (df_below + df_above * f)) if f > 0 else 1.0
-
-
-def _digamma(x: float) -> float:
-    """Abramowitz & Stegun 6.3.5 and 6.3.18."""
-    below = 0.0
-    while x < 8:
-        below += 1 / x
-        x += 1
-    square = 1 / (x * x)
-    return math.log(x) - 1 / (2 * x) - square * (1 / 12 - square * (1 / 120 - square / 252)) - below
-
-
-def _trigamma(x: float) -> float:
-    """Abramowitz & Stegun 6.4.6 and 6.4.12."""
-    below = 0.0
-    while x < 8:
-        below += 1 / (x * x)
-        x += 1
-    square = 1 / (x * x)
-    return 1 / x + square / 2 + square / x * (1 / 6 - square * (1 / 30 - square / 42)) + below
-
-
-def _trigamma_inverse(value: float, low: float, high: float) -> float:
-    """The x from `low` to `high` whose trigamma is nearest to the value; it falls as x grows."""
-    for _ in range(40):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if _trigamma(middle) > value else (low, middle)
-    return math.sqrt(low * high)

@@ -1,4 +1,4 @@
-"""Location and spread of block times, by ranks and by Student's t."""
+"""Location and spread of block times, mostly by ranks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.quantiles import normal_quantile, t_quantile
+from gputui.analysis.quantiles import normal_quantile
 from gputui.model.absent import Missing
 from gputui.model.units import counted
 
@@ -29,20 +29,6 @@ class Interval:
     estimate: float
     low: float
     high: float
-
-
-@dataclass(frozen=True, slots=True)
-class TInterval:
-    """An estimated difference, its standard error and the degrees of freedom."""
-
-    estimate: float
-    standard_error: float
-    df: float
-
-    @property
-    def half_width(self) -> float:
-        """Half the 95 % interval."""
-        return t_quantile(1 - _ALPHA / 2, self.df) * self.standard_error
 
 
 def median(values: Sequence[float]) -> float:
@@ -139,37 +125,6 @@ def hodges_lehmann_interval(values: Sequence[float]) -> Interval | Missing:
     return Interval(_middle_of(pairs), pairs.smallest(critical), pairs.smallest(pairs.count + 1 - critical))
 
 
-def hodges_lehmann_shift(x: Sequence[float], y: Sequence[float]) -> Interval | Missing:
-    """How far y lies above x: the median of all differences y - x, with its 95 % rank interval.
-
-    The interval inverts the Mann–Whitney test: exact up to 400 pairs, normal approximation above. Missing
-    where no rank interval can hold 95 %, as for 3 values against 3.
-    Source: Lehmann 1963, https://doi.org/10.1214/aoms/1177703882.
-    """
-    critical = _mann_whitney_critical(min(len(x), len(y)), max(len(x), len(y)))
-    if critical == 0:
-        return Missing(f"only {min(len(x), len(y))} blocks: a 95 % interval needs 4 on each side")
-    pairs = _differences(sorted(x), sorted(y))
-    return Interval(_middle_of(pairs), pairs.smallest(critical), pairs.smallest(pairs.count + 1 - critical))
-
-
-def welch(x: Sequence[float], y: Sequence[float]) -> TInterval | Missing:
-    """How far the mean of y lies above that of x, by Welch's t; Missing below 2 values on a side.
-
-    Degrees of freedom by Welch–Satterthwaite.
-    """
-    if min(len(x), len(y)) < 2:
-        return Missing("only 1 value on a side: its spread is unknown")
-    part_x, part_y = sample_variance(x) / len(x), sample_variance(y) / len(y)
-    difference = mean(y) - mean(x)
-    total = part_x + part_y
-    if total == 0:
-        return TInterval(difference, 0.0, float(len(x) + len(y) - 2))
-    share_x, share_y = part_x / total, part_y / total  # ratios first: squares of tiny variances underflow
-    df = 1 / (share_x**2 / (len(x) - 1) + share_y**2 / (len(y) - 1))
-    return TInterval(difference, math.sqrt(total), df)
-
-
 def location_error(values: Sequence[float]) -> float:
     """The standard error of the values' center; 0 for a single value, whose error cannot be known.
 
@@ -199,15 +154,6 @@ def _middle_of(pairs: _Pairs) -> float:
     middle = (pairs.count + 1) // 2
     upper = pairs.count + 1 - middle
     return (pairs.smallest(middle) + pairs.smallest(upper)) / 2
-
-
-def _differences(x: Sequence[float], y: Sequence[float]) -> _Pairs:
-    """All y - x of two sorted sequences."""
-    if len(x) * len(y) <= _SORTED_PAIRS:
-        ordered = sorted([b - a for a in x for b in y])
-        return _Pairs(len(ordered), lambda rank: ordered[rank - 1])
-    count_up_to = functools.partial(_count_differences, x, y)
-    return _Pairs(len(x) * len(y), lambda rank: _by_counting(count_up_to, y[0] - x[-1], y[-1] - x[0], rank))
 
 
 def _walsh_averages(values: Sequence[float]) -> _Pairs:
@@ -250,23 +196,6 @@ def _by_counting(count_up_to: Callable[[float], int], low: float, high: float, r
 def _is_rounding(spread: float, mean: float, count: int) -> bool:
     """Whether the sum of squares around a mean is that of equal values which differ in their last bits."""
     return spread <= count * (1e-12 * mean) ** 2
-
-
-@functools.lru_cache(maxsize=256)
-def _mann_whitney_critical(fewer: int, more: int) -> int:
-    """The rank from either end of all differences at which the 95 % interval ends; 0 if there is none."""
-    pairs = fewer * more
-    if pairs > _EXACT_PAIRS:
-        spread = math.sqrt(pairs * (fewer + more + 1) / 12)
-        return max(0, math.floor(pairs / 2 + 0.5 - normal_quantile(1 - _ALPHA / 2) * spread))
-    # Number of arrangements with each count of inversions: the Gaussian binomial coefficient.
-    ways = [1] + [0] * pairs
-    for i in range(1, fewer + 1):
-        for at in range(pairs, more + i - 1, -1):
-            ways[at] -= ways[at - more - i]
-        for at in range(i, pairs + 1):
-            ways[at] += ways[at - i]
-    return _ranks_within(ways, math.comb(fewer + more, fewer))
 
 
 @functools.lru_cache(maxsize=256)

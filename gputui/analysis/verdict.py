@@ -1,51 +1,47 @@
 """How much faster one side is, how certain that is, and the word for it.
 
-Two families of rows share a table. Where the spread between launches is known on both sides, from 3 launches
-or from the other rows of the box, p-values are calibrated, and Benjamini–Hochberg over these rows keeps the
-share of false finds at 5 %. Elsewhere the spread is a worst-case prior; each such row is right at least 95
-times in 100 by its interval alone, and does not enter Benjamini–Hochberg, since with an assumed sd of 10 % a
-true 1.5 x among ten rows (p = 0.005) would be rejected every second time.
+One account of what is known holds for all: a variance comes from the table of priors and from what was
+measured, with its degrees of freedom (`analysis.spread`), and every interval and p-value is Student's t on
+them. So a row with one launch a side is judged like one with twenty, and none escapes the correction for
+looking at many rows because less is known of it.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self, TypeVar  # Any: a cache of several kinds of things
+from typing import Self
 
-from gputui.analysis.quantiles import normal_quantile, t_cdf, t_quantile
-from gputui.analysis.spread import ROW_CORRELATION, Scatter, together
+from gputui.analysis.quantiles import t_cdf, t_quantile
+from gputui.analysis.spread import ASSUMED, ROW_CORRELATION, Scatter, together
 from gputui.analysis.statistics import (
-    dependence_factor,
     hodges_lehmann,
-    hodges_lehmann_shift,
     lag1_autocorrelation,
     location_error,
     mean,
     merged_until_independent,
-    sample_sd,
     sample_variance,
-    welch,
 )
 from gputui.model.absent import Missing
 from gputui.model.result import Spread
+from gputui.model.units import counted
 
 WORDS = ("faster", "slower", "same", "inconclusive", "not comparable")
 BAND = 0.01  # criterion takes 1 %, nvbench's comparison 0.5 %
 FALSE_DISCOVERY_RATE = 0.05
-LAUNCHES_MEASURED = 3  # from this many launches a side, their spread is measured, not assumed
-_BLOCKS_FOR_RANKS = 4  # 4 against 4 is the least that a rank interval of 95 % needs
+HEADLINE_ERROR_RATE = 0.01
+"""Of what a sentence above the table claims: people repeat it without the table."""
+LAUNCHES_MEASURED = 3  # from this many launches a side, their spread is measured rather than assumed
 MOST_RUNS = 10
+_ENDLESS = 10**9
 MOST_LAUNCHES = 20  # more are not worth it: a difference that needs them is too small to matter
-_Z = normal_quantile(0.975)
 ONE_RUN = Spread(0.0, math.inf)
 """Between cases of one run nothing varies from run to run."""
 _MOST_BLOCKS_KEPT = 1000  # of one side: 512 of them are 40 MiB at most
 _Launches = tuple[tuple[float, ...], ...]
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +54,10 @@ class Estimate:
     high: float
     df: float
     """Degrees of freedom of the interval; infinite where it is normal."""
-    replicated: bool
-    """The spread between launches is known on both sides: from 3 launches, or from other rows of the box."""
     run_share: float
-    """Of the variance, 0 to 1: what comes from run to run, which launches of one run do not average out."""
-    contended_low: float
-    """The factor by which CPU contention alone moves the lower end; see `widened_by_contention`."""
-    contended_high: float
-    """The same for the upper end."""
+    """Of the variance, 0 to 1: what launches of these runs do not average out."""
+    doubt: str = field(default="", kw_only=True)
+    """Why nothing may be decided, whatever the interval says; empty for most."""
 
     def is_beyond(self, band: float) -> bool:
         """Whether the whole interval lies outside of the band 1/(1 + band) to 1 + band."""
@@ -75,40 +67,34 @@ class Estimate:
         """Whether the whole interval lies inside of that band."""
         return 1 / (1 + band) <= self.low and self.high <= 1 + band
 
+    @property
+    def half_width(self) -> float:
+        """Of the interval, on the log scale."""
+        return math.log(self.high / self.low) / 2
+
     def p_beyond(self, band: float) -> float:
         """The two-sided p that the ratio is on the nearest edge of the band 1/(1 + band) to 1 + band.
 
-        Below 0.05 exactly if the 95 % interval excludes the band; 1 where its middle lies inside the band.
+        Below 0.05 exactly if the 95 % interval excludes the band; 1 where the estimate lies inside the band.
         """
-        middle, half = self._log_interval()
-        return _p(abs(middle) - math.log1p(band), half, self.df)
+        half = math.log(self.ratio / self.low if self.ratio > 1 else self.high / self.ratio)
+        return self._p(abs(math.log(self.ratio)) - math.log1p(band), half)
 
     def p_slower(self, limit: float) -> float:
         """The two-sided p that the ratio is `limit`, against a smaller one."""
-        middle, half = self._log_interval()
-        return _p(math.log(limit) - middle, half, self.df)
+        return self._p(math.log(limit / self.ratio), math.log(self.high / self.ratio))
 
     def at_error_rate(self, error_rate: float) -> Self:
-        """The same with an interval that misses the truth in `error_rate` of cases, rather than in 0.05.
-
-        Contention moves its ends as far as before: it is not chance.
-        """
+        """The same with an interval that misses the truth in `error_rate` of cases, rather than in 0.05."""
         wider = t_quantile(1 - error_rate / 2, self.df) / t_quantile(0.975, self.df)
-        below = wider * math.log(self.low / self.contended_low / self.ratio)
-        above = wider * math.log(self.high / self.contended_high / self.ratio)
-        return replace(
-            self,
-            low=self.ratio * math.exp(below) * self.contended_low,
-            high=self.ratio * math.exp(above) * self.contended_high,
-        )
+        below, above = (self.low / self.ratio) ** wider, (self.high / self.ratio) ** wider
+        return replace(self, low=self.ratio * below, high=self.ratio * above)
 
-    def _log_interval(self) -> tuple[float, float]:
-        """Middle and half-width of the interval on the log scale.
-
-        The middle differs from the estimate if ranks or contention make the interval lopsided.
-        """
-        low, high = math.log(self.low), math.log(self.high)
-        return (low + high) / 2, (high - low) / 2
+    def _p(self, distance: float, half: float) -> float:
+        """The two-sided p of a distance on the log scale; 1 if it is not positive."""
+        if distance <= 0:
+            return 1.0
+        return 2 * t_cdf(-t_quantile(0.975, self.df) * distance / half, self.df) if half > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +109,38 @@ class RatioEstimate(Estimate):
     independent_b: int
     launches_a: int
     launches_b: int
+    spread_a: Spread
+    """Of one launch of A; of the log ratio in one launch, where both sides were measured in the same."""
+    spread_b: Spread
+    runs: Spread
+    """What launches of these runs do not average out."""
     method: str
-    """`welch on launch medians`, `moderated t on launch medians`, or `this run only, launch prior 10 %`."""
+    """`t on launch medians, assumed spread` or `moderated t on launch medians`; of pairs, on their ratios."""
     autocorrelation: float
     """Lag-1, of the launch where it is furthest from 0, before merging."""
-    resolvable: float
-    """The smallest ratio above 1 that this comparison could have distinguished from the band of 1 %."""
     paired: bool = False
     """Both sides were interleaved in the same launches, and their blocks compared in pairs."""
+
+    @property
+    def resolvable(self) -> float:
+        """The smallest ratio above 1 that this comparison could have distinguished from the band of 1 %."""
+        return math.exp(self.half_width) * (1 + BAND)
+
+    def half_width_with(self, launches_a: int, launches_b: int, error_rate: float = 0.05) -> float:
+        """Half the interval of the log ratio that so many launches a side would be expected to have."""
+        total = together(
+            (
+                _of_launches(self.spread_a, launches_a, self.launches_a),
+                _of_launches(self.spread_b, launches_b, self.launches_b),
+                self.runs,
+            )
+        )
+        return t_quantile(1 - error_rate / 2, total.df) * math.sqrt(total.variance)
+
+
+def _of_launches(one: Spread, launches: int, measured: int) -> Spread:
+    """Of the mean of so many launches: each tells of its spread, too."""
+    return replace(one, variance=one.variance / launches, df=one.df + max(0, launches - measured))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +151,10 @@ class Verdict:
     """One of `WORDS`."""
     reason: str
     """Why nothing more can be said; empty for `faster`, `slower` and `same`."""
+    is_sure: bool = False
+    """`faster` or `slower`, and sure enough for a sentence without the table."""
+    error_rate: float = 0.05
+    """Of the interval that has to exclude the band: smaller for the one question that was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,15 +189,7 @@ class _Side:
     """Log block times per launch, merged until independent."""
     locations: tuple[float, ...]
     """Hodges–Lehmann center of each launch, over all its blocks: merging must not move it."""
-    factor: float
-    """Widening for the remaining correlation of neighboring blocks."""
     autocorrelation: float
-    prior_sd: float
-
-    @cached_property
-    def shown_variance(self) -> float:
-        """Of a launch's center, as 2 launches or more show it; at least what their blocks do."""
-        return max(sample_variance(self.locations), self.error_variance)
 
     @cached_property
     def blocks(self) -> int:
@@ -194,31 +200,9 @@ class _Side:
         return len(self.logs)
 
     @cached_property
-    def pooled(self) -> tuple[float, ...]:
-        return tuple(value for launch in self.logs for value in launch)
-
-    @cached_property
     def centre(self) -> float:
         """Mean of the launches' centers: all launches weigh the same, however many blocks they have."""
         return mean(self.locations)
-
-    @property
-    def assumed_variance(self) -> float:
-        """Variance of the side's center due to differing launches: the prior, or more if two launches show
-        more."""
-        sd = max(self.prior_sd, sample_sd(self.locations) if self.launches > 1 else 0.0)
-        return sd**2 / self.launches
-
-    def known(self, spread: Spread | None) -> Spread | None:
-        """Variance of the side's center due to differing launches; None where it can only be assumed.
-
-        `spread`: between launches, as the box's rows show it. Three launches that agree by luck do not make
-        an interval of no width: at least the error of their blocks counts.
-        """
-        if spread is None and self.launches < LAUNCHES_MEASURED:
-            return None
-        one = Spread(self.shown_variance, self.launches - 1.0) if spread is None else spread
-        return replace(one, variance=max(one.variance, self.error_variance) / self.launches)
 
     @cached_property
     def error_variance(self) -> float:
@@ -227,9 +211,16 @@ class _Side:
         return math.fsum(location_error(launch) ** 2 for launch in self.logs) / self.launches
 
     @cached_property
-    def within_variance(self) -> float:
-        """Of the side's center, from the blocks of its launches alone."""
-        return self.error_variance / self.launches
+    def scatter(self) -> Scatter | None:
+        """Between the launches' centers, at least what their blocks show; None below 2 launches."""
+        if self.launches < 2:
+            return None
+        return Scatter(max(sample_variance(self.locations), self.error_variance), self.launches - 1.0)
+
+    def one_launch(self, spread: Spread | None, prior_sd: float) -> Spread:
+        """Of one launch: `spread`, or the prior with what these show; at least the error of their blocks."""
+        one = spread or ASSUMED.of_row(self.scatter, prior_sd)
+        return replace(one, variance=max(one.variance, self.error_variance))
 
 
 def compare_launches(
@@ -245,133 +236,98 @@ def compare_launches(
 ) -> RatioEstimate | Missing:
     """How fast B is against A, from the block times of each launch in seconds per unit of work.
 
-    `spread_a` and `spread_b`: how much one launch varies, as the rows of each box show it; without them
-    what 3 launches or more show. Then Student's t on the difference of the mean of the launches'
-    Hodges–Lehmann centres of log block times. If neither is there on a side: Hodges–Lehmann shift of the
-    pooled log block times (Welch's t where blocks are too few for ranks), its half-width and 1.96 times the
-    sd of the launch priors in quadrature; the priors give way to launches that show more. Missing
-    if a side has no block or only one.
+    Student's t on the difference of the mean of the launches' Hodges–Lehmann centres of log block times.
+    `spread_a` and `spread_b`: how much one launch varies, as all that is known of each box has it; without
+    them the priors, with what these launches show. Missing if a side has no block or only one.
 
     `runs`: the variance of the difference because the sides are two runs; no number of launches lowers it.
 
-    `launch_is_block`: whole programs were timed, one block per launch. What blocks would tell of the spread
-    is that of launches then, so one block will do; with fewer than 3 launches the priors are all there is.
+    `launch_is_block`: whole programs were timed, one block per launch. Blocks tell nothing of the spread
+    then, so one will do.
     """
-    side_a, side_b = _prepare(a, prior_sd_a), _prepare(b, prior_sd_b)
+    side_a, side_b = _prepare(a), _prepare(b)
     for name, side in (("a", side_a), ("b", side_b)):
         if side.blocks < (1 if launch_is_block else 2):
             return Missing(f"{'only 1 block' if side.blocks else 'no block'} in {name}")
-    known_a, known_b = side_a.known(spread_a), side_b.known(spread_b)
-    replicated = known_a is not None and known_b is not None
-    if known_a is not None and known_b is not None:
-        total = together((together((known_a, known_b)), runs))
-        center, df, variance = _centre(side_a, side_b), total.df, total.variance
-        below = above = t_quantile(0.975, df) * math.sqrt(variance)
-        method = f"{'welch' if spread_a is spread_b is None else 'moderated t'} on launch medians"
-    else:
-        if launch_is_block:
-            center, within_below, within_above = _centre(side_a, side_b), 0.0, 0.0
-        else:
-            center, within_below, within_above = _within(side_a, side_b)
-        assumed = [
-            side.assumed_variance if known is None or spread is None else known.variance
-            for side, known, spread in ((side_a, known_a, spread_a), (side_b, known_b, spread_b))
-        ]
-        between = _Z * math.sqrt(math.fsum(assumed) + runs.variance)
-        below, above = math.hypot(within_below, between), math.hypot(within_above, between)
-        df, method = math.inf, _prior_method(side_a, side_b)
-        variance = (max(below, above) / _Z) ** 2
+    one_a, one_b = side_a.one_launch(spread_a, prior_sd_a), side_b.one_launch(spread_b, prior_sd_b)
+    parts = _mean_of_launches(one_a, side_a.launches), _mean_of_launches(one_b, side_b.launches)
+    total = together((*parts, runs))
+    # The difference of the sides' own centers, so that a printed ratio is that of printed speeds.
+    center = side_a.centre - side_b.centre
+    half = t_quantile(0.975, total.df) * math.sqrt(total.variance)
+    is_assumed = max(side_a.launches, side_b.launches) == 1 and not (spread_a and spread_b)
     return RatioEstimate(
         ratio=math.exp(center),
-        low=math.exp(center - below),
-        high=math.exp(center + above),
-        df=df,
-        replicated=replicated,
-        run_share=runs.variance / variance if variance else 0.0,
-        contended_low=1.0,
-        contended_high=1.0,
+        low=math.exp(center - half),
+        high=math.exp(center + half),
+        df=total.df,
+        run_share=runs.variance / total.variance if total.variance else 0.0,
         n_a=side_a.timed,
         n_b=side_b.timed,
         independent_a=side_a.blocks,
         independent_b=side_b.blocks,
         launches_a=side_a.launches,
         launches_b=side_b.launches,
-        method=method,
+        spread_a=one_a,
+        spread_b=one_b,
+        runs=runs,
+        method=_method(is_assumed=is_assumed),
         autocorrelation=max(side_a.autocorrelation, side_b.autocorrelation, key=abs),
-        resolvable=math.exp(max(below, above)) * (1 + BAND),
     )
 
 
-def launch_scatter(launches: Sequence[Sequence[float]], *, prior_sd: float) -> Scatter | Missing:
+def launch_scatter(launches: Sequence[Sequence[float]]) -> Scatter | Missing:
     """How far the launches of one case in one run lie from each other, by their log times.
 
-    At least what their blocks show. `prior_sd` is that of `compare_launches`, which then finds the launches
-    prepared. Missing below 2 launches.
+    At least what their blocks show. Missing below 2 launches.
     """
-    side = _prepare(launches, prior_sd)
-    if side.launches < 2:
-        return Missing("fewer than 2 launches")
-    return Scatter(side.shown_variance, side.launches - 1.0)
+    return _prepare(launches).scatter or Missing("fewer than 2 launches")
 
 
-def log_time(launches: Sequence[Sequence[float]], *, prior_sd: float) -> float | Missing:
+def log_time(launches: Sequence[Sequence[float]]) -> float | Missing:
     """The mean of the launches' log times; Missing if none has a block."""
-    side = _prepare(launches, prior_sd)
+    side = _prepare(launches)
     return side.centre if side.launches else Missing("no block")
 
 
 def compare_pairs(
-    launches: Sequence[Sequence[tuple[float, float]]], *, prior_sd: float, spread: Spread | None = None
+    launches: Sequence[Sequence[tuple[float, float]]],
+    *,
+    prior_sd: float,
+    spread: Spread | None = None,
+    waiting_sd: float = 0.0,
 ) -> RatioEstimate | Missing:
     """How fast B is against A where both were interleaved in the same launches, block by block.
 
     Each launch is a sequence of neighbouring blocks of A and B, in seconds per unit of work. What a launch
-    and the moment do to both alike falls out of their ratio. From 3 launches: Student's t on the launches'
-    Hodges–Lehmann centres of log ratios, their variance at least what their blocks show; with fewer
-    their mean, its error widened in quadrature by `prior_sd`, how much the log ratio varies between such
-    launches. `spread`: how much it varies as the box's paired rows show it, in place of both. Missing below
-    two pairs.
+    and the moment do to both alike falls out of their ratio. Student's t on the launches' Hodges–Lehmann
+    centres of log ratios. `spread`: how much the log ratio varies between launches, as all that is known of
+    the box has it; without it `prior_sd`, with what these launches show. `waiting_sd`: of the log ratio, what
+    its launches do not average out. Missing below two pairs.
     """
-    measured = [[math.log(a / b) for a, b in launch] for launch in launches if launch]
-    logs = [merged_until_independent(launch) for launch in measured]
-    pairs = [ratio for launch in logs for ratio in launch]
-    if len(pairs) < 2:
+    side = _prepare([[a / b for a, b in launch] for launch in launches])
+    if side.blocks < 2:
         return Missing("fewer than 2 pairs of blocks")
-    locations = [hodges_lehmann(launch) for launch in measured]
-    count = len(logs)
-    error_variance = mean([location_error(launch) ** 2 for launch in logs])
-    shown_variance = sample_variance(locations) if count > 1 else 0.0
-    replicated = spread is not None or count >= LAUNCHES_MEASURED
-    center = mean(locations)
-    if replicated:
-        known = spread or Spread(shown_variance, count - 1.0)
-        df = known.df
-        half = t_quantile(0.975, df) * math.sqrt(max(known.variance, error_variance) / count)
-        method = f"{'t' if spread is None else 'moderated t'} on ratios of paired blocks by launch"
-    else:
-        half = _Z * math.sqrt((max(prior_sd**2, shown_variance) + error_variance) / count)
-        df = math.inf
-        of_runs = "this run only" if count == 1 else f"{count} launches"
-        method = f"{of_runs}, blocks in pairs, launch prior {_percent(prior_sd)}"
-    timed = sum(map(len, measured))
+    one, count, waiting = side.one_launch(spread, prior_sd), side.launches, Spread(waiting_sd**2, math.inf)
+    total = together((_mean_of_launches(one, count), waiting))
+    half = t_quantile(0.975, total.df) * math.sqrt(total.variance)
     return RatioEstimate(
-        ratio=math.exp(center),
-        low=math.exp(center - half),
-        high=math.exp(center + half),
-        df=df,
-        replicated=replicated,
-        run_share=0.0,
-        contended_low=1.0,
-        contended_high=1.0,
-        n_a=timed,
-        n_b=timed,
-        independent_a=len(pairs),
-        independent_b=len(pairs),
+        ratio=math.exp(side.centre),
+        low=math.exp(side.centre - half),
+        high=math.exp(side.centre + half),
+        df=total.df,
+        run_share=waiting.variance / total.variance if total.variance else 0.0,
+        n_a=side.timed,
+        n_b=side.timed,
+        independent_a=side.blocks,
+        independent_b=side.blocks,
         launches_a=count,
         launches_b=count,
-        method=method,
-        autocorrelation=max((lag1_autocorrelation(launch) for launch in measured), key=abs, default=0.0),
-        resolvable=math.exp(half) * (1 + BAND),
+        spread_a=one,
+        spread_b=Spread(0.0, math.inf),
+        runs=waiting,
+        method=f"{_method(is_assumed=count == 1 and spread is None)}, of ratios of paired blocks",
+        autocorrelation=side.autocorrelation,
         paired=True,
     )
 
@@ -379,20 +335,11 @@ def compare_pairs(
 def with_ratio_of_speeds(pairs: RatioEstimate, a: SpeedEstimate, b: SpeedEstimate) -> RatioEstimate:
     """Pairs with the ratio of the sides' own speeds, so that a table is consistent.
 
-    The interval stays that of the pairs, extended if necessary to contain that ratio.
+    The interval lies around that ratio, and holds the interval of the pairs.
     """
     ratio = b.units_per_s / a.units_per_s
-    low, high = min(pairs.low, ratio), max(pairs.high, ratio)
-    wider = (high / low) / (pairs.high / pairs.low)
-    return replace(
-        pairs,
-        ratio=ratio,
-        low=low,
-        high=high,
-        n_a=a.blocks,
-        n_b=b.blocks,
-        resolvable=pairs.resolvable * math.sqrt(wider),
-    )
+    factor = math.exp(pairs.half_width + abs(math.log(ratio / pairs.ratio)))
+    return replace(pairs, ratio=ratio, low=ratio / factor, high=ratio * factor, n_a=a.blocks, n_b=b.blocks)
 
 
 def is_explained_by_clock(
@@ -410,61 +357,56 @@ def is_explained_by_clock(
     return touches and abs(math.log(estimate.ratio * clocks)) < abs(math.log(estimate.ratio)) / 2
 
 
-def widened_by_contention(own: RatioEstimate, measured: float) -> RatioEstimate:
-    """An interval that holds both what was measured and what it would be without others on the CPUs.
-
-    `own`: the estimate from times with the waiting for others taken out; `measured`: the ratio with it.
-    """
-    low, high = min(own.low, measured), max(own.high, measured)
-    return replace(
-        own,
-        ratio=measured,
-        low=low,
-        high=high,
-        contended_low=low / measured * own.ratio / own.low,
-        contended_high=high / measured * own.ratio / own.high,
-        resolvable=own.resolvable * max(own.ratio / measured, measured / own.ratio),
-    )
-
-
 def judge(
-    estimates: Sequence[Estimate | Missing],
-    band: float | Sequence[float] = BAND,
-    false_discovery_rate: float = FALSE_DISCOVERY_RATE,
-    shares_launches: Sequence[bool] = (),
+    estimates: Sequence[Estimate | Missing], band: float = BAND, asked: int | None = None
 ) -> list[Verdict]:
     """The verdict of each row and mean of one table; a Missing is `not comparable` for its own reason.
 
-    `faster` and `slower` (B against A) need the whole interval beyond the band and, among rows with
-    measured launches, Benjamini–Hochberg's consent; `same` needs the whole interval inside the band. A
-    band per row may be given; it is a fraction, and reaches from 1/(1 + band) to 1 + band.
-    `shares_launches`: rows that tell of the same launches, as rate and times of a load do. They err together,
-    so that Benjamini–Hochberg must consent also where the spread between launches is assumed.
+    `faster` and `slower` (B against A) need the whole interval beyond the band, which is a fraction and
+    reaches from 1/(1 + band) to 1 + band, and Benjamini–Hochberg's consent at 5 % among all rows; `same`
+    needs the whole interval inside the band.
+
+    `asked`: the place of the one question that was asked beforehand. It is judged by itself, at 1 %. Any
+    other row is sure, which a sentence above the table requires, where Holm's steps consent at 1 % in all.
     """
-    bands = [band] * len(estimates) if isinstance(band, float | int) else list(band)
-    replicated = {
-        row: estimate
-        for row, estimate in enumerate(estimates)
-        if not isinstance(estimate, Missing) and (estimate.replicated or any(shares_launches[row : row + 1]))
+    known = {
+        row: e.p_beyond(band) for row, e in enumerate(estimates) if not isinstance(e, Missing) and not e.doubt
     }
-    tested = {row: estimate.p_beyond(bands[row]) for row, estimate in replicated.items()}
-    limit = _benjamini_hochberg_limit(list(tested.values()), false_discovery_rate)
+    sure = {row for row, p in known.items() if row == asked and p <= HEADLINE_ERROR_RATE}
+    others = {row: p for row, p in known.items() if row != asked}
+    sure |= _holm(known, HEADLINE_ERROR_RATE) - {asked}
+    limit = _benjamini_hochberg_limit(list(others.values()), FALSE_DISCOVERY_RATE)
     verdicts = []
     for row, estimate in enumerate(estimates):
+        rate = HEADLINE_ERROR_RATE if row == asked else 0.05
         if isinstance(estimate, Missing):
             verdicts.append(Verdict("not comparable", estimate.reason))
-            continue
-        beyond = estimate.is_beyond(bands[row])
-        if beyond and (row not in tested or tested[row] <= limit):
-            verdicts.append(Verdict("faster" if estimate.ratio > 1 else "slower", ""))
-        elif beyond:
-            rows = f"{len(tested)} row{'s' if len(tested) > 1 else ''}"
-            verdicts.append(Verdict("inconclusive", f"not clear enough among {rows}"))
-        elif estimate.is_within(bands[row]):
+        elif row not in known:
+            verdicts.append(Verdict("inconclusive", estimate.doubt, error_rate=rate))
+        elif row in sure or (row in others and others[row] <= limit and estimate.is_beyond(band)):
+            verdicts.append(Verdict("faster" if estimate.ratio > 1 else "slower", "", row in sure))
+        elif estimate.is_within(band):
             verdicts.append(Verdict("same", ""))
+        elif not estimate.is_beyond(band):
+            verdicts.append(Verdict("inconclusive", _why_inconclusive(estimate, band, rate), error_rate=rate))
+        elif row == asked:
+            verdicts.append(Verdict("inconclusive", "a main result takes 99 % certainty", error_rate=rate))
         else:
-            verdicts.append(Verdict("inconclusive", _why_inconclusive(estimate, bands[row])))
+            verdicts.append(Verdict("inconclusive", f"not clear enough among {counted(len(others), 'row')}"))
     return verdicts
+
+
+def _holm(p_values: Mapping[int, float], error_rate: float) -> set[int]:
+    """The rows that are found, with this chance of a single false one among all.
+
+    Holm 1979, https://www.jstor.org/stable/4615733.
+    """
+    found = set[int]()
+    for step, row in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        if p_values[row] > error_rate / (len(p_values) - step):
+            break
+        found.add(row)
+    return found
 
 
 def are_slower(estimates: Sequence[Estimate], limit: float, error_rate: float = 0.05) -> list[bool]:
@@ -473,13 +415,9 @@ def are_slower(estimates: Sequence[Estimate], limit: float, error_rate: float = 
     The whole interval lies below it, and Holm's steps keep the chance of a single false one in the whole
     table at `error_rate`. Holm 1979, https://www.jstor.org/stable/4615733.
     """
-    p_values = [estimate.p_slower(limit) for estimate in estimates]
-    found = [False] * len(estimates)
-    for step, place in enumerate(sorted(range(len(estimates)), key=p_values.__getitem__)):
-        if p_values[place] > error_rate / (len(estimates) - step):
-            break
-        found[place] = estimates[place].high < limit
-    return found
+    known = {place: e.p_slower(limit) for place, e in enumerate(estimates) if not e.doubt}
+    found = _holm(known, error_rate)
+    return [place in found and estimate.high < limit for place, estimate in enumerate(estimates)]
 
 
 def geometric_mean(estimates: Sequence[RatioEstimate]) -> GeometricMean | Missing:
@@ -487,27 +425,22 @@ def geometric_mean(estimates: Sequence[RatioEstimate]) -> GeometricMean | Missin
 
     Half-widths on the log scale are combined as standard deviations are, with a correlation of 0.5 between
     rows: cases of one run share the box's clocks, heat and neighbours, so independence would be too narrow;
-    that they err wholly together is too wide. What runs and contention do to them they do to all together.
+    that they err wholly together is too wide. What runs do to them they do to all together.
     """
     if not estimates:
         return Missing("no row in common")
+    estimates = [estimate for estimate in estimates if not estimate.doubt]
+    if not estimates:
+        return Missing("each row is in doubt")
     count = len(estimates)
     center = math.fsum(math.log(e.ratio) for e in estimates) / count
-    below, _ = _combined([(math.log(e.ratio * e.contended_low / e.low), e.run_share) for e in estimates])
-    above, run_share = _combined(
-        [(math.log(e.high / e.contended_high / e.ratio), e.run_share) for e in estimates]
-    )
-    contended_low = math.fsum(math.log(e.contended_low) for e in estimates) / count
-    contended_high = math.fsum(math.log(e.contended_high) for e in estimates) / count
+    half, run_share = _combined([(e.half_width, e.run_share) for e in estimates])
     return GeometricMean(
         ratio=math.exp(center),
-        low=math.exp(center - below + contended_low),
-        high=math.exp(center + above + contended_high),
+        low=math.exp(center - half),
+        high=math.exp(center + half),
         df=min(e.df for e in estimates),
-        replicated=all(e.replicated for e in estimates),
         run_share=run_share,
-        contended_low=math.exp(contended_low),
-        contended_high=math.exp(contended_high),
         rows=count,
     )
 
@@ -521,123 +454,55 @@ def estimate_speed(
     launches: Sequence[Sequence[float]],
     *,
     prior_sd: float,
-    own: Sequence[Sequence[float]] | None = None,
     spread: Spread | None = None,
+    runs: Spread = ONE_RUN,
 ) -> SpeedEstimate | Missing:
     """How fast one side is, from the block times of each launch in seconds per unit of work.
 
-    The median of the launches' centres would waste data at 3 to 5 launches, so it is their mean, with
-    Student's t over launches; below 3 launches the pooled centre, widened by the launch prior. `spread`: how
-    much one launch varies, as the rows of the box show it, in place of both. The interval is of this run.
-
-    `own`: the times without those in which its threads waited for a CPU. It may be as much faster, as in
-    `widened_by_contention`.
+    Student's t on the mean of the launches' centres; `spread`, `prior_sd` and `runs` as in
+    `compare_launches`.
     """
-    speed = _kept(_estimated, launches if own is None else own, prior_sd)
-    if isinstance(speed, Missing):
-        return speed
-    known = None if spread is None else _prepare(launches if own is None else own, prior_sd).known(spread)
-    if known is not None:
-        factor = math.exp(t_quantile(0.975, known.df) * math.sqrt(known.variance))
-        center = speed.units_per_s
-        method = "moderated t on launch medians"
-        speed = replace(speed, low=center / factor, high=center * factor, method=method)
-    if own is None:
-        return speed
-    measured = math.exp(-_prepare(launches, prior_sd).centre)
-    low = speed.low * min(1.0, measured / speed.units_per_s)
-    return replace(speed, units_per_s=measured, low=low, high=max(speed.high, measured))
-
-
-def _estimated(launches: _Launches, prior_sd: float) -> SpeedEstimate | Missing:
-    side = _prepare(launches, prior_sd)
+    side = _prepare(launches)
     if side.blocks == 0:
         return Missing("no block")
-    if side.launches >= LAUNCHES_MEASURED:
-        center = side.centre
-        half = t_quantile(0.975, side.launches - 1) * math.sqrt(side.shown_variance / side.launches)
-        method = "t on launch medians"
-    else:
-        center = side.centre
-        within = max(location_error(side.pooled) ** 2, side.within_variance)
-        half = _Z * math.sqrt(within + side.assumed_variance)
-        method = _prior_method(side, side)
+    total = together((_mean_of_launches(side.one_launch(spread, prior_sd), side.launches), runs))
+    factor = math.exp(t_quantile(0.975, total.df) * math.sqrt(total.variance))
+    speed = math.exp(-side.centre)
     return SpeedEstimate(
-        units_per_s=math.exp(-center),
-        low=math.exp(-center - half),
-        high=math.exp(-center + half),
+        units_per_s=speed,
+        low=speed / factor,
+        high=speed * factor,
         blocks=side.timed,
         independent=side.blocks,
         launches=side.launches,
-        method=method,
+        method=_method(is_assumed=side.launches == 1 and spread is None),
     )
 
 
-def _prepare(launches: Sequence[Sequence[float]], prior_sd: float) -> _Side:
-    return _kept(_prepared, launches, prior_sd)
+def _mean_of_launches(one: Spread, launches: int) -> Spread:
+    return replace(one, variance=one.variance / launches)
 
 
-def _prepared(launches: _Launches, prior_sd: float) -> _Side:
-    measured = [launch for launch in launches if launch]
-    logs = tuple(tuple(math.log(t) for t in merged_until_independent(launch)) for launch in measured)
+def _method(*, is_assumed: bool) -> str:
+    return "t on launch medians, assumed spread" if is_assumed else "moderated t on launch medians"
+
+
+def _prepare(launches: Sequence[Sequence[float]]) -> _Side:
+    """Cached: a baseline is compared with many others."""
+    exact = tuple(tuple(launch) for launch in launches if launch)
+    return _prepared(exact) if sum(map(len, exact)) > _MOST_BLOCKS_KEPT else _remembered(exact)
+
+
+def _prepared(launches: _Launches) -> _Side:
     return _Side(
-        timed=sum(map(len, measured)),
-        logs=logs,
-        locations=tuple(math.log(launch_centre(launch)) for launch in measured),
-        factor=max((dependence_factor(launch) for launch in logs), default=1.0),
-        autocorrelation=max((lag1_autocorrelation(launch) for launch in measured), key=abs, default=0.0),
-        prior_sd=prior_sd,
+        timed=sum(map(len, launches)),
+        logs=tuple(tuple(map(math.log, merged_until_independent(launch))) for launch in launches),
+        locations=tuple(math.log(launch_centre(launch)) for launch in launches),
+        autocorrelation=max((lag1_autocorrelation(launch) for launch in launches), key=abs, default=0.0),
     )
 
 
-def _kept(
-    made: Callable[[_Launches, float], _Result], launches: Sequence[Sequence[float]], prior_sd: float
-) -> _Result:
-    """A cached result for these launches: a baseline is compared with many others."""
-    exact = tuple(map(tuple, launches))
-    if sum(map(len, exact)) > _MOST_BLOCKS_KEPT:
-        return made(exact, prior_sd)
-    kept: _Result = _remembered(made, exact, prior_sd)
-    return kept
-
-
-@functools.lru_cache(maxsize=512)
-def _remembered(made: Callable[[_Launches, float], Any], launches: _Launches, prior_sd: float) -> Any:
-    return made(launches, prior_sd)
-
-
-def _centre(a: _Side, b: _Side) -> float:
-    """Of log(a) - log(b), as the difference of the sides' own: a printed ratio is that of printed speeds."""
-    return a.centre - b.centre
-
-
-def _within(a: _Side, b: _Side) -> tuple[float, float, float]:
-    """Centre of log(a) - log(b), and the half-widths below and above it that blocks give it.
-
-    The widths are those of the rank interval of the shift of all blocks; but at least what the launches'
-    own blocks say of the launches' centres, where a short launch says less than its share of all blocks.
-    """
-    factor = max(a.factor, b.factor)
-    center = _centre(a, b)
-    ranks = hodges_lehmann_shift(b.pooled, a.pooled)
-    if not isinstance(ranks, Missing):
-        below, above = (ranks.estimate - ranks.low) * factor, (ranks.high - ranks.estimate) * factor
-    else:
-        by_t = welch(b.pooled, a.pooled)
-        if isinstance(by_t, Missing):
-            raise ValueError("a side with one block has no interval")
-        below = above = by_t.half_width * factor
-    if max(a.launches, b.launches) > 1:
-        least = _Z * math.sqrt(a.within_variance + b.within_variance)
-        below, above = max(below, least), max(above, least)
-    return center, below, above
-
-
-def _p(distance: float, half: float, df: float) -> float:
-    """The two-sided p of a distance, given the half-width of its 95 % interval; 1 if it is not positive."""
-    if distance <= 0:
-        return 1.0
-    return 2 * t_cdf(-t_quantile(0.975, df) * distance / half, df) if half > 0 else 0.0
+_remembered = functools.lru_cache(maxsize=512)(_prepared)
 
 
 def _benjamini_hochberg_limit(p_values: Sequence[float], rate: float) -> float:
@@ -649,18 +514,13 @@ def _benjamini_hochberg_limit(p_values: Sequence[float], rate: float) -> float:
     return kept
 
 
-def _why_inconclusive(estimate: Estimate, band: float) -> str:
+def _why_inconclusive(estimate: Estimate, band: float, error_rate: float) -> str:
     if not isinstance(estimate, RatioEstimate):
         return "the interval is too wide"
-    fewest = min(estimate.independent_a, estimate.independent_b)
-    is_of_whole_launches = (estimate.n_a, estimate.n_b) == (estimate.launches_a, estimate.launches_b)
-    if fewest < _BLOCKS_FOR_RANKS and not is_of_whole_launches:
-        return f"only {fewest} blocks in {'a' if estimate.independent_a == fewest else 'b'}"
-    needed = launches_needed(estimate, nearest_edge(estimate, band))
+    needed = launches_needed(estimate, nearest_edge(estimate, band), error_rate)
     if isinstance(needed, Missing):
         return f"too near to ±{_percent(band)} to tell: {needed.reason}"
-    about = "about " if estimate.replicated else ""
-    return f"the interval is too wide: needs {about}{needed} launches a side"
+    return f"the interval is too wide: needs about {needed} launches a side"
 
 
 def nearest_edge(estimate: Estimate, band: float = BAND) -> float:
@@ -668,48 +528,43 @@ def nearest_edge(estimate: Estimate, band: float = BAND) -> float:
     return 1 + band if estimate.ratio > 1 else 1 / (1 + band)
 
 
-def launches_needed(estimate: RatioEstimate, limit: float) -> int | Missing:
+def launches_needed(estimate: RatioEstimate, limit: float, error_rate: float = 0.05) -> int | Missing:
     """Launches a side after which the interval would be expected not to hold `limit`, a ratio, any more.
 
-    Where the spread between launches is not known, as many as measure it. Missing if more are needed
-    than anybody should wait for, or if what differs from run to run alone holds the limit.
+    Missing if more are needed than anybody should wait for, or if what differs from run to run alone holds
+    the limit.
     """
-    if not estimate.replicated:
-        return LAUNCHES_MEASURED
-    launches = min(estimate.launches_a, estimate.launches_b)
-    half = math.log(estimate.high / estimate.low) / 2
-    left = math.log(estimate.ratio / limit) ** 2 - half**2 * estimate.run_share
-    if left <= 0 and estimate.run_share > 0:
+    distance = abs(math.log(estimate.ratio / limit))
+    least = max(estimate.launches_a, estimate.launches_b) + 1
+    for launches in range(least, MOST_LAUNCHES + 1):
+        if estimate.half_width_with(launches, launches, error_rate) < distance:
+            return launches
+    if only_runs_help(estimate, limit, error_rate):
         return Missing("runs of one box differ by more than that")
-    needed = half**2 * (1 - estimate.run_share)
-    if left * MOST_LAUNCHES < launches * needed:
-        return Missing(f"it takes more than {MOST_LAUNCHES} launches a side")
-    return math.ceil(launches * needed / left)
+    return Missing(f"it takes more than {MOST_LAUNCHES} launches a side")
 
 
-def runs_needed(estimate: RatioEstimate, limit: float) -> int | Missing:
+def only_runs_help(estimate: RatioEstimate, limit: float, error_rate: float = 0.05) -> bool:
+    """Whether no number of launches of these runs would tell the ratio from `limit`, while more runs may."""
+    distance = abs(math.log(estimate.ratio / limit))
+    return (
+        not estimate.doubt
+        and estimate.run_share > 0
+        and estimate.half_width_with(_ENDLESS, _ENDLESS, error_rate) >= distance
+    )
+
+
+def runs_needed(estimate: RatioEstimate, limit: float, error_rate: float = 0.05) -> int | Missing:
     """How many times the runs of each side, of as many launches, would tell the ratio from `limit`.
 
     Missing if that is more than anybody should wait for.
     """
-    half = math.log(estimate.high / estimate.low) / 2
     distance = abs(math.log(estimate.ratio / limit))
-    if distance * math.sqrt(MOST_RUNS) < half:
-        return Missing(f"it takes more than {MOST_RUNS} times the runs")
-    return math.ceil((half / distance) ** 2)
-
-
-def _prior_method(a: _Side, b: _Side) -> str:
-    runs = (
-        "this run only"
-        if a.launches == b.launches == 1
-        else f"{a.launches} launches"
-        if a.launches == b.launches
-        else f"{a.launches} and {b.launches} launches"
-    )
-    if a.prior_sd == b.prior_sd:
-        return f"{runs}, launch prior {_percent(a.prior_sd)}"
-    return f"{runs}, launch priors {_percent(a.prior_sd)} and {_percent(b.prior_sd)}"
+    error = estimate.half_width / t_quantile(0.975, estimate.df)
+    for times in range(2, MOST_RUNS + 1):
+        if t_quantile(1 - error_rate / 2, estimate.df + times - 1) * error / math.sqrt(times) < distance:
+            return times
+    return Missing(f"it takes more than {MOST_RUNS} times the runs")
 
 
 def _combined(halves: Sequence[tuple[float, float]]) -> tuple[float, float]:

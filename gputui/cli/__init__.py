@@ -75,6 +75,11 @@ ELSEWHERE = {
 }
 """What people call these commands, by the names that other tools have."""
 
+_READING = frozenset(
+    ("compare", "advise", "fit", "reference", "runs", "show", "merge", "export", "share", "label", "rm")
+)
+"""Commands that read result files and end: each by one deadline."""
+
 
 class _Lazy(click.Group):
     """A group that lists its commands without importing them."""
@@ -219,6 +224,10 @@ def gputui(
                 f"{option} before {context.invoked_subcommand}: it is for the screens that `gputui` opens",
                 f"gputui {option}; or see gputui {context.invoked_subcommand} --help",
             )
+    if context.invoked_subcommand in _READING:
+        from gputui.store.opening import one_deadline
+
+        context.with_resource(one_deadline())
     return EXIT_DONE
 
 

@@ -287,6 +287,7 @@ def _show(context: click.Context, request: ComparisonRequest) -> int:
         )
     if why := no_terminal():
         raise GputuiError(f"--tui: {why}", "without --tui the comparison is printed")
+    context.find_root().close()  # the screen stays, and reads as often as it is asked to
     return show_app("compare", *request.words)
 
 

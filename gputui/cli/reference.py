@@ -62,7 +62,7 @@ def add(selectors: tuple[str, ...], name: str, note: str, trust: bool) -> int:
 
 def _candidates(text: str, trust: bool) -> list[Candidate]:
     from gputui.services.results.reference_making import Candidate
-    from gputui.services.results.selectors import split_selector
+    from gputui.services.results.selectors import judged_runs, split_selector
     from gputui.store.reading import open_result
     from gputui.store.selecting import find_run
 
@@ -72,11 +72,11 @@ def _candidates(text: str, trust: bool) -> list[Candidate]:
         chosen = [find_run(summaries, selector)] if selector else summaries
         return [
             Candidate(
-                text if selector else f"{text}@{summary.short_id}",
-                file.run(summary.run_id),
-                file.conditions(summary.run_id),
+                text if selector else f"{text}@{run.summary.short_id}",
+                run,
+                file.conditions(run.summary.run_id),
             )
-            for summary in chosen
+            for run in judged_runs(file, chosen)
         ]
 
 

@@ -192,3 +192,5 @@ class Interpreter:
     """The variable with which the user hides every GPU from it, `CUDA_VISIBLE_DEVICES`; empty for none."""
     amd_gpus: int = 0
     """AMD GPUs of the box, of which NVIDIA's driver knows nothing."""
+    first_gpu: int | None = None
+    """The number that CUDA_VISIBLE_DEVICES begins with; None if it begins with none."""

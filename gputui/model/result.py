@@ -37,9 +37,8 @@ class Spread:
 
     variance: float
     df: float
-    """Infinite where it is assumed."""
-    box: str = ""
-    """Whose rows it was learnt from: errors of two that share a box are the same error."""
+    source: str = ""
+    """Where it is from: errors of two of one source are the same error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +54,12 @@ class CaseResult:
     reason: str
     measurements: tuple[Measurement, ...]
     launch_spread: Spread | None = None
-    """Of one launch, as the runs of its box in the file show it; None where they were not read, or show no
-    more than its launches do."""
+    """Of one launch, with what the runs of its box in the file show; None where they were not read."""
+    run_spread: Spread | None = None
+    """Of one run, likewise."""
+    pair_spreads: tuple[tuple[int, Spread], ...] = ()
+    """Of the log ratio to another case in one launch, likewise, by `case_id` of that case: those that were
+    interleaved with it."""
     between_boxes: Spread | None = None
     """How far one more box may lie from this, if it stands for the boxes of a reference."""
 

@@ -146,4 +146,5 @@ def interpreter_from_plain(plain: dict[str, Any]) -> Interpreter:
         **values,
     )
     devices = tuple(TorchDevice(**device) for device in plain["devices"])
-    return Interpreter(plain["executable"], runtime, devices, plain["hidden_by"], plain["amd_gpus"])
+    visible = plain["hidden_by"], plain["amd_gpus"], plain["first_gpu"]
+    return Interpreter(plain["executable"], runtime, devices, *visible)

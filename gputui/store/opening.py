@@ -7,7 +7,6 @@ hostile files on 1.4, 1.5 and 2.0.
 from __future__ import annotations
 
 import difflib
-import math
 import os
 import random
 import re
@@ -40,7 +39,7 @@ MARKER = "gputui-export.json"
 CATALOG = "d0"
 """The name of an attached file inside a connection: ours, never derived from the file's name."""
 READ_LIMIT_S = 30.0
-"""How long a file may be read, from its opening on."""
+"""How long a file may be read by a command, or else from its opening on."""
 MOST_BYTES = 64 * 2**20
 """Of a query, as Python holds them."""
 TEXT_MOST_BYTES = 64 * 2**10
@@ -181,35 +180,56 @@ def too_large(db: Path, what: str, size: str, most: str) -> TooLarge:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class _Reading:
+    """What is read by one deadline."""
+
+    files: dict[Path, None] = field(default_factory=dict)
+    """In the order in which they were first opened."""
+    spent_s: float = 0.0
+
+
+_of_command: _Reading | None = None
+
+
+@contextmanager
+def one_deadline() -> Iterator[None]:
+    """All files that are opened in here, together or one after the other, are read by one deadline."""
+    global _of_command
+    _of_command = _Reading()
+    try:
+        yield
+    finally:
+        _of_command = None
+
+
+@dataclass(slots=True)
 class Deadline:
-    """When some files that were opened together have been read for too long."""
+    """How long some files that were opened together, and others of the same command, may be read."""
 
     files: tuple[Path, ...]
-    at: float
-    """By the monotonic clock."""
+    counted_at: float
+    """Until when reading was counted, by the monotonic clock."""
+    reading: _Reading
 
     @classmethod
     def of(cls, files: Iterable[Path]) -> Deadline:
-        """READ_LIMIT_S from now, and a second for each file after the first."""
-        files = tuple(files)
-        return cls(files, time.monotonic() + READ_LIMIT_S + len(files) - 1)
+        """READ_LIMIT_S, and a second for each file after the first."""
+        deadline = cls(tuple(files), time.monotonic(), _of_command or _Reading())
+        deadline.reading.files.update(dict.fromkeys(deadline.files))
+        return deadline
 
     def left_s(self) -> float:
         """How long they may still be read. Raises TooLarge if that is over."""
-        left_s = self.at - time.monotonic()
-        if left_s <= 0:
-            raise self.passed()
-        return left_s
-
-    def passed(self) -> TooLarge:
-        """The error if it is over."""
-        more = len(self.files) - 1
-        others = f" and {counted(more, 'other file')} opened with it" if more else ""
-        limit_s = READ_LIMIT_S + more
-        return TooLarge(
-            f"{self.files[0]}{others} took longer than {limit_s:.0f} s to read", "do not trust such files"
-        )
+        now = time.monotonic()
+        self.reading.spent_s += now - self.counted_at
+        self.counted_at = now
+        first, *others = self.reading.files
+        limit_s = READ_LIMIT_S + len(others)
+        if self.reading.spent_s < limit_s:
+            return limit_s - self.reading.spent_s
+        more = f" and {counted(len(others), 'other file')} read with it" if others else ""
+        raise TooLarge(f"{first}{more} took longer than {limit_s:.0f} s to read", "do not trust such files")
 
 
 def whole_texts(sql: str, table: str, columns: Sequence[str], place: str = "0") -> str:
@@ -258,10 +278,10 @@ def limited(connection: DuckDBPyConnection, deadline: Deadline, what: str) -> It
         with interrupted_after(connection, deadline.left_s()):
             yield
     except duckdb.InterruptException:
-        if deadline.at > time.monotonic():  # by somebody else
-            raise
-        raise deadline.passed() from None
+        deadline.left_s()
+        raise  # by somebody else
     except duckdb.Error as error:
+        deadline.left_s()
         text = str(error)
         if found := re.search(rf"{_TOO_LONG}(\w+) (\S+) (\d+) \[(.+?)\]", text):
             table, columns, place, sizes = found.groups()
@@ -270,6 +290,8 @@ def limited(connection: DuckDBPyConnection, deadline: Deadline, what: str) -> It
             where, most = f"{table}.{column}", f"{TEXT_MOST_BYTES:,}"
             raise too_large(deadline.files[int(place)], where, f"a text of {size:,} bytes", most) from None
         raise explained(deadline.files[0], text, what) from error
+    else:
+        deadline.left_s()
 
 
 def chunks_of(
@@ -310,12 +332,16 @@ def rows_of(
     sql: str,
     parameters: tuple[object, ...] = (),
     *,
-    what: str = "the answer to a query",
+    what: str = "",
     most: int = 5_000_000,
     at_a_time: int = _TEXTS_AT_A_TIME,
 ) -> list[tuple[Any, ...]]:
-    """All rows of a query about one file or several. Raises as `chunks_of`, also for more than MOST_BYTES."""
+    """All rows of a query about one file or several. Raises as `chunks_of`, also for more than MOST_BYTES.
+
+    `what` is what errors name; by default the tables that it reads.
+    """
     deadline = db if isinstance(db, Deadline) else Deadline.of([db])
+    what = what or " and ".join(dict.fromkeys(re.findall(r"\.main\.(\w+)", sql)))
     rows: list[tuple[Any, ...]] = []
     left = MOST_BYTES * len(deadline.files)
     for some in chunks_of(connection, deadline, sql, parameters, what=what, most=most, at_a_time=at_a_time):
@@ -348,7 +374,7 @@ class Checked:
     """Rows by table, deleted ones that were not yet removed included."""
     statements: Mapping[str, str] = field(default_factory=dict)
     """By table, the statement that creates it, which defines all of its columns and their order."""
-    deadline: Deadline = field(default_factory=lambda: Deadline((), math.inf))
+    deadline: Deadline = field(default_factory=lambda: Deadline.of(()))
     """Of it and of the files that were opened together with it."""
 
     @property
@@ -547,7 +573,7 @@ def _metas(
     found: dict[str, dict[str, str]] = {catalog: {} for catalog in attached}
     each = (f"SELECT '{catalog}' AS file, key, value FROM {catalog}.main.meta" for catalog in attached)
     sql = whole_texts(" UNION ALL ".join(each), "meta", ["key", "value"])
-    for catalog, key, value in rows_of(connection, deadline, sql, what="meta", most=1000 * len(attached)):
+    for catalog, key, value in rows_of(connection, deadline, sql, most=1000 * len(attached)):
         found[str(catalog)][str(key)] = str(value)
     return found
 
@@ -645,8 +671,6 @@ def explained(db: Path, text: str, what: str = "") -> GputuiError:
             f"{db}.wal does not belong to {db}",
             f"copy both again from where they came, or move {db}.wal away to read what {db} alone holds",
         )
-    if "INTERRUPT" in text.upper():
-        return Deadline.of([db]).passed()
     first_line = clean_text(text.splitlines()[0] if text else "")[:200]
     return GputuiError(
         f"{db} is damaged or was copied while it was written: {first_line}",

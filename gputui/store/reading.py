@@ -216,6 +216,16 @@ class CaseTimes:
     device_name: str
     launches: tuple[LaunchTimes, ...]
 
+    @property
+    def waited_share(self) -> float:
+        """Of the time in which its threads were ready, what they waited for a CPU; 0 where nothing tells."""
+        waited_ns = cpu_ns = 0
+        for launch in self.launches:
+            for waited, cpu in zip(launch.waited_ns, launch.cpu_ns, strict=True):
+                if waited >= 0 and cpu >= 0:
+                    waited_ns, cpu_ns = waited_ns + waited, cpu_ns + cpu
+        return waited_ns / (waited_ns + cpu_ns) if waited_ns else 0.0
+
     def as_result(self) -> CaseResult:
         """The same for statistics of whole results; what was not read is empty."""
         measurements = tuple(
@@ -608,9 +618,7 @@ def text_size(
             if (name, column) in opened.columns:
                 texts = f"""SELECT "{column}" AS text FROM {opened.catalog}.main.{name}{where}{most}"""
                 sql = f"SELECT coalesce(sum(strlen(text)), 0)::BIGINT FROM ({texts})"
-                ((of_column,),) = rows_of(
-                    opened.connection, opened.deadline, sql, tuple(run_ids or ()), what=name
-                )
+                ((of_column,),) = rows_of(opened.connection, opened.deadline, sql, tuple(run_ids or ()))
                 size += of_column
         if size > MOST_BYTES:
             break

@@ -37,6 +37,7 @@ def probe() -> dict[str, Any]:
         "devices": [],
         "hidden_by": hidden_by(os.environ),
         "amd_gpus": amd_gpus(Path("/")),
+        "first_gpu": first_gpu(os.environ),
     }
     try:
         import torch
@@ -85,6 +86,12 @@ def hidden_by(environ: Mapping[str, str]) -> str:
         if first in ("", "-1", "none", "nodevfiles", "void"):  # Slurm writes NoDevFiles
             return name
     return ""
+
+
+def first_gpu(environ: Mapping[str, str]) -> int | None:
+    """The number that CUDA_VISIBLE_DEVICES begins with; if no GPU has it, torch sees none at all."""
+    first = environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].strip()
+    return int(first) if re.fullmatch("[0-9]{1,6}", first) else None
 
 
 def amd_gpus(root: Path) -> int:

@@ -1,113 +1,79 @@
-"""How much launches and runs vary, learnt from the rows of a box."""
+"""How much launches and runs vary: a prior of finite worth, pooled with what a box shows."""
 
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 
 import pytest
-from scipy import special, stats
 
 from gputui.analysis.spread import (
-    FEW_ROWS_DF,
-    MOST_PRIOR_DF,
-    RUN_PRIOR_DF,
-    LaunchPrior,
+    ASSUMED,
+    BOX_DF,
+    ROW_CORRELATION,
+    ROW_DF,
+    RUN_DF,
+    BoxSpread,
     RunMean,
     Scatter,
-    _digamma,
-    _f_tail,
-    _trigamma,
+    assumed_runs,
     learn_launches,
     learn_runs,
     pooled,
     together,
 )
-from gputui.model.absent import Missing
 from gputui.model.result import Spread
 
 SD = 0.1
-
-
-def learnt(*runs: Mapping[Hashable, Scatter]) -> LaunchPrior:
-    prior = learn_launches("box", runs)
-    assert isinstance(prior, LaunchPrior)
-    return prior
 
 
 def rows_of(*variances: float, df: float = 2.0) -> dict[Hashable, Scatter]:
     return {place: Scatter(variance, df) for place, variance in enumerate(variances)}
 
 
-def drawn(rng: random.Random, rows: int, factor: float, prior_df: float, df: int) -> dict[Hashable, Scatter]:
-    """Sample variances of rows whose true ones are of an inverse chi-squared distribution."""
-
-    def chi_squared(freedom: float) -> float:
-        return rng.gammavariate(freedom / 2, 2)
-
-    true = [factor * prior_df / chi_squared(prior_df) for _ in range(rows)]
-    return rows_of(*(variance * chi_squared(df) / df for variance in true), df=float(df))
+# Between launches
 
 
-def test_fewer_than_four_rows_tell_too_little_of_a_box() -> None:
-    assert isinstance(learn_launches("box", [rows_of(1, 2, 3)]), Missing)
-    assert isinstance(learn_launches("box", [rows_of(1, 2, 3)] * 5), Missing)
-    assert learnt(rows_of(1, 2, 3, 4)).rows == 4
+def test_of_a_box_without_launches_the_table_is_taken_and_not_as_known() -> None:
+    assert learn_launches("box", []) == learn_launches("box", [{}]) == ASSUMED
+    spread = ASSUMED.of_row(None, SD)
+    assert spread.variance == pytest.approx(SD**2)
+    assert spread.df == pytest.approx(1 / (1 / BOX_DF + 1 / ROW_DF))
 
 
-@pytest.mark.parametrize("prior_df", [2.0, 4.0, 10.0])
-def test_the_prior_is_found_again_in_many_rows_drawn_from_it(prior_df: float) -> None:
-    found = learnt(drawn(random.Random(1), 4000, 0.09, prior_df, 4))
-
-    assert found.factor == pytest.approx(0.09, rel=0.1)
-    assert found.df == pytest.approx(prior_df, rel=0.2)
-
-
-def test_rows_that_vary_alike_are_trusted_up_to_a_cap() -> None:
-    assert learnt(rows_of(*[0.5] * 8)).df == pytest.approx(MOST_PRIOR_DF)
-    assert learnt(rows_of(*[1e-3, 1e3] * 4)).df < 2
+def test_what_a_row_shows_is_pooled_with_what_is_expected_of_it() -> None:
+    alone, seen = ASSUMED.of_row(None, SD), ASSUMED.of_row(Scatter(4 * SD**2, 2), SD)
+    assert seen.df == pytest.approx(alone.df + 2)
+    assert seen.variance == pytest.approx((alone.df + 2 * 4) / (alone.df + 2) * SD**2)
+    assert ASSUMED.of_row(Scatter(0.0, 2), SD).variance > 0, "launches that agree by chance prove nothing"
 
 
-def test_how_alike_a_few_rows_are_is_assumed_and_their_middle_is_not() -> None:
-    alike, unlike = learnt(rows_of(*[0.5] * 7)), learnt(rows_of(1e-3, 1e3, 1e-3, 1e3))
-    assert alike.df == unlike.df == FEW_ROWS_DF
-    assert alike.factor == pytest.approx(0.5 * learnt(rows_of(*[1.0] * 7)).factor)
+def test_other_rows_of_a_box_move_what_is_expected_of_a_row() -> None:
+    calm, wild = (learn_launches("box", [rows_of(*[x] * 8)]) for x in (0.1, 10.0))
+    assert 0.1 < calm.factor < 1 < wild.factor < 10
+    assert calm.df == wild.df > BOX_DF
+    row = wild.of_row(None, SD)
+    assert row.variance == pytest.approx(wild.factor * SD**2)
+    assert (row.box, calm.rows, calm.launches) == ("box", 8, 0)
+
+
+def test_how_alike_rows_are_bounds_what_many_of_them_tell_of_one() -> None:
+    known = BoxSpread("box", 1.0, 1e9)
+    assert known.of_row(None, SD).df == pytest.approx(ROW_DF)
 
 
 def test_many_rows_of_one_run_never_count_as_if_they_had_been_measured_apart() -> None:
-    few, many = learnt(rows_of(*[1.0] * 4)), learnt(rows_of(*[1.0] * 400))
-
-    assert few.most_df == pytest.approx(8 / 1.75)
-    assert many.most_df < 8 < learnt(*[rows_of(*[1.0] * 400)] * 3).most_df
-    assert many.moderated(Scatter(SD**2, 2), SD).df == many.most_df
-
-
-def test_a_row_is_drawn_towards_the_others_by_their_degrees_of_freedom() -> None:
-    prior = LaunchPrior("box", 0.04, 6.0, 100.0, 8, 24)
-
-    spread = prior.moderated(Scatter(0.08 * SD**2, 2), SD)
-    assert spread.variance == pytest.approx((6 * 0.04 + 2 * 0.08) / 8 * SD**2)
-    assert (spread.df, spread.box) == (8, "box")
-    alone = prior.moderated(None, SD)
-    assert (alone.df, alone.box) == (6, "box")
-    assert alone.variance == pytest.approx(0.04 * SD**2)
-
-
-def test_a_row_far_noisier_than_the_others_keeps_its_own() -> None:
-    prior = LaunchPrior("box", 0.04, 20.0, 100.0, 8, 24)
-    limit = float(stats.f.ppf(0.975, 2, 20)) * 0.04 * SD**2
-
-    assert prior.moderated(Scatter(1.01 * limit, 2), SD) == Spread(1.01 * limit, 2)
-    assert prior.moderated(Scatter(0.99 * limit, 2), SD).df == 22
-    assert prior.moderated(Scatter(0.0, 2), SD).df == 22
-
-
-def test_functions_are_scipys() -> None:
-    for x in (0.5, 1.0, 1.7, 4.0, 12.3, 40.0):
-        assert _digamma(x) == pytest.approx(float(special.digamma(x)), abs=1e-9)
-        assert _trigamma(x) == pytest.approx(float(special.polygamma(1, x)), rel=1e-8)
-        assert _f_tail(x, 2, 7.5) == pytest.approx(float(stats.f.sf(x, 2, 7.5)), rel=1e-9)
+    few, many, apart = (
+        learn_launches("box", runs)
+        for runs in (
+            [rows_of(*[1.0] * 4)],
+            [rows_of(*[1.0] * 400)],
+            [rows_of(*[1.0] * 400)] * 3,
+        )
+    )
+    assert few.df == pytest.approx(BOX_DF + 8 / (1 + 3 * ROW_CORRELATION**2))
+    assert few.df < many.df < BOX_DF + 2 / ROW_CORRELATION**2
+    assert apart.df - BOX_DF == pytest.approx(3 * (many.df - BOX_DF))
 
 
 def test_scatters_are_pooled_by_their_degrees_of_freedom() -> None:
@@ -141,28 +107,29 @@ def runs_of(*log_times: float, error_variance: float = 0.0) -> list[RunMean]:
     return [RunMean(log_time, error_variance) for log_time in log_times]
 
 
-def test_a_box_that_was_run_once_varies_from_run_to_run_by_the_table() -> None:
-    once = learn_runs("box", [runs_of(1.0)], rows=1, table_sd=0.02)
-    assert once.variance == pytest.approx(4e-4)
-    assert once.df == math.inf
-    assert learn_runs("box", [], rows=0, table_sd=0.02).df == math.inf
+def test_a_box_that_was_run_once_varies_from_run_to_run_by_the_table_and_not_as_known() -> None:
+    for cases in ([runs_of(1.0)], []):
+        once = learn_runs("box", cases, rows=len(cases), table_sd=0.02)
+        assert once == assumed_runs(0.02)
+        assert once.variance == pytest.approx(4e-4)
+        assert once.df == RUN_DF
 
 
 def test_runs_of_a_box_draw_the_tables_variance_towards_their_own() -> None:
     nine = runs_of(*[0.01, -0.01] * 4, 0.0)
 
     spread = learn_runs("box", [nine], rows=1, table_sd=0.02)
-    assert spread.df == RUN_PRIOR_DF + 8
-    assert spread.variance == pytest.approx((4 * 4e-4 + 8 * 1e-4) / 12)
-    assert learn_runs("box", [nine] * 20, rows=20, table_sd=0.02) == spread  # the same runs
+    assert spread.df == RUN_DF + 8
+    assert spread.variance == pytest.approx((RUN_DF * 4e-4 + 8 * 1e-4) / (RUN_DF + 8))
+    assert learn_runs("box", [nine] * 20, rows=20, table_sd=0.02) == spread, "the same runs"
 
 
 def test_what_launches_explain_is_not_laid_on_runs() -> None:
     noisy = runs_of(*[0.01, -0.01] * 4, 0.0, error_variance=1e-4)
 
     spread = learn_runs("box", [noisy], rows=1, table_sd=0.02)
-    assert spread.df < RUN_PRIOR_DF + 8
-    assert spread.variance < (4 * 4e-4 + 8 * 1e-4) / 12
+    assert spread.df < RUN_DF + 8
+    assert spread.variance < (RUN_DF * 4e-4 + 8 * 1e-4) / (RUN_DF + 8)
     hopeless = learn_runs("box", [runs_of(*[1.0, -1.0] * 4, error_variance=1.2)], rows=1, table_sd=0.02)
-    assert hopeless.df == pytest.approx(RUN_PRIOR_DF, abs=0.01)
+    assert hopeless.df == pytest.approx(RUN_DF, abs=0.01)
     assert hopeless.variance == pytest.approx(4e-4, rel=0.01)

@@ -9,15 +9,25 @@ import pytest
 from gputui.analysis.priors import (
     INSTANCE_SD,
     LAUNCH_SD,
+    RUN_SD,
     band_between_models,
     instance_prior_sd,
+    kind_of_work,
     launch_prior_sd,
+    run_prior_sd,
 )
+from gputui.analysis.quantiles import t_quantile
+from gputui.analysis.spread import ASSUMED, RUN_DF, Scatter, assumed_runs, together
+from gputui.analysis.statistics import sample_variance
 from gputui.analysis.verdict import (
+    BAND,
+    FALSE_DISCOVERY_RATE,
+    ONE_RUN,
     GeometricMean,
     RatioEstimate,
     SpeedEstimate,
     Verdict,
+    are_slower,
     compare_launches,
     compare_pairs,
     estimate_speed,
@@ -46,73 +56,82 @@ def compared(
     return estimate
 
 
+def known(*launches: float, prior: float = 0.1) -> Spread:
+    """Of one launch, by the account of `spread`, which verdicts rest on."""
+    logs = [math.log(seconds) for seconds in launches]
+    return ASSUMED.of_row(Scatter(sample_variance(logs), len(logs) - 1.0) if len(logs) > 1 else None, prior)
+
+
+def half_of(a: Spread, b: Spread, launches: int, runs: Spread = ONE_RUN) -> float:
+    """Half the 95 % interval of a log ratio."""
+    total = together(
+        (*(replace(one, variance=one.variance / launches) for one in (a, b)), runs),
+    )
+    return t_quantile(0.975, total.df) * math.sqrt(total.variance)
+
+
 def test_the_ratio_is_above_1_when_b_needs_less_time() -> None:
     estimate = compared([launch(2.0)], [launch(1.0)])
 
     assert estimate.ratio == pytest.approx(2.0)
     assert estimate.low < 2 < estimate.high
-    assert judge([estimate]) == [Verdict("faster", "")]
-    assert judge([compared([launch(1.0)], [launch(2.0)])]) == [Verdict("slower", "")]
+    assert judge([estimate])[0].word == "faster"
+    assert judge([compared([launch(1.0)], [launch(2.0)])])[0].word == "slower"
 
 
-def test_one_launch_a_side_is_widened_by_the_prior_and_says_so() -> None:
+def test_one_launch_a_side_has_the_interval_of_students_t_on_the_table_and_says_so() -> None:
     estimate = compared([launch(1.0)], [launch(1.0)])
 
-    assert math.log(estimate.high) == pytest.approx(1.96 * 0.1 * math.sqrt(2), rel=0.01)
-    assert estimate.method == "this run only, launch prior 10 %"
-    assert judge([estimate]) == [Verdict("inconclusive", "the interval is too wide: needs 3 launches a side")]
+    assert math.log(estimate.high) == pytest.approx(half_of(known(), known(), 1))
+    assert math.log(estimate.high) > 1.96 * 0.1 * math.sqrt(2), "the table is not known exactly"
+    assert estimate.method == "t on launch medians, assumed spread"
+    (verdict,) = judge([estimate])
+    assert verdict.word == "inconclusive"
 
 
-def test_priors_of_both_sides_are_named_where_they_differ() -> None:
-    estimate = compared([launch(1.0)], [launch(0.1)], 0.1, 0.026)
+@pytest.mark.parametrize("scatter", [0.0, 0.001, 0.1, 0.3])
+def test_launches_are_pooled_with_the_table_however_many_there_are(scatter: float) -> None:
+    times = [1.0, 1.0 + scatter, 1.0 / (1 + scatter)]
+    for launches in (2, 3):
+        mine = times[:launches]
+        estimate = compared([launch(t, 2) for t in mine], [launch(t / 2, 2) for t in mine])
 
-    assert estimate.method == "this run only, launch priors 10 % and 2.6 %"
-
-
-def test_a_second_launch_narrows_the_interval() -> None:
-    one = compared([launch(1.0)], [launch(1.0)])
-    two = compared([launch(1.0)] * 2, [launch(1.0)] * 2)
-
-    assert math.log(two.high) == pytest.approx(math.log(one.high) / math.sqrt(2), rel=0.02)
-    assert two.method == "2 launches, launch prior 10 %"
-    assert compared([launch(1.0)] * 3, [launch(1.0)]).method == "3 and 1 launches, launch prior 10 %"
+        assert estimate.half_width == pytest.approx(half_of(known(*mine), known(*mine), launches), rel=1e-3)
+        assert estimate.ratio == pytest.approx(2.0)
+        assert (estimate.launches_a, estimate.launches_b, estimate.n_a) == (launches, launches, 2 * launches)
+        assert estimate.method == "moderated t on launch medians"
 
 
-def test_two_launches_that_differ_by_more_than_the_prior_override_it() -> None:
-    calm = compared([launch(1.0), launch(1.0)], [launch(1.0), launch(1.0)], 0.01)
-    wild = compared([launch(1.0), launch(1.5)], [launch(1.0), launch(1.0)], 0.01)
+def test_a_launch_of_one_side_tells_more_than_none() -> None:
+    one, more = compared([launch(1.0)], [launch(1.0)]), compared([launch(1.0)] * 3, [launch(1.0)])
 
-    assert math.log(wild.high / wild.low) > 5 * math.log(calm.high / calm.low)
-    standard_error = math.log(1.5) / math.sqrt(2) / math.sqrt(2)
-    assert math.log(wild.high / wild.low) / 2 >= 1.96 * standard_error
+    assert more.half_width < one.half_width
+    assert more.method == "moderated t on launch medians"
 
 
-def test_three_launches_a_side_are_compared_by_their_own_spread() -> None:
-    a = [launch(1.0), launch(1.01), launch(0.99)]
-    b = [launch(0.5), launch(0.505), launch(0.495)]
-    estimate = compared(a, b)
+def test_what_runs_differ_by_is_no_more_known_than_launches_and_no_launch_averages_it_out() -> None:
+    runs = assumed_runs(0.04)
+    wide = compare_launches([launch(1.0)] * 3, [launch(1.0)] * 3, prior_sd_a=0.1, prior_sd_b=0.1, runs=runs)
 
-    assert estimate.method == "welch on launch medians"
-    assert (estimate.launches_a, estimate.launches_b, estimate.n_a) == (3, 3, 30)
-    assert estimate.ratio == pytest.approx(2.0, rel=1e-3)
-    assert math.log(estimate.high / estimate.ratio) == pytest.approx(
-        2.776 * 0.01 * math.sqrt(2 / 3), rel=0.02
-    )
-    assert judge([estimate]) == [Verdict("faster", "")]
+    assert isinstance(wide, RatioEstimate)
+    equal = known(1.0, 1.0, 1.0)
+    assert wide.half_width == pytest.approx(half_of(equal, equal, 3, runs), rel=1e-3)
+    assert wide.half_width_with(10**6, 10**6) == pytest.approx(t_quantile(0.975, RUN_DF) * 0.04, rel=1e-3)
 
 
-def test_three_launches_that_agree_by_luck_keep_the_error_of_their_blocks() -> None:
+def test_three_launches_that_agree_by_luck_keep_the_table_and_the_error_of_their_blocks() -> None:
     estimate = compared([launch(1.0)] * 3, [launch(1.0)] * 3)
+    blocks = compared([launch(1.0)] * 3, [launch(1.0)] * 3, prior_a=1e-9)
 
-    assert 1.0005 < estimate.high < 1.01
-    assert judge([estimate]) == [Verdict("same", "")]
+    assert judge([estimate])[0].word == "inconclusive"
+    assert 1.0005 < blocks.high < 1.01
+    assert judge([blocks]) == [Verdict("same", "")]
 
 
 def test_a_launch_without_blocks_does_not_count() -> None:
     estimate = compared([launch(1.0), [], launch(1.0)], [launch(1.0)] * 3)
 
     assert estimate.launches_a == 2
-    assert not estimate.replicated
 
 
 @pytest.mark.parametrize(("b", "reason"), [([], "no block in b"), ([[1.0]], "only 1 block in b")])
@@ -120,12 +139,6 @@ def test_a_side_without_blocks_is_not_comparable(b: list[list[float]], reason: s
     estimate = compare_launches([launch(1.0)], b, prior_sd_a=0.1, prior_sd_b=0.1)
 
     assert judge([estimate]) == [Verdict("not comparable", reason)]
-
-
-def test_few_blocks_are_named_as_the_reason() -> None:
-    estimate = compared([launch(1.0, 3)], [launch(1.0)])
-
-    assert judge([estimate]) == [Verdict("inconclusive", "only 3 blocks in a")]
 
 
 def test_the_p_is_below_5_percent_exactly_if_the_interval_excludes_the_band() -> None:
@@ -152,50 +165,71 @@ def test_what_is_resolvable_is_just_outside_the_interval_of_an_equal_pair() -> N
     assert judge([not_quite])[0].word == "inconclusive"
 
 
-def weak_find() -> RatioEstimate:
-    """Three launches a side whose interval excludes the band by little."""
-    return compared(
-        [launch(1.2), launch(1.25), launch(1.3)], [launch(1.0), launch(1.04), launch(1.08)], prior_a=0.2
-    )
+def estimated(p: float, ratio: float = 1.2, df: float = 8.0) -> RatioEstimate:
+    """One whose difference from the band has this p."""
+    distance = abs(math.log(ratio)) - math.log1p(BAND)
+    half = t_quantile(0.975, df) / t_quantile(1 - p / 2, df) * distance
+    plain = compared([launch(1.2)], [launch(1.0)])
+    found = replace(plain, ratio=ratio, low=ratio * math.exp(-half), high=ratio * math.exp(half), df=df)
+    assert found.p_beyond(BAND) == pytest.approx(p)
+    return found
+
+
+def words(*verdicts: Verdict) -> list[str]:
+    return [verdict.word for verdict in verdicts]
 
 
 def test_a_weak_find_stands_alone_and_is_kept_back_among_many_rows() -> None:
-    null = compared([launch(1.0), launch(1.1), launch(0.9)], [launch(1.0), launch(1.1), launch(0.9)], 0.2)
+    weak, null = estimated(0.03), estimated(0.6)
 
-    assert weak_find().low > 1.01
-    verdicts = judge([weak_find(), *[null] * 8])
-
-    assert verdicts[0] == Verdict("inconclusive", "not clear enough among 9 rows")
-    assert all(verdict.word == "inconclusive" for verdict in verdicts)
-
-
-def test_what_a_table_keeps_back_names_no_smaller_ratio_that_would_have_shown() -> None:
-    found = weak_find()
-
-    assert found.is_beyond(0.01)
-    assert not replace(found, low=1.005).is_beyond(0.01)
-    assert replace(found, ratio=0.5, low=0.4, high=0.98).is_beyond(0.01)
+    assert judge([weak]) == [Verdict("faster", "")]
+    assert judge([weak, *[null] * 8])[0] == Verdict("inconclusive", "not clear enough among 9 rows")
 
 
 def test_benjamini_hochberg_lets_weak_finds_pass_beside_strong_ones() -> None:
-    strong = compared(
-        [launch(9.0), launch(9.1), launch(8.9)], [launch(1.0), launch(1.01), launch(0.99)], prior_a=0.2
-    )
-
-    assert judge([weak_find(), *[strong] * 8])[0] == Verdict("faster", "")
+    assert judge([estimated(0.03), *[estimated(1e-6)] * 8])[0] == Verdict("faster", "")
 
 
-def test_rows_of_one_launch_do_not_enter_benjamini_hochberg() -> None:
-    found = compared([launch(1.4)], [launch(1.0)])
+def test_a_row_with_an_assumed_spread_is_corrected_over_the_table_like_the_others() -> None:
+    one_launch = compared([launch(1.5)], [launch(1.0)])
     nulls = [compared([launch(1.0)], [launch(1.0)])] * 9
 
-    assert judge([found, *nulls])[0] == Verdict("faster", "")
-    assert judge([found, *[compared([launch(1.0)] * 3, [launch(1.0)] * 3)] * 9])[0].word == "faster"
+    assert one_launch.p_beyond(BAND) < FALSE_DISCOVERY_RATE
+    assert words(*judge([one_launch])) == ["faster"]
+    for others in (nulls, [estimated(0.6)] * 9):
+        assert judge([one_launch, *others])[0] == Verdict("inconclusive", "not clear enough among 10 rows")
 
 
-def test_a_replicated_row_says_how_many_launches_would_do() -> None:
-    wide = compared([launch(1.2), launch(1.3), launch(1.1)], [launch(1.1), launch(1.0), launch(0.95)])
-    hopeless = compared([launch(1.0), launch(1.1), launch(0.9)], [launch(1.0), launch(1.1), launch(0.9)])
+@pytest.mark.parametrize("others", [[], [estimated(0.6)] * 11, [estimated(1e-6)] * 11])
+def test_the_main_row_is_decided_at_1_percent_whatever_the_others_show(others: list[RatioEstimate]) -> None:
+    sure, unsure = (judge([estimated(p), *others], asked=0)[0] for p in (0.009, 0.011))
+
+    assert sure == Verdict("faster", "", is_sure=True)
+    assert unsure == Verdict("inconclusive", "a main result takes 99 % certainty")
+
+
+def test_another_row_is_sure_only_by_holm_over_the_whole_table() -> None:
+    main, nulls = estimated(0.6), [estimated(0.6)] * 9
+    barely, not_quite = (judge([main, estimated(p), *nulls], asked=0)[1] for p in (0.00090, 0.00092))
+
+    assert barely == Verdict("faster", "", is_sure=True), "0.01 / 11"
+    assert not_quite == Verdict("faster", "", is_sure=False), "enough for the table"
+
+
+def test_nothing_is_decided_of_a_row_that_is_in_doubt_and_it_does_not_count_among_the_others() -> None:
+    doubtful = replace(estimated(1e-9), doubt="a waited 80 % of the time")
+    equal = replace(doubtful, ratio=1.0, low=0.999, high=1.001)
+
+    verdicts = judge([doubtful, equal, estimated(0.04)], asked=0)
+    assert verdicts[:2] == [Verdict("inconclusive", "a waited 80 % of the time")] * 2
+    assert verdicts[2].word == "faster"
+    assert isinstance(geometric_mean([doubtful]), Missing)
+    assert are_slower([replace(estimated(1e-9, 0.5), doubt="so")], 0.9) == [False]
+
+
+def test_a_row_says_how_many_launches_would_do() -> None:
+    wide = compared([launch(1.25)], [launch(1.0)])
+    hopeless = compared([launch(1.0)], [launch(1.0)])
 
     [open_row, lost_row] = judge([wide, hopeless])
 
@@ -204,10 +238,15 @@ def test_a_replicated_row_says_how_many_launches_would_do() -> None:
     assert lost_row.reason == "too near to ±1 % to tell: it takes more than 20 launches a side"
 
 
-def test_a_band_may_be_given_per_row() -> None:
-    estimate = compared([launch(1.5)] * 3, [launch(1.0)] * 3)
+def test_what_runs_differ_by_is_named_where_no_launch_helps() -> None:
+    found = compare_launches(
+        [launch(1.05)] * 3, [launch(1.0)] * 3, prior_sd_a=0.01, prior_sd_b=0.01, runs=assumed_runs(0.04)
+    )
+    (verdict,) = judge([found])
 
-    assert [v.word for v in judge([estimate, estimate], band=[0.01, 0.6])] == ["faster", "same"]
+    assert verdict == Verdict(
+        "inconclusive", "too near to ±1 % to tell: runs of one box differ by more than that"
+    )
 
 
 def test_an_empty_table_has_no_verdicts() -> None:
@@ -247,26 +286,38 @@ def test_the_geometric_mean_of_one_row_is_that_row_and_of_none_is_missing() -> N
 
 
 def test_speed_is_the_inverse_of_the_time_per_unit_with_its_interval() -> None:
-    one = estimate_speed([launch(0.01)], prior_sd=0.1)
-    three = estimate_speed([launch(0.01), launch(0.0101), launch(0.0099)], prior_sd=0.1)
-
-    assert isinstance(one, SpeedEstimate)
-    assert isinstance(three, SpeedEstimate)
-    assert one.units_per_s == pytest.approx(100, rel=1e-3)
-    assert one.high / one.units_per_s == pytest.approx(math.exp(0.196), rel=0.01)
-    assert three.high / three.units_per_s == pytest.approx(math.exp(4.303 * 0.01 / math.sqrt(3)), rel=0.01)
-    assert (one.method, three.method) == ("this run only, launch prior 10 %", "t on launch medians")
+    runs = assumed_runs(0.04)
+    for times in ((0.01,), (0.01, 0.0101, 0.0099)):
+        found = estimate_speed([launch(t) for t in times], prior_sd=0.1, runs=runs)
+        assert isinstance(found, SpeedEstimate)
+        assert found.units_per_s == pytest.approx(100, rel=1e-3)
+        of_launches = replace(known(*times), variance=known(*times).variance / len(times))
+        total = together((of_launches, runs))
+        half = t_quantile(0.975, total.df) * math.sqrt(total.variance)
+        assert math.log(found.high / found.units_per_s) == pytest.approx(half, rel=1e-3)
+        assert math.log(found.units_per_s / found.low) == pytest.approx(half, rel=1e-3)
     assert estimate_speed([[]], prior_sd=0.1) == Missing("no block")
 
 
-def test_every_class_of_work_has_priors_and_an_unknown_one_gets_the_widest() -> None:
+def test_every_kind_of_work_has_priors_and_an_unknown_one_gets_the_widest_of_its_table() -> None:
     classes = {(d, w) for d in ("cpu", "gpu") for w in ("ceiling", "training", "inference", "host")}
+    kinds = classes | {("cpu", "copy"), ("gpu", "copy"), ("gpu", "launch-bound")}
 
     assert set(INSTANCE_SD) == classes
-    assert set(LAUNCH_SD) == classes | {("host", "inference")}, "and loads on a server"
-    assert launch_prior_sd("cpu", "training") == 0.10
-    assert launch_prior_sd("tpu", "training") == max(LAUNCH_SD[one] for one in classes)
+    assert set(LAUNCH_SD) == kinds | {("host", "inference")}, "and loads on a server"
+    assert launch_prior_sd("cpu", "training") == LAUNCH_SD["cpu", "training"]
+    assert launch_prior_sd("tpu", "training") == max(LAUNCH_SD[one] for one in kinds)
     assert instance_prior_sd("gpu", "unheard of") == max(INSTANCE_SD.values())
+    assert run_prior_sd("tpu") == max(RUN_SD.values())
+
+
+def test_a_gpu_that_waits_for_the_host_is_another_kind_of_work() -> None:
+    assert kind_of_work("gpu", "training", "gpt_train", "large") == "training"
+    assert kind_of_work("gpu", "training", "gpt_train", "mini") == "launch-bound"
+    assert kind_of_work("gpu", "inference", "decode", "large") == "launch-bound"
+    assert kind_of_work("cpu", "inference", "decode", "mini") == "inference"
+    assert kind_of_work("gpu", "ceiling", "gemm", "mini") == "ceiling"
+    assert {kind_of_work(device, "ceiling", "membw") for device in ("cpu", "gpu")} == {"copy"}
 
 
 def test_a_claim_about_models_of_gpu_has_a_wider_band() -> None:
@@ -274,10 +325,16 @@ def test_a_claim_about_models_of_gpu_has_a_wider_band() -> None:
     assert band_between_models(0.01, 0.018) == pytest.approx(0.0509, abs=1e-3)
 
 
-def test_runs_are_needed_in_proportion_to_the_square_of_the_interval_over_the_distance_to_the_limit() -> None:
-    found = compared([launch(1.1)], [launch(1.0)])
-    wide = replace(found, ratio=1.1, low=1.1 / 1.2, high=1.1 * 1.2)
-    assert runs_needed(wide, 1.01) == math.ceil((math.log(1.2) / math.log(1.1 / 1.01)) ** 2)
+def test_runs_are_needed_until_their_interval_no_longer_holds_the_limit() -> None:
+    wide = replace(estimated(0.2, 1.1), df=8.0)
+    times = runs_needed(wide, 1.01)
+    assert isinstance(times, int)
+
+    def half(runs: int) -> float:
+        error = wide.half_width / t_quantile(0.975, 8.0) / math.sqrt(runs)
+        return t_quantile(0.975, 8.0 + runs - 1) * error
+
+    assert half(times) < math.log(1.1 / 1.01) <= half(times - 1)
     assert isinstance(runs_needed(wide, 1.099), Missing)
 
 
@@ -315,19 +372,21 @@ def paired(*ratios: float, spread: Spread | None = None) -> RatioEstimate:
 
 
 def test_pairs_tell_how_they_were_judged_and_what_they_could_have_told() -> None:
-    alone = paired(1.5)
-    assert alone.method == "this run only, blocks in pairs, launch prior 6 %"
-    own = paired(1.49, 1.5, 1.51)
-    assert own.method == "t on ratios of paired blocks by launch"
-    of_the_box = paired(1.5, spread=Spread(0.02**2, 10.0))
-    assert of_the_box.method == "moderated t on ratios of paired blocks by launch"
-    assert math.log(paired(1.5, 1.5).high / 1.5) == pytest.approx(1.96 * 0.06 / math.sqrt(2), rel=1e-3)
-    for found in (alone, own, of_the_box):
-        half = math.log(found.high / found.low) / 2
-        assert found.resolvable == pytest.approx(math.exp(half) * 1.01)
+    alone, own, of_the_box = paired(1.5), paired(1.49, 1.5, 1.51), paired(1.5, spread=Spread(0.02**2, 10.0))
+
+    assert alone.method == "t on launch medians, assumed spread, of ratios of paired blocks"
+    assert own.method == of_the_box.method == "moderated t on launch medians, of ratios of paired blocks"
+    for found, spread, launches in (
+        (alone, known(prior=0.06), 1),
+        (own, known(1.49, 1.5, 1.51, prior=0.06), 3),
+        (of_the_box, Spread(0.02**2, 10.0), 1),
+    ):
+        half = t_quantile(0.975, spread.df) * math.sqrt(spread.variance / launches)
+        assert found.half_width == pytest.approx(half, rel=1e-3)
+        assert found.resolvable == pytest.approx(math.exp(half) * 1.01, rel=1e-3)
 
 
-def test_pairs_that_do_not_hold_the_ratio_of_the_speeds_are_widened_to_it_and_could_tell_less() -> None:
+def test_pairs_have_the_ratio_of_the_speeds_around_which_their_interval_is_widened() -> None:
     pairs = paired(1.49, 1.5, 1.51)
     speeds = [estimate_speed([launch(seconds)] * 3, prior_sd=0.1) for seconds in (1.6, 1.0)]
     a, b = speeds
@@ -335,10 +394,11 @@ def test_pairs_that_do_not_hold_the_ratio_of_the_speeds_are_widened_to_it_and_co
     assert not isinstance(b, Missing)
     found = with_ratio_of_speeds(pairs, a, b)
 
-    assert (found.ratio, found.high) == pytest.approx((1.6, 1.6), rel=0.01)
-    assert found.low == pairs.low
-    wider = found.high / pairs.high
-    assert found.resolvable == pytest.approx(pairs.resolvable * math.sqrt(wider))
+    assert found.ratio == pytest.approx(1.6)
+    assert found.low <= pairs.low * (1 + 1e-9)
+    assert found.high > pairs.high
+    assert math.log(found.high / found.ratio) == pytest.approx(math.log(found.ratio / found.low))
+    assert found.resolvable == pytest.approx(math.exp(found.half_width) * 1.01)
 
 
 def test_a_difference_without_any_doubt_has_a_p_of_0() -> None:

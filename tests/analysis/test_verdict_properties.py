@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from gputui.analysis.verdict import (
     RatioEstimate,
+    SpeedEstimate,
     Verdict,
     compare_launches,
     compare_pairs,
     estimate_speed,
     geometric_mean,
     judge,
+    with_ratio_of_speeds,
 )
 from gputui.model.absent import Missing
 
@@ -179,3 +181,19 @@ def test_the_ratio_is_that_of_the_speeds_that_stand_beside_it(
     known = [speed.units_per_s for speed in speeds if not isinstance(speed, Missing)]
 
     assert math.log(estimate.ratio) == pytest.approx(math.log(known[1] / known[0]), rel=CLOSE, abs=CLOSE)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(launches_of_any_kind, launches_of_any_kind, pairs_of_any_kind, priors)
+def test_a_point_never_lies_on_the_end_of_its_interval(
+    a: list[list[float]], b: list[list[float]], pairs: list[list[tuple[float, float]]], prior: float
+) -> None:
+    speeds = [estimate_speed(side, prior_sd=prior) for side in (a, b)]
+    known = [speed for speed in speeds if isinstance(speed, SpeedEstimate)]
+    paired = compare_pairs(pairs, prior_sd=prior)
+    ratios = [compared(a, b, prior, prior)]
+    if isinstance(paired, RatioEstimate):
+        ratios += [paired, with_ratio_of_speeds(paired, known[0], known[1])]
+    points = [(one.ratio, one.low, one.high) for one in ratios]
+    for point, low, high in (*points, *((one.units_per_s, one.low, one.high) for one in known)):
+        assert low < point / 1.001 < point * 1.001 < high

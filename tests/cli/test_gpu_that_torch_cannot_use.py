@@ -155,7 +155,8 @@ def test_a_number_that_names_no_gpu_is_a_mistake_and_not_a_wish(tmp_path: Path, 
     wrong = stand_in(tmp_path / "box", "580.95.05") | {"CUDA_VISIBLE_DEVICES": "7"}
     done = gputui("run", profile, "--db", tmp_path / "a.db", "--yes", env=wrong)
     assert done.returncode == EXIT_MACHINE_LACKS
-    assert "CUDA_VISIBLE_DEVICES, or the container, may hide it" in done.stderr
+    assert "CUDA_VISIBLE_DEVICES begins with 7, which no GPU of this box has" in done.stderr
+    assert "to use the GPU: unset CUDA_VISIBLE_DEVICES" in done.stderr
     assert "pip install" not in done.stderr
 
 
@@ -198,6 +199,24 @@ def test_a_cpu_build_on_a_gpu_box_stops_every_way_to_measure(
     assert listed.returncode == EXIT_DONE, "what would run can still be looked up"
     assert why in " ".join(listed.stdout.split())
     assert not (tmp_path / "a.db").exists()
+
+
+def test_the_run_screen_shows_the_whole_pip_line_at_80x24(tmp_path: Path) -> None:
+    script = (
+        "from gputui.services.runs.start import DraftChecker\n"
+        "from gputui.tui.screens.run.model import RunModel\n"
+        "from gputui.tui.screens.run.pictures import picture\n"
+        "model = RunModel()\n"
+        "model.know_checked(DraftChecker().check(model.draft))\n"
+        "for line in picture(model, 80, 23, 0):\n"
+        "    print(''.join(span.text for span in line))\n"
+    )
+    env = {**os.environ, **stand_in(tmp_path / "box", "550.54.15")}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
+    assert (
+        f" {sys.executable} -m pip install torch==2.13.0+cu126"
+        " --extra-index-url https://download.pytorch.org/whl/cu126 enter Choose"
+    ) in " ".join(done.stdout.split())
 
 
 def test_the_form_refuses_in_the_field_of_the_device(tmp_path: Path, profile: Path) -> None:

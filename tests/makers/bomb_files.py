@@ -205,7 +205,7 @@ def bombs() -> Iterator[Bomb]:
     yield Bomb(
         "40 M rows of telemetry",
         (_copies("telemetry", 40_000_000, {"t_us": "t_us + i * 1000", "power_w": "random()"}),),
-        (),
+        ("show",),
     )
     yield Bomb(
         "telemetry of 5 M devices and instants",

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from bomb_files import Bomb, bombs, make_bomb, outcome, sound_file
 
+from gputui.cli import main
 from gputui.errors import EXIT_DONE, EXIT_USAGE, GputuiError
 from gputui.services.results.frames import load
+from gputui.store import opening
 from gputui.store.merging import merge_files
+from gputui.store.opening import Deadline, TooLarge, one_deadline, open_read_only, rows_of
 
 
 @pytest.mark.slow
@@ -35,3 +41,71 @@ def test_the_table_the_column_the_size_and_the_limit_are_named(tmp_path: Path) -
         assert "at most 65,536" in caught.value.message
         assert caught.value.exit_code == EXIT_USAGE
     assert not (tmp_path / "m.db").exists()
+
+
+def test_a_query_that_is_refused_names_the_tables_that_it_reads(tmp_path: Path) -> None:
+    opened = open_read_only(sound_file(tmp_path))
+    sql = f"SELECT 1 FROM {opened.catalog}.main.cases, {opened.catalog}.main.blocks"
+    with closing(opened.connection), pytest.raises(GputuiError, match="1 rows in cases and blocks"):
+        rows_of(opened.connection, opened.deadline, sql, most=1)
+
+
+def test_a_command_that_opens_files_again_has_one_deadline_for_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(opening, "time", SimpleNamespace(monotonic=lambda: now))
+    a, b = tmp_path / "a.db", tmp_path / "b.db"
+    with one_deadline():
+        first = Deadline.of([a])
+        now += 20
+        assert first.left_s() == 10
+        now += 3600  # the command does something else
+        second = Deadline.of([a, b])
+        now += 10
+        assert second.left_s() == 1
+        now += 1
+        with pytest.raises(TooLarge, match=r"a\.db and 1 other file read with it took longer than 31 s"):
+            second.left_s()
+        with pytest.raises(TooLarge):
+            Deadline.of([b]).left_s()
+    assert Deadline.of([b]).left_s() == 30
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("runs", "{a}"), ("show", "latest", "{a}"), ("compare", "{a}", "{b}")],
+    ids=lambda words: words[0],
+)
+def test_what_a_command_opens_is_read_by_its_deadline(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {name: sound_file(tmp_path / name) for name in "ab"}
+    made: list[Deadline] = []
+    of = Deadline.of
+
+    def kept(files: Iterable[Path]) -> Deadline:
+        made.append(of(files))
+        return made[-1]
+
+    monkeypatch.setattr(Deadline, "of", kept)
+    with pytest.raises(SystemExit):
+        main([word.format(**files) for word in words])
+    assert {id(one.reading) for one in made} == {id(made[0].reading)}
+
+
+def test_the_compare_screen_reads_without_the_deadline_of_its_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[float] = []
+
+    def shown(*words: str) -> int:
+        Deadline.of([tmp_path]).reading.spent_s = 29
+        left.append(Deadline.of([tmp_path]).left_s())
+        return EXIT_DONE
+
+    monkeypatch.setattr("gputui.cli.monitor.show_app", shown)
+    monkeypatch.setattr("gputui.cli.surroundings.no_terminal", lambda: "")
+    with pytest.raises(SystemExit):
+        main(["compare", "--tui", "a.db", "b.db"])
+    assert left[0] > 29

@@ -11,7 +11,15 @@ import pytest
 
 from gputui.model.absent import Missing
 from gputui.recording.probing import interpreter_from_plain, probe_interpreter
-from gputui.worker.probe import _cudnn_text, _uuid, amd_gpus, hidden_by, is_too_old, missing_kernels
+from gputui.worker.probe import (
+    _cudnn_text,
+    _uuid,
+    amd_gpus,
+    first_gpu,
+    hidden_by,
+    is_too_old,
+    missing_kernels,
+)
 
 
 class Properties:
@@ -56,6 +64,13 @@ def test_gpus_are_hidden_by_a_list_that_begins_with_none_and_not_by_a_wrong_numb
     environ: dict[str, str], expected: str
 ) -> None:
     assert hidden_by(environ) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("7", 7), (" 1, 0", 1), ("", None), ("-1", None), ("GPU-5f1c", None), ("²", None)]
+)
+def test_the_first_gpu_is_the_number_that_a_list_begins_with(value: str, expected: int | None) -> None:
+    assert first_gpu({"CUDA_VISIBLE_DEVICES": value}) == expected
 
 
 def test_amd_gpus_are_counted_by_their_memory_and_only_where_their_compute_driver_is(tmp_path: Path) -> None:

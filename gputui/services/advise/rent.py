@@ -371,7 +371,7 @@ def _offer(
     job: Job, box: PricedSide, found: SideCase, start_s: float, hours: float, conditions: ConditionsOf | None
 ) -> Offer:
     case = found.result.case
-    speed = speed_of(found.result, found.launch_spread)
+    speed = speed_of(found.result)
     if isinstance(speed, Missing):
         raise ValueError("only measured cases make an offer")
     device_class = case.variant.device_class

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.judgement import TIME, Judgement, surely_slower
-from gputui.analysis.verdict import BAND, RatioEstimate
+from gputui.analysis.verdict import BAND, RatioEstimate, doubt_of
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_change
 from gputui.services.compare.pairing import CROWDED, Comparison, Row
 from gputui.services.compare.row_text import change_text, mean_name, row_name
 from gputui.services.compare.suggestions import steps_for_absent, steps_for_limit
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.roofline import is_impossible
 
 PASS, FAIL, CANNOT_TELL = "pass", "fail", "cannot tell"
 
@@ -65,11 +64,12 @@ def check_gate(
                 continue
             rows += 1
             name = beside + row_name(row, [], ignore)
-            if row.rate.ratio is None:
+            if isinstance(row.estimate, Missing):
                 undecided.append(f"{name}: {row.rate.reason}")
                 steps += steps_for_absent(row, evidence)
-            elif is_impossible(row.a.uses) or is_impossible(row.b.uses):
+            elif doubt_of(row.estimate):
                 undecided.append(f"{name}: {row.rate.reason}")
+                steps += steps_for_limit(row, limit, evidence)
             else:
                 asked.append(_Asked(name, row, row.rate))
         for group in comparison.groups:

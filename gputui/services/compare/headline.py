@@ -8,7 +8,15 @@ from dataclasses import dataclass
 
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.judgement import TIME, Judgement
-from gputui.analysis.verdict import Estimate, SpeedEstimate
+from gputui.analysis.statistics import mean
+from gputui.analysis.verdict import (
+    BAND,
+    Estimate,
+    RatioEstimate,
+    SpeedEstimate,
+    nearest_edge,
+    only_runs_help,
+)
 from gputui.model.absent import Missing
 from gputui.model.units import (
     RATES,
@@ -19,7 +27,7 @@ from gputui.model.units import (
     listed,
 )
 from gputui.services.compare.load_terms import load_terms
-from gputui.services.compare.pairing import CROWDED, SHARED, Comparison, GroupMean, Row
+from gputui.services.compare.pairing import CROWDED, SHARED, Comparison, Row
 from gputui.services.compare.ranking import Ranked, by_cost, by_speed
 from gputui.services.compare.row_text import judgement_text
 from gputui.services.compare.suggestions import SettlingStep, settling_steps, steps_to_pair
@@ -29,19 +37,13 @@ from gputui.services.results.headline import (
     as_sentence,
     case_order,
     case_subject,
-    index_in,
     is_serving_limit,
     title_of,
 )
 from gputui.services.results.load_times import time_of
+from gputui.services.results.throughput import run_spread_of
 from gputui.services.serving.curve import limits_of
 
-_RUNS = {
-    "training": "training runs",
-    "inference": "inference runs",
-    "ceilings": "peak tests run",
-    "host": "host work runs",
-}
 _WITH: dict[str, Callable[[str], str]] = {
     "precision": "with {}".format,
     "device": lambda value: f"on the {value.upper()}",
@@ -134,6 +136,7 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
     name = as_sentence(subject(main, comparison.rows, failed))
     if is_serving_limit(main.case):
         sentences.append(_of_limits(main))
+        sentences.append(_limit(main))
         steps = () if main.rate.is_decided else settling_steps(main, evidence)
     elif main.rate.is_decided:
         sentences.append(f"{name}: b {change_phrase(main)}{_because(main, whys)}.")
@@ -144,12 +147,40 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
     else:
         cost = f"; b {_cost_phrase(main)}" if main.cost.differs else ""
         cost = f" or cheaper per {RATES[main.case.unit].noun}" if _is_cost_open(main) else cost
-        sentences.append(f"{name}: can't tell which is faster ({ends_words(main.rate)}){cost}.")
+        cannot_tell, ends = _cannot_tell(main.rate), ends_words(main.rate)
+        sentences.append(f"{name}: {cannot_tell} which is faster ({ends}){cost}.")
+        sentences.append(_limit(main))
         steps = settling_steps(main, evidence)
     sentences.append(_busy(main))
     sentences.append(_what_changes_the_choice(main, comparison.rows))
     sentences.append(as_sentence(load_terms(comparison)))
     return Headline(tuple(filter(None, sentences)), steps)
+
+
+def _cannot_tell(rate: Judgement) -> str:
+    """What a sentence says of an undecided row; its 95 % interval may lie on one side of 0."""
+    found = rate.estimate
+    is_likely = isinstance(found, RatioEstimate) and not found.doubt and found.is_beyond(BAND)
+    return "can't tell with 99 % certainty" if is_likely else "can't tell"
+
+
+def _limit(main: Row) -> str:
+    """Why no launch of today can decide the main case, and what can; empty where launches help."""
+    e = main.estimate
+    if isinstance(e, Missing) or main.rate.is_decided:
+        return ""
+    if e.doubt and not _busy(main):
+        return as_sentence(f"{e.doubt}.")
+    cases = [cell.result for cell in (main.a, main.b) if cell.result is not None]
+    is_reference = any(case.between_boxes is not None for case in cases)
+    is_out_of_reach = only_runs_help(e, nearest_edge(e), main.rate.verdict.error_rate)
+    if is_reference or main.is_hidden_by_waiting or not is_out_of_reach:
+        return ""
+    run_sd = math.sqrt(mean([run_spread_of(case).variance for case in cases]))
+    return (
+        f"Boxes like these differ from themselves by {format_percent(run_sd)} between runs:"
+        " measure again in 20 minutes, then compare --pool."
+    )
 
 
 def _of_limits(main: Row) -> str:
@@ -260,7 +291,9 @@ def _what_changes_the_choice(main: Row, rows: Sequence[Row]) -> str:
 
 
 def changing_row(main: Row, rows: Sequence[Row]) -> tuple[Row | None, bool]:
-    """The decided case that speaks most against what the main case says, else the one that differs most.
+    """The case that speaks most against what the main case says, else the one that differs most.
+
+    Only of those that are sure enough for a sentence.
 
     Of loads on a server, if none speaks against it, the wait for the first token with the most users. The
     second value says whether it speaks against it.
@@ -268,9 +301,9 @@ def changing_row(main: Row, rows: Sequence[Row]) -> tuple[Row | None, bool]:
     decided = [
         row
         for row in rows
-        if row is not main and _told_by(main, row).differs and row.case.workload_class != "ceiling"
+        if row is not main and _told_by(main, row).is_sure and row.case.workload_class != "ceiling"
     ]
-    decided = decided or [row for row in rows if row is not main and _told_by(main, row).differs]
+    decided = decided or [row for row in rows if row is not main and _told_by(main, row).is_sure]
     if not decided:
         return None, False
     mine = _told_by(main, main)
@@ -330,13 +363,12 @@ def _failure_sentence(row: Row, rows: Sequence[Row]) -> str:
 
 
 def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidence) -> Headline:
-    """`Training runs 72 % faster with amp than with fp32 (66 to 78): worth it for ..., not for ...`."""
+    """`GPT training runs 72 % faster with amp than with fp32 (66 to 78): worth it for ... too, not for ...`.
+
+    Only what is sure is named; the table has the rest.
+    """
     a, b = (_WITH[ignore](side.name) for side in (comparison.a, comparison.b))
-    group = next((g for g in _means(comparison) if g.rate.is_decided), None) or next(
-        iter(_means(comparison)), None
-    )
-    rate = main.rate if group is None else group.rate
-    runs = _RUNS.get(group.group if group else "", f"{subject(main, [main])} runs")
+    rate, runs = main.rate, f"{subject(main, comparison.rows)} runs"
     if rate.differs and rate.ratio is not None:
         size, ends = format_size_of_change(*rate.ratio)
         than = f"{size} as fast {b} as {a}" if size.endswith("x") else f"{size} {rate.word} {b} than {a}"
@@ -344,29 +376,31 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
     elif rate.word == "same":
         first = f"{runs} as fast {b} as {a} ({ends_words(rate)})"
     else:
-        first = f"can't tell whether {runs} faster {b} than {a} ({ends_words(rate)})"
+        first = f"{_cannot_tell(rate)} whether {runs} faster {b} than {a} ({ends_words(rate)})"
     kinds: dict[str, list[str]] = {"faster": [], "not": [], "unknown": []}
     rows = [row for row in comparison.rows if row.case.workload_class != "ceiling"] or comparison.rows
     for workload in dict.fromkeys(row.case.work.workload for row in rows):
-        words = {row.rate.word for row in rows if row.case.work.workload == workload}
-        title = title_of(workload)
+        rates = [row.rate for row in rows if row.case.work.workload == workload]
+        words = {"unsure" if rate.differs and not rate.is_sure else rate.word for rate in rates}
+        if workload == main.case.work.workload or words == {"not comparable"}:
+            continue
         if words == {"faster"}:
-            kinds["faster"].append(title)
-        elif words & {"slower", "same"} and "faster" not in words:
-            kinds["not"].append(title)
-        elif words - {"not comparable"}:
-            kinds["unknown"].append(title)
+            kinds["faster"].append(title_of(workload))
+        elif words & {"slower", "same"} and not words & {"faster", "unsure"}:
+            kinds["not"].append(title_of(workload))
+        elif words <= {"inconclusive", "not comparable"}:
+            kinds["unknown"].append(title_of(workload))
+    too = " too" if rate.word == "faster" else ""
     said = [
-        f"worth it for {listed(kinds['faster'])}" if kinds["faster"] else "",
-        f"not for {listed(kinds['not'])}" if kinds["not"] and kinds["faster"] else "",
-        f"worth it for none of {listed(kinds['not'])}" if kinds["not"] and not kinds["faster"] else "",
+        f"worth it for {listed(kinds['faster'])}{too}" if kinds["faster"] else "",
+        f"not for {listed(kinds['not'])}" if kinds["not"] else "",
         f"can't tell for {listed(kinds['unknown'])}" if kinds["unknown"] else "",
     ]
-    if not rate.is_decided and not any(said[:-1]) and len(kinds["unknown"]) == 1:
-        said = []  # the first words said so
     rest = ", ".join(filter(None, said))
     sentence = as_sentence(f"{first}{': ' if rest else ''}{rest}.")
-    return Headline((sentence,), () if rate.is_decided else settling_steps(main, evidence))
+    limit = _limit(main)
+    said_of_all = (sentence, limit) if limit else (sentence,)
+    return Headline(said_of_all, () if rate.is_decided else settling_steps(main, evidence))
 
 
 def _of_several_values(comparisons: Sequence[Comparison], ignore: str, evidence: Evidence) -> Headline:
@@ -374,28 +408,15 @@ def _of_several_values(comparisons: Sequence[Comparison], ignore: str, evidence:
     known = [(comparison, main) for comparison in comparisons if (main := main_row(comparison.rows))]
     if not known:
         return Headline((_NOTHING,), is_empty=True)
-    rates = {id(comparison): _mean_rate(comparison) or main.rate for comparison, main in known}
-    known.sort(key=lambda pair: -(rates[id(pair[0])].ratio or (0.0,))[0])
+    known.sort(key=lambda pair: -(pair[1].rate.ratio or (0.0,))[0])
     best, main = known[0]
     first = _of_values(best, main, ignore, evidence)
     others = []
-    for comparison, _ in known[1:]:
-        rate, where = rates[id(comparison)], _WITH[ignore](comparison.b.name)
+    for comparison, other in known[1:]:
+        rate, where = other.rate, _WITH[ignore](comparison.b.name)
         what = judgement_text(rate) if rate.differs else "as fast" if rate.word == "same" else "can't tell"
         others.append(as_sentence(f"{where}: {what}."))
     return Headline((*first.sentences, *others), first.steps)
-
-
-def _mean_rate(comparison: Comparison) -> Judgement | None:
-    """Of the first class of workloads that decides, else of the first."""
-    means = _means(comparison)
-    return next((group.rate for group in [*[g for g in means if g.rate.is_decided], *means]), None)
-
-
-def _means(comparison: Comparison) -> list[GroupMean]:
-    order = ("training", "inference", "ceilings", "host")
-    known = [group for group in comparison.groups if not isinstance(group.mean, Missing)]
-    return sorted(known, key=lambda group: index_in(order, group.group))
 
 
 def main_of_all(comparisons: Sequence[Comparison]) -> Row | None:

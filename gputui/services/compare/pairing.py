@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
@@ -29,10 +28,8 @@ from gputui.analysis.judgement import (
 )
 from gputui.analysis.peak_tests import NO_REFERENCE, PerformanceCheck
 from gputui.analysis.priors import band_between_models, instance_prior_sd
-from gputui.analysis.spread import together
 from gputui.analysis.verdict import (
     BAND,
-    ONE_RUN,
     GeometricMean,
     RatioEstimate,
     SpeedEstimate,
@@ -45,10 +42,11 @@ from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
 from gputui.model.plan import REFERENCE_PROFILE
-from gputui.model.result import CaseResult, Run, RunSummary, Spread
-from gputui.model.units import counted, format_percent, format_seconds
+from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.units import counted, format_percent, format_seconds, listed
 from gputui.services.results.energy import PowerOf, energy_of
 from gputui.services.results.expected import performance_checks
+from gputui.services.results.headline import case_order
 from gputui.services.results.labels import had_no_time
 from gputui.services.results.load_times import (
     P95,
@@ -63,9 +61,15 @@ from gputui.services.results.load_times import (
 from gputui.services.results.metrics import CaseMetric, LaunchValues, launch_values_of, metrics_of
 from gputui.services.results.references import version_of, version_order
 from gputui.services.results.roofline import Use, is_impossible, uses_of
-from gputui.services.results.throughput import cost_of, speed_of, speed_ratio
-from gputui.services.results.variation import NOTHING_KNOWN, BoxVariation, variation_by_machine
-from gputui.services.results.waiting import contention_of
+from gputui.services.results.throughput import (
+    LAUNCH_IDS_OF_A_RUN,
+    cost_of,
+    launches_by_run,
+    speed_of,
+    speed_ratio,
+)
+from gputui.services.results.variation import BoxVariation, variation_by_machine, with_spreads
+from gputui.services.results.waiting import contention_of, is_undecidable, own_sd, undecidable_reason
 from gputui.store.reading import CaseConditions, CaseTimes, LaunchPower
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}
@@ -101,8 +105,6 @@ ConditionsOf = Callable[[str, int], CaseConditions | Missing]
 
 NO_ENERGY = Missing("the power was not read")
 _COMBINED = {"max": "a maximum", "min": "a minimum", "sum": "a sum"}
-_MORE_THAN_LAUNCHES = 2**32
-"""Of one run: keeps the launches of several apart."""
 _ORDER = ("cpu", "gpu", "1", "all", "fp32", "tf32", "amp", "eager", "compile")
 Pairing = tuple[str, str, str, str, str]
 
@@ -113,25 +115,6 @@ class SideCase:
 
     run: RunSummary
     result: CaseResult
-    variation: BoxVariation = NOTHING_KNOWN
-    """What the runs at hand tell of its box."""
-
-    @property
-    def launch_spread(self) -> Spread | None:
-        """Of one launch, for its rate; None where no more is known than `result` shows."""
-        if self.result.between_boxes is not None:
-            return self.result.launch_spread
-        return self.variation.launch_spread(self.result)
-
-    @property
-    def run_spread(self) -> Spread:
-        """Of the mean of its launches, because they are of one run, or of a few that were pooled."""
-        if self.result.between_boxes is not None:
-            return self.result.between_boxes
-        launches = _launches_by_run(self.result)
-        share = math.fsum(count**2 for count in launches.values()) / max(launches.total(), 1) ** 2
-        spread = self.variation.run_spread(self.result)
-        return replace(spread, variance=spread.variance * share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +126,8 @@ class Side:
     run: RunSummary
     """The newest run that it holds."""
     cases: tuple[SideCase, ...]
+    variations: Mapping[str, BoxVariation] = field(default_factory=dict)
+    """By machine, what the runs at hand tell of it."""
     chosen_of: int = 1
     """Runs that measured something, if each case is from the newest of them; 1 if they were pooled."""
 
@@ -218,6 +203,12 @@ class Row:
     @property
     def judgements(self) -> tuple[Judgement, Judgement, Judgement]:
         return self.rate, self.cost, self.energy
+
+    @property
+    def is_hidden_by_waiting(self) -> bool:
+        """Whether only an idle box would tell more: not launches or runs, but waiting for CPUs hides it."""
+        found = self.estimate
+        return not isinstance(found, Missing) and _is_hidden_by_waiting(self.a.result, self.b.result, found)
 
     @property
     def models_band(self) -> float | Missing:
@@ -302,10 +293,8 @@ def check_one_box(name: str, runs: Sequence[RunSummary]) -> None:
 
 def _side(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, BoxVariation]) -> Side:
     measuring = sum(any(case.outcome == "ok" for case in run.cases) for run in runs)
-    cases = tuple(
-        replace(case, variation=variations[case.run.machine.machine_id]) for case in _chosen_cases(runs, pool)
-    )
-    return Side(name, _newest(runs), cases, 1 if pool else max(measuring, 1))
+    known = [with_spreads(run, variations[run.summary.machine.machine_id]) for run in runs]
+    return Side(name, _newest(runs), _chosen_cases(known, pool), variations, 1 if pool else max(measuring, 1))
 
 
 def _kinds(runs: Sequence[RunSummary]) -> set[tuple[str, str]]:
@@ -396,6 +385,8 @@ class Judged:
     verdicts: tuple[Verdict, ...]
     groups: tuple[GroupMean, ...]
     unmeasured: tuple[tuple[str, tuple[str, ...]], ...]
+    asked: int | None
+    """The place of the row that the headline is about."""
 
     def runs_with_conditions(self) -> Iterable[str]:
         """Runs whose conditions `compared` will read; some come up several times."""
@@ -443,21 +434,26 @@ def judge_sides(a: Side, b: Side, *, ignore: str = "") -> Judged:
                     reason = side.result.reason or side.result.outcome
                     unmeasured[reason] = (*unmeasured.get(reason, ()), side.result.case.name)
     measured.sort(key=lambda pair: table_order(_either(pair).result.case))
-    impossible = [_impossible_sides(pair) for pair in measured]
     estimates = [estimate_pair(*pair) for pair in measured]
-    means = list(_group_means(measured, estimates, impossible, ignore))
-    judged = judge([*estimates, *(mean for _, mean, _, _ in means)])
-    verdicts = tuple(
-        _explained(pair, letters, verdict)
-        for pair, letters, verdict in zip(measured, impossible, judged, strict=False)
-    )
+    means = list(_group_means(measured, estimates, ignore))
+    asked = _asked(measured, estimates)
+    judged = judge([*estimates, *(mean for _, mean, _, _ in means)], asked=asked)
+    verdicts = tuple(_explained(*each) for each in zip(measured, estimates, judged, strict=False))
     groups = tuple(
         GroupMean(group, Judgement(RATE, mean, verdict), common, rows)
         for (group, mean, common, rows), verdict in zip(means, judged[len(estimates) :], strict=True)
     )
     return Judged(
-        a, b, ignore, tuple(measured), tuple(estimates), verdicts, groups, tuple(unmeasured.items())
+        a, b, ignore, tuple(measured), tuple(estimates), verdicts, groups, tuple(unmeasured.items()), asked
     )
+
+
+def _asked(
+    pairs: Sequence[tuple[SideCase | None, SideCase | None]], estimates: Sequence[RatioEstimate | Missing]
+) -> int | None:
+    """The place of the row that the headline is about: the case that people come for, whatever came out."""
+    rows = [place for place, estimate in enumerate(estimates) if not isinstance(estimate, Missing)]
+    return min(rows, key=lambda place: case_order(_either(pairs[place]).result.case), default=None)
 
 
 def _with_shared_times(
@@ -497,11 +493,14 @@ def compared(
         for of_a, of_b in judged.pairs
     ]
     costs = judgements(
-        COST, [work_per_dollar(e, x.cost, y.cost) for e, (x, y) in zip(judged.estimates, cells, strict=True)]
+        COST,
+        [work_per_dollar(e, x.cost, y.cost) for e, (x, y) in zip(judged.estimates, cells, strict=True)],
+        judged.asked,
     )
     energies = judgements(
         ENERGY,
         [work_per_joule(e, x.energy, y.energy) for e, (x, y) in zip(judged.estimates, cells, strict=True)],
+        judged.asked,
     )
     rates = [
         Judgement(TIME if time_of(_either(pair).result.case) else RATE, estimate, verdict)
@@ -590,12 +589,7 @@ def _chosen_cases(runs: Sequence[Run], pool: bool) -> tuple[SideCase, ...]:
 
 def runs_in(result: CaseResult) -> int:
     """How many runs the launches of a case are from."""
-    return max(len(_launches_by_run(result)), 1)
-
-
-def _launches_by_run(result: CaseResult) -> Counter[int]:
-    measured = (m for m in result.measurements if m.outcome == "ok")
-    return Counter(m.launch_id // _MORE_THAN_LAUNCHES for m in measured)
+    return max(len(launches_by_run(result)), 1)
 
 
 def _pooled(case: SideCase, runs: Sequence[Run]) -> SideCase:
@@ -606,7 +600,7 @@ def _pooled(case: SideCase, runs: Sequence[Run]) -> SideCase:
     key = pairing(case.result.case)
     ordered = sorted(runs, key=lambda r: r.summary.started_utc_us)
     numbered = tuple(
-        replace(measurement, launch_id=place * _MORE_THAN_LAUNCHES + measurement.launch_id)
+        replace(measurement, launch_id=place * LAUNCH_IDS_OF_A_RUN + measurement.launch_id)
         for place, run in enumerate(ordered)
         for result in run.cases
         if pairing(result.case) == key
@@ -649,27 +643,14 @@ def estimate_pair(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Mis
     units = a.result.case.unit, b.result.case.unit
     if units[0] != units[1]:
         return Missing(f"a counts {units[0]}, b {units[1]}")
-    is_one_run = a.run.run_id == b.run.run_id
-    estimate = speed_ratio(
-        a.result,
-        b.result,
-        is_one_run=is_one_run and a.result.case_id != b.result.case_id,
-        spreads=(_between_launches(a), _between_launches(b)),
-        paired=a.variation.paired_spread(a.result, b.result) if is_one_run else None,
-        runs=ONE_RUN if is_one_run else together((a.run_spread, b.run_spread)),
-    )
-    return _without_blocks(estimate, a, b)
+    is_one_run = a.run.run_id == b.run.run_id and a.result.case_id != b.result.case_id
+    estimate = speed_ratio(a.result, b.result, is_one_run=is_one_run)
+    return estimate if isinstance(estimate, Missing) else _without_blocks(estimate, a, b)
 
 
-def _between_launches(side: SideCase) -> Spread | None:
-    """What adds to the spread between runs, or between boxes of a reference, which has no launches."""
-    return Spread(0.0, math.inf) if side.result.between_boxes is not None else side.launch_spread
-
-
-def _without_blocks(estimate: RatioEstimate | Missing, a: SideCase, b: SideCase) -> RatioEstimate | Missing:
-    """The same without counts for a reference, which has neither blocks nor launches."""
-    if isinstance(estimate, Missing):
-        return estimate
+def _without_blocks(estimate: RatioEstimate, a: SideCase, b: SideCase) -> RatioEstimate:
+    """With what is in doubt, and without counts for a reference, which has neither blocks nor launches."""
+    estimate = replace(estimate, doubt=_doubt((a, b)))
     if a.result.between_boxes is not None:
         estimate = replace(estimate, n_a=0, independent_a=0, launches_a=0)
     if b.result.between_boxes is not None:
@@ -678,38 +659,53 @@ def _without_blocks(estimate: RatioEstimate | Missing, a: SideCase, b: SideCase)
 
 
 def _explained(
-    pair: tuple[SideCase | None, SideCase | None], impossible: Sequence[str], verdict: Verdict
+    pair: tuple[SideCase | None, SideCase | None], estimate: RatioEstimate | Missing, verdict: Verdict
 ) -> Verdict:
-    """The verdict, unless an error of measurement or CPU contention overrides it."""
-    if verdict.word == "not comparable":
+    """The verdict, with the reason that a reader can do most about; what is in doubt keeps its own."""
+    if verdict.word != "inconclusive" or isinstance(estimate, Missing) or estimate.doubt:
         return verdict
+    if any(side and side.result.between_boxes for side in pair):
+        why = "boxes of one model differ this much, or the run is too short to tell"
+        return replace(verdict, reason=why)
+    a, b = (None if side is None else side.result for side in pair)
+    if _is_hidden_by_waiting(a, b, estimate):
+        shares = [(letter, contention_of(case)) for letter, case in (("a", a), ("b", b)) if case is not None]
+        times = listed([f"{format_percent(share)} of {letter}'s" for letter, share in shares if share])
+        return replace(verdict, reason=f"{CROWDED} for {times} time: run again when it is idle")
+    cut = [letter for side, letter in zip(pair, "ab", strict=True) if side and had_no_time(side.result)]
+    if cut:
+        sides = " and ".join(cut)
+        why = f"the budget left no time for all launches of {sides}: raise --budget"
+        return replace(verdict, reason=why)
+    return verdict
+
+
+def _is_hidden_by_waiting(a: CaseResult | None, b: CaseResult | None, estimate: RatioEstimate) -> bool:
+    """Whether waiting for CPUs is most of what launches of these runs do not average out."""
+    waiting = math.fsum(own_sd(case) ** 2 for case in (a, b) if case is not None)
+    return waiting > estimate.runs.variance / 2
+
+
+def _doubt(pair: tuple[SideCase, SideCase]) -> str:
+    """Why nothing may be decided of two sides that were measured; empty for most."""
+    impossible = _impossible_sides(pair)
     if impossible:
         which = f"{' and '.join(impossible)} {'is' if len(impossible) == 1 else 'are'}"
-        return Verdict("inconclusive", f"{which} above the physical peak: a measurement error")
-    if verdict.word == "inconclusive" and any(side and side.result.between_boxes for side in pair):
-        return Verdict("inconclusive", "boxes of one model differ this much, or the run is too short to tell")
-    shares = [0.0 if side is None else contention_of(side.result) or late_share(side.result) for side in pair]
-    crowded = [
-        f"{format_percent(share)} of {letter}'s" for share, letter in zip(shares, "ab", strict=True) if share
+        return f"{which} above the physical peak: a measurement error"
+    waited = [
+        f"{letter}: {undecidable_reason(side.result)}"
+        for side, letter in zip(pair, "ab", strict=True)
+        if is_undecidable(side.result)
     ]
-    if verdict.word != "inconclusive":
-        return verdict
-    cut = [letter for side, letter in zip(pair, "ab", strict=True) if side and had_no_time(side.result)]
-    if cut and not crowded:
-        sides = " and ".join(cut)
-        return Verdict("inconclusive", f"the budget left no time for all launches of {sides}: raise --budget")
-    if not crowded:
-        return verdict
-    told = f"{CONTENTION} for {' and '.join(crowded)} time"
-    return Verdict("inconclusive", f"{told}: run again when it is idle")
+    return "; ".join(waited)
 
 
-def _impossible_sides(pair: tuple[SideCase | None, SideCase | None]) -> list[str]:
+def _impossible_sides(pair: tuple[SideCase, SideCase]) -> list[str]:
     """Sides whose rate exceeds the physical peak, so that nothing follows from it."""
     return [
         letter
         for side, letter in zip(pair, "ab", strict=True)
-        if side is not None and is_impossible(uses_of(side.result, (), side.run.machine))
+        if is_impossible(uses_of(side.result, (), side.run.machine))
     ]
 
 
@@ -844,7 +840,7 @@ def _cell(case: SideCase | None, side: Side, powers: PowerOf | None) -> Cell:
     same_machine = [c.result for c in side.cases if c.run.machine.machine_id == case.run.machine.machine_id]
     return Cell(
         _speed(case),
-        cost_of(case.result, case.run.price, case.launch_spread),
+        cost_of(case.result, case.run.price),
         used[-1] if used else "",
         case.result,
         uses_of(case.result, same_machine, case.run.machine),
@@ -855,7 +851,7 @@ def _cell(case: SideCase | None, side: Side, powers: PowerOf | None) -> Cell:
 
 def _speed(case: SideCase) -> SpeedEstimate | Missing:
     """That of a reference is of a typical box, and of no blocks."""
-    speed = speed_of(case.result, case.launch_spread)
+    speed = speed_of(case.result)
     if isinstance(speed, Missing) or case.result.between_boxes is None:
         return speed
     method = f"typical of {counted(case.run.replicates, 'box')}"
@@ -873,21 +869,20 @@ def _is_of_gpu(case: SideCase) -> bool:
 def _group_means(
     pairs: Sequence[tuple[SideCase | None, SideCase | None]],
     estimates: Sequence[RatioEstimate | Missing],
-    impossible: Sequence[Sequence[str]],
     ignore: str,
 ) -> Iterable[tuple[str, GeometricMean | Missing, int, int]]:
     """Name, mean, common rows and rows of each class that has any."""
     for workload_class, name in GROUPS.items():
         members = [
-            (estimate, letters)
-            for pair, estimate, letters in zip(pairs, estimates, impossible, strict=True)
+            estimate
+            for pair, estimate in zip(pairs, estimates, strict=True)
             if _either(pair).result.case.workload_class == workload_class
             and not time_of(_either(pair).result.case)
             and not (ignore and None in pair)
         ]
-        common = [e for e, letters in members if not isinstance(e, Missing) and not letters]
+        common = [e for e in members if not isinstance(e, Missing)]
         if members:
-            yield name, geometric_mean(common), len(common), len(members)
+            yield name, geometric_mean(common), sum(not e.doubt for e in common), len(members)
 
 
 def differences(a: RunSummary, b: RunSummary) -> tuple[tuple[str, str, str], ...]:

@@ -27,7 +27,6 @@ from gputui.analysis.resolution import (
     Decision,
     decisions,
     error_rate_of,
-    half_width_with,
     looks_up_to,
     most_launches,
 )
@@ -221,11 +220,11 @@ def _reach(
     launches, limit = estimate.launches_a, percent / 100
 
     def with_base(count: int) -> float:
-        return math.expm1(half_width_with(estimate, count, looks[-1], rate))
+        return math.expm1(estimate.half_width_with(count, looks[-1], rate))
 
     enough = [n for n in range(launches + 1, MOST_LAUNCHES + 1) if with_base(n) <= limit]
     is_known = launches >= LAUNCHES_MEASURED
-    never = math.expm1(half_width_with(estimate, _ENDLESS, _ENDLESS, rate))
+    never = math.expm1(estimate.half_width_with(_ENDLESS, _ENDLESS, rate))
     return Reach(
         name,
         launches,

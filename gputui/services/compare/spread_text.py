@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterator
 from typing import Any  # JSON
 
-from gputui.analysis.spread import LaunchPrior
+from gputui.analysis.spread import ASSUMED, RUN_DF, BoxSpread
 from gputui.model.units import counted, format_percent
 from gputui.services.compare.pairing import Comparison, Side, SideCase
+from gputui.services.results.throughput import run_spread_of
+from gputui.services.results.variation import NOTHING_KNOWN
 
 
 def spread_lines(comparison: Comparison) -> Iterator[str]:
@@ -20,13 +22,13 @@ def spread_lines(comparison: Comparison) -> Iterator[str]:
             if case.result.between_boxes is not None:
                 yield f"{name}{_boxes(case)}"
                 continue
-            prior = case.variation.launches.get(device)
-            if isinstance(prior, LaunchPrior):
+            prior = _box_spread(side, case)
+            if prior.rows:
                 times = f"{math.sqrt(prior.factor):.2g} times the assumed spread"
                 known = f"{counted(prior.launches, 'launch')} of {counted(prior.rows, 'row')}"
                 launches = f"{times}, learnt from {known} here (prior df {prior.df:.3g})"
             else:
-                launches = "as each row shows, or as assumed"
+                launches = "as assumed"
             yield f"{name}launches on the {device.upper()} vary {launches}{'' if is_one_run else _runs(case)}"
 
 
@@ -34,20 +36,25 @@ def spread_as_json(side: Side) -> list[dict[str, Any]]:
     """The same as numbers, for one side."""
     found = []
     for device, case in _devices(side).items():
-        prior = case.variation.launches.get(device)
-        runs = case.result.between_boxes or case.variation.run_spread(case.result)
+        prior = _box_spread(side, case)
+        runs = case.result.between_boxes or run_spread_of(case.result)
         found.append(
             {
                 "device_class": device,
-                "launch_sd_over_assumed": math.sqrt(prior.factor) if isinstance(prior, LaunchPrior) else None,
-                "prior_df": prior.df if isinstance(prior, LaunchPrior) else None,
-                "rows": prior.rows if isinstance(prior, LaunchPrior) else 0,
-                "launches": prior.launches if isinstance(prior, LaunchPrior) else 0,
+                "launch_sd_over_assumed": math.sqrt(prior.factor) if prior.rows else None,
+                "prior_df": prior.df,
+                "rows": prior.rows,
+                "launches": prior.launches,
                 "run_sd": math.sqrt(runs.variance),
                 "run_df": None if math.isinf(runs.df) else runs.df,
             }
         )
     return found
+
+
+def _box_spread(side: Side, case: SideCase) -> BoxSpread:
+    known = side.variations.get(case.run.machine.machine_id, NOTHING_KNOWN)
+    return known.launches.get(case.result.case.variant.device_class, ASSUMED)
 
 
 def _boxes(case: SideCase) -> str:
@@ -65,8 +72,8 @@ def _is_assumed(case: SideCase) -> bool:
 
 
 def _runs(case: SideCase) -> str:
-    runs = case.variation.run_spread(case.result)
-    how = "assumed" if math.isinf(runs.df) else f"with what its runs show (df {runs.df:.3g})"
+    runs = run_spread_of(case.result)
+    how = "assumed" if runs.df <= RUN_DF else f"with what its runs show (df {runs.df:.3g})"
     return f"; runs by sd {format_percent(math.sqrt(runs.variance))}, {how}"
 
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.resolution import error_rate_of, half_width_with, looks_up_to, most_launches
+from gputui.analysis.resolution import error_rate_of, looks_up_to, most_launches
 from gputui.analysis.verdict import RatioEstimate, launches_needed, nearest_edge, runs_needed
 from gputui.model.absent import Missing
 from gputui.model.case import Case
@@ -47,17 +47,20 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[SettlingStep, ...]:
         return ()
     if _cannot_be_repeated(row):
         return ()
+    rate = row.verdict.error_rate
     resolving = _resolving_step(row, row.estimate, evidence)
     if resolving is not None:
         return (resolving,)
-    wanted = launches_needed(row.estimate, nearest_edge(row.estimate))
+    wanted = launches_needed(row.estimate, nearest_edge(row.estimate), rate)
+    if row.estimate.doubt or row.is_hidden_by_waiting:
+        wanted = 0  # as many as before, where it was busy
     if isinstance(wanted, Missing):
         return ()
     sides = ((row.a, row.estimate.launches_a, "a"), (row.b, row.estimate.launches_b, "b"))
     crowded = {flag.side for flag in row.flags if flag.word == CROWDED}
     found: dict[str, SettlingStep] = {}
     for cell, launches, letter in sides:
-        if cell.run is None or cell.result is None or (launches >= wanted and not crowded):
+        if cell.run is None or cell.result is None or (launches >= wanted and letter not in crowded):
             continue
         number = max(wanted, launches)
         seconds = cell.run.budget_s if is_load(row.case) else number * _launch_s(cell.result)
@@ -87,9 +90,7 @@ def steps_to_pair(comparison: Comparison, evidence: Evidence) -> tuple[SettlingS
 
 def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> SettlingStep | None:
     """Launches of b against a as it is, until the row is resolved; None where those can hardly do it."""
-    if not estimate.replicated or any(flag.word == CROWDED for flag in row.flags):
-        return None
-    if is_load(row.case):  # serve-bench takes any number of launches
+    if estimate.doubt or any(flag.word == CROWDED for flag in row.flags) or is_load(row.case):
         return None
     a, b = row.a.run, row.b.run
     if a is None or b is None or row.b.result is None or a.run_id == b.run_id:
@@ -97,11 +98,11 @@ def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> Se
     most = most_launches(estimate.launches_a)
     if estimate.launches_b >= most:
         return None
-    rate = error_rate_of(looks_up_to(most))
-    half = half_width_with(estimate, estimate.launches_a, most, rate)
+    rate = min(error_rate_of(looks_up_to(most)), row.verdict.error_rate)
+    half = estimate.half_width_with(estimate.launches_a, most, rate)
     difference = abs(math.log(estimate.ratio))
     percent = max((one for one in _RESOLVED_TO if math.log1p(one / 100) <= difference), default=None)
-    if percent is None or difference <= half:
+    if percent is None or abs(math.log(estimate.ratio / nearest_edge(estimate))) <= half:
         return None
     seconds = most * _launch_s(row.b.result)
     usd = None if isinstance(b.price, Missing) else b.price.usd_per_hour * seconds / 3600
@@ -158,10 +159,12 @@ def next_steps(row: Row, evidence: Evidence) -> tuple[str, ...]:
         return tuple(steps_for_absent(row, evidence))
     if row.verdict.word != "inconclusive":
         return ()
-    return tuple(steps_for_limit(row, nearest_edge(row.estimate), evidence))
+    return tuple(steps_for_limit(row, None, evidence, row.verdict.error_rate))
 
 
-def steps_for_limit(row: Row, limit: float | None, evidence: Evidence) -> Iterable[str]:
+def steps_for_limit(
+    row: Row, limit: float | None, evidence: Evidence, error_rate: float = 0.05
+) -> Iterable[str]:
     """Commands that would tell on which side of a limit a row lies; None: of the nearest edge of the band."""
     if not isinstance(row.estimate, RatioEstimate) or _cannot_be_repeated(row):
         return
@@ -170,15 +173,16 @@ def steps_for_limit(row: Row, limit: float | None, evidence: Evidence) -> Iterab
     if crowded:
         yield "other processes on the box make blocks vary: measure when it is idle"
     runs = set()
-    if crowded and row.estimate.replicated:
+    if row.estimate.doubt or row.is_hidden_by_waiting:
         for cell, launches, letter in sides:
             if letter in crowded and cell.run is not None and cell.run.run_id not in runs:
                 runs.add(cell.run.run_id)
                 yield f"on the box of {letter}: {_again(cell, evidence)} --launches {launches}"
         return
-    wanted = launches_needed(row.estimate, nearest_edge(row.estimate) if limit is None else limit)
+    limit = nearest_edge(row.estimate) if limit is None else limit
+    wanted = launches_needed(row.estimate, limit, error_rate)
     if isinstance(wanted, Missing):
-        yield from _steps_for_runs(row, limit, evidence, wanted)
+        yield from _steps_for_runs(row, limit, evidence, wanted, error_rate)
         return
     for cell, launches, letter in sides:
         if launches < wanted and cell.run is not None and cell.run.run_id not in runs:
@@ -186,13 +190,20 @@ def steps_for_limit(row: Row, limit: float | None, evidence: Evidence) -> Iterab
             yield f"on the box of {letter}: {_again(cell, evidence)} --launches {wanted}"
 
 
-def _steps_for_runs(row: Row, limit: float | None, evidence: Evidence, launches: Missing) -> Iterable[str]:
+def _limit_words(limit: float) -> str:
+    """`-5 %`: a ratio, as the change that tables show."""
+    return f"{100 * (limit - 1):+.2g} %"
+
+
+def _steps_for_runs(
+    row: Row, limit: float, evidence: Evidence, launches: Missing, error_rate: float
+) -> Iterable[str]:
     """What more runs of each box would tell, where more launches of one do not."""
     if not isinstance(row.estimate, RatioEstimate):
         return
-    times = runs_needed(row.estimate, nearest_edge(row.estimate) if limit is None else limit)
+    times = runs_needed(row.estimate, limit, error_rate)
     if isinstance(times, Missing):
-        yield "so close to the limit that it is hardly worth measuring again"
+        yield f"hardly worth measuring again: {times.reason} to tell it from {_limit_words(limit)}"
         return
     seen = set()
     for cell, letter in ((row.a, "a"), (row.b, "b")):

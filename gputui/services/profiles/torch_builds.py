@@ -113,9 +113,12 @@ def unused_gpu(interpreter: Interpreter, machine: Machine) -> UnusedGpu | None:
     step, command, look = "", f"{_pip(interpreter)} {ROCM}", ""
     if not why:
         why, command = "CUDA_VISIBLE_DEVICES, or the container, may hide it", ""
+        look = f"{shlex.quote(interpreter.executable)} -c 'import torch; torch.cuda.init()'"
         if is_amd:
             why = "its user may lack the groups render and video, or HIP_VISIBLE_DEVICES hides it"
-        look = f"{shlex.quote(interpreter.executable)} -c 'import torch; torch.cuda.init()'"
+        elif (interpreter.first_gpu or 0) >= len(machine.gpus):
+            why = f"CUDA_VISIBLE_DEVICES begins with {interpreter.first_gpu}, which no GPU of this box has"
+            step, look = "to use the GPU: unset CUDA_VISIBLE_DEVICES", ""
     elif not is_amd:
         step, command = install_for(interpreter, machine, capability)
     if isinstance(runtime.torch_version, Missing):

@@ -15,6 +15,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.services.results.headline import case_order
+from gputui.services.results.selectors import run_in
 from gputui.services.results.throughput import cost_of, speed_of
 from gputui.services.support.background import Job
 from gputui.store.machines import runs_with_common_ids
@@ -47,7 +48,7 @@ def read_boxes(files: Sequence[Path], job: Job[Any]) -> tuple[Run, ...]:
                 known = newest.get(summary.machine.machine_id)
                 if known is not None and known.summary.started_utc_us >= summary.started_utc_us:
                     continue
-                run = file.run(summary.run_id)
+                run = run_in(file, summary.run_id)
                 if any(case.outcome == "ok" for case in run.cases):
                     newest[summary.machine.machine_id] = run
     by_box: dict[str, Run] = {}

@@ -14,7 +14,7 @@ from gputui.model.absent import Missing
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted, format_rate
 from gputui.services.results.labels import device_words
-from gputui.services.results.selectors import is_there, split_selector
+from gputui.services.results.selectors import is_there, judged_runs, split_selector
 from gputui.services.results.throughput import cost_of, speed_of
 from gputui.services.support.paths import default_result_file
 from gputui.store.locking import Locked
@@ -29,7 +29,7 @@ from gputui.store.opening import (
     too_large,
     whole_texts,
 )
-from gputui.store.reading import ResultFile, runs_at_a_time, runs_of, text_size, warnings_of
+from gputui.store.reading import ResultFile, text_size, warnings_of
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.store.selecting import find_runs
 from gputui.store.text import clean_text
@@ -170,11 +170,8 @@ def _loaded(
             seen.update((summary.run_id, summary) for summary in summaries)
             for name, frame in _tables(opened, path, summaries, parts).items():
                 parts.setdefault(name, []).append(frame)
-            at_a_time = runs_at_a_time([file])
-            for start in range(0, len(summaries), at_a_time):
-                for run in runs_of([file], [summaries[start : start + at_a_time]])[0]:
-                    rates.extend(_rates(run, path))
-                file.drop()
+            for run in judged_runs(file, summaries):
+                rates.extend(_rates(run, path))
     if not parts:
         raise GputuiError("none of the files is a result file", "name one made by gputui")
     whole = {

@@ -288,7 +288,7 @@ def _gain(single: CaseResult, main: CaseResult) -> str:
     ratio = speed_ratio(single, main, is_one_run=True)
     if isinstance(ratio, Missing):
         return ""
-    (verdict,) = judge([ratio])
+    (verdict,) = judge([ratio], asked=0)
     if verdict.word not in ("faster", "slower"):
         ends = format_change_interval(ratio.low, ratio.high, ratio.ratio)
         unit = "x" if ratio.ratio >= 3 else " %"

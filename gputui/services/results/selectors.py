@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -17,7 +17,12 @@ from gputui.model.result import Run, RunSummary
 from gputui.services.results.exports import result_file_of
 from gputui.services.results.reference_runs import run_of_reference
 from gputui.services.results.references import PREFIX, reference_named, reference_path
-from gputui.services.results.variation import RUNS_TAKEN, with_launch_spreads
+from gputui.services.results.variation import (
+    RUNS_TAKEN,
+    BoxVariation,
+    variation_by_machine,
+    with_spreads,
+)
 from gputui.services.support.paths import default_result_file
 from gputui.store.locking import Locked
 from gputui.store.machines import runs_with_common_ids, with_common_ids
@@ -309,13 +314,35 @@ def identity(path: Path) -> object:
 
 
 def run_in(file: ResultFile, run_id: str) -> Run:
-    """One run of a file, with the spread between launches that the file shows for each case.
+    """One run of a file, as `judged_runs` has it.
 
     Raises GputuiError if the file does not contain it, or a row holds an impossible value.
     """
-    run = file.run(run_id)
-    others = runs_of([file], [_others([run.summary], file.summaries())])[0]
-    return with_launch_spreads(run, others)
+    known = [summary for summary in file.summaries() if summary.run_id == run_id]
+    (found,) = judged_runs(file, known or [file.run(run_id).summary])
+    return found
+
+
+def judged_runs(file: ResultFile, chosen: Sequence[RunSummary]) -> Iterator[Run]:
+    """These runs, with what the file shows of how much their boxes vary in each case; some at a time.
+
+    Raises GputuiError if a row holds an impossible value.
+    """
+    variations: dict[str, BoxVariation] = {}
+    at_a_time = runs_at_a_time([file])
+    for start in range(0, len(chosen), at_a_time):
+        for run in runs_of([file], [chosen[start : start + at_a_time]])[0]:
+            machine = run.summary.machine.machine_id
+            if machine not in variations:
+                variations |= variation_by_machine(runs_of([file], [_of_box(machine, file.summaries())])[0])
+            yield with_spreads(run, variations[machine])
+        file.drop()
+
+
+def _of_box(machine_id: str, all_runs: Sequence[RunSummary]) -> Sequence[RunSummary]:
+    """The runs of a machine that tell how much it varies."""
+    found = [summary for summary in all_runs if summary.machine.machine_id == machine_id]
+    return sorted(found, key=lambda summary: summary.started_utc_us)[-RUNS_TAKEN:]
 
 
 def _others(chosen: Sequence[RunSummary], all_runs: Sequence[RunSummary]) -> Sequence[RunSummary]:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gputui.analysis.cost import Cost, cost_per_million
-from gputui.analysis.priors import LATE_LOAD_SD, launch_prior_sd, paired_prior_sd
-from gputui.analysis.spread import together
+from gputui.analysis.priors import (
+    LATE_LOAD_SD,
+    LATE_RUN_SD,
+    kind_of_work,
+    launch_prior_sd,
+    paired_prior_sd,
+    run_prior_sd,
+)
+from gputui.analysis.spread import assumed_runs, together
 from gputui.analysis.statistics import mean
 from gputui.analysis.verdict import (
-    ONE_RUN,
     RatioEstimate,
     SpeedEstimate,
     compare_launches,
@@ -25,16 +33,21 @@ from gputui.model.journal import Block, Price
 from gputui.model.plan import MIN_BLOCKS
 from gputui.model.result import CaseResult, Spread
 from gputui.model.units import TIME_UNIT
-from gputui.services.results.block_times import fewest_blocks, launches_of, seconds_per_unit
+from gputui.services.results.block_times import fewest_blocks, seconds_per_unit
 from gputui.services.results.load_times import is_load, late_share
-from gputui.services.results.waiting import contention_of, own_launches_of, own_paired_launches, own_sd
+from gputui.services.results.waiting import CROWDED_SHARE, own_launches_of, own_paired_launches, own_sd
 from gputui.store.reading import CaseTimes
 
+LAUNCH_IDS_OF_A_RUN = 2**32
+"""Keeps the launches of several runs apart where they were pooled."""
 _CUT_SHORT = f"every launch was cut short: none has {MIN_BLOCKS} blocks"
 
 
 def rate_of(times: CaseTimes) -> float | Missing:
     """Units of work per second as `speed_of` gives them, without an interval."""
+    if times.case.variant.device_class == "cpu" and times.waited_share > CROWDED_SHARE:
+        speed = speed_of(times.as_result())
+        return speed if isinstance(speed, Missing) else speed.units_per_s
     least = fewest_blocks(times.case)
     centres = [
         math.log(launch_centre([ns / steps for ns, steps in zip(one.block_ns, one.steps, strict=True)]))
@@ -46,19 +59,43 @@ def rate_of(times: CaseTimes) -> float | Missing:
     return times.case.units_per_step * 1e9 * math.exp(-mean(centres))
 
 
-def speed_of(case: CaseResult, spread: Spread | None = None) -> SpeedEstimate | Missing:
-    """Units of work per second with its 95 % interval; Missing with the outcome's reason.
+def speed_of(case: CaseResult) -> SpeedEstimate | Missing:
+    """Units of work per second with its 95 % interval, without what others on its CPUs cost it.
 
-    `spread`: of one launch, if other rows of the box show it; without it the one that the case holds.
+    Every form takes it from here. The interval is of the box: it holds what launches and runs differ by, as
+    far as the case carries what its file shows of them (`variation.with_spreads`). That of a reference is of
+    the typical box. Missing with the outcome's reason.
     """
-    spread = spread or case.launch_spread
-    launches = launches_of(case)
+    launches = own_launches_of(case)
     if not launches and case.outcome == "ok":
         return Missing(_CUT_SHORT)
     if not launches:
         return Missing(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
-    own = own_launches_of(case) if contention_of(case) else None
-    return estimate_speed(launches, prior_sd=prior_of(case), own=own, spread=spread)
+    if case.between_boxes is not None:
+        return estimate_speed(launches, prior_sd=prior_of(case), spread=case.launch_spread)
+    return estimate_speed(
+        launches, prior_sd=prior_of(case), spread=case.launch_spread, runs=beyond_launches(case)
+    )
+
+
+def beyond_launches(case: CaseResult) -> Spread:
+    """Of its log time, what its launches do not average out: what runs, boxes and waiting differ by."""
+    if case.between_boxes is not None:
+        return case.between_boxes
+    runs, counts = run_spread_of(case), launches_by_run(case)
+    share = math.fsum(count**2 for count in counts.values()) / max(counts.total(), 1) ** 2
+    return together((replace(runs, variance=runs.variance * share), Spread(own_sd(case) ** 2, math.inf)))
+
+
+def run_spread_of(case: CaseResult) -> Spread:
+    """Of one run of this case; more where others had the CPUs of a load's client."""
+    spread = case.run_spread or assumed_runs(run_prior_sd(case.case.variant.device_class))
+    return replace(spread, variance=spread.variance + LATE_RUN_SD**2) if late_share(case) else spread
+
+
+def launches_by_run(case: CaseResult) -> Counter[int]:
+    """How many launches each run measured it in; of several where they were pooled."""
+    return Counter(m.launch_id // LAUNCH_IDS_OF_A_RUN for m in case.measurements if m.outcome == "ok")
 
 
 def speed_of_launch(case: Case, blocks: Sequence[Block]) -> float:
@@ -73,56 +110,64 @@ def prior_of(case: CaseResult) -> float:
     """
     if late_share(case):
         return LATE_LOAD_SD
-    device, workload_class = case.case.variant.device_class, case.case.workload_class
+    device = case.case.variant.device_class
     is_program = case.case.is_whole and not is_load(case.case)
-    return launch_prior_sd(device, "host" if is_program else workload_class)
+    return launch_prior_sd(device, "host" if is_program else _kind_of(case))
 
 
 def paired_prior_of(case: CaseResult) -> float:
     """Prior sd of the log ratio of two interleaved cases between launches."""
-    return paired_prior_sd(case.case.variant.device_class, case.case.workload_class)
+    return paired_prior_sd(case.case.variant.device_class, _kind_of(case))
 
 
-def speed_ratio(
-    a: CaseResult,
-    b: CaseResult,
-    *,
-    is_one_run: bool,
-    spreads: tuple[Spread | None, Spread | None] = (None, None),
-    paired: Spread | None = None,
-    runs: Spread = ONE_RUN,
-) -> RatioEstimate | Missing:
+def _kind_of(case: CaseResult) -> str:
+    of, work = case.case, case.case.work
+    return kind_of_work(of.variant.device_class, of.workload_class, work.workload, work.size)
+
+
+def speed_ratio(a: CaseResult, b: CaseResult, *, is_one_run: bool) -> RatioEstimate | Missing:
     """How many times as fast as A B is, both measured in the same unit; Missing without an interval.
 
-    Cases that one run interleaved are compared block by block. CPU contention widens the interval, except of
-    such pairs, which share it. `spreads` of one launch on each side and `runs` between them: see
-    `compare_launches`; `paired`: of the log ratio of such pairs in one launch, see `compare_pairs`.
+    Cases that one run interleaved are compared block by block. How much launches and runs vary is what the
+    cases carry, as in `speed_of`.
     """
     pairs = own_paired_launches(a, b) if is_one_run else Missing("two runs")
     speed_a, speed_b = speed_of(a), speed_of(b)
+    waiting_sd = math.hypot(own_sd(a), own_sd(b))
     if not (isinstance(pairs, Missing) or isinstance(speed_a, Missing) or isinstance(speed_b, Missing)):
-        prior_sd = max(paired_prior_of(a), paired_prior_of(b))
-        found = compare_pairs(pairs, prior_sd=prior_sd, spread=paired)
+        found = compare_pairs(
+            pairs,
+            prior_sd=max(paired_prior_of(a), paired_prior_of(b)),
+            spread=dict(a.pair_spreads).get(b.case_id),
+            waiting_sd=waiting_sd,
+        )
         return found if isinstance(found, Missing) else with_ratio_of_speeds(found, speed_a, speed_b)
-    if contention_of(a) or contention_of(b):
-        runs = together((runs, Spread(own_sd(a) ** 2 + own_sd(b) ** 2, math.inf)))
+    if is_one_run:
+        beyond = Spread(waiting_sd**2, math.inf)
+    else:
+        beyond = together((beyond_launches(a), beyond_launches(b)))
     return compare_launches(
         own_launches_of(a),
         own_launches_of(b),
         prior_sd_a=prior_of(a),
         prior_sd_b=prior_of(b),
         launch_is_block=a.case.is_whole,
-        spread_a=spreads[0],
-        spread_b=spreads[1],
-        runs=runs,
+        spread_a=_between_launches(a),
+        spread_b=_between_launches(b),
+        runs=beyond,
     )
 
 
-def cost_of(case: CaseResult, price: Price | Missing, spread: Spread | None = None) -> Cost | Missing:
-    """The cost of a million units of work on a box of this price; `spread` as in `speed_of`."""
+def _between_launches(case: CaseResult) -> Spread | None:
+    """What adds to the spread between runs, or between boxes of a reference, which has no launches."""
+    return Spread(0.0, math.inf) if case.between_boxes is not None else case.launch_spread
+
+
+def cost_of(case: CaseResult, price: Price | Missing) -> Cost | Missing:
+    """The cost of a million units of work on a box of this price."""
     if case.case.unit == TIME_UNIT:
         return Missing("a time has no cost")
-    speed, gpus = speed_of(case, spread), devices_of(case.case)
+    speed, gpus = speed_of(case), devices_of(case.case)
     return cost_per_million(speed, case.case.unit, price, case.case.variant.device_class, gpus)
 
 

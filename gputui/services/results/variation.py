@@ -7,24 +7,24 @@ import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gputui.analysis.priors import LATE_RUN_SD, run_prior_sd
-from gputui.analysis.quantiles import normal_quantile, t_quantile
+from gputui.analysis.priors import run_prior_sd
 from gputui.analysis.spread import (
-    LaunchPrior,
+    ASSUMED,
+    BoxSpread,
     RunMean,
     Scatter,
+    assumed_runs,
     learn_launches,
     learn_runs,
     pooled,
 )
 from gputui.analysis.statistics import hodges_lehmann, sample_variance
-from gputui.analysis.verdict import LAUNCHES_MEASURED, launch_scatter, log_time
+from gputui.analysis.verdict import launch_scatter, log_time
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run, Spread
-from gputui.services.results.block_times import launches_of, paired_launches
-from gputui.services.results.load_times import late_share, time_of
+from gputui.services.results.load_times import time_of
 from gputui.services.results.throughput import paired_prior_of, prior_of
-from gputui.services.results.waiting import contention_of
+from gputui.services.results.waiting import is_undecidable, own_launches_of, own_paired_launches
 
 RUNS_TAKEN = 20
 """Of a box, the newest: more would change little."""
@@ -36,7 +36,7 @@ RUNS_APART_US = 600 * 1_000_000
 class BoxVariation:
     """What the runs of one box tell of how much its launches and runs vary."""
 
-    launches: Mapping[str, LaunchPrior | Missing]
+    launches: Mapping[str, BoxSpread]
     """By device class, and by each time of loads."""
     rows: Mapping[Hashable, Scatter]
     """Of each case on its own."""
@@ -45,41 +45,22 @@ class BoxVariation:
     pairs: Mapping[Hashable, Scatter] = field(default_factory=dict)
     """Of the log ratio of two cases between launches in which they were interleaved."""
 
-    def launch_spread(self, result: CaseResult) -> Spread | None:
-        """Of one launch of this case; None where no more is known than its own launches here show."""
-        prior = self.launches.get(_kind(result))
-        own = self.rows.get(_identity(result))
-        launches, assumed = len(launches_of(result)), prior_of(result)
-        if isinstance(prior, LaunchPrior):
-            spread = prior.moderated(own, assumed)
-        elif own is not None and own.df > max(launches - 1, LAUNCHES_MEASURED - 2):
-            spread = Spread(own.variance, own.df)
-        else:
-            return None
-        return None if launches < LAUNCHES_MEASURED and _says_less(spread, assumed) else spread
-
-    def paired_spread(self, a: CaseResult, b: CaseResult) -> Spread | None:
-        """Of their log ratio in one launch; None where no more is known than their launches here show."""
-        own = self.pairs.get(_pair(a, b))
-        launches = min(len(launches_of(a)), len(launches_of(b)))
-        if own is None or own.df <= max(launches - 1, LAUNCHES_MEASURED - 2):
-            return None
-        spread = Spread(own.variance, own.df)
-        assumed = max(paired_prior_of(a), paired_prior_of(b))
-        return None if launches < LAUNCHES_MEASURED and _says_less(spread, assumed) else spread
+    def launch_spread(self, result: CaseResult) -> Spread:
+        """Of one launch of this case."""
+        box = self.launches.get(_kind(result), ASSUMED)
+        return box.of_row(self.rows.get(_identity(result)), prior_of(result))
 
     def run_spread(self, result: CaseResult) -> Spread:
-        """Of one run of this case; more where others had the CPUs of a load's client."""
-        spread = self.runs.get(_kind(result)) or unknown_runs(result)
-        return replace(spread, variance=spread.variance + LATE_RUN_SD**2) if late_share(result) else spread
+        """Of one run of this case."""
+        table_sd = run_prior_sd(result.case.variant.device_class)
+        return self.runs.get(_kind(result)) or assumed_runs(table_sd)
+
+    def pair_spread(self, a: CaseResult, b: CaseResult) -> Spread:
+        """Of their log ratio in one launch."""
+        return ASSUMED.of_row(self.pairs.get(_pair(a, b)), max(paired_prior_of(a), paired_prior_of(b)))
 
 
 NOTHING_KNOWN = BoxVariation({}, {}, {})
-
-
-def unknown_runs(result: CaseResult) -> Spread:
-    """Between runs of this case on a box of which nothing is known."""
-    return Spread(run_prior_sd(result.case.variant.device_class) ** 2, float("inf"))
 
 
 def variation_by_machine(runs: Iterable[Run]) -> dict[str, BoxVariation]:
@@ -87,35 +68,44 @@ def variation_by_machine(runs: Iterable[Run]) -> dict[str, BoxVariation]:
     by_machine: dict[str, dict[str, Run]] = {}
     for run in runs:
         by_machine.setdefault(run.summary.machine.machine_id, {})[run.summary.run_id] = run
-    return {machine: _variation(machine, list(found.values())) for machine, found in by_machine.items()}
+    return {machine: _variation(list(found.values())) for machine, found in by_machine.items()}
 
 
-def with_launch_spreads(run: Run, others: Iterable[Run]) -> Run:
-    """The run with the spread between launches that it and others of its box show for each case."""
-    variation = variation_by_machine([run, *others])[run.summary.machine.machine_id]
-    cases = (replace(case, launch_spread=variation.launch_spread(case)) for case in run.cases)
-    return replace(run, cases=tuple(cases))
+def with_spreads(run: Run, variation: BoxVariation) -> Run:
+    """The run with what is known of its box in each case that it measured."""
+    measured = [case for case in run.cases if case.outcome == "ok"]
+    by_launch: dict[Hashable, list[CaseResult]] = {}
+    for case in measured:
+        by_launch.setdefault(_launched(case), []).append(case)
+
+    def judged(case: CaseResult) -> CaseResult:
+        if case.outcome != "ok" or case.between_boxes is not None:
+            return case
+        others = [other for other in by_launch[_launched(case)] if other is not case]
+        return replace(
+            case,
+            launch_spread=variation.launch_spread(case),
+            run_spread=variation.run_spread(case),
+            pair_spreads=tuple((other.case_id, variation.pair_spread(case, other)) for other in others),
+        )
+
+    return replace(run, cases=tuple(map(judged, run.cases)))
 
 
-def _variation(machine: str, runs: Sequence[Run]) -> BoxVariation:
+def _variation(runs: Sequence[Run]) -> BoxVariation:
     newest = sorted(runs, key=lambda run: run.summary.started_utc_us)[-RUNS_TAKEN:]
-    calm = [[result for result in run.cases if _is_calm(result)] for run in newest]
-    kinds = {_kind(result) for of_run in calm for result in of_run}
-    launches: dict[str, LaunchPrior | Missing] = {}
+    telling = [[result for result in run.cases if _tells(result)] for run in newest]
+    kinds = {_kind(result) for of_run in telling for result in of_run}
+    launches: dict[str, BoxSpread] = {}
     rows: dict[Hashable, Scatter] = {}
     between: dict[str, Spread] = {}
     for kind in kinds:
-        mine = [[r for r in of_run if _kind(r) == kind] for of_run in calm]
+        mine = [[r for r in of_run if _kind(r) == kind] for of_run in telling]
         within, across = [_scatters(of_run) for of_run in mine], [_scatters(_joined(newest, mine))]
-        prior = _learnt(f"{machine} {kind}", within)
-        launches[kind] = _learnt(f"{machine} {kind}", across) if isinstance(prior, Missing) else prior
-        known = _rows(within)
-        rows |= _rows(across) | known
-        prior = launches[kind]
-        if isinstance(prior, LaunchPrior):
-            apart = _apart(newest, mine)
-            between[kind] = _between(f"{machine} {kind}", apart, prior, rows)
-    return BoxVariation(launches, rows, between, _paired(newest, calm))
+        launches[kind] = _learnt(within if any(within) else across)
+        rows |= _rows(across) | _rows(within)
+        between[kind] = _between(_apart(newest, mine), launches[kind], rows)
+    return BoxVariation(launches, rows, between, _paired(newest, telling))
 
 
 def _paired(runs: Sequence[Run], results: Sequence[Sequence[CaseResult]]) -> dict[Hashable, Scatter]:
@@ -123,7 +113,7 @@ def _paired(runs: Sequence[Run], results: Sequence[Sequence[CaseResult]]) -> dic
     ratios: dict[tuple[Hashable, Hashable], list[float]] = {}
     for run, of_run in zip(runs, results, strict=True):
         for a, b in itertools.combinations(of_run, 2):
-            launches = Missing("") if _launched(a) != _launched(b) else paired_launches(a, b)
+            launches = Missing("") if _launched(a) != _launched(b) else own_paired_launches(a, b)
             for launch in () if isinstance(launches, Missing) else launches:
                 a_to_b = hodges_lehmann([math.log(x / y) for x, y in launch])
                 is_turned = a.case.variant.precision > b.case.variant.precision
@@ -144,22 +134,16 @@ def _rows(groups: Sequence[Sequence[tuple[CaseResult, Scatter]]]) -> dict[Hashab
     return {row: pooled(scatters) for row, scatters in found.items()}
 
 
-def _says_less(spread: Spread, assumed_sd: float) -> bool:
-    """Whether it makes a wider interval than the assumed sd does only because it is so badly known."""
-    is_wider = t_quantile(0.975, spread.df) * math.sqrt(spread.variance) > normal_quantile(0.975) * assumed_sd
-    return is_wider and spread.variance <= assumed_sd**2
-
-
-def _is_calm(result: CaseResult) -> bool:
-    return result.outcome == "ok" and contention_of(result) == 0
+def _tells(result: CaseResult) -> bool:
+    return result.outcome == "ok" and not is_undecidable(result)
 
 
 def _scatters(results: Sequence[CaseResult]) -> list[tuple[CaseResult, Scatter]]:
-    found = ((r, launch_scatter(launches_of(r), prior_sd=prior_of(r))) for r in results)
+    found = ((r, launch_scatter(own_launches_of(r))) for r in results)
     return [(result, scatter) for result, scatter in found if isinstance(scatter, Scatter)]
 
 
-def _learnt(box: str, groups: Sequence[Sequence[tuple[CaseResult, Scatter]]]) -> LaunchPrior | Missing:
+def _learnt(groups: Sequence[Sequence[tuple[CaseResult, Scatter]]]) -> BoxSpread:
     """From the scatters of each run. Cases that differ in precision only shared their launches."""
     runs: list[dict[Hashable, Scatter]] = []
     launches = 0
@@ -170,7 +154,7 @@ def _learnt(box: str, groups: Sequence[Sequence[tuple[CaseResult, Scatter]]]) ->
             rows.setdefault(_launched(result), []).append(relative)
         runs.append({row: _mean_of(found) for row, found in rows.items()})
         launches += sum(round(scatter.df) + 1 for scatter in runs[-1].values())
-    return learn_launches(box, runs, launches)
+    return learn_launches(runs, launches)
 
 
 def _mean_of(scatters: Sequence[Scatter]) -> Scatter:
@@ -203,25 +187,24 @@ def _apart(
 
 
 def _between(
-    box: str,
     runs: Sequence[tuple[Run, Sequence[CaseResult]]],
-    prior: LaunchPrior,
+    prior: BoxSpread,
     rows: Mapping[Hashable, Scatter],
 ) -> Spread:
     means: dict[Hashable, list[RunMean]] = {}
     launched: set[Hashable] = set()
     device = ""
     for run, result in ((run, result) for run, of_run in runs for result in of_run):
-        launches = launches_of(result)
-        middle = log_time(launches, prior_sd=prior_of(result))
+        launches = own_launches_of(result)
+        middle = log_time(launches)
         if isinstance(middle, Missing):
             continue
         device = result.case.variant.device_class
-        spread = prior.moderated(rows.get(_identity(result)), prior_of(result))
+        spread = prior.of_row(rows.get(_identity(result)), prior_of(result))
         key = _identity(result), _software(run)
         means.setdefault(key, []).append(RunMean(middle, spread.variance / len(launches)))
         launched.add(_launched(result))
-    return learn_runs(box, list(means.values()), rows=len(launched), table_sd=run_prior_sd(device))
+    return learn_runs(list(means.values()), rows=len(launched), table_sd=run_prior_sd(device))
 
 
 def _kind(result: CaseResult) -> str:

@@ -15,7 +15,7 @@ from gputui.errors import GputuiError, NotStored
 from gputui.model.absent import Missing
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted, listed
-from gputui.services.results.selectors import split_selector
+from gputui.services.results.selectors import judged_runs, split_selector
 from gputui.services.serving.curve import serving_of
 from gputui.services.share.copying import shared_copy
 from gputui.services.share.report import SharedSide, below_normal, report_on
@@ -168,7 +168,7 @@ def _boxes(copies: Sequence[Path], sides: Sequence[Side]) -> list[SharedSide]:
 
 
 def _newest(file: ResultFile) -> Run:
-    runs = (file.run(summary.run_id) for summary in file.summaries())
+    runs = judged_runs(file, file.summaries())
     newest = first = next(runs)
     while not any(case.outcome == "ok" for case in newest.cases):
         found = next(runs, None)
@@ -200,8 +200,8 @@ def _as_json(copies: Sequence[Path], compared: tuple[Asked, Answer] | None, shar
     runs = []
     for copy in copies:
         with open_result(copy) as file:
-            for summary in file.summaries():
-                run = file.run(summary.run_id)
+            for run in judged_runs(file, file.summaries()):
+                summary = run.summary
                 loads = serving_of(run, file.serving(summary.run_id))
                 plain = run_as_json(run, file.profiled(summary.run_id))
                 if not isinstance(loads, Missing):

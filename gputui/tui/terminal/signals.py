@@ -23,13 +23,20 @@ def exit_status(number: int) -> int:
 @contextmanager
 def ending_as_exit() -> Iterator[None]:
     """Raise ending signals as SystemExit until an event loop handles them, so that `finally` runs."""
+    ended_by = 0
 
     def leave(number: int, _: FrameType | None) -> None:
+        nonlocal ended_by
+        ended_by = number
         raise SystemExit(exit_status(number))
 
     before = {number: signal.signal(number, leave) for number in ENDING}
     try:
         yield
+    except Exception:
+        if ended_by:  # Python 3.11 makes a RuntimeError of what `__set_name__` raises, as in an import
+            raise SystemExit(exit_status(ended_by)) from None
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

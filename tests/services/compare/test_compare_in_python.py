@@ -16,7 +16,7 @@ from gputui.errors import GputuiError
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("compared")
     store(place / "a.db", 1)
-    store(place / "b.db", 2, gpt_ms=80.0)
+    store(place / "b.db", 2, gpt_ms=40.0)
     return place
 
 
@@ -25,7 +25,7 @@ def test_printed_it_is_what_the_command_prints(place: Path, monkeypatch: pytest.
     found = gputui.compare("a.db", "b.db")
     done = gputui_here("compare", "a.db", "b.db", "--all", env={"COLUMNS": "80"})
     assert done.stdout.startswith(repr(found).split("\n\n")[0])
-    assert found.headline.startswith("GPT training: b is 25 % faster")
+    assert found.headline.startswith("GPT training: b is 150 % faster")
 
 
 def test_a_frame_has_the_columns_of_the_csv_as_numbers(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,8 +34,8 @@ def test_a_frame_has_the_columns_of_the_csv_as_numbers(place: Path, monkeypatch:
     done = gputui_here("compare", "a.db", "b.db", "--format", "csv")
     assert list(frame.columns) == done.stdout.splitlines()[0].split(",")
     row = frame.set_index("workload").loc["gpt_train"]
-    assert row["b_against_a"] == pytest.approx(1.25, rel=1e-3)
-    assert row["ratio_low"] < 1.25 < row["ratio_high"]
+    assert row["b_against_a"] == pytest.approx(2.5, rel=1e-3)
+    assert row["ratio_low"] < 2.5 < row["ratio_high"]
     assert (row["verdict"], row["cost_verdict"]) == ("faster", "cheaper")
 
 
@@ -46,7 +46,7 @@ def test_its_html_is_a_table_in_which_names_cannot_become_markup(
     hostile = Path("<img src=x onerror=alert(1)>.db")
     hostile.write_bytes((place / "b.db").read_bytes())
     page = gputui.compare(place / "a.db", hostile)._repr_html_()
-    assert page.startswith("<p><b>GPT training: b is 25 % faster")
+    assert page.startswith("<p><b>GPT training: b is 150 % faster")
     assert "<td>gpt_train</td>" in page
     assert "&lt;img src=x" in page
     assert "<img" not in page

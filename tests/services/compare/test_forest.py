@@ -27,10 +27,7 @@ def judged(*intervals: tuple[float, float]) -> list[Judgement]:
                 low=math.exp(middle - half),
                 high=math.exp(middle + half),
                 df=math.inf,
-                replicated=True,
                 run_share=0.0,
-                contended_low=1.0,
-                contended_high=1.0,
             )
             for middle, half in intervals
         ],
@@ -101,10 +98,7 @@ def test_what_is_undecided_is_hollow_and_a_mean_is_a_diamond() -> None:
                 low=0.59,
                 high=0.61,
                 df=math.inf,
-                replicated=True,
                 run_share=0.0,
-                contended_low=1.0,
-                contended_high=1.0,
                 rows=3,
             )
         ],

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import math
-import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,13 +7,15 @@ from pathlib import Path
 
 import pytest
 from hand_made import make_case, make_run, measured, steady, unmeasured
-from journals import CPU_MACHINE, GPU_MACHINE, journal_lines, write_lines
+from journals import CPU_MACHINE, GPU_MACHINE, STARTED_US, journal_lines, write_lines
 from stored_runs import store
 
+from gputui.analysis.priors import RUN_SD
+from gputui.analysis.verdict import RatioEstimate
 from gputui.model.case import Case
 from gputui.model.journal import Block, Line, Price
 from gputui.model.result import CaseResult, Run
-from gputui.model.units import format_rate
+from gputui.model.units import format_percent, format_rate
 from gputui.services.compare.headline import Headline, headline_of
 from gputui.services.compare.pairing import compare_sides, side_of_runs, sides_by
 from gputui.services.compare.ranking import fastest_text
@@ -45,6 +45,7 @@ CNN = gpu_case("conv_train", "training", "img")
 DECODE = gpu_case("decode", "inference", "tok")
 PRECISIONS = ("fp32", "tf32", "amp")
 GEMM = gpu_case("gemm", "ceiling", "flop", size="large")
+GPT_ON_CPU = make_case("gpt_train", workload_class="training")
 
 
 def three(step_s: float) -> tuple[tuple[float, ...], ...]:
@@ -62,10 +63,17 @@ def run_of(steps: dict[Case, float], usd_per_hour: float = 0.0, *more: CaseResul
     return replace(run, summary=replace(run.summary, price=priced(usd_per_hour))) if usd_per_hour else run
 
 
+def evidence_of(*runs: Run) -> Evidence:
+    files = [Path(f"{letter}.db") for letter in "abcdef"]
+    return Evidence(
+        [Selection(file.name, file, (run,), (), {}) for file, run in zip(files, runs, strict=False)]
+    )
+
+
 def headline(*runs: Run) -> Headline:
     sides = [side_of_runs(f"{letter}.db", [run]) for letter, run in zip("abcdef", runs, strict=False)]
     comparisons = [compare_sides(sides[0], side) for side in sides[1:]]
-    return headline_of(comparisons, [()] * len(comparisons), "", NO_FILES)
+    return headline_of(comparisons, [()] * len(comparisons), "", evidence_of(*runs))
 
 
 def headline_by(dimension: str, *runs: Run) -> Headline:
@@ -74,9 +82,17 @@ def headline_by(dimension: str, *runs: Run) -> Headline:
     return headline_of(comparisons, [()] * len(comparisons), dimension, NO_FILES)
 
 
-def test_slower_and_cheaper_stand_in_one_sentence() -> None:
+def without_intervals(found: Headline) -> tuple[str, ...]:
+    return tuple(re.sub(r" \([^()]* to [^()]*\)", "", sentence) for sentence in found.sentences)
+
+
+def test_slower_and_cheaper_stand_in_one_sentence_with_the_interval_of_the_row() -> None:
     said = headline(run_of({GPT: 0.064}, 3.5), run_of({GPT: 0.1}, 1.75))
-    assert said.sentences == ("GPT training: b is 36 % slower (35 to 37) and 22 % cheaper per token.",)
+    assert without_intervals(said) == ("GPT training: b is 36 % slower and 22 % cheaper per token.",)
+    sides = [side_of_runs("", [run_of({GPT: step_s})]) for step_s in (0.064, 0.1)]
+    estimate = compare_sides(*sides).rows[0].estimate
+    assert isinstance(estimate, RatioEstimate)
+    assert f"({100 * (1 - estimate.high):.0f} to {100 * (1 - estimate.low):.0f})" in said.text
 
 
 def test_a_run_beside_itself_has_no_verdict_but_a_word_about_its_name() -> None:
@@ -89,63 +105,91 @@ def test_a_run_beside_itself_has_no_verdict_but_a_word_about_its_name() -> None:
 def test_a_case_that_would_change_the_choice_follows() -> None:
     a = run_of({GPT: 0.064, DECODE: 0.044}, 3.5)
     b = run_of({GPT: 0.1, DECODE: 0.1}, 1.75)
-    assert headline(a, b).sentences[1] == (
-        "Text generation: b is 56 % slower (55.6 to 56.4) and 14 % dearer per token: take a for that."
+    assert without_intervals(headline(a, b))[1] == (
+        "Text generation: b is 56 % slower and 14 % dearer per token: take a for that."
     )
 
 
 def test_faster_and_dearer() -> None:
     said = headline(run_of({GPT: 0.1}, 1.0), run_of({GPT: 0.05}, 4.0))
-    assert said.text == "GPT training: b is 100 % faster (98 to 102) and 100 % dearer per token."
+    assert without_intervals(said) == ("GPT training: b is 100 % faster and 100 % dearer per token.",)
 
 
 def test_from_three_times_the_cost_on_it_is_a_factor() -> None:
     said = headline(run_of({GPT: 0.1}, 1.0), run_of({GPT: 0.08}, 4.0))
-    assert said.text == "GPT training: b is 25 % faster (24 to 26) and costs 3.20x as much per token."
+    assert without_intervals(said) == ("GPT training: b is 25 % faster and costs 3.20x as much per token.",)
 
 
 def test_without_a_price_only_the_rate_is_there() -> None:
-    assert (
-        headline(run_of({GPT: 0.1}), run_of({GPT: 0.05})).text
-        == "GPT training: b is 100 % faster (98 to 102)."
-    )
+    said = headline(run_of({GPT: 0.1}), run_of({GPT: 0.05}))
+    assert without_intervals(said) == ("GPT training: b is 100 % faster.",)
 
 
 def test_from_three_times_on_a_factor_is_easier_to_read() -> None:
     assert headline(run_of({GPT: 0.1}), run_of({GPT: 0.01})).text.startswith(
-        "GPT training: b is 10.0x as fast (9."
+        "GPT training: b is 10.0x as fast ("
     )
 
 
 def test_the_same_is_said_with_its_interval() -> None:
-    said = headline(run_of({GPT: 0.1}, 2.0), run_of({GPT: 0.1}, 1.0))
-    assert said.text == "GPT training: b is as fast as a (-0.8 to +0.9 %) and 50 % cheaper per token."
+    often = [
+        [
+            replace(run, summary=replace(run.summary, started_utc_us=STARTED_US + hour * 3_600_000_000))
+            for hour, run in enumerate(run_of({GPT: 0.1}, usd) for _ in range(20))
+        ]
+        for usd in (2.0, 1.0)
+    ]
+    a, b = (side_of_runs("", runs, pool=True) for runs in often)
+    (said,) = headline_of([compare_sides(a, b)], [()], "", NO_FILES).sentences
+    assert re.fullmatch(
+        r"GPT training: b is as fast as a \(-0\.\d to \+0\.\d %\) and 50 % cheaper per token\.", said
+    )
+
+
+def test_where_only_other_runs_would_tell_the_sentence_says_so_and_names_no_launches() -> None:
+    said = headline(run_of({GPT: 0.1}), run_of({GPT: 0.099}))
+    assert said.sentences[1] == (
+        f"Boxes like these differ from themselves by {format_percent(RUN_SD['gpu'])} between runs: "
+        "measure again in 20 minutes, then compare --pool."
+    )
+    assert said.steps == ()
+
+
+def test_what_is_beyond_its_interval_and_not_sure_enough_for_a_sentence_is_said_so() -> None:
+    said = [headline(run_of({GPT: 0.1 * factor}), run_of({GPT: 0.1})).text for factor in (1.0, 1.06, 1.2)]
+    starts = (
+        "can't tell which is faster (-",
+        "can't tell with 99 % certainty which is faster (+",
+        "b is 20 %",
+    )
+    assert [text.startswith(f"GPT training: {start}") for text, start in zip(said, starts, strict=True)] == [
+        True
+    ] * 3, said
 
 
 def test_a_cost_that_cannot_be_told_is_named_where_the_boxes_have_different_prices() -> None:
-    slower = headline(run_of({GPT: 0.1}, 2.0), run_of({GPT: 0.2}, 1.01)).sentences
-    assert slower == (
-        "GPT training: b is 50 % slower (49.6 to 50.4).",
-        "Can't tell which is cheaper per token (+0.1 to +2 %).",
+    slower = headline(run_of({GPT: 0.1}, 2.0), run_of({GPT: 0.2}, 1.01))
+    assert without_intervals(slower) == (
+        "GPT training: b is 50 % slower.",
+        "Can't tell which is cheaper per token.",
     )
 
 
 def test_what_cannot_be_told_names_the_command_that_would_settle_it_with_its_minutes(tmp_path: Path) -> None:
     files = [tmp_path / "a.db", tmp_path / "b.db"]
-    for number, (file, step_ms) in enumerate(zip(files, (100.0, 101.0), strict=True)):
+    for number, (file, step_ms) in enumerate(zip(files, (100.0, 140.0), strict=True)):
         store(file, number, gpt_ms=step_ms, gemm_ms=step_ms, launches=1)
     asked = ask([str(file) for file in files])
     answer = asked.compared()
 
     found = headline_of(answer.comparisons, answer.whys, "", asked.evidence)
 
-    assert re.match(r"GPT training: can't tell which is faster \(-\d+ to \+\d+ %\)\.", found.text)
+    assert re.match(r"GPT training: can't tell which is faster \(-\d+ to \+\d+ %\)\.$", found.text)
     (step_a, step_b) = found.steps
     assert (step_a.box, step_b.box) == ("a", "b")
     assert step_a.usd == pytest.approx(0.42 * step_a.seconds / 3600, rel=0.01)
-    assert step_a.command == (
-        f"gputui run --like {files[0]}@cccc0000 --db {files[0]} --only gpt_train:mini:fp32 --launches 3"
-    )
+    command = f"gputui run --like {files[0]}@cccc0000 --db {files[0]} --only gpt_train:mini:fp32"
+    assert re.fullmatch(rf"{re.escape(command)} --launches \d+", step_a.command)
     assert 20 < step_a.seconds < 120
 
 
@@ -153,9 +197,10 @@ def test_memory_that_does_not_reach_comes_before_smaller_cases() -> None:
     small = replace(GPT, work=replace(GPT.work, size="mini"))
     a = run_of({GPT: 0.1, small: 0.01})
     b = run_of({small: 0.02}, 0.0, unmeasured(GPT, "oom"))
-    assert headline(a, b).sentences == (
-        f"GPT training (base): b runs out of memory, a does {format_rate(GPT.units_per_step / 0.1, 'tok')}.",
-        "GPT training (mini): b is 50 % slower (49.6 to 50.4).",
+    rate = format_rate(GPT.units_per_step / 0.1, "tok")
+    assert without_intervals(headline(a, b)) == (
+        f"GPT training (base): b runs out of memory, a does {rate}.",
+        "GPT training (mini): b is 50 % slower.",
     )
 
 
@@ -169,7 +214,7 @@ def test_a_failure_on_one_side_comes_first_as_well() -> None:
 
 def test_what_neither_side_measured_is_no_failure_of_one() -> None:
     a, b = (run_of({DECODE: s}, 0.0, unmeasured(GPT, "oom")) for s in (0.01, 0.02))
-    assert headline(a, b).text == "Text generation: b is 50 % slower (49.6 to 50.4)."
+    assert without_intervals(headline(a, b)) == ("Text generation: b is 50 % slower.",)
 
 
 def test_own_steps_and_programs_are_named_as_a_person_would() -> None:
@@ -184,36 +229,40 @@ def test_own_steps_and_programs_are_named_as_a_person_would() -> None:
 
 
 def test_precisions_of_one_file_are_worth_it_for_some_work() -> None:
-    run = run_of({GPT_FP32: 0.17, GPT: 0.1, CNN: 0.1, replace(CNN, variant=GPT_FP32.variant): 0.1})
-    said = headline_by("precision", run).text
-    assert said.startswith("Training runs 30 % faster with amp than with fp32 (")
-    assert said.endswith("): worth it for GPT training, not for CNN training.")
-    slower = run_of({GPT_FP32: 0.17, GPT: 0.1, CNN: 0.12, replace(CNN, variant=GPT_FP32.variant): 0.1})
-    assert headline_by("precision", slower).text.endswith(
-        ": worth it for GPT training, not for CNN training."
-    )
+    texts = {precision: replace(DECODE, variant=GPT_FP32.variant) for precision in ("fp32",)}
+    for cnn_s, decode_s, rest in (
+        (0.13, 0.05, "worth it for text generation too, not for CNN training"),
+        (0.13, 0.1, "not for CNN training, can't tell for text generation"),
+        (0.07, 0.05, "worth it for CNN training and text generation too"),
+    ):
+        steps = {GPT_FP32: 0.17, GPT: 0.1, CNN: cnn_s, DECODE: decode_s}
+        run = run_of({**steps, replace(CNN, variant=GPT_FP32.variant): 0.1, texts["fp32"]: 0.1})
+        assert without_intervals(headline_by("precision", run)) == (
+            f"GPT training runs 70 % faster with amp than with fp32: {rest}.",
+        )
 
 
 def test_devices_of_one_box_are_told_apart_by_a_factor() -> None:
     on_cpu = replace(GPT, variant=replace(GPT.variant, device_class="cpu", threads="all"))
     said = headline_by("device", run_of({on_cpu: 4.0, GPT: 0.1})).text
-    assert said.startswith("Training runs 40.0x as fast on the GPU as on the CPU (39.")
+    assert said.startswith("GPT training runs 40.0x as fast on the GPU as on the CPU (")
 
 
 def test_three_boxes_are_ranked_and_those_that_overlap_tie() -> None:
     runs = (run_of({GPT: 0.1}, 2.0), run_of({GPT: 0.1}, 1.0), run_of({GPT: 0.05}, 8.0))
     rates = [format_rate(GPT.units_per_step / s, "tok") for s in (0.05, 0.1)]
     tie = f"a and b at {rates[1]} (a tie)"
-    assert headline(*runs).sentences == (
-        f"GPT training, fastest first: c at {rates[0]} (100 % faster than a, 98 to 102), then {tie}.",
+    first, second = headline(*runs).sentences
+    assert (re.sub(r", \d+ to \d+\)", ")", first), second) == (
+        f"GPT training, fastest first: c at {rates[0]} (100 % faster than a), then {tie}.",
         "Cheapest per token first: b (50 % cheaper than a), then a, then c (100 % dearer than a).",
     )
 
 
 def test_boxes_without_a_common_case_lead_to_the_command_that_gives_them_one(tmp_path: Path) -> None:
     files = [str(tmp_path / name) for name in ("a.db", "b.db")]
-    base = store_scattered(Path(files[0]), "aaaa", 1, seed=1, factor=1.0)
-    store_scattered(Path(files[1]), "bbbb", 1, seed=2, factor=1.0, case=GPT)
+    base = store_scattered(Path(files[0]), "aaaa", 1, factor=1.0)
+    store_scattered(Path(files[1]), "bbbb", 1, factor=1.0, case=GPT)
     found = ask(files).compared().headline
 
     assert found.text == "Nothing to compare: a and b measured no case in common."
@@ -232,7 +281,7 @@ def test_the_case_by_which_boxes_are_ranked_is_one_that_each_measured() -> None:
 @pytest.mark.parametrize("cases", [(GEMM, DECODE, GPT), (GPT, GEMM, DECODE)])
 def test_the_main_case_is_training_wherever_it_stands(cases: Sequence[Case]) -> None:
     steps = dict.fromkeys(cases, 0.1)
-    assert headline(run_of(steps), run_of(steps)).sentences[0].startswith("GPT training: b is as fast as a")
+    assert headline(run_of(steps), run_of(steps)).sentences[0].startswith("GPT training: can't tell which")
 
 
 def test_a_cpu_is_named_only_beside_a_gpu() -> None:
@@ -246,20 +295,8 @@ def test_a_cpu_is_named_only_beside_a_gpu() -> None:
 def test_of_three_precisions_the_best_is_weighed_and_the_others_are_beside_it() -> None:
     tf32 = gpu_case("gpt_train", "training", "tok", precision="tf32")
     found = headline_by("precision", run_of({GPT_FP32: 0.26, tf32: 0.143, GPT: 0.1}))
-    assert found.sentences[0].startswith("Training runs 160 % faster with amp than with fp32 (")
+    assert found.sentences[0].startswith("GPT training runs 160 % faster with amp than with fp32 (")
     assert found.sentences[1].startswith("With tf32: 82 % faster (")
-
-
-def test_precisions_are_weighed_by_the_work_that_decides_between_them() -> None:
-    texts = {
-        precision: gpu_case("decode", "inference", "tok", precision=precision) for precision in PRECISIONS
-    }
-    trained = [
-        measured(gpu_case("gpt_train", "training", "tok", precision=precision), steady(step_s))
-        for precision, step_s in zip(PRECISIONS, (0.1, 0.101, 0.102), strict=True)
-    ]
-    run = run_of(dict(zip(texts.values(), (0.1, 0.05, 0.04), strict=True)), 0.0, *trained)
-    assert headline_by("precision", run).sentences[-1].startswith("With tf32: 100 % faster (")
 
 
 def test_a_comparison_of_a_busy_box_says_so() -> None:
@@ -268,9 +305,19 @@ def test_a_comparison_of_a_busy_box_says_so() -> None:
     said = headline(a, b).sentences
     assert said[1] == "Measured on a busy box: CPU contention from other processes for 40 % of a's time."
     both = [make_run(measured(case, *three(s), waited_share=share)) for s, share in ((1.0, 0.4), (0.1, 0.6))]
-    assert headline(*both).sentences[1] == (
-        "Measured on a busy box: CPU contention from other processes for 40 % of a's and 60 % of b's time."
+    found = headline(*both)
+    assert found.sentences[1:] == (
+        "Measured on a busy box: CPU contention from other processes for 40 % of a's and 60 % of b's time.",
     )
+    assert effort_words(found.steps).endswith(" on each box when it is idle")
+
+
+def test_where_others_had_the_cpus_for_most_of_the_time_nothing_is_decided() -> None:
+    case = make_case("gpt_train", workload_class="training")
+    a, b = (make_run(measured(case, *three(s), waited_share=share)) for s, share in ((9.0, 0.0), (0.1, 0.7)))
+    said = headline(a, b).sentences
+    assert said[0].startswith("GPT training: can't tell which is faster (")
+    assert said[1] == "Measured on a busy box: CPU contention from other processes for 70 % of b's time."
 
 
 def test_what_settles_a_case_of_a_busy_box_waits_until_it_is_idle() -> None:
@@ -291,10 +338,9 @@ def test_one_undecided_kind_of_work_is_not_said_twice(monkeypatch: pytest.Monkey
     assert said.lower().count("can't tell") == 1
 
 
-def store_scattered(db: Path, label: str, launches: int, seed: int, factor: float, case: Case = GEMM) -> str:
-    """A run of a GPU whose launches have an sd of 2 %; its short id."""
-    chance = random.Random(seed)
-    factors = [factor * math.exp(chance.gauss(0, 0.02)) for _ in range(launches)]
+def store_scattered(db: Path, label: str, launches: int, factor: float, case: Case = GPT_ON_CPU) -> str:
+    """A run whose launches lie from 10 % below to 10 % above the middle; its short id."""
+    factors = [factor * (0.9 + 0.1 * (2 * n + 1) / launches) for n in range(launches)]
 
     def scattered(line: Line) -> Line:
         if not isinstance(line, Block):
@@ -320,20 +366,20 @@ def test_where_b_alone_lacks_launches_the_next_command_adds_them_until_it_is_res
     tmp_path: Path,
 ) -> None:
     files = [str(tmp_path / name) for name in ("a.db", "b.db")]
-    base = store_scattered(Path(files[0]), "aaaa", 12, seed=1, factor=1.0)
-    store_scattered(Path(files[1]), "bbbb", 3, seed=5, factor=1.05)
+    base = store_scattered(Path(files[0]), "aaaa", 12, factor=1.0)
+    store_scattered(Path(files[1]), "bbbb", 1, factor=1.45)
     found = ask(files).compared().headline
-    assert found.text.startswith("Matrix product: can't tell which is faster")
+    assert found.text.startswith("GPT training: can't tell")
     (step,) = found.steps
     assert step.usd == pytest.approx(0.42 * step.seconds / 3600, rel=0.01)
-    words = f"--resolve 2 --only gemm:large:amp --db {files[1]}"
+    words = f"--resolve 20 --only gpt_train:mini:fp32 --db {files[1]}"
     assert (step.box, step.command) == ("b", f"gputui run --against {files[0]}@{base} {words}")
 
 
 def test_where_a_lacks_launches_as_well_the_next_commands_measure_both_again(tmp_path: Path) -> None:
     files = [str(tmp_path / name) for name in ("a.db", "b.db")]
-    store_scattered(Path(files[0]), "aaaa", 3, seed=1, factor=1.0)
-    store_scattered(Path(files[1]), "bbbb", 3, seed=8, factor=1.03)
+    store_scattered(Path(files[0]), "aaaa", 2, factor=1.0)
+    store_scattered(Path(files[1]), "bbbb", 2, factor=1.28)
     found = ask(files).compared().headline
     assert [step.box for step in found.steps] == ["a", "b"]
     assert all(" --like " in step.command for step in found.steps)
@@ -347,7 +393,7 @@ def test_a_second_case_whose_rate_is_open_is_named_by_its_cost_alone() -> None:
             machine=GPU_MACHINE,
             price=priced(usd),
         )
-        for step_s, other, usd in ((0.1, 1.0, 2.0), (0.2, 1.01, 1.0))
+        for step_s, other, usd in ((0.1, 1.0, 2.0), (0.25, 1.01, 1.0))
     ]
     assert headline(*runs).sentences[1] == (
         "CNN training: b is 50 % cheaper per image (can't tell which is faster): take b for that."
@@ -368,14 +414,14 @@ def test_the_fastest_of_several_is_named_with_those_that_tie_with_it() -> None:
     assert fastest(0.1, 0.12) == "a"
     assert fastest(0.1, 0.05, 0.0502, 0.2) == "b or c"
     assert fastest(0.1, 0.1002) == "can't tell"
-    assert fastest(0.1, 0.1) == "same"
+    assert fastest(0.1, 0.1) == "can't tell"
 
 
 def test_what_is_too_little_to_matter_ties_even_where_intervals_lie_apart() -> None:
     cases = [gpu_case("gpt_train", "training", "tok", precision=precision) for precision in PRECISIONS]
     run = make_run(
         *(
-            measured(case, *(steady(step_s * (1 + 1e-5 * launch)) for launch in range(8)))
+            measured(case, *(steady(step_s * (1 + 1e-5 * launch)) for launch in range(40)))
             for case, step_s in zip(cases, (0.1, 0.0997, 0.2), strict=True)
         ),
         machine=GPU_MACHINE,
@@ -391,14 +437,7 @@ def test_what_is_too_little_to_matter_ties_even_where_intervals_lie_apart() -> N
 
 def test_a_failure_is_the_answer_where_no_case_was_measured_on_both() -> None:
     runs = [run_of({GPT: 0.1}), run_of({}, 0.0, unmeasured(GPT, "oom"))]
-    a, b = (side_of_runs(f"{letter}.db", [run]) for letter, run in zip("ab", runs, strict=True))
-    evidence = Evidence(
-        [
-            Selection(side.name, Path(side.name), (run,), (), {})
-            for side, run in zip((a, b), runs, strict=True)
-        ]
-    )
-    (said,) = headline_of([compare_sides(a, b)], [()], "", evidence).sentences
+    (said,) = headline(*runs).sentences
     rate = format_rate(GPT.units_per_step / 0.1, "tok")
     assert said == f"GPT training (base): b runs out of memory, a does {rate}."
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.judgement import Judgement
-from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
+from gputui.analysis.verdict import LAUNCHES_MEASURED, RatioEstimate, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import (
     counted,
@@ -298,5 +298,5 @@ def _method(estimate: RatioEstimate, *, has_blocks: bool) -> Iterator[str]:
     blocks = f"{estimate.n_a}/{estimate.n_b} blocks, " if has_blocks else ""
     yield f"{estimate.method}; n {blocks}{launches}{pairs}"
     yield f"smallest detectable difference: {format_change(estimate.resolvable)}"
-    if not estimate.replicated:
+    if max(estimate.launches_a, estimate.launches_b) < LAUNCHES_MEASURED:
         yield "the spread between launches is assumed, not measured: --launches 3 measures it"

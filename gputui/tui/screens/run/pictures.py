@@ -65,7 +65,7 @@ def picture(
         lines = [fitted((Span(f"at least {LEAST_WIDTH} x {LEAST_HEIGHT + 1} cells are needed"),), width)]
         lines = filled(lines, width, height)
     else:
-        foot = _foot(model, width)
+        foot = _foot(model, width, max(2, height // 4))
         room = height - len(foot)
         if model.shows_logs and model.view in ("watch", "ended"):
             body = _logs(model, width, room)
@@ -407,15 +407,15 @@ def _logs(model: RunModel, width: int, height: int) -> list[Line]:
 # The last lines
 
 
-def _foot(model: RunModel, width: int) -> list[Line]:
-    said = _said(model, width)
+def _foot(model: RunModel, width: int, most: int) -> list[Line]:
+    said = _said(model, width, most)
     if model.view == "choose":
-        said = filled(said, width, 2)
+        said = filled(said, width, max(2, len(said)))
     return [*said, _keys(model, width)]
 
 
-def _said(model: RunModel, width: int) -> list[Line]:
-    """At most two lines: a question, what has just happened, or what is wrong in full."""
+def _said(model: RunModel, width: int, most: int) -> list[Line]:
+    """At most so many lines: a question, what has just happened, or what is wrong in full."""
     text, style = model.notice
     if model.question == "stop":
         called = model.watched.in_progress.called if model.watched is not None else ""
@@ -435,7 +435,7 @@ def _said(model: RunModel, width: int) -> list[Line]:
         if named:
             error = wrong[named]
             text, style = (f"{error.message}: {error.hint}" if error.hint else error.message), "alarm"
-    rows = wrapped(clean(text), width, 2)
+    rows = wrapped(clean(text), width, most)
     return [fitted((Span(row, style),), width) for row in rows]
 
 
