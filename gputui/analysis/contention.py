@@ -21,10 +21,12 @@ _LEAST_OF_TWO, _MOST_OF_TWO = 1.2, 2.2  # threads: a little is always done by on
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The power, and its standard deviation."""
+    """The power, and how badly it is known."""
 
     power: float
     sd: float
+    sd_apart: float
+    """Of how far the powers of two precisions of one work lie apart."""
 
     def own_share(self, waited: float) -> float:
         """Of its time, what a block would have taken without others; `waited` is a share from 0 to 1."""
@@ -34,16 +36,21 @@ class Waiting:
         """The standard deviation of the log time of blocks that were corrected for these shares."""
         return self.sd * mean([_log_factor(share) for share in waited])
 
+    def log_sd_apart(self, waited_a: Sequence[float], waited_b: Sequence[float]) -> float:
+        """Likewise of the log ratio of two precisions that were interleaved."""
+        a, b = (mean([_log_factor(share) for share in waited]) for waited in (waited_a, waited_b))
+        return math.hypot(self.sd * (a - b), self.sd_apart * max(a, b))
 
-UNDISTURBED = Waiting(0.0, 0.0)
+
+UNDISTURBED = Waiting(0.0, 0.0, 0.0)
 """The blocks of a case that hardly waited are left as they are."""
 
-_OF_ONE_THREAD = Waiting(1.0, 0.05)
+_OF_ONE_THREAD = Waiting(1.0, 0.05, 0.1)
 _OF_TWO = {
-    "ceiling": Waiting(1.0, 0.1),
-    "training": Waiting(2.0, 0.3),
-    "inference": Waiting(1.9, 0.5),
-    "host": Waiting(1.0, 0.3),
+    "ceiling": Waiting(1.0, 0.1, 0.1),
+    "training": Waiting(2.1, 0.35, 0.2),
+    "inference": Waiting(1.9, 0.5, 0.8),
+    "host": Waiting(1.0, 0.3, 0.3),
 }
 """By class of work."""
 
@@ -58,7 +65,8 @@ def effect_of_waiting(workload_class: str, threads: float) -> Waiting:
         return _OF_ONE_THREAD
     if threads < _MOST_OF_TWO:
         return _OF_TWO[workload_class]
-    return Waiting((threads + 1) / 2, (threads - 1) / 4)
+    sd = (threads - 1) / 4
+    return Waiting((threads + 1) / 2, sd, sd)
 
 
 def _log_factor(waited: float) -> float:

@@ -84,8 +84,14 @@ def own_paired_launches(
 
 def own_sd(case: CaseResult) -> float:
     """The standard deviation of the log of those times that all launches share, as waiting is known badly."""
-    shares = [_share(block) for blocks in measured_blocks(case) for block in blocks]
+    shares = _shares(case)
     return _effect_on(case).log_sd(shares) if shares else 0.0
+
+
+def own_paired_sd(a: CaseResult, b: CaseResult) -> float:
+    """The standard deviation of the log ratio of two precisions that is common to `own_paired_launches`."""
+    effect = max(_effect_on(a), _effect_on(b), key=lambda effect: effect.sd)
+    return effect.log_sd_apart(_shares(a), _shares(b))
 
 
 def _effect_on(case: CaseResult) -> Waiting:
@@ -99,6 +105,10 @@ def _effect_on(case: CaseResult) -> Waiting:
 
 def _own_time(block: Block, units: float, effect: Waiting) -> float:
     return seconds_per_unit(block, units) * effect.own_share(_share(block))
+
+
+def _shares(case: CaseResult) -> list[float]:
+    return [_share(block) for blocks in measured_blocks(case) for block in blocks]
 
 
 def _share(block: Block) -> float:
