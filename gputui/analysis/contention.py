@@ -13,40 +13,60 @@ from dataclasses import dataclass
 
 from gputui.analysis.statistics import mean
 
+LEAST_OWN_SHARE = 1 / 9
+"""Of the time of a block; what is left to two threads that wait for 2/3 of it. No less is taken to be own."""
 _MOST_WAITED = 0.999  # a share of 1 would leave a step no time at all
+_LEAST_OF_TWO, _MOST_OF_TWO = 1.2, 2.2  # threads: a little is always done by one alone
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The power, and its standard deviation."""
+    """The power, and how badly it is known."""
 
     power: float
     sd: float
+    sd_apart: float
+    """Of how far the powers of two precisions of one work lie apart."""
 
     def own_share(self, waited: float) -> float:
         """Of its time, what a block would have taken without others; `waited` is a share from 0 to 1."""
-        return math.exp(-self.power * _log_factor(waited))
+        return max(math.exp(-self.power * _log_factor(waited)), LEAST_OWN_SHARE)
 
     def log_sd(self, waited: Sequence[float]) -> float:
         """The standard deviation of the log time of blocks that were corrected for these shares."""
         return self.sd * mean([_log_factor(share) for share in waited])
 
+    def log_sd_apart(self, waited_a: Sequence[float], waited_b: Sequence[float]) -> float:
+        """Likewise of the log ratio of two precisions that were interleaved."""
+        a, b = (mean([_log_factor(share) for share in waited]) for waited in (waited_a, waited_b))
+        return math.hypot(self.sd * (a - b), self.sd_apart * max(a, b))
 
-UNDISTURBED = Waiting(0.0, 0.0)
+
+UNDISTURBED = Waiting(0.0, 0.0, 0.0)
 """The blocks of a case that hardly waited are left as they are."""
 
-_OF_ONE_THREAD = Waiting(1.0, 0.05)
-_BY_CLASS = {
-    "ceiling": Waiting(1.0, 0.1),
-    "training": Waiting(2.1, 0.4),
-    "inference": Waiting(1.8, 0.5),
-    "host": Waiting(1.0, 0.3),
+_OF_ONE_THREAD = Waiting(1.0, 0.05, 0.1)
+_OF_TWO = {
+    "ceiling": Waiting(1.0, 0.1, 0.1),
+    "training": Waiting(2.1, 0.35, 0.2),
+    "inference": Waiting(1.9, 0.5, 0.8),
+    "host": Waiting(1.0, 0.3, 0.3),
 }
+"""By class of work."""
 
 
-def effect_of_waiting(workload_class: str, *, threads: int) -> Waiting:
-    """What waiting does to a step of this class of work with so many threads."""
-    return _OF_ONE_THREAD if threads == 1 else _BY_CLASS[workload_class]
+def effect_of_waiting(workload_class: str, threads: float) -> Waiting:
+    """What waiting does to a step; `threads`: how many of it want a CPU at once, on average.
+
+    Two whose every operation ends with a meeting go on only while both have a CPU, (1 - w)^2 of the time.
+    More than two were not measured: the power lies between 1 and their number.
+    """
+    if threads < _LEAST_OF_TWO:
+        return _OF_ONE_THREAD
+    if threads < _MOST_OF_TWO:
+        return _OF_TWO[workload_class]
+    sd = (threads - 1) / 4
+    return Waiting((threads + 1) / 2, sd, sd)
 
 
 def _log_factor(waited: float) -> float:

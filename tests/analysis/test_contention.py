@@ -6,28 +6,34 @@ import math
 
 import pytest
 
-from gputui.analysis.contention import Waiting, effect_of_waiting
+from gputui.analysis.contention import LEAST_OWN_SHARE, Waiting, effect_of_waiting
 from gputui.model.case import WORKLOAD_CLASSES
 
 
 @pytest.mark.parametrize("power", [1.0, 2.0, 3.5])
 def test_blocks_that_wait_for_different_shares_have_one_own_time(power: float) -> None:
-    waiting = Waiting(power, 0.1)
-    times = [(1 - waited) ** -power * waiting.own_share(waited) for waited in (0.0, 0.1, 0.3, 0.5)]
+    waiting = Waiting(power, 0.1, 0.1)
+    times = [(1 - waited) ** -power * waiting.own_share(waited) for waited in (0.0, 0.1, 0.3, 0.45)]
     assert times == pytest.approx([1.0] * 4)
-    assert waiting.own_share(1.0) > 0
+    assert waiting.own_share(1.0) == LEAST_OWN_SHARE
 
 
 @pytest.mark.parametrize("workload_class", WORKLOAD_CLASSES)
-def test_one_thread_waits_for_no_other(workload_class: str) -> None:
-    one, two = (effect_of_waiting(workload_class, threads=threads) for threads in (1, 2))
-    assert one.power == 1 <= two.power
-    assert one.sd < two.sd
+def test_the_more_threads_want_a_cpu_the_more_they_wait_for_one_another(workload_class: str) -> None:
+    one, two, many = (effect_of_waiting(workload_class, threads) for threads in (1.0, 1.98, 26.0))
+    assert one.power == 1 <= two.power < many.power
+    assert one.sd < two.sd < many.sd
 
 
 def test_the_more_blocks_waited_the_less_is_known_of_their_own_time() -> None:
-    waiting = Waiting(1.0, 0.5)
+    waiting = Waiting(1.0, 0.5, 0.1)
     assert waiting.log_sd([0.0]) == 0
     assert waiting.log_sd([0.5, 0.5]) == pytest.approx(0.5 * math.log(2))
     assert waiting.log_sd([0.5, 0.0]) == pytest.approx(0.25 * math.log(2))
     assert math.isfinite(waiting.log_sd([1.0]))
+
+
+def test_what_two_precisions_waited_alike_falls_out_of_their_ratio() -> None:
+    waiting = Waiting(2.0, 0.5, 0.1)
+    assert waiting.log_sd_apart([0.5], [0.5]) == pytest.approx(0.1 * math.log(2))
+    assert waiting.log_sd_apart([0.5], [0.0]) == pytest.approx(math.hypot(0.5, 0.1) * math.log(2))

@@ -165,7 +165,8 @@ def _measurement(
 
 def _block(launch: int, index: int, case: Case, step_s: float, waited_share: float | None) -> Block:
     wall_ns = round(step_s * STEPS * 1e9)
-    waited_ns = None if waited_share is None else round(wall_ns * waited_share)
+    threads = 1 if case.variant.threads == "1" else 2
+    waited_ns = None if waited_share is None else round(threads * wall_ns * waited_share)
     on_gpu = case.variant.device_class == "gpu"
     return Block(
         launch_id=launch,
@@ -175,6 +176,6 @@ def _block(launch: int, index: int, case: Case, step_s: float, waited_share: flo
         start_ns=index * wall_ns,
         wall_ns=wall_ns,
         device_ns=wall_ns if on_gpu else None,
-        cpu_ns=wall_ns - (waited_ns or 0),
+        cpu_ns=threads * wall_ns - (waited_ns or 0),
         waited_ns=waited_ns,
     )

@@ -35,18 +35,6 @@ def seconds_per_unit(block: Block, units: float) -> float:
     return block.block_ns * 1e-9 / (block.steps * units)
 
 
-def paired_launches(a: CaseResult, b: CaseResult) -> tuple[tuple[tuple[float, float], ...], ...] | Missing:
-    """`paired_blocks` in seconds per unit of work."""
-    launches = paired_blocks(a, b)
-    if isinstance(launches, Missing):
-        return launches
-    units = a.case.units_per_step, b.case.units_per_step
-    return tuple(
-        tuple([(seconds_per_unit(x, units[0]), seconds_per_unit(y, units[1])) for x, y in pairs])
-        for pairs in launches
-    )
-
-
 def paired_blocks(a: CaseResult, b: CaseResult) -> tuple[tuple[tuple[Block, Block], ...], ...] | Missing:
     """Neighbouring blocks of two cases that were interleaved in the same launches of one run, by launch.
 

@@ -35,7 +35,13 @@ from gputui.model.result import CaseResult, Spread
 from gputui.model.units import TIME_UNIT
 from gputui.services.results.block_times import fewest_blocks, seconds_per_unit
 from gputui.services.results.load_times import is_load, late_share
-from gputui.services.results.waiting import CROWDED_SHARE, own_launches_of, own_paired_launches, own_sd
+from gputui.services.results.waiting import (
+    CROWDED_SHARE,
+    own_launches_of,
+    own_paired_launches,
+    own_paired_sd,
+    own_sd,
+)
 from gputui.store.reading import CaseTimes
 
 LAUNCH_IDS_OF_A_RUN = 2**32
@@ -133,17 +139,16 @@ def speed_ratio(a: CaseResult, b: CaseResult, *, is_one_run: bool) -> RatioEstim
     """
     pairs = own_paired_launches(a, b) if is_one_run else Missing("two runs")
     speed_a, speed_b = speed_of(a), speed_of(b)
-    waiting_sd = math.hypot(own_sd(a), own_sd(b))
     if not (isinstance(pairs, Missing) or isinstance(speed_a, Missing) or isinstance(speed_b, Missing)):
         found = compare_pairs(
             pairs,
             prior_sd=max(paired_prior_of(a), paired_prior_of(b)),
             spread=dict(a.pair_spreads).get(b.case_id),
-            waiting_sd=waiting_sd,
+            waiting_sd=own_paired_sd(a, b),
         )
         return found if isinstance(found, Missing) else with_ratio_of_speeds(found, speed_a, speed_b)
     if is_one_run:
-        beyond = Spread(waiting_sd**2, math.inf)
+        beyond = Spread(own_sd(a) ** 2 + own_sd(b) ** 2, math.inf)
     else:
         beyond = together((beyond_launches(a), beyond_launches(b)))
     return compare_launches(

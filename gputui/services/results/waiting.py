@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from gputui.analysis.contention import UNDISTURBED, Waiting, effect_of_waiting
+from gputui.analysis.contention import LEAST_OWN_SHARE, UNDISTURBED, Waiting, effect_of_waiting
 from gputui.model.absent import Missing
 from gputui.model.journal import Block
 from gputui.model.result import CaseResult
 from gputui.model.units import format_percent
 from gputui.services.results.block_times import (
-    launches_of,
     measured_blocks,
     paired_blocks,
-    paired_launches,
     seconds_per_unit,
 )
 
@@ -58,7 +56,8 @@ def waited_of(block: Block) -> float | Missing:
 
 def is_undecidable(case: CaseResult) -> bool:
     """Whether others had the CPUs for so long that nothing can be said of the case."""
-    return contention_of(case) > UNDECIDABLE_SHARE
+    share = contention_of(case)
+    return share > UNDECIDABLE_SHARE or _effect_on(case).own_share(share) <= LEAST_OWN_SHARE
 
 
 def undecidable_reason(case: CaseResult) -> str:
@@ -68,47 +67,48 @@ def undecidable_reason(case: CaseResult) -> str:
 
 def own_launches_of(case: CaseResult) -> tuple[tuple[float, ...], ...]:
     """`launches_of`, without what others on its CPUs added to each block, if they disturbed the case."""
-    if not contention_of(case):
-        return launches_of(case)
-    waiting, units = _effect_on(case), case.case.units_per_step
-    return tuple(tuple([_own_time(b, units, waiting) for b in blocks]) for blocks in measured_blocks(case))
+    effect, units = _effect_on(case), case.case.units_per_step
+    return tuple(tuple([_own_time(b, units, effect) for b in blocks]) for blocks in measured_blocks(case))
 
 
 def own_paired_launches(
     a: CaseResult, b: CaseResult
 ) -> tuple[tuple[tuple[float, float], ...], ...] | Missing:
-    """`paired_launches` in the times of `own_launches_of`."""
-    if not contention_of(a) and not contention_of(b):
-        return paired_launches(a, b)
+    """`paired_blocks` in the times of `own_launches_of`."""
     launches = paired_blocks(a, b)
     if isinstance(launches, Missing):
         return launches
-    units = a.case.units_per_step, b.case.units_per_step
-    effects = _effect_on(a), _effect_on(b)
-    return tuple(
-        tuple([(_own_time(x, units[0], effects[0]), _own_time(y, units[1], effects[1])) for x, y in pairs])
-        for pairs in launches
-    )
+    of_a, of_b = ((case.case.units_per_step, _effect_on(case)) for case in (a, b))
+    return tuple(tuple([(_own_time(x, *of_a), _own_time(y, *of_b)) for x, y in pairs]) for pairs in launches)
 
 
 def own_sd(case: CaseResult) -> float:
     """The standard deviation of the log of those times that all launches share, as waiting is known badly."""
-    if not contention_of(case):
-        return 0.0
-    shares = [_share(block) for blocks in measured_blocks(case) for block in blocks]
+    shares = _shares(case)
     return _effect_on(case).log_sd(shares) if shares else 0.0
+
+
+def own_paired_sd(a: CaseResult, b: CaseResult) -> float:
+    """The standard deviation of the log ratio of two precisions that is common to `own_paired_launches`."""
+    effect = max(_effect_on(a), _effect_on(b), key=lambda effect: effect.sd)
+    return effect.log_sd_apart(_shares(a), _shares(b))
 
 
 def _effect_on(case: CaseResult) -> Waiting:
     """What waiting for CPUs does to a case."""
     if not contention_of(case):
         return UNDISTURBED
-    threads = 1 if case.case.variant.threads == "1" else 2
-    return effect_of_waiting(case.case.workload_class, threads=threads)
+    blocks = [block for measurement in case.measurements for block in measurement.blocks]
+    wanted_ns = sum((block.cpu_ns or 0) + (block.waited_ns or 0) for block in blocks)
+    return effect_of_waiting(case.case.workload_class, wanted_ns / sum(block.wall_ns for block in blocks))
 
 
-def _own_time(block: Block, units: float, waiting: Waiting) -> float:
-    return seconds_per_unit(block, units) * waiting.own_share(_share(block))
+def _own_time(block: Block, units: float, effect: Waiting) -> float:
+    return seconds_per_unit(block, units) * effect.own_share(_share(block))
+
+
+def _shares(case: CaseResult) -> list[float]:
+    return [_share(block) for blocks in measured_blocks(case) for block in blocks]
 
 
 def _share(block: Block) -> float:

@@ -37,7 +37,7 @@ from gputui.services.compare.pairing import (
     side_of_runs,
     sides_by,
 )
-from gputui.services.results.block_times import paired_launches
+from gputui.services.results.block_times import paired_blocks
 from gputui.services.results.throughput import cost_of, speed_of
 from gputui.services.results.waiting import UNDECIDABLE_SHARE
 from gputui.store.journal_reader import read_journal, read_telemetry
@@ -118,8 +118,8 @@ def test_cases_of_launches_of_their_own_are_no_pairs() -> None:
         ),
     )
 
-    assert paired_launches(a, apart) == Missing("they were not measured in the same launches")
-    assert paired_launches(a, late) == Missing("their blocks did not alternate")
+    assert paired_blocks(a, apart) == Missing("they were not measured in the same launches")
+    assert paired_blocks(a, late) == Missing("their blocks did not alternate")
     (row,) = compared(a, apart).rows
     assert isinstance(row.estimate, RatioEstimate)
     assert not row.estimate.paired
