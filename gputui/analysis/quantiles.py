@@ -6,7 +6,8 @@ import functools
 import math
 
 _SMALLEST = 1e-300  # stands for 0 in Lentz's algorithm
-_MOST_DF = 1e8  # from here the normal distribution is closer than log-gammas are exact
+_NORMAL_ABOVE_DF = 1e7
+"""Student's t differs by less than 1e-6 there, and differences of log-gammas lose their digits above it."""
 
 
 def normal_cdf(z: float) -> float:
@@ -35,7 +36,7 @@ def t_cdf(t: float, df: float) -> float:
 
     Source: Abramowitz & Stegun 26.7.1, by the incomplete beta function.
     """
-    if df > _MOST_DF:
+    if df > _NORMAL_ABOVE_DF:
         return normal_cdf(t)
     if math.isinf(t):
         return 0.0 if t < 0 else 1.0
@@ -55,7 +56,7 @@ def t_quantile(share: float, df: float) -> float:
     Newton's method from the normal's quantile, which is never the larger: the upper tail is convex there, so
     each step comes nearer from the same side.
     """
-    if df > _MOST_DF:
+    if df > _NORMAL_ABOVE_DF:
         return normal_quantile(share)
     if share < 0.5:
         return -t_quantile(1 - share, df)

@@ -39,10 +39,10 @@ def test_the_incomplete_beta_function_is_scipys(a: float, b: float, x: float) ->
     assert incomplete_beta(a, b, x) == pytest.approx(special.betainc(a, b, x), rel=1e-9, abs=1e-15)
 
 
-@pytest.mark.parametrize("df", [1e9, 7e28, math.inf])
-def test_with_endless_degrees_of_freedom_t_is_normal(df: float) -> None:
-    assert t_quantile(0.975, df) == normal_quantile(0.975)
-    assert t_cdf(1.3, df) == normal_cdf(1.3)
+@pytest.mark.parametrize("df", [1e5, 9e6, 1e10, 1e17, math.inf])
+def test_with_very_many_degrees_of_freedom_t_is_normal(df: float) -> None:
+    assert t_quantile(0.975, df) == pytest.approx(normal_quantile(0.975), rel=3e-5)
+    assert t_cdf(1.3, df) == pytest.approx(normal_cdf(1.3), rel=3e-5)
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, 1.1])

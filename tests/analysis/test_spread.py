@@ -35,7 +35,7 @@ def rows_of(*variances: float, df: float = 2.0) -> dict[Hashable, Scatter]:
 
 
 def test_of_a_box_without_launches_the_table_is_taken_and_not_as_known() -> None:
-    assert learn_launches("box", []) == learn_launches("box", [{}]) == ASSUMED
+    assert learn_launches([]) == learn_launches([{}]) == ASSUMED
     spread = ASSUMED.of_row(None, SD)
     assert spread.variance == pytest.approx(SD**2)
     assert spread.df == pytest.approx(1 / (1 / BOX_DF + 1 / ROW_DF))
@@ -49,22 +49,22 @@ def test_what_a_row_shows_is_pooled_with_what_is_expected_of_it() -> None:
 
 
 def test_other_rows_of_a_box_move_what_is_expected_of_a_row() -> None:
-    calm, wild = (learn_launches("box", [rows_of(*[x] * 8)]) for x in (0.1, 10.0))
+    calm, wild = (learn_launches([rows_of(*[x] * 8)]) for x in (0.1, 10.0))
     assert 0.1 < calm.factor < 1 < wild.factor < 10
     assert calm.df == wild.df > BOX_DF
     row = wild.of_row(None, SD)
     assert row.variance == pytest.approx(wild.factor * SD**2)
-    assert (row.box, calm.rows, calm.launches) == ("box", 8, 0)
+    assert (calm.rows, calm.launches) == (8, 0)
 
 
 def test_how_alike_rows_are_bounds_what_many_of_them_tell_of_one() -> None:
-    known = BoxSpread("box", 1.0, 1e9)
+    known = BoxSpread(1.0, 1e9)
     assert known.of_row(None, SD).df == pytest.approx(ROW_DF)
 
 
 def test_many_rows_of_one_run_never_count_as_if_they_had_been_measured_apart() -> None:
     few, many, apart = (
-        learn_launches("box", runs)
+        learn_launches(runs)
         for runs in (
             [rows_of(*[1.0] * 4)],
             [rows_of(*[1.0] * 400)],
@@ -109,7 +109,7 @@ def runs_of(*log_times: float, error_variance: float = 0.0) -> list[RunMean]:
 
 def test_a_box_that_was_run_once_varies_from_run_to_run_by_the_table_and_not_as_known() -> None:
     for cases in ([runs_of(1.0)], []):
-        once = learn_runs("box", cases, rows=len(cases), table_sd=0.02)
+        once = learn_runs(cases, rows=len(cases), table_sd=0.02)
         assert once == assumed_runs(0.02)
         assert once.variance == pytest.approx(4e-4)
         assert once.df == RUN_DF
@@ -118,18 +118,18 @@ def test_a_box_that_was_run_once_varies_from_run_to_run_by_the_table_and_not_as_
 def test_runs_of_a_box_draw_the_tables_variance_towards_their_own() -> None:
     nine = runs_of(*[0.01, -0.01] * 4, 0.0)
 
-    spread = learn_runs("box", [nine], rows=1, table_sd=0.02)
+    spread = learn_runs([nine], rows=1, table_sd=0.02)
     assert spread.df == RUN_DF + 8
     assert spread.variance == pytest.approx((RUN_DF * 4e-4 + 8 * 1e-4) / (RUN_DF + 8))
-    assert learn_runs("box", [nine] * 20, rows=20, table_sd=0.02) == spread, "the same runs"
+    assert learn_runs([nine] * 20, rows=20, table_sd=0.02) == spread, "the same runs"
 
 
 def test_what_launches_explain_is_not_laid_on_runs() -> None:
     noisy = runs_of(*[0.01, -0.01] * 4, 0.0, error_variance=1e-4)
 
-    spread = learn_runs("box", [noisy], rows=1, table_sd=0.02)
+    spread = learn_runs([noisy], rows=1, table_sd=0.02)
     assert spread.df < RUN_DF + 8
     assert spread.variance < (RUN_DF * 4e-4 + 8 * 1e-4) / (RUN_DF + 8)
-    hopeless = learn_runs("box", [runs_of(*[1.0, -1.0] * 4, error_variance=1.2)], rows=1, table_sd=0.02)
+    hopeless = learn_runs([runs_of(*[1.0, -1.0] * 4, error_variance=1.2)], rows=1, table_sd=0.02)
     assert hopeless.df == pytest.approx(RUN_DF, abs=0.01)
     assert hopeless.variance == pytest.approx(4e-4, rel=0.01)

@@ -49,7 +49,7 @@ def table(a: Rows, b: Rows) -> list[RatioEstimate]:
     """Runs of two boxes, each of whose rows tell how much its launches vary."""
     runs = together([assumed_runs(RUN_SD["cpu"])] * 2)
     estimates = []
-    for mine, other, *spreads in zip(a, b, spreads_of("a", a), spreads_of("b", b), strict=True):
+    for mine, other, *spreads in zip(a, b, spreads_of(a), spreads_of(b), strict=True):
         found = compare_launches(
             mine,
             other,
@@ -64,13 +64,13 @@ def table(a: Rows, b: Rows) -> list[RatioEstimate]:
     return estimates
 
 
-def spreads_of(box: str, rows: Rows) -> list[Spread]:
+def spreads_of(rows: Rows) -> list[Spread]:
     scatters = [launch_scatter(row) for row in rows]
     known = {place: s for place, s in enumerate(scatters) if isinstance(s, Scatter)}
     relative: dict[Hashable, Scatter] = {
         place: Scatter(s.variance / CPU_PRIOR**2, s.df) for place, s in known.items()
     }
-    prior = learn_launches(box, [relative])
+    prior = learn_launches([relative])
     return [prior.of_row(known.get(place), CPU_PRIOR) for place in range(len(rows))]
 
 
@@ -295,10 +295,10 @@ def tables_by_launches(rows: int, slower: float, tables: int) -> list[list[list[
 
 @pytest.mark.parametrize("rows", [1, 4, 7, 12])
 def test_no_interval_widens_on_average_and_power_never_falls_when_launches_are_added(rows: int) -> None:
-    found = tables_by_launches(rows, slower=1.35, tables=40)
+    found = tables_by_launches(rows, slower=1.35, tables=360 // rows)
     widths = [mean([row.half_width for rows in tables for row in rows]) for tables in found]
     called = [sum(v.word == "slower" for rows in tables for v in judge(rows)) for tables in found]
-    claimed = [sum(judge(rows, asked=0)[0].is_sure for rows in tables) for tables in found]
+    claimed = [sum(judge([row], asked=0)[0].is_sure for rows in tables for row in rows) for tables in found]
 
     print(f"{rows} rows: half widths {widths}, called {called}, claimed {claimed}")
     assert widths == sorted(widths, reverse=True)

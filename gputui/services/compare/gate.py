@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.judgement import TIME, Judgement, surely_slower
-from gputui.analysis.verdict import BAND, RatioEstimate, doubt_of
+from gputui.analysis.verdict import BAND, RatioEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_change
 from gputui.services.compare.pairing import CROWDED, Comparison, Row
@@ -67,7 +67,7 @@ def check_gate(
             if isinstance(row.estimate, Missing):
                 undecided.append(f"{name}: {row.rate.reason}")
                 steps += steps_for_absent(row, evidence)
-            elif doubt_of(row.estimate):
+            elif row.estimate.doubt:
                 undecided.append(f"{name}: {row.rate.reason}")
                 steps += steps_for_limit(row, limit, evidence)
             else:

@@ -20,6 +20,7 @@ from gputui.analysis.verdict import (
 from gputui.model.absent import Missing
 from gputui.model.units import (
     RATES,
+    counted,
     format_change_interval,
     format_percent,
     format_rate,
@@ -27,7 +28,7 @@ from gputui.model.units import (
     listed,
 )
 from gputui.services.compare.load_terms import load_terms
-from gputui.services.compare.pairing import CROWDED, SHARED, Comparison, Row
+from gputui.services.compare.pairing import CROWDED, SHARED, SLOWED, Comparison, Row, Side
 from gputui.services.compare.ranking import Ranked, by_cost, by_speed
 from gputui.services.compare.row_text import judgement_text
 from gputui.services.compare.suggestions import SettlingStep, settling_steps, steps_to_pair
@@ -56,6 +57,9 @@ _WITH: dict[str, Callable[[str], str]] = {
     "label": "in {}".format,
     "gpu": "on {}".format,
 }
+_LIMITS = {"cgroup": "a cgroup", "cpuset": "a cpuset", "affinity": "its affinity"}
+_LEAST_BETTER = 1.1
+"""How much faster another precision has to be to be mentioned."""
 _WAITED_FOR = {
     "ttft": ("to the first token", "gives the first token"),
     "tpot": ("per output token", ""),
@@ -206,13 +210,19 @@ def _of_limits(main: Row) -> str:
 
 
 def _busy(main: Row) -> str:
-    """The doubt about the main case, if something else used a side's CPUs or GPU."""
+    """The doubt about the main case, if something else used a side's CPUs or GPU, or its GPU was slowed."""
     shares: dict[str, list[str]] = {}
     for flag in main.flags:
         if flag.word in (CROWDED, SHARED):
             shares.setdefault(flag.word, []).append(f"{format_percent(flag.share)} of {flag.side}'s")
     said = [f"{word} for {listed(found)} time" for word, found in shares.items()]
-    return f"Measured on a busy box: {listed(said)}." if said else ""
+    busy = f"Measured on a busy box: {listed(said)}." if said else ""
+    slowed = [
+        f"The GPU of {flag.side} was {SLOWED} for {format_percent(flag.share)} of the time."
+        for flag in main.flags
+        if flag.word == SLOWED
+    ]
+    return " ".join(filter(None, (busy, *slowed)))
 
 
 def subject(row: Row, rows: Sequence[Row], named: Row | None = None) -> str:
@@ -367,7 +377,7 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
 
     Only what is sure is named; the table has the rest.
     """
-    a, b = (_WITH[ignore](side.name) for side in (comparison.a, comparison.b))
+    a, b = (_value_words(ignore, side) for side in (comparison.a, comparison.b))
     rate, runs = main.rate, f"{subject(main, comparison.rows)} runs"
     if rate.differs and rate.ratio is not None:
         size, ends = format_size_of_change(*rate.ratio)
@@ -397,10 +407,49 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
         f"can't tell for {listed(kinds['unknown'])}" if kinds["unknown"] else "",
     ]
     rest = ", ".join(filter(None, said))
-    sentence = as_sentence(f"{first}{': ' if rest else ''}{rest}.")
-    limit = _limit(main)
-    said_of_all = (sentence, limit) if limit else (sentence,)
-    return Headline(said_of_all, () if rate.is_decided else settling_steps(main, evidence))
+    sentences = (
+        as_sentence(f"{first}{': ' if rest else ''}{rest}."),
+        _limit(main),
+        _better_precision(main, comparison.rows) if ignore == "device" else "",
+        _busy(main),
+    )
+    steps = () if rate.is_decided else settling_steps(main, evidence)
+    return Headline(tuple(filter(None, sentences)), steps)
+
+
+def _value_words(dimension: str, side: Side) -> str:
+    """`with amp`, `on the GPU (Tesla T4)`, `on the CPU (2 cores, limited by a cgroup)`."""
+    words = _WITH[dimension](side.name)
+    measured = [case for case in side.cases if case.result.outcome == "ok"]
+    if dimension != "device" or not measured:
+        return words
+    if side.name == "gpu":
+        return f"{words} ({measured[0].result.device_name})" if measured[0].result.device_name else words
+    cpu = measured[0].run.machine.cpu
+    by = _LIMITS.get(cpu.limited_by)
+    limit = f", limited by {by}" if by else ""
+    return f"{words} ({counted(cpu.usable_cores, 'core')}{limit})"
+
+
+def _better_precision(main: Row, rows: Sequence[Row]) -> str:
+    """That the CPU does the main case faster in another precision than the one that is compared."""
+    same = [
+        row
+        for row in rows
+        if (row.case.work, row.case.variant.mode) == (main.case.work, main.case.variant.mode)
+    ]
+    best = max(same, key=_speed_on_a)
+    if _speed_on_a(best) < _LEAST_BETTER * _speed_on_a(main) or not isinstance(main.b.speed, SpeedEstimate):
+        return ""
+    factor = main.b.speed.units_per_s / _speed_on_a(best)
+    faster, than = best.case.variant.precision, main.case.variant.precision
+    return (
+        f"The CPU is faster with {faster} than with {than}: the GPU with {than} does {factor:.2g}x of that."
+    )
+
+
+def _speed_on_a(row: Row) -> float:
+    return row.a.speed.units_per_s if isinstance(row.a.speed, SpeedEstimate) else 0.0
 
 
 def _of_several_values(comparisons: Sequence[Comparison], ignore: str, evidence: Evidence) -> Headline:

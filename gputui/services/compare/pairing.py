@@ -275,7 +275,8 @@ def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False, history:
     """
     check_one_box(name, [run.summary for run in runs])
     timed, before = [with_load_times(run) for run in runs], [with_load_times(run) for run in history]
-    return _side(name, timed, pool, variation_by_machine([*timed, *before]))
+    variations = variation_by_machine([*timed, *before])
+    return _side(name, _with_spreads(timed, variations), pool, variations)
 
 
 def check_one_box(name: str, runs: Sequence[RunSummary]) -> None:
@@ -292,9 +293,14 @@ def check_one_box(name: str, runs: Sequence[RunSummary]) -> None:
 
 
 def _side(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, BoxVariation]) -> Side:
+    """Of runs whose cases carry their spreads."""
     measuring = sum(any(case.outcome == "ok" for case in run.cases) for run in runs)
-    known = [with_spreads(run, variations[run.summary.machine.machine_id]) for run in runs]
-    return Side(name, _newest(runs), _chosen_cases(known, pool), variations, 1 if pool else max(measuring, 1))
+    return Side(name, _newest(runs), _chosen_cases(runs, pool), variations, 1 if pool else max(measuring, 1))
+
+
+def _with_spreads(runs: Sequence[Run], variations: Mapping[str, BoxVariation]) -> list[Run]:
+    """Whole runs, before they are divided: a case knows those that it was interleaved with."""
+    return [with_spreads(run, variations[run.summary.machine.machine_id]) for run in runs]
 
 
 def _kinds(runs: Sequence[RunSummary]) -> set[tuple[str, str]]:
@@ -315,8 +321,9 @@ def sides_by(
     """
     value_of = DIMENSIONS[dimension]
     runs, history = [with_load_times(run) for run in runs], [with_load_times(run) for run in history]
+    variations = variation_by_machine([*runs, *history])
     values: dict[str, list[Run]] = {}
-    for run in runs:
+    for run in _with_spreads(runs, variations):
         for value in measured_values(dimension, [run]):
             kept = tuple(case for case in run.cases if value_of(run.summary, case) == value)
             values.setdefault(value, []).append(Run(run.summary, kept))
@@ -326,7 +333,6 @@ def sides_by(
             f"--by {dimension}: every measured case is {_in_words(dimension, only)}",
             "give a second file, or another dimension",
         )
-    variations = variation_by_machine([*runs, *history])
     is_short = dimension == "gpu" and len({run.summary.machine.machine_id for run in runs}) == 1
     return tuple(
         _side(value.partition(" of ")[0] if is_short else value, values[value], pool, variations)
@@ -438,7 +444,10 @@ def judge_sides(a: Side, b: Side, *, ignore: str = "") -> Judged:
     means = list(_group_means(measured, estimates, ignore))
     asked = _asked(measured, estimates)
     judged = judge([*estimates, *(mean for _, mean, _, _ in means)], asked=asked)
-    verdicts = tuple(_explained(*each) for each in zip(measured, estimates, judged, strict=False))
+    verdicts = tuple(
+        _explained(pair, estimate, verdict)
+        for pair, estimate, verdict in zip(measured, estimates, judged[: len(estimates)], strict=True)
+    )
     groups = tuple(
         GroupMean(group, Judgement(RATE, mean, verdict), common, rows)
         for (group, mean, common, rows), verdict in zip(means, judged[len(estimates) :], strict=True)

@@ -24,7 +24,7 @@ def spread_lines(comparison: Comparison) -> Iterator[str]:
                 continue
             prior = _box_spread(side, case)
             if prior.rows:
-                times = f"{math.sqrt(prior.factor):.2g} times the assumed spread"
+                times = f"by {math.sqrt(prior.factor):.2g} times the assumed spread"
                 known = f"{counted(prior.launches, 'launch')} of {counted(prior.rows, 'row')}"
                 launches = f"{times}, learnt from {known} here (prior df {prior.df:.3g})"
             else:

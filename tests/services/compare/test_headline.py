@@ -12,6 +12,7 @@ from stored_runs import store
 
 from gputui.analysis.priors import RUN_SD
 from gputui.analysis.verdict import RatioEstimate
+from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Block, Line, Price
 from gputui.model.result import CaseResult, Run
@@ -24,6 +25,7 @@ from gputui.services.compare.suggestions import SettlingStep, effort_words
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.selectors import Selection
 from gputui.store.journal_reader import read_journal
+from gputui.store.reading import CaseConditions
 from gputui.store.writing import store_run
 
 NO_FILES = Evidence((), trust=False)
@@ -242,10 +244,61 @@ def test_precisions_of_one_file_are_worth_it_for_some_work() -> None:
         )
 
 
-def test_devices_of_one_box_are_told_apart_by_a_factor() -> None:
-    on_cpu = replace(GPT, variant=replace(GPT.variant, device_class="cpu", threads="all"))
-    said = headline_by("device", run_of({on_cpu: 4.0, GPT: 0.1})).text
-    assert said.startswith("GPT training runs 40.0x as fast on the GPU as on the CPU (")
+def box_with_gpu(gpu: str, cores: int, limited_by: str, steps_s: dict[str, tuple[float, float]]) -> Run:
+    """GPT training on the CPU and on the GPU of one box, by precision."""
+    cpu = replace(GPU_MACHINE.cpu, usable_cores=cores, limited_by=limited_by)
+    cases = []
+    for precision, (cpu_s, gpu_s) in steps_s.items():
+        on_gpu = replace(GPT, variant=replace(GPT.variant, precision=precision))
+        on_cpu = replace(on_gpu, variant=replace(on_gpu.variant, device_class="cpu", threads="all"))
+        cases += [measured(on_cpu, *three(cpu_s)), measured(on_gpu, *three(gpu_s), device_name=gpu)]
+    numbered = [replace(case, case_id=place) for place, case in enumerate(cases)]
+    return make_run(*numbered, machine=replace(GPU_MACHINE, cpu=cpu))
+
+
+@pytest.mark.parametrize(
+    ("box", "said"),
+    [
+        (
+            ("Tesla T4", 4, "host", {"fp32": (7.0, 0.2), "amp": (6.0, 0.1)}),
+            "60.0x as fast on the GPU (Tesla T4) as on the CPU (4 cores).",
+        ),
+        (
+            ("NVIDIA H100 80GB HBM3", 26, "host", {"fp32": (1.0, 0.05), "amp": (0.4, 0.02)}),
+            "20.0x as fast on the GPU (NVIDIA H100 80GB HBM3) as on the CPU (26 cores).",
+        ),
+        (
+            ("NVIDIA L4", 2, "cgroup", {"fp32": (4.0, 0.4), "amp": (3.0, 0.2)}),
+            "15.0x as fast on the GPU (NVIDIA L4) as on the CPU (2 cores, limited by a cgroup).",
+        ),
+        (
+            ("NVIDIA GeForce MX150", 8, "host", {"fp32": (0.5, 0.8), "amp": (0.5, 1.0)}),
+            "50 % slower on the GPU (NVIDIA GeForce MX150) than on the CPU (8 cores).",
+        ),
+    ],
+    ids=["T4 beside 4 cores", "H100 beside 26", "a container of 2 cores", "a laptop"],
+)
+def test_cpu_against_gpu_is_right_in_direction_and_size_and_says_what_limited_the_cpu(
+    box: tuple[str, int, str, dict[str, tuple[float, float]]], said: str
+) -> None:
+    sentence = re.sub(r" \([^()]* to [^()]*\)", "", headline_by("device", box_with_gpu(*box)).text)
+    assert sentence == f"GPT training with amp runs {said}"
+
+
+def test_a_cpu_that_is_faster_in_another_precision_is_given_its_best() -> None:
+    run = box_with_gpu("Tesla T4", 4, "host", {"fp32": (2.0, 0.2), "amp": (6.0, 0.1)})
+    best = "The CPU is faster with fp32 than with amp: the GPU with amp does 20x of that."
+    assert headline_by("device", run).sentences[-1] == best
+
+
+def test_cpu_against_a_gpu_that_was_throttled_says_so() -> None:
+    run = box_with_gpu("Tesla T4", 4, "host", {"amp": (6.0, 0.1)})
+    nothing = Missing("not read")
+    throttled = CaseConditions(0, 60, nothing, nothing, 0.6, nothing, nothing, nothing)
+    a, b = sides_by("device", [run])
+    comparison = compare_sides(a, b, ignore="device", conditions=lambda run_id, case_id: throttled)
+    said = headline_of([comparison], [()], "device", NO_FILES)
+    assert said.sentences[-1] == "The GPU of b was slowed by heat or a power brake for 60 % of the time."
 
 
 def test_three_boxes_are_ranked_and_those_that_overlap_tie() -> None:
@@ -304,7 +357,7 @@ def test_a_comparison_of_a_busy_box_says_so() -> None:
     a, b = (make_run(measured(case, *three(s), waited_share=share)) for s, share in ((1.0, 0.4), (0.1, 0.0)))
     said = headline(a, b).sentences
     assert said[1] == "Measured on a busy box: CPU contention from other processes for 40 % of a's time."
-    both = [make_run(measured(case, *three(s), waited_share=share)) for s, share in ((1.0, 0.4), (0.1, 0.6))]
+    both = [make_run(measured(case, *three(s), waited_share=share)) for s, share in ((1.0, 0.4), (2.0, 0.6))]
     found = headline(*both)
     assert found.sentences[1:] == (
         "Measured on a busy box: CPU contention from other processes for 40 % of a's and 60 % of b's time.",
@@ -451,6 +504,6 @@ def test_a_case_that_differs_as_the_main_one_does_is_not_named_and_one_that_spea
     against = headline(run_of({GPT: 0.1, CNN: 0.1}), run_of({GPT: 0.05, CNN: 0.2}))
     assert against.sentences[1].endswith(": take a for that.")
     peak = headline(run_of({GPT: 0.1, CNN: 0.1, GEMM: 0.1}), run_of({GPT: 0.05, CNN: 0.02, GEMM: 0.002}))
-    assert peak.sentences[1] == more.sentences[1]
+    assert peak.sentences[1].startswith("CNN training: b is 5.00x as fast (")
     alone = headline(run_of({GPT: 0.1, GEMM: 0.1}), run_of({GPT: 0.05, GEMM: 0.002}))
     assert alone.sentences[1].startswith("Matrix product: b is 50.0x as fast (")

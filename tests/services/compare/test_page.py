@@ -8,6 +8,7 @@ import re
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from html import unescape
 from importlib import resources
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -163,7 +164,7 @@ PAGES = {
     "nothing in common": lambda: page_of([run_of(1.0, FEW[:1]), run_of(1.0, FEW[1:])]),
     "out of memory": lambda: page_of([run_of(1.0), without_memory()]),
     "no price": lambda: page_of([run_of(1.0, FEW), run_of(1.3, FEW, usd=None)]),
-    "undecided": lambda: page_of([run_of(1.0, FEW, launches=1), run_of(1.02, FEW, launches=1)]),
+    "undecided": lambda: page_of([run_of(1.0, FEW, launches=1), run_of(1.08, FEW, launches=1)]),
     "far apart": lambda: page_of([run_of(500.0, FEW), run_of(1.0, FEW)]),
     "one row": lambda: page_of([run_of(1.0, FEW[:1]), run_of(1.001, FEW[:1])]),
 }
@@ -256,7 +257,7 @@ def test_the_page_of_an_undecided_case_has_the_commands_that_would_settle_it() -
     told = page[page.index('class="tell"') : page.index('class="forest"')]
     commands = [re.sub(r"<[^>]*>", "", one) for one in re.findall(r"<pre.*?</pre>", told)]
     assert [one[:11] for one in commands] == ["a$ gputui r", "b$ gputui r"]
-    assert all(one.endswith("--launches 3") for one in commands)
+    assert all(re.search(r"--launches \d+$", one) for one in commands)
 
 
 def test_without_a_price_on_one_side_the_page_says_how_to_get_costs() -> None:
@@ -286,7 +287,7 @@ def test_the_cards_of_two_precisions_are_their_means() -> None:
     page = comparisons_as_page([(comparison, ())], "precision", headline, evidence)
     (group,) = [one for one in comparison.groups if one.rate.ratio is not None]
     (value,) = re.findall(rf'<p class="dim">{mean_name(group)}</p><p class="value \w+">([^<]*)</p>', page)
-    assert value.replace("&#160;", " ") == judgement_text(group.rate, with_interval=False)
+    assert unescape(value).replace("\xa0", " ") == judgement_text(group.rate, with_interval=False)
 
 
 def test_four_boxes_have_a_row_each_in_every_case_and_their_own_letter() -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from journals import CPU_MACHINE, GPU_MACHINE, RUNTIME, STARTED_US
 
+from gputui.analysis.contention import effect_of_waiting
 from gputui.analysis.cost import Cost
 from gputui.analysis.priors import RUN_SD
 from gputui.analysis.verdict import GeometricMean, RatioEstimate, SpeedEstimate
@@ -242,8 +243,9 @@ def test_a_run_beside_itself_is_not_called_different() -> None:
 
 
 def test_of_a_side_whose_cpus_others_held_the_time_without_the_waiting_is_compared() -> None:
-    quiet, crowded = measured(GEMM, steady(0.1)), measured(GEMM, steady(0.2), waited_share=0.4)
-    for a, b, letter, ratio in ((quiet, crowded, "b", 1 / 1.2), (crowded, quiet, "a", 1.2)):
+    quiet, crowded = measured(CONV, steady(0.1)), measured(CONV, steady(0.2), waited_share=0.4)
+    of_b = 0.5 / 0.6 ** effect_of_waiting("training", threads=2).power
+    for a, b, letter, ratio in ((quiet, crowded, "b", of_b), (crowded, quiet, "a", 1 / of_b)):
         row = only_row(compared(a, b=(b,)))
         assert ratio_of(row).ratio == pytest.approx(ratio, rel=1e-3)
         assert (row.verdict.word, row.verdict.reason) == (
@@ -266,15 +268,15 @@ def test_a_gpu_row_keeps_its_word_on_a_crowded_box() -> None:
 
 
 def test_two_are_not_the_same_if_others_held_the_cpus_of_one() -> None:
-    quiet = measured(GEMM, *[steady(0.1, 12)] * 3)
-    crowded = measured(GEMM, *[steady(0.1 / 0.7, 12)] * 3, waited_share=0.3)
+    quiet = measured(CONV, *[steady(0.1, 12)] * 3)
+    crowded = measured(CONV, *[steady(0.25, 12)] * 3, waited_share=0.4)
 
     narrow = ratio_of(only_row(compared(quiet, b=(quiet,))))
     for a, b in ((quiet, crowded), (crowded, quiet)):
         row = only_row(compared(a, b=(b,)))
         assert row.verdict.word == "inconclusive"
-        assert "for 30 % of " in row.verdict.reason
-        assert ratio_of(row).resolvable > 1.02 * narrow.resolvable
+        assert "for 40 % of " in row.verdict.reason
+        assert ratio_of(row).resolvable > 1.2 * narrow.resolvable
 
 
 # Group means
@@ -342,7 +344,7 @@ def test_a_mean_of_rows_in_doubt_is_none_and_says_why() -> None:
 def test_a_mean_of_undecided_rows_has_no_figure_in_any_form() -> None:
     cases = [make_case(), make_case("membw")]
     comparison = compared(
-        *(measured(case, steady(0.1), waited_share=0.7) for case in cases),
+        *(measured(case, steady(0.1), waited_share=0.6) for case in cases),
         b=(measured(cases[0], steady(0.03)), measured(cases[1], steady(0.026))),
     )
 

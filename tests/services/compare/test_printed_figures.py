@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
@@ -18,12 +18,13 @@ from journals import CASES, make_journal
 from numpy.typing import NDArray
 from scipy import stats
 
+from gputui.analysis.priors import RUN_SD
+from gputui.analysis.spread import BOX_DF, ROW_DF, RUN_DF
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 
 Floats = NDArray[np.float64]
 PRIOR = 0.10  # of CPU launches, docs/measuring.md
-RUNS = 0.02 * 2**0.5  # of the difference of two runs on a CPU, docs/measuring.md
 Z = float(stats.norm.ppf(0.975))
 USD_PER_H = 0.42  # journals.PRICE
 ROUNDING = 0.0051  # three significant digits
@@ -97,51 +98,60 @@ def center_error(values: Floats) -> float:
     return float((averages[-outside] - averages[outside - 1]) / (2 * Z)) * widened(values)
 
 
-def speed(launches: Sequence[Floats]) -> Estimate:
-    if len(launches) == 1:
-        error = center_error(launches[0])
-        return Estimate(-center(launches[0]), Z * float(np.hypot(error, PRIOR)))
-    centers = np.array([center(launch) for launch in launches])
-    variance = max(centers.var(ddof=1), np.mean([center_error(launch) ** 2 for launch in launches]))
-    half = stats.t.ppf(0.975, len(centers) - 1) * np.sqrt(variance / len(centers))
-    return Estimate(-float(centers.mean()), float(half))
+@dataclass(frozen=True)
+class Part:
+    """A variance of a log time, with how well it is known."""
+
+    variance: float
+    df: float
 
 
-def ratio(a: Sequence[Floats], b: Sequence[Floats]) -> tuple[float, float, float, float]:
-    """B against A with the ends of its interval, as logs, and the share of runs in its variance."""
-    if len(a) == 1:
-        pairs = np.sort((a[0][:, None] - b[0][None, :]).ravel())
-        ways = np.ones(1)
-        for extra in range(1, len(a[0]) + 1):  # Gaussian binomial: Mann–Whitney's statistic
-            ways = np.convolve(ways, np.r_[1.0, np.zeros(len(b[0]) + extra - 1), -1.0])
-        for extra in range(1, len(a[0]) + 1):
-            ways = divided(ways, extra)
-        outside = tail_count(ways[: len(pairs) + 1])
-        factor = max(widened(a[0]), widened(b[0]))
-        middle, shift = center(a[0]) - center(b[0]), float(np.median(pairs))
-        between = Z * np.hypot(PRIOR * np.sqrt(2), RUNS)
-        below = float(np.hypot((shift - pairs[outside - 1]) * factor, between))
-        above = float(np.hypot((pairs[-outside] - shift) * factor, between))
-        return middle, middle - below, middle + above, (RUNS * Z / max(below, above)) ** 2
-    sides = []
-    for launches in (a, b):
-        centers = np.array([center(launch) for launch in launches])
-        least = np.mean([center_error(launch) ** 2 for launch in launches])
-        sides.append((centers.mean(), max(centers.var(ddof=1), least) / len(centers), len(centers)))
-    (mean_a, var_a, n_a), (mean_b, var_b, n_b) = sides
-    total = var_a + var_b + RUNS**2
-    df = total**2 / (var_a**2 / (n_a - 1) + var_b**2 / (n_b - 1))
-    half = float(stats.t.ppf(0.975, df) * np.sqrt(total))
-    middle = float(mean_a - mean_b)
-    return middle, middle - half, middle + half, RUNS**2 / total
+RUN = Part(RUN_SD["cpu"] ** 2, RUN_DF)
 
 
-def divided(ways: Floats, gap: int) -> Floats:
-    """The polynomial over 1 - x^gap."""
-    out = ways.copy()
-    for index in range(gap, len(out)):
-        out[index] += out[index - gap]
-    return out
+def between_launches(cases: Sequence[Sequence[Floats]], case_id: int) -> Part:
+    """Of one launch of a case: the table, with what the launches of both cases of the run show."""
+    if len(cases[case_id]) == 1:
+        return Part(PRIOR**2, 1 / (1 / BOX_DF + 1 / ROW_DF))
+    least = [np.mean([center_error(launch) ** 2 for launch in case]) for case in cases]
+    centers = [np.array([center(launch) for launch in case]) for case in cases]
+    own = [max(c.var(ddof=1), e) for c, e in zip(centers, least, strict=True)]
+    df = len(centers[0]) - 1
+    together = 2 * df / (1 + 0.5**2)  # rows of one run are correlated by 0.5
+    box = (BOX_DF + together * np.mean(own) / PRIOR**2) / (BOX_DF + together)
+    known = 1 / (1 / (BOX_DF + together) + 1 / ROW_DF)
+    pooled = (known * box * PRIOR**2 + df * own[case_id]) / (known + df)
+    return Part(float(max(pooled, least[case_id])), known + df)
+
+
+def mean_of(cases: Sequence[Sequence[Floats]], case_id: int) -> tuple[float, Part]:
+    """The log time of a case, and its variance as launches have it."""
+    launches, one = cases[case_id], between_launches(cases, case_id)
+    return float(np.mean([center(launch) for launch in launches])), replace(
+        one, variance=one.variance / len(launches)
+    )
+
+
+def half_of(launches: Sequence[Part], runs: int) -> float:
+    """Half the 95 % interval. Where the table is wrong about launches, it is for both: errors add up."""
+    total = sum(part.variance for part in launches) + runs * RUN.variance
+    lost = sum(part.variance / total / part.df**0.5 for part in launches) ** 2
+    df = 1 / (lost + runs * (RUN.variance / total) ** 2 / RUN.df)
+    return float(stats.t.ppf(0.975, df) * total**0.5)
+
+
+def speed(cases: Sequence[Sequence[Floats]], case_id: int) -> Estimate:
+    log_time, launches = mean_of(cases, case_id)
+    return Estimate(-log_time, half_of([launches], 1))
+
+
+def ratio(
+    a: Sequence[Sequence[Floats]], b: Sequence[Sequence[Floats]], case_id: int
+) -> tuple[float, float, float]:
+    """B against A and half its interval, as logs, and the share of runs in its variance."""
+    (on_a, part_a), (on_b, part_b) = mean_of(a, case_id), mean_of(b, case_id)
+    share = 2 * RUN.variance / (part_a.variance + part_b.variance + 2 * RUN.variance)
+    return on_a - on_b, half_of([part_a, part_b], 2), share
 
 
 def printed(*words: str) -> str:
@@ -171,8 +181,9 @@ def as_percent(shown: str, truth: float) -> bool:
 
 def test_rates_steps_intervals_and_costs_of_a_run_follow_from_its_blocks(files: tuple[Path, Path]) -> None:
     text = printed("show", "latest", str(files[0]), "--verbose")
+    cases = [launches_of(files[0], case_id) for case_id in range(len(CASES))]
     for case_id, case in enumerate(CASES):
-        truth = speed(launches_of(files[0], case_id))
+        truth = speed(cases, case_id)
         per_s = float(np.exp(truth.center))
         row = next(line for line in text.split("\n") if line.startswith(case.name))
         found = re.search(
@@ -194,11 +205,10 @@ def test_ratios_their_intervals_and_their_mean_follow_from_the_blocks_of_both(
     files: tuple[Path, Path],
 ) -> None:
     text = printed("compare", "--verbose", *map(str, files))
-    logs = []
+    a, b = ([launches_of(file, case_id) for case_id in range(len(CASES))] for file in files)
+    logs = np.array([ratio(a, b, case_id) for case_id in range(len(CASES))])
     for case_id, case in enumerate(CASES):
-        a, b = launches_of(files[0], case_id), launches_of(files[1], case_id)
-        middle, low, high, share = ratio(a, b)
-        logs.append((middle, low, high, share))
+        middle, half, _ = logs[case_id]
         row = next(line for line in text.split("\n") if line.startswith(case.work.workload))
         found = re.search(
             r"([\d.]+ [kMGTP]?)FLOP/s +([\d.]+ [kMGTP]?)FLOP/s +"
@@ -207,22 +217,20 @@ def test_ratios_their_intervals_and_their_mean_follow_from_the_blocks_of_both(
         )
         assert found, row
         on_a, on_b, *shown = found.groups()
-        assert close(numbers(on_a.strip()), float(np.exp(speed(a).center)))
-        assert close(numbers(on_b.strip()), float(np.exp(speed(b).center)))
-        assert all(map(as_percent, shown, np.expm1([middle, low, high])))
+        assert close(numbers(on_a.strip()), float(np.exp(speed(a, case_id).center)))
+        assert close(numbers(on_b.strip()), float(np.exp(speed(b, case_id).center)))
+        assert all(map(as_percent, shown, np.expm1([middle, middle - half, middle + half])))
         divided_as_printed = numbers(on_b.strip()) / numbers(on_a.strip()) - 1
         assert abs(float(shown[0]) / 100 - divided_as_printed) <= 0.005 + 2 * ROUNDING
     row = next(line for line in text.split("\n") if line.startswith("peak tests, mean of 2"))
-    middles = np.array([m for m, *_ in logs])
-    widths = np.array([[m - low, high - m] for m, low, high, _ in logs])
-    shares = np.array([[share] for *_, share in logs])
-    launches, runs = widths * np.sqrt(1 - shares), widths * np.sqrt(shares)
-    both = (launches**2).sum(axis=0) + launches.prod(axis=0)  # correlation 0.5 between two rows
-    both = np.sqrt(both + runs.sum(axis=0) ** 2) / 2
-    ends = [middles.mean(), middles.mean() - both[0], middles.mean() + both[1]]
+    middles, halves, shares = logs.T
+    launches, runs = halves * np.sqrt(1 - shares), halves * np.sqrt(shares)
+    both = (launches**2).sum() + launches.prod()  # correlation 0.5 between two rows
+    both = np.sqrt(both + runs.sum() ** 2) / 2
+    ends = [middles.mean(), middles.mean() - both, middles.mean() + both]
     if ends[2] < 0:  # significant
         found = re.search(r"  ([-+\d.]+) % \(([-+\d.]+) to ([-+\d.]+)\) +slower", row)
     else:  # a verdict that is not significant shows no number
-        found, ends = re.search(r"  ([-+\d.]+) to ([-+\d.]+) % +inconclusive", row), ends[1:]
+        found, ends = re.search(r"  ([-+\d.]+) to ([-+\d.]+) % +can't tell", row), ends[1:]
     assert found, row
     assert all(map(as_percent, found.groups(), np.expm1(ends)))

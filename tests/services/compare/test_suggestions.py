@@ -78,7 +78,7 @@ def test_an_undecided_row_of_one_launch_asks_for_as_many_as_its_reason_on_each_b
 
 
 def test_where_no_launch_tells_more_runs_are_asked_for_or_none_if_those_hardly_would() -> None:
-    row, evidence = sides(measured(GPT, *launches(0.1, 3)), measured(GPT, *launches(0.103, 3)))
+    row, evidence = sides(measured(GPT, *launches(0.1, 3)), measured(GPT, *launches(0.104, 3)))
     *again, pool = next_steps(row, evidence)
     assert [step.partition(": ")[2] for step in again] == [
         f"{like(row, side)} --db {side}.db" for side in "ab"
@@ -130,7 +130,7 @@ def test_only_contention_is_a_reason_to_wait_until_a_box_is_idle() -> None:
 def test_what_waiting_for_cpus_hides_is_measured_again_where_it_was_busy_with_as_many_launches() -> None:
     on_cpu = make_case("gpt_train", workload_class="training")
     for share in (0.4, 0.7):
-        crowded = measured(on_cpu, *launches(0.1, 3), waited_share=share)
+        crowded = measured(on_cpu, *launches(0.3, 3), waited_share=share)
         row, evidence = sides(crowded, measured(on_cpu, *launches(0.1, 3)))
         (step,) = settling_steps(row, evidence)
         assert (step.box, step.was_busy) == ("a", True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,8 @@ from builders import H200, make_interpreter, make_machine, make_torchless_interp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputui.analysis.quantiles import t_quantile
+from gputui.analysis.spread import ASSUMED, together
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate, compare_launches, estimate_speed, judge
 from gputui.errors import EXIT_USAGE, GputuiError, MachineLacks
 from gputui.model.absent import Missing
@@ -197,29 +200,22 @@ def test_recordings_of_one_label_are_one_work_and_those_without_are_each_their_o
     assert recorded_case("", "one").work.key != recorded_case("", "two").work.key
 
 
-def test_single_blocks_of_whole_programs_are_compared_with_the_prior_of_launches_alone() -> None:
-    estimate = compare_launches([[2.0]], [[1.0]], prior_sd_a=0.1, prior_sd_b=0.1, launch_is_block=True)
-    assert isinstance(estimate, RatioEstimate)
-    assert abs(estimate.ratio - 2.0) < 1e-9
-    assert abs(estimate.high / estimate.ratio - 1.3194) < 1e-3  # exp(1.96 x sqrt 2 x 0.1)
-    assert judge([estimate])[0].word == "faster"
-    near = compare_launches([[1.1]], [[1.0]], prior_sd_a=0.1, prior_sd_b=0.1, launch_is_block=True)
-    assert judge([near])[0].word == "inconclusive"
-    assert "3 launches a side" in judge([near])[0].reason
-    assert isinstance(compare_launches([[2.0]], [[1.0]], prior_sd_a=0.1, prior_sd_b=0.1), Missing)
-    assert isinstance(estimate_speed([[2.0]], prior_sd=0.1), SpeedEstimate)
-
-
-def test_three_launches_of_whole_programs_measure_their_spread() -> None:
-    estimate = compare_launches(
-        [[2.0], [2.1], [2.05]],
-        [[1.0], [1.02], [1.01]],
-        prior_sd_a=0.1,
-        prior_sd_b=0.1,
-        launch_is_block=True,
+def test_single_blocks_of_whole_programs_are_judged_by_the_spread_between_launches_alone() -> None:
+    prior = 0.05
+    twice, near = (
+        compare_launches([[t]], [[1.0]], prior_sd_a=prior, prior_sd_b=prior, launch_is_block=True)
+        for t in (2.0, 1.1)
     )
-    assert isinstance(estimate, RatioEstimate)
-    assert estimate.replicated
+    assert isinstance(twice, RatioEstimate)
+    assert abs(twice.ratio - 2.0) < 1e-9
+    spread = ASSUMED.of_row(None, prior)
+    total = together((spread, spread))
+    assert abs(twice.half_width - t_quantile(0.975, total.df) * math.sqrt(total.variance)) < 1e-9
+    assert judge([twice])[0].word == "faster"
+    assert judge([near])[0].word == "inconclusive"
+    assert "launches a side" in judge([near])[0].reason
+    assert isinstance(compare_launches([[2.0]], [[1.0]], prior_sd_a=prior, prior_sd_b=prior), Missing)
+    assert isinstance(estimate_speed([[2.0]], prior_sd=prior), SpeedEstimate)
 
 
 def test_a_whole_program_of_a_class_does_not_differ_from_itself_under_that_class_s_prior() -> None:

@@ -16,6 +16,7 @@ import gputui
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import Block
+from gputui.services.results.selectors import run_in
 from gputui.services.results.throughput import speed_of
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import open_result
@@ -63,7 +64,7 @@ def test_a_run_carries_the_columns_of_its_machine_and_its_price(stored: Path) ->
 def test_rates_are_those_of_show_with_their_intervals_and_what_people_group_by(two_files: Path) -> None:
     rates = gputui.load(two_files / "a.db@before").rates
     with open_result(two_files / "a.db") as file:
-        found = [speed_of(case) for case in file.run(run_id_of(1)).cases]
+        found = [speed_of(case) for case in run_in(file, run_id_of(1)).cases]
     speeds = [speed for speed in found if not isinstance(speed, Missing)]
     assert list(rates["rate"]) == [speed.units_per_s for speed in speeds]
     assert list(rates["low"]) == [speed.low for speed in speeds]

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hand_made import make_case, make_run, measured, steady
 from journals import RUNTIME, STARTED_US, make_journal
 
-from gputui.analysis.spread import LaunchPrior
+from gputui.analysis.priors import run_prior_sd
+from gputui.analysis.spread import ASSUMED, BoxSpread, assumed_runs
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.model.machine import Runtime
 from gputui.model.result import CaseResult, Run, Spread
 from gputui.services.compare.pairing import compare_sides, sides_by
 from gputui.services.compare.session import ask
 from gputui.services.results.selectors import run_in
-from gputui.services.results.throughput import speed_of
-from gputui.services.results.variation import BoxVariation, variation_by_machine
+from gputui.services.results.throughput import prior_of, speed_of
+from gputui.services.results.variation import (
+    NOTHING_KNOWN,
+    BoxVariation,
+    variation_by_machine,
+    with_spreads,
+)
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run
@@ -31,37 +37,45 @@ def variation_of(*results: CaseResult) -> BoxVariation:
     return variation
 
 
-def test_a_row_of_one_launch_knows_its_spread_from_the_other_rows() -> None:
+def box_of(*results: CaseResult) -> BoxSpread:
+    return variation_of(*results).launches.get("cpu", ASSUMED)
+
+
+def test_a_row_of_one_launch_knows_more_of_its_spread_from_the_other_rows() -> None:
     rows = [measured(case, *map(steady, APART)) for case in CASES]
     one = measured(make_case("membw"), steady(0.1))
 
     variation = variation_of(*rows, one)
-    spread = variation.launch_spread(one)
+    spread, assumed = variation.launch_spread(one), NOTHING_KNOWN.launch_spread(one)
 
     prior = variation.launches["cpu"]
-    assert isinstance(prior, LaunchPrior)
     assert (prior.rows, prior.launches) == (5, 15)
-    assert spread is not None
-    assert 0.02 < math.sqrt(spread.variance) < 0.04
+    assert spread.variance < assumed.variance == pytest.approx(prior_of(one) ** 2)
+    assert spread.df > assumed.df
 
 
-def test_rows_under_contention_inform_no_prior_and_use_none() -> None:
-    held = [measured(case, *map(steady, APART), waited_share=0.3) for case in CASES[:2]]
-    calm = [measured(case, *map(steady, APART)) for case in CASES[2:]]
-
-    variation = variation_of(*held, *calm)
-    assert not isinstance(variation.launches["cpu"], LaunchPrior)
-    assert variation.launch_spread(held[0]) is None
+def test_rows_under_contention_teach_by_the_time_without_it() -> None:
+    calm, held, hopeless = (
+        box_of(*(measured(case, *map(steady, APART), waited_share=share) for case in CASES))
+        for share in (0.0, 0.3, 0.9)
+    )
+    assert (held.rows, held.df) == (calm.rows, calm.df)
+    assert held.factor == pytest.approx(calm.factor, rel=0.05)
+    assert hopeless == ASSUMED
 
 
 def test_precisions_that_shared_their_launches_are_one_row() -> None:
-    rows = [
-        measured(make_case(size=f"mini-{place}", precision=precision), *map(steady, APART))
-        for place in range(3)
-        for precision in ("fp32", "amp")
-    ]
-
-    assert not isinstance(variation_of(*rows).launches["cpu"], LaunchPrior)
+    both, one = (
+        box_of(
+            *(
+                measured(make_case(size=f"mini-{place}", precision=precision), *map(steady, APART))
+                for place in range(3)
+                for precision in precisions
+            )
+        )
+        for precisions in (("fp32", "amp"), ("fp32",))
+    )
+    assert (both.rows, both.df, both.launches) == (one.rows, one.df, one.launches) == (3, one.df, 9)
 
 
 GEMM = make_case()
@@ -71,34 +85,63 @@ def runs_of_one_launch(*steps_s: float, runtime: Runtime = RUNTIME) -> list[Run]
     return [make_run(measured(GEMM, steady(step_s)), runtime=runtime) for step_s in steps_s]
 
 
-def spread_of_last(runs: list[Run]) -> Spread | None:
+def spread_of_last(runs: list[Run]) -> Spread:
     (variation,) = variation_by_machine(runs).values()
     return variation.launch_spread(runs[-1].cases[0])
 
 
 def test_earlier_runs_of_a_single_case_tell_how_much_its_launches_vary() -> None:
-    found = spread_of_last(runs_of_one_launch(0.1, 0.102, 0.099, 0.101, 0.1))
-    assert found is not None
-    assert found.df == 4
-    assert 0.005 < math.sqrt(found.variance) < 0.02
-    assert spread_of_last(runs_of_one_launch(0.1, 0.102)) is None
+    none, few, more = (
+        spread_of_last(runs_of_one_launch(*times))
+        for times in ((0.1,), (0.1, 0.102), (0.1, 0.102, 0.099, 0.101, 0.1))
+    )
+    assert none.df < few.df < more.df
+    assert none.variance > few.variance > more.variance
 
 
 def test_what_another_software_differs_by_is_not_taken_for_the_variation_of_a_box() -> None:
     other = replace(RUNTIME, torch_version="9.9")
-    runs = [*runs_of_one_launch(0.1, 0.102, 0.099, runtime=other), *runs_of_one_launch(0.2, 0.203, 0.199)]
-    found = spread_of_last(runs)
-    assert found is not None
-    assert found.df == 4
-    assert math.sqrt(found.variance) < 0.03
+    mine = runs_of_one_launch(0.2, 0.203, 0.199)
+    with_other = spread_of_last([*runs_of_one_launch(0.1, 0.102, 0.099, runtime=other), *mine])
+    as_mine = spread_of_last([*runs_of_one_launch(0.1, 0.102, 0.099), *mine])
+    assert with_other.variance < spread_of_last(mine).variance < as_mine.variance
 
 
 def test_launches_of_one_run_are_better_evidence_than_what_runs_differ_by() -> None:
-    apart = [make_run(measured(GEMM, *map(steady, (t, 1.01 * t, 0.99 * t)))) for t in (0.1, 0.12, 0.09)]
-    found = spread_of_last(apart)
-    assert found is not None
-    assert found.df == 6
-    assert math.sqrt(found.variance) < 0.02
+    apart, near = (
+        spread_of_last([make_run(measured(GEMM, *map(steady, (t, 1.01 * t, 0.99 * t)))) for t in times])
+        for times in ((0.1, 0.12, 0.09), (0.1, 0.1, 0.1))
+    )
+    assert apart.df == near.df
+    assert apart.variance == pytest.approx(near.variance, rel=1e-3)
+
+
+def test_runs_far_enough_apart_tell_how_much_runs_differ_and_one_alone_is_not_known() -> None:
+    hour_us = 3_600_000_000
+    runs = [
+        make_run(measured(GEMM, *[steady(t)] * 3), started_utc_us=STARTED_US + place * hour_us)
+        for place, t in enumerate((0.1, 0.1002, 0.0999, 0.1001))
+    ]
+    at_once = [replace(run, summary=replace(run.summary, started_utc_us=STARTED_US)) for run in runs]
+
+    def run_spread(of: list[Run]) -> Spread:
+        (variation,) = variation_by_machine(of).values()
+        return variation.run_spread(of[-1].cases[0])
+
+    assumed = assumed_runs(run_prior_sd("cpu"))
+    assert run_spread(runs[:1]) == run_spread(at_once) == assumed
+    assert run_spread(runs).df > assumed.df
+    assert run_spread(runs).variance < assumed.variance
+
+
+def test_a_case_carries_what_is_known_of_its_box_and_of_what_it_was_interleaved_with() -> None:
+    run = interleaved(2.0, 2.02)
+    (variation,) = variation_by_machine([run]).values()
+    fp32, amp = with_spreads(run, variation).cases
+
+    assert fp32.launch_spread == variation.launch_spread(fp32)
+    assert fp32.run_spread == variation.run_spread(fp32)
+    assert dict(fp32.pair_spreads) == {amp.case_id: variation.pair_spread(fp32, amp)}
 
 
 def stored(place: Path, *scales: float) -> Path:
@@ -115,9 +158,9 @@ def stored(place: Path, *scales: float) -> Path:
 def test_the_difference_that_is_asked_for_is_not_taken_for_the_variation_of_a_box(tmp_path: Path) -> None:
     db = stored(tmp_path, 1.0, 1.01, 0.99, 2.0)
     asked = ask([f"{db}@latest~1", f"{db}@latest"])
-    spread = asked.sides[0].cases[0].launch_spread
+    spread = asked.sides[0].cases[0].result.launch_spread
     assert spread is not None
-    assert math.sqrt(spread.variance) < 0.1
+    assert spread.variance < NOTHING_KNOWN.launch_spread(asked.sides[0].cases[0].result).variance
 
 
 def test_a_run_that_is_shown_has_the_interval_that_its_file_knows(tmp_path: Path) -> None:
@@ -163,11 +206,10 @@ def test_precisions_that_were_interleaved_know_how_much_their_ratio_varies_from_
     (variation,) = variation_by_machine([*earlier, one]).values()
     fp32, amp = one.cases
 
-    spread = variation.paired_spread(fp32, amp)
-    assert spread is not None
-    assert spread == variation.paired_spread(amp, fp32)
-    assert spread.df == 5
-    assert 0.005 < math.sqrt(spread.variance) < 0.01
+    spread, assumed = variation.pair_spread(fp32, amp), NOTHING_KNOWN.pair_spread(fp32, amp)
+    assert spread == variation.pair_spread(amp, fp32)
+    assert spread.df == pytest.approx(assumed.df + 5), "of six launches in all"
+    assert spread.variance < assumed.variance
 
     alone, known = (
         compare_sides(*sides_by("precision", [one], history=history), ignore="precision").rows[0].estimate
