@@ -9,7 +9,7 @@ from gputui.analysis.judgement import TIME, Judgement, surely_slower
 from gputui.analysis.verdict import BAND, RatioEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_change
-from gputui.services.compare.pairing import CROWDED, Comparison, Row
+from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.compare.row_text import change_text, mean_name, row_name
 from gputui.services.compare.suggestions import steps_for_absent, steps_for_limit
 from gputui.services.results.conditions import Evidence
@@ -49,8 +49,8 @@ def check_gate(
 
     The limit is a change of rate: 5 asks for b/a of at least 0.95. It fails by a row or a mean whose whole
     interval lies beyond it (Holm over all of them); it passes if the slow end of every row lies within it
-    and every row that the baseline measured has a partner, and cannot tell otherwise. A baseline with
-    CPU contention never passes: undisturbed, it may be faster. Without a limit, every row must be decided.
+    and every row that the baseline measured has a partner, and cannot tell otherwise. Without a
+    limit, every row must be decided.
     """
     limit = None if slower_pct is None else 1 - slower_pct / 100
     asked: list[_Asked] = []
@@ -97,9 +97,7 @@ def _doubts(row: Row, limit: float | None) -> Iterable[str]:
         if not row.rate.is_decided:
             yield f", {row.rate.reason}"
         return
-    if any(flag.word == CROWDED and flag.side == "a" for flag in row.flags):
-        yield ", but the baseline may be faster: CPU contention from other processes"
-    elif isinstance(row.rate.estimate, RatioEstimate) and row.rate.estimate.low < limit:
+    if isinstance(row.rate.estimate, RatioEstimate) and row.rate.estimate.low < limit:
         shown = _detectable(row.rate.estimate, limit)
         yield f", would have shown {format_change(1 / shown if row.rate.respect == TIME else shown)}"
 
