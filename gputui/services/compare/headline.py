@@ -189,7 +189,7 @@ def _limit(main: Row) -> str:
 
 
 def _purpose(main: Row) -> str:
-    """What more launches are for: to tell, or where the ratio is too near to 1 for that, how narrow it gets."""
+    """What more launches are for: to tell, or where the ratio is too near to 1, how narrow it gets."""
     e, rate = main.estimate, main.rate.verdict.error_rate
     if isinstance(e, Missing) or e.doubt or main.is_hidden_by_waiting:
         return "to tell"
