@@ -181,7 +181,8 @@ def test_what_is_printed_and_judged_is_the_speed_without_the_waiting() -> None:
 
 
 def test_the_doubt_about_the_waiting_widens_every_interval_on_both_sides_of_its_point() -> None:
-    quiet, held = measured(FP32, *[steady(0.1)] * 3), measured(FP32, *[steady(0.2)] * 3, waited_share=0.5)
+    quiet = measured(ONE_THREAD, *[steady(0.1)] * 3)
+    held = measured(ONE_THREAD, *[steady(0.2)] * 3, waited_share=0.5)
     price = Price(3.6, 0.0, "stated", "", "", "", "")
     before, after = speed_of(quiet), speed_of(held)
     assert isinstance(before, SpeedEstimate)
