@@ -23,7 +23,7 @@ BOX_DF = 10.0
 """Of the table, for how much a box varies."""
 ROW_DF = 10.0
 """Of what is known of a box, for one of its rows."""
-RUN_DF = 3.0
+RUN_DF = 4.0
 """Of the table, for how much runs of a box differ."""
 _TABLE = "table"
 """The source of errors: boxes unlike those of the table are so on both sides, in launches and in runs."""
@@ -130,12 +130,14 @@ def together(parts: Sequence[Spread]) -> Spread:
     total = math.fsum(part.variance for part in parts)
     if total == 0:
         return Spread(0.0, min((part.df for part in parts), default=math.inf))
-    errors: dict[object, float] = {}
+    errors: dict[str | int, float] = {}
     for place, part in enumerate(parts):
-        key = part.source or place
-        errors[key] = errors.get(key, 0.0) + part.variance / total / math.sqrt(part.df)
+        if part.variance and not math.isinf(part.df):
+            key = part.source or place
+            errors[key] = errors.get(key, 0.0) + part.variance / total / math.sqrt(part.df)
     lost = math.fsum(error**2 for error in errors.values())
-    return Spread(total, 1 / lost if lost else math.inf)
+    (source,) = errors if len(errors) == 1 else ("",)
+    return Spread(total, 1 / lost if lost else math.inf, source if isinstance(source, str) else "")
 
 
 def _df_together(run: Mapping[Hashable, Scatter]) -> float:

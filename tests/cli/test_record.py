@@ -435,4 +435,4 @@ def test_three_recordings_a_side_are_pooled_into_launches_whose_spread_was_measu
     (comparison,) = json.loads(compared.stdout)["comparisons"]
     (row,) = comparison["rows"]
     assert (row["ratio"]["launches_a"], row["ratio"]["launches_b"]) == (3, 3)
-    assert (row["ratio"]["method"], row["verdict"]) == ("welch on launch medians", "faster")
+    assert (row["ratio"]["method"], row["verdict"]) == ("moderated t on launch medians", "faster")
