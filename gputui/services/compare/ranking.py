@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.model.absent import Missing
 from gputui.services.compare.pairing import Cell, Row
 
 
@@ -69,27 +67,18 @@ def _ranked(
     figure: Callable[[Cell], _Figure | None],
     judged: Callable[[Row], Judgement],
 ) -> Iterable[Ranked]:
-    """Each side with its interval and what runs differ by; it reaches A unless its row tells them apart."""
+    """Each side with its interval, which holds what runs differ by; it reaches A unless its row tells them
+    apart."""
     baseline = figure(a)
     if baseline is not None:
-        of_runs = math.exp(max((_half_of_runs(judged(row)) for row in rows.values()), default=0.0))
-        yield Ranked("a", a, baseline[0] / of_runs, baseline[2] * of_runs)
+        yield Ranked("a", a, baseline[0], baseline[2])
     for name, row in rows.items():
         if (found := figure(row.b)) is None:
             continue
-        of_runs = math.exp(_half_of_runs(judged(row)))
-        ends = [found[0] / of_runs, found[2] * of_runs]
+        ends = [found[0], found[2]]
         if baseline is not None and not judged(row).differs:
             ends.append(baseline[1])
         yield Ranked(name, row.b, min(ends), max(ends))
-
-
-def _half_of_runs(judgement: Judgement) -> float:
-    """Of a ratio's log interval: half the width that the runs of one of its two sides give it."""
-    found = judgement.estimate
-    if isinstance(found, Missing):
-        return 0.0
-    return math.sqrt(found.run_share / 2) * math.log(found.high / found.low) / 2
 
 
 def _tied(sides: Iterable[Ranked]) -> list[list[Ranked]]:

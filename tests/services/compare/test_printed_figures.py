@@ -133,11 +133,11 @@ def mean_of(cases: Sequence[Sequence[Floats]], case_id: int) -> tuple[float, Par
 
 
 def half_of(launches: Sequence[Part], runs: int) -> float:
-    """Half the 95 % interval. Where the table is wrong about launches, it is for both: errors add up."""
-    total = sum(part.variance for part in launches) + runs * RUN.variance
-    lost = sum(part.variance / total / part.df**0.5 for part in launches) ** 2
-    df = 1 / (lost + runs * (RUN.variance / total) ** 2 / RUN.df)
-    return float(stats.t.ppf(0.975, df) * total**0.5)
+    """Half the 95 % interval. Where the table is wrong, it is so for all parts: their errors add up."""
+    parts = [*launches, *[RUN] * runs]
+    total = sum(part.variance for part in parts)
+    error = sum(part.variance / total / part.df**0.5 for part in parts)
+    return float(stats.t.ppf(0.975, 1 / error**2) * total**0.5)
 
 
 def speed(cases: Sequence[Sequence[Floats]], case_id: int) -> Estimate:
