@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from gputui.analysis.verdict import Estimate, RatioEstimate
 from gputui.model.absent import Missing
 
-ERROR_RATE = 0.05
+ERROR_RATE = 0.03
 MOST_LOOKS = 3
 FIRST_LOOK = 3  # launches: with fewer, their spread is assumed
 LEAST_LAUNCHES = 6

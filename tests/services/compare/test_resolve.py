@@ -101,7 +101,7 @@ def test_the_answer_has_a_line_for_each_row_and_says_how_sure_it_is() -> None:
     assert found.headline == "Against base.db@1, to ±10 %: 4 of 4 rows decided in 1 of 3 checks."
     *rows, last = found.lines()
     assert [row.split(" slower (")[0] for row in rows] == [f"{case.name}  50 %" for case in CASES]
-    assert last == "b is this run; 98.3 % intervals, so that all checks together are 95 % sure"
+    assert last == "b is this run; 99 % intervals, so that all checks together are 97 % sure"
 
 
 def test_a_base_of_one_launch_is_said_to_be_too_coarse_and_how_it_is_measured_again() -> None:
