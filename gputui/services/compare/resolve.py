@@ -268,8 +268,8 @@ def _remedies(model: RepeatedRun, beyond: Sequence[Reach], percent: float) -> It
         coarser = math.ceil(max(row.percent for row in beyond))
         would = f"--resolve {coarser} is in reach; for less, " if coarser <= MOST_PERCENT else ""
         yield (
-            f"one run of each box resolves {_within(runs)} at best, however many launches it has: {would}measure"
-            " each box several times, at different times, and compare --pool"
+            f"one run of each box resolves {_within(runs)} at best, however many launches it has: {would}"
+            "measure each box several times, at different times, and compare --pool"
         )
         return
     why = "CPU contention on the baseline: measure it again when its box is idle"
