@@ -52,10 +52,10 @@ _OF_TWO = {
     "inference": Waiting(1.9, 0.8, 0.8),
     "host": Waiting(1.0, 0.3, 0.3),
 }
-"""By class of work. Powers of launches on a 2-core VM that waited for 5 to 67 % of the time, beside quiet runs of
-the same day: `gemm` and `membw` 0.9 to 1.25, with one thread 0.9 to 1.1, `gpt_train` and `conv_train` 1.6 to 2.6,
-`decode` 0.6 to 3.5, the shorter its step the more; `spin`, on another day, 0.9 to 1.1. The slopes of blocks within
-these launches lay further off."""
+"""By class of work. Powers of launches on a 2-core VM that waited for 5 to 67 % of the time, beside quiet
+runs of the same day: `gemm` and `membw` 0.9 to 1.25, with one thread 0.9 to 1.1, `gpt_train` and `conv_train`
+1.6 to 2.6, `decode` 0.6 to 3.5, the shorter its step the more; `spin`, on another day, 0.9 to 1.1. The slopes
+of blocks within these launches lay further off."""
 
 
 def effect_of_waiting(workload_class: str, threads: float) -> Waiting:
