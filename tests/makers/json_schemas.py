@@ -49,7 +49,7 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     a, b = str(place / "a.db"), str(place / "b.db")
     store(Path(a), 1, machine=GPU_MACHINE, on_gpu=True)
     store(Path(a), 2, machine=GPU_MACHINE, log_tail="it died")
-    store(Path(b), 3, gpt_ms=80.0, machine=GPU_MACHINE, on_gpu=True)
+    store(Path(b), 3, gpt_ms=50.0, machine=GPU_MACHINE, on_gpu=True)
     fleet = place / "fleet"
     fleet.mkdir()
     for number in range(FLEET_FROM):

@@ -163,7 +163,7 @@ class Reach:
     percent: float
     """The smallest difference that the last look can be expected to tell from none."""
     runs_percent: float
-    """Of it what runs of one box differ by, which no launches of one run lower."""
+    """Of it what no launches of one run lower, since runs of one box differ."""
     wanted: int | None
     """Launches with which the base would reach what was asked; None if none would, or that is not known."""
     is_crowded: bool
@@ -268,8 +268,8 @@ def _remedies(model: RepeatedRun, beyond: Sequence[Reach], percent: float) -> It
         coarser = math.ceil(max(row.percent for row in beyond))
         would = f"--resolve {coarser} is in reach; for less, " if coarser <= MOST_PERCENT else ""
         yield (
-            f"runs of one box differ by {_within(runs)}, however many launches they have: {would}measure"
-            " each box several times, at different times, and compare --pool"
+            f"one run of each box resolves {_within(runs)} at best, however many launches it has: {would}"
+            "measure each box several times, at different times, and compare --pool"
         )
         return
     why = "CPU contention on the baseline: measure it again when its box is idle"

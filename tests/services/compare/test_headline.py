@@ -432,7 +432,7 @@ def test_where_b_alone_lacks_launches_the_next_command_adds_them_until_it_is_res
 def test_where_a_lacks_launches_as_well_the_next_commands_measure_both_again(tmp_path: Path) -> None:
     files = [str(tmp_path / name) for name in ("a.db", "b.db")]
     store_scattered(Path(files[0]), "aaaa", 2, factor=1.0)
-    store_scattered(Path(files[1]), "bbbb", 2, factor=1.28)
+    store_scattered(Path(files[1]), "bbbb", 2, factor=1.38)
     found = ask(files).compared().headline
     assert [step.box for step in found.steps] == ["a", "b"]
     assert all(" --like " in step.command for step in found.steps)

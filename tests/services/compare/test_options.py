@@ -182,12 +182,12 @@ def test_one_run_on_both_sides_is_repeated_by_one_command() -> None:
 
 
 def test_one_row_in_many_fails_the_gate_only_if_it_is_sure_enough_for_all_of_them() -> None:
-    """One launch at 1.75 times as long is significant by itself, and not among twelve (Holm)."""
+    """One launch at twice the time is significant by itself, and not among twelve (Holm)."""
     cases = [make_case(size=f"mini-{place}") for place in range(12)]
-    alone = compared(measured(cases[0], steady(0.1)), b=(measured(cases[0], steady(0.175)),))
+    alone = compared(measured(cases[0], steady(0.1)), b=(measured(cases[0], steady(0.2)),))
     among = compared(
         *(measured(case, steady(0.1)) for case in cases),
-        b=tuple(measured(case, steady(0.175 if case is cases[0] else 0.1)) for case in cases),
+        b=tuple(measured(case, steady(0.2 if case is cases[0] else 0.1)) for case in cases),
     )
 
     assert gate(alone).end == FAIL
@@ -227,9 +227,9 @@ def test_without_a_limit_no_length_fails() -> None:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`a.db`, `slow.db` (1.5 times the time) and one launch of the same, `one.db`."""
+    """`a.db`, `slow.db` (twice the time) and one launch of the same, `one.db`."""
     made = tmp_path_factory.mktemp("options")
-    for number, (name, scale, launches) in enumerate((("a", 1.0, 5), ("slow", 1.5, 5), ("one", 1.0, 1))):
+    for number, (name, scale, launches) in enumerate((("a", 1.0, 5), ("slow", 2.0, 5), ("one", 1.0, 1))):
         run_id = f"0194b5a0-0000-7000-8000-0000000000c{number}"
         run_dir = made / f"run-{name}"
         make_journal(run_dir, run_id=run_id, scale=scale, launches=launches, seed=number)
@@ -258,7 +258,7 @@ def test_the_gate_exits_1_only_for_what_is_surely_slower(ran: Ran) -> None:
     status, out, err = ran("a.db", "slow.db", "--fail-if-slower", "20")
     assert (status, "slower" in out) == (EXIT_CASE_FAILED, True)
     assert "gate: fail:" in err
-    assert "gemm mini cpu fp32 all: -33 % (" in err
+    assert "gemm mini cpu fp32 all: -50 % (" in err
 
     status, _, err = ran("slow.db", "a.db", "--fail-if-slower", "20")
     assert status == EXIT_DONE
@@ -287,7 +287,7 @@ def test_the_baseline_may_be_any_side(ran: Ran, named: str) -> None:
     _, out, _ = ran("a.db", "slow.db", "--baseline", named)
 
     assert "\na  slow.db" in out
-    assert re.search(r"\+5\d % \(.*faster", out)
+    assert re.search(r"\+\d+ % \(.*faster", out)
 
 
 def test_the_baseline_may_be_named_by_its_run_alone(ran: Ran, place: Path) -> None:

@@ -186,7 +186,7 @@ def test_one_crowded_row_of_a_baseline_is_enough_to_measure_it_when_its_box_is_i
     (remedy,) = _remedies(model, [calm, crowded], 5.0)
     assert remedy.startswith("CPU contention on the baseline: measure it again when its box is idle: ")
     (remedy,) = _remedies(model, [calm], 5.0)
-    assert remedy.startswith("runs of one box differ by ±15 %")
+    assert remedy.startswith("one run of each box resolves ±15 % at best")
 
 
 def test_what_only_the_user_has_is_named_beside_the_run_to_repeat() -> None:
