@@ -45,11 +45,11 @@ class Waiting:
 UNDISTURBED = Waiting(0.0, 0.0, 0.0)
 """The blocks of a case that hardly waited are left as they are."""
 
-_OF_ONE_THREAD = Waiting(1.0, 0.1, 0.1)
+_OF_ONE_THREAD = Waiting(1.0, 0.05, 0.07)
 _OF_TWO = {
-    "ceiling": Waiting(1.05, 0.12, 0.1),
-    "training": Waiting(2.0, 0.35, 0.25),
-    "inference": Waiting(1.9, 0.8, 0.8),
+    "ceiling": Waiting(1.1, 0.06, 0.06),
+    "training": Waiting(1.95, 0.2, 0.2),
+    "inference": Waiting(1.9, 0.65, 0.8),
     "host": Waiting(1.0, 0.3, 0.3),
 }
 """By class of work. Powers of launches on a 2-core VM that waited for 5 to 67 % of the time, beside quiet

@@ -531,24 +531,31 @@ def nearest_edge(estimate: Estimate, band: float = BAND) -> float:
 def launches_needed(estimate: RatioEstimate, limit: float, error_rate: float = 0.05) -> int | Missing:
     """Launches a side after which the interval would be expected not to hold `limit`, a ratio, any more.
 
-    Missing if more are needed than anybody should wait for, or if what differs from run to run alone holds
-    the limit.
+    At least LAUNCHES_MEASURED: fewer say too little of where the ratio lies. With that many it is Missing if
+    more are needed than anybody should wait for, or if what differs from run to run alone holds the limit.
     """
     distance = abs(math.log(estimate.ratio / limit))
-    least = max(estimate.launches_a, estimate.launches_b) + 1
+    measured = max(estimate.launches_a, estimate.launches_b)
+    least = max(measured + 1, LAUNCHES_MEASURED)
     for launches in range(least, MOST_LAUNCHES + 1):
         if estimate.half_width_with(launches, launches, error_rate) < distance:
             return launches
+    if measured < LAUNCHES_MEASURED:
+        return LAUNCHES_MEASURED
     if only_runs_help(estimate, limit, error_rate):
         return Missing("runs of one box differ by more than that")
     return Missing(f"it takes more than {MOST_LAUNCHES} launches a side")
 
 
 def only_runs_help(estimate: RatioEstimate, limit: float, error_rate: float = 0.05) -> bool:
-    """Whether no number of launches of these runs would tell the ratio from `limit`, while more runs may."""
+    """Whether no number of launches of these runs would tell the ratio from `limit`, while more runs may.
+
+    Not before LAUNCHES_MEASURED, which show where the ratio lies.
+    """
     distance = abs(math.log(estimate.ratio / limit))
     return (
         not estimate.doubt
+        and max(estimate.launches_a, estimate.launches_b) >= LAUNCHES_MEASURED
         and estimate.run_share > 0
         and estimate.half_width_with(_ENDLESS, _ENDLESS, error_rate) >= distance
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.judgement import TIME, Judgement
@@ -14,6 +14,7 @@ from gputui.analysis.verdict import (
     Estimate,
     RatioEstimate,
     SpeedEstimate,
+    launches_needed,
     nearest_edge,
     only_runs_help,
 )
@@ -158,7 +159,7 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
     sentences.append(_busy(main))
     sentences.append(_what_changes_the_choice(main, comparison.rows))
     sentences.append(as_sentence(load_terms(comparison)))
-    return Headline(tuple(filter(None, sentences)), steps)
+    return Headline(tuple(filter(None, sentences)), steps, _purpose(main))
 
 
 def _cannot_tell(rate: Judgement) -> str:
@@ -185,6 +186,19 @@ def _limit(main: Row) -> str:
         f"Boxes like these differ from themselves by {format_percent(run_sd)} between runs:"
         " measure again in 20 minutes, then compare --pool."
     )
+
+
+def _purpose(main: Row) -> str:
+    """What more launches are for: to tell, or where the ratio is too near to 1, how narrow it gets."""
+    e, rate = main.estimate, main.rate.verdict.error_rate
+    if isinstance(e, Missing) or e.doubt or main.is_hidden_by_waiting:
+        return "to tell"
+    needed = launches_needed(e, nearest_edge(e), rate)
+    if isinstance(needed, Missing):
+        return "to tell"
+    half = e.half_width_with(needed, needed)
+    is_told = e.half_width_with(needed, needed, rate) < abs(math.log(e.ratio / nearest_edge(e)))
+    return "to tell" if is_told else f"to know it to ±{format_percent(math.expm1(half))}"
 
 
 def _of_limits(main: Row) -> str:
@@ -378,7 +392,9 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
     Only what is sure is named; the table has the rest.
     """
     a, b = (_value_words(ignore, side) for side in (comparison.a, comparison.b))
-    rate, runs = main.rate, f"{subject(main, comparison.rows)} runs"
+    variant = replace(main.case.variant, threads="all") if ignore == "threads" else main.case.variant
+    asked = replace(main, case=replace(main.case, variant=variant))
+    rate, runs = main.rate, f"{subject(asked, comparison.rows)} runs"
     if rate.differs and rate.ratio is not None:
         size, ends = format_size_of_change(*rate.ratio)
         than = f"{size} as fast {b} as {a}" if size.endswith("x") else f"{size} {rate.word} {b} than {a}"
@@ -414,7 +430,7 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
         _busy(main),
     )
     steps = () if rate.is_decided else settling_steps(main, evidence)
-    return Headline(tuple(filter(None, sentences)), steps)
+    return Headline(tuple(filter(None, sentences)), steps, _purpose(main))
 
 
 def _value_words(dimension: str, side: Side) -> str:

@@ -138,6 +138,17 @@ def test_pairs_keep_their_word_where_others_held_the_cpus_of_both_alike() -> Non
     assert row.estimate.ratio == pytest.approx(4.0, rel=0.005)
 
 
+def test_pairs_are_compared_without_what_each_precision_waited() -> None:
+    a, b = alternating(
+        measured(ONE_THREAD, steady(0.4), waited_share=0.2),
+        measured(make_case(precision="amp", threads="1"), steady(0.1), waited_share=0.5),
+    )
+    (row,) = compared(a, b).rows
+
+    assert isinstance(row.estimate, RatioEstimate)
+    assert row.estimate.ratio == pytest.approx(4 * 0.8 / 0.5, rel=0.005)
+
+
 def test_one_pair_says_nothing() -> None:
     assert isinstance(compare_pairs([[(1.0, 2.0)]], prior_sd=0.1), Missing)
 
@@ -170,7 +181,8 @@ def test_what_is_printed_and_judged_is_the_speed_without_the_waiting() -> None:
 
 
 def test_the_doubt_about_the_waiting_widens_every_interval_on_both_sides_of_its_point() -> None:
-    quiet, held = measured(FP32, *[steady(0.1)] * 3), measured(FP32, *[steady(0.2)] * 3, waited_share=0.5)
+    quiet = measured(ONE_THREAD, *[steady(0.1)] * 3)
+    held = measured(ONE_THREAD, *[steady(0.2)] * 3, waited_share=0.5)
     price = Price(3.6, 0.0, "stated", "", "", "", "")
     before, after = speed_of(quiet), speed_of(held)
     assert isinstance(before, SpeedEstimate)

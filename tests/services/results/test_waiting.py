@@ -1,0 +1,47 @@
+"""Times of a case without its waiting for CPUs that others held."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hand_made import make_case, measured, steady
+
+from gputui.model.case import Case
+from gputui.services.results.block_times import launches_of
+from gputui.services.results.waiting import (
+    contention_of,
+    is_undecidable,
+    own_launches_of,
+    own_paired_sd,
+    own_sd,
+    undecidable_reason,
+)
+
+GEMM, ALONE, TRAIN = make_case(), make_case(threads="1"), make_case("gpt_train", workload_class="training")
+
+
+@pytest.mark.parametrize("share", [None, 0.0, 0.04])
+def test_a_case_that_hardly_waited_is_left_as_it_is(share: float | None) -> None:
+    case = measured(TRAIN, steady(0.1), waited_share=share)
+
+    assert own_launches_of(case) == launches_of(case)
+    assert own_sd(case) == own_paired_sd(case, case) == contention_of(case) == 0
+    assert not is_undecidable(case)
+
+
+@pytest.mark.parametrize(("case", "power"), [(ALONE, 1.0), (GEMM, 1.1), (TRAIN, 1.95)])
+def test_threads_that_meet_often_lose_more_than_their_waiting(case: Case, power: float) -> None:
+    quiet, busy = measured(case, [0.1] * 5), measured(case, [0.1 / 0.5**power] * 5, waited_share=0.5)
+
+    assert own_launches_of(busy)[0] == pytest.approx(launches_of(quiet)[0])
+    assert 0 < own_sd(busy) < 0.4
+    assert own_paired_sd(busy, busy) < math.hypot(own_sd(busy), own_sd(busy))
+
+
+def test_above_two_thirds_nothing_is_known() -> None:
+    just, beyond = (measured(GEMM, steady(0.1), waited_share=share) for share in (0.66, 0.68))
+
+    assert not is_undecidable(just)
+    assert is_undecidable(beyond)
+    assert undecidable_reason(beyond) == "its threads waited 68 % of the time for CPUs that others had"
