@@ -23,8 +23,6 @@ BOX_DF = 10.0
 """Of the table, for how much a box varies."""
 ROW_DF = 10.0
 """Of what is known of a box, for one of its rows."""
-TABLE_DF = 1 / (1 / BOX_DF + 1 / ROW_DF)
-"""Of the table, for one row."""
 RUN_DF = 4.0
 """Of the table, for how much runs of a box differ."""
 _TABLE = "table"

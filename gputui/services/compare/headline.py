@@ -219,7 +219,7 @@ def _of_limits(main: Row) -> str:
     elif rate.word == "same":
         said = f"b answers as many requests as a {within} ({ends_words(rate)})"
     else:
-        said = f"can't tell which answers more requests {within} ({ends_words(rate)})"
+        said = f"{_cannot_tell(rate)} which answers more requests {within} ({ends_words(rate)})"
     return f"{as_sentence(profile)}: {said}{f', and {cost}' if cost else ''}."
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 
 from gputui.analysis.health import CONTENTION
-from gputui.analysis.spread import TABLE_DF
+from gputui.analysis.spread import ASSUMED_DF
 from gputui.analysis.verdict import LAUNCHES_MEASURED, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import FOUND_BY_TRYING, WHOLE_BOX, Case
@@ -243,10 +243,11 @@ def _launches_assumed(run: Run) -> int:
 
 
 def _with_assumed_spread(run: Run) -> list[tuple[CaseResult, int]]:
-    """Measured cases of which less is known than three launches show, and how many launches each has."""
-    least = TABLE_DF + LAUNCHES_MEASURED - 1
-    few = [case for case in run.cases if case.launch_spread is None or case.launch_spread.df < least]
-    speeds = [(case, speed_of(case)) for case in few if case.between_boxes is None]
+    """Measured cases of which launches tell little of how much they vary, and how many launches each has."""
+    enough = ASSUMED_DF + LAUNCHES_MEASURED - 1
+    own = [case for case in run.cases if case.between_boxes is None]
+    assumed = [c for c in own if c.launch_spread is None or c.launch_spread.df < enough]
+    speeds = [(case, speed_of(case)) for case in assumed]
     return [(case, speed.launches) for case, speed in speeds if isinstance(speed, SpeedEstimate)]
 
 

@@ -52,13 +52,13 @@ def test_a_time_is_better_when_it_is_less_in_every_form(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     store_loads(tmp_path / "a.db", Server(slots=1), users=(8,), requests=80)
-    store_loads(tmp_path / "b.db", Server(slots=2), users=(8,), number=2, requests=80)
+    store_loads(tmp_path / "b.db", Server(slots=4), users=(8,), number=2, requests=80)
 
     plain = json.loads(_compared(capsys, "a.db", "b.db", "--format", "json"))["comparisons"][0]
     (row,) = (one for one in plain["rows"] if one["case"] == "serve:chat 8 users TTFT p50")
     judged = row["judgements"]["time"]
     assert (row["unit"], row["verdict"], judged["verdict"]) == ("s", "faster", "faster")
-    assert judged["change"] == pytest.approx(-0.56, abs=0.02)
+    assert judged["change"] == pytest.approx(-0.85, abs=0.02)
     assert 1 / row["a"]["speed"]["units_per_s"] == pytest.approx(14.3, rel=0.05)
     assert row["ratio"]["b_against_a"] == pytest.approx(1 / (1 + judged["change"]))
 
@@ -70,8 +70,8 @@ def test_a_time_is_better_when_it_is_less_in_every_form(
     assert (line["verdict"], line["unit"]) == ("faster", "s")
     for form in ("text", "markdown", "html"):
         said = " ".join(_compared(capsys, "a.db", "b.db", "--format", form).split())
-        assert "b gives the first token 56 % sooner" in said, form
-        assert "-56 %" in said, form
+        assert "b gives the first token 85 % sooner" in said, form
+        assert "-85 %" in said, form
     text = _compared(capsys, "a.db", "b.db", "--verbose")
     assert "TTFT median" not in text.partition("serve:chat limit")[0].partition("figure")[2]
 
@@ -81,13 +81,13 @@ def test_a_gate_fails_by_a_first_token_that_comes_later(
 ) -> None:
     a, b = tmp_path / "a.db", tmp_path / "b.db"
     store_loads(a, users=(1,), requests=80)
-    store_loads(b, Server(prefill_s=0.1), users=(1,), number=2, requests=80)
+    store_loads(b, Server(prefill_s=0.2), users=(1,), number=2, requests=80)
 
     status, _, err = printed(capsys, "compare", a, b, "--fail-if-slower", "20")
 
     assert status == 1
     slower = err.partition("undecided")[0]
-    assert "serve:chat 1 user TTFT p50: +10" in slower
+    assert "serve:chat 1 user TTFT p50: 4.0" in slower
     assert "serve:chat 1 user: " not in slower
 
 

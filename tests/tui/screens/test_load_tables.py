@@ -27,7 +27,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> OpenedRow:
     """The limit of two servers, one of which refuses some requests."""
     place = tmp_path_factory.mktemp("loads")
     store_loads(place / "a.db", Server(failures=3), requests=40)
-    store_loads(place / "b.db", Server(slots=10, decode_s=0.009), number=2, requests=40)
+    store_loads(place / "b.db", Server(slots=24, decode_s=0.005), number=2, requests=40)
     loaded = read((str(place / "a.db"), str(place / "b.db")), job())
     rows = [sides[0] for sides in rows_of_sides(loaded.answer.comparisons, loaded.ignore)]
     number = next(n for n, row in enumerate(rows) if row and row.case.work.workload == "serve:chat limit")
