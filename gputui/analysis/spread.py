@@ -62,6 +62,8 @@ class BoxSpread:
 
 ASSUMED = BoxSpread(1.0, BOX_DF)
 """Of a box of which nothing was measured."""
+ASSUMED_DF = ASSUMED.of_row(None, 1.0).df
+"""Of one row of it."""
 
 
 @dataclass(frozen=True, slots=True)
