@@ -21,7 +21,8 @@ from gputui.tui.widgets.sections import section
 _USUAL = ("case", "rate", "95 %", "slowed", "capped", "CPUs held", "clock", "launches", "blocks")
 HEADINGS = (*_USUAL, "warming up", "shared", "samples")
 """The last ones go first where a terminal is narrow."""
-_LEAST_COLUMNS = 4
+_LEAST_COLUMNS = 3
+_LEAST_NAME = 12
 
 
 def rests_on_lines(detail: RunDetail, width: int) -> Iterator[Line]:
@@ -40,6 +41,7 @@ def rests_on_lines(detail: RunDetail, width: int) -> Iterator[Line]:
     wide = {place: max(width_of(cells[place]) for cells in (HEADINGS, *rows)) for place in kept}
     while len(kept) > _LEAST_COLUMNS and sum(wide[place] + 2 for place in kept) > width:
         kept.pop()
+    wide[0] = min(wide[0], max(_LEAST_NAME, width - 2 - sum(wide[place] + 2 for place in kept[1:])))
     yield section((Span("what the figures rest on", "title"),), width)
     for number, cells in enumerate((HEADINGS, *rows)):
         spans = [Span("  " + left(clean(cells[0]), wide[0]), "dim" if number == 0 else "")]
