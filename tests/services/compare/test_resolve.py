@@ -108,7 +108,7 @@ def test_a_base_of_one_launch_is_said_to_be_too_coarse_and_how_it_is_measured_ag
     model = model_of(run_with([0.1] * 4, [1] * 4))
     looks, allows, beyond, remedy = intent(model, plan_of(*CASES, looks=(3, 6)), 30)
     assert looks == (
-        "4 rows to ±30 %: at most 2 checks, after 3 and 6 launches per case, with 97.5 % intervals"
+        "4 rows to ±30 %: at most 2 checks, after 3 and 6 launches per case, with 98.5 % intervals"
     )
     assert allows.startswith("a baseline of 1 launch per case resolves ±")
     assert beyond.startswith("±30 % is out of reach for 4 of 4 rows: ")
