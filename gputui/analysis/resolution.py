@@ -2,10 +2,10 @@
 
 A row is decided when its interval excludes 0, or lies within a limit that the user named. Whoever looks again
 after every few launches finds a difference sooner or later, whether there is one or not. So the number of
-looks K is fixed beforehand, and each is made at 0.05 / K: however the data of the looks depend on each other,
-a row is called different by mistake in at most 0.05 of cases (Bonferroni). Boundaries that spend less on the
-first looks (Pocock 1977, O'Brien & Fleming 1979) gain some launches where variances are known; here they are
-estimated at every look, with few degrees of freedom, and one bound holds for all of them.
+looks K is fixed beforehand, and each is made at ERROR_RATE / K: however the data of the looks depend on each
+other, a row is called different by mistake in at most ERROR_RATE of cases (Bonferroni). Boundaries that spend
+less on the first looks (Pocock 1977, O'Brien & Fleming 1979) gain some launches where variances are known;
+here they are estimated at every look, with few degrees of freedom, and one bound holds for all of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from gputui.analysis.verdict import Estimate, RatioEstimate
 from gputui.model.absent import Missing
 
-ERROR_RATE = 0.05
+ERROR_RATE = 0.03
 MOST_LOOKS = 3
 FIRST_LOOK = 3  # launches: with fewer, their spread is assumed
 LEAST_LAUNCHES = 6
@@ -53,7 +53,7 @@ def looks_up_to(launches: int) -> tuple[int, ...]:
 
 
 def error_rate_of(looks: Sequence[int]) -> float:
-    """Of one look, so that all together are wrong about a row in at most 0.05 of cases."""
+    """Of one look, so that all together are wrong about a row in at most ERROR_RATE of cases."""
     return ERROR_RATE / len(looks)
 
 

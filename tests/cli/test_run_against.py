@@ -42,7 +42,7 @@ def test_a_large_difference_is_decided_at_the_first_look_and_ends_the_run(base: 
     progress = done.stderr.splitlines()
     before = next(line for line in progress if line.startswith("1 row to ±20 %"))
     assert before == (
-        "1 row to ±20 %: at most 3 checks, after 3, 6 and 12 launches per case, with 98.3 % intervals"
+        "1 row to ±20 %: at most 3 checks, after 3, 6 and 12 launches per case, with 99 % intervals"
     )
     assert progress.index(before) < next(n for n, line in enumerate(progress) if " launch 1 " in line)
     assert any(line.endswith("check 1 of 3, after 3 launches: 1 of 1 row decided") for line in progress), (

@@ -646,7 +646,7 @@ def _judged(a: _Candidate, b: _Candidate) -> Judgement:
     ]
     if b.start_s and isinstance(b.offer.time_s, Estimated):
         weighed[mine] = _with_start(estimate, factor, b.offer.time_s.value, b.start_s)
-    return judgements(b.respect, weighed)[mine]
+    return judgements(b.respect, weighed, 0 if place is None else rows.asked)[mine]
 
 
 def _with_start(estimate: RatioEstimate, factor: float, work_s: float, start_s: float) -> RatioEstimate:

@@ -150,7 +150,7 @@ class Looks:
             launches = counted(row.launches, "launch")
             yield f"{row.name:<{width}}  {row.phrase(self.percent)}, {launches}"
         confidence = 100 * (1 - error_rate_of(self.looks))
-        yield f"b is this run; {confidence:.3g} % intervals, so that all checks together are 95 % sure"
+        yield f"b is this run; {confidence:.3g} % intervals, so that all checks together are 97 % sure"
 
 
 @dataclass(frozen=True, slots=True)

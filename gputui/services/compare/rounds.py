@@ -72,7 +72,7 @@ def how_sure(rounds: Rounds) -> str:
     confidence = 100 * (1 - error_rate_of(rounds.looks))
     return (
         f"rows to ±{rounds.percent:g} %: at most {counted(len(rounds.looks), 'round')}, to {after} launches"
-        f" per case, with {confidence:.3g} % intervals, so that all rounds together are 95 % sure"
+        f" per case, with {confidence:.3g} % intervals, so that all rounds together are 97 % sure"
     )
 
 

@@ -101,14 +101,14 @@ def test_the_answer_has_a_line_for_each_row_and_says_how_sure_it_is() -> None:
     assert found.headline == "Against base.db@1, to ±10 %: 4 of 4 rows decided in 1 of 3 checks."
     *rows, last = found.lines()
     assert [row.split(" slower (")[0] for row in rows] == [f"{case.name}  50 %" for case in CASES]
-    assert last == "b is this run; 98.3 % intervals, so that all checks together are 95 % sure"
+    assert last == "b is this run; 99 % intervals, so that all checks together are 97 % sure"
 
 
 def test_a_base_of_one_launch_is_said_to_be_too_coarse_and_how_it_is_measured_again() -> None:
     model = model_of(run_with([0.1] * 4, [1] * 4))
     looks, allows, beyond, remedy = intent(model, plan_of(*CASES, looks=(3, 6)), 30)
     assert looks == (
-        "4 rows to ±30 %: at most 2 checks, after 3 and 6 launches per case, with 97.5 % intervals"
+        "4 rows to ±30 %: at most 2 checks, after 3 and 6 launches per case, with 98.5 % intervals"
     )
     assert allows.startswith("a baseline of 1 launch per case resolves ±")
     assert beyond.startswith("±30 % is out of reach for 4 of 4 rows: ")

@@ -84,7 +84,7 @@ def test_where_no_launch_tells_more_runs_are_asked_for_or_none_if_those_hardly_w
         f"{like(row, side)} --db {side}.db" for side in "ab"
     ]
     assert pool == "then compare with --pool: runs of one box differ by more than that"
-    row, evidence = sides(measured(GPT, steady(0.1)), measured(GPT, steady(0.101)))
+    row, evidence = sides(measured(GPT, *launches(0.1, 3)), measured(GPT, *launches(0.101, 3)))
     assert next_steps(row, evidence) == (
         "hardly worth measuring again: it takes more than 10 times the runs to tell it from -0.99 %",
     )

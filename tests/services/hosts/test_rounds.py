@@ -66,13 +66,13 @@ def test_a_host_is_within_what_was_asked_different_or_open() -> None:
 
 
 def test_a_row_stays_open_as_long_as_more_launches_of_both_hosts_may_decide_it() -> None:
-    assert judged(6.0, 1.0, spread=0.01).word == OPEN
+    assert judged(7.0, 1.0, spread=0.01).word == OPEN
     assert judged(5.0, 1.0, spread=0.01).word == OUT_OF_REACH
 
 
 def test_a_later_round_judges_the_launches_of_all_rounds_together() -> None:
-    assert judged(6.0, 1.002).word == OPEN
-    row = judged(6.0, 1.002, rounds=2)
+    assert judged(7.0, 1.002).word == OPEN
+    row = judged(7.0, 1.002, rounds=2)
     assert (row.word, row.look, row.launches) == (WITHIN, 2, 6)
 
 
