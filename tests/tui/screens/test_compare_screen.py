@@ -242,14 +242,14 @@ async def test_low_terminals_show_the_answer_and_what_would_settle_a_row_where_t
 ) -> None:
     monkeypatch.chdir(tmp_path)
     store(tmp_path / "a.db", 1, label="first")
-    store(tmp_path / "b.db", 2, label="second", launches=2, gpt_ms=125.0)
+    store(tmp_path / "b.db", 2, label="second", launches=2, gpt_ms=132.0)
     app = make_app()
     async with app.run_test(size=(60, 15)) as pilot:
         await opened(pilot, "a.db", "b.db")
         shown = picture(app)
         answer = "GPT training: can't tell with 99 % certainty which is faster ("
         assert " ".join(shown.splitlines()[1:3]).startswith(answer)
-        assert "\n  cost    $2.85 vs $3.56 per Gtok" in shown
+        assert "\n  cost    $2.85 vs $3.76 per Gtok" in shown
 
         await pilot.resize_terminal(40, 10)
         await settled(pilot)

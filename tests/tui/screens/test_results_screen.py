@@ -361,8 +361,9 @@ async def test_a_run_of_loads_has_no_column_for_steps_and_room_for_ranges(tmp_pa
         shown = picture(app)
         assert "serve:chat 1 user" in shown
         assert "per step" not in shown
-        assert re.search(r"TTFT median .* [\d.]+ ms to [\d.]+ ms, n 1", shown)
-        assert re.search(r"TTFT p99 +— +needs 368 requests a launch\n", shown)
+        assert re.search(r"TTFT median .* [\d.]+ ms to [\d.]+ ms, ", shown)
+        await press(pilot, "down", "down", "down")
+        assert "\nTTFT p99: needs 368 requests a launch\n" in picture(app)
 
 
 async def test_what_is_shown_is_copied_as_text_and_the_place_is_named(db: Path) -> None:
@@ -384,7 +385,7 @@ async def test_what_is_cut_on_a_narrow_screen_is_marked_and_copied_whole(db: Pat
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, f"{db}@cccc0001")
         await press(pilot, "tab")
-        assert "no GPU in t…" in picture(app)
+        assert "no GP…" in picture(app)
         await press(pilot, "tab", "tab")
         shown = picture(app)
         await pilot.resize_terminal(120, 40)
@@ -482,7 +483,7 @@ async def test_a_run_opens_with_its_overview_the_answer_first(db: Path, size: tu
         screen = await opened(pilot, f"{db}@cccc0001")
         page = screen._pane._page.text
         assert page.startswith("No published figures for this CPU. GPT training: 40.9k tok/s.")
-        assert re.search(r"gpt_train +40\.9k tok/s +±0\.1 % .* 20 % of gemm", page)
+        assert re.search(r"gpt_train +40\.9k tok/s +-\d+ to \+\d+ % .* 20 % of gemm", page)
         assert "a step of gpt_train mini cpu fp32 all cores  100 ms" in page
         assert "gemm 75 %" in page
         assert re.search(r"memory  1\.00 GiB +median; most 1\.00 GiB", page)
@@ -551,7 +552,7 @@ async def test_the_mark_of_the_selected_row_is_apart_from_its_text(db: Path) -> 
         shown = picture(app)
         assert "\n> gemm mini cpu" in shown
         assert "\n  gpt_train" in shown
-        assert " +-0.1 % " in shown
+        assert re.search(r" -\d+ to \+\d+ % ", shown)
 
 
 @pytest.mark.parametrize("depth", [Depth.NONE, Depth.ANSI])
