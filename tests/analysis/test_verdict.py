@@ -229,7 +229,7 @@ def test_nothing_is_decided_of_a_row_that_is_in_doubt_and_it_does_not_count_amon
 
 def test_a_row_says_how_many_launches_would_do() -> None:
     wide = compared([launch(1.25)], [launch(1.0)])
-    hopeless = compared([launch(1.0)], [launch(1.0)])
+    hopeless = compared([launch(1.0)] * 3, [launch(1.0)] * 3)
 
     [open_row, lost_row] = judge([wide, hopeless])
 
