@@ -104,7 +104,7 @@ def test_hosts_go_in_rounds_until_their_rows_are_told_from_those_of_the_first(tm
         env={"GPUTUI_STATE": str(tmp_path / "state")},
     )
     assert done.returncode == 0, done.stderr
-    assert "at most 2 rounds, to 3 and 6 launches per case, with 97.5 % intervals" in done.stderr
+    assert "at most 2 rounds, to 3 and 6 launches per case, with 98.5 % intervals" in done.stderr
     assert "env GPUTUI_SPIN_WORK=3: 1 of 1 row decided after 3 launches" in done.stderr
     with open_result(db) as file:
         runs = [file.run(summary.run_id) for summary in file.summaries()]
