@@ -26,7 +26,7 @@ class Waiting:
     power: float
     sd: float
     sd_apart: float
-    """Of how far the powers of two precisions of one work lie apart."""
+    """Of how far the powers of two runs of one work lie apart, or of two precisions."""
 
     def own_share(self, waited: float) -> float:
         """Of its time, what a block would have taken without others; `waited` is a share from 0 to 1."""
@@ -36,8 +36,8 @@ class Waiting:
         """The standard deviation of the log time of blocks that were corrected for these shares."""
         return self.sd * mean([_log_factor(share) for share in waited])
 
-    def log_sd_apart(self, waited_a: Sequence[float], waited_b: Sequence[float]) -> float:
-        """Likewise of the log ratio of two precisions that were interleaved."""
+    def log_sd_of_ratio(self, waited_a: Sequence[float], waited_b: Sequence[float]) -> float:
+        """Likewise of the log ratio of two runs of one case, or of two precisions."""
         a, b = (mean([_log_factor(share) for share in waited]) for waited in (waited_a, waited_b))
         return math.hypot(self.sd * (a - b), self.sd_apart * max(a, b))
 
@@ -45,10 +45,10 @@ class Waiting:
 UNDISTURBED = Waiting(0.0, 0.0, 0.0)
 """The blocks of a case that hardly waited are left as they are."""
 
-_OF_ONE_THREAD = Waiting(1.0, 0.05, 0.07)
+_OF_ONE_THREAD = Waiting(1.0, 0.05, 0.04)
 _OF_TWO = {
-    "ceiling": Waiting(1.1, 0.06, 0.06),
-    "training": Waiting(1.95, 0.2, 0.2),
+    "ceiling": Waiting(1.1, 0.06, 0.04),
+    "training": Waiting(1.95, 0.2, 0.15),
     "inference": Waiting(1.9, 0.65, 0.8),
     "host": Waiting(1.0, 0.3, 0.3),
 }

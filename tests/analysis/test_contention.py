@@ -33,7 +33,7 @@ def test_the_more_blocks_waited_the_less_is_known_of_their_own_time() -> None:
     assert math.isfinite(waiting.log_sd([1.0]))
 
 
-def test_what_two_precisions_waited_alike_falls_out_of_their_ratio() -> None:
+def test_what_both_sides_waited_alike_mostly_falls_out_of_their_ratio() -> None:
     waiting = Waiting(2.0, 0.5, 0.1)
-    assert waiting.log_sd_apart([0.5], [0.5]) == pytest.approx(0.1 * math.log(2))
-    assert waiting.log_sd_apart([0.5], [0.0]) == pytest.approx(math.hypot(0.5, 0.1) * math.log(2))
+    assert waiting.log_sd_of_ratio([0.5], [0.5]) == pytest.approx(0.1 * math.log(2))
+    assert waiting.log_sd_of_ratio([0.5], [0.0]) == pytest.approx(math.hypot(0.5, 0.1) * math.log(2))

@@ -69,7 +69,7 @@ from gputui.services.results.throughput import (
     speed_ratio,
 )
 from gputui.services.results.variation import BoxVariation, variation_by_machine, with_spreads
-from gputui.services.results.waiting import contention_of, is_undecidable, own_sd, undecidable_reason
+from gputui.services.results.waiting import contention_of, is_undecidable, own_ratio_sd, undecidable_reason
 from gputui.store.reading import CaseConditions, CaseTimes, LaunchPower
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}
@@ -691,8 +691,7 @@ def _explained(
 
 def _is_hidden_by_waiting(a: CaseResult | None, b: CaseResult | None, estimate: RatioEstimate) -> bool:
     """Whether waiting for CPUs is most of what launches of these runs do not average out."""
-    waiting = math.fsum(own_sd(case) ** 2 for case in (a, b) if case is not None)
-    return waiting > estimate.runs.variance / 2
+    return a is not None and b is not None and own_ratio_sd(a, b) ** 2 > estimate.runs.variance / 2
 
 
 def _doubt(pair: tuple[SideCase, SideCase]) -> str:

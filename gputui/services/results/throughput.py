@@ -39,7 +39,7 @@ from gputui.services.results.waiting import (
     CROWDED_SHARE,
     own_launches_of,
     own_paired_launches,
-    own_paired_sd,
+    own_ratio_sd,
     own_sd,
 )
 from gputui.store.reading import CaseTimes
@@ -79,18 +79,17 @@ def speed_of(case: CaseResult) -> SpeedEstimate | Missing:
         return Missing(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
     if case.between_boxes is not None:
         return estimate_speed(launches, prior_sd=prior_of(case), spread=case.launch_spread)
-    return estimate_speed(
-        launches, prior_sd=prior_of(case), spread=case.launch_spread, runs=beyond_launches(case)
-    )
+    beyond = together((between_runs(case), Spread(own_sd(case) ** 2, math.inf)))
+    return estimate_speed(launches, prior_sd=prior_of(case), spread=case.launch_spread, runs=beyond)
 
 
-def beyond_launches(case: CaseResult) -> Spread:
-    """Of its log time, what its launches do not average out: what runs, boxes and waiting differ by."""
+def between_runs(case: CaseResult) -> Spread:
+    """Of its log time, what its launches do not average out: what runs or boxes differ by."""
     if case.between_boxes is not None:
         return case.between_boxes
     runs, counts = run_spread_of(case), launches_by_run(case)
     share = math.fsum(count**2 for count in counts.values()) / max(counts.total(), 1) ** 2
-    return together((replace(runs, variance=runs.variance * share), Spread(own_sd(case) ** 2, math.inf)))
+    return replace(runs, variance=runs.variance * share)
 
 
 def run_spread_of(case: CaseResult) -> Spread:
@@ -138,19 +137,16 @@ def speed_ratio(a: CaseResult, b: CaseResult, *, is_one_run: bool) -> RatioEstim
     cases carry, as in `speed_of`.
     """
     pairs = own_paired_launches(a, b) if is_one_run else Missing("two runs")
-    speed_a, speed_b = speed_of(a), speed_of(b)
+    speed_a, speed_b, waiting_sd = speed_of(a), speed_of(b), own_ratio_sd(a, b)
     if not (isinstance(pairs, Missing) or isinstance(speed_a, Missing) or isinstance(speed_b, Missing)):
         found = compare_pairs(
             pairs,
             prior_sd=max(paired_prior_of(a), paired_prior_of(b)),
             spread=dict(a.pair_spreads).get(b.case_id),
-            waiting_sd=own_paired_sd(a, b),
+            waiting_sd=waiting_sd,
         )
         return found if isinstance(found, Missing) else with_ratio_of_speeds(found, speed_a, speed_b)
-    if is_one_run:
-        beyond = Spread(own_sd(a) ** 2 + own_sd(b) ** 2, math.inf)
-    else:
-        beyond = together((beyond_launches(a), beyond_launches(b)))
+    runs = () if is_one_run else (between_runs(a), between_runs(b))
     return compare_launches(
         own_launches_of(a),
         own_launches_of(b),
@@ -159,7 +155,7 @@ def speed_ratio(a: CaseResult, b: CaseResult, *, is_one_run: bool) -> RatioEstim
         launch_is_block=a.case.is_whole,
         spread_a=_between_launches(a),
         spread_b=_between_launches(b),
-        runs=beyond,
+        runs=together((*runs, Spread(waiting_sd**2, math.inf))),
     )
 
 

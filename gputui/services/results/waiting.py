@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from gputui.analysis.contention import LEAST_OWN_SHARE, UNDISTURBED, Waiting, effect_of_waiting
 from gputui.model.absent import Missing
 from gputui.model.journal import Block
@@ -88,10 +90,12 @@ def own_sd(case: CaseResult) -> float:
     return _effect_on(case).log_sd(shares) if shares else 0.0
 
 
-def own_paired_sd(a: CaseResult, b: CaseResult) -> float:
-    """The standard deviation of the log ratio of two precisions that is common to `own_paired_launches`."""
-    effect = max(_effect_on(a), _effect_on(b), key=lambda effect: effect.sd)
-    return effect.log_sd_apart(_shares(a), _shares(b))
+def own_ratio_sd(a: CaseResult, b: CaseResult) -> float:
+    """Likewise of the log ratio of two cases, with what waiting does to both falling out of it."""
+    effect, shares = _effect_on(a), (_shares(a), _shares(b))
+    if effect != _effect_on(b) or not all(shares):
+        return math.hypot(own_sd(a), own_sd(b))
+    return effect.log_sd_of_ratio(*shares)
 
 
 def _effect_on(case: CaseResult) -> Waiting:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from hand_made import make_case, measured, steady
 
@@ -13,7 +11,7 @@ from gputui.services.results.waiting import (
     contention_of,
     is_undecidable,
     own_launches_of,
-    own_paired_sd,
+    own_ratio_sd,
     own_sd,
     undecidable_reason,
 )
@@ -26,7 +24,7 @@ def test_a_case_that_hardly_waited_is_left_as_it_is(share: float | None) -> None
     case = measured(TRAIN, steady(0.1), waited_share=share)
 
     assert own_launches_of(case) == launches_of(case)
-    assert own_sd(case) == own_paired_sd(case, case) == contention_of(case) == 0
+    assert own_sd(case) == own_ratio_sd(case, case) == contention_of(case) == 0
     assert not is_undecidable(case)
 
 
@@ -36,7 +34,7 @@ def test_threads_that_meet_often_lose_more_than_their_waiting(case: Case, power:
 
     assert own_launches_of(busy)[0] == pytest.approx(launches_of(quiet)[0])
     assert 0 < own_sd(busy) < 0.4
-    assert own_paired_sd(busy, busy) < math.hypot(own_sd(busy), own_sd(busy))
+    assert own_ratio_sd(busy, busy) < own_sd(busy) == own_ratio_sd(busy, quiet)
 
 
 def test_above_two_thirds_nothing_is_known() -> None:
