@@ -26,6 +26,7 @@ With `--files`, so many tables of each cell go through result files too, and mus
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import os
 import random
@@ -74,8 +75,6 @@ from gputui.services.results.selectors import Selection
 SECTIONS = ("tables", "pool", "widths", "resolve")
 NAMES = ("a.db", "b.db")
 LAUNCHES = (1, 2, 3, 7)
-OTHERS = 4
-"""One table of so many is also told by other dimensions, and judged with what is planted."""
 PLANTED: Mapping[int, tuple[float, ...]] = {1: (2.0,), 3: (1.5, 1.1), 7: (1.05,)}
 """By launches, how many times as long b takes."""
 POOLED = ((GPU_ALIKE, 0.01, 1.05), (WORLDS[0], 0.02, 1.15))
@@ -144,6 +143,8 @@ class Options:
     """Runs that the file of each box holds beside the one that is compared."""
     files: int
     """Tables that go through files too."""
+    others: int
+    """One table of so many is also told by other dimensions, and judged with what is planted."""
 
 
 def half_width(estimate: RatioEstimate) -> float:
@@ -283,11 +284,11 @@ class TableCell:
         run_sd, row_sd = RUN_PARTS[self.run_part] * assumed, self.options.row_part * assumed
         return Setting(self.world, quick_groups(device_class), run_sd, row_sd)
 
-    def line(self) -> str:
+    def line(self, seed: str) -> str:
         is_twice = self.run_part == "twice"
         most = 0.1 if is_twice else 0.01
         least = None if self.launches < 3 else 0.8 if is_twice else 0.93
-        counts = self._counts()
+        counts = self._counts(seed)
         shares = [
             *(counts.share(form, most) for form in ("files", "machine", "precision", "threads")),
             *(counts.share(name, None if is_twice else 0.05) for name in ("tables", "main", "costs", "gate")),
@@ -300,8 +301,8 @@ class TableCell:
         agree = f"  files agree {counts.found['agree']} of {counts.asked['agree']}"
         return f"{columns(self.name, shares)}  {planted}{agree if self.options.files else ''}"
 
-    def _counts(self) -> Counts:
-        setting, counts, chance = self.setting, Counts(), random.Random(self.name)
+    def _counts(self, seed: str) -> Counts:
+        setting, counts, chance = self.setting, Counts(), random.Random(seed + self.name)
         launches = (*[EARLIER_LAUNCHES] * self.options.earlier, self.launches)
         for number in range(self.options.tables):
             a, b = measured_boxes(setting, chance, launches)
@@ -313,7 +314,7 @@ class TableCell:
             counts.add_speeds(comparison.rows, self.world.mean_log)
             counts.add("gate", check_gate([comparison], "", GATE_PERCENT, evidence).end == FAIL)
             with_files = number < self.options.files
-            if number % OTHERS == 0 or with_files:
+            if number % self.options.others == 0 or with_files:
                 by = told_by_dimensions(a, b, evidence)
                 for dimension, of_dimension in by.items():
                     counts.add(dimension, of_dimension.claims)
@@ -393,9 +394,9 @@ class PoolCell:
     def name(self) -> str:
         return f"{self.world.name}, runs of sd {100 * self.run_sd:g} %"
 
-    def line(self) -> str:
+    def line(self, seed: str) -> str:
         setting, counts = Setting(self.world, quick_groups(self.world.device_class), self.run_sd), Counts()
-        chance = random.Random(self.name)
+        chance = random.Random(seed + self.name)
         for _ in range(self.tables):
             a, b = measured_boxes(setting, chance, (POOLED_LAUNCHES,) * POOLED_RUNS, pool=True)
             evidence, side = evidence_of(a, b), a.side
@@ -427,10 +428,10 @@ class WidthCell:
     def name(self) -> str:
         return f"{self.world.name}, {self.groups} groups of rows"
 
-    def line(self) -> str:
+    def line(self, seed: str) -> str:
         device_class = self.world.device_class
         setting = Setting(self.world, more_groups(device_class, self.groups), ASSUMED_RUN_SD[device_class])
-        chance = random.Random(self.name)
+        chance = random.Random(seed + self.name)
         halves = [self._halves(setting, chance) for _ in range(self.tables)]
         cells = []
         for place in range(len(WIDTHS_LAUNCHES)):
@@ -471,11 +472,11 @@ class ResolveCell:
     def name(self) -> str:
         return f"{self.world.name}, run part {self.run_part}, base of {self.base}, {self.factor:g}x"
 
-    def line(self) -> str:
+    def line(self, seed: str) -> str:
         device_class, counts, looks, launches = self.world.device_class, Counts(), 0, 0
         run_sd = RUN_PARTS[self.run_part] * ASSUMED_RUN_SD[device_class]
         setting = Setting(self.world, quick_groups(device_class), run_sd)
-        chance = random.Random(self.name)
+        chance = random.Random(seed + self.name)
         for _ in range(self.tables):
             asked, done = self._resolved(setting, chance)
             right = SLOWER if self.factor > 1 else WITHIN
@@ -518,7 +519,7 @@ Cell = TableCell | PoolCell | WidthCell | ResolveCell
 
 def cells_of(section: str, options: argparse.Namespace) -> list[Cell]:
     tables = options.tables
-    of_tables = Options(tables, options.row_part, options.earlier, options.files)
+    of_tables = Options(tables, options.row_part, options.earlier, options.files, options.others)
     if section == "tables":
         return [
             TableCell(world, run_part, launches, of_tables)
@@ -541,8 +542,8 @@ def cells_of(section: str, options: argparse.Namespace) -> list[Cell]:
     ]
 
 
-def line_of(cell: Cell) -> str:
-    return cell.line()
+def line_of(cell: Cell, seed: str) -> str:
+    return cell.line(seed)
 
 
 def main() -> None:
@@ -560,6 +561,8 @@ def main() -> None:
     )
     parser.add_argument("--earlier", type=int, default=0, help="earlier runs of 3 launches in each file")
     parser.add_argument("--files", type=int, default=0, help="tables of a cell that go through files too")
+    parser.add_argument("--others", type=int, default=4, help="one of so many tables by --by, and planted")
+    parser.add_argument("--seed", default="", help="other tables of the same cells, for each text")
     options = parser.parse_args()
     for world in (*WORLDS, GPU_ALIKE):
         print(f"{world.name}: {world.words}")
@@ -570,7 +573,7 @@ def main() -> None:
             cells = [one for one in cells_of(section, options) if re.search(options.only, one.name)]
             if cells:
                 print(f"\n{columns(f'{section}, %', cells[0].HEADINGS)}")
-            for line in executor.map(line_of, cells):
+            for line in executor.map(line_of, cells, itertools.repeat(options.seed)):
                 print(line, flush=True)
     taken = os.times()
     print(f"\n* beyond what is allowed; {taken.user + taken.children_user:.0f} s of CPU")
