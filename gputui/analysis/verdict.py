@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Self
 
 from gputui.analysis.quantiles import t_cdf, t_quantile
-from gputui.analysis.spread import ASSUMED, ROW_CORRELATION, Scatter, together
+from gputui.analysis.spread import ASSUMED, ASSUMED_DF, ROW_CORRELATION, Scatter, together
 from gputui.analysis.statistics import (
     hodges_lehmann,
     lag1_autocorrelation,
@@ -255,7 +255,6 @@ def compare_launches(
     # The difference of the sides' own centers, so that a printed ratio is that of printed speeds.
     center = side_a.centre - side_b.centre
     half = t_quantile(0.975, total.df) * math.sqrt(total.variance)
-    is_assumed = max(side_a.launches, side_b.launches) == 1 and not (spread_a and spread_b)
     return RatioEstimate(
         ratio=math.exp(center),
         low=math.exp(center - half),
@@ -271,7 +270,7 @@ def compare_launches(
         spread_a=one_a,
         spread_b=one_b,
         runs=runs,
-        method=_method(is_assumed=is_assumed),
+        method=_method(one_a, one_b),
         autocorrelation=max(side_a.autocorrelation, side_b.autocorrelation, key=abs),
     )
 
@@ -326,7 +325,7 @@ def compare_pairs(
         spread_a=one,
         spread_b=Spread(0.0, math.inf),
         runs=waiting,
-        method=f"{_method(is_assumed=count == 1 and spread is None)}, of ratios of paired blocks",
+        method=f"{_method(one)}, of ratios of paired blocks",
         autocorrelation=side.autocorrelation,
         paired=True,
     )
@@ -465,7 +464,8 @@ def estimate_speed(
     side = _prepare(launches)
     if side.blocks == 0:
         return Missing("no block")
-    total = together((_mean_of_launches(side.one_launch(spread, prior_sd), side.launches), runs))
+    one = side.one_launch(spread, prior_sd)
+    total = together((_mean_of_launches(one, side.launches), runs))
     factor = math.exp(t_quantile(0.975, total.df) * math.sqrt(total.variance))
     speed = math.exp(-side.centre)
     return SpeedEstimate(
@@ -475,7 +475,7 @@ def estimate_speed(
         blocks=side.timed,
         independent=side.blocks,
         launches=side.launches,
-        method=_method(is_assumed=side.launches == 1 and spread is None),
+        method=_method(one),
     )
 
 
@@ -483,7 +483,9 @@ def _mean_of_launches(one: Spread, launches: int) -> Spread:
     return replace(one, variance=one.variance / launches)
 
 
-def _method(*, is_assumed: bool) -> str:
+def _method(*sides: Spread) -> str:
+    """By what is known of one launch of each side."""
+    is_assumed = all(one.df <= ASSUMED_DF for one in sides)
     return "t on launch medians, assumed spread" if is_assumed else "moderated t on launch medians"
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from gputui.analysis.box_rates import BoxRates
 from gputui.analysis.fleet import FEWEST
 from gputui.analysis.priors import instance_prior_sd
 from gputui.analysis.quantiles import normal_quantile
+from gputui.analysis.spread import ASSUMED, Scatter, together
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case
@@ -87,13 +89,14 @@ def _result(case_id: int, case: Case, rates: BoxRates, model: DeviceModel) -> Ca
 
 
 def _between_boxes(case: Case, rates: BoxRates, known_sd: float) -> Spread:
-    """As `BoxRates.p_healthy` has it; below FEWEST boxes, at least what is assumed of them."""
+    """As `BoxRates.p_healthy` has it; below FEWEST boxes, what is assumed pooled with what they show."""
     of_mean = 1 + 1 / rates.boxes
     if rates.boxes >= FEWEST:
         return Spread(rates.log_sd**2 * of_mean, rates.boxes - 1.0)
-    assumed = instance_prior_sd(case.variant.device_class, case.workload_class)
-    measured = known_sd**2 if rates.boxes == 1 else 0.0
-    return Spread(max(assumed, rates.log_sd) ** 2 * of_mean + measured, math.inf)
+    own = Scatter(rates.log_sd**2, rates.boxes - 1.0) if rates.boxes > 1 else None
+    boxes = ASSUMED.of_row(own, instance_prior_sd(case.variant.device_class, case.workload_class))
+    measured = Spread(0.0 if own else known_sd**2, math.inf)
+    return together((replace(boxes, variance=boxes.variance * of_mean), measured))
 
 
 def _machine(reference: Reference) -> Machine:
