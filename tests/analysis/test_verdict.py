@@ -85,6 +85,9 @@ def test_one_launch_a_side_has_the_interval_of_students_t_on_the_table_and_says_
     assert math.log(estimate.high) == pytest.approx(half_of(known(), known(), 1))
     assert math.log(estimate.high) > 1.96 * 0.1 * math.sqrt(2), "the table is not known exactly"
     assert estimate.method == "t on launch medians, assumed spread"
+    as_stored = estimate_speed([launch(1.0)], prior_sd=0.1, spread=known())  # what a file of one run knows
+    assert isinstance(as_stored, SpeedEstimate)
+    assert as_stored.method == estimate.method
     (verdict,) = judge([estimate])
     assert verdict.word == "inconclusive"
 

@@ -61,6 +61,12 @@ def test_one_box_gives_rows_an_assumed_spread() -> None:
     }
 
 
+def test_what_is_assumed_of_boxes_is_worth_five_of_them_beside_what_few_boxes_show() -> None:
+    of = [run_of_reference(add_boxes(boxes).reference).cases[0].between_boxes for boxes in (2, 3, 5)]
+
+    assert [spread and round(spread.df) for spread in of] == [6, 7, 4]  # from five on, the boxes alone
+
+
 def test_nobody_is_sent_to_measure_the_boxes_of_a_reference_again() -> None:
     comparison = beside(quick_run(1, factor=0.98), 1, on_gpu=False)
 
