@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from gputui.analysis.statistics import mean
 
+CONTENTION = "CPU contention from other processes"
 LEAST_OWN_SHARE = 1 / 9
 """Of the time of a block; what is left to two threads that wait for 2/3 of it. No less is taken to be own."""
 _MOST_WAITED = 0.999  # a share of 1 would leave a step no time at all

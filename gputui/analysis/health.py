@@ -15,8 +15,6 @@ Severity = Literal["warn", "alarm"]
 """Also names of styles."""
 Cause = Literal["power", "thermal", "other"]
 
-CONTENTION = "CPU contention from other processes"
-
 POWER_CAP = 0x4
 """NVML clocks-event reasons (nvml.h, nvmlClocksEventReasons). GpuIdle 0x1 and application clocks, 0x2,
 slow down nothing that wants to run."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from gputui.model.units import TIME_UNIT
+
 Parameter = int | float | str | bool
 
 DEVICE_CLASSES = ("cpu", "gpu")
@@ -27,6 +29,10 @@ OUTCOMES = ("ok", "oom", "unsupported", "skipped", "failed", "interrupted")
 FOUND_BY_TRYING = ("ok", "oom", "unsupported")
 """Outcomes of a launch that say what its device can do; a run without any has measured nothing."""
 
+LOAD_PREFIX = "serve:"
+"""Of the workload of a load on an LLM server; the profile of its requests follows."""
+LOAD_TIME = "time"
+"""The parameter that turns a load into one of its times."""
 
 LEAST_UNITS, MOST_UNITS = 1e-60, 1e60
 """Units of work per step; beyond these, speeds and ratios of them leave the range of a float."""
@@ -94,6 +100,21 @@ class Case:
     def is_whole(self) -> bool:
         """Whether a launch of it is one block, from the start of a program to its end."""
         return self.is_program and self.work.size == WHOLE
+
+    @property
+    def is_load(self) -> bool:
+        """Whether it is a load on an LLM server, or a time that its users wait."""
+        return self.work.workload.startswith(LOAD_PREFIX)
+
+    @property
+    def is_load_limit(self) -> bool:
+        """Whether it is the largest load that keeps given limits: every side stops at one of its own."""
+        return self.is_load and dict(self.work.parameters).get("load") == "search"
+
+    @property
+    def load_time(self) -> str:
+        """The key of the time that it is, one of those that users of a load wait; empty for other cases."""
+        return str(dict(self.work.parameters).get(LOAD_TIME, "")) if self.unit == TIME_UNIT else ""
 
     @property
     def name(self) -> str:

@@ -114,6 +114,16 @@ class Machine:
     identities: tuple[Identity, ...] = ()
     """Everything that the box is known by, the surest first; empty in runs of earlier versions."""
 
+    @staticmethod
+    def unknown(absent: Missing, *, machine_id: str = "", gpu: str = "", no_gpus: str = "") -> Machine:
+        """A machine of which nothing but this is known, for this reason; `gpu` names its only one."""
+        one = Gpu(0, "", gpu, "", *[absent] * 9)
+        cpu, memory = Cpu(absent, absent, absent, 0, 0.0, 0, "", absent, ()), Memory(0, 0, "", absent)
+        gpus = (one,) if gpu else ()
+        return Machine(
+            machine_id, cpu, memory, gpus, no_gpus, (), absent, absent, absent, absent, absent, absent, absent
+        )
+
     @property
     def is_sure(self) -> bool:
         """Whether any account and container on it would know it again; earlier versions did not tell."""

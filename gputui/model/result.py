@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar  # Any: what was worked out of a value
 
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Block, Figure, Price
 from gputui.model.machine import Machine, Runtime
+from gputui.model.plan import REFERENCE_PROFILE
+
+_Read = TypeVar("_Read", "CaseResult", "Run")
+_Found = TypeVar("_Found")
+
+
+def worked_out_once(work: Callable[[_Read], _Found]) -> Callable[[_Read], _Found]:
+    """A function of a case or a run whose answer the value itself keeps: many read it."""
+    name = f"{work.__module__}.{work.__qualname__}"
+
+    @functools.wraps(work)
+    def found(of: _Read) -> _Found:
+        known: dict[str, Any] = vars(of)
+        if name not in known:
+            known[name] = work(of)
+        answer: _Found = known[name]
+        return answer
+
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +63,9 @@ class Spread:
     """Where it is from: errors of two of one source are the same error."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CaseResult:
-    """One case of one run with all its launches."""
+    """One case of one run with all its launches. Has no slots because it keeps what is worked out of it."""
 
     case_id: int
     case: Case
@@ -62,6 +84,11 @@ class CaseResult:
     interleaved with it."""
     between_boxes: Spread | None = None
     """How far one more box may lie from this, if it stands for the boxes of a reference."""
+
+    @property
+    def precision_used(self) -> str:
+        """Of the last launch that measured it; empty if none did."""
+        return next((m.precision_used for m in reversed(self.measurements) if m.outcome == "ok"), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +109,11 @@ class RunFacts:
     label: str
     gputui_version: str
 
+    @property
+    def is_reference(self) -> bool:
+        """Whether it stands for the boxes of a reference."""
+        return self.profile == REFERENCE_PROFILE
+
 
 @dataclass(frozen=True, slots=True)
 class RunSummary(RunFacts):
@@ -97,9 +129,9 @@ class RunSummary(RunFacts):
         return self.run_id.replace("-", "")[-8:]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
-    """One execution of a profile on one machine in one runtime."""
+    """One execution of a profile on one machine in one runtime. Has no slots, as `CaseResult`."""
 
     summary: RunSummary
     cases: tuple[CaseResult, ...]

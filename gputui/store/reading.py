@@ -6,21 +6,22 @@ import math
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from sys import getsizeof
+from threading import get_ident
 from typing import Any, TypeVar  # Any: cells whose types were checked with the file, and keys of rows
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import Case
 from gputui.model.journal import Block
 from gputui.model.profiled import ProfiledPass
-from gputui.model.result import CaseResult, Measurement, Run, RunSummary
+from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.serving import BoxPower, LoadStep, RequestRow, Requests, ServerFound, ServingRecords
 from gputui.model.telemetry import HOST, METRICS, Metric
+from gputui.store.locking import Locked
 from gputui.store.machines import with_common_ids
 from gputui.store.opening import (
     CELL_BYTES,
@@ -29,6 +30,7 @@ from gputui.store.opening import (
     TEXT_MOST_BYTES,
     Checked,
     FilesInTurn,
+    TooLarge,
     chunks_of,
     expanded,
     open_read_only,
@@ -39,12 +41,10 @@ from gputui.store.opening import (
 )
 from gputui.store.rebuilding import (
     BLOCK_COLUMNS,
-    CASE_COLUMNS,
     RUN_COLUMNS,
     case_from,
     profiled_from,
     summary_from,
-    work_from,
 )
 from gputui.store.rows import PROFILED_PARTS, Cell, Row
 from gputui.store.schema import TABLE_BY_NAME
@@ -172,71 +172,6 @@ class BlockReasons:
     slowed: bool
     """Whether one of its samples has a reason of SLOWED_BITS."""
     power_capped: bool
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchTimes:
-    """The blocks of a case in one launch that measured it, in order of time; columns are of equal length."""
-
-    launch_id: int
-    steps: array[int]
-    block_ns: array[int]
-    """The device's time if there is one, else wall time."""
-    cpu_ns: array[int]
-    """As in `Block`, with -1 for None; `waited_ns` as well."""
-    waited_ns: array[int]
-
-    def blocks(self, case_id: int) -> tuple[Block, ...]:
-        """As blocks without a start, whose wall time is `block_ns`."""
-        return tuple(
-            Block(
-                self.launch_id,
-                case_id,
-                index,
-                steps,
-                0,
-                block_ns,
-                None,
-                None if cpu_ns < 0 else cpu_ns,
-                None if waited_ns < 0 else waited_ns,
-            )
-            for index, (steps, block_ns, cpu_ns, waited_ns) in enumerate(
-                zip(self.steps, self.block_ns, self.cpu_ns, self.waited_ns, strict=True)
-            )
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class CaseTimes:
-    """A measured case of one run: its block times, without what led to them."""
-
-    case_id: int
-    case: Case
-    device_index: int | None
-    device_name: str
-    launches: tuple[LaunchTimes, ...]
-
-    @property
-    def waited_share(self) -> float:
-        """Of the time in which its threads were ready, what they waited for a CPU; 0 where nothing tells."""
-        waited_ns = cpu_ns = 0
-        for launch in self.launches:
-            for waited, cpu in zip(launch.waited_ns, launch.cpu_ns, strict=True):
-                if waited >= 0 and cpu >= 0:
-                    waited_ns, cpu_ns = waited_ns + waited, cpu_ns + cpu
-        return waited_ns / (waited_ns + cpu_ns) if waited_ns else 0.0
-
-    def as_result(self) -> CaseResult:
-        """The same for statistics of whole results; what was not read is empty."""
-        measurements = tuple(
-            Measurement(
-                launch.launch_id, 0, "ok", "", "", None, None, None, None, None, launch.blocks(self.case_id)
-            )
-            for launch in self.launches
-        )
-        return CaseResult(
-            self.case_id, self.case, self.device_index, self.device_name, "ok", "", measurements
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,24 +346,16 @@ class ResultFile:
         gpu_sql = f"""
             SELECT device_index, count(*), median(power_w), max(power_w),
                 median(temperature_c), max(temperature_c), min(sm_clock_mhz), median(sm_clock_mhz),
-                avg(CASE WHEN throttle_bits IS NULL THEN NULL
-                    WHEN throttle_bits & {SLOWED_BITS} <> 0 THEN 1 ELSE 0 END),
-                avg(CASE WHEN throttle_bits IS NULL THEN NULL
-                    WHEN throttle_bits & {POWER_CAP_BIT} <> 0 THEN 1 ELSE 0 END)
+                avg((throttle_bits & {SLOWED_BITS} <> 0)::INT),
+                avg((throttle_bits & {POWER_CAP_BIT} <> 0)::INT)
             FROM {self._catalog}.main.telemetry WHERE run_id = TRY_CAST(? AS UUID)
             GROUP BY device_index ORDER BY device_index"""
         host_sql = f"""
             SELECT count(*), avg(cpu_steal_pct), avg(cpu_busy_pct)
             FROM {self._catalog}.main.host_telemetry WHERE run_id = TRY_CAST(? AS UUID)"""
-        device_names = DeviceTelemetry.__dataclass_fields__
-        host_names = HostTelemetry.__dataclass_fields__
         with self._valid(f"telemetry of run {run_id}"):
-            devices = tuple(
-                strict(dict(zip(device_names, map(_or_missing, row), strict=True)), DeviceTelemetry)
-                for row in self._rows(gpu_sql, (run_id,))
-            )
-            host_row = self._rows(host_sql, (run_id,))[0]
-            host = strict(dict(zip(host_names, map(_or_missing, host_row), strict=True)), HostTelemetry)
+            devices = tuple(_made(DeviceTelemetry, row) for row in self._rows(gpu_sql, (run_id,)))
+            host = _made(HostTelemetry, self._rows(host_sql, (run_id,))[0])
         return TelemetrySummary(devices, host if host.samples else Missing("the host was not sampled"))
 
     def telemetry_series(
@@ -518,9 +445,7 @@ class ResultFile:
                 WHERE b.run_id = TRY_CAST(? AS UUID) AND isfinite(t.power_w) AND t.power_w >= 0
                 GROUP BY b.case_id, b.launch_id, t.device_index)
             GROUP BY case_id, launch_id ORDER BY case_id, launch_id"""
-        names = BoxPower.__dataclass_fields__
-        rows = self._rows(sql, (run_id,))
-        return tuple(strict(dict(zip(names, row, strict=True)), BoxPower) for row in rows)
+        return tuple(_made(BoxPower, row) for row in self._rows(sql, (run_id,)))
 
     def block_reasons(self, run_id: str) -> dict[int, tuple[BlockReasons, ...]]:
         """By case, why clocks were held back in each block; without blocks that have no sampled reasons."""
@@ -544,10 +469,9 @@ class ResultFile:
             WHERE t.t_us <= b.t_us + b.wall_ns // 1000
             GROUP BY case_id, launch_id, block_index ORDER BY case_id, launch_id, block_index"""
         found: dict[int, list[BlockReasons]] = {}
-        names = BlockReasons.__dataclass_fields__
         with self._valid(f"telemetry of run {run_id}"):
             for row in self._rows(sql, (run_id, run_id)):
-                one = strict(dict(zip(names, row, strict=True)), BlockReasons)
+                one = _made(BlockReasons, row)
                 found.setdefault(one.case_id, []).append(one)
         return {case_id: tuple(reasons) for case_id, reasons in found.items()}
 
@@ -559,11 +483,8 @@ class ResultFile:
             SELECT case_id, launch_id, min(t_us) AS first_us, max(t_us + wall_ns // 1000)
             FROM {self._catalog}.main.blocks WHERE run_id = TRY_CAST(? AS UUID)
             GROUP BY case_id, launch_id ORDER BY first_us, case_id, launch_id"""
-        names = MeasuredSpan.__dataclass_fields__
         with self._valid(f"blocks of run {run_id}"):
-            return tuple(
-                strict(dict(zip(names, row, strict=True)), MeasuredSpan) for row in self._rows(sql, (run_id,))
-            )
+            return tuple(_made(MeasuredSpan, row) for row in self._rows(sql, (run_id,)))
 
     def _fetch(self, name: str, run_id: str, order: str) -> list[Row]:
         return _fetch([self], name, [(run_id,)], order=order)[0]
@@ -667,17 +588,22 @@ def summaries_of(files: Sequence[ResultFile]) -> list[tuple[RunSummary, ...]]:
     return with_common_ids(found)
 
 
-def runs_of(files: Sequence[ResultFile], chosen: Sequence[Sequence[RunSummary]]) -> list[tuple[Run, ...]]:
+def runs_of(
+    files: Sequence[ResultFile], chosen: Sequence[Sequence[RunSummary]], *, only_rates: bool = False
+) -> list[tuple[Run, ...]]:
     """The runs of these summaries, by file, with all cases and blocks; for files opened together.
 
-    Raises GputuiError if a row holds an impossible value.
+    `only_rates`: only cases that were measured, without their figures, in a part of the time. Raises
+    GputuiError if a row holds an impossible value.
     """
     ids = [[summary.run_id for summary in of_file] for of_file in chosen]
-    launches = _fetch(files, "launches", ids, columns=("run_id", "launch_id", "threads_used"))
-    measurements = _fetch(files, "measurements", ids, order="launch_id")
+    of_more: list[list[str]] = [[] for _ in files] if only_rates else ids
+    where = "outcome = 'ok'" if only_rates else ""
+    launches = _fetch(files, "launches", of_more, columns=("run_id", "launch_id", "threads_used"))
+    measurements = _fetch(files, "measurements", ids, order="launch_id", where=where)
     blocks = _blocks_of(files, ids)
-    figures = _fetch(files, "figures", ids, order="figure_index")
-    cases = _fetch(files, "cases", ids, order="case_id")
+    figures = _fetch(files, "figures", of_more, order="figure_index")
+    cases = _fetch(files, "cases", ids, order="case_id", where=where)
     found: list[tuple[Run, ...]] = []
     for place, file in enumerate(files):
         threads = {(row["run_id"], row["launch_id"]): row["threads_used"] for row in launches[place]}
@@ -725,93 +651,13 @@ def runs_at_a_time(files: Sequence[ResultFile]) -> int:
 def _blocks_of(
     files: Sequence[ResultFile], run_ids: Sequence[Sequence[str]]
 ) -> list[dict[tuple[Cell, Cell], dict[Cell, list[Block]]]]:
-    """By file, by run and case, by launch: blocks in the order of time."""
+    """By file, by run and case, by launch: blocks as they are stored, not yet checked."""
     found: list[dict[tuple[Cell, Cell], dict[Cell, list[Block]]]] = [{} for _ in files]
-    rows = _each_row(files, "blocks", run_ids, columns=BLOCK_COLUMNS)
-    while some := list(islice(rows, _ROWS_CONVERTED)):
-        by_file: dict[int, list[Row]] = {}
-        for place, row in some:
-            row["index"] = row["block_index"]
-            by_file.setdefault(place, []).append(row)
-        for place, mine in by_file.items():
-            with files[place]._valid(f"blocks of run {mine[0]['run_id']}"):
-                blocks = converted(mine, tuple[Block, ...])
-            of_file = found[place]
-            for row, block in zip(mine, blocks, strict=True):
-                launches = of_file.setdefault((row["run_id"], row["case_id"]), {})
-                launches.setdefault(block.launch_id, []).append(block)
-    for of_file in found:
-        for launches in of_file.values():
-            for of_launch in launches.values():
-                of_launch.sort(key=attrgetter("start_ns"))
+    names = _names_of("blocks", BLOCK_COLUMNS)
+    for place, (run_id, case_id, launch_id, *cells) in _each_cells(files, "blocks", run_ids, names):
+        launches = found[place].setdefault((run_id, case_id), {})
+        launches.setdefault(launch_id, []).append(Block(launch_id, case_id, *cells))
     return found
-
-
-def case_times_of(
-    files: Sequence[ResultFile], chosen: Sequence[Sequence[RunSummary]]
-) -> list[dict[str, tuple[CaseTimes, ...]]]:
-    """The measured cases of these runs, by file and run; for files opened together.
-
-    In a third of the time and a tenth of the memory of `runs_of`. Raises GputuiError as that does.
-    """
-    ids = [[summary.run_id for summary in of_file] for of_file in chosen]
-    launched = _fetch(
-        files, "measurements", ids, columns=("case_id", "launch_id", "outcome"), where="outcome = 'ok'"
-    )
-    columns = ("case_id", "device_index", "device_name", "outcome", *CASE_COLUMNS)
-    cases = _fetch(files, "cases", ids, order="case_id", columns=columns, where="outcome = 'ok'")
-    blocks = _block_times(files, ids)
-    found: list[dict[str, tuple[CaseTimes, ...]]] = []
-    for place, file in enumerate(files):
-        launches: Mapping[Any, Sequence[Any]] = _grouped(launched[place], "run_id", "case_id")
-        of_file: dict[str, list[CaseTimes]] = {}
-        for plain in cases[place]:
-            row: dict[str, Any] = {**plain}
-            run_id, case_id = row["run_id"], row["case_id"]
-            with file._valid(f"case {case_id} of run {run_id}"):
-                times = tuple(
-                    _launch_times(launch_id, blocks.get((place, run_id, case_id, launch_id), ()))
-                    for launch_id in sorted(one["launch_id"] for one in launches.get((run_id, case_id), ()))
-                )
-                device_index, device_name = row["device_index"], row["device_name"]
-                if device_name is None or (device_index is not None and device_index < 0):
-                    raise NotValid(f"the device is {device_index}, {device_name}")
-                one = CaseTimes(case_id, work_from(plain), device_index, device_name, times)
-            of_file.setdefault(str(run_id), []).append(one)
-        found.append({run_id: tuple(times) for run_id, times in of_file.items()})
-    return found
-
-
-def _block_times(
-    files: Sequence[ResultFile], run_ids: Sequence[Sequence[str]]
-) -> dict[tuple[Any, ...], list[tuple[Any, ...]]]:
-    """By file, run, case and launch, of each block: start, CPU time, waiting, block time, wall time, steps.
-
-    Times are in ns; the CPU time and the waiting may be None.
-    """
-    columns = ("start_ns", "cpu_ns", "waited_ns", "device_ns", "wall_ns", "steps")
-    asked = _union(files, "blocks", run_ids, ("case_id", "launch_id", *columns))
-    found: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
-    sql = f"""
-        SELECT place, run_id::VARCHAR, case_id, launch_id,
-            start_ns, cpu_ns, waited_ns, coalesce(device_ns, wall_ns), wall_ns, steps FROM ({asked.sql})"""
-    for row in _answers(files, sql if asked.sql else "", asked.parameters):
-        found.setdefault(row[:4], []).append(row[4:])
-    return found
-
-
-def _launch_times(launch_id: int, blocks: Sequence[tuple[Any, ...]]) -> LaunchTimes:
-    """Raises NotValid for an impossible value."""
-    columns = [list(column) for column in zip(*blocks, strict=True)] or [[] for _ in range(6)]
-    starts, cpu_ns, waited_ns, block_ns, wall_ns, steps = columns
-    if any(None in column or min(column, default=1) < 1 for column in (block_ns, wall_ns, steps)):
-        raise NotValid("a block without time or steps")
-    if None in starts or any(known is not None and known < 0 for known in (*cpu_ns, *waited_ns)):
-        raise NotValid("a block without a start, or with a negative time")
-    if starts != sorted(starts):
-        return _launch_times(launch_id, sorted(blocks, key=itemgetter(0)))
-    optional = ([-1 if known is None else known for known in column] for column in (cpu_ns, waited_ns))
-    return LaunchTimes(launch_id, *(array("q", column) for column in (steps, block_ns, *optional)))
 
 
 def passes_of(
@@ -872,14 +718,8 @@ def conditions_of(
                     AND t.device_index = timed.device_index AND t.t_us >= timed.from_us
                 WHERE t.t_us <= timed.to_us)
         SELECT place, run_id::VARCHAR, case_id, count(*), median(sm_clock_mhz), any_value(most.mhz),
-            avg(CASE WHEN throttle_bits IS NULL THEN NULL
-                WHEN throttle_bits & {SLOWED_BITS} <> 0 THEN 1 ELSE 0 END),
-            avg(CASE WHEN throttle_bits IS NULL THEN NULL
-                WHEN throttle_bits & {POWER_CAP_BIT} <> 0 THEN 1 ELSE 0 END),
-            avg(CASE WHEN temperature_c IS NULL THEN NULL
-                WHEN temperature_c < warmest_c - {COLD_C} THEN 1 ELSE 0 END),
-            avg(CASE WHEN compute_process_count IS NULL THEN NULL
-                WHEN compute_process_count > 1 THEN 1 ELSE 0 END)
+            avg((throttle_bits & {SLOWED_BITS} <> 0)::INT), avg((throttle_bits & {POWER_CAP_BIT} <> 0)::INT),
+            avg((temperature_c < warmest_c - {COLD_C})::INT), avg((compute_process_count > 1)::INT)
         FROM seen JOIN most USING (place, run_id, device_index)
         GROUP BY place, run_id, case_id ORDER BY case_id"""
     host_sql = f"""
@@ -893,13 +733,12 @@ def conditions_of(
         JOIN most ON most.place = t.place AND most.run_id = t.run_id
         WHERE t.t_us <= timed.to_us
         GROUP BY t.place, t.run_id, case_id ORDER BY case_id"""
-    names = CaseConditions.__dataclass_fields__
     found: dict[str, dict[int, CaseConditions]] = {}
     for asked, sql in ((gpu, gpu_sql), (host, host_sql)):
         parameters = (*asked.parameters, *blocks.parameters, *cases.parameters)
         for place, run_id, *values in _answers(files, sql if asked.sql else "", parameters):
             with files[place]._valid(f"telemetry of run {run_id}"):
-                one = strict(dict(zip(names, map(_or_missing, values), strict=True)), CaseConditions)
+                one = _made(CaseConditions, values)
                 found.setdefault(run_id, {})[one.case_id] = one
     return found
 
@@ -930,11 +769,10 @@ def powers_of(
             AND t.device_index = timed.device_index AND t.t_us >= timed.from_us
         WHERE t.t_us <= timed.to_us
         GROUP BY t.place, t.run_id, case_id, launch_id ORDER BY case_id, launch_id"""
-    names = LaunchPower.__dataclass_fields__
     found: dict[str, dict[int, list[LaunchPower]]] = {}
     for place, run_id, *values in _answers(files, sql, tuple(p for one in asked for p in one.parameters)):
         with files[place]._valid(f"telemetry of run {run_id}"):
-            one = strict(dict(zip(names, values, strict=True)), LaunchPower)
+            one = _made(LaunchPower, values)
             found.setdefault(run_id, {}).setdefault(one.case_id, []).append(one)
     return {
         run_id: {case_id: tuple(powers) for case_id, powers in of_run.items()}
@@ -1036,44 +874,57 @@ def _each_row(
     columns: Sequence[str] | None = None,
     where: str = "",
 ) -> Iterator[tuple[int, Row]]:
-    """As `_fetch`, one row after the other with the index of its file, in no order.
+    """As `_fetch`, one row after the other with the index of its file, in no order. Raises TooLarge."""
+    names = _names_of(name, columns)
+    for place, cells in _each_cells(files, name, run_ids, names, where):
+        yield place, dict(zip(names, cells, strict=True))
+
+
+def _names_of(name: str, columns: Sequence[str] | None) -> list[str]:
+    """These columns of a table in its order, or all of them; the run first."""
+    known = (column.name for column in TABLE_BY_NAME[name].columns if column.name != "run_id")
+    return ["run_id", *(one for one in known if columns is None or one in columns)]
+
+
+def _each_cells(
+    files: Sequence[ResultFile],
+    name: str,
+    run_ids: Sequence[Sequence[str] | None],
+    names: Sequence[str],
+    where: str = "",
+) -> Iterator[tuple[int, list[Any]]]:
+    """The cells of these columns of each row, as `_each_row`; `names` are from `_names_of`.
 
     Raises TooLarge if one file has more than MOST_BYTES of them, or more than _MOST_HELD_BYTES of all that
     was read of it.
     """
-    wanted = [
-        c
-        for c in TABLE_BY_NAME[name].columns
-        if c.name != "run_id" and (columns is None or c.name in columns)
-    ]
-    names = ["run_id", *(c.name for c in wanted)]
-    texts = [c.name for c in wanted if c.sql_type == "VARCHAR"]
+    types = {column.name: column.sql_type for column in TABLE_BY_NAME[name].columns}
+    texts = [place for place, column in enumerate(names) if place and types[column] == "VARCHAR"]
     asked = _union(files, name, run_ids, names[1:])
     if not asked.sql:
         return
+    of_text = [names[place] for place in texts]
     for file, ids in zip(files, run_ids, strict=True):
-        file._check_texts(name, texts, ids)
-    whole = whole_texts(asked.sql, name, texts, "place")
+        file._check_texts(name, of_text, ids)
+    whole = whole_texts(asked.sql, name, of_text, "place")
     sql = f"SELECT * REPLACE (run_id::VARCHAR AS run_id) FROM ({whole})"
     sql += f" WHERE {where}" if where else ""
     row_bytes = CELL_BYTES * len(names)
     left = [min(MOST_BYTES, _MOST_HELD_BYTES - file._held_bytes) for file in files]
     first = files[0]._opened
     for some in chunks_of(first.connection, first.deadline, sql, asked.parameters, what=name):
-        for place, *values in some:
-            row: Row = dict(zip(names, values, strict=True))
+        for place, *cells in some:
             size = row_bytes
             for column in texts:
-                text = row[column]
-                if isinstance(text, str):
-                    row[column] = text = files[place]._clean(text)
-                    size += getsizeof(text)
+                if isinstance(cells[column], str):
+                    cells[column] = files[place]._clean(cells[column])
+                    size += getsizeof(cells[column])
             left[place] -= size
             files[place]._held_bytes += size
             if left[place] < 0:
                 rows = f"{files[place]._opened.sizes.get(name, 0):,} rows"
                 raise too_large(files[place].db, name, rows, f"{MOST_BYTES // 2**20} MiB")
-            yield place, row
+            yield place, cells
 
 
 def _key_of(*names: str) -> Callable[[Row], Any]:
@@ -1110,6 +961,39 @@ def open_results_in_turn(
         )
 
 
+class Readers:
+    """Reads many result files some at a time, for several threads: one of FilesInTurn for each."""
+
+    def __init__(self, files: Sequence[Path], trust: bool = False, as_stored: bool = False) -> None:
+        """`files` by absolute paths."""
+        self._files = files
+        self._trust = trust
+        self._as_stored = as_stored
+        self._turns: dict[int, FilesInTurn] = {}
+
+    def read(self, files: Sequence[Path], read: Callable[[Sequence[ResultFile]], list[_Kind]]) -> list[_Kind]:
+        """What `read` makes of some of the files, open together.
+
+        Where that fails they are read one by one: each is then waited for while it is written, and the one
+        at fault is named. Raises GputuiError, TooLarge.
+        """
+        if len(files) == 1:
+            with open_result(files[0], self._trust, self._as_stored) as file:
+                return read((file,))
+        turns = self._turns.setdefault(get_ident(), FilesInTurn(self._files, self._trust))
+        try:
+            with open_results_in_turn(turns, files, self._as_stored) as opened:
+                return read(opened)
+        except TooLarge:
+            raise
+        except (GputuiError, Locked):
+            return [one for file in files for one in self.read([file], read)]
+
+    def close(self) -> None:
+        for turns in self._turns.values():
+            turns.close()
+
+
 def warnings_of(db: Path) -> tuple[str, ...]:
     """What the user should know about a result file, one sentence each."""
     wal = db.with_name(db.name + ".wal")
@@ -1132,5 +1016,7 @@ def _finite(value: object) -> float:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else math.nan
 
 
-def _or_missing(value: object) -> object:
-    return {"missing": "not measured"} if value is None else value
+def _made(kind: type[_Kind], cells: Sequence[object]) -> _Kind:
+    """A value from the cells of its fields, NULL as Missing. Raises NotValid."""
+    plain = ({"missing": "not measured"} if cell is None else cell for cell in cells)
+    return strict({field.name: one for field, one in zip(fields(kind), plain, strict=True)}, kind)  # type: ignore[arg-type]

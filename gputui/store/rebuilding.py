@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
+from operator import attrgetter
 
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Block, Price
 from gputui.model.machine import Cpu, Gpu, Machine, Memory, Runtime
 from gputui.model.profiled import ProfiledPass
-from gputui.model.result import CaseResult, RunFacts, RunSummary
+from gputui.model.result import CaseResult, Measurement, RunFacts, RunSummary
 from gputui.store.rows import GPU_RENAMED, PROFILED_PARTS, RENAMED, Cell, Row
 from gputui.store.strict import NotValid, converted, decoded, strict
 from gputui.store.text import clean_text
@@ -28,7 +29,8 @@ RUN_COLUMNS = (
     "absent_json",
 )
 """Columns of `runs` that a summary needs."""
-BLOCK_COLUMNS = ("run_id", *("block_index" if f.name == "index" else f.name for f in fields(Block)))
+_BLOCK_FIELDS = tuple(f.name for f in fields(Block))
+BLOCK_COLUMNS = tuple("block_index" if name == "index" else name for name in _BLOCK_FIELDS)
 
 
 def summary_from(
@@ -67,26 +69,34 @@ def case_from(
     figures_by_launch: dict[Cell, list[dict[str, object]]] = {}
     for figure in figures:
         figures_by_launch.setdefault(figure["launch_id"], []).append(_plain_figure(figure))
-    return strict(
-        {
-            "case_id": case["case_id"],
-            "case": work_from(case),
-            "device_index": case["device_index"],
-            "device_name": case["device_name"],
-            "outcome": case["outcome"],
-            "reason": case["reason"],
-            "measurements": [
-                {
-                    **measurement,
-                    "precision_used": measurement["precision_used"] or "",
-                    "blocks": tuple(blocks.get(measurement["launch_id"], ())),
-                    "figures": figures_by_launch.get(measurement["launch_id"], []),
-                }
-                for measurement in measurements
-            ],
-        },
-        CaseResult,
-    )
+    launches = []
+    for measurement in measurements:
+        launch_id = measurement["launch_id"]
+        plain = {
+            **measurement,
+            "precision_used": measurement["precision_used"] or "",
+            "blocks": (),
+            "figures": figures_by_launch.get(launch_id, []),
+        }
+        launches.append(replace(strict(plain, Measurement), blocks=_checked(blocks.get(launch_id, ()))))
+    names = ("case_id", "device_index", "device_name", "outcome", "reason")
+    plain_case = {name: case[name] for name in names}
+    work = _case(*(case[name] for name in _CASE_COLUMNS))
+    found = strict({**plain_case, "case": work, "measurements": ()}, CaseResult)
+    return replace(found, measurements=tuple(launches))
+
+
+def _checked(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """In the order of time. There may be a million: all values of a field are checked together."""
+    for name in _BLOCK_FIELDS:
+        column = list(map(attrgetter(name), blocks))
+        known = [cell for cell in column if cell is not None]
+        least = 1 if name in ("steps", "wall_ns", "device_ns") else 0
+        if len(known) < len(column) and name not in ("device_ns", "cpu_ns", "waited_ns"):
+            raise NotValid(f"{name} of a block is not known")
+        if known and min(known) < least:
+            raise NotValid(f"{name} is {min(known)}")
+    return tuple(sorted(blocks, key=attrgetter("start_ns")))
 
 
 def profiled_from(row: Row, parts: Mapping[str, Sequence[Row]]) -> ProfiledPass:
@@ -106,7 +116,7 @@ def _plain_figure(row: Row) -> dict[str, object]:
     return {**row, "value": absent if row["value"] is None else row["value"]}
 
 
-CASE_COLUMNS = (
+_CASE_COLUMNS = (
     *("workload_class", "unit", "units_per_step", "flops_per_step", "bytes_per_step"),
     *("workload", "workload_version", "size", "form", "parameters_json"),
     *("device_class", "precision", "mode", "threads"),
@@ -114,14 +124,9 @@ CASE_COLUMNS = (
 """Columns of `cases` that tell what was measured."""
 
 
-def work_from(case: Row) -> Case:
-    """The work and the variant of a row of `cases`. Raises NotValid for an impossible value."""
-    return _case(*(case[name] for name in CASE_COLUMNS))
-
-
 @functools.lru_cache(maxsize=256)  # most files, and all runs of a file, contain the same work
 def _case(*values: Cell) -> Case:
-    case = dict(zip(CASE_COLUMNS, values, strict=True))
+    case = dict(zip(_CASE_COLUMNS, values, strict=True))
     plain = {
         **{name: case[name] for name in ("workload_class", "unit", "units_per_step")},
         "flops_per_step": case["flops_per_step"],
@@ -148,7 +153,7 @@ def _runtime(run: Row) -> Runtime:
 
 def _machine(run: Row, machine: Row | None, gpus: Sequence[Row], identities: Sequence[Row]) -> Machine:
     if machine is None:
-        return _unknown_machine()
+        return Machine.unknown(Missing(_NEVER_KNOWN), no_gpus=_NEVER_KNOWN)  # it has no measurements either
     plain = _restored(
         machine, {f.name: f.name for f in fields(Machine) if f.name in machine and f.name != "memory"}
     )
@@ -162,26 +167,6 @@ def _machine(run: Row, machine: Row | None, gpus: Sequence[Row], identities: Seq
     gpu_columns = {f.name: GPU_RENAMED.get(f.name, f.name) for f in fields(Gpu)}
     plain["gpus"] = [_restored(gpu, gpu_columns) for gpu in gpus]
     return strict(plain, Machine)
-
-
-def _unknown_machine() -> Machine:
-    """The machine of a run that ended before it was described: such a run has no measurements."""
-    unknown = Missing(_NEVER_KNOWN)
-    return Machine(
-        machine_id="",
-        cpu=Cpu(unknown, unknown, unknown, 0, 0.0, 0, "", unknown, ()),
-        memory=Memory(0, 0, "", unknown),
-        gpus=(),
-        gpus_absent=_NEVER_KNOWN,
-        layers=(),
-        instance_type=unknown,
-        region=unknown,
-        os_name=unknown,
-        kernel=unknown,
-        libc=unknown,
-        driver_version=unknown,
-        cuda_driver_version=unknown,
-    )
 
 
 def _restored(row: Row, columns: Mapping[str, str]) -> dict[str, object]:

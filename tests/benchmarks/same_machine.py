@@ -49,7 +49,7 @@ from gputui.services.compare.pairing import (
 )
 from gputui.services.results.block_times import launches_of
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.selectors import Selection, select_runs
+from gputui.services.results.selectors import Selection, select_all
 from gputui.services.results.waiting import contention_of
 
 PLANTED = 1.5
@@ -132,7 +132,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.of:
         for file in options.of:
-            runs = sorted(select_runs(str(file)).runs, key=lambda run: run.summary.started_utc_us)
+            runs = sorted(select_all([str(file)])[0].runs, key=lambda run: run.summary.started_utc_us)
             print_claims(file, runs)
             if options.parts:
                 print_parts(runs)
@@ -160,7 +160,7 @@ def measured(runs: int, budget_s: float, seed: int, place: Path) -> list[Measure
             words = [sys.executable, "-m", "gputui", "run", str(profile), "--db", str(db)]
             subprocess.run(words, env=environment, check=True, stdout=subprocess.DEVNULL)
             print(f"run {number + 1} of {runs}, {time.monotonic() - begun:.0f} s, work {work:g}", flush=True)
-        (run,) = select_runs(str(db)).runs
+        (run,) = select_all([str(db)])[0].runs
         found.append(Measured(run, work))
     return found
 

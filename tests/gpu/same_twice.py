@@ -17,11 +17,11 @@ from same_machine import print_parts
 
 from gputui.analysis.verdict import RatioEstimate
 from gputui.services.compare.pairing import compare_sides, side_of_runs
-from gputui.services.results.selectors import select_runs
+from gputui.services.results.selectors import select_all
 
 
 def main() -> int:
-    runs = sorted(select_runs(sys.argv[1]).runs, key=lambda run: run.summary.started_utc_us)
+    runs = sorted(select_all([sys.argv[1]])[0].runs, key=lambda run: run.summary.started_utc_us)
     sides = [side_of_runs(run.summary.short_id, [run]) for run in runs]
     words: Counter[str] = Counter()
     called: Counter[str] = Counter()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +15,8 @@ from gputui.model.case import Case
 from gputui.model.journal import Block, Price
 from gputui.model.machine import Machine, Runtime
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
-from gputui.services.results.times import RunTimes, TimedSelection
+from gputui.services.results.selectors import Selection
 from gputui.services.runs.recording import recorded_case
-from gputui.store.reading import CaseTimes, LaunchTimes
 
 STEPS = 10
 NO_PRICE = Missing("no price was stated or known")
@@ -117,32 +115,10 @@ def recording(outcome: str = "", reason: str = "") -> Run:
     return replace(run, summary=summary)
 
 
-def selected(name: str, *runs: Run) -> TimedSelection:
+def selected(name: str, *runs: Run) -> Selection:
     """The measured cases of some runs, as they are read of a file for a ranking."""
-    return TimedSelection(name, Path(name), tuple(RunTimes(run.summary, _times(run)) for run in runs), ())
-
-
-def _times(run: Run) -> tuple[CaseTimes, ...]:
-    return tuple(
-        CaseTimes(
-            result.case_id,
-            result.case,
-            result.device_index,
-            result.device_name,
-            tuple(
-                LaunchTimes(
-                    one.launch_id,
-                    array("q", [block.steps for block in one.blocks]),
-                    array("q", [block.block_ns for block in one.blocks]),
-                    array("q", [-1 if block.cpu_ns is None else block.cpu_ns for block in one.blocks]),
-                    array("q", [-1 if block.waited_ns is None else block.waited_ns for block in one.blocks]),
-                )
-                for one in result.measurements
-            ),
-        )
-        for result in run.cases
-        if result.outcome == "ok"
-    )
+    measured = [replace(run, cases=tuple(c for c in run.cases if c.outcome == "ok")) for run in runs]
+    return Selection(name, Path(name), tuple(measured), (), {})
 
 
 def _measurement(

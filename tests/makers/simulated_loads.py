@@ -13,8 +13,8 @@ from pathlib import Path
 from stored_loads import PROFILE, Server, store_loads
 
 from gputui.model.result import CaseResult, Measurement, Run
-from gputui.services.compare.pairing import Comparison, compared, judge_sides, side_of_runs
-from gputui.services.serving.curve import parameter_of
+from gputui.services.compare.pairing import Comparison, compare_sides, side_of_runs
+from gputui.services.serving.limits import parameter_of
 from gputui.store.reading import open_result
 
 
@@ -56,7 +56,7 @@ def drawn(of: Run, server: Server, box: Box, draw: random.Random, number: int) -
 
 
 def comparison_of(a: Run, b: Run) -> Comparison:
-    return compared(judge_sides(side_of_runs("a", [a]), side_of_runs("b", [b])))
+    return compare_sides(side_of_runs("a", [a]), side_of_runs("b", [b]))
 
 
 def comparisons(

@@ -13,10 +13,8 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.units import counted, format_usd, listed, three_digits
 from gputui.services.advise.rent import Estimated, PricedSide
-from gputui.services.results.headline import is_serving_limit
 from gputui.services.results.throughput import speed_of
-from gputui.services.serving.curve import limits_of, parameter_of
-from gputui.services.serving.limits import Limits, limits_from
+from gputui.services.serving.limits import Limits, limits_from, limits_of, parameter_of
 
 GRAMMAR = (
     "RATE requests/day (or /h, /min, /s) N in N out with limits: '2M requests/day 800 in 200 out ttft<500ms'"
@@ -119,7 +117,7 @@ def advise_llm(job: LlmJob, boxes: Sequence[PricedSide], hours_per_month: float)
 
 
 def _offer(job: LlmJob, box: PricedSide, hours_per_month: float) -> LlmOffer | Missing:
-    searched = [one for one in box.side.cases if is_serving_limit(one.result.case)]
+    searched = [one for one in box.side.cases if one.result.case.is_load_limit]
     if not searched:
         return Missing("has no limit of serve-bench")
     alike = [one for one in searched if _is_alike(job, one.result.case)]

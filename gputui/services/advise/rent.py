@@ -29,9 +29,10 @@ from gputui.services.compare.pairing import (
     ConditionsOf,
     Side,
     SideCase,
+    asked_place,
+    compare_sides,
     estimate_pair,
     flags_of,
-    judge_sides,
 )
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.references import PREFIX
@@ -626,9 +627,9 @@ def _judged(a: _Candidate, b: _Candidate) -> Judgement:
 
     By their intervals where speed alone does not decide, or no ratio is known.
     """
-    rows = judge_sides(a.side, b.side)
-    place = next((i for i, pair in enumerate(rows.pairs) if pair[0] is a.case and pair[1] is b.case), None)
-    estimates = [estimate_pair(a.case, b.case)] if place is None else list(rows.estimates)
+    rows, on_a, on_b = compare_sides(a.side, b.side).rows, a.case.result, b.case.result
+    place = next((i for i, row in enumerate(rows) if row.a.result is on_a and row.b.result is on_b), None)
+    estimates = [estimate_pair(a.case, b.case)] if place is None else [row.estimate for row in rows]
     mine = place or 0
     estimate = estimates[mine]
     if not a.weight or not b.weight or isinstance(estimate, Missing):
@@ -636,7 +637,7 @@ def _judged(a: _Candidate, b: _Candidate) -> Judgement:
         verdict = Verdict("faster", "") if is_apart else Verdict("inconclusive", "the intervals overlap")
         return Judgement(b.respect, Missing("speed alone does not decide"), verdict)
     if a.weight == b.weight and not b.start_s and place is not None:
-        return Judgement(b.respect, estimate, rows.verdicts[place])
+        return Judgement(b.respect, estimate, rows[place].verdict)
     factor = a.weight / b.weight
     weighed = [
         e
@@ -646,7 +647,8 @@ def _judged(a: _Candidate, b: _Candidate) -> Judgement:
     ]
     if b.start_s and isinstance(b.offer.time_s, Estimated):
         weighed[mine] = _with_start(estimate, factor, b.offer.time_s.value, b.start_s)
-    return judgements(b.respect, weighed, 0 if place is None else rows.asked)[mine]
+    asked = 0 if place is None else asked_place([row.case for row in rows], estimates)
+    return judgements(b.respect, weighed, asked)[mine]
 
 
 def _with_start(estimate: RatioEstimate, factor: float, work_s: float, start_s: float) -> RatioEstimate:

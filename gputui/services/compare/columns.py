@@ -22,7 +22,6 @@ from gputui.services.compare.row_text import (
     rate_text,
     time_text,
 )
-from gputui.services.results.load_times import time_of
 from gputui.services.support.csv_cells import Value
 
 Width = Literal["wide", "narrow", "short"]
@@ -79,7 +78,7 @@ class ComparisonColumn:
         found: dict[str, list[str]] = {}
         for name, cell in cells:
             value = self.on_side(cell)
-            is_time = cell.result is not None and time_of(cell.result.case)
+            is_time = cell.result is not None and cell.result.case.load_time
             if isinstance(value, Missing) and isinstance(cell.speed, SpeedEstimate) and not is_time:
                 found.setdefault(value.reason, []).append(name)
         return found

@@ -6,11 +6,10 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.verdict import RatioEstimate
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine
 from gputui.model.units import counted, listed
-from gputui.services.compare.pairing import Pairing, Side, judge_sides, pairing
+from gputui.services.compare.pairing import Pairing, Side, compare_sides, pairing
 
 MOST_BOXES = 16
 """Of one kind: every pair of them is judged."""
@@ -53,16 +52,13 @@ def equal_boxes(sides: Sequence[Side], names: Sequence[str]) -> Iterator[EqualBo
             for place in places:
                 shares: dict[Pairing, list[float]] = {}
                 for other in (other for other in places if other != place):
-                    judged = judge_sides(sides[other], sides[place])
-                    for pair, estimate, verdict in zip(
-                        judged.pairs, judged.estimates, judged.verdicts, strict=True
-                    ):
-                        if pair[1] is None or not isinstance(estimate, RatioEstimate):
+                    for row in compare_sides(sides[other], sides[place]).rows:
+                        if isinstance(row.estimate, Missing):
                             continue
-                        key = pairing(pair[1].result.case)
+                        key = pairing(row.case)
                         rows.add(key)
-                        if verdict.word == "slower":
-                            shares.setdefault(key, []).append(1 - estimate.ratio)
+                        if row.verdict.word == "slower":
+                            shares.setdefault(key, []).append(1 - row.estimate.ratio)
                 than_all = [min(one) for one in shares.values() if len(one) == len(places) - 1]
                 if than_all:
                     found.append((names[place], len(than_all), statistics.median(than_all)))

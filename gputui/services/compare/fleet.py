@@ -26,7 +26,8 @@ from gputui.errors import NoResult
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.units import counted, format_change, format_rate, format_size_of_change, listed
-from gputui.services.compare.fleet_sides import NOUNS, FleetCase, FleetSide
+from gputui.services.compare.fleet_sides import NOUNS, FleetSide
+from gputui.services.compare.pairing import SideCase
 from gputui.services.prices.pricing import price_of_run
 from gputui.services.results.headline import as_sentence, case_order, case_subject
 from gputui.services.results.throughput import cost_of, rate_of, speed_of
@@ -214,12 +215,12 @@ def _spread_words(kind: Kind, unit: str) -> str:
 def fleet_of(sides: Sequence[FleetSide], by: str = "") -> Fleet:
     """Rank sides, without telling why one stands out. Raises NoResult if no two measured the same case."""
     names = [side.name for side in sides]
-    measured: dict[Case, dict[int, tuple[FleetCase, float]]] = {}
+    measured: dict[Case, dict[int, tuple[SideCase, float]]] = {}
     for place, side in enumerate(sides):
         for case in side.cases:
-            rate = rate_of(case.times)
+            rate = rate_of(case.result)
             if not isinstance(rate, Missing):
-                measured.setdefault(case.times.case, {})[place] = case, rate
+                measured.setdefault(case.result.case, {})[place] = case, rate
     most = max(map(len, measured.values()), default=0)
     if most < 2:
         raise NoResult("no case was measured on two of the sides", "run the same profile on each")
@@ -255,7 +256,7 @@ def fleet_of(sides: Sequence[FleetSide], by: str = "") -> Fleet:
     boxes = []
     for place, (case, _) in measured[main].items():
         single = sorted(where.get(place, []), key=lambda one: -abs(math.log(one[1])))
-        speed = speed_of(case.times.as_result())
+        speed = speed_of(case.result)
         assert isinstance(speed, SpeedEstimate), "it has a rate"
         boxes.append(
             RankedBox(
@@ -283,7 +284,7 @@ def fleet_of(sides: Sequence[FleetSide], by: str = "") -> Fleet:
     )
 
 
-def _relative(found: Mapping[int, tuple[FleetCase, float]], kind_of: Sequence[str]) -> dict[int, float]:
+def _relative(found: Mapping[int, tuple[SideCase, float]], kind_of: Sequence[str]) -> dict[int, float]:
     """Logarithm of each side's rate times the median of its kind."""
     rates: dict[str, list[float]] = {}
     for place, (_, rate) in found.items():
@@ -324,11 +325,11 @@ def _kind_of_boxes(boxes: Sequence[RankedBox]) -> Kind:
     return Kind(boxes[0].kind, spread, low, high, usd)
 
 
-def _usd(case: FleetCase) -> float | Missing:
+def _usd(case: SideCase) -> float | Missing:
     price = price_of_run(case.run)
     if isinstance(price, Missing):
         return price
-    cost = cost_of(case.times.as_result(), price)
+    cost = cost_of(case.result, price)
     return cost.usd_per_million if isinstance(cost, Cost) else cost
 
 

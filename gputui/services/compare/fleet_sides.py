@@ -7,24 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputui.model.machine import Gpu
-from gputui.model.result import RunSummary
-from gputui.services.compare.pairing import DIMENSIONS, check_one_box
+from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.services.compare.pairing import DIMENSIONS, SideCase, check_one_box
 from gputui.services.results.labels import device_words
-from gputui.services.results.times import RunTimes, TimedSelection
-from gputui.store.reading import CaseTimes
+from gputui.services.results.selectors import Selection
 
 RANKED_BY = ("machine", "runtime", "label", "gpu")
 """Dimensions with so many values that they are ranked."""
 NOUNS = {"": "box", "machine": "box", "runtime": "runtime", "label": "label", "gpu": "GPU"}
-
-
-@dataclass(frozen=True, slots=True)
-class FleetCase:
-    """A measured case of one side, and where it is from."""
-
-    run: RunSummary
-    times: CaseTimes
-    path: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +24,7 @@ class FleetSide:
     name: str
     kind: str
     """Its devices: sides of one kind should be equally fast."""
-    cases: tuple[FleetCase, ...]
+    cases: tuple[SideCase, ...]
     """Each from the newest run that measured it."""
 
     @property
@@ -45,13 +35,13 @@ class FleetSide:
     @property
     def gpu(self) -> Gpu | None:
         """The GPU, if all cases are of one."""
-        indexes = {case.times.device_index for case in self.cases}
+        indexes = {case.result.device_index for case in self.cases}
         if len(indexes) != 1:
             return None
         return next((gpu for gpu in self.run.machine.gpus if gpu.index in indexes), None)
 
 
-def fleet_sides(selections: Sequence[TimedSelection], by: str = "", *, pool: bool = False) -> list[FleetSide]:
+def fleet_sides(selections: Sequence[Selection], by: str = "", *, pool: bool = False) -> list[FleetSide]:
     """One side for each selector, or for each value of a dimension of RANKED_BY.
 
     With `pool`, cases hold the launches of all runs. Raises GputuiError if a selector without a dimension
@@ -63,35 +53,39 @@ def fleet_sides(selections: Sequence[TimedSelection], by: str = "", *, pool: boo
     names = _short_names([selection.text for selection in selections])
     for name, selection in zip(names, selections, strict=True):
         check_one_box(selection.text, [run.summary for run in selection.runs])
-        cases = _newest([(run, selection.path, run.cases) for run in selection.runs], pool)
+        cases = _newest(selection.runs, pool)
         kind = device_words(max((run.summary for run in selection.runs), key=lambda run: run.started_utc_us))
         found.append(FleetSide(name, kind, cases))
     return found
 
 
-_Held = tuple[RunTimes, Path, Sequence[CaseTimes]]
-
-
-def _by(dimension: str, selections: Sequence[TimedSelection], pool: bool) -> list[FleetSide]:
+def _by(dimension: str, selections: Sequence[Selection], pool: bool) -> list[FleetSide]:
     value_of = DIMENSIONS[dimension]
     held: dict[str, dict[str, _Held]] = {}
     for selection in selections:
         for run in selection.runs:
-            of_value: dict[str, list[CaseTimes]] = {}
+            of_value: dict[str, list[CaseResult]] = {}
             for case in run.cases:
                 value = value_of(run.summary, case)
                 if value:
                     of_value.setdefault(value, []).append(case)
             for value, found in of_value.items():
-                held.setdefault(value, {})[run.summary.run_id] = run, selection.path, found
+                held.setdefault(value, {})[run.summary.run_id] = (
+                    replace(run, cases=tuple(found)),
+                    selection.path,
+                )
     names = _names(dimension, held)
     sides = []
     for value, runs in held.items():
-        cases = _newest(runs.values(), pool)
-        newest = max((run.summary for run, _, _ in runs.values()), key=lambda run: run.started_utc_us)
-        kind = cases[0].times.device_name if dimension == "gpu" else device_words(newest)
+        cases = _newest([run for run, _ in runs.values()], pool)
+        newest = max((run.summary for run, _ in runs.values()), key=lambda run: run.started_utc_us)
+        kind = cases[0].result.device_name if dimension == "gpu" else device_words(newest)
         sides.append(FleetSide(names[value], kind.removeprefix("NVIDIA "), cases))
     return sides
+
+
+_Held = tuple[Run, Path]
+"""A run with the cases of one value, and its file."""
 
 
 def _names(dimension: str, held: dict[str, dict[str, _Held]]) -> dict[str, str]:
@@ -101,7 +95,7 @@ def _names(dimension: str, held: dict[str, dict[str, _Held]]) -> dict[str, str]:
     machines: dict[str, tuple[set[str], set[str]]] = {}
     machine_of = {}
     for value, runs in held.items():
-        for run, path, _ in runs.values():
+        for run, path in runs.values():
             machine_of[value] = run.summary.machine.machine_id
             labels, files = machines.setdefault(machine_of[value], (set(), set()))
             labels.add(run.summary.label)
@@ -123,17 +117,17 @@ def _names(dimension: str, held: dict[str, dict[str, _Held]]) -> dict[str, str]:
     return {value: f"{value.partition(' of ')[0]} of {called[machine_of[value]]}" for value in held}
 
 
-def _newest(held: Iterable[_Held], pool: bool) -> tuple[FleetCase, ...]:
+def _newest(runs: Iterable[Run], pool: bool) -> tuple[SideCase, ...]:
     """Each case from the newest run that measured it, of several GPUs of a run the first."""
-    chosen: dict[object, FleetCase] = {}
-    for run, path, cases in sorted(held, key=lambda one: one[0].summary.started_utc_us, reverse=True):
-        for times in cases:
-            known = chosen.get(times.case)
+    chosen: dict[object, SideCase] = {}
+    for run in sorted(runs, key=lambda run: run.summary.started_utc_us, reverse=True):
+        for result in run.cases:
+            known = chosen.get(result.case)
             if known is None:
-                chosen[times.case] = FleetCase(run.summary, times, path)
-            elif pool and known.times.device_index == times.device_index:
-                launches = (*known.times.launches, *times.launches)
-                chosen[times.case] = replace(known, times=replace(known.times, launches=launches))
+                chosen[result.case] = SideCase(run.summary, result)
+            elif pool and known.result.device_index == result.device_index:
+                launches = (*known.result.measurements, *result.measurements)
+                chosen[result.case] = replace(known, result=replace(known.result, measurements=launches))
     return tuple(chosen.values())
 
 

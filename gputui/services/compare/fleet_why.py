@@ -9,21 +9,21 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu
 from gputui.model.units import format_bytes, format_percent
 from gputui.services.compare.fleet import FLEET_FROM, GPUS_FROM, Fleet, RankedBox, fleet_of
-from gputui.services.compare.fleet_sides import RANKED_BY, FleetCase, fleet_sides
+from gputui.services.compare.fleet_sides import RANKED_BY, fleet_sides
+from gputui.services.results.conditions import Evidence
 from gputui.services.results.references import PREFIX
-from gputui.services.results.times import select_times
+from gputui.services.results.selectors import select_all
 from gputui.store.locking import Locked
-from gputui.store.reading import CaseConditions, conditions_of, open_result, open_results
+from gputui.store.reading import CaseConditions
 
 _ALIKE = 0.8
 """Share of the others that have one value, from which another value is a difference."""
@@ -87,15 +87,15 @@ def ranking_of(
         return None
     if by not in RANKED_BY and (by or len(files) < FLEET_FROM):
         return None
-    selections = select_times(files, trust=trust, pool=pool)
+    selections = select_all(files, trust=trust, pool=pool, only_rates=True)
     sides = fleet_sides(selections, by, pool=pool)
     if len(sides) < (GPUS_FROM if by == "gpu" else FLEET_FROM):
         return None
     warnings = tuple(warning for selection in selections for warning in selection.warnings)
-    return explained(fleet_of(sides, by), trust=trust), warnings
+    return explained(fleet_of(sides, by), Evidence(selections, trust=trust)), warnings
 
 
-def explained(fleet: Fleet, *, trust: bool = False) -> Fleet:
+def explained(fleet: Fleet, evidence: Evidence) -> Fleet:
     """The ranking with the reasons why boxes stand out, as far as they are known.
 
     Opens the files of a few boxes; what cannot be read any more explains nothing.
@@ -106,7 +106,7 @@ def explained(fleet: Fleet, *, trust: bool = False) -> Fleet:
     for box in out:
         others = [other for other in fleet.boxes if other.kind == box.kind and not other.stands_out]
         why[box.name] = list(_recorded(box, others))
-    for box, text in _of_telemetry(fleet, out[:_EXPLAINED], trust):
+    for box, text in _of_telemetry(fleet, out[:_EXPLAINED], evidence):
         why[box.name].append(text)
     return replace(fleet, why={name: "; ".join(texts[:2]) for name, texts in why.items() if texts})
 
@@ -122,54 +122,34 @@ def _recorded(box: RankedBox, others: Sequence[RankedBox]) -> Iterator[str]:
             yield f"its {what} {mine}, theirs {value}"
 
 
-def _of_telemetry(fleet: Fleet, out: Sequence[RankedBox], trust: bool) -> Iterator[tuple[RankedBox, str]]:
+def _of_telemetry(
+    fleet: Fleet, out: Sequence[RankedBox], evidence: Evidence
+) -> Iterator[tuple[RankedBox, str]]:
     kinds = {box.kind for box in out}
     peers: dict[str, list[RankedBox]] = {kind: [] for kind in kinds}
-    for box in _middle_first(fleet.boxes):
+    for box in sorted(fleet.boxes, key=lambda box: abs(math.log(box.overall))):
         if box.kind in kinds and not box.stands_out and len(peers[box.kind]) < _EXPLAINED:
             peers[box.kind].append(box)
-    asked = [*out, *(box for found in peers.values() for box in found)]
-    seen = _conditions([_main_case(fleet, box) for box in asked], trust)
+    seen = _conditions(fleet, [*out, *(box for found in peers.values() for box in found)], evidence)
     for box in out:
-        mine = seen.get(_key(_main_case(fleet, box)))
-        others = [
-            known
-            for peer in peers[box.kind]
-            if (known := seen.get(_key(_main_case(fleet, peer)))) is not None
-        ]
-        if mine is not None and others:
-            is_slower = box.overall < 1
-            yield from ((box, text) for text in _differences(mine, others, is_slower))
+        others = [seen[peer.name] for peer in peers[box.kind] if peer.name in seen]
+        if box.name in seen and others:
+            yield from ((box, text) for text in _differences(seen[box.name], others, box.overall < 1))
 
 
-def _middle_first(boxes: Sequence[RankedBox]) -> list[RankedBox]:
-    return sorted(boxes, key=lambda box: abs(math.log(box.overall)))
-
-
-def _main_case(fleet: Fleet, box: RankedBox) -> FleetCase:
-    return next(case for case in box.side.cases if case.times.case == fleet.case)
-
-
-def _key(case: FleetCase) -> tuple[str, int]:
-    return case.run.run_id, case.times.case_id
-
-
-def _conditions(cases: Sequence[FleetCase], trust: bool) -> dict[tuple[str, int], CaseConditions]:
-    by_file: dict[Path, list[str]] = {}
-    for case in cases:
-        runs = by_file.setdefault(case.path.resolve(), [])
-        if case.run.run_id not in runs:
-            runs.append(case.run.run_id)
-    paths = list(by_file)
-    found: Mapping[str, Mapping[int, CaseConditions]] = {}
-    with suppress(GputuiError, Locked):
-        if len(paths) == 1:
-            with open_result(paths[0], trust) as file:
-                found = conditions_of([file], list(by_file.values()))
-        elif paths:
-            with open_results(paths, trust) as files:
-                found = conditions_of(files, list(by_file.values()))
-    return {(run_id, case_id): one for run_id, of_run in found.items() for case_id, one in of_run.items()}
+def _conditions(fleet: Fleet, boxes: Sequence[RankedBox], evidence: Evidence) -> dict[str, CaseConditions]:
+    """By box, while its main case was timed; without those of which nothing is known any more."""
+    cases = {
+        box.name: next(case for case in box.side.cases if case.result.case == fleet.case) for box in boxes
+    }
+    evidence.read_conditions(case.run.run_id for case in cases.values())
+    found = {}
+    for name, case in cases.items():
+        with suppress(GputuiError, Locked):
+            seen = evidence.conditions(case.run.run_id, case.result.case_id)
+            if not isinstance(seen, Missing):
+                found[name] = seen
+    return found
 
 
 def _differences(mine: CaseConditions, others: Sequence[CaseConditions], is_slower: bool) -> Iterator[str]:

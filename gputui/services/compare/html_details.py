@@ -36,7 +36,6 @@ from gputui.services.compare.why import Why, part_name, sentence, signed
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
 from gputui.services.results.block_times import launches_of
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.load_times import is_load
 
 _PIECES = 300
 """Of a run over time: more would not be seen."""
@@ -93,7 +92,7 @@ def pair_details(
 
 def _boxes(row: Row, why: Why | None, name: str = "") -> list[str]:
     """Why the sides differ, and how long the blocks took; with a name under a large heading."""
-    times = "" if is_load(row.case) else _times(row, name)  # a load is one long block
+    times = "" if row.case.is_load else _times(row, name)  # a load is one long block
     return [box for box in (_why(why, name), times) if box]
 
 
@@ -167,7 +166,7 @@ def _heading(title: str, name: str) -> str:
 
 
 def _loads(comparison: Comparison, evidence: Evidence) -> str:
-    has_loads = any(is_load(row.case) for row in comparison.rows)
+    has_loads = any(row.case.is_load for row in comparison.rows)
     return loads_part(comparison, evidence) if has_loads else ""
 
 

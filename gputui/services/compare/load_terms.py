@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from gputui.model.case import Case
 from gputui.model.units import format_percent, listed
 from gputui.services.compare.pairing import Comparison
-from gputui.services.results.headline import is_serving_limit
-from gputui.services.results.load_times import is_load, time_of
-from gputui.services.serving.curve import limits_of, parameter_of
+from gputui.services.serving.limits import limits_of, parameter_of
 
 _TERMS = (
     ("model", "model", "if it is one model under two names, give both the same --name"),
@@ -45,14 +43,14 @@ def load_terms(comparison: Comparison) -> str:
 
 
 def _of_limits_and_numbers(a: Sequence[Case], b: Sequence[Case]) -> Iterator[str]:
-    limits = [sorted({_limit_words(case) for case in side if is_serving_limit(case)}) for side in (a, b)]
+    limits = [sorted({_limit_words(case) for case in side if case.is_load_limit}) for side in (a, b)]
     if all(limits) and not set(limits[0]) & set(limits[1]):
         on_a, on_b = map(listed, limits)
         yield (
             f"The limits do not compare, as they are of other terms: {on_a} in a, {on_b} in b;"
             " --slo and --attain set them."
         )
-    numbers = [{case.work.key for case in side if not is_serving_limit(case)} for side in (a, b)]
+    numbers = [{case.work.key for case in side if not case.is_load_limit} for side in (a, b)]
     if all(numbers) and not numbers[0] & numbers[1]:
         yield "No number of users or rate was offered to both: name the same with --concurrency or --rate."
 
@@ -60,7 +58,7 @@ def _of_limits_and_numbers(a: Sequence[Case], b: Sequence[Case]) -> Iterator[str
 def _loads(comparison: Comparison, letter: str) -> list[Case]:
     side = comparison.a if letter == "a" else comparison.b
     cases = [one.result.case for one in side.cases]
-    return [case for case in cases if is_load(case) and not time_of(case)]
+    return [case for case in cases if case.is_load and not case.load_time]
 
 
 def _values(cases: Sequence[Case], name: str) -> str:

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from gputui.analysis.contention import CONTENTION
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
-from gputui.analysis.health import CONTENTION
 from gputui.analysis.judgement import (
     COST,
     ENERGY,
@@ -30,6 +30,7 @@ from gputui.analysis.peak_tests import NO_REFERENCE, PerformanceCheck
 from gputui.analysis.priors import band_between_models, instance_prior_sd
 from gputui.analysis.verdict import (
     BAND,
+    Estimate,
     GeometricMean,
     RatioEstimate,
     SpeedEstimate,
@@ -41,7 +42,6 @@ from gputui.analysis.verdict import (
 from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
-from gputui.model.plan import REFERENCE_PROFILE
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import counted, format_percent, format_seconds, listed
 from gputui.services.results.energy import PowerOf, energy_of
@@ -54,7 +54,6 @@ from gputui.services.results.load_times import (
     late_share,
     load_name,
     load_of,
-    time_of,
     time_order,
     with_load_times,
 )
@@ -70,7 +69,7 @@ from gputui.services.results.throughput import (
 )
 from gputui.services.results.variation import BoxVariation, variation_by_machine, with_spreads
 from gputui.services.results.waiting import contention_of, is_undecidable, own_ratio_sd, undecidable_reason
-from gputui.store.reading import CaseConditions, CaseTimes, LaunchPower
+from gputui.store.reading import CaseConditions
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}
 """Classes of workloads in the order of the table, with the name of their geometric mean."""
@@ -78,12 +77,12 @@ MEANS = {"ceilings": "peak tests", "training": "training", "inference": "inferen
 """How people read the name of a mean."""
 
 
-def _gpu_value(run: RunSummary, case: CaseResult | CaseTimes) -> str:
+def _gpu_value(run: RunSummary, case: CaseResult) -> str:
     is_one = case.case.variant.device_class == "gpu" and case.device_index is not None
     return f"GPU {case.device_index} of machine {run.machine.machine_id}" if is_one else ""
 
 
-DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult | CaseTimes], str]] = {
+DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult], str]] = {
     "device": lambda run, case: case.case.variant.device_class,
     "precision": lambda run, case: case.case.variant.precision,
     "threads": lambda run, case: case.case.variant.threads if case.case.variant.device_class == "cpu" else "",
@@ -104,6 +103,7 @@ ConditionsOf = Callable[[str, int], CaseConditions | Missing]
 """By run and case."""
 
 NO_ENERGY = Missing("the power was not read")
+(_UNREAD,) = judgements(ENERGY, [NO_ENERGY])
 _COMBINED = {"max": "a maximum", "min": "a minimum", "sum": "a sum"}
 _ORDER = ("cpu", "gpu", "1", "all", "fp32", "tf32", "amp", "eager", "compile")
 Pairing = tuple[str, str, str, str, str]
@@ -214,7 +214,7 @@ class Row:
     def models_band(self) -> float | Missing:
         """How far two machines of one name may lie apart: the band for claims about more than these two."""
         a, b = self.a.run, self.b.run
-        if REFERENCE_PROFILE in {run.profile for run in (a, b) if run is not None}:
+        if any(run is not None and run.is_reference for run in (a, b)):
             return Missing("the spread between boxes is in the row")
         if a is None or b is None or a.machine.machine_id == b.machine.machine_id:
             return Missing("it is one machine")
@@ -295,7 +295,9 @@ def check_one_box(name: str, runs: Sequence[RunSummary]) -> None:
 def _side(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, BoxVariation]) -> Side:
     """Of runs whose cases carry their spreads."""
     measuring = sum(any(case.outcome == "ok" for case in run.cases) for run in runs)
-    return Side(name, _newest(runs), _chosen_cases(runs, pool), variations, 1 if pool else max(measuring, 1))
+    latest = _latest_cases(runs)
+    cases = tuple(_pooled(case, runs) for case in latest) if pool else latest
+    return Side(name, _newest(runs), cases, variations, 1 if pool else max(measuring, 1))
 
 
 def _with_spreads(runs: Sequence[Run], variations: Mapping[str, BoxVariation]) -> list[Run]:
@@ -379,35 +381,6 @@ def telling_dimension(runs: Sequence[Run]) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """Two sides with paired rows and verdicts, before telemetry is read."""
-
-    a: Side
-    b: Side
-    ignore: str
-    pairs: tuple[tuple[SideCase | None, SideCase | None], ...]
-    estimates: tuple[RatioEstimate | Missing, ...]
-    verdicts: tuple[Verdict, ...]
-    groups: tuple[GroupMean, ...]
-    unmeasured: tuple[tuple[str, tuple[str, ...]], ...]
-    asked: int | None
-    """The place of the row that the headline is about."""
-
-    def runs_with_conditions(self) -> Iterable[str]:
-        """Runs whose conditions `compared` will read; some come up several times."""
-        for pair, verdict in zip(self.pairs, self.verdicts, strict=True):
-            sides = [side for side in pair if side is not None]
-            names = {side.result.device_name for side in sides}
-            is_told = verdict.word in ("faster", "slower") and len(names) == 1
-            yield from (side.run.run_id for side in sides if is_told or _is_of_gpu(side))
-
-    def runs_with_power(self) -> Iterable[str]:
-        """Runs whose power `compared` will read."""
-        for pair in self.pairs:
-            yield from (side.run.run_id for side in pair if side is not None and _is_of_gpu(side))
-
-
 def compare_sides(
     a: Side,
     b: Side,
@@ -418,14 +391,8 @@ def compare_sides(
 ) -> Comparison:
     """Pair the rows of two sides and judge each; `ignore` is the dimension the sides differ in.
 
-    `conditions` looks up telemetry of a timed case; without it rows have no flags from telemetry.
-    `powers` looks up GPU power; without it rows have no energy.
+    `conditions` and `powers` as in `with_telemetry`.
     """
-    return compared(judge_sides(a, b, ignore=ignore), conditions=conditions, powers=powers)
-
-
-def judge_sides(a: Side, b: Side, *, ignore: str = "") -> Judged:
-    """Pair and judge the rows of two sides without reading telemetry."""
     cases_a = {pairing(c.result.case, ignore): c for c in a.cases}
     cases_b = {pairing(c.result.case, ignore): c for c in b.cases}
     pairs = [(cases_a.get(key), cases_b.get(key)) for key in dict.fromkeys((*cases_a, *cases_b))]
@@ -435,34 +402,40 @@ def judge_sides(a: Side, b: Side, *, ignore: str = "") -> Judged:
         if any(side is not None and side.result.outcome == "ok" for side in pair):
             measured.append(pair)
         else:
-            for side in pair[:1] if pair[0] else pair[1:]:
-                if side is not None:
-                    reason = side.result.reason or side.result.outcome
-                    unmeasured[reason] = (*unmeasured.get(reason, ()), side.result.case.name)
+            lost = _either(pair).result
+            reason = lost.reason or lost.outcome
+            unmeasured[reason] = (*unmeasured.get(reason, ()), lost.case.name)
     measured.sort(key=lambda pair: table_order(_either(pair).result.case))
     estimates = [estimate_pair(*pair) for pair in measured]
     means = list(_group_means(measured, estimates, ignore))
-    asked = _asked(measured, estimates)
-    judged = judge([*estimates, *(mean for _, mean, _, _ in means)], asked=asked)
-    verdicts = tuple(
-        _explained(pair, estimate, verdict)
-        for pair, estimate, verdict in zip(measured, estimates, judged[: len(estimates)], strict=True)
+    asked = asked_place([_either(pair).result.case for pair in measured], estimates)
+    verdicts = judge([*estimates, *(mean for _, mean, _, _ in means)], asked=asked)
+    cells = [(_cell(of_a, a), _cell(of_b, b)) for of_a, of_b in measured]
+    costs = judgements(
+        COST, [work_per_dollar(e, x.cost, y.cost) for e, (x, y) in zip(estimates, cells, strict=True)], asked
     )
-    groups = tuple(
-        GroupMean(group, Judgement(RATE, mean, verdict), common, rows)
-        for (group, mean, common, rows), verdict in zip(means, judged[len(estimates) :], strict=True)
+    known = zip(measured, cells, estimates, verdicts[: len(measured)], costs, _figures(measured), strict=True)
+    rows = [_row(*each) for each in known]
+    one_sided = [row for row in rows if ignore and (row.a.result is None or row.b.result is None)]
+    comparison = Comparison(
+        a=a,
+        b=b,
+        differs=differences(a.run, b.run) if a.run.run_id != b.run.run_id else (),
+        rows=tuple(row for row in rows if row not in one_sided),
+        one_sided=tuple(one_sided),
+        groups=tuple(
+            GroupMean(group, Judgement(RATE, mean, verdict), common, count)
+            for (group, mean, common, count), verdict in zip(means, verdicts[len(measured) :], strict=True)
+        ),
+        unmeasured=tuple(unmeasured.items()),
     )
-    return Judged(
-        a, b, ignore, tuple(measured), tuple(estimates), verdicts, groups, tuple(unmeasured.items()), asked
-    )
+    return with_telemetry(comparison, conditions=conditions, powers=powers)
 
 
-def _asked(
-    pairs: Sequence[tuple[SideCase | None, SideCase | None]], estimates: Sequence[RatioEstimate | Missing]
-) -> int | None:
+def asked_place(cases: Sequence[Case], estimates: Sequence[Estimate | Missing]) -> int | None:
     """The place of the row that the headline is about: the case that people come for, whatever came out."""
     rows = [place for place, estimate in enumerate(estimates) if not isinstance(estimate, Missing)]
-    return min(rows, key=lambda place: case_order(_either(pairs[place]).result.case), default=None)
+    return min(rows, key=lambda place: case_order(cases[place]), default=None)
 
 
 def _with_shared_times(
@@ -471,71 +444,59 @@ def _with_shared_times(
     """Without times of loads that only one side has, and without p95 where both sides have p99."""
     cases = [_either(pair).result.case for pair in pairs]
     shared = {
-        (load_of(case), time_of(case)) for pair, case in zip(pairs, cases, strict=True) if None not in pair
+        (load_of(case), case.load_time) for pair, case in zip(pairs, cases, strict=True) if None not in pair
     }
     return [
         pair
         for pair, case in zip(pairs, cases, strict=True)
-        if not time_of(case)
-        or (None not in pair and not (time_of(case) == P95 and (load_of(case), P99) in shared))
+        if not case.load_time
+        or (None not in pair and not (case.load_time == P95 and (load_of(case), P99) in shared))
     ]
 
 
-def compared(
-    judged: Judged,
-    *,
-    conditions: ConditionsOf | None = None,
-    powers: PowerOf | None = None,
-    known: dict[int, Cell] | None = None,
+def with_telemetry(
+    comparison: Comparison, *, conditions: ConditionsOf | None = None, powers: PowerOf | None = None
 ) -> Comparison:
-    """Add what telemetry says to rows that were judged.
+    """Add what disturbed each side, whether clocks explain a difference, and energy.
 
-    `known` caches the baseline's cells when it is compared with several sides; it is filled here.
+    `conditions` looks up telemetry of a timed case; without it rows have no flags from telemetry.
+    `powers` looks up GPU power; without it rows have no energy.
     """
-    a, b, ignore = judged.a, judged.b, judged.ignore
-    known = {} if known is None else known
-    for of_a, _ in judged.pairs:  # by identity: the side holds its cases as long as this is used
-        if of_a is not None and id(of_a) not in known:
-            known[id(of_a)] = _cell(of_a, a, powers)
-    cells = [
-        (_cell(None, a, powers) if of_a is None else known[id(of_a)], _cell(of_b, b, powers))
-        for of_a, of_b in judged.pairs
-    ]
-    costs = judgements(
-        COST,
-        [work_per_dollar(e, x.cost, y.cost) for e, (x, y) in zip(judged.estimates, cells, strict=True)],
-        judged.asked,
-    )
+    rows = [*comparison.rows, *comparison.one_sided]
+    cells = [(_with_energy(row.a, powers), _with_energy(row.b, powers)) for row in rows]
+    estimates = [row.rate.estimate for row in rows]
     energies = judgements(
         ENERGY,
-        [work_per_joule(e, x.energy, y.energy) for e, (x, y) in zip(judged.estimates, cells, strict=True)],
-        judged.asked,
+        [work_per_joule(e, x.energy, y.energy) for e, (x, y) in zip(estimates, cells, strict=True)],
+        asked_place([row.case for row in rows], estimates),
     )
-    rates = [
-        Judgement(TIME if time_of(_either(pair).result.case) else RATE, estimate, verdict)
-        for pair, estimate, verdict in zip(judged.pairs, judged.estimates, judged.verdicts, strict=True)
-    ]
-    rows_found = [
-        _row(*each, conditions)
-        for each in zip(
-            judged.pairs,
-            cells,
-            zip(rates, costs, energies, strict=True),
-            _figures(judged.pairs),
-            strict=True,
+    found = [
+        replace(
+            row,
+            a=a,
+            b=b,
+            energy=energy,
+            note="; ".join(filter(None, (row.note, _explained_by_clock((a, b), row.rate, conditions)))),
+            flags=(*flags_of(a, "a", conditions), *flags_of(b, "b", conditions)),
         )
+        for row, (a, b), energy in zip(rows, cells, energies, strict=True)
     ]
-    one_sided = [row for row in rows_found if ignore and (row.a.result is None or row.b.result is None)]
-    rows = tuple(row for row in rows_found if row not in one_sided)
-    return Comparison(
-        a=a,
-        b=b,
-        differs=differences(a.run, b.run) if a.run.run_id != b.run.run_id else (),
-        rows=rows,
-        one_sided=tuple(one_sided),
-        groups=judged.groups,
-        unmeasured=judged.unmeasured,
-    )
+    count = len(comparison.rows)
+    return replace(comparison, rows=tuple(found[:count]), one_sided=tuple(found[count:]))
+
+
+def runs_with_conditions(comparison: Comparison) -> Iterable[str]:
+    """Runs whose conditions `with_telemetry` will read; some come up several times."""
+    for row in (*comparison.rows, *comparison.one_sided):
+        names = {cell.result.device_name for cell in (row.a, row.b) if cell.result is not None}
+        is_told = row.rate.differs and len(names) == 1
+        yield from (cell.run.run_id for cell in (row.a, row.b) if cell.run and (is_told or _is_of_gpu(cell)))
+
+
+def runs_with_power(comparison: Comparison) -> Iterable[str]:
+    """Runs whose power `with_telemetry` will read."""
+    for row in (*comparison.rows, *comparison.one_sided):
+        yield from (cell.run.run_id for cell in (row.a, row.b) if cell.run and _is_of_gpu(cell))
 
 
 def pairing(case: Case, ignore: str = "") -> Pairing:
@@ -589,11 +550,6 @@ def _latest_cases(runs: Iterable[Run]) -> tuple[SideCase, ...]:
             if not is_there or (result.outcome == "ok" and is_first):
                 chosen[key] = SideCase(run.summary, result)
     return tuple(chosen.values())
-
-
-def _chosen_cases(runs: Sequence[Run], pool: bool) -> tuple[SideCase, ...]:
-    latest = _latest_cases(runs)
-    return tuple(_pooled(case, runs) for case in latest) if pool else latest
 
 
 def runs_in(result: CaseResult) -> int:
@@ -696,7 +652,11 @@ def _is_hidden_by_waiting(a: CaseResult | None, b: CaseResult | None, estimate: 
 
 def _doubt(pair: tuple[SideCase, SideCase]) -> str:
     """Why nothing may be decided of two sides that were measured; empty for most."""
-    impossible = _impossible_sides(pair)
+    impossible = [
+        letter
+        for side, letter in zip(pair, "ab", strict=True)
+        if is_impossible(uses_of(side.result, (), side.run.machine))
+    ]
     if impossible:
         which = f"{' and '.join(impossible)} {'is' if len(impossible) == 1 else 'are'}"
         return f"{which} above the physical peak: a measurement error"
@@ -708,31 +668,20 @@ def _doubt(pair: tuple[SideCase, SideCase]) -> str:
     return "; ".join(waited)
 
 
-def _impossible_sides(pair: tuple[SideCase, SideCase]) -> list[str]:
-    """Sides whose rate exceeds the physical peak, so that nothing follows from it."""
-    return [
-        letter
-        for side, letter in zip(pair, "ab", strict=True)
-        if is_impossible(uses_of(side.result, (), side.run.machine))
-    ]
-
-
 def _row(
     pair: tuple[SideCase | None, SideCase | None],
     cells: tuple[Cell, Cell],
-    judged: tuple[Judgement, Judgement, Judgement],
+    estimate: RatioEstimate | Missing,
+    verdict: Verdict,
+    cost: Judgement,
     figures: tuple[FigureRow, ...],
-    conditions: ConditionsOf | None,
 ) -> Row:
-    rate, cost, energy = judged
-    used = [cell.precision_used for cell in cells]
+    """Without what telemetry says."""
+    case, used = _either(pair).result.case, [cell.precision_used for cell in cells]
+    rate = Judgement(TIME if case.load_time else RATE, estimate, _explained(pair, estimate, verdict))
     note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
-    clock = _explained_by_clock(cells, rate, conditions)
-    note = "; ".join(filter(None, (note, _when_compiling_pays(pair, rate.verdict), clock)))
-    flags = tuple(
-        flag for cell, side in zip(cells, "ab", strict=True) for flag in flags_of(cell, side, conditions)
-    )
-    return Row(_either(pair).result.case, *cells, rate, cost, energy, note, flags, figures)
+    note = "; ".join(filter(None, (note, _when_compiling_pays(pair, rate.verdict))))
+    return Row(case, *cells, rate, cost, _UNREAD, note, (), figures)
 
 
 def _figures(
@@ -743,40 +692,36 @@ def _figures(
     Those that are rows themselves are left out, and a row that is a time has none.
     """
     known = [None if side is None else side.result.case for pair in pairs for side in pair]
-    timed = {(load_of(case), time_of(case)) for case in known if case is not None and time_of(case)}
+    timed = {(load_of(case), case.load_time) for case in known if case is not None and case.load_time}
     found: list[list[tuple[LaunchValues | None, LaunchValues | None]]] = []
     for pair in pairs:
         case = _either(pair).result.case
-        a, b = ({} if side is None or time_of(case) else _by_key(side.result) for side in pair)
+        a, b = ({} if side is None or case.load_time else launch_values_of(side.result) for side in pair)
         keys = [key for key in dict.fromkeys((*a, *b)) if (load_of(case), key) not in timed]
         found.append([(a.get(key), b.get(key)) for key in keys])
     judged = iter(judgements(FIGURE, [_figure_ratio(*sides) for row in found for sides in row]))
     return [tuple(_figure_row(*sides, next(judged)) for sides in row) for row in found]
 
 
-def _by_key(case: CaseResult) -> dict[str, LaunchValues]:
-    return {found.metric.key: found for found in launch_values_of(case)}
-
-
 def _figure_ratio(a: LaunchValues | None, b: LaunchValues | None) -> RatioEstimate | Missing:
     """Missing also of an extreme, unless all launches agree, and of a sum: these have no interval."""
     if a is None or b is None:
         return Missing(f"not on {'a' if a is None else 'b'}")
-    for letter, side in (("a", a), ("b", b)):
-        if isinstance(side.metric.value, Missing):
-            return Missing(f"{letter}: {side.metric.value.reason}")
-        if side.metric.combine == "sum" or (side.metric.combine != "median" and len(set(side.values)) > 1):
-            return Missing(f"{_COMBINED[side.metric.combine]} has no interval")
-    return figure_ratio(a.values, b.values)
+    for letter, (metric, values) in (("a", a), ("b", b)):
+        if isinstance(metric.value, Missing):
+            return Missing(f"{letter}: {metric.value.reason}")
+        if metric.combine == "sum" or (metric.combine != "median" and len(set(values)) > 1):
+            return Missing(f"{_COMBINED[metric.combine]} has no interval")
+    return figure_ratio(a[1], b[1])
 
 
 def _figure_row(a: LaunchValues | None, b: LaunchValues | None, judgement: Judgement) -> FigureRow:
     known = a or b
     if known is None:
         raise ValueError("neither side has it")
-    absent = Missing("this side lacks it")
-    on_a, on_b = (absent if side is None else side.metric for side in (a, b))
-    return FigureRow(known.metric.key, known.metric.title, known.metric.unit, on_a, on_b, judgement)
+    absent, metric = Missing("this side lacks it"), known[0]
+    on_a, on_b = (absent if side is None else side[0] for side in (a, b))
+    return FigureRow(metric.key, metric.title, metric.unit, on_a, on_b, judgement)
 
 
 def _explained_by_clock(cells: Sequence[Cell], rate: Judgement, conditions: ConditionsOf | None) -> str:
@@ -840,38 +785,35 @@ def _when_compiling_pays(pair: tuple[SideCase | None, SideCase | None], verdict:
     return f"compiling took {format_seconds(taken[0])}: pays after {steps} steps"
 
 
-def _cell(case: SideCase | None, side: Side, powers: PowerOf | None) -> Cell:
+def _cell(case: SideCase | None, side: Side) -> Cell:
     if case is None:
         absent = Missing("not in this run")
         return Cell(absent, absent, "", None)
-    used = [m.precision_used for m in case.result.measurements if m.outcome == "ok"]
     same_machine = [c.result for c in side.cases if c.run.machine.machine_id == case.run.machine.machine_id]
+    speed = speed_of(case.result)
+    if isinstance(speed, SpeedEstimate) and case.run.is_reference:  # of a typical box, and of no blocks
+        method = f"typical of {counted(case.run.replicates, 'box')}"
+        speed = replace(speed, blocks=0, independent=0, launches=0, method=method)
     return Cell(
-        _speed(case),
+        speed,
         cost_of(case.result, case.run.price),
-        used[-1] if used else "",
+        case.result.precision_used,
         case.result,
         uses_of(case.result, same_machine, case.run.machine),
         case.run,
-        energy_of(case.result, NO_ENERGY if powers is None else _power(case, powers)),
     )
 
 
-def _speed(case: SideCase) -> SpeedEstimate | Missing:
-    """That of a reference is of a typical box, and of no blocks."""
-    speed = speed_of(case.result)
-    if isinstance(speed, Missing) or case.result.between_boxes is None:
-        return speed
-    method = f"typical of {counted(case.run.replicates, 'box')}"
-    return replace(speed, blocks=0, independent=0, launches=0, method=method)
+def _with_energy(cell: Cell, powers: PowerOf | None) -> Cell:
+    if cell.result is None or cell.run is None:
+        return cell
+    is_read = powers is not None and _is_of_gpu(cell)
+    found = powers(cell.run.run_id, cell.result.case_id) if powers is not None and is_read else NO_ENERGY
+    return replace(cell, energy=energy_of(cell.result, found))
 
 
-def _power(case: SideCase, powers: PowerOf) -> Sequence[LaunchPower] | Missing:
-    return powers(case.run.run_id, case.result.case_id) if _is_of_gpu(case) else NO_ENERGY
-
-
-def _is_of_gpu(case: SideCase) -> bool:
-    return case.result.case.variant.device_class == "gpu"
+def _is_of_gpu(cell: Cell) -> bool:
+    return cell.result is not None and cell.result.case.variant.device_class == "gpu"
 
 
 def _group_means(
@@ -885,7 +827,7 @@ def _group_means(
             estimate
             for pair, estimate in zip(pairs, estimates, strict=True)
             if _either(pair).result.case.workload_class == workload_class
-            and not time_of(_either(pair).result.case)
+            and not _either(pair).result.case.load_time
             and not (ignore and None in pair)
         ]
         common = [e for e in members if not isinstance(e, Missing)]
@@ -901,7 +843,7 @@ def differences(a: RunSummary, b: RunSummary) -> tuple[tuple[str, str, str], ...
         for name, on_a, on_b in seen
         if on_a != on_b and (name != _POWER_LIMIT or _UNKNOWN not in (on_a, on_b))
     )
-    if REFERENCE_PROFILE not in (a.profile, b.profile):
+    if not (a.is_reference or b.is_reference):
         return found
     return tuple(
         (name, on_a, on_b)
@@ -967,7 +909,7 @@ _COMPARED: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
 
 def performance_checks_of_side(side: Side) -> tuple[PerformanceCheck, ...]:
     """As `performance_checks` for the cases of one side of a comparison, only where figures are known."""
-    if side.run.profile == REFERENCE_PROFILE:
+    if side.run.is_reference:
         return ()
     run = Run(side.run, tuple(case.result for case in side.cases))
     return tuple(one for one in performance_checks(run) if one.word != NO_REFERENCE)

@@ -180,7 +180,7 @@ def _command(case: Case, given: Profile | None) -> ProfileCommand | Missing:
     """The command of a profile that made this case."""
     if case.work.workload.startswith("record:"):
         return Missing("is a recording: repeat it with gputui record -- COMMAND")
-    if case.work.workload.startswith("serve:"):
+    if case.is_load:
         return Missing("is a load on a server: repeat it with gputui serve-bench URL")
     same = [c for c in (() if given is None else given.commands) if c.workload == case.work.workload]
     if not same:

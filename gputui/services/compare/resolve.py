@@ -42,7 +42,7 @@ from gputui.model.units import (
     listed,
 )
 from gputui.recording.spec import Spec
-from gputui.services.compare.pairing import estimate_pair, judge_sides, pairing, side_of_runs
+from gputui.services.compare.pairing import compare_sides, estimate_pair, pairing, side_of_runs
 from gputui.services.compare.rerun import RepeatedRun, launches_per_case
 from gputui.services.results.selectors import from_here
 from gputui.services.results.waiting import contention_of
@@ -287,14 +287,14 @@ def _within(percent: float) -> str:
 def look(run: Run, asked: Looks, base: Run, *, number: int) -> Looks:
     """The next look at a run: rows that were closed before stay as they were."""
     a, b = side_of_runs(asked.against, [base]), side_of_runs("this run", [run])
-    judged = judge_sides(a, b)
-    found = decisions(judged.estimates, asked.looks, asked.percent / 100)
+    judged = compare_sides(a, b).rows
+    found = decisions([row.estimate for row in judged], asked.looks, asked.percent / 100)
     before = {row.case_id: row for row in asked.rows if row.is_closed}
     rows = []
-    for pair, estimate, decision in zip(judged.pairs, judged.estimates, found, strict=True):
-        if pair[1] is None or isinstance(decision, Missing) or isinstance(estimate, Missing):
+    for row, decision in zip(judged, found, strict=True):
+        result, estimate = row.b.result, row.estimate
+        if result is None or isinstance(decision, Missing) or isinstance(estimate, Missing):
             continue
-        result = pair[1].result
         standing = standing_of(result.case_id, result.case.name, decision, number, estimate.launches_b)
         rows.append(before.get(result.case_id, standing))
     return replace(asked, made=number, rows=tuple(rows))

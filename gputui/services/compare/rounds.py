@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gputui.analysis.resolution import DECIDED, decisions, error_rate_of, looks_up_to
-from gputui.analysis.verdict import RatioEstimate
 from gputui.model.absent import Missing
 from gputui.model.result import Run
 from gputui.model.units import counted, listed
 from gputui.recording.spec import Spec
-from gputui.services.compare.pairing import Pairing, judge_sides, pairing, side_of_runs
+from gputui.services.compare.pairing import Pairing, compare_sides, pairing, side_of_runs
 from gputui.services.compare.resolve import RowStanding, standing_of
 from gputui.services.hosts.bakeoff import Bakeoff, BatchPart, Rounds
 from gputui.services.hosts.host import Host
@@ -109,14 +108,14 @@ def _look(
     rows: dict[Pairing, RowStanding], base: list[Run], runs: list[Run], rounds: Rounds, number: int
 ) -> None:
     """Judge the rows after a round; those that were closed before stay as they were."""
-    judged = judge_sides(
-        side_of_runs("the first host", base, pool=True), side_of_runs("a host", runs, pool=True)
-    )
-    found = decisions(judged.estimates, rounds.looks, rounds.percent / 100, base_grows=True)
-    for pair, estimate, decision in zip(judged.pairs, judged.estimates, found, strict=True):
-        if pair[1] is None or isinstance(decision, Missing) or not isinstance(estimate, RatioEstimate):
+    sides = side_of_runs("the first host", base, pool=True), side_of_runs("a host", runs, pool=True)
+    judged = compare_sides(*sides).rows
+    estimates = [row.estimate for row in judged]
+    found = decisions(estimates, rounds.looks, rounds.percent / 100, base_grows=True)
+    for row, estimate, decision in zip(judged, estimates, found, strict=True):
+        result = row.b.result
+        if result is None or isinstance(decision, Missing) or isinstance(estimate, Missing):
             continue
-        result = pair[1].result
         key = pairing(result.case)
         if key not in rows or not rows[key].is_closed:
             rows[key] = standing_of(result.case_id, result.case.name, decision, number, estimate.launches_b)

@@ -9,7 +9,6 @@ from gputui.analysis.energy import Energy
 from gputui.analysis.judgement import TIME, Judgement
 from gputui.analysis.verdict import GeometricMean, SpeedEstimate
 from gputui.model.absent import Missing
-from gputui.model.plan import REFERENCE_PROFILE
 from gputui.model.result import RunSummary
 from gputui.model.units import (
     cost_unit,
@@ -72,7 +71,7 @@ def _price(run: RunSummary) -> str:
 
 def launches_words(side: Side) -> str:
     """`3 launches`, or `1 to 3 launches` where cases differ; `18 boxes` of a reference."""
-    if side.run.profile == REFERENCE_PROFILE:
+    if side.run.is_reference:
         return counted(side.run.replicates, "box")
     launches = {sum(m.outcome == "ok" for m in c.result.measurements) for c in side.cases} - {0} or {0}
     few, most = min(launches), max(launches)

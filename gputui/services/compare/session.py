@@ -12,16 +12,17 @@ from gputui.services.compare.columns import ComparisonColumn, columns_of
 from gputui.services.compare.headline import Headline, headline_of
 from gputui.services.compare.pairing import (
     DIMENSIONS,
-    Cell,
     Comparison,
     Side,
-    compared,
+    compare_sides,
     in_order,
-    judge_sides,
     measured_values,
+    runs_with_conditions,
+    runs_with_power,
     side_of_runs,
     sides_by,
     telling_dimension,
+    with_telemetry,
 )
 from gputui.services.compare.why import Why, explain
 from gputui.services.results.conditions import Evidence
@@ -149,19 +150,13 @@ class Asked:
         """
         first = self.sides[baseline]
         others = [side for place, side in enumerate(self.sides) if place != baseline]
-        judged = [judge_sides(first, side, ignore=self.ignore) for side in others]
-        self.evidence.read_conditions(run for one in judged for run in one.runs_with_conditions())
+        judged = [compare_sides(first, side, ignore=self.ignore) for side in others]
+        self.evidence.read_conditions(run for one in judged for run in runs_with_conditions(one))
         if with_energy and not self.pool:
-            self.evidence.read_powers(run for one in judged for run in one.runs_with_power())
-        known: dict[int, Cell] = {}
+            self.evidence.read_powers(run for one in judged for run in runs_with_power(one))
+        powers = self._powers if with_energy else None
         comparisons = tuple(
-            compared(
-                one,
-                conditions=self.evidence.conditions,
-                powers=self._powers if with_energy else None,
-                known=known,
-            )
-            for one in judged
+            with_telemetry(one, conditions=self.evidence.conditions, powers=powers) for one in judged
         )
         if not any(comparison.rows for comparison in comparisons):
             raise NoResult(

@@ -11,15 +11,12 @@ from gputui.analysis.resolution import error_rate_of, looks_up_to, most_launches
 from gputui.analysis.verdict import RatioEstimate, launches_needed, nearest_edge, runs_needed
 from gputui.model.absent import Missing
 from gputui.model.case import Case
-from gputui.model.plan import REFERENCE_PROFILE
 from gputui.model.result import CaseResult, RunSummary
 from gputui.model.units import format_minutes, format_usd
 from gputui.services.compare.pairing import CROWDED, Cell, Comparison, Row, runs_in
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import had_no_time, needs_budget
-from gputui.services.results.load_times import is_load
 from gputui.services.results.selectors import from_here
-from gputui.services.serving.text import load_options
 from gputui.worker.workloads import WORKLOADS
 
 
@@ -63,10 +60,10 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[SettlingStep, ...]:
         if cell.run is None or cell.result is None or (launches >= wanted and letter not in crowded):
             continue
         number = max(wanted, launches)
-        seconds = cell.run.budget_s if is_load(row.case) else number * _launch_s(cell.result)
+        seconds = cell.run.budget_s if row.case.is_load else number * _launch_s(cell.result)
         price = cell.run.price
         usd = None if isinstance(price, Missing) else price.usd_per_hour * seconds / 3600
-        only = "" if is_load(row.case) else f" --only {only_text(row)}"
+        only = "" if row.case.is_load else f" --only {only_text(row)}"
         command = f"{_again(cell, evidence)}{only} --launches {number}"
         found.setdefault(cell.run.run_id, SettlingStep(letter, command, seconds, usd, letter in crowded))
     return tuple(found.values())
@@ -77,7 +74,8 @@ def steps_to_pair(comparison: Comparison, evidence: Evidence) -> tuple[SettlingS
     a, b = comparison.a.run, comparison.b.run
     if (
         a.run_id == b.run_id
-        or REFERENCE_PROFILE in (a.profile, b.profile)
+        or a.is_reference
+        or b.is_reference
         or not any(row.a.result is not None and not row.case.is_program for row in comparison.rows)
     ):
         return ()
@@ -90,7 +88,7 @@ def steps_to_pair(comparison: Comparison, evidence: Evidence) -> tuple[SettlingS
 
 def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> SettlingStep | None:
     """Launches of b against a as it is, until the row is resolved; None where those can hardly do it."""
-    if estimate.doubt or any(flag.word == CROWDED for flag in row.flags) or is_load(row.case):
+    if estimate.doubt or any(flag.word == CROWDED for flag in row.flags) or row.case.is_load:
         return None
     a, b = row.a.run, row.b.run
     if a is None or b is None or row.b.result is None or a.run_id == b.run_id:
@@ -223,11 +221,11 @@ def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:
     for mine, other, letter in ((row.a, row.b, "a"), (row.b, row.a, "b")):
         if mine.result is None and other.run is not None:
             again = _again(other, evidence, same_side=False)
-            only = "" if is_load(row.case) else f" --only {row.case.work.workload}"
+            only = "" if row.case.is_load else f" --only {row.case.work.workload}"
             yield f"on the box of {letter}: {again}{only}"
         elif mine.result is not None and mine.result.outcome == "oom":
             yield f"{letter} needs more memory for this size; smaller sizes of the workload may fit"
-        elif mine.result is not None and needs_budget(mine.result) and is_load(row.case):
+        elif mine.result is not None and needs_budget(mine.result) and row.case.is_load:
             yield f"on the box of {letter}: {_again(mine, evidence)}"
         elif mine.result is not None and needs_budget(mine.result):
             only = f"--only {row.case.work.workload}"
@@ -236,9 +234,7 @@ def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:
 
 def _cannot_be_repeated(row: Row) -> bool:
     """Whether a side stands for boxes that nobody here can measure again, or it is a recorded program."""
-    is_reference = any(
-        cell.run is not None and cell.run.profile == REFERENCE_PROFILE for cell in (row.a, row.b)
-    )
+    is_reference = any(cell.run is not None and cell.run.is_reference for cell in (row.a, row.b))
     return is_reference or row.case.work.workload.startswith("record:")
 
 
@@ -247,7 +243,9 @@ def _again(cell: Cell, evidence: Evidence, *, same_side: bool = True) -> str:
     if cell.run is None:
         return "gputui run"
     file = from_here(str(evidence.file(cell.run.run_id)))
-    if cell.result is not None and is_load(cell.result.case):
+    if cell.result is not None and cell.result.case.is_load:
+        from gputui.services.serving.text import load_options  # takes long to import; most rows are no loads
+
         is_short = had_no_time(cell.result) or needs_budget(cell.result)
         budget = f"--budget {math.ceil(cell.run.budget_s) * (1 + is_short)}"
         load = f"gputui serve-bench URL {load_options(cell.result.case)} {budget}"

@@ -23,7 +23,6 @@ from gputui.services.compare.row_text import (
     verdict_text,
 )
 from gputui.services.results.labels import ending_words, lost_words, some_of
-from gputui.services.results.load_times import time_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ def row_table(
     defaults = ("always", "wide") if width == "wide" else ("always",)
     shown = [c for c in COLUMNS if (c.default in defaults if columns is None else c in columns)]
     shown = [column for column in shown if not _is_absent(comparison, column)]
-    has_times = any(time_of(row.case) for row in comparison.rows)
+    has_times = any(row.case.load_time for row in comparison.rows)
     of_cells: Width = "narrow" if width == "short" and has_times else width  # a time is not per second
 
     def line(name: str, verdict: str, cells: Iterable[Sequence[str]]) -> tuple[str, ...]:
@@ -189,12 +188,12 @@ def disturbances(comparison: Comparison, naming: Naming, b: str = "b") -> Iterab
     """
     found: dict[tuple[str, str], list[str]] = {}
     for row in comparison.rows:
-        for flag in () if time_of(row.case) else row.flags:  # its load has the same
+        for flag in () if row.case.load_time else row.flags:  # its load has the same
             said = f"{naming.name(row)} {format_percent(flag.share)}"
             found.setdefault((flag.side, flag.word), []).append(said)
     for (side, word), rows in sorted(found.items()):
         yield f"! {b if side == 'b' else side} {word}: {', '.join(rows)} of the time"
-    timed = [row for row in comparison.rows if not time_of(row.case)]
+    timed = [row for row in comparison.rows if not row.case.load_time]
     for letter, cells in (("a", [row.a for row in timed]), (b, [row.b for row in timed])):
         named = zip(map(naming.name, timed), cells, strict=True)
         for words in lost_words((name, cell.result) for name, cell in named if cell.result is not None):

@@ -144,4 +144,4 @@ def _sides(a: SeenStep, b: SeenStep, evidence: Evidence) -> tuple[ProfiledSide, 
 def _of_cell(cell: Cell, evidence: Evidence) -> SeenStep | Missing:
     if cell.result is None or cell.run is None:
         return Missing("not measured")
-    return seen_step(cell.result, cell.run, cell.speed, cell.precision_used, evidence)
+    return seen_step(cell.result, cell.run, evidence)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from gputui.analysis.health import BUSY_PCT, CONTENTION, GpuFinding, foreign_processes, health
+from gputui.analysis.contention import CONTENTION
+from gputui.analysis.health import BUSY_PCT, GpuFinding, foreign_processes, health
 from gputui.machine import join_gpu, nvml_addresses
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample

@@ -16,7 +16,7 @@ from gputui.model.case import Case
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.services.results.headline import case_order
 from gputui.services.results.selectors import run_in
-from gputui.services.results.throughput import cost_of, speed_of
+from gputui.services.results.throughput import cost_of, speed_of, speeds_of
 from gputui.services.support.background import Job
 from gputui.store.machines import runs_with_common_ids
 from gputui.store.reading import open_result
@@ -61,8 +61,7 @@ def read_boxes(files: Sequence[Path], job: Job[Any]) -> tuple[Run, ...]:
 
 def main_case(run: Run) -> CaseResult | None:
     """The case of a run that people come for."""
-    measured = [case for case in run.cases if isinstance(speed_of(case), SpeedEstimate)]
-    return min(measured, key=lambda case: case_order(case.case), default=None)
+    return min((case for case, _ in speeds_of(run)), key=lambda case: case_order(case.case), default=None)
 
 
 def on_boxes(case: Case, runs: Iterable[Run]) -> list[OnBox]:

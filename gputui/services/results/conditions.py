@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.plan import REFERENCE_PROFILE
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.model.serving import ServingRecords
@@ -27,7 +26,7 @@ from gputui.store.reading import (
     powers_of,
 )
 
-_Read = TypeVar("_Read")
+_Found = TypeVar("_Found")
 NOT_PROFILED = "it has no profiled pass"
 
 
@@ -44,9 +43,7 @@ class Evidence:
                 self._files.setdefault(run.summary.run_id, selection.path)
             self._passes.update(selection.passes)
         self._trust = trust
-        references = [
-            run_id for run_id, run in self._runs.items() if run.summary.profile == REFERENCE_PROFILE
-        ]
+        references = [run_id for run_id, run in self._runs.items() if run.summary.is_reference]
         self._without_telemetry = frozenset(references)
         self._conditions: dict[str, Mapping[int, CaseConditions]] = {run_id: {} for run_id in references}
         self._powers: dict[str, Mapping[int, tuple[LaunchPower, ...]]] = {run_id: {} for run_id in references}
@@ -79,31 +76,29 @@ class Evidence:
 
     def profiled(self, run_id: str, case_id: int) -> ProfiledPass | Missing:
         """The profiled pass of a case. Raises GputuiError if the file can no longer be read."""
-        if run_id not in self._passes:
-            with open_result(self._files[run_id], self._trust) as file:
-                self._passes[run_id] = file.profiled(run_id)
-        return self._passes[run_id].get(case_id, Missing(NOT_PROFILED))
+        found = self._of_run(run_id, self._passes, ResultFile.profiled)
+        return found.get(case_id, Missing(NOT_PROFILED))
 
     def read_conditions(self, run_ids: Iterable[str]) -> None:
-        """Read the conditions of these runs ahead, many files at once."""
+        """Read the conditions of these runs ahead, many at once."""
         self._read_together(run_ids, self._conditions, conditions_of)
 
     def read_powers(self, run_ids: Iterable[str]) -> None:
-        """Read the powers of these runs ahead, many files at once."""
+        """Read the powers of these runs ahead, many at once."""
         self._read_together(run_ids, self._powers, powers_of)
 
     def _read_together(
         self,
         run_ids: Iterable[str],
-        known: dict[str, Mapping[int, _Read]],
-        read: Callable[[Sequence[ResultFile], Sequence[Sequence[str]]], Mapping[str, Mapping[int, _Read]]],
+        known: dict[str, Mapping[int, _Found]],
+        read: Callable[[Sequence[ResultFile], Sequence[Sequence[str]]], Mapping[str, Mapping[int, _Found]]],
     ) -> None:
         """What cannot be read this way is read on demand, which reports the error."""
         by_file: dict[Path, list[str]] = {}
         for run_id in dict.fromkeys(run_ids):
             if run_id not in known:
                 by_file.setdefault(self._files[run_id].resolve(), []).append(run_id)
-        if len(by_file) < 2:
+        if sum(map(len, by_file.values())) < 2:
             return
         for some in batches(list(by_file)):
             ids = [by_file[path] for path in some]
@@ -113,29 +108,23 @@ class Evidence:
 
     def conditions(self, run_id: str, case_id: int) -> CaseConditions | Missing:
         """Telemetry of a timed case, summarised. Raises GputuiError if the file can no longer be read."""
-        if run_id not in self._conditions:
-            with open_result(self._files[run_id], self._trust) as file:
-                self._conditions[run_id] = file.conditions(run_id)
-        return self._conditions[run_id].get(case_id, Missing("there is no telemetry of its blocks"))
+        found = self._of_run(run_id, self._conditions, ResultFile.conditions)
+        return found.get(case_id, Missing("there is no telemetry of its blocks"))
 
     def powers(self, run_id: str, case_id: int) -> tuple[LaunchPower, ...] | Missing:
         """What the GPU of a case drew in each launch. Raises GputuiError as `conditions` does."""
-        if run_id not in self._powers:
-            with open_result(self._files[run_id], self._trust) as file:
-                self._powers[run_id] = file.powers(run_id)
-        return self._powers[run_id].get(case_id, Missing("no power was sampled in its blocks"))
+        found = self._of_run(run_id, self._powers, ResultFile.powers)
+        return found.get(case_id, Missing("no power was sampled in its blocks"))
 
     def series(self, run_id: str, pieces: int) -> tuple[TelemetrySeries, ...]:
         """Telemetry of a run, the host first. Raises GputuiError if it can no longer be read."""
         if run_id in self._without_telemetry:
             return ()
-        with open_result(self._files[run_id], self._trust) as file:
-            return file.telemetry_series(run_id, pieces)
+        return self._read(run_id, lambda file: file.telemetry_series(run_id, pieces))
 
     def loads(self, run_id: str) -> ServingRecords:
         """What a run offered to a server. Raises GputuiError as `series` does."""
-        with open_result(self._files[run_id], self._trust) as file:
-            return file.serving(run_id)
+        return self._read(run_id, lambda file: file.serving(run_id))
 
     def launches(
         self, run_id: str, case_id: int, launch_ids: Collection[int], pieces: int
@@ -143,5 +132,19 @@ class Evidence:
         """Telemetry while a case was timed in these launches. Raises GputuiError as `series` does."""
         if run_id in self._without_telemetry:
             return ()
+        return self._read(run_id, lambda file: file.launch_series(run_id, case_id, launch_ids, pieces))
+
+    def _of_run(
+        self,
+        run_id: str,
+        known: dict[str, Mapping[int, _Found]],
+        read: Callable[[ResultFile, str], Mapping[int, _Found]],
+    ) -> Mapping[int, _Found]:
+        """By case; read once."""
+        if run_id not in known:
+            known[run_id] = self._read(run_id, lambda file: read(file, run_id))
+        return known[run_id]
+
+    def _read(self, run_id: str, read: Callable[[ResultFile], _Found]) -> _Found:
         with open_result(self._files[run_id], self._trust) as file:
-            return file.launch_series(run_id, case_id, launch_ids, pieces)
+            return read(file)

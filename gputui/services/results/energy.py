@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
 from gputui.model.absent import Missing
-from gputui.model.plan import MIN_BLOCKS
 from gputui.model.result import CaseResult
+from gputui.services.results.block_times import fewest_blocks
 from gputui.services.results.throughput import devices_of
 from gputui.store.reading import LaunchPower
 
@@ -29,7 +29,7 @@ def energy_of(case: CaseResult, powers: Sequence[LaunchPower] | Missing) -> Ener
     launches = []
     for measurement in case.measurements:
         power = by_launch.get(measurement.launch_id)
-        least = 1 if case.case.is_whole else MIN_BLOCKS
+        least = fewest_blocks(case.case)
         if power is None or measurement.outcome != "ok" or len(measurement.blocks) < least:
             continue
         wall_s = sum(block.wall_ns for block in measurement.blocks) * 1e-9

@@ -16,11 +16,10 @@ from gputui.analysis.peak_tests import (
     check_performance,
 )
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.facts.gpus import find_gpu
 from gputui.facts.plausible import expected
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu, Machine
-from gputui.model.result import CaseResult, Run
+from gputui.model.result import CaseResult, Run, worked_out_once
 from gputui.model.units import format_rate
 from gputui.services.results.labels import shared_case_words, short_case_name
 from gputui.services.results.references import (
@@ -30,6 +29,7 @@ from gputui.services.results.references import (
     model_of,
     version_of,
 )
+from gputui.services.results.roofline import facts_of
 from gputui.services.results.throughput import speed_of
 from gputui.services.results.waiting import contention_of
 
@@ -52,6 +52,7 @@ class _Beside:
     judges: bool
 
 
+@worked_out_once
 def performance_checks(run: Run) -> tuple[PerformanceCheck, ...]:
     """One judgement per device that has a measured ceiling, GPUs first.
 
@@ -73,7 +74,7 @@ def performance_checks(run: Run) -> tuple[PerformanceCheck, ...]:
             largest[key] = case
     by_device: dict[tuple[str, int | None, str], list[PeakTest]] = {}
     for (device_class, index, name, _, _), case in largest.items():
-        peak_test = _peak_test(case, _memory_gib(run.summary.machine, index))
+        peak_test = _peak_test(case, run.summary.machine)
         if peak_test is not None:
             by_device.setdefault((device_class, index, name), []).append(peak_test)
     beside = {device: found for device in _devices(run) if (found := _beside(run, *device)) is not None}
@@ -225,7 +226,7 @@ def _label(case: CaseResult, *, is_small: bool) -> str:
     return f"{work.size} {label}" if is_small else label
 
 
-def _peak_test(case: CaseResult, memory_gib: float | None) -> PeakTest | None:
+def _peak_test(case: CaseResult, machine: Machine) -> PeakTest | None:
     speed = speed_of(case)
     if not isinstance(speed, SpeedEstimate):
         return None
@@ -234,10 +235,9 @@ def _peak_test(case: CaseResult, memory_gib: float | None) -> PeakTest | None:
     is_link = work.workload == "xfer"
     expectation = None
     is_small = variant.device_class == "gpu" and (work.workload, work.size) in SMALL
-    gpu = find_gpu(case.device_name, memory_gib) if variant.device_class == "gpu" else Missing("a CPU")
+    gpu = facts_of(case, machine)
     if not isinstance(gpu, Missing) and not is_small:
-        used = _precision_used(case)
-        found = expected(gpu, measure, used)
+        found = expected(gpu, measure, case.precision_used)
         if not isinstance(found, Missing) and not (is_link and found.confidence == "low"):
             expectation = Expectation(
                 found.measured_min,
@@ -258,15 +258,3 @@ def _measure(case: CaseResult) -> str:
     """Its name in the facts; empty if they have nothing comparable."""
     work = case.case.work
     return _PEAK_TESTS.get(work.workload) or (_LINKS.get(work.size, "") if work.workload == "xfer" else "")
-
-
-def _precision_used(case: CaseResult) -> str:
-    used: Sequence[str] = [m.precision_used for m in case.measurements if m.outcome == "ok"]
-    return used[-1]
-
-
-def _memory_gib(machine: Machine, index: int | None) -> float | None:
-    for gpu in machine.gpus:
-        if gpu.index == index and not isinstance(gpu.memory_bytes, Missing):
-            return gpu.memory_bytes / 2**30
-    return None

@@ -23,7 +23,6 @@ class SeenStep:
     run: RunSummary
     found: ProfiledPass
     step_ns: int
-    precision_used: str
 
 
 def findings_of_case(case: CaseResult, run: RunSummary, evidence: Evidence) -> tuple[Finding, ...]:
@@ -31,22 +30,20 @@ def findings_of_case(case: CaseResult, run: RunSummary, evidence: Evidence) -> t
 
     Raises GputuiError if the file can no longer be read.
     """
-    used = [m.precision_used for m in case.measurements if m.outcome == "ok"]
-    seen = seen_step(case, run, speed_of(case), used[-1] if used else "", evidence)
+    seen = seen_step(case, run, evidence)
     return () if isinstance(seen, Missing) else step_findings(seen, evidence)
 
 
-def seen_step(
-    case: CaseResult, run: RunSummary, speed: SpeedEstimate | Missing, precision_used: str, evidence: Evidence
-) -> SeenStep | Missing:
+def seen_step(case: CaseResult, run: RunSummary, evidence: Evidence) -> SeenStep | Missing:
     """The timed step and profiled pass of a case; Missing with the reason if either is absent."""
+    speed = speed_of(case)
     if not isinstance(speed, SpeedEstimate):
         return Missing("not measured")
     found = evidence.profiled(run.run_id, case.case_id)
     if isinstance(found, Missing):
         return found
     step_ns = round(case.case.units_per_step / speed.units_per_s * 1e9)
-    return SeenStep(case, run, found, step_ns, precision_used)
+    return SeenStep(case, run, found, step_ns)
 
 
 def profiled_side(seen: SeenStep, peak: float | Missing) -> ProfiledSide:
@@ -70,7 +67,7 @@ def step_findings(seen: SeenStep, evidence: Evidence) -> tuple[Finding, ...]:
     conditions = evidence.conditions(seen.run.run_id, seen.result.case_id)
     facts = StepFacts(
         side=side,
-        precision_used=seen.precision_used,
+        precision_used=seen.result.precision_used,
         flops_per_step=seen.result.case.flops_per_step,
         bytes_per_step=seen.result.case.bytes_per_step,
         single_peak=own_peak(seen, evidence, "fp32"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from gputui.analysis.health import CONTENTION
+from gputui.analysis.contention import CONTENTION
 from gputui.analysis.peak_tests import (
     ABOVE_LIMIT,
     BELOW_NORMAL,
@@ -31,7 +31,7 @@ from gputui.model.units import (
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import case_words, ending_words, is_recording, lacking, needs_budget
 from gputui.services.results.load_times import LOAD_TIMES
-from gputui.services.results.throughput import speed_of, speed_ratio
+from gputui.services.results.throughput import speed_ratio, speeds_of
 from gputui.services.results.waiting import contention_of
 from gputui.worker.workloads import WORKLOADS
 
@@ -56,7 +56,7 @@ def case_order(case: Case) -> tuple[int, ...]:
     variant = case.variant
     return (
         index_in(_CLASSES, case.workload_class),
-        not is_serving_limit(case),
+        not case.is_load_limit,
         -_users(case),
         variant.device_class != "gpu",
         index_in(_WORKLOADS, case.work.workload),
@@ -70,12 +70,7 @@ def case_order(case: Case) -> tuple[int, ...]:
 def _users(case: Case) -> int:
     """Of a load on a server; 0 of anything else."""
     users = dict(case.work.parameters).get("users")
-    return users if isinstance(users, int) and case.work.workload.startswith("serve:") else 0
-
-
-def is_serving_limit(case: Case) -> bool:
-    """Whether it is the highest rate of requests that an LLM server answers within limits."""
-    return dict(case.work.parameters).get("load") == "search" and case.work.workload.startswith("serve:")
+    return users if isinstance(users, int) and case.is_load else 0
 
 
 def size_order(case: Case) -> int:
@@ -133,7 +128,7 @@ def run_headline(run: Run) -> str:
     """At most four short sentences, the answer first."""
     if run.summary.profile == TRACE_PROFILE:
         return "An imported trace: where its steps spend their time, without rates."
-    speeds = [(case, speed) for case in run.cases if isinstance(speed := speed_of(case), SpeedEstimate)]
+    speeds = speeds_of(run)
     if is_recording(run) and not speeds:
         return _recorded(run)
     checks = performance_checks(run)
@@ -256,7 +251,7 @@ def _main(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
     main, speed = min(speeds, key=lambda pair: case_order(pair[0].case))
     case = main.case
     subject = as_sentence(case_subject(case, [other.case for other, _ in speeds], with_precision=False))
-    if case.work.workload.startswith("serve:"):
+    if case.is_load:
         return f"{subject}: {format_rate(speed.units_per_s, case.unit)}."
     if case.is_whole:
         return f"{subject}: {format_seconds(1 / speed.units_per_s)} a run."

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 
-from gputui.analysis.health import CONTENTION
+from gputui.analysis.contention import CONTENTION
 from gputui.analysis.spread import ASSUMED_DF
 from gputui.analysis.verdict import LAUNCHES_MEASURED, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import FOUND_BY_TRYING, WHOLE_BOX, Case
 from gputui.model.journal import NOTHING_MEASURED
-from gputui.model.plan import RECORD_PROFILE, REFERENCE_PROFILE
+from gputui.model.plan import RECORD_PROFILE
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 from gputui.model.units import (
     counted,
@@ -37,7 +37,7 @@ def day(run: RunSummary) -> str:
     """
     zone = timezone(timedelta(minutes=run.utc_offset_min))
     moment = datetime.fromtimestamp(run.started_utc_us / 1e6, zone)
-    if run.profile == REFERENCE_PROFILE:
+    if run.is_reference:
         return f"{_MONTHS[moment.month - 1]} {moment.year}"
     year = "" if moment.year == datetime.now(zone).year else f" {moment.year}"
     return f"{moment.day} {_MONTHS[moment.month - 1]}{year} {moment:%H:%M}"

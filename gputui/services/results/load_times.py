@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import replace
 
 from gputui.model.absent import Missing
-from gputui.model.case import Case
+from gputui.model.case import LOAD_TIME, Case
 from gputui.model.result import CaseResult, Measurement, Run
 from gputui.model.units import TIME_UNIT
 
@@ -25,32 +25,21 @@ LAG = "client_lag_p99_s"
 LATE_S = 0.002
 """From here on other processes had the CPUs that the client needed. In 12 runs of one server on a 2-core box
 at loads of 5 to 14 the lag was 1 to 170 ms, in 6 runs with a free CPU at most 1 ms."""
-_KEY = "time"
-
-
-def is_load(case: Case) -> bool:
-    """Whether it is a load on an LLM server, or one of its times."""
-    return case.work.workload.startswith("serve:")
-
-
-def time_of(case: Case) -> str:
-    """The figure that a case made here stands for; empty for any other case."""
-    return str(dict(case.work.parameters).get(_KEY, "")) if case.unit == TIME_UNIT else ""
 
 
 def time_order(case: Case) -> int:
     """Sorts a load before its times."""
-    return list(LOAD_TIMES).index(time) if (time := time_of(case)) in LOAD_TIMES else -1
+    return list(LOAD_TIMES).index(time) if (time := case.load_time) in LOAD_TIMES else -1
 
 
 def load_name(case: Case) -> str:
     """The workload without the name of a time."""
-    return case.work.workload.removesuffix(f" {LOAD_TIMES.get(time_of(case), '')}")
+    return case.work.workload.removesuffix(f" {LOAD_TIMES.get(case.load_time, '')}")
 
 
 def load_of(case: Case) -> Hashable:
     """What a load and its times share."""
-    return load_name(case), tuple(one for one in case.work.parameters if one[0] != _KEY)
+    return load_name(case), tuple(one for one in case.work.parameters if one[0] != LOAD_TIME)
 
 
 def with_load_times(run: Run) -> Run:
@@ -61,8 +50,7 @@ def with_load_times(run: Run) -> Run:
 
 def _times(result: CaseResult) -> Iterator[CaseResult]:
     case = result.case
-    parameters = dict(case.work.parameters)
-    if not is_load(case) or parameters.get("load") == "search" or time_of(case):
+    if not case.is_load or case.is_load_limit or case.load_time:
         return
     for key, title in LOAD_TIMES.items():
         measurements = tuple(one for m in result.measurements if (one := _timed(m, key)) is not None)
@@ -70,7 +58,7 @@ def _times(result: CaseResult) -> Iterator[CaseResult]:
             work = replace(
                 case.work,
                 workload=f"{case.work.workload} {title}",
-                parameters=tuple(sorted((*case.work.parameters, (_KEY, key)))),
+                parameters=tuple(sorted((*case.work.parameters, (LOAD_TIME, key)))),
             )
             timed = replace(case, work=work, unit=TIME_UNIT, units_per_step=1.0)
             yield replace(result, case=timed, measurements=measurements, launch_spread=None)

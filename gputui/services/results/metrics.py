@@ -38,13 +38,8 @@ class CaseMetric:
     launches: int
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchValues:
-    """One figure of one case as its launches saw it."""
-
-    metric: CaseMetric
-    values: tuple[float, ...]
-    """Of the launches that have one, in their order."""
+LaunchValues = tuple[CaseMetric, tuple[float, ...]]
+"""One figure of one case, and its values in the launches that have one, in their order."""
 
 
 def metrics_of(case: CaseResult) -> tuple[CaseMetric, ...]:
@@ -52,17 +47,17 @@ def metrics_of(case: CaseResult) -> tuple[CaseMetric, ...]:
 
     If a launch was `ok`, the others do not count.
     """
-    return tuple(found.metric for found in launch_values_of(case))
+    return tuple(metric for metric, _ in launch_values_of(case).values())
 
 
-def launch_values_of(case: CaseResult) -> tuple[LaunchValues, ...]:
-    """`metrics_of`, each with its value in every launch."""
+def launch_values_of(case: CaseResult) -> dict[str, LaunchValues]:
+    """`metrics_of` by key, each with its value in every launch."""
     ok = [m for m in case.measurements if m.outcome == "ok"]
     by_key: dict[str, list[Figure]] = {}
     for measurement in ok or case.measurements:
         for figure in measurement.figures:
             by_key.setdefault(figure.key, []).append(figure)
-    return tuple(_combined(figures) for figures in by_key.values())
+    return {key: _combined(figures) for key, figures in by_key.items()}
 
 
 def _combined(figures: Sequence[Figure]) -> LaunchValues:
@@ -81,4 +76,4 @@ def _combined(figures: Sequence[Figure]) -> LaunchValues:
         observations=sum(f.observations for f in figures),
         launches=len(values),
     )
-    return LaunchValues(metric, tuple(values))
+    return metric, tuple(values)

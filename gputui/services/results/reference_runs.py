@@ -15,7 +15,7 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Block
-from gputui.model.machine import Cpu, Gpu, Machine, Memory, Runtime
+from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import MIN_BLOCKS, REFERENCE_PROFILE
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary, Spread
 from gputui.services.results.references import PREFIX, DeviceModel, Reference
@@ -101,53 +101,23 @@ def _between_boxes(case: Case, rates: BoxRates, known_sd: float) -> Spread:
 
 def _machine(reference: Reference) -> Machine:
     model = reference.model
-    gpu = Gpu(
-        index=0,
-        gpu_id="",
-        name=model.words,
-        vendor="",
-        memory_bytes=_UNKNOWN,
-        power_limit_w=_UNKNOWN,
-        power_default_limit_w=_UNKNOWN,
-        compute_capability=_UNKNOWN,
-        pcie_generation_max=_UNKNOWN,
-        pcie_width_max=_UNKNOWN,
-        pcie_width=_UNKNOWN,
-        ecc_enabled=_UNKNOWN,
-        mig_enabled=_UNKNOWN,
-    )
-    on_gpu = model.device_class == "gpu"
-    name = _UNKNOWN if on_gpu else model.name
-    return Machine(
+    gpu = model.words if model.device_class == "gpu" else ""
+    machine = Machine.unknown(
+        _UNKNOWN,
         machine_id=f"{PREFIX}{reference.name}",
-        cpu=Cpu(name, _UNKNOWN, _UNKNOWN, 0, 0.0, model.cores, "", _UNKNOWN, model.features),
-        memory=Memory(0, 0, "", _UNKNOWN),
-        gpus=(gpu,) if on_gpu else (),
-        gpus_absent="" if on_gpu else "the reference is of a CPU",
-        layers=(),
-        instance_type=_UNKNOWN,
-        region=_UNKNOWN,
-        os_name=_UNKNOWN,
-        kernel=_UNKNOWN,
-        libc=_UNKNOWN,
-        driver_version=_range_of(reference, "driver") or _UNKNOWN,
-        cuda_driver_version=_UNKNOWN,
+        gpu=gpu,
+        no_gpus="" if gpu else "the reference is of a CPU",
     )
+    name = _UNKNOWN if gpu else model.name
+    cpu = replace(machine.cpu, model=name, usable_cores=model.cores, features=model.features)
+    return replace(machine, cpu=cpu, driver_version=_range_of(reference, "driver") or _UNKNOWN)
 
 
 def _runtime(reference: Reference) -> Runtime:
-    return Runtime(
-        python_version=_range_of(reference, "python") or "",
-        python_implementation="",
+    return replace(
+        Runtime.without_torch(_UNKNOWN, _range_of(reference, "python") or ""),
         torch_version=_range_of(reference, "torch") or _UNKNOWN,
         torch_cuda=_range_of(reference, "cuda") or _UNKNOWN,
-        torch_hip=_UNKNOWN,
-        cudnn_version=_UNKNOWN,
-        nccl_version=_UNKNOWN,
-        triton_version=_UNKNOWN,
-        arch_list=(),
-        cpu_capability=_UNKNOWN,
-        blas=_UNKNOWN,
     )
 
 

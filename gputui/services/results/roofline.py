@@ -101,13 +101,8 @@ def uses_of(case: CaseResult, beside: Sequence[CaseResult], machine: Machine) ->
             _impossible_above(unit, case, machine),
         )
         for unit, per_step in counted
-        if per_step and not _crosses_a_bus(case)
+        if per_step and case.case.work.workload != "xfer"  # whose bytes cross a bus
     )
-
-
-def _crosses_a_bus(case: CaseResult) -> bool:
-    """Whether its bytes cross a bus rather than the memory of its device."""
-    return case.case.work.workload == "xfer"
 
 
 def _share(per_s: float, peak: float | Missing) -> float | Missing:
@@ -116,18 +111,18 @@ def _share(per_s: float, peak: float | Missing) -> float | Missing:
 
 def sheet_peak(unit: str, case: CaseResult, machine: Machine) -> float | Missing:
     """The data sheet's operations or bytes per second of the devices of a case, in its type."""
-    gpu_facts = _facts_of(case, machine)
+    gpu_facts = facts_of(case, machine)
     if isinstance(gpu_facts, Missing):
         return gpu_facts
-    peak = peak_for(gpu_facts, _type_of(case)) if unit == "flop" else peak_bandwidth(gpu_facts)
+    peak = peak_for(gpu_facts, case.precision_used) if unit == "flop" else peak_bandwidth(gpu_facts)
     return peak if isinstance(peak, Missing) else devices_of(case.case) * peak
 
 
 def _impossible_above(unit: str, case: CaseResult, machine: Machine) -> float:
-    gpu_facts = _facts_of(case, machine)
+    gpu_facts = facts_of(case, machine)
     if isinstance(gpu_facts, Missing):
         return IMPOSSIBLE
-    used = _type_of(case)
+    used = case.precision_used
     peak = peak_for(gpu_facts, used) if unit == "flop" else peak_bandwidth(gpu_facts)
     known = expected(gpu_facts, "matmul" if unit == "flop" else "copy", used)
     if isinstance(peak, Missing) or isinstance(known, Missing):
@@ -135,7 +130,8 @@ def _impossible_above(unit: str, case: CaseResult, machine: Machine) -> float:
     return max(IMPOSSIBLE, known.suspicious_above / peak)
 
 
-def _facts_of(case: CaseResult, machine: Machine) -> GpuFacts | Missing:
+def facts_of(case: CaseResult, machine: Machine) -> GpuFacts | Missing:
+    """What is published of the GPU that a case ran on."""
     if case.case.variant.device_class != "gpu":
         return Missing("gputui has no peak figures for CPUs")
     memory_gib = None
@@ -153,7 +149,7 @@ def measured_peak(
     `gemm` in the type the case computed in, or in another one, such as `amp-bf16`.
     """
     workload = _PEAK_TESTS[unit]
-    wanted = precision_used or _type_of(case)
+    wanted = precision_used or case.precision_used
     if case.case.work.workload in _PEAK_TESTS.values():
         return Missing("it is a peak test itself")
     found = [
@@ -163,14 +159,9 @@ def measured_peak(
         and other.case.variant.device_class == case.case.variant.device_class
         and other.case.variant.threads == case.case.variant.threads
         and other.device_index == case.device_index
-        and (unit == "B" or _type_of(other) == wanted)
+        and (unit == "B" or other.precision_used == wanted)
         and isinstance(speed := speed_of(other), SpeedEstimate)
     ]
     if not found:
         return Missing(f"{workload} was not measured in the same run")
     return devices_of(case.case) * max(found)
-
-
-def _type_of(case: CaseResult) -> str:
-    used = [m.precision_used for m in case.measurements if m.outcome == "ok"]
-    return used[-1] if used else ""

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputui.errors import GputuiError
 from gputui.model.result import RunSummary
 from gputui.services.results.selectors import batches
-from gputui.store.locking import Locked
 from gputui.store.machines import with_common_ids
-from gputui.store.opening import FilesInTurn, TooLarge
-from gputui.store.reading import open_result, open_results_in_turn, summaries_of
+from gputui.store.reading import Readers, ResultFile, summaries_of
 
 _TOGETHER = 16
 
@@ -30,35 +27,16 @@ def list_runs(files: Sequence[Path], trust: bool = False, as_stored: bool = Fals
 
     Raises GputuiError for the first file that cannot be read.
     """
-    found: list[ListedRun] = []
-    turns = FilesInTurn(files, trust)
+
+    def read(opened: Sequence[ResultFile]) -> list[ListedRun]:
+        together = zip(opened, summaries_of(opened), strict=True)
+        return [ListedRun(summary, file.db) for file, summaries in together for summary in summaries]
+
+    readers = Readers(files, trust, as_stored)
     try:
-        for some in batches(files, _TOGETHER):
-            found += _runs_in(some, turns, trust, as_stored)
+        found = [one for some in batches(files, _TOGETHER) for one in readers.read(some, read)]
     finally:
-        turns.close()
+        readers.close()
     (common,) = with_common_ids([[one.summary for one in found]])
     found = [ListedRun(summary, one.path) for summary, one in zip(common, found, strict=True)]
     return sorted(found, key=lambda one: (one.summary.started_utc_us, one.summary.run_id), reverse=True)
-
-
-def _runs_in(files: Sequence[Path], turns: FilesInTurn, trust: bool, as_stored: bool) -> list[ListedRun]:
-    if len(files) > 1:
-        try:
-            with open_results_in_turn(turns, files, as_stored) as opened:
-                together = summaries_of(opened)
-        except TooLarge:
-            raise
-        except (GputuiError, Locked):
-            pass  # one by one, each is waited for, and the one at fault is named
-        else:
-            return [
-                ListedRun(summary, file)
-                for file, summaries in zip(files, together, strict=True)
-                for summary in summaries
-            ]
-    found = []
-    for file in files:
-        with open_result(file, trust, as_stored) as alone:
-            found += [ListedRun(summary, file) for summary in alone.summaries()]
-    return found

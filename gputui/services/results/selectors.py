@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -24,13 +23,12 @@ from gputui.services.results.variation import (
     with_spreads,
 )
 from gputui.services.support.paths import default_result_file
-from gputui.store.locking import Locked
 from gputui.store.machines import runs_with_common_ids, with_common_ids
-from gputui.store.opening import SUFFIXES, TooLarge, check_place, expanded, is_export
+from gputui.store.opening import SUFFIXES, check_place, expanded, is_export
 from gputui.store.reading import (
+    Readers,
     ResultFile,
     open_result,
-    open_results,
     passes_of,
     runs_at_a_time,
     runs_of,
@@ -40,11 +38,10 @@ from gputui.store.reading import (
 from gputui.store.selecting import find_run, find_runs
 
 _File = TypeVar("_File", str, Path)
-_TOGETHER = 50
-"""Files that are open at a time: some 0.7 MiB and a descriptor each; more of them save little more time."""
-
-_GROUPS_AT_A_TIME = 2
-"""While DuckDB reads one, another is made into values."""
+_TOGETHER = 12
+"""Files that are open at a time in each thread: some 2 MiB each; with fewer, the connections take long."""
+_THREADS = 2
+"""While DuckDB reads files in one, another makes values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,104 +178,94 @@ def locate_run(run: str, file: Path | None, *, guesses: bool = True) -> tuple[Pa
         return path, find_run(opened.summaries(), selector, guesses=guesses)
 
 
-def select_runs(
-    text: str, *, trust: bool = False, pool: bool = False, with_passes: bool = False
-) -> Selection:
-    """The run of `F@RUN`, or all runs of `F`, with their blocks; with `pool` all runs of a label.
-
-    `with_passes`: read their profiled passes too, while the file is open; opening it takes longest.
-
-    Raises GputuiError if the file cannot be read, the run is unknown, or there is nothing to compare.
-    """
-    return select_all([text], trust=trust, pool=pool, with_passes=with_passes)[0]
-
-
 def select_all(
-    texts: Sequence[str], *, trust: bool = False, pool: bool = False, with_passes: bool = False
+    texts: Sequence[str],
+    *,
+    trust: bool = False,
+    pool: bool = False,
+    with_passes: bool = False,
+    only_rates: bool = False,
 ) -> list[Selection]:
-    """As `select_runs` for each text, in a fraction of the time: files are opened and read together.
+    """The run of each `F@RUN`, or all runs of `F`, with their blocks; with `pool` all runs of a label.
 
-    Raises GputuiError for the first that `select_runs` raises it for.
+    Files are opened and read together: opening them takes longest. `with_passes`: read their profiled passes
+    too. `only_rates`: only what was measured, and no other runs of its boxes.
+
+    Raises GputuiError for the first file that cannot be read, run that is unknown, or file without a run.
     """
-    references = {place: found for place, text in enumerate(texts) if (found := _reference(text)) is not None}
-    if references:
-        files_asked = [text for place, text in enumerate(texts) if place not in references]
-        rest = iter(
-            select_all(files_asked, trust=trust, pool=pool, with_passes=with_passes) if files_asked else ()
-        )
-        return [references[place] if place in references else next(rest) for place in range(len(texts))]
-    groups = batches(texts)
-    if len(groups) != 1:
-        read = partial(select_all, trust=trust, pool=pool, with_passes=with_passes)
-        executor = ThreadPoolExecutor(_GROUPS_AT_A_TIME)
-        try:
-            return _of_common_boxes(
-                [selection for group in executor.map(read, groups) for selection in group], pool
-            )
-        finally:
-            executor.shutdown(cancel_futures=True)
-    selectors: list[tuple[Path, str]] = []
-    file_of: list[int] = []
-    places: dict[object, int] = {}
+    selectors = {text: split_selector(text) for text in texts if not _is_reference(text)}
+    file_of: dict[object, Path] = {}
+    asked: dict[Path, list[str]] = {}
+    for text, (path, _) in selectors.items():
+        asked.setdefault(file_of.setdefault(identity(path), _absolute(path)), []).append(text)
+
+    def read(files: Sequence[ResultFile]) -> list[Selection]:
+        of_files = [{text: selectors[text] for text in asked[file.db]} for file in files]
+        return _selected(files, of_files, pool=pool, with_passes=with_passes, only_rates=only_rates)
+
+    executor = ThreadPoolExecutor(_THREADS)
+    readers = Readers(list(asked), trust)
     try:
-        for text in texts:
-            selectors.append(split_selector(text))
-            file_of.append(places.setdefault(identity(selectors[-1][0]), len(places)))
-        paths = [selectors[file_of.index(place)][0] for place in range(len(places))]
-        with ExitStack() as stack:
-            files: Sequence[ResultFile] = (
-                [stack.enter_context(open_result(paths[0], trust))]
-                if len(paths) == 1
-                else stack.enter_context(open_results(paths, trust))
-            )
-            summaries = with_common_ids(summaries_of(files), pool=pool)
-            chosen = [
-                chosen_runs(path, selector, summaries[place], pool)
-                for (path, selector), place in zip(selectors, file_of, strict=True)
-            ]
-            others = [
-                _others(of_one, summaries[place]) for place, of_one in zip(file_of, chosen, strict=True)
-            ]
-            needed: list[dict[str, RunSummary]] = [{} for _ in files]
-            for place, of_one, more in zip(file_of, chosen, others, strict=True):
-                needed[place].update((summary.run_id, summary) for summary in (*of_one, *more))
-            runs: list[dict[str, Run]] = [{} for _ in files]
-            at_a_time = runs_at_a_time(files)
-            for start in range(0, max(map(len, needed)), at_a_time):
-                some = [tuple(of_file.values())[start : start + at_a_time] for of_file in needed]
-                for place, of_file in enumerate(runs_of(files, some)):
-                    runs[place].update((run.summary.run_id, run) for run in of_file)
-            asked = [dict[str, None]() for _ in files]
-            for place, of_one in zip(file_of, chosen, strict=True):
-                asked[place].update((summary.run_id, None) for summary in of_one)
-            passes = passes_of(files, [tuple(of_file) for of_file in asked]) if with_passes else []
-    except TooLarge:
-        raise
-    except (GputuiError, Locked):
-        if len(texts) == 1:
-            raise
-        # one by one, each is waited for, and the one at fault is named
-        alone = [select_runs(text, trust=trust, pool=pool, with_passes=with_passes) for text in texts]
-        return _of_common_boxes(alone, pool)
+        groups = executor.map(partial(readers.read, read=read), batches(list(asked), _TOGETHER))
+        found = _of_common_boxes([selection for group in groups for selection in group], pool)
+    finally:
+        executor.shutdown(cancel_futures=True)
+        readers.close()
+    of_text = {selection.text: selection for selection in found}
+    return [_of_reference(text) if _is_reference(text) else of_text[text] for text in texts]
+
+
+def _absolute(path: Path) -> Path:
+    return expanded(path).absolute()
+
+
+def _selected(
+    files: Sequence[ResultFile],
+    asked: Sequence[Mapping[str, tuple[Path, str]]],
+    *,
+    pool: bool,
+    with_passes: bool,
+    only_rates: bool,
+) -> list[Selection]:
+    """What the selectors of each file select; `asked` has their texts, paths and runs."""
+    summaries = with_common_ids(summaries_of(files), pool=pool)
+    named = [
+        (place, text, path, chosen_runs(path, selector, summaries[place], pool))
+        for place, of_file in enumerate(asked)
+        for text, (path, selector) in of_file.items()
+    ]
+    others = [() if only_rates else _others(some, summaries[place]) for place, _, _, some in named]
+    needed: list[dict[str, RunSummary]] = [{} for _ in files]
+    profiled: list[dict[str, None]] = [{} for _ in files]
+    for (place, _, _, some), more in zip(named, others, strict=True):
+        needed[place].update((summary.run_id, summary) for summary in (*some, *more))
+        profiled[place].update((summary.run_id, None) for summary in some)
+    runs: dict[tuple[int, str], Run] = {}
+    at_a_time = runs_at_a_time(files)
+    for start in range(0, max(map(len, needed)), at_a_time):
+        part = [tuple(of_file.values())[start : start + at_a_time] for of_file in needed]
+        for place, found in enumerate(runs_of(files, part, only_rates=only_rates)):
+            runs.update(((place, run.summary.run_id), run) for run in found)
+    passes = passes_of(files, [tuple(of_file) for of_file in profiled]) if with_passes else []
     return [
         Selection(
             text,
             path,
-            tuple(runs[place][summary.run_id] for summary in of_one),
-            warnings_of(expanded(path).absolute()),
-            {s.run_id: passes[place].get(s.run_id, {}) for s in of_one} if with_passes else {},
-            tuple(runs[place][summary.run_id] for summary in of_others),
+            tuple(runs[place, summary.run_id] for summary in some),
+            warnings_of(_absolute(path)),
+            {summary.run_id: passes[place].get(summary.run_id, {}) for summary in some if with_passes},
+            tuple(runs[place, summary.run_id] for summary in more),
         )
-        for text, (path, _), place, of_one, of_others in zip(
-            texts, selectors, file_of, chosen, others, strict=True
-        )
+        for (place, text, path, some), more in zip(named, others, strict=True)
     ]
 
 
-def _reference(text: str) -> Selection | None:
-    """What `reference:NAME` selects; None for anything else, and for a file of that name."""
-    if not text.startswith(PREFIX) or is_there(expanded(Path(text))):
-        return None
+def _is_reference(text: str) -> bool:
+    """Whether it is `reference:NAME`, and no file of that name."""
+    return text.startswith(PREFIX) and not is_there(expanded(Path(text)))
+
+
+def _of_reference(text: str) -> Selection:
     name = text.removeprefix(PREFIX)
     run = run_of_reference(reference_named(name))
     return Selection(text, reference_path(name), (run,), (), {run.summary.run_id: {}})
@@ -298,9 +285,8 @@ def _of_common_boxes(selections: Sequence[Selection], pool: bool) -> list[Select
     ]
 
 
-def batches(files: Sequence[_File], size: int = 0) -> list[Sequence[_File]]:
-    """Files in groups that may be open at the same time: of this size, or of 50."""
-    size = size or _TOGETHER
+def batches(files: Sequence[_File], size: int = 50) -> list[Sequence[_File]]:
+    """Files in groups that may be open at the same time: some 0.7 MiB and a descriptor each."""
     return [files[start : start + size] for start in range(0, len(files), size)]
 
 
@@ -334,23 +320,24 @@ def judged_runs(file: ResultFile, chosen: Sequence[RunSummary]) -> Iterator[Run]
         for run in runs_of([file], [chosen[start : start + at_a_time]])[0]:
             machine = run.summary.machine.machine_id
             if machine not in variations:
-                variations |= variation_by_machine(runs_of([file], [_of_box(machine, file.summaries())])[0])
+                variations |= variation_by_machine(
+                    runs_of([file], [_of_boxes((machine,), file.summaries())])[0]
+                )
             yield with_spreads(run, variations[machine])
         file.drop()
 
 
-def _of_box(machine_id: str, all_runs: Sequence[RunSummary]) -> Sequence[RunSummary]:
-    """The runs of a machine that tell how much it varies."""
-    found = [summary for summary in all_runs if summary.machine.machine_id == machine_id]
+def _of_boxes(machine_ids: Collection[str], all_runs: Iterable[RunSummary]) -> Sequence[RunSummary]:
+    """The runs of these machines that tell how much they vary, as far as they are worth reading."""
+    found = [summary for summary in all_runs if summary.machine.machine_id in machine_ids]
     return sorted(found, key=lambda summary: summary.started_utc_us)[-RUNS_TAKEN:]
 
 
 def _others(chosen: Sequence[RunSummary], all_runs: Sequence[RunSummary]) -> Sequence[RunSummary]:
-    """What else the file holds of the machines of some runs, as far as it is worth reading."""
-    machines = {summary.machine.machine_id for summary in chosen}
+    """What else the file holds of the machines of some runs."""
     ids = {summary.run_id for summary in chosen}
-    found = [s for s in all_runs if s.machine.machine_id in machines and s.run_id not in ids]
-    return sorted(found, key=lambda summary: summary.started_utc_us)[-RUNS_TAKEN:]
+    machines = {summary.machine.machine_id for summary in chosen}
+    return _of_boxes(machines, (summary for summary in all_runs if summary.run_id not in ids))
 
 
 def chosen_runs(

@@ -31,40 +31,31 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Block, Price
 from gputui.model.plan import MIN_BLOCKS
-from gputui.model.result import CaseResult, Spread
+from gputui.model.result import CaseResult, Run, Spread, worked_out_once
 from gputui.model.units import TIME_UNIT
-from gputui.services.results.block_times import fewest_blocks, seconds_per_unit
-from gputui.services.results.load_times import is_load, late_share
+from gputui.services.results.block_times import seconds_per_unit
+from gputui.services.results.load_times import late_share
 from gputui.services.results.waiting import (
-    CROWDED_SHARE,
     own_launches_of,
     own_paired_launches,
     own_ratio_sd,
     own_sd,
 )
-from gputui.store.reading import CaseTimes
 
 LAUNCH_IDS_OF_A_RUN = 2**32
 """Keeps the launches of several runs apart where they were pooled."""
 _CUT_SHORT = f"every launch was cut short: none has {MIN_BLOCKS} blocks"
 
 
-def rate_of(times: CaseTimes) -> float | Missing:
+def rate_of(case: CaseResult) -> float | Missing:
     """Units of work per second as `speed_of` gives them, without an interval."""
-    if times.case.variant.device_class == "cpu" and times.waited_share > CROWDED_SHARE:
-        speed = speed_of(times.as_result())
-        return speed if isinstance(speed, Missing) else speed.units_per_s
-    least = fewest_blocks(times.case)
-    centres = [
-        math.log(launch_centre([ns / steps for ns, steps in zip(one.block_ns, one.steps, strict=True)]))
-        for one in times.launches
-        if len(one.steps) >= least
-    ]
-    if not centres:
+    launches = own_launches_of(case)
+    if not launches:
         return Missing(_CUT_SHORT)
-    return times.case.units_per_step * 1e9 * math.exp(-mean(centres))
+    return math.exp(-mean([math.log(launch_centre(launch)) for launch in launches]))
 
 
+@worked_out_once
 def speed_of(case: CaseResult) -> SpeedEstimate | Missing:
     """Units of work per second with its 95 % interval, without what others on its CPUs cost it.
 
@@ -81,6 +72,11 @@ def speed_of(case: CaseResult) -> SpeedEstimate | Missing:
         return estimate_speed(launches, prior_sd=prior_of(case), spread=case.launch_spread)
     beyond = together((between_runs(case), Spread(own_sd(case) ** 2, math.inf)))
     return estimate_speed(launches, prior_sd=prior_of(case), spread=case.launch_spread, runs=beyond)
+
+
+def speeds_of(run: Run) -> list[tuple[CaseResult, SpeedEstimate]]:
+    """The cases of a run that have a speed, in their order."""
+    return [(case, speed) for case in run.cases if isinstance(speed := speed_of(case), SpeedEstimate)]
 
 
 def between_runs(case: CaseResult) -> Spread:
@@ -116,7 +112,7 @@ def prior_of(case: CaseResult) -> float:
     if late_share(case):
         return LATE_LOAD_SD
     device = case.case.variant.device_class
-    is_program = case.case.is_whole and not is_load(case.case)
+    is_program = case.case.is_whole and not case.case.is_load
     return launch_prior_sd(device, "host" if is_program else _kind_of(case))
 
 

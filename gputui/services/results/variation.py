@@ -22,7 +22,6 @@ from gputui.analysis.statistics import hodges_lehmann, sample_variance
 from gputui.analysis.verdict import launch_scatter, log_time
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run, Spread
-from gputui.services.results.load_times import time_of
 from gputui.services.results.throughput import paired_prior_of, prior_of
 from gputui.services.results.waiting import is_undecidable, own_launches_of, own_paired_launches
 
@@ -94,7 +93,7 @@ def with_spreads(run: Run, variation: BoxVariation) -> Run:
 
 def _variation(runs: Sequence[Run]) -> BoxVariation:
     newest = sorted(runs, key=lambda run: run.summary.started_utc_us)[-RUNS_TAKEN:]
-    telling = [[result for result in run.cases if _tells(result)] for run in newest]
+    telling = [[r for r in run.cases if r.outcome == "ok" and not is_undecidable(r)] for run in newest]
     kinds = {_kind(result) for of_run in telling for result in of_run}
     launches: dict[str, BoxSpread] = {}
     rows: dict[Hashable, Scatter] = {}
@@ -132,10 +131,6 @@ def _rows(groups: Sequence[Sequence[tuple[CaseResult, Scatter]]]) -> dict[Hashab
     for result, scatter in (one for group in groups for one in group):
         found.setdefault(_identity(result), []).append(scatter)
     return {row: pooled(scatters) for row, scatters in found.items()}
-
-
-def _tells(result: CaseResult) -> bool:
-    return result.outcome == "ok" and not is_undecidable(result)
 
 
 def _scatters(results: Sequence[CaseResult]) -> list[tuple[CaseResult, Scatter]]:
@@ -209,7 +204,7 @@ def _between(
 
 def _kind(result: CaseResult) -> str:
     """Rows of one kind vary alike: those of a device class, or one time of all loads."""
-    return f"{result.case.variant.device_class} {time_of(result.case)}".rstrip()
+    return f"{result.case.variant.device_class} {result.case.load_time}".rstrip()
 
 
 def _identity(result: CaseResult) -> Hashable:

@@ -7,9 +7,10 @@ import math
 from gputui.analysis.contention import LEAST_OWN_SHARE, UNDISTURBED, Waiting, effect_of_waiting
 from gputui.model.absent import Missing
 from gputui.model.journal import Block
-from gputui.model.result import CaseResult
+from gputui.model.result import CaseResult, worked_out_once
 from gputui.model.units import format_percent
 from gputui.services.results.block_times import (
+    launches_of,
     measured_blocks,
     paired_blocks,
     seconds_per_unit,
@@ -37,6 +38,7 @@ def is_crowded(case: CaseResult) -> bool:
     return not isinstance(share, Missing) and share > CROWDED_SHARE
 
 
+@worked_out_once
 def waited_share(case: CaseResult) -> float | Missing:
     """Share of the time in which threads were ready but waited for a CPU, over all blocks; 0 to 1."""
     waited_ns = wanted_ns = 0
@@ -67,9 +69,12 @@ def undecidable_reason(case: CaseResult) -> str:
     return f"its threads waited {format_percent(contention_of(case))} of the time for CPUs that others had"
 
 
+@worked_out_once
 def own_launches_of(case: CaseResult) -> tuple[tuple[float, ...], ...]:
     """`launches_of`, without what others on its CPUs added to each block, if they disturbed the case."""
     effect, units = _effect_on(case), case.case.units_per_step
+    if effect is UNDISTURBED:
+        return launches_of(case)
     return tuple(tuple([_own_time(b, units, effect) for b in blocks]) for blocks in measured_blocks(case))
 
 
@@ -84,6 +89,7 @@ def own_paired_launches(
     return tuple(tuple([(_own_time(x, *of_a), _own_time(y, *of_b)) for x, y in pairs]) for pairs in launches)
 
 
+@worked_out_once
 def own_sd(case: CaseResult) -> float:
     """The standard deviation of the log of those times that all launches share, as waiting is known badly."""
     shares = _shares(case)
@@ -98,6 +104,7 @@ def own_ratio_sd(a: CaseResult, b: CaseResult) -> float:
     return effect.log_sd_of_ratio(*shares)
 
 
+@worked_out_once
 def _effect_on(case: CaseResult) -> Waiting:
     """What waiting for CPUs does to a case."""
     if not contention_of(case):

@@ -13,9 +13,8 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.result import CaseResult, Measurement, Run
 from gputui.model.serving import ANSWERED, SERVE_PROFILE, LoadStep, RequestRow, ServerFound, ServingRecords
-from gputui.services.results.load_times import is_load
 from gputui.services.results.throughput import speed_of
-from gputui.services.serving.limits import Limits
+from gputui.services.serving.limits import parameter_of
 from gputui.worker.serving.search import TriedRate, bracket_of
 
 CLOSED, OPEN, SEARCH = "closed", "open", "search"
@@ -119,20 +118,9 @@ def is_serving(run: Run) -> bool:
     return run.summary.profile == SERVE_PROFILE
 
 
-def parameter_of(case: Case, name: str) -> int | float | str | None:
-    """A parameter of a case; None if it has none of that name."""
-    return dict(case.work.parameters).get(name)
-
-
-def limits_of(case: Case) -> Limits:
-    """The limits of a search."""
-    found = [parameter_of(case, f"limit_{name}_s") for name in ("ttft", "tpot", "e2e")]
-    return Limits(*(float(value) if isinstance(value, int | float) else None for value in found))
-
-
 def serving_of(run: Run, records: ServingRecords) -> ServingRun | Missing:
     """Everything that is shown of a run of loads; Missing for any other run."""
-    cases = [result for result in run.cases if is_load(result.case)]
+    cases = [result for result in run.cases if result.case.is_load]
     if not cases:
         return Missing("it offered no load to a server")
     first = cases[0].case

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from gputui.errors import GputuiError
+from gputui.model.case import Case
 from gputui.model.units import format_seconds
 
 _PART = re.compile(r"(ttft|tpot|e2e)\s*(?:=|<=?|≤)\s*(\d+(?:\.\d+)?)\s*(ms|s)?")
@@ -50,6 +51,17 @@ def format_limit(seconds: float) -> str:
     if seconds < 1:
         return f"{1e3 * seconds:.6g} ms"
     return f"{seconds:.6g} s" if seconds < 60 else format_seconds(seconds)
+
+
+def parameter_of(case: Case, name: str) -> int | float | str | None:
+    """A parameter of a case; None if it has none of that name."""
+    return dict(case.work.parameters).get(name)
+
+
+def limits_of(case: Case) -> Limits:
+    """The limits of a search."""
+    found = [parameter_of(case, f"limit_{name}_s") for name in ("ttft", "tpot", "e2e")]
+    return Limits(*(float(value) if isinstance(value, int | float) else None for value in found))
 
 
 def limits_from(text: str, option: str = "--slo") -> Limits:

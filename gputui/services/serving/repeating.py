@@ -6,7 +6,8 @@ import shlex
 
 from gputui.model.absent import Missing
 from gputui.model.result import RunSummary
-from gputui.services.serving.curve import CLOSED, OPEN, ServingRun, limits_of, parameter_of
+from gputui.services.serving.curve import CLOSED, OPEN, ServingRun
+from gputui.services.serving.limits import limits_of, parameter_of
 from gputui.services.serving.plan import DEFAULT_ATTAINED_SHARE
 from gputui.services.serving.profiles import SCHEMA, shipped_request_profiles
 

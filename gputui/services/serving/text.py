@@ -22,7 +22,8 @@ from gputui.model.units import (
     with_prefix,
 )
 from gputui.services.results.headline import as_sentence
-from gputui.services.serving.curve import CLOSED, SEARCH, Level, ServingRun, Times, limits_of, parameter_of
+from gputui.services.serving.curve import CLOSED, SEARCH, Level, ServingRun, Times
+from gputui.services.serving.limits import limits_of, parameter_of
 from gputui.services.serving.profiles import shipped_request_profiles
 
 HEADINGS = ("load", "tok/s", "95 %", "/user", "TTFT p50", "p99", "TPOT p50", "p99", "n")
@@ -299,9 +300,7 @@ def load_options(case: Case) -> str:
     rate = parameter_of(case, "rate_per_s")
     if rate is not None:
         return shlex.join([*options, "--rate", f"{rate:g}", "--concurrency", "none", "--slo", "none"])
-    known = [(limit_name, limit) for limit_name, limit in limits_of(case).parts if limit is not None]
-    slo = ",".join(f"{limit_name}={1e3 * limit:g}ms" for limit_name, limit in known)
-    return shlex.join([*options, "--concurrency", "none", "--slo", slo])
+    return shlex.join([*options, "--concurrency", "none", "--slo", limits_of(case).option])
 
 
 def break_even_line(serving: ServingRun, price: Price | Missing, api: tuple[float, float]) -> str:

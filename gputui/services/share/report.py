@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from gputui.analysis.peak_tests import BELOW_NORMAL, NO_REFERENCE, PerformanceCheck
-from gputui.analysis.verdict import SpeedEstimate
 from gputui.facts.gpus import find_gpu
 from gputui.facts.tables import plausible_rows, source_rows
 from gputui.model.absent import Missing
@@ -29,7 +28,7 @@ from gputui.services.results.labels import (
     some_of,
 )
 from gputui.services.results.metrics import metrics_of
-from gputui.services.results.throughput import speed_of
+from gputui.services.results.throughput import speeds_of
 from gputui.services.serving.curve import ServingRun
 from gputui.services.serving.repeating import commands_of, engine_words
 from gputui.services.serving.text import (
@@ -337,12 +336,15 @@ def _host(box: SharedSide) -> Iterator[str]:
 
 
 def _rates(run: Run) -> TextTable:
-    rows = []
-    for case in run.cases:
-        speed = speed_of(case)
-        if isinstance(speed, SpeedEstimate):
-            rate = format_rate(speed.units_per_s, case.case.unit)
-            rows.append((case_name(case), rate, interval_words(speed), str(speed.launches)))
+    rows = [
+        (
+            case_name(case),
+            format_rate(speed.units_per_s, case.case.unit),
+            interval_words(speed),
+            str(speed.launches),
+        )
+        for case, speed in speeds_of(run)
+    ]
     return TextTable(("case", "rate", "95 %", "launches"), tuple(rows), (1, 2, 3))
 
 

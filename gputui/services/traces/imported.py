@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputui.errors import GputuiError
@@ -21,7 +21,7 @@ from gputui.model.journal import (
     RunEnd,
     RunStart,
 )
-from gputui.model.machine import Cpu, Gpu, Machine, Memory
+from gputui.model.machine import Machine
 from gputui.model.plan import PROFILED, TRACE_PROFILE, PlannedCase
 from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice
 from gputui.model.result import Run
@@ -256,36 +256,12 @@ def case_of(run: TraceRun) -> Case:
 
 def _machine(run: TraceRun) -> Machine:
     """The box as far as the trace describes it."""
-    gpu = Gpu(
-        index=0,
-        gpu_id="",
-        name=run.device,
-        vendor="",
-        memory_bytes=run.memory_bytes or _UNKNOWN,
-        power_limit_w=_UNKNOWN,
-        power_default_limit_w=_UNKNOWN,
-        compute_capability=run.compute_capability or _UNKNOWN,
-        pcie_generation_max=_UNKNOWN,
-        pcie_width_max=_UNKNOWN,
-        pcie_width=_UNKNOWN,
-        ecc_enabled=_UNKNOWN,
-        mig_enabled=_UNKNOWN,
+    machine = Machine.unknown(
+        _UNKNOWN, gpu=run.device, no_gpus="" if run.device else "the trace is of a CPU alone"
     )
-    return Machine(
-        machine_id="",
-        cpu=Cpu(_UNKNOWN, _UNKNOWN, _UNKNOWN, 0, 0.0, 0, "", _UNKNOWN, ()),
-        memory=Memory(0, 0, "", _UNKNOWN),
-        gpus=(gpu,) if run.device else (),
-        gpus_absent="" if run.device else "the trace is of a CPU alone",
-        layers=(),
-        instance_type=_UNKNOWN,
-        region=_UNKNOWN,
-        os_name=_UNKNOWN,
-        kernel=_UNKNOWN,
-        libc=_UNKNOWN,
-        driver_version=_UNKNOWN,
-        cuda_driver_version=_UNKNOWN,
-    )
+    known = run.memory_bytes or _UNKNOWN, run.compute_capability or _UNKNOWN
+    gpus = (replace(gpu, memory_bytes=known[0], compute_capability=known[1]) for gpu in machine.gpus)
+    return replace(machine, gpus=tuple(gpus))
 
 
 def contents_of(run: TraceRun) -> JournalContents:

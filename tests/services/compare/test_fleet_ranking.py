@@ -40,6 +40,7 @@ from gputui.services.compare.fleet_formats import fleet_text
 from gputui.services.compare.fleet_sides import FleetSide, fleet_sides
 from gputui.services.compare.fleet_text import box_rows, kind_rows, write_fleet
 from gputui.services.compare.fleet_why import explained, ranking_of
+from gputui.services.results.conditions import Evidence
 from gputui.services.results.throughput import rate_of, speed_of
 from gputui.services.support.background import Job
 from gputui.store.journal_reader import read_journal, read_telemetry
@@ -220,8 +221,8 @@ def test_a_case_is_that_of_the_newest_run_and_with_pool_has_all_launches_of_its_
     for pool, launches in ((False, 1), (True, 2)):
         (side,) = fleet_sides([selected("a.db", older, newer)], pool=pool)
         (case,) = side.cases
-        assert (case.run, case.times.device_index) == (newer.summary, 0)
-        assert len(case.times.launches) == launches
+        assert (case.run, case.result.device_index) == (newer.summary, 0)
+        assert len(case.result.measurements) == launches
 
 
 def test_what_few_boxes_share_is_no_ground_to_rank_them() -> None:
@@ -239,11 +240,10 @@ def test_the_rate_of_a_ranking_is_that_of_a_comparison() -> None:
     run = make_run(
         measured(GEMM, steady(0.01), steady(0.013), waited_share=0.2), measured(COPY, steady(0.02))
     )
-    for result, times in zip(run.cases, selected("a.db", run).runs[0].cases, strict=True):
+    for result in run.cases:
         speed = speed_of(result)
         assert not isinstance(speed, Missing)
-        assert rate_of(times) == pytest.approx(speed.units_per_s, rel=1e-12)
-        assert speed_of(times.as_result()) == speed
+        assert rate_of(result) == pytest.approx(speed.units_per_s, rel=1e-12)
 
 
 def node(name: str, slow: int | None = None, **different: object) -> Run:
@@ -262,8 +262,8 @@ def node(name: str, slow: int | None = None, **different: object) -> Run:
 
 
 def ranked(*runs: tuple[str, Run]) -> Fleet:
-    sides = fleet_sides([selected(name, run) for name, run in runs], "gpu")
-    return explained(fleet_of(sides, "gpu"))
+    selections = [selected(name, run) for name, run in runs]
+    return explained(fleet_of(fleet_sides(selections, "gpu"), "gpu"), Evidence(selections))
 
 
 def test_the_bad_gpu_of_eight_boxes_is_named_with_what_it_differs_in() -> None:

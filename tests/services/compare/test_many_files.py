@@ -18,8 +18,7 @@ from gputui.errors import GputuiError
 from gputui.services.compare.text import parts_of
 from gputui.services.results import selectors as selecting
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.selectors import select_all, select_runs
-from gputui.services.results.times import select_times
+from gputui.services.results.selectors import select_all
 from gputui.services.support.text_tables import Page
 from gputui.store import locking, opening
 from gputui.store.journal_reader import read_journal, read_telemetry
@@ -74,7 +73,7 @@ def test_files_read_together_hold_what_each_holds_alone(files: list[Path]) -> No
     texts = [str(files[0]), f"{files[1]}@latest~1", f"{files[2]}@run 5", str(files[1])]
     for with_passes in (False, True):
         assert select_all(texts, with_passes=with_passes) == [
-            select_runs(text, with_passes=with_passes) for text in texts
+            select_all([text], with_passes=with_passes)[0] for text in texts
         ]
 
 
@@ -105,7 +104,7 @@ def test_a_file_that_lacks_a_late_table_and_a_column_is_read_beside_others(files
 
     found = select_all([str(file) for file in files])
 
-    assert found == [select_runs(str(file)) for file in files]
+    assert found == [select_all([str(file)])[0] for file in files]
 
 
 SPOILED: tuple[tuple[Callable[[Path], object], str], ...] = (
@@ -128,7 +127,7 @@ def test_the_one_file_at_fault_is_named_and_told_as_if_it_were_alone(
 ) -> None:
     spoiled(files[1])
     with pytest.raises(GputuiError) as alone:
-        select_runs(str(files[1]))
+        select_all([str(files[1])])
     with pytest.raises(GputuiError) as among:
         select_all([str(file) for file in files])
 
@@ -252,7 +251,7 @@ def test_rows_that_are_not_yet_in_the_file_itself_count(files: list[Path], tmp_p
     prices = [run.summary.price for run in selection.runs]
     assert [getattr(price, "usd_per_hour", None) for price in prices] == [9.5, 9.5]
     assert "belongs to" in selection.warnings[0]
-    timed = select_times([str(file) for file in files])[0]
+    timed = select_all([str(file) for file in files], only_rates=True)[0]
     assert [run.summary for run in timed.runs] == [run.summary for run in selection.runs]
     assert all(len(run.cases) == 2 for run in timed.runs)
 

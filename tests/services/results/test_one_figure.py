@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any  # JSON
 
 import pytest
 from command_line import gputui_here
+from hand_made import make_case, make_run, measured, steady
 from stored_runs import run_id_of, store
 
 import gputui
@@ -82,3 +84,11 @@ def test_every_form_gives_the_speed_of_a_case_with_the_same_interval(
 
     page = printed("compare", selector, tmp_path / "b.db", "--format", "html")
     assert format_rate(known["gpt_train"][0], "tok").split()[0] in page
+
+
+def test_a_speed_is_worked_out_once_and_anew_for_a_case_with_other_launches() -> None:
+    (case,) = make_run(measured(make_case(), steady(0.1), steady(0.11))).cases
+    fewer = replace(case, measurements=case.measurements[:1])
+    assert speed_of(case) is speed_of(case)
+    assert speed_of(fewer) is speed_of(fewer)
+    assert speed_of(fewer) != speed_of(case)

@@ -10,7 +10,7 @@ from gputui.services.results.selectors import (
     Selection,
     locate_run,
     run_and_file,
-    select_runs,
+    select_all,
     split_selector,
 )
 from gputui.store.editing import remove_run
@@ -50,13 +50,13 @@ def ids(selection: Selection) -> list[str]:
 
 def refused(text: str) -> GputuiError:
     with pytest.raises(GputuiError) as caught:
-        select_runs(text)
+        select_all([text])
     assert caught.value.exit_code == EXIT_USAGE
     return caught.value
 
 
 def test_a_file_alone_means_all_its_runs_newest_first_with_their_blocks(db: Path) -> None:
-    selection = select_runs(str(db))
+    selection = select_all([str(db)])[0]
 
     assert ids(selection) == [BROKEN, NEW, CUT_SHORT, OLD]
     assert selection.text == str(db)
@@ -78,7 +78,7 @@ def test_a_file_alone_means_all_its_runs_newest_first_with_their_blocks(db: Path
     ],
 )
 def test_a_run_is_named_by_age_id_or_label(db: Path, selector: str, run_id: str) -> None:
-    assert ids(select_runs(f"{db}@{selector}")) == [run_id]
+    assert ids(select_all([f"{db}@{selector}"])[0]) == [run_id]
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_a_path_that_contains_an_at_and_exists_is_a_path(db: Path, tmp_path: Pat
     odd.write_bytes(db.read_bytes())
 
     assert split_selector(str(odd)) == (odd, "")
-    assert ids(select_runs(str(odd))) == [BROKEN, NEW, CUT_SHORT, OLD]
-    assert ids(select_runs(f"{odd}@latest~1")) == [NEW]
+    assert ids(select_all([str(odd)])[0]) == [BROKEN, NEW, CUT_SHORT, OLD]
+    assert ids(select_all([f"{odd}@latest~1"])[0]) == [NEW]
 
 
 def test_a_selector_is_split_at_the_last_at() -> None:
@@ -154,5 +154,5 @@ def test_a_mistyped_file_name_is_not_taken_for_a_run(db: Path) -> None:
 
 def test_a_label_that_was_given_as_a_file_is_told_how_it_is_named(db: Path) -> None:
     with pytest.raises(GputuiError) as caught:
-        select_runs(str(db.parent / "twice"))
+        select_all([str(db.parent / "twice")])
     assert caught.value.hint.endswith("named with its file: all.db@twice")

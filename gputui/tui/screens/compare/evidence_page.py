@@ -12,7 +12,6 @@ from gputui.services.compare.row_text import change_text, rate_text, time_text
 from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.why import Why
 from gputui.services.results.labels import interval_words
-from gputui.services.results.load_times import is_load
 from gputui.services.serving.curve import ServingRun
 from gputui.tui.screens.compare.evidence_parts import block_lines, blocks_heading, sure_lines, title_line
 from gputui.tui.screens.compare.load_tables import load_lines, load_notes, result_lines
@@ -49,7 +48,7 @@ def evidence_page(
     if blocks := block_lines(row, "ab", width - 1, _ROWS):
         lines += [(), blocks_heading(_ROWS), *blocks]
     lines.append(())
-    if is_load(row.case):
+    if row.case.is_load:
         lines += result_lines(row, width)
         lines += [(), *load_lines(loads, row, width), ()]
         lines += _values(row, width, (ENERGY, PEAK) if row.cost.ratio is not None else (COST, ENERGY, PEAK))
@@ -60,11 +59,11 @@ def evidence_page(
         if isinstance(row.estimate, RatioEstimate):
             lines += paragraph(f"b vs a: {change_text(row.rate)}", width)
     lines += sure_lines(row, width)
-    if is_load(row.case):
+    if row.case.is_load:
         lines += [(), *load_notes(loads, width)]
     elif row.figures:
         lines += [(), *result_lines(row, width)]
-    if not is_load(row.case):
+    if not row.case.is_load:
         lines += why_lines(why, width)
     lines += [(), *telemetry_lines(curves, "ab", width)]
     return tuple(lines)

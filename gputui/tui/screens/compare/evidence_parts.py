@@ -29,7 +29,6 @@ from gputui.services.compare.row_text import (
 from gputui.services.compare.why import Why, part_name, signed
 from gputui.services.compare.why_text import time_text as nanoseconds_text
 from gputui.services.results.block_times import launches_of
-from gputui.services.results.load_times import is_load
 from gputui.tui.screens.compare.rows_table import style_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, left, right, width_of
@@ -92,7 +91,7 @@ def sure_text(row: Row) -> str:
     if isinstance(estimate, Missing):
         return estimate.reason
     counts = [_alike(estimate.launches_a, estimate.launches_b, "launch")]
-    if not is_load(row.case):  # one block is all of its launch
+    if not row.case.is_load:  # one block is all of its launch
         counts += [_alike(estimate.n_a, estimate.n_b, "block")]
     reason = "" if row.rate.is_decided or not row.verdict.reason else f"{row.verdict.reason}; "
     least = format_change(estimate.resolvable).lstrip("+")
@@ -156,7 +155,7 @@ def block_lines(row: Row, letters: str, width: int, rows: int) -> list[Line]:
     From two rows of characters a side on, with the intervals of the speeds. Empty for a load on a server:
     it has no blocks.
     """
-    if is_load(row.case):
+    if row.case.is_load:
         return []
     sides = [_seconds(cell) for cell in (row.a, row.b)]
     known = [seconds for side in sides for seconds in side]
@@ -282,7 +281,7 @@ def sure_lines(row: Row, width: int) -> list[Line]:
     """How the verdict was found, what would have shown, and what disturbed either side."""
     lines: list[Line] = []
     if isinstance(row.estimate, RatioEstimate):
-        for text in _method(row.estimate, has_blocks=not is_load(row.case)):
+        for text in _method(row.estimate, has_blocks=not row.case.is_load):
             lines += paragraph(text, width, "dim")
     if row.holds_between_models is False and not isinstance(row.models_band, Missing):
         lines += paragraph(boxes_text(row.models_band), width, "dim")

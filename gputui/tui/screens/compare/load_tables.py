@@ -18,7 +18,7 @@ from gputui.services.compare.row_text import (
     rate_text,
 )
 from gputui.services.compare.row_text import verdict_text as judged_word
-from gputui.services.results.load_times import is_load, load_of
+from gputui.services.results.load_times import load_of
 from gputui.services.serving.curve import Level, ServingRun
 from gputui.services.serving.text import FULL_HEADINGS, full_row, server_line, serving_notes, unmeasured_lines
 from gputui.tui.screens.compare.evidence_parts import FAMILIES_OF_SIDES
@@ -81,7 +81,7 @@ def result_lines(row: Row, width: int, letter: str = "b", *, is_brief: bool = Fa
 
 
 def _results(row: Row, shown: Callable[[Judgement], str]) -> Iterator[_Result]:
-    if is_load(row.case):
+    if row.case.is_load:
         change = "" if row.rate.ratio is None else shown(row.rate)
         verdict = judged_word(row.rate) if change else row.rate.reason
         yield _Result(

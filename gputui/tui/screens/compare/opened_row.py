@@ -11,7 +11,6 @@ from gputui.services.compare.row_text import row_name
 from gputui.services.compare.suggestions import next_steps
 from gputui.services.compare.telemetry_overlay import SideCurves, curves_of
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.load_times import is_load
 from gputui.services.serving.curve import ServingRun, serving_of
 from gputui.services.support.background import Job
 from gputui.tui.screens.compare.evidence_page import evidence_page
@@ -66,7 +65,7 @@ def open_row(loaded: Loaded, number: int, place: int, job: Job[OpenedRow]) -> Op
         curves = curves_of(found, evidence, pool=loaded.asked.pool)
     except GputuiError as error:
         curves = (Missing(error.message), Missing(error.message))
-    loads = _loads(loaded.answer.comparisons[place], evidence) if is_load(found.case) else ()
+    loads = _loads(loaded.answer.comparisons[place], evidence) if found.case.is_load else ()
     return OpenedRow(loaded, place, found, curves, next_steps(found, evidence), loads)
 
 

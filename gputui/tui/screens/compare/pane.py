@@ -15,7 +15,6 @@ from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.turning_points import turning_points
 from gputui.services.compare.why import Why
 from gputui.services.results.block_times import launches_of
-from gputui.services.results.load_times import is_load
 from gputui.services.support.plain_text import command_lines
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.evidence_parts import (
@@ -135,7 +134,7 @@ def beside_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
     else:
         lines = []
     letter = letter_of(shown.place)
-    is_served = is_load(row.case) and bool(row.figures)
+    is_served = row.case.is_load and bool(row.figures)
     values = result_lines(row, width, letter, is_brief=True) if is_served else value_table(row, letter, width)
     lines += [title_line(row, shown.name, width), (), *values]
     if row.verdict.reason:
@@ -291,7 +290,7 @@ def launches_lines(row: Row, letters: str, name: str, width: int, most: int) -> 
     """Block after block of each launch of both sides: how long a step took, the slowest block the highest."""
     sides = []
     for letter, family, cell in zip(letters, FAMILIES_OF_SIDES, (row.a, row.b), strict=True):
-        if cell.result is None or is_load(cell.result.case):
+        if cell.result is None or cell.result.case.is_load:
             continue
         units = cell.result.case.units_per_step
         launches = [[seconds * units for seconds in launch] for launch in launches_of(cell.result)]

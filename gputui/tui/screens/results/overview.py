@@ -40,7 +40,7 @@ from gputui.services.results.labels import (
 )
 from gputui.services.results.roofline import peak_share
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
-from gputui.services.results.throughput import speed_of
+from gputui.services.results.throughput import speeds_of
 from gputui.services.serving.text import server_line
 from gputui.services.traces.overview import sentence
 from gputui.store.reading import TelemetrySeries
@@ -94,7 +94,7 @@ def overview_page(detail: RunDetail, width: int, height: int) -> tuple[Line, ...
         lines += [*load_lines(loads, room), *note_lines(loads, room), ()]
         series = main_series(detail)
         return tuple(lines) if series is None else (*lines, *_grown(run, series, room, height - len(lines)))
-    measured = [(case, speed) for case in run.cases if isinstance(speed := speed_of(case), SpeedEstimate)]
+    measured = speeds_of(run)
     if measured:
         lines += [*_rates(run, measured, room), ()]
     profiled = [(case, found) for case, found in _profiled(detail) if not isinstance(found, Missing)]
@@ -129,7 +129,7 @@ def _facts(detail: RunDetail, width: int) -> Iterator[Line]:
     if summary.ended_utc_us is not None:
         took = format_seconds((summary.ended_utc_us - summary.started_utc_us) / 1e6)
     price = "" if isinstance(summary.price, Missing) else f", {format_hourly(summary.price.usd_per_hour)}"
-    launches = {s.launches for case in detail.run.cases if isinstance(s := speed_of(case), SpeedEstimate)}
+    launches = {speed.launches for _, speed in speeds_of(detail.run)}
     sure = f"{counted(min(launches), 'launch')} a case" if launches else ""
     assumed, notes = mostly_assumed(detail.run), run_notes(detail.run, is_brief=True)
     how_sure = f"{sure}: {assumed}" if assumed else ", ".join(filter(None, (sure, *notes[:1])))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL
-from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import (
@@ -31,7 +30,7 @@ from gputui.services.results.labels import (
 )
 from gputui.services.results.roofline import uses_of
 from gputui.services.results.step_breakdown import breakdown_of
-from gputui.services.results.throughput import speed_of
+from gputui.services.results.throughput import speeds_of
 from gputui.services.serving.text import server_line
 from gputui.store.machines import runs_with_common_ids
 from gputui.store.text import clean_text
@@ -86,9 +85,7 @@ def verdict_lines(detail: RunDetail, width: int) -> list[Line]:
 def _facts(detail: RunDetail, width: int) -> list[Line]:
     summary = detail.run.summary
     machine = summary.machine
-    launches = {
-        speed.launches for case in detail.run.cases if isinstance(speed := speed_of(case), SpeedEstimate)
-    }
+    launches = {speed.launches for _, speed in speeds_of(detail.run)}
     took = []
     if summary.ended_utc_us is not None:
         seconds = (summary.ended_utc_us - summary.started_utc_us) / 1e6

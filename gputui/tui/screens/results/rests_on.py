@@ -10,8 +10,7 @@ from gputui.model.result import CaseResult
 from gputui.model.units import format_percent, format_rate, three_digits
 from gputui.services.results.browser import RunDetail
 from gputui.services.results.labels import case_name, interval_words
-from gputui.services.results.load_times import is_load
-from gputui.services.results.throughput import speed_of
+from gputui.services.results.throughput import speeds_of
 from gputui.services.results.waiting import waited_share
 from gputui.store.reading import CaseConditions
 from gputui.tui.terminal.lines import Line, Span
@@ -30,11 +29,7 @@ def rests_on_lines(detail: RunDetail, width: int) -> Iterator[Line]:
 
     Shares are of the time in which a case was timed.
     """
-    rows = [
-        _cells(case, speed, detail.conditions.get(case.case_id))
-        for case in detail.run.cases
-        if isinstance(speed := speed_of(case), SpeedEstimate)
-    ]
+    rows = [_cells(case, speed, detail.conditions.get(case.case_id)) for case, speed in speeds_of(detail.run)]
     if not rows:
         return
     kept = [place for place in range(len(HEADINGS)) if any(cells[place] for cells in rows)]
@@ -73,7 +68,7 @@ def _cells(case: CaseResult, speed: SpeedEstimate, found: CaseConditions | None)
         "" if isinstance(waited, Missing) else format_percent(waited),
         "" if found is None else _clock(found),
         str(speed.launches),
-        "" if is_load(case.case) else str(speed.blocks),
+        "" if case.case.is_load else str(speed.blocks),
         cold,
         shared,
         "" if found is None else str(found.samples),

@@ -17,7 +17,6 @@ from gputui.model.result import CaseResult
 from gputui.services.results import table_export as saving
 from gputui.services.results.browser import RunDetail
 from gputui.services.results.labels import case_name, outcome_words
-from gputui.services.results.load_times import is_load
 from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.table_export import Sheet
 from gputui.store.reading import TelemetrySeries
@@ -70,7 +69,7 @@ _LEAST_BELOW = 12
 def tabs_of(detail: RunDetail) -> tuple[str, ...]:
     """The tabs that a run has something for; the findings say what is missing."""
     missing = []
-    steps = [case for case in detail.run.cases if not is_load(case.case)]
+    steps = [case for case in detail.run.cases if not case.case.is_load]
     if not any(m.blocks for case in steps for m in case.measurements):
         missing.append("blocks")
     if not detail.passes:
@@ -410,7 +409,7 @@ class RunPane(Vertical):
         has_step = case.case_id in detail.passes
         if not is_case:
             return pages.breakdown_lines(detail, case, width) if has_step else ()
-        if is_load(case.case):
+        if case.case.is_load:
             return ()
         name = (Span(case_name(case), "title"),)
         if not any(m.blocks for m in case.measurements):

@@ -22,7 +22,6 @@ from gputui.services.results.labels import (
     metric_range,
     metric_text,
 )
-from gputui.services.results.load_times import is_load
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.throughput import speed_of
 from gputui.services.results.waiting import is_crowded, waited_share
@@ -98,7 +97,7 @@ def case_rows(run: Run) -> list[CaseRow]:
                 case_name(case),
                 format_rate(speed.units_per_s, case.case.unit),
                 interval_words(speed),
-                "" if is_load(case.case) else format_seconds(case.case.units_per_step / speed.units_per_s),
+                "" if case.case.is_load else format_seconds(case.case.units_per_step / speed.units_per_s),
                 _flags(case),
             )
         rows.append(CaseRow(case, cells))

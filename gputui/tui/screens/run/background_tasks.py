@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import monotonic, monotonic_ns
 
-from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError, MachineLacks
 from gputui.model.absent import Missing
 from gputui.model.result import Run
@@ -30,7 +29,7 @@ from gputui.services.results.labels import case_name, interval_words, outcome_wo
 from gputui.services.results.next_steps import NextStep, next_steps
 from gputui.services.results.roofline import peak_share
 from gputui.services.results.selectors import run_in
-from gputui.services.results.throughput import speed_of
+from gputui.services.results.throughput import speeds_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import end_of_log
 from gputui.services.runs.device_history import HistoryReader
@@ -450,7 +449,7 @@ def rows_of_progress(cases: Sequence[CaseProgress]) -> list[ResultRow]:
 def result_rows(result: Run, prefix: str = "") -> list[ResultRow]:
     """The cases of a stored run in few words, those with a rate first."""
     rows = []
-    measured = [(case, speed) for case in result.cases if isinstance(speed := speed_of(case), SpeedEstimate)]
+    measured = speeds_of(result)
     _, *costs = cost_cells(measured, result.summary.price)
     cost_of_case = {case.case_id: cost for (case, _), cost in zip(measured, costs, strict=True)}
     for case, speed in measured:
