@@ -24,7 +24,6 @@ from gputui.analysis.resolution import (
     OUT_OF_REACH,
     SLOWER,
     WITHIN,
-    Decision,
     decisions,
     error_rate_of,
     looks_up_to,
@@ -33,6 +32,7 @@ from gputui.analysis.resolution import (
 from gputui.analysis.verdict import LAUNCHES_MEASURED, RatioEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
+from gputui.model.case import Case
 from gputui.model.plan import Plan
 from gputui.model.result import Run
 from gputui.model.units import (
@@ -42,7 +42,7 @@ from gputui.model.units import (
     listed,
 )
 from gputui.recording.spec import Spec
-from gputui.services.compare.pairing import compare_sides, estimate_pair, pairing, side_of_runs
+from gputui.services.compare.pairing import Side, compare_sides, estimate_pair, pairing, side_of_runs
 from gputui.services.compare.rerun import RepeatedRun, launches_per_case
 from gputui.services.results.selectors import from_here
 from gputui.services.results.waiting import contention_of
@@ -286,33 +286,36 @@ def _within(percent: float) -> str:
 
 def look(run: Run, asked: Looks, base: Run, *, number: int) -> Looks:
     """The next look at a run: rows that were closed before stay as they were."""
-    a, b = side_of_runs(asked.against, [base]), side_of_runs("this run", [run])
-    judged = compare_sides(a, b).rows
-    found = decisions([row.estimate for row in judged], asked.looks, asked.percent / 100)
+    sides = side_of_runs(asked.against, [base]), side_of_runs("this run", [run])
     before = {row.case_id: row for row in asked.rows if row.is_closed}
-    rows = []
-    for row, decision in zip(judged, found, strict=True):
+    found = (row for _, row in standings_of(*sides, asked.looks, asked.percent, number))
+    return replace(asked, made=number, rows=tuple(before.get(row.case_id, row) for row in found))
+
+
+def standings_of(
+    a: Side, b: Side, looks: Sequence[int], percent: float, number: int, *, base_grows: bool = False
+) -> Iterator[tuple[Case, RowStanding]]:
+    """What look `number` says of each row that both sides measured; `base_grows` as in `decisions`."""
+    rows = compare_sides(a, b).rows
+    found = decisions([row.estimate for row in rows], looks, percent / 100, base_grows=base_grows)
+    for row, decision in zip(rows, found, strict=True):
         result, estimate = row.b.result, row.estimate
         if result is None or isinstance(decision, Missing) or isinstance(estimate, Missing):
             continue
-        standing = standing_of(result.case_id, result.case.name, decision, number, estimate.launches_b)
-        rows.append(before.get(result.case_id, standing))
-    return replace(asked, made=number, rows=tuple(rows))
-
-
-def standing_of(case_id: int, name: str, decision: Decision, number: int, launches: int) -> RowStanding:
-    """What a look says of a row."""
-    return RowStanding(
-        case_id,
-        name,
-        decision.word,
-        number,
-        launches,
-        decision.ratio,
-        decision.low,
-        decision.high,
-        decision.reach,
-    )
+        yield (
+            result.case,
+            RowStanding(
+                result.case_id,
+                result.case.name,
+                decision.word,
+                number,
+                estimate.launches_b,
+                decision.ratio,
+                decision.low,
+                decision.high,
+                decision.reach,
+            ),
+        )
 
 
 def command_of_looks(model: RepeatedRun, percent: float) -> tuple[str, ...]:

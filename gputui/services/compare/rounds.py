@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from gputui.analysis.resolution import DECIDED, decisions, error_rate_of, looks_up_to
-from gputui.model.absent import Missing
+from gputui.analysis.resolution import DECIDED, error_rate_of, looks_up_to
 from gputui.model.result import Run
 from gputui.model.units import counted, listed
 from gputui.recording.spec import Spec
-from gputui.services.compare.pairing import Pairing, compare_sides, pairing, side_of_runs
-from gputui.services.compare.resolve import RowStanding, standing_of
+from gputui.services.compare.pairing import Pairing, pairing, side_of_runs
+from gputui.services.compare.resolve import RowStanding, standings_of
 from gputui.services.hosts.bakeoff import Bakeoff, BatchPart, Rounds
 from gputui.services.hosts.host import Host
 from gputui.services.profiles.planner import plan_again
@@ -109,16 +108,10 @@ def _look(
 ) -> None:
     """Judge the rows after a round; those that were closed before stay as they were."""
     sides = side_of_runs("the first host", base, pool=True), side_of_runs("a host", runs, pool=True)
-    judged = compare_sides(*sides).rows
-    estimates = [row.estimate for row in judged]
-    found = decisions(estimates, rounds.looks, rounds.percent / 100, base_grows=True)
-    for row, estimate, decision in zip(judged, estimates, found, strict=True):
-        result = row.b.result
-        if result is None or isinstance(decision, Missing) or isinstance(estimate, Missing):
-            continue
-        key = pairing(result.case)
+    for case, row in standings_of(*sides, rounds.looks, rounds.percent, number, base_grows=True):
+        key = pairing(case)
         if key not in rows or not rows[key].is_closed:
-            rows[key] = standing_of(result.case_id, result.case.name, decision, number, estimate.launches_b)
+            rows[key] = row
 
 
 def next_round(bakeoff: Bakeoff, found: list[HostStanding]) -> Bakeoff | None:

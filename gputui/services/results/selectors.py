@@ -195,19 +195,17 @@ def select_all(
     """
     selectors = {text: split_selector(text) for text in texts if not _is_reference(text)}
     file_of: dict[object, Path] = {}
-    asked: dict[Path, list[str]] = {}
-    for text, (path, _) in selectors.items():
-        asked.setdefault(file_of.setdefault(identity(path), _absolute(path)), []).append(text)
-
-    def read(files: Sequence[ResultFile]) -> list[Selection]:
-        of_files = [{text: selectors[text] for text in asked[file.db]} for file in files]
-        return _selected(files, of_files, pool=pool, with_passes=with_passes, only_rates=only_rates)
-
+    asked: dict[Path, dict[str, tuple[Path, str]]] = {}
+    for text, (path, run) in selectors.items():
+        asked.setdefault(file_of.setdefault(identity(path), _absolute(path)), {})[text] = path, run
+    read = partial(_selected, asked=asked, pool=pool, with_passes=with_passes, only_rates=only_rates)
     executor = ThreadPoolExecutor(_THREADS)
     readers = Readers(list(asked), trust)
+    groups = batches(list(asked), _TOGETHER)
+    each = executor.map if len(groups) > 1 else map
     try:
-        groups = executor.map(partial(readers.read, read=read), batches(list(asked), _TOGETHER))
-        found = _of_common_boxes([selection for group in groups for selection in group], pool)
+        read_in_turn = each(partial(readers.read, read=read), groups)
+        found = _of_common_boxes([selection for group in read_in_turn for selection in group], pool)
     finally:
         executor.shutdown(cancel_futures=True)
         readers.close()
@@ -221,18 +219,18 @@ def _absolute(path: Path) -> Path:
 
 def _selected(
     files: Sequence[ResultFile],
-    asked: Sequence[Mapping[str, tuple[Path, str]]],
     *,
+    asked: Mapping[Path, Mapping[str, tuple[Path, str]]],
     pool: bool,
     with_passes: bool,
     only_rates: bool,
 ) -> list[Selection]:
-    """What the selectors of each file select; `asked` has their texts, paths and runs."""
+    """What selectors select of these files; `asked` has their paths and runs by file and text."""
     summaries = with_common_ids(summaries_of(files), pool=pool)
     named = [
         (place, text, path, chosen_runs(path, selector, summaries[place], pool))
-        for place, of_file in enumerate(asked)
-        for text, (path, selector) in of_file.items()
+        for place, file in enumerate(files)
+        for text, (path, selector) in asked[file.db].items()
     ]
     others = [() if only_rates else _others(some, summaries[place]) for place, _, _, some in named]
     needed: list[dict[str, RunSummary]] = [{} for _ in files]
