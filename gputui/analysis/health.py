@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gputui.metrics import number
 from gputui.model.absent import Missing
 from gputui.model.live import FOREIGN, HIDDEN, LOST, DeviceSample, ProcessSample
 from gputui.model.units import format_percent
@@ -161,7 +161,7 @@ def _reachable(now_ns: int, gpu: DeviceSample, stale_after_s: float) -> list[Gpu
 
 
 def _slowed(gpu: DeviceSample, slowed: Slowed) -> list[GpuFinding]:
-    bits = int(_number(gpu, "throttle_bits") or 0)
+    bits = int(number(gpu.values, "throttle_bits") or 0)
     found: list[GpuFinding] = []
     if _is_now(bits & POWER_CAP, slowed, "power"):
         found.append(_power_capped(gpu, slowed))
@@ -183,7 +183,7 @@ def _slowed(gpu: DeviceSample, slowed: Slowed) -> list[GpuFinding]:
 
 
 def _warm(gpu: DeviceSample) -> list[GpuFinding]:
-    now, limit = _number(gpu, "temperature_c"), _number(gpu, "temperature_limit_c")
+    now, limit = number(gpu.values, "temperature_c"), number(gpu.values, "temperature_limit_c")
     if now is None or limit is None or now < limit - NEAR_C:
         return []
     return [GpuFinding("HOT", "warn", f"{now:.0f} °C: it slows itself from {limit:.0f} °C on")]
@@ -213,7 +213,7 @@ def _slowed_finding(word: str, severity: Severity, why: str, slowed: Slowed, cau
 
 
 def _power_capped(gpu: DeviceSample, slowed: Slowed) -> GpuFinding:
-    limit = _number(gpu, "power_limit_w")
+    limit = number(gpu.values, "power_limit_w")
     word, part = "POWER-CAPPED", _share_of_time(slowed, "power")
     if limit is None:
         return _slowed_finding(word, "warn", _power_sentence(gpu), slowed, "power")
@@ -226,7 +226,7 @@ def _past(word: str, why: str, slowed: Slowed, cause: Cause) -> GpuFinding:
 
 
 def _power_sentence(gpu: DeviceSample) -> str:
-    limit, default = _number(gpu, "power_limit_w"), _number(gpu, "power_limit_default_w")
+    limit, default = number(gpu.values, "power_limit_w"), number(gpu.values, "power_limit_default_w")
     why = "the power limit holds the clocks down"
     if limit is not None:
         why += f": {limit:.0f} W"
@@ -236,7 +236,7 @@ def _power_sentence(gpu: DeviceSample) -> str:
 
 
 def _heat_sentence(gpu: DeviceSample) -> str:
-    now, limit = _number(gpu, "temperature_c"), _number(gpu, "temperature_limit_c")
+    now, limit = number(gpu.values, "temperature_c"), number(gpu.values, "temperature_limit_c")
     why = "heat holds the clocks down"
     if now is not None:
         why += f": {now:.0f} °C" + (f", slowed from {limit:.0f} °C on" if limit is not None else "")
@@ -245,40 +245,33 @@ def _heat_sentence(gpu: DeviceSample) -> str:
 
 def _errors(gpu: DeviceSample) -> list[GpuFinding]:
     found: list[GpuFinding] = []
-    xids, last = _number(gpu, "xid_count"), _number(gpu, "xid_last")
+    xids, last = number(gpu.values, "xid_count"), number(gpu.values, "xid_last")
     if xids and last is not None:
         what, severity = XIDS.get(int(last), ("an error in the log of the driver", "alarm"))
         times = "" if xids == 1 else f", the last of {xids:.0f}"
         found.append(GpuFinding(f"Xid {last:.0f}", severity, f"{what}{times}"))
-    count = _number(gpu, "ecc_uncorrected_count")
+    count = number(gpu.values, "ecc_uncorrected_count")
     if count:
         many = "1 memory error" if count == 1 else f"{count:.0f} memory errors"
         why = f"{many} could not be corrected: results may be wrong"
         found.append(GpuFinding(f"ECC errors {count:.0f}", "alarm", why, f"ECC {count:.0f}"))
-    if _number(gpu, "remapped_rows_failed"):
+    if number(gpu.values, "remapped_rows_failed"):
         why = "a bad row of the memory could not be replaced by a spare one: exchange the GPU"
         found.append(GpuFinding("ROW REMAP FAILED", "alarm", why))
-    elif _number(gpu, "remapped_rows_pending"):
+    elif number(gpu.values, "remapped_rows_pending"):
         why = "a bad row of the memory is replaced by a spare one when the GPU is reset"
         found.append(GpuFinding("ROW REMAP PENDING", "warn", why))
     return found
 
 
 def _link(gpu: DeviceSample) -> list[GpuFinding]:
-    width, widest = _number(gpu, "pcie_width"), _number(gpu, "pcie_width_max")
+    width, widest = number(gpu.values, "pcie_width"), number(gpu.values, "pcie_width_max")
     if width and widest and width < widest:
         why = f"the PCIe link has trained {width:.0f} of {widest:.0f} lanes: copies to the GPU are slow"
         return [GpuFinding(f"PCIe x{width:.0f} of x{widest:.0f}", "warn", why)]
-    generation, best = _number(gpu, "pcie_generation"), _number(gpu, "pcie_generation_max")
-    busy = _number(gpu, "sm_busy_pct")
+    generation, best = number(gpu.values, "pcie_generation"), number(gpu.values, "pcie_generation_max")
+    busy = number(gpu.values, "sm_busy_pct")
     if generation and best and generation < best and busy is not None and busy >= BUSY_PCT:
         why = f"the PCIe link runs at generation {generation:.0f} of {best:.0f} while the GPU is busy"
         return [GpuFinding(f"PCIe gen{generation:.0f} of {best:.0f}", "warn", why)]
     return []
-
-
-def _number(gpu: DeviceSample, key: str) -> float | None:
-    value = gpu.values.get(key)
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return value

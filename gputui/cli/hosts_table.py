@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.cli.output import beneath, shown, wrapped
-from gputui.model.units import format_seconds
+from gputui.model.units import format_clock, format_seconds
 
 if TYPE_CHECKING:
     from gputui.services.hosts.bakeoff import HostStatus
@@ -73,8 +73,7 @@ class HostsTable:
             self._drawn = 0
 
     def _elapsed(self) -> str:
-        seconds = int(time.monotonic() - self._begun_s)
-        return f"{seconds // 60}:{seconds % 60:02d}"
+        return format_clock(time.monotonic() - self._begun_s)
 
 
 def _summary(statuses: Sequence[HostStatus]) -> str:

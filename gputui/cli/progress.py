@@ -27,7 +27,7 @@ from gputui.model.journal import (
 from gputui.model.plan import PROFILED, Plan
 from gputui.model.profiled import ProfiledPass
 from gputui.model.serving import LoadNow
-from gputui.model.units import counted, format_rate, format_seconds
+from gputui.model.units import counted, format_clock, format_rate, format_seconds
 from gputui.services.results.throughput import speed_of_launch
 from gputui.services.runs.progress import INTERVAL_BLOCKS, TimeLeft, case_run_again, load_now_words
 
@@ -81,7 +81,7 @@ class Progress:
             self._drawn_s = now_s
             width = shutil.get_terminal_size().columns
             now = self._of_block(*self._timed) if self._timed else self._now
-            text = shown(f"{_clock(self._pace.elapsed_s())} {self._remaining()}{now}", sys.stderr)
+            text = shown(f"{format_clock(self._pace.elapsed_s())} {self._remaining()}{now}", sys.stderr)
             print(f"{_ERASE}{text[: width - 1]}", end="", file=beneath(sys.stderr), flush=True)
 
     def hear(self, index: int, line: Line) -> None:
@@ -166,18 +166,14 @@ class Progress:
         return format_rate(speed_of_launch(case, blocks), case.unit)
 
     def _elapsed(self) -> str:
-        return _clock(self._pace.elapsed_s())
+        return format_clock(self._pace.elapsed_s())
 
     def _remaining(self) -> str:
         left_s = self._pace.left_s()
         if left_s is None:
             return ""
-        return f"~{_clock(left_s)} left " if left_s >= 1 else "nearly done "
+        return f"~{format_clock(left_s)} left " if left_s >= 1 else "nearly done "
 
     def _erase(self) -> None:
         if self._live:
             print(_ERASE, end="", file=beneath(sys.stderr), flush=True)
-
-
-def _clock(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"

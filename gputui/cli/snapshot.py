@@ -7,7 +7,7 @@ import getpass
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +17,11 @@ from gputui.analysis.health import GpuFinding, foreign_processes, health
 from gputui.cli.hosts import host_options, named_hosts
 from gputui.cli.output import wrapped
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_MACHINE_LACKS, MachineLacks
+from gputui.metrics import ABSENT, Metric, Values, charted, metric_named, number, with_unit, word
 from gputui.model.absent import Missing
-from gputui.model.devices import device_order
-from gputui.model.live import DeviceSample, LiveSample, ProcessSample, Value
-from gputui.model.units import counted, format_bytes, format_metric, format_seconds
+from gputui.model.devices import HOST, device_order
+from gputui.model.live import DeviceSample, LiveSample, ProcessSample
+from gputui.model.units import counted, format_bytes, format_seconds
 from gputui.services.live.snapshot import take_snapshot
 from gputui.store.text import clean_text
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from gputui.services.hosts.host import Host
     from gputui.services.hosts.live import HostFeed, HostSample
 
-_NONE = "—"
 _LONGEST_COMMAND = 200
 _ANSWERS_WITHIN_S = 45.0
 _READINGS = 2
@@ -178,16 +178,11 @@ def _host_line(host: DeviceSample) -> str:
     if host.problem is not None:
         return f"host  {host.problem.reason}"
     values = host.values
-    cores, busy = values.get("cpu_limit_cores"), values.get("cpu_busy_pct")
-    share = f"{busy:.0f}" if isinstance(busy, int | float) else _NONE
-    all_of_it = f" of {100 * cores:.0f}" if isinstance(cores, int | float) else ""
     return "  ".join(
         (
             "host",
-            str(values.get("name", "")),
-            f"CPU {share}{all_of_it} %",
-            f"memory {_used_of(values, 'memory')}",
-            f"load {_figure(values.get('load_1min'), '{:.2f}')}",
+            word(values, "name"),
+            *_known(charted(HOST), values),
             f"network in {_rate(values, 'network_rx')} out {_rate(values, 'network_tx')}",
             f"disk read {_rate(values, 'disk_read')} written {_rate(values, 'disk_write')}",
         )
@@ -195,33 +190,22 @@ def _host_line(host: DeviceSample) -> str:
 
 
 def _gpu_line(gpu: DeviceSample, findings: Sequence[GpuFinding], instances: int) -> str:
-    name = str(gpu.values["name"]) if isinstance(gpu.values.get("name"), str) else ""
-    name = gpu.mig_profile or name
+    name = gpu.mig_profile or word(gpu.values, "name")
     parts = [f"GPU {gpu.label}", name] if name else [f"GPU {gpu.label}"]
-    if gpu.problem is None and gpu.parent is not None:
-        parts += [
-            f"SM active {_figure(gpu.values.get('gpm_sm_active_pct'), '{:.0f}')} %",
-            f"memory {_used_of(gpu.values, 'memory')}",
-        ]
-    elif gpu.problem is None:
-        parts += (
-            [counted(instances, "MIG instance"), *_measured(gpu.values)[1:]]
-            if instances
-            else _measured(gpu.values)
-        )
+    if instances:
+        parts.append(counted(instances, "MIG instance"))
+    if gpu.problem is None:
+        keys = ("gpm_sm_active_pct", "memory_used_bytes") if gpu.parent is not None else ()
+        metrics = [metric_named(key, gpu.device) for key in keys] or charted(gpu.device)
+        parts += _known(metrics, gpu.values)
     parts += [f"{finding.word}: {finding.why}" for finding in findings]
     return "  ".join(parts)
 
 
-def _measured(values: Mapping[str, Value]) -> list[str]:
-    power, limit = _figure(values.get("power_w"), "{:.0f}"), _figure(values.get("power_limit_w"), "{:.0f}")
-    return [
-        f"busy {_figure(values.get('sm_busy_pct'), '{:.0f}')} %",
-        f"memory {_used_of(values, 'memory')}",
-        f"{power} W" if limit == _NONE else f"{power} of {limit} W",
-        f"{_figure(values.get('temperature_c'), '{:.0f}')} °C",
-        f"{_figure(values.get('sm_clock_mhz'), '{:.0f}')} MHz",
-    ]
+def _known(metrics: Iterable[Metric], values: Values) -> list[str]:
+    """Those that apply to the device."""
+    known = [metric for metric in metrics if metric.key in values]
+    return [metric.in_words(values) or f"{metric.name} {ABSENT}" for metric in known]
 
 
 def _process_line(process: ProcessSample) -> str:
@@ -233,7 +217,7 @@ def _process_line(process: ProcessSample) -> str:
         f"PID {process.pid}",
         f"GPU {gpus}",
         kinds,
-        format_bytes(memory) if is_known else _NONE,
+        format_bytes(memory) if is_known else ABSENT,
     ]
     if isinstance(process.user, Missing) and isinstance(process.command, Missing):
         return "  ".join((*parts, process.user.reason))
@@ -241,8 +225,8 @@ def _process_line(process: ProcessSample) -> str:
     return "  ".join(
         (
             *parts,
-            _NONE if isinstance(process.user, Missing) else process.user,
-            _NONE if isinstance(elapsed, Missing) else format_seconds(round(elapsed)),
+            ABSENT if isinstance(process.user, Missing) else process.user,
+            ABSENT if isinstance(elapsed, Missing) else format_seconds(round(elapsed)),
             process.command.reason
             if isinstance(process.command, Missing)
             else process.command[:_LONGEST_COMMAND],
@@ -250,19 +234,8 @@ def _process_line(process: ProcessSample) -> str:
     )
 
 
-def _used_of(values: Mapping[str, Value], what: str) -> str:
-    used, total = values.get(f"{what}_used_bytes"), values.get(f"{what}_total_bytes")
-    shown = format_bytes(used) if isinstance(used, int | float) else _NONE
-    return f"{shown} of {format_bytes(total)}" if isinstance(total, int | float) else shown
-
-
-def _rate(values: Mapping[str, Value], what: str) -> str:
-    value = values.get(f"{what}_bytes_per_s")
-    return format_metric(value, "B/s") if isinstance(value, int | float) else _NONE
-
-
-def _figure(value: Value | None, how: str) -> str:
-    return how.format(value) if isinstance(value, int | float) else _NONE
+def _rate(values: Values, what: str) -> str:
+    return with_unit(number(values, f"{what}_bytes_per_s"), "B/s")
 
 
 # JSON

@@ -11,9 +11,9 @@ import json
 import math
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any  # Any: JSON that is not yet checked
+from typing import Any, NamedTuple  # Any: JSON that is not yet checked
 
 from gputui.model.devices import HOST as HOST
 
@@ -22,9 +22,8 @@ _NO_COUNT = 2**64 - 1
 _CRC = struct.Struct("<I")
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One telemetry column."""
+class Column(NamedTuple):
+    """One column of telemetry; two versions mean the same by it if all of this agrees."""
 
     key: str
     """Name with its unit; also the column's name in the result file."""
@@ -32,38 +31,18 @@ class Metric:
     """`f` for a float, `Q` for a counter or bit set."""
     scope: str
     """`gpu` or `host`."""
-    title: str
-
-
-METRICS: tuple[Metric, ...] = (
-    Metric("sm_busy_pct", "f", "gpu", "share of time with a kernel running"),
-    Metric("memory_busy_pct", "f", "gpu", "share of time with memory traffic"),
-    Metric("memory_used_mib", "f", "gpu", "device memory in use"),
-    Metric("power_w", "f", "gpu", "power drawn now"),
-    Metric("temperature_c", "f", "gpu", "core temperature"),
-    Metric("sm_clock_mhz", "f", "gpu", "streaming multiprocessor clock"),
-    Metric("memory_clock_mhz", "f", "gpu", "memory clock"),
-    Metric("throttle_bits", "Q", "gpu", "clocks-event reasons, NVML bit set"),
-    Metric("energy_mj", "Q", "gpu", "energy counter since the driver was loaded"),
-    Metric("compute_process_count", "f", "gpu", "processes that compute on it"),
-    Metric("cpu_busy_pct", "f", "host", "CPU time used by all processes, 100 per logical CPU"),
-    Metric("cpu_steal_pct", "f", "host", "CPU time taken by the hypervisor, 100 per logical CPU"),
-    Metric("memory_used_bytes", "Q", "host", "host memory in use, caches not counted"),
-    Metric("load_1min", "f", "host", "load average over one minute"),
-    Metric("cpu_clock_mhz", "f", "host", "mean clock of the logical CPUs"),
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All metrics of one device, or of the host, at one instant."""
+    """All that is stored of one device, or of the host, at one instant."""
 
     device: int
     """Index of the GPU among the machine's GPUs; HOST for the host."""
     t_ns: int
     """Monotonic, after the values were read."""
     values: Mapping[str, float | int]
-    """By metric key; an absent key was not measured."""
+    """By column; an absent one was not measured."""
 
 
 class UnreadableHeader(ValueError):
@@ -73,14 +52,16 @@ class UnreadableHeader(ValueError):
 class TelemetryFormat:
     """The layout of a telemetry file's rows: its columns, in order."""
 
-    def __init__(self, metrics: Sequence[Metric]) -> None:
-        self.metrics = tuple(metrics)
-        self._row = struct.Struct("<hQ" + "".join(m.code for m in self.metrics))
+    def __init__(self, columns: Sequence[Column], known: Collection[Column] | None = None) -> None:
+        """`known`: the columns that this version has; without it, all."""
+        self.columns = tuple(columns)
+        self._known = set(self.columns if known is None else known)
+        self._row = struct.Struct("<hQ" + "".join(column.code for column in self.columns))
         self.row_bytes = self._row.size + _CRC.size
 
-    @classmethod
-    def described(cls, plain: Any) -> TelemetryFormat:
-        """The format that the JSON of a header line describes, whichever version wrote it.
+    def described(self, plain: Any) -> TelemetryFormat:
+        """The format that the JSON of a header line describes, whichever version wrote it; the columns of
+        this one are known.
 
         Raises UnreadableHeader.
         """
@@ -92,29 +73,27 @@ class TelemetryFormat:
         columns = plain.get("columns")
         if not isinstance(columns, list) or not all(map(_is_column, columns)):
             raise UnreadableHeader("its header describes columns that this gputui cannot read")
-        metrics = [Metric(key, code, scope, "") for key, code, scope in columns]
-        if len({m.key for m in metrics}) != len(metrics):
+        if len({key for key, _, _ in columns}) != len(columns):
             raise UnreadableHeader("its header names a column twice")
-        return cls(metrics)
+        return TelemetryFormat([Column(*column) for column in columns], self.columns)
 
     def header(self) -> bytes:
-        columns = [[m.key, m.code, m.scope] for m in self.metrics]
-        return json.dumps({"telemetry": FORMAT_VERSION, "columns": columns}).encode() + b"\n"
+        return json.dumps({"telemetry": FORMAT_VERSION, "columns": self.columns}).encode() + b"\n"
 
     def unknown_keys(self) -> tuple[str, ...]:
-        """Columns that are not metrics of this version."""
-        return tuple(m.key for m in self.metrics if _kind(m) not in _KNOWN)
+        """Columns that this version does not have."""
+        return tuple(column.key for column in self.columns if column not in self._known)
 
     def encode(self, reading: Reading) -> bytes:
         """One row of `row_bytes` bytes."""
         absent = {"f": math.nan, "Q": _NO_COUNT}
-        values = [reading.values.get(m.key, absent[m.code]) for m in self.metrics]
+        values = [reading.values.get(column.key, absent[column.code]) for column in self.columns]
         body = self._row.pack(reading.device, reading.t_ns, *values)
         return body + _CRC.pack(zlib.crc32(body))
 
     def decode(self, rows: bytes) -> Iterator[Reading | None]:
-        """The known metrics of each row; None for a damaged row. A torn tail is dropped."""
-        keys = [m.key if _kind(m) in _KNOWN else "" for m in self.metrics]
+        """The known columns of each row; None for a damaged row. A torn tail is dropped."""
+        keys = [column.key if column in self._known else "" for column in self.columns]
         for start in range(0, len(rows) - self.row_bytes + 1, self.row_bytes):
             body = rows[start : start + self._row.size]
             if _CRC.unpack_from(rows, start + self._row.size)[0] != zlib.crc32(body):
@@ -141,12 +120,3 @@ def _is_column(column: object) -> bool:
         and all(isinstance(part, str) for part in column)
         and column[1] in ("f", "Q")
     )
-
-
-def _kind(metric: Metric) -> tuple[str, str, str]:
-    """What two versions must agree on for a column to mean the same."""
-    return metric.key, metric.code, metric.scope
-
-
-_KNOWN = frozenset(map(_kind, METRICS))
-CURRENT = TelemetryFormat(METRICS)

@@ -147,6 +147,15 @@ def format_seconds(seconds: float) -> str:
     return f"{three_digits(seconds / 1e-9)} ns"
 
 
+def format_clock(seconds: float, of_s: float = 0.0) -> str:
+    """Time on a clock: `0:07`, `1:02:03`; with hours if `of_s` has them."""
+    whole = max(math.floor(seconds), 0)
+    minutes, rest = divmod(whole, 60)
+    if max(whole, of_s) < 3600:
+        return f"{minutes}:{rest:02d}"
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+
+
 def format_whole_seconds(seconds: float) -> str:
     """A duration that was chosen or estimated, rounded up: `40 s`, `90 s`, `2 min 20 s`, `5 min`."""
     whole = math.ceil(seconds)

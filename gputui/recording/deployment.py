@@ -67,7 +67,7 @@ def measuring_half() -> bytes:
 def _measuring_files() -> Iterator[tuple[str, bytes]]:
     yield "__main__.py", _MAIN.encode()
     package = importlib.resources.files("gputui")
-    for name in ("__init__.py", "errors.py", "version.py"):
+    for name in ("__init__.py", "errors.py", "metrics.py", "version.py"):
         yield f"gputui/{name}", package.joinpath(name).read_bytes()
     for room in MEASURING_HALF:
         for name, data in _files(package.joinpath(room), ""):

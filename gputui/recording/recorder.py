@@ -25,9 +25,8 @@ from gputui.model.journal import (
 from gputui.model.machine import Machine
 from gputui.recording.journal import JournalWriter
 from gputui.recording.lock import Holder, take_lock
-from gputui.recording.sampler import Sampler
+from gputui.recording.sampler import Sampler, sources_of_runs
 from gputui.recording.spec import Spec
-from gputui.sources.registry import sources_of_runs
 
 _CASE_ID = _LAUNCH_ID = 0
 

@@ -15,9 +15,14 @@ from io import FileIO
 from pathlib import Path
 from types import TracebackType
 
+from gputui.machine import cgroup
+from gputui.machine.tree import Tree
+from gputui.metrics import CURRENT
 from gputui.model.absent import Missing
-from gputui.model.telemetry import CURRENT, HOST, row_device
+from gputui.model.telemetry import HOST, row_device
 from gputui.sources.base import Source
+from gputui.sources.host import HostSource
+from gputui.sources.nvml import NvmlSource
 
 FULL_PERIOD_S = 1.0
 FAST_PERIOD_S = 0.1
@@ -296,6 +301,12 @@ class Sampler:
                 return
             self._told.add(problem)
         self._on_problem(problem)
+
+
+def sources_of_runs() -> list[Source]:
+    """One for each kind of device that runs are sampled of."""
+    confinement = cgroup.confinement(Tree(Path("/"), os.environ))
+    return [HostSource(confinement=confinement), NvmlSource()]
 
 
 def _next_deadline(previous: float, period_s: float) -> float:

@@ -49,11 +49,10 @@ from gputui.recording.deployment import copy_worker
 from gputui.recording.journal import NO_ROOM, JournalWriter
 from gputui.recording.lock import Holder, take_lock
 from gputui.recording.pacing import Pace
-from gputui.recording.sampler import Sampler
+from gputui.recording.sampler import Sampler, sources_of_runs
 from gputui.recording.spec import Spec
 from gputui.recording.worker_messages import line_of
 from gputui.recording.worker_process import WorkerProcess, without_paths
-from gputui.sources.registry import sources_of_runs
 from gputui.worker.foreign_json import read_json
 
 HARD_STOP = 1.2

@@ -1,1 +1,1 @@
-"""Where metrics are read: one file each and, for measured runs, one name in `registry.SOURCES`."""
+"""Where metrics are read: one file for each kind of device."""

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, ClassVar  # psutil may be absent
 
 from gputui.model.absent import Missing
+from gputui.model.confinement import FREE, Confinement
 from gputui.model.telemetry import HOST, Reading
+from gputui.sources.host_live import confined_memory, cpu_used_ns, integer
 
 _QUICK_CLOCK_MAX_CPUS = 16
 """The clock is read per CPU; on larger hosts that is too expensive ten times a second."""
@@ -18,7 +20,7 @@ _QUICK_CLOCK_MAX_CPUS = 16
 
 @dataclass(frozen=True, slots=True)
 class _Ticks:
-    """Processor time since boot, all CPUs together."""
+    """Processor time since boot, CPUs together."""
 
     busy: int
     steal: int
@@ -26,15 +28,17 @@ class _Ticks:
 
 
 class HostSource:
-    """Processor time, memory, load and clock of the host, or of the container if it is confined."""
+    """Processor time, memory, load and clock of the host, or of the part of it that a container may use."""
 
     NAME: ClassVar[str] = "host"
 
-    def __init__(self, root: Path = Path("/")) -> None:
+    def __init__(self, root: Path = Path("/"), confinement: Confinement = FREE) -> None:
         self._root = root
+        self._confinement = confinement
         self._psutil: Any = None
         self._cpus = os.cpu_count() or 1
-        self._last: _Ticks | None = None
+        self._last: tuple[_Ticks | None, tuple[int, int | None]] | None = None
+        """Ticks, and at which instant how much time the control group had used."""
         self._psutil_started = False
         self._clock_files: tuple[Path, ...] = ()
         self._problem: Missing | None = None
@@ -75,49 +79,31 @@ class HostSource:
 
     def _text(self, path: str) -> str:
         try:
-            return (self._root / path).read_text(errors="replace")
+            return (self._root / path.lstrip("/")).read_text(errors="replace")
         except OSError:
             return ""
 
     def _processor_time(self) -> dict[str, float | int]:
-        ticks = _parse_ticks(self._text("proc/stat"))
-        last, self._last = self._last, ticks
-        if ticks is None or last is None or ticks.total <= last.total:
+        cpus = self._confinement.cpus
+        ticks = _parse_ticks(self._text("proc/stat"), cpus)
+        now = time.monotonic_ns(), cpu_used_ns(self._confinement, self._text)
+        last, self._last = self._last, (ticks, now)
+        if ticks is None or last is None or last[0] is None or ticks.total <= last[0].total:
             return {}
-        scale = 100 * self._cpus / (ticks.total - last.total)
+        scale = 100 * (len(cpus) or self._cpus) / (ticks.total - last[0].total)
         # The kernel may take back a tick of idle or stolen time.
-        return {
-            "cpu_busy_pct": max(0, ticks.busy - last.busy) * scale,
-            "cpu_steal_pct": max(0, ticks.steal - last.steal) * scale,
-        }
+        busy_pct = max(0, ticks.busy - last[0].busy) * scale
+        if now[1] is not None and last[1][1] is not None and now[0] > last[1][0]:
+            busy_pct = 100 * max(0, now[1] - last[1][1]) / (now[0] - last[1][0])
+        return {"cpu_busy_pct": busy_pct, "cpu_steal_pct": max(0, ticks.steal - last[0].steal) * scale}
 
     def _memory(self) -> dict[str, float | int]:
-        meminfo = self._text("proc/meminfo")
+        meminfo, limit = self._text("proc/meminfo"), self._confinement.memory_limit_bytes
         total, available = (_kib(meminfo, name) for name in ("MemTotal", "MemAvailable"))
-        confined = self._confined_memory(total)
-        if confined is not None:
-            return {"memory_used_bytes": confined}
-        if total is None or available is None:
-            return {}
-        return {"memory_used_bytes": max(0, total - available)}
-
-    def _confined_memory(self, host_bytes: int | None) -> int | None:
-        """Memory used by the container, without page cache; None outside a container.
-
-        At the mount root these files exist, or limit something, only inside a container.
-        """
-        version_2 = "sys/fs/cgroup"
-        used = _integer(self._text(f"{version_2}/memory.current"))
-        cache = re.search(r"^inactive_file (\d+)", self._text(f"{version_2}/memory.stat"), re.MULTILINE)
-        if used is None:
-            version_1 = "sys/fs/cgroup/memory"
-            limit = _integer(self._text(f"{version_1}/memory.limit_in_bytes"))
-            if limit is None or host_bytes is None or limit >= host_bytes:
-                return None
-            used = _integer(self._text(f"{version_1}/memory.usage_in_bytes"))
-            stat = self._text(f"{version_1}/memory.stat")
-            cache = re.search(r"^total_inactive_file (\d+)", stat, re.MULTILINE)
-        return None if used is None else max(0, used - (int(cache[1]) if cache else 0))
+        used = None if total is None or available is None else max(0, total - available)
+        if limit is not None and (total is None or limit < total):
+            used = confined_memory(self._confinement, self._text)
+        return {} if used is None else {"memory_used_bytes": used}
 
     def _load(self) -> dict[str, float | int]:
         try:
@@ -127,9 +113,7 @@ class HostSource:
 
     def _clock(self) -> dict[str, float | int]:
         if self._clock_files:
-            kilohertz = [
-                _integer(self._text(str(path.relative_to(self._root)))) for path in self._clock_files
-            ]
+            kilohertz = [integer(self._text(str(path.relative_to(self._root)))) for path in self._clock_files]
             megahertz = [value / 1000 for value in kilohertz if value is not None]
         else:
             lines = re.findall(r"^cpu MHz\s*:\s*([0-9.]+)", self._text("proc/cpuinfo"), re.MULTILINE)
@@ -150,14 +134,16 @@ class HostSource:
         return values
 
 
-def _parse_ticks(stat: str) -> _Ticks | None:
+def _parse_ticks(stat: str, cpus: frozenset[int]) -> _Ticks | None:
+    """Of these CPUs; without any of all."""
     # proc_stat(5): user nice system idle iowait irq softirq steal; guest time is part of user.
-    fields = stat.partition("\n")[0].split()
-    if len(fields) < 5 or fields[0] != "cpu":
-        return None
+    names = {f"cpu{cpu}" for cpu in cpus} or {"cpu"}
+    lines = [fields for line in stat.splitlines() if (fields := line.split()) and fields[0] in names]
     try:
-        times = [int(field) for field in fields[1:9]]
+        times = [sum(map(int, column)) for column in zip(*(line[1:9] for line in lines), strict=False)]
     except ValueError:
+        return None
+    if len(times) < 4:
         return None
     times += [0] * (8 - len(times))
     idle, steal = times[3] + times[4], times[7]
@@ -167,8 +153,3 @@ def _parse_ticks(stat: str) -> _Ticks | None:
 def _kib(meminfo: str, name: str) -> int | None:
     found = re.search(rf"^{name}:\s+(\d+) kB", meminfo, re.MULTILINE)
     return int(found[1]) * 1024 if found else None
-
-
-def _integer(text: str) -> int | None:
-    stripped = text.strip()
-    return int(stripped) if stripped.isascii() and stripped.isdigit() else None

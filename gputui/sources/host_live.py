@@ -78,8 +78,8 @@ class HostLive:
         stat = self._text("/proc/stat")
         counters = _Counters(
             now_ns,
-            self._cpu_used_ns(),
-            _ticks_of_cpus(stat, self._confinement.cpus),
+            cpu_used_ns(self._confinement, self._text),
+            ticks_of_cpus(stat, self._confinement.cpus),
             self._network(),
             self._disk_bytes(),
         )
@@ -114,16 +114,6 @@ class HostLive:
         return self._name
 
     # Processor
-
-    def _cpu_used_ns(self) -> int | None:
-        path = self._confinement.cpu_usage_file
-        if not path:
-            return None
-        text = self._text(path)
-        if path.endswith("cpu.stat"):
-            found = re.search(r"^usage_usec (\d+)", text, re.MULTILINE)
-            return int(found[1]) * 1000 if found else None
-        return _integer(text)
 
     def _processor(self, last: _Counters | None, now: _Counters) -> dict[str, Value]:
         quota, visible = self._confinement.cpu_limit_cores, float(len(now.cpus))
@@ -168,23 +158,12 @@ class HostLive:
         limit = self._confinement.memory_limit_bytes
         if limit is not None and (total is None or limit < total):
             values["memory_total_bytes"] = limit
-            used = self._confined_memory()
+            used = confined_memory(self._confinement, self._text)
             if used is not None:
                 values["memory_used_bytes"] = used
             else:
                 values["memory_used_bytes"] = Missing("the control group does not tell what it uses")
         return values
-
-    def _confined_memory(self) -> int | None:
-        """Memory used by the control group, without the page cache that can be dropped."""
-        directory = self._confinement.memory_directory
-        is_new = self._confinement.version == 2
-        used = _integer(self._text(f"{directory}/memory.{'current' if is_new else 'usage_in_bytes'}"))
-        if used is None:
-            return None
-        key = "inactive_file" if is_new else "total_inactive_file"
-        cache = re.search(rf"^{key} (\d+)", self._text(f"{directory}/memory.stat"), re.MULTILINE)
-        return max(0, used - (int(cache[1]) if cache else 0))
 
     def _load(self) -> dict[str, Value]:
         first = self._text("/proc/loadavg").partition(" ")[0]
@@ -259,7 +238,25 @@ class HostLive:
         return DeviceSample(HOST, self.NAME, counters.t_ns, values | _rates(last, counters))
 
 
-def _ticks_of_cpus(stat: str, wanted: frozenset[int]) -> dict[int, Pair]:
+def cpu_used_ns(confinement: Confinement, text: Callable[[str], str]) -> int | None:
+    """Processor time of the control group with the quota; None without one. `text` reads a file."""
+    path = confinement.cpu_usage_file
+    if not path.endswith("cpu.stat"):
+        return integer(text(path)) if path else None
+    found = re.search(r"^usage_usec (\d+)", text(path), re.MULTILINE)
+    return int(found[1]) * 1000 if found else None
+
+
+def confined_memory(confinement: Confinement, text: Callable[[str], str]) -> int | None:
+    """Memory used by the control group with the limit, without the page cache that can be dropped."""
+    directory, is_new = confinement.memory_directory, confinement.version == 2
+    used = integer(text(f"{directory}/memory.{'current' if is_new else 'usage_in_bytes'}"))
+    key = "inactive_file" if is_new else "total_inactive_file"
+    cache = re.search(rf"^{key} (\d+)", text(f"{directory}/memory.stat"), re.MULTILINE)
+    return None if used is None else max(0, used - (int(cache[1]) if cache else 0))
+
+
+def ticks_of_cpus(stat: str, wanted: frozenset[int]) -> dict[int, Pair]:
     # proc_stat(5): cpuN user nice system idle iowait irq softirq steal; guest time is part of user.
     found: dict[int, Pair] = {}
     for line in stat.splitlines()[1:]:
@@ -302,6 +299,7 @@ def _rate(
     return per_second(n[0] - b[0] for b, n in kept), per_second(n[1] - b[1] for b, n in kept)
 
 
-def _integer(text: str) -> int | None:
+def integer(text: str) -> int | None:
+    """A file that holds one number."""
     stripped = text.strip()
     return int(stripped) if stripped.isascii() and stripped.isdigit() else None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gputui.errors import GputuiError
+from gputui.metrics import CURRENT
 from gputui.model.absent import Missing
 from gputui.model.journal import (
     JOURNAL_NAME,
@@ -218,7 +219,7 @@ def _format_of(file: BufferedReader) -> TelemetryFormat:
     if not line.endswith(b"\n"):
         raise UnreadableHeader("its header is cut off" if line else "it is empty")
     try:
-        return TelemetryFormat.described(read_json(line))
+        return CURRENT.described(read_json(line))
     except UnreadableHeader:
         raise
     except ValueError as error:

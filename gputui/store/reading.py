@@ -15,12 +15,14 @@ from threading import get_ident
 from typing import Any, TypeVar  # Any: cells whose types were checked with the file, and keys of rows
 
 from gputui.errors import GputuiError
+from gputui.metrics import STORED, Metric
 from gputui.model.absent import Missing
+from gputui.model.devices import HOST
 from gputui.model.journal import Block
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.series import TimeSeries
 from gputui.model.serving import BoxPower, LoadStep, RequestRow, Requests, ServerFound, ServingRecords
-from gputui.model.telemetry import HOST, METRICS, Metric
 from gputui.store.locking import Locked
 from gputui.store.machines import with_common_ids
 from gputui.store.opening import (
@@ -57,11 +59,13 @@ SLOWED_BITS = 0x8 | 0x20 | 0x40 | 0x80
 POWER_CAP_BIT = 0x4
 """NVML clocks-event reason: software power cap."""
 
-_MEAN_SQL = "avg(CASE WHEN isfinite({0}) THEN {0} END)"
-_LAST_SQL = "arg_max({0}, t_us)"
+_COMBINED_SQL = {
+    "mean": "avg(CASE WHEN isfinite({0}) THEN {0} END)",
+    "last": "arg_max({0}, t_us)",
+    "any": "bit_or({0})",
+}
+"""A piece of time, by how its metric combines."""
 _OF_CONDITIONS = ("sm_clock_mhz", "temperature_c", "throttle_bits", "compute_process_count")
-_PIECE_SQL = {"throttle_bits": "bit_or({0})"}
-"""How a piece of time is aggregated, by metric key, where the kind of value does not decide it."""
 _TIMED_SQL = """
     SELECT b.place, b.run_id, {}, b.t_us AS from_us, b.t_us + b.wall_ns // 1000 AS to_us, c.device_index
     FROM b JOIN c USING (place, run_id, case_id)"""
@@ -127,8 +131,15 @@ class TelemetrySeries:
     t_us: array[int]
     """The last reading of each piece, ascending."""
     columns: Mapping[str, array[float]]
-    """By metric key, one value per piece: means; of counters the last; of bits all that were set. NaN if
-    not measured."""
+    """By metric key, one value per piece, combined as the metric says. NaN if not measured."""
+
+    def of(self, key: str, since_us: int | None = None) -> TimeSeries:
+        """One metric, in seconds since its first reading or since an instant."""
+        since_us = self.first_us if since_us is None else since_us
+        return TimeSeries(
+            [(t_us - since_us) * 1e-6 for t_us in self.t_us],
+            self.columns.get(key) or [math.nan] * len(self.t_us),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,10 +408,10 @@ class ResultFile:
             ("host", "host_telemetry", str(HOST)),
             ("gpu", "telemetry", "device_index"),
         ):
-            metrics = tuple(m for m in METRICS if m.scope == scope)
+            metrics = tuple(m for m in STORED if m.scope == scope)
             chosen = ", ".join(
-                _PIECE_SQL.get(m.key, _MEAN_SQL if m.code == "f" else _LAST_SQL).format(m.key)
-                if (table, m.key) in self._columns
+                _COMBINED_SQL[m.combine].format(m.stored.key)
+                if (table, m.stored.key) in self._columns
                 else "NULL"
                 for m in metrics
             )
@@ -1004,7 +1015,7 @@ def warnings_of(db: Path) -> tuple[str, ...]:
 
 def _series(device: int, rows: Sequence[tuple[object, ...]], metrics: Sequence[Metric]) -> TelemetrySeries:
     columns = {
-        metric.key: array("d", (_finite(row[place]) for row in rows))
+        metric.key: array("d", (_finite(row[place]) * metric.column_unit for row in rows))
         for place, metric in enumerate(metrics, start=3)
     }
     firsts = [row[1] for row in rows if isinstance(row[1], int)]

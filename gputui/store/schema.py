@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gputui.model.telemetry import METRICS
+from gputui.metrics import STORED
 
 SCHEMA_VERSION = 1
 MIN_READER_SCHEMA = 0
@@ -79,7 +79,7 @@ def _columns(*lines: str) -> tuple[Column, ...]:
 
 
 def _telemetry_columns(scope: str) -> tuple[Column, ...]:
-    return tuple(Column(m.key, _SQL_TYPES[m.code], m.title) for m in METRICS if m.scope == scope)
+    return tuple(Column(m.stored.key, _SQL_TYPES[m.code], m.title) for m in STORED if m.scope == scope)
 
 
 _RUN_ID = "run_id UUID UUIDv7 of the run"

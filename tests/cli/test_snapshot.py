@@ -102,8 +102,8 @@ def gpus(scenario: str, *words: str) -> Any:  # Any: JSON
 def test_each_gpu_has_a_line_and_one_that_is_lost_says_so_in_its_place() -> None:
     lines = gpu_lines(EIGHT + "5 error * 15\n")
     assert [line.partition("  ")[0] for line in lines] == [f"GPU {n}" for n in range(8)]
-    assert lines[0].startswith("GPU 0  NVIDIA H200  busy 97 %  memory 4.00 GiB of ")
-    assert " of 700 W  " in lines[0]
+    assert lines[0].startswith("GPU 0  NVIDIA H200  power 120 of 700 W  ")
+    assert lines[0].endswith("  memory 4.0 of 140.4 GiB  busy 97 %")
     assert "LOST: the GPU is lost: it fell off the bus" in lines[5]
 
 
@@ -183,8 +183,8 @@ def test_instances_are_named_by_gpu_index_and_profile() -> None:
         "GPU 1:0  1g.10gb",
         "GPU 1:2  3g.40gb",
     ]
-    assert lines[2].startswith("GPU 1  NVIDIA H100 80GB HBM3  2 MIG instances  memory ")
-    assert lines[4] == "GPU 1:2  3g.40gb  SM active 97 %  memory 39.0 GiB of 39.5 GiB"
+    assert lines[2].startswith("GPU 1  NVIDIA H100 80GB HBM3  2 MIG instances  power ")
+    assert lines[4] == "GPU 1:2  3g.40gb  sm 97 %  memory 39.0 of 39.5 GiB"
     assert lines[5].startswith(f"PID {os.getpid()}  GPU 1:2 3g.40gb  C  512 MiB  ")
     assert len(lines) == 6
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from gputui.model.telemetry import METRICS
+from gputui.metrics import METRICS
 
 REPOSITORY = Path(__file__).parents[2]
 RECORDS = Path(__file__).with_name("concepts.json")
@@ -70,7 +70,7 @@ def dataclasses(trees: Trees) -> Iterator[str]:
 
 def registries_of_metrics(trees: Trees) -> Iterator[str]:
     """Tables at the top level of a module that name at least three keys; what a source reads is its own."""
-    keys = {metric.key for metric in METRICS}
+    keys = {key for metric in METRICS for key in (metric.key, metric.stored.key)}
     for path, tree in trees.items():
         for node in () if path.startswith("gputui/sources/") else tree.body:
             if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:

@@ -73,9 +73,10 @@ NEED_TORCH = (
 """Imported by a workload when it is built."""
 
 
-@pytest.mark.parametrize("room", [*MEASURING_HALF, "errors"])
+@pytest.mark.parametrize("room", [*MEASURING_HALF, "errors", "metrics"])
 def test_the_half_that_measures_imports_the_standard_library_alone(room: str, repository: Path) -> None:
-    names = [name for name in modules_of(room, repository) if not name.startswith(NEED_TORCH)]
+    found = modules_of(room, repository) or [f"gputui.{room}"]
+    names = [name for name in found if not name.startswith(NEED_TORCH)]
     imported = set(json.loads(python(AFTER_IMPORTS, "gputui.errors", *names).stdout))
     assert imported - set(sys.stdlib_module_names) <= MAY_BE_THERE
     assert "gputui" in imported

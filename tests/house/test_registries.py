@@ -13,10 +13,10 @@ import tomllib
 from gputui.cli import COMMANDS
 from gputui.model.absent import Missing
 from gputui.recording.collector import live_sources
+from gputui.recording.sampler import sources_of_runs
 from gputui.services.compare import columns
 from gputui.services.compare.pairing import Cell
 from gputui.sources import base
-from gputui.sources.registry import SOURCES
 from gputui.tui.shell.registry import SCREENS
 from gputui.worker.workloads import WORKLOADS
 
@@ -69,7 +69,7 @@ def unlisted_columns(package: Path) -> Iterator[str]:
 def unlisted_sources(package: Path) -> Iterator[str]:
     protocols = defined_in(package / "sources" / "base.py")
     of_runs, live = (methods_of(protocols[kind.__name__]) for kind in (base.Source, base.LiveSource))
-    listed = {source.__name__ for source in SOURCES} | set(live_sources.__code__.co_names)
+    listed = {*sources_of_runs.__code__.co_names, *live_sources.__code__.co_names}
     for path in (package / "sources").rglob("*.py"):
         for name, node in defined_in(path).items():
             has = methods_of(node)
@@ -93,7 +93,7 @@ def methods_of(node: ast.stmt) -> set[str]:
         (unlisted_columns, "COLUMNS in gputui/services/compare/columns.py"),
         (
             unlisted_sources,
-            "SOURCES in gputui/sources/registry.py, or live_sources in gputui/recording/collector.py",
+            "sources_of_runs in gputui/recording/sampler.py, or live_sources in collector.py",
         ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

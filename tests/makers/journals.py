@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from gputui.metrics import CURRENT
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant, Work
 from gputui.model.journal import (
@@ -31,7 +32,7 @@ from gputui.model.journal import (
 )
 from gputui.model.machine import Cpu, Gpu, Layer, Machine, Memory, Runtime
 from gputui.model.plan import PlannedCase
-from gputui.model.telemetry import CURRENT, HOST, Reading, TelemetryFormat
+from gputui.model.telemetry import HOST, Reading, TelemetryFormat
 
 RUN_ID = "0194b5a0-0000-7000-8000-00000000c0de"
 STARTED_US = 1_795_000_000_000_000

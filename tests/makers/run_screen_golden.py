@@ -272,7 +272,7 @@ def _gpu(index: int, seconds: int, *, is_busy: bool = True, is_throttled: bool =
         "temperature_c": tuple(
             33 + 31 * share * min(1, 0.5 + place / 90) for place, share in enumerate(ramp)
         ),
-        "memory_used_mib": tuple(900 + 61_000 * share for share in ramp),
+        "memory_used_bytes": tuple((900 + 61_000 * share) * 2**20 for share in ramp),
         "sm_busy_pct": tuple(99 * share for share in ramp),
     }
     now = {key: values[-1] for key, values in bins.items()}

@@ -12,8 +12,9 @@ from typing import ClassVar
 import pytest
 from supervised import PATIENCE_S
 
+from gputui.metrics import CURRENT
 from gputui.model.absent import Missing
-from gputui.model.telemetry import CURRENT, HOST, Reading
+from gputui.model.telemetry import HOST, Reading
 from gputui.recording.sampler import Sampler
 from gputui.store.journal_reader import read_telemetry
 

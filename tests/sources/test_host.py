@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from gputui.metrics import STORED
 from gputui.model.absent import Missing
-from gputui.model.telemetry import HOST, METRICS
+from gputui.model.confinement import Confinement
+from gputui.model.devices import HOST
+from gputui.recording.sampler import sources_of_runs
 from gputui.sources.host import HostSource
-from gputui.sources.registry import SOURCES
 
 
 def write(root: Path, files: dict[str, str]) -> None:
@@ -57,31 +59,54 @@ def test_memory_load_and_clock_are_read(host: tuple[HostSource, Path]) -> None:
 
 
 def test_in_a_container_its_own_memory_is_counted_without_caches(host: tuple[HostSource, Path]) -> None:
-    source, root = host
+    root = host[1]
     write(
         root,
         {
-            "/sys/fs/cgroup/memory.current": "500000\n",
-            "/sys/fs/cgroup/memory.stat": "anon 1\ninactive_file 200000\n",
+            "/cg/memory.current": "500000\n",
+            "/cg/memory.stat": "anon 1\ninactive_file 200000\n",
         },
     )
+    source = HostSource(root, Confinement(memory_limit_bytes=800_000, memory_directory="/cg"))
     assert source.read(HOST, full=True).values["memory_used_bytes"] == 300000
 
 
 def test_a_version_1_container_counts_its_own_memory_too(host: tuple[HostSource, Path]) -> None:
-    source, root = host
-    base = "/sys/fs/cgroup/memory"
+    root = host[1]
     write(
         root,
         {
-            f"{base}/memory.limit_in_bytes": "800000\n",
-            f"{base}/memory.usage_in_bytes": "500000\n",
-            f"{base}/memory.stat": "total_inactive_file 100000\n",
+            "/cg/memory.usage_in_bytes": "500000\n",
+            "/cg/memory.stat": "total_inactive_file 100000\n",
         },
     )
-    assert source.read(HOST, full=True).values["memory_used_bytes"] == 400000
-    write(root, {f"{base}/memory.limit_in_bytes": "9223372036854771712\n"})
-    assert source.read(HOST, full=True).values["memory_used_bytes"] == 600 * 1024
+    confinement = Confinement(memory_limit_bytes=800_000, memory_directory="/cg", version=1)
+    assert HostSource(root, confinement).read(HOST, full=True).values["memory_used_bytes"] == 400000
+    unlimited = Confinement(memory_limit_bytes=2**60, memory_directory="/cg", version=1)
+    assert HostSource(root, unlimited).read(HOST, full=True).values["memory_used_bytes"] == 600 * 1024
+
+
+def test_in_a_container_its_own_processor_time_is_counted_whatever_others_do(
+    host: tuple[HostSource, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = host[1]
+    source = HostSource(root, Confinement(cpu_limit_cores=1.0, cpu_usage_file="/cg/cpu.stat"))
+    now_ns = iter((0, 0, 2 * 10**9, 2 * 10**9))
+    monkeypatch.setattr("gputui.sources.host.time.monotonic_ns", lambda: next(now_ns))
+    for used_us, busy in ((5_000_000, 1000), (6_000_000, 1200)):
+        write(root, {"/cg/cpu.stat": f"usage_usec {used_us}\n", "/proc/stat": stat(busy, 1000, 0)})
+        values = source.read(HOST, full=True).values
+    assert values["cpu_busy_pct"] == pytest.approx(50.0)
+
+
+def test_of_a_cpuset_only_its_cpus_count(host: tuple[HostSource, Path]) -> None:
+    root = host[1]
+    source = HostSource(root, Confinement(cpus=frozenset({1})))
+    for busy, idle in ((100, 100), (150, 150)):
+        others = f"cpu  {9 * busy} 0 0 0\ncpu0 {8 * busy} 0 0 0\n"
+        write(root, {"/proc/stat": f"{others}cpu1 {busy} 0 0 {idle}\n"})
+        values = source.read(HOST, full=True).values
+    assert values["cpu_busy_pct"] == pytest.approx(50.0)
 
 
 def test_the_quick_reading_is_the_clock_alone(host: tuple[HostSource, Path]) -> None:
@@ -135,9 +160,9 @@ def test_without_proc_psutil_answers(tmp_path: Path) -> None:
     assert "cpu_busy_pct" not in source.read(HOST, full=True).values
     values = source.read(HOST, full=True).values
     assert values["memory_used_bytes"] > 0
-    assert values.keys() <= {metric.key for metric in METRICS if metric.scope == "host"}
+    assert values.keys() <= {metric.key for metric in STORED if metric.scope == "host"}
 
 
 def test_source_names_are_unique() -> None:
-    names = [source.NAME for source in SOURCES]
+    names = [source.NAME for source in sources_of_runs()]
     assert len(set(names)) == len(names)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gputui.model import telemetry
-from gputui.tui.monitor import metrics
+from gputui.metrics import METRICS, STORED
 
 OF_RUNS = ("host.py", "nvml.py", "nvml_calls.py")
 
@@ -16,10 +15,8 @@ OF_RUNS = ("host.py", "nvml.py", "nvml_calls.py")
 @pytest.mark.parametrize(
     ("keys", "files"),
     [
-        pytest.param([metric.key for metric in telemetry.METRICS], OF_RUNS, id="of runs"),
-        pytest.param(
-            [metric.key for metric in (*metrics.METRICS, *metrics.HOST_METRICS)], (), id="of the monitor"
-        ),
+        pytest.param([metric.stored.key for metric in STORED], OF_RUNS, id="of runs"),
+        pytest.param([metric.key for metric in METRICS if metric.id], (), id="of the monitor"),
     ],
 )
 def test_a_source_gives_every_metric_by_its_key(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from journals import CASES, GPU_MACHINE, RUN_ID, journal_lines, make_case, make_telemetry, write_telemetry
 
 from gputui.errors import GputuiError
+from gputui.metrics import CURRENT
 from gputui.model.journal import (
     JOURNAL_NAME,
     TELEMETRY_NAME,
@@ -22,7 +23,6 @@ from gputui.model.journal import (
     RunStart,
     encode_line,
 )
-from gputui.model.telemetry import CURRENT
 from gputui.store.journal_reader import JournalTail, read_journal, read_telemetry
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run

@@ -24,6 +24,7 @@ from journals import (
 from stored_loads import Server, load_lines
 
 from gputui.errors import GputuiError
+from gputui.metrics import CURRENT
 from gputui.model.absent import Missing
 from gputui.model.journal import (
     JOURNAL_NAME,
@@ -45,7 +46,6 @@ from gputui.model.journal import (
 )
 from gputui.model.machine import Identity
 from gputui.model.serving import LoadStep, Requests, ServerFound
-from gputui.model.telemetry import CURRENT
 from gputui.store import journal_reader
 from gputui.store.journal_reader import JournalTail, TelemetryTail, read_journal, read_telemetry
 

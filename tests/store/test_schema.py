@@ -5,7 +5,7 @@ from pathlib import Path
 import duckdb
 from journals import GPU_MACHINE, RUN_ID, make_journal
 
-from gputui.model.telemetry import METRICS
+from gputui.metrics import STORED
 from gputui.store import schema
 from gputui.store.describe import page
 from gputui.store.journal_reader import read_journal, read_telemetry
@@ -43,7 +43,7 @@ def test_every_metric_has_a_column() -> None:
         *schema.TABLE_BY_NAME["telemetry"].column_names,
         *schema.TABLE_BY_NAME["host_telemetry"].column_names,
     }
-    assert {metric.key for metric in METRICS} <= columns
+    assert {metric.stored.key for metric in STORED} <= columns
 
 
 def test_migrations_lead_to_the_present_version_one_step_at_a_time() -> None:

@@ -12,7 +12,7 @@ import pytest
 from journals import make_journal
 
 from gputui.errors import EXIT_USAGE, GputuiError
-from gputui.model.telemetry import METRICS
+from gputui.metrics import STORED
 from gputui.store import schema
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.merging import merge_files
@@ -146,7 +146,7 @@ def test_what_came_after_schema_1_may_be_missing_in_a_file() -> None:
     frozen_tables = {line.partition(".")[0] for line in FROZEN.read_text().splitlines()}
     added = [table for table in schema.TABLES if table.name not in frozen_tables]
     assert all(table.is_late for table in added), "a file of schema 1 does not have it: is_late"
-    assert {metric.key for metric in METRICS} <= {
+    assert {metric.stored.key for metric in STORED} <= {
         column.name for table in schema.TABLES for column in table.columns
     }
 

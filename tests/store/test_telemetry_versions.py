@@ -18,16 +18,10 @@ from command_line import printed
 from journals import GPU_MACHINE, RUN_ID, STARTED_NS, make_journal, make_telemetry, write_telemetry
 
 import gputui
+from gputui.metrics import CURRENT
 from gputui.model.absent import Missing
 from gputui.model.journal import LOCK_NAME, TELEMETRY_NAME
-from gputui.model.telemetry import (
-    CURRENT,
-    HOST,
-    METRICS,
-    Metric,
-    Reading,
-    TelemetryFormat,
-)
+from gputui.model.telemetry import HOST, Column, Reading, TelemetryFormat
 from gputui.recording.lock import Holder
 from gputui.services.playback.replay import open_replay
 from gputui.services.runs.device_history import HistoryReader
@@ -35,10 +29,10 @@ from gputui.services.runs.recovery import import_journal, recover_orphans
 from gputui.services.support.paths import run_directories
 from gputui.store.reading import open_result
 
-UNKNOWN = Metric("unknown_pct", "f", "gpu", "what no version has")
-ERRORS = Metric("pcie_replay_count", "Q", "gpu", "PCIe replays")
-OLDER = TelemetryFormat([m for m in METRICS if m.key != "power_w"])
-NEWER = TelemetryFormat([*METRICS[:3], UNKNOWN, *METRICS[3:]])
+UNKNOWN = Column("unknown_pct", "f", "gpu")
+ERRORS = Column("pcie_replay_count", "Q", "gpu")
+OLDER = TelemetryFormat([m for m in CURRENT.columns if m.key != "power_w"])
+NEWER = TelemetryFormat([*CURRENT.columns[:3], UNKNOWN, *CURRENT.columns[3:]])
 READINGS = [
     Reading(r.device, r.t_ns, {**r.values, "unknown_pct": 40.0} if r.device != HOST else r.values)
     for r in make_telemetry(gpus=1)
@@ -150,8 +144,8 @@ def test_a_run_in_progress_of_another_version_is_shown_live(tmp_path: Path, vers
 
 
 def test_a_metric_whose_type_or_device_changed_is_left_out_and_named(tmp_path: Path) -> None:
-    changed = [Metric("power_w", "Q", "gpu", ""), Metric("load_1min", "f", "gpu", "")]
-    form = TelemetryFormat([*changed, *(m for m in METRICS if m.key not in ("power_w", "load_1min"))])
+    changed = [Column("power_w", "Q", "gpu"), Column("load_1min", "f", "gpu")]
+    form = TelemetryFormat([*changed, *(m for m in CURRENT.columns if m.key not in ("power_w", "load_1min"))])
     run_dir = make_journal(tmp_path / "run", machine=GPU_MACHINE)
     readings = [Reading(0, STARTED_NS + n, {"power_w": 600, "temperature_c": 60.0}) for n in range(5)]
     write_telemetry(run_dir, readings, form)
@@ -164,7 +158,7 @@ def test_a_metric_whose_type_or_device_changed_is_left_out_and_named(tmp_path: P
 
 def test_many_unknown_metrics_are_counted_and_their_names_are_safe_to_print(tmp_path: Path) -> None:
     names = ["\x1b[2Jred", *(f"m{n}" for n in range(20))]
-    form = TelemetryFormat([*METRICS, *(Metric(name, "Q", "gpu", "") for name in names)])
+    form = TelemetryFormat([*CURRENT.columns, *(Column(name, "Q", "gpu") for name in names)])
 
     (left_out,) = import_journal(journal_by(form, tmp_path / "run"), tmp_path / "a.db").left_out
 
@@ -226,7 +220,7 @@ def test_rows_that_do_not_fit_their_header_are_counted(tmp_path: Path) -> None:
     stored = import_journal(run_dir, tmp_path / "a.db")
 
     assert stored.telemetry_rows == 0
-    damaged = struct.calcsize(f"<hQ{''.join(m.code for m in METRICS)}") + 4
+    damaged = struct.calcsize(f"<hQ{''.join(m.code for m in CURRENT.columns)}") + 4
     rows = len(READINGS) * damaged // (damaged + 4)
     assert f"telemetry: {rows} of {rows} rows damaged" in stored.left_out
 
@@ -246,7 +240,7 @@ def build_with(place: Path, metrics: Sequence[tuple[str, str]]) -> dict[str, str
     """The environment of a copy of gputui with some lines of its list of metrics replaced."""
     package = place / "gputui"
     shutil.copytree(Path(gputui.__file__).parent, package)  # with what is compiled, which saves seconds
-    source = package / "model" / "telemetry.py"
+    source = package / "metrics.py"
     text = source.read_text()
     for old, new in metrics:
         assert text.count(old) == 1
@@ -255,7 +249,8 @@ def build_with(place: Path, metrics: Sequence[tuple[str, str]]) -> dict[str, str
     return {**os.environ, "PYTHONPATH": str(place)}
 
 
-POWER_LINE = '    Metric("power_w", "f", "gpu", "power drawn now"),\n'
+TRAFFIC = '"memory_busy_pct", "memory traffic", "%", "memory", "share of time with memory traffic", code="f"'
+A_LINE = f"    Metric({TRAFFIC}),\n"
 
 
 @pytest.mark.parametrize(
@@ -266,8 +261,8 @@ POWER_LINE = '    Metric("power_w", "f", "gpu", "power drawn now"),\n'
 def test_two_builds_store_in_one_file_and_read_what_the_other_stored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], has_more: bool
 ) -> None:
-    fan_line = '    Metric("unknown_pct", "f", "gpu", "speed of the fan"),\n'
-    environ = build_with(tmp_path / "other", [(POWER_LINE, POWER_LINE + fan_line if has_more else "")])
+    fan_line = '    Metric("unknown_pct", "fan", "%", "link", "speed of the fan", code="f"),\n'
+    environ = build_with(tmp_path / "other", [(A_LINE, A_LINE + fan_line if has_more else "")])
     db = tmp_path / "a.db"
     journal_by(NEWER if has_more else CURRENT, tmp_path / "theirs")
     ours = make_journal(tmp_path / "ours", machine=GPU_MACHINE, run_id=RUN_ID.replace("c0de", "beef"))

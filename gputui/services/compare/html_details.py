@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.statistics import median
+from gputui.metrics import Metric, charted
+from gputui.model.devices import HOST
 from gputui.model.result import CaseResult
-from gputui.model.telemetry import HOST
-from gputui.model.units import counted, format_percent, format_seconds, three_digits
+from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.compare.columns import COLUMNS
 from gputui.services.compare.headline import subject
 from gputui.services.compare.html_elements import bullets, folded, letter, part, safe, table
@@ -32,6 +33,7 @@ from gputui.services.compare.tables import (
     remarks,
     row_table,
 )
+from gputui.services.compare.telemetry_overlay import MOST_METRICS
 from gputui.services.compare.why import Why, part_name, sentence, signed
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
 from gputui.services.results.block_times import launches_of
@@ -40,15 +42,6 @@ from gputui.services.results.conditions import Evidence
 _PIECES = 300
 """Of a run over time: more would not be seen."""
 _MOST_DEVICES = 2
-_OF_GPU = (
-    ("power_w", "power", "W"),
-    ("sm_clock_mhz", "SM clock", "MHz"),
-    ("temperature_c", "temperature", "°C"),
-)
-_OF_HOST = (
-    ("cpu_busy_pct", "CPU used (100 for each logical CPU)", "%"),
-    ("cpu_clock_mhz", "CPU clock", "MHz"),
-)
 
 
 def pair_details(
@@ -179,15 +172,11 @@ def _telemetry(comparison: Comparison, evidence: Evidence) -> str:
     """Telemetry of the newest run of each side: the GPUs that were measured, otherwise the host."""
     is_one_run = comparison.a.run.run_id == comparison.b.run.run_id
     sides = (("a", comparison.a), ("b", comparison.b))[: 1 if is_one_run else 2]
-    lines: dict[str, list[Line]] = {}
+    lines: dict[Metric, list[Line]] = {}
     for side_letter, side in sides:
-        for key, line in _lines(side_letter, side, evidence):
-            lines.setdefault(key, []).append(line)
-    charts = [
-        _over_time(title, unit, lines[key], is_one_run)
-        for key, title, unit in (*_OF_GPU, *_OF_HOST)
-        if key in lines
-    ]
+        for metric, line in _lines(side_letter, side, evidence):
+            lines.setdefault(metric, []).append(line)
+    charts = [_over_time(metric, found, is_one_run) for metric, found in lines.items()]
     if not charts:
         return ""
     how = (
@@ -198,34 +187,32 @@ def _telemetry(comparison: Comparison, evidence: Evidence) -> str:
     return f'<p class="dim">Medians; {how}.</p><div class="charts">{"".join(charts)}</div>'
 
 
-def _lines(side_letter: str, side: Side, evidence: Evidence) -> Iterable[tuple[str, Line]]:
+def _lines(side_letter: str, side: Side, evidence: Evidence) -> Iterable[tuple[Metric, Line]]:
     devices = _devices(side)
     series = evidence.series(side.run.run_id, _PIECES)
     first_us = min((one.first_us for one in series), default=0)
     for one in series:
         if one.device_index not in devices:
             continue
-        seconds = [(t_us - first_us) * 1e-6 for t_us in one.t_us]
         name = "host" if one.device_index == HOST else f"GPU {one.device_index}"
-        for key, _, _ in _OF_HOST if one.device_index == HOST else _OF_GPU:
-            line = Line(side_letter, name, seconds, one.columns.get(key, ()))
-            if line.known:
-                yield key, line
+        for metric in charted(one.device_index)[:MOST_METRICS]:
+            line = Line(side_letter, name, one.of(metric.key, first_us))
+            if line.series.known:
+                yield metric, line
 
 
-def _over_time(title: str, unit: str, lines: Sequence[Line], is_one_run: bool) -> str:
+def _over_time(metric: Metric, lines: Sequence[Line], is_one_run: bool) -> str:
     is_alone = len({(line.side, line.label) for line in lines}) == len({line.side for line in lines})
     values = ", ".join(
         ("" if is_one_run else f"{letter(line.side)} ")
         + ("" if is_alone else f"{safe(line.label)} ")
-        + safe(_amount(median(line.known)))
+        + safe(metric.text(median(line.series.known)))
         for line in lines
     )
-    longest_s = max((s for line in lines for s in line.seconds), default=0.0)
-    low, high = value_axis(lines)
-    ends = _ends("0 s", f"{_amount(low)} to {_amount(high)} {unit}", format_seconds(longest_s))
-    chart = line_chart(f"{title} over time", lines, longest_s)
-    return f'<div><p class="of">{safe(title)} {values} {safe(unit)}</p>{chart}{ends}</div>'
+    longest_s = max((s for line in lines for s in line.series.seconds), default=0.0)
+    ends = _ends("0 s", metric.between(*value_axis(lines)), format_seconds(longest_s))
+    chart = line_chart(f"{metric.name} over time", lines, longest_s)
+    return f'<div><p class="of">{safe(metric.name)} {values}</p>{chart}{ends}</div>'
 
 
 def _devices(side: Side) -> Sequence[int]:
@@ -237,10 +224,6 @@ def _devices(side: Side) -> Sequence[int]:
     ]
     used = sorted({result.device_index for result in results if result.device_index is not None})
     return used[:_MOST_DEVICES] or [HOST]
-
-
-def _amount(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 100 or value == round(value) else three_digits(value)
 
 
 def _differences(differs: Sequence[tuple[str, str, str]]) -> str:

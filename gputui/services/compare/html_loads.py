@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gputui.analysis.order_statistics import Percentile
 from gputui.model.absent import Missing
+from gputui.model.series import TimeSeries
 from gputui.model.units import three_digits
 from gputui.services.compare.html_elements import bullets, letter, safe, table
 from gputui.services.compare.pairing import Comparison
@@ -64,15 +65,15 @@ def _by_users(
             if level.kind == CLOSED and level.users and (value := of(level)) is not None
         ]
         if len(points) >= _LEAST_POINTS:
-            lines.append(Line(side, side, [users for users, _ in points], [value for _, value in points]))
+            lines.append(Line(side, side, TimeSeries(*zip(*points, strict=True))))
     if not lines:
         return ""
-    most = max(users for line in lines for users in line.seconds)
+    most = max(users for line in lines for users in line.series.seconds)
     low, high = value_axis(lines)
     words = (f"0 to {most:.0f} users", f"{_short(low)} to {_short(high)} {unit}")
     ends = "".join(f"<span>{safe(text)}</span>" for text in words)
     chart = line_chart(f"{title} by number of users", lines, most)
-    best = ", ".join(f"{letter(line.side)} {safe(_short(line.values[-1]))}" for line in lines)
+    best = ", ".join(f"{letter(line.side)} {safe(_short(line.series.values[-1]))}" for line in lines)
     return f'<div><p class="of">{safe(title)} {best} {safe(unit)}</p>{chart}<p class="ends">{ends}</p></div>'
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import GeometricMean
+from gputui.model.series import TimeSeries
 from gputui.model.units import format_change
 from gputui.services.compare.html_elements import safe
 
@@ -178,21 +179,16 @@ def time_histogram(side: str, launches: Sequence[Sequence[float]], axis: TimeAxi
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One device over time; NaN where nothing was measured."""
+    """One device over time."""
 
     side: str
     label: str
-    seconds: Sequence[float]
-    values: Sequence[float]
-
-    @property
-    def known(self) -> list[float]:
-        return [value for value in self.values if math.isfinite(value)]
+    series: TimeSeries
 
 
 def value_axis(lines: Sequence[Line]) -> tuple[float, float]:
     """The lowest and the highest value of a chart over time; a line at least must have a value."""
-    known = [value for line in lines for value in line.known]
+    known = [value for line in lines for value in line.series.known]
     low, high = min(known), max(known)
     margin = max(0.05 * (high - low), (_LEAST_SPAN * abs(high) - (high - low)) / 2, 0.5)
     return (max(low - margin, 0.0) if low >= 0 else low - margin), high + margin
@@ -204,7 +200,7 @@ def line_chart(label: str, lines: Sequence[Line], longest_s: float) -> str:
     drawn = []
     for line in lines:
         path, is_on = [], False
-        for second, value in zip(line.seconds, line.values, strict=True):
+        for second, value in zip(line.series.seconds, line.series.values, strict=True):
             if math.isfinite(value):
                 x, y = _ACROSS * second / (longest_s or 1.0), _DOWN * (high - value) / (high - low)
                 path.append(f"{'L' if is_on else 'M'}{x:.0f} {y:.1f}")

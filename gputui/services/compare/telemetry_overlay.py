@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gputui.metrics import charted
 from gputui.model.absent import Missing
+from gputui.model.devices import HOST
 from gputui.model.result import CaseResult
-from gputui.model.telemetry import HOST
+from gputui.model.series import TimeSeries
 from gputui.services.compare.pairing import Cell, Row
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.waiting import CROWDED_SHARE, waited_of
@@ -19,32 +20,9 @@ MOST_LAUNCHES = 6
 """Of a side: more would be too narrow to read."""
 PIECES = 200
 """Of a launch."""
-OF_GPU = (("sm_clock_mhz", "clock", "MHz"), ("power_w", "power", "W"), ("temperature_c", "heat", "°C"))
 THROTTLE, CROWDED = "throttle", "crowded"
-OF_HOST = (("cpu_clock_mhz", "clock", "MHz"), ("cpu_busy_pct", "CPU used", "%"))
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """One metric of one side over the time in which its blocks were timed, launches end to end."""
-
-    key: str
-    title: str
-    unit: str
-    t_s: Sequence[float]
-    """Seconds timed so far, ascending."""
-    values: Sequence[float]
-    """NaN where it was not measured."""
-
-    def at(self, t_s: float) -> float:
-        """The last reading up to an instant; NaN before the first."""
-        place = bisect_right(self.t_s, t_s) - 1
-        return self.values[place] if place >= 0 else math.nan
-
-    @property
-    def known(self) -> list[float]:
-        """What was measured."""
-        return [value for value in self.values if math.isfinite(value)]
+MOST_METRICS = 3
+"""The first of a device: more would hide what matters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +33,18 @@ class SideCurves:
     """Of all launches, from the first block to the last of each."""
     starts_s: tuple[float, ...]
     """Where launches begin."""
-    curves: tuple[Curve, ...]
-    disturbed: Curve | Missing
+    device: int
+    """HOST for a CPU."""
+    curves: Mapping[str, TimeSeries]
+    """By metric key, over the time in which its blocks were timed, launches end to end."""
+    disturbed: TimeSeries | Missing
     """THROTTLE: 1 where a GPU was slowed by heat or a power brake, 2 where it was power-capped. CROWDED, of a
     CPU: 1 where there was CPU contention. 0 elsewhere."""
+
+    @property
+    def disturbance(self) -> str:
+        """THROTTLE or CROWDED."""
+        return CROWDED if self.device == HOST else THROTTLE
 
 
 def curves_of(row: Row, evidence: Evidence, *, pool: bool = False) -> tuple[SideCurves | Missing, ...]:
@@ -83,21 +69,19 @@ def _curves(cell: Cell, evidence: Evidence) -> SideCurves | Missing:
     for launch in launches:
         starts.append(seconds)
         seconds += (launch.last_us - launch.first_us) * 1e-6
-    wanted = OF_HOST if device == HOST else OF_GPU
-    made = (_joined(launches, starts, device, *metric) for metric in wanted)
-    curves = tuple(curve for curve in made if curve.known)
+    wanted = charted(device)[:MOST_METRICS]
+    made = {metric.key: _joined(launches, starts, device, metric.key) for metric in wanted}
+    curves = {key: series for key, series in made.items() if series.known}
     if not curves:
         return Missing("nothing was sampled while it was timed")
     if device == HOST:
         disturbed = _crowded(cell.result, launches, starts)
     else:
         disturbed = _throttled(launches, starts, device)
-    return SideCurves(seconds, tuple(starts), curves, disturbed)
+    return SideCurves(seconds, tuple(starts), device, curves, disturbed)
 
 
-def _joined(
-    launches: Sequence[LaunchSeries], starts: Sequence[float], device: int, key: str, title: str, unit: str
-) -> Curve:
+def _joined(launches: Sequence[LaunchSeries], starts: Sequence[float], device: int, key: str) -> TimeSeries:
     t_s: list[float] = []
     values: list[float] = []
     for launch, start_s in zip(launches, starts, strict=True):
@@ -109,11 +93,13 @@ def _joined(
                 for number, (t_us, value) in enumerate(zip(series.t_us, series.columns[key], strict=True)):
                     t_s.append(start_s + (number > 0) * (t_us - launch.first_us) * 1e-6)
                     values.append(value)
-    return Curve(key, title, unit, t_s, values)
+    return TimeSeries(t_s, values)
 
 
-def _throttled(launches: Sequence[LaunchSeries], starts: Sequence[float], device: int) -> Curve | Missing:
-    bits = _joined(launches, starts, device, "throttle_bits", THROTTLE, "")
+def _throttled(
+    launches: Sequence[LaunchSeries], starts: Sequence[float], device: int
+) -> TimeSeries | Missing:
+    bits = _joined(launches, starts, device, "throttle_bits")
     if not bits.known:
         return Missing("this GPU does not report what slows it")
     marks = [
@@ -126,10 +112,12 @@ def _throttled(launches: Sequence[LaunchSeries], starts: Sequence[float], device
         else 0.0
         for value in bits.values
     ]
-    return Curve("throttle_bits", THROTTLE, "", bits.t_s, marks)
+    return TimeSeries(bits.seconds, marks)
 
 
-def _crowded(case: CaseResult, launches: Sequence[LaunchSeries], starts: Sequence[float]) -> Curve | Missing:
+def _crowded(
+    case: CaseResult, launches: Sequence[LaunchSeries], starts: Sequence[float]
+) -> TimeSeries | Missing:
     """Block by block; between two blocks what the earlier one says."""
     by_launch = {m.launch_id: m.blocks for m in case.measurements if m.outcome == "ok" and m.blocks}
     t_s: list[float] = []
@@ -143,4 +131,4 @@ def _crowded(case: CaseResult, launches: Sequence[LaunchSeries], starts: Sequenc
                 marks.append(float(share > CROWDED_SHARE))
     if not marks:
         return Missing("this system does not record CPU contention")
-    return Curve("waited_ns", CROWDED, "", t_s, marks)
+    return TimeSeries(t_s, marks)

@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gputui.errors import GputuiError
+from gputui.metrics import charted, metric_named, number, word
 from gputui.model.absent import Missing
+from gputui.model.devices import HOST
 from gputui.model.live import DeviceSample
-from gputui.model.units import counted, format_bytes, three_digits
+from gputui.model.units import counted, format_bytes
 from gputui.services.doctor.checks import SystemState
 from gputui.store.text import clean_text
+
+_LOAD = ("load_1min", "cpu_busy_pct")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,40 +45,21 @@ def _host(box: SystemState) -> Iterator[Reading]:
         ),
     )
     yield Reading("instructions", ", ".join(cpu.features))
-    load, busy = values.get("load_1min"), values.get("cpu_busy_pct")
-    yield Reading(
-        "load",
-        _joined(
-            f"{three_digits(load)} over a minute" if isinstance(load, int | float) else "",
-            f"{three_digits(busy / 100)} threads busy now" if isinstance(busy, int | float) else "",
-        ),
-    )
-    used = values.get("memory_used_bytes")
+    cpu_now = {**values, "cpu_limit_cores": float(cpu.usable_threads)}
+    yield Reading("now", _joined(*(metric_named(key, HOST).in_words(cpu_now) for key in _LOAD)))
+    used = number(values, "memory_used_bytes")
     whole = f"{format_bytes(memory.usable_bytes)} of {format_bytes(memory.host_bytes)} usable"
-    in_use = f"{format_bytes(used)} in use" if isinstance(used, int | float) else ""
-    yield Reading("memory", _joined(whole, in_use))
+    yield Reading("memory", _joined(whole, "" if used is None else f"{format_bytes(used)} in use"))
 
 
 def _gpu(gpu: DeviceSample) -> Reading:
-    values = {key: value for key, value in gpu.values.items() if isinstance(value, int | float)}
-
-    def shown(key: str, form: str, scale: float = 1.0) -> str:
-        return form.format(values[key] / scale) if key in values else ""
-
-    limit, total = shown("power_limit_w", " of {:.0f}"), values.get("memory_total_bytes")
-    used = values.get("memory_used_bytes")
-    memory = "" if used is None or not total else f"{format_bytes(used)} of {format_bytes(total)}"
-    name = gpu.values.get("name")
+    lanes = number(gpu.values, "pcie_width")
     return Reading(
         f"GPU {gpu.label}",
         _joined(
-            name if isinstance(name, str) else "",
-            shown("sm_busy_pct", "{:.0f} % busy"),
-            memory,
-            f"{values['power_w']:.0f}{limit} W" if "power_w" in values else "",
-            shown("temperature_c", "{:.0f} °C"),
-            shown("sm_clock_mhz", "{:.2f} GHz", 1000),
-            shown("pcie_width", "PCIe x{:.0f}"),
+            word(gpu.values, "name"),
+            *(metric.in_words(gpu.values) for metric in charted(gpu.device)),
+            "" if lanes is None else f"PCIe x{lanes:.0f}",
         ),
     )
 

@@ -16,12 +16,12 @@ from statistics import median
 
 from gputui.analysis.health import CAUSES
 from gputui.errors import GputuiError
+from gputui.metrics import STORED, limits_of, metric_named
 from gputui.model.absent import Missing
+from gputui.model.devices import HOST
 from gputui.model.live import DeviceSample, LiveSample, Value
-from gputui.model.machine import Gpu, Machine
 from gputui.model.ranges import sane
 from gputui.model.result import RunSummary
-from gputui.model.telemetry import HOST, METRICS
 from gputui.services.results.selectors import locate_run
 from gputui.store.reading import TelemetrySeries, open_result
 
@@ -36,7 +36,8 @@ _HOLDS_S = 3.0
 _NOT_YET = Missing("not sampled yet at this time")
 _NOT_MEASURED = Missing("not measured")
 _NOT_STORED = Missing("a stored run does not hold it")
-_COUNTERS = frozenset(metric.key for metric in METRICS if metric.code == "Q")
+_COUNTERS = frozenset(metric.key for metric in STORED if metric.code == "Q")
+_CPU = metric_named("cpu_busy_pct", HOST)
 
 
 class Replay:
@@ -53,8 +54,12 @@ class Replay:
         self._host = next((one for one in held if one.device_index == HOST), None)
         self._first_us = min((one.first_us for one in series), default=0)
         self._last_us = max((one.t_us[-1] for one in series), default=0)
-        self._known = {gpu.index: _of_gpu(gpu) for gpu in summary.machine.gpus}
-        self._host_known = _of_host(summary.machine)
+        self._known = {gpu.index: limits_of(summary.machine, gpu.index) for gpu in summary.machine.gpus}
+        self._host_known = limits_of(summary.machine, HOST)
+        busiest = max(self._host.of(_CPU.key).known, default=0.0) if self._host else 0.0
+        if _CPU.top(self._host_known, busiest) != _CPU.full_scale(self._host_known):
+            # an older version recorded what the whole host did, also in a container
+            self._host_known["cpu_limit_cores"] = float(summary.machine.cpu.host_threads)
         self._absent = {} if self._gpus else {self.NAME: Missing("no GPU was sampled in this run")}
         self._number = 0
 
@@ -113,8 +118,7 @@ class Replay:
             return DeviceSample(series.device_index, self.NAME, 0, known, problem=_NOT_YET)
         values: dict[str, Value] = dict(known)
         for key, column in series.columns.items():
-            shown = "memory_used_bytes" if key == "memory_used_mib" else key
-            values[shown] = _value(key, column[place])
+            values[key] = _value(key, column[place])
         t_ns = (min(series.t_us[place], now_us) - self._first_us) * 1000
         return DeviceSample(series.device_index, self.NAME, t_ns, values)
 
@@ -357,35 +361,5 @@ def _standing(t_us: Sequence[int], column: array[float]) -> array[float]:
 def _value(key: str, number: float) -> Value:
     if math.isnan(number):
         return _NOT_MEASURED
-    if key == "memory_used_mib":
-        key, number = "memory_used_bytes", number * 2**20
     value = sane(key, number, "the file")
     return round(value) if isinstance(value, float) and key in _COUNTERS else value
-
-
-def _plausible(**values: Value) -> dict[str, Value]:
-    return {
-        key: value if isinstance(value, Missing) else sane(key, value, "the file")
-        for key, value in values.items()
-    }
-
-
-def _of_gpu(gpu: Gpu) -> dict[str, Value]:
-    return _plausible(
-        name=gpu.name,
-        memory_total_bytes=gpu.memory_bytes,
-        power_limit_w=gpu.power_limit_w,
-        power_limit_default_w=gpu.power_default_limit_w,
-        temperature_limit_c=gpu.temperature_limit_c,
-        pcie_generation_max=gpu.pcie_generation_max,
-        pcie_width=gpu.pcie_width,
-        pcie_width_max=gpu.pcie_width_max,
-    )
-
-
-def _of_host(machine: Machine) -> dict[str, Value]:
-    return _plausible(
-        name=machine.cpu.model,
-        cpu_limit_cores=machine.cpu.usable_threads,
-        memory_total_bytes=machine.memory.usable_bytes,
-    )

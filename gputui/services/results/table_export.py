@@ -15,11 +15,12 @@ from io import StringIO
 from pathlib import Path
 
 from gputui.errors import GputuiError
+from gputui.metrics import STORED
 from gputui.model.absent import Missing
+from gputui.model.devices import HOST
 from gputui.model.journal import to_plain, trace_name
 from gputui.model.profiled import Operator
 from gputui.model.result import CaseResult, RunSummary
-from gputui.model.telemetry import HOST, METRICS
 from gputui.services.results.browser import FileEntry, RunDetail
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import case_name, device_words, measured_first, run_notes
@@ -195,14 +196,18 @@ def telemetry_sheet(
     detail: RunDetail, series: Sequence[TelemetrySeries], within_us: tuple[int, int]
 ) -> Sheet:
     """The pieces of a part of the run: means; of counters the last, of bits all that were set."""
-    keys = tuple(metric.key for metric in METRICS)
+    keys = tuple(metric.stored.key for metric in STORED)
     started_us = detail.run.summary.started_utc_us
     rows: list[tuple[Value, ...]] = []
     for one in series:
-        device = "host" if one.device_index == HOST else str(one.device_index)
+        device, scope = ("host", "host") if one.device_index == HOST else (str(one.device_index), "gpu")
+        columns = [one.columns.get(metric.key) if metric.scope == scope else None for metric in STORED]
         for place, t_us in enumerate(one.t_us):
             if within_us[0] <= t_us <= within_us[1]:
-                values = (one.columns[key][place] if key in one.columns else None for key in keys)
+                values = (
+                    None if column is None else column[place] / metric.column_unit
+                    for metric, column in zip(STORED, columns, strict=True)
+                )
                 rows.append((device, t_us, (t_us - started_us) / 1e6, *values))
     return Sheet("telemetry", ("device", "t_utc_us", "since_start_s", *keys), tuple(rows), _about(detail))
 

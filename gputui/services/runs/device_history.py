@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gputui.analysis.health import throttle_words
+from gputui.metrics import STORED, live_values
 from gputui.model.absent import Missing
-from gputui.model.telemetry import HOST, METRICS, Reading
+from gputui.model.series import TimeSeries
+from gputui.model.telemetry import HOST, Reading
 from gputui.store.journal_reader import TelemetryTail
 
 READING_HOLDS_S = 10.0
@@ -16,7 +19,7 @@ READING_HOLDS_S = 10.0
 MOST_BINS = 240
 _LONGEST_GAP_S = 2.5
 """A reading stands for the time since the one before, at most for this."""
-_CHARTED = frozenset(m.key for m in METRICS if m.code == "f") | {"memory_used_bytes"}
+_CHARTED = frozenset(metric.key for metric in STORED if metric.hue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,14 @@ class DeviceHistory:
     """Means by metric since sampling began, oldest first; None where nothing was read."""
     throttled: Mapping[str, float] = field(default_factory=dict)
     """By reason, as `POWER-CAPPED`, the share of the sampled time; 0 to 1."""
+
+    def series(self, key: str) -> TimeSeries:
+        """A metric since sampling began."""
+        bins = self.bins.get(key, ())
+        return TimeSeries(
+            [place * self.bin_s for place in range(len(bins))],
+            [math.nan if value is None else value for value in bins],
+        )
 
     @property
     def is_host(self) -> bool:
@@ -82,7 +93,7 @@ class _BinnedMeans:
             self._bin_s *= 2
             place //= 2
             self._sums = {key: _halved(bins) for key, bins in self._sums.items()}
-        for key, value in reading.values.items():
+        for key, value in live_values(reading.values).items():
             self._newest[key] = reading.t_ns, value
             if key in _CHARTED:
                 bins = self._sums.setdefault(key, [])

@@ -7,8 +7,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from gputui.analysis.health import CAUSES, Cause, Slowed
+from gputui.metrics import number
 from gputui.model.live import DeviceSample
-from gputui.tui.monitor.metrics import number
 
 WINDOW_NS = 300 * 1_000_000_000
 """Throttling is reported for the last five minutes."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from gputui.analysis.health import CAUSES, age
+from gputui.metrics import METRICS, Units, with_unit
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, Value
 from gputui.model.units import format_percent, with_prefix
 from gputui.tui.monitor.actions import OF_THE_APP
 from gputui.tui.monitor.frame import Frame, account_text, device_title
-from gputui.tui.monitor.metrics import METRICS, Units, degrees, memory, percent, rate, watts
+from gputui.tui.monitor.metrics import OF_GPUS
 from gputui.tui.shell.keymap import Action
 from gputui.tui.shell.keys_page import EVERY_SCREEN, THIS_SCREEN, key_lines
 from gputui.tui.terminal.lines import Line, Span
@@ -76,9 +77,9 @@ def _values(frame: Frame, device: DeviceSample, absent: Mapping[str, Missing], w
 
 
 def metrics_lines(chosen: Sequence[str], cursor: int, width: int) -> list[Line]:
-    """All metrics, with the chosen ones checked; line n is METRICS[n - 1]."""
+    """All metrics, with the chosen ones checked; line n is OF_GPUS[n - 1]."""
     lines = [ruled((Span("metrics", "title"), Span("enter chooses, esc leaves", "dim")), width)]
-    for place, metric in enumerate(METRICS):
+    for place, metric in enumerate(OF_GPUS):
         mark = "[x]" if metric.id in chosen else "[ ]"
         text = f"{mark} {left(metric.id, 13)} {metric.title}"
         lines.append(fitted((Span(left(text, width), "selected" if place == cursor else ""),), width))
@@ -103,35 +104,27 @@ def value_text(key: str, value: Value, units: Units) -> str:
         return "on" if value else "off"
     if key == "is_memory_shared":
         return "yes" if value else "no"
-    for ending, show in _SHOWN_BY_ENDING:
-        if key.endswith(ending):
-            return show(value, units)
-    return ""
+    if key.endswith("_mj"):
+        return "{} {}J".format(*with_prefix(value / 1e3))
+    if key.endswith("_mhz"):
+        return f"{value:.0f} MHz"
+    if key.endswith("_ns"):
+        return f"{value / 1e9:.1f} s"
+    unit = next((unit for ending, unit in _UNITS.items() if key.endswith(ending)), "")
+    return with_unit(value, unit, units) if unit else f"{value:g}"
 
 
-_SHOWN_BY_ENDING: tuple[tuple[str, Callable[[float, Units], str]], ...] = (
-    ("_bytes_per_s", rate),
-    ("_bytes", memory),
-    ("_pct", percent),
-    ("_mhz", lambda value, units: f"{value:.0f} MHz"),
-    ("_w", watts),
-    ("_c", degrees),
-    ("_mj", lambda value, units: "{} {}J".format(*with_prefix(value / 1e3))),
-    ("_ns", lambda value, units: f"{value / 1e9:.1f} s"),
-    ("", lambda value, units: f"{value:g}"),
-)
+_UNITS = {"_bytes_per_s": "B/s", "_bytes": "B", "_pct": "%", "_mhz": "MHz", "_w": "W", "_c": "°C"}
 
 
-_LABELS = {"throttle_bits": "slowed by", "sm_busy_pct": "busy", "gpm_sm_active_pct": "sm"}
+_LABELS = {one.key: one.name for one in METRICS if one.scope == "gpu" and (one.code or one.id == "sm")}
 
 
 def _label(key: str) -> str:
     if key in _LABELS:
         return _LABELS[key]
-    for ending, _ in _SHOWN_BY_ENDING:
-        if ending and key.endswith(ending):
-            key = key[: -len(ending)]
-            break
+    ending = next((ending for ending in (*_UNITS, "_mj", "_ns") if key.endswith(ending)), "")
+    key = key.removesuffix(ending)
     return clean(key.removeprefix("gpm_").removeprefix("is_")).replace("_", " ")
 
 

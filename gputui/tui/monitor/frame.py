@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.health import NEAR_C, GpuFinding
+from gputui.metrics import Metric, Units, number, word
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.units import counted, format_usd, with_prefix
 from gputui.tui.monitor.accounts import Account, Ledger
-from gputui.tui.monitor.metrics import PaneMetric, Units, number, word
 from gputui.tui.terminal.lines import Span
 from gputui.tui.widgets.cells import clean
-from gputui.tui.widgets.charts import Chart, round_ceiling
+from gputui.tui.widgets.charts import Chart
 from gputui.tui.widgets.history import SECOND_NS, History
 from gputui.tui.widgets.load import FULL_FROM, LoadLevel, SteadyLoads
 
@@ -65,7 +65,7 @@ class Frame:
     span_ns: int
     """How far charts reach back."""
     units: Units
-    metrics: tuple[PaneMetric, ...]
+    metrics: tuple[Metric, ...]
     """Of GPUs, most important first."""
     history: History
     ledger: Ledger
@@ -82,7 +82,7 @@ class Frame:
     selected: int | None
     """A GPU."""
 
-    def chart(self, device: int, metric: PaneMetric, high: float, width: int, rows: int) -> tuple[str, ...]:
+    def chart(self, device: int, metric: Metric, high: float, width: int, rows: int) -> tuple[str, ...]:
         """The history of a metric, top row first; it ends at the newest reading, or now if that is stale."""
         series = self.history.series(device, metric.id)
         end_ns = self.now_ns
@@ -91,14 +91,14 @@ class Frame:
             end_ns = end_ns if is_stale else series.last_ns
         return self.charts.chart((device, metric.id), width, rows, self.span_ns).draw(series, end_ns, high)
 
-    def ceiling(self, device: DeviceSample, metric: PaneMetric) -> float:
+    def ceiling(self, device: DeviceSample, metric: Metric) -> float:
         """The top of a metric's chart: its limit, or a round number above all that is in sight."""
-        high = metric.high(device.values)
-        if high is not None and high > 0:
-            return high
+        full = metric.full_scale(device.values)
+        if full:
+            return full
         series = self.history.series(device.device, metric.id)
         seen = series and series.over(self.now_ns - self.span_ns, self.now_ns + 1, self.span_ns)
-        return round_ceiling(seen.greatest) if seen else 1.0
+        return metric.top({}, seen.greatest) if seen else 1.0
 
     def load_of_busy(self, device: DeviceSample, busy_pct: float | None) -> LoadLevel:
         """Idle or working; a GPU that cannot be read is shown as idle."""

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from gputui.analysis.health import is_lost
+from gputui.metrics import Metric, memory_scale, number, three_digits_of, with_unit
 from gputui.model.live import DeviceSample
 from gputui.model.units import format_usd
 from gputui.tui.monitor.frame import FIGURE_STYLES, Frame, findings_spans, idle_text, is_idle
-from gputui.tui.monitor.metric_chart import chosen_metrics, figure_style, fitting_note, with_gauge
-from gputui.tui.monitor.metrics import (
-    METRICS,
-    PaneMetric,
-    degrees,
-    gigahertz,
-    memory_scale,
-    number,
-    rate,
-    three_digits_of,
-)
+from gputui.tui.monitor.metric_chart import chosen_metrics, figure_style, with_gauge
+from gputui.tui.monitor.metrics import OF_GPUS, note_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, filled, fitted, line_width, width_of
 from gputui.tui.widgets.charts import body_styles
+from gputui.tui.widgets.time_chart import fitting_note
 from gputui.tui.widgets.wrapping import wrapped
 
+_CLOCK = next(metric for metric in OF_GPUS if metric.id == "clock")
 _LABEL = 7
 _THREE_CHARTS_FROM, _FOUR_CHARTS_FROM = 16, 28
 """From so many rows on, a card has more than two charts, one of them in place of the memory's gauge."""
@@ -42,7 +36,7 @@ def gpu_card(frame: Frame, device: DeviceSample, width: int, height: int) -> lis
         lines.append(_title(frame, device, metric, width))
         ceiling = frame.ceiling(device, metric)
         drawn = frame.chart(device.device, metric, ceiling, width, share)
-        rows = [Span(*row) for row in zip(drawn, body_styles(metric.family, share), strict=True)]
+        rows = [Span(*row) for row in zip(drawn, body_styles(metric.hue, share), strict=True)]
         shown = [] if metric.id == "busy" else with_gauge(frame, device, metric, rows[0], drawn[-1], ceiling)
         lines += [tuple(shown or rows[:1]), *((row,) for row in rows[1:])]
     if has_gauge:
@@ -50,11 +44,11 @@ def gpu_card(frame: Frame, device: DeviceSample, width: int, height: int) -> lis
     return filled([*lines, _links(device, width)], width, height)
 
 
-def _charted(frame: Frame, device: DeviceSample, height: int) -> list[PaneMetric]:
+def _charted(frame: Frame, device: DeviceSample, height: int) -> list[Metric]:
     """What has a chart, in the order of the settings; at least one metric."""
     count = 4 if height >= _FOUR_CHARTS_FROM else 3 if height >= _THREE_CHARTS_FROM else 2
     has_memory = count > 2 and any(metric.id == "memory" for metric in frame.metrics)
-    charted: list[PaneMetric] = []
+    charted: list[Metric] = []
     room = count - has_memory
     for metric in chosen_metrics(frame, device):
         if metric.id != "memory" and room:
@@ -62,7 +56,7 @@ def _charted(frame: Frame, device: DeviceSample, height: int) -> list[PaneMetric
             room -= 1
         elif metric.id == "memory" and has_memory:
             charted.append(metric)
-    return charted or [METRICS[0]]
+    return charted or [OF_GPUS[0]]
 
 
 def _heading(frame: Frame, device: DeviceSample, width: int) -> Line:
@@ -72,7 +66,7 @@ def _heading(frame: Frame, device: DeviceSample, width: int) -> Line:
     name = Span(("▸" if is_selected else "") + device.label, "accent" if is_selected else "title")
     end: list[Span] = []
     if device.problem is None:
-        text = degrees(number(device.values, "temperature_c"), frame.units)
+        text = with_unit(number(device.values, "temperature_c"), "°C", frame.units)
         load = frame.load_of_temperature(device)
         end = [Span(f" {text} ", FIGURE_STYLES[load] if load else "dim"), Span("─", "track")]
     state: list[Span] = []
@@ -88,17 +82,17 @@ def _heading(frame: Frame, device: DeviceSample, width: int) -> Line:
     )
 
 
-def _title(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int) -> Line:
+def _title(frame: Frame, device: DeviceSample, metric: Metric, width: int) -> Line:
     text = metric.text(metric.amount(device.values), frame.units)
-    note = clean(metric.note(device.values, frame.units))
+    note = clean(note_of(metric, device.values, frame.units))
     if metric.id == "power":
-        clock, top = number(device.values, "sm_clock_mhz"), number(device.values, "sm_clock_max_mhz")
-        if clock is not None:
-            note = gigahertz(clock) + (f" of {gigahertz(top)}" if top is not None else "")
+        if _CLOCK.amount(device.values) is not None:
+            clock = _CLOCK.text(_CLOCK.amount(device.values))
+            note = f"{clock} {_CLOCK.limit_text(device.values, after=clock)}".rstrip()
         limit = number(device.values, "power_limit_w")
         text += f" of {limit:.0f}" if limit is not None else ""
     spans = [
-        Span(f"{metric.label:<{_LABEL}}", "dim"),
+        Span(f"{metric.name:<{_LABEL}}", "dim"),
         Span(text, figure_style(frame, device, metric)),
     ]
     note = fitting_note(note, width - line_width(tuple(spans)) - 2)
@@ -144,16 +138,16 @@ def _links(device: DeviceSample, width: int) -> Line:
     widest, received = number(values, "pcie_width_max"), number(values, "pcie_rx_bytes_per_s")
     is_narrow = bool(lanes and widest and lanes < widest)
     text = "PCIe" + (f" gen{generation:.0f}" if generation else "") + (f" x{lanes:.0f}" if lanes else "")
-    text += f"  in {rate(received)}" if received is not None else ""
+    text += f"  in {with_unit(received, 'B/s')}" if received is not None else ""
     both = [n for key in ("nvlink_rx_bytes_per_s", "nvlink_tx_bytes_per_s") if (n := number(values, key))]
-    end = f"NVLink {rate(sum(both))}" if both else ""
+    end = f"NVLink {with_unit(sum(both), 'B/s')}" if both else ""
     blank = width - width_of(text) - width_of(end)
     if blank < 2:
         end, blank = "", max(width - width_of(text), 0)
     return fitted((Span(text, "warn" if is_narrow else "dim"), Span(" " * blank), Span(end, "dim")), width)
 
 
-def _unread(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int, height: int) -> list[Line]:
+def _unread(frame: Frame, device: DeviceSample, metric: Metric, width: int, height: int) -> list[Line]:
     """Why there is nothing, what it costs, and what the GPU did before."""
     assert device.problem is not None
     lines = [fitted((Span(row),), width) for row in wrapped(clean(device.problem.reason), width, 3)]
@@ -165,5 +159,5 @@ def _unread(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int, 
     if rows > 0 and frame.history.series(device.device, metric.id) is not None:
         drawn = frame.chart(device.device, metric, frame.ceiling(device, metric), width, rows)
         lines += [(Span(row, "stale"),) for row in drawn]
-        lines.append(fitted((Span(f"{metric.label} until then", "dim"),), width))
+        lines.append(fitted((Span(f"{metric.name} until then", "dim"),), width))
     return lines

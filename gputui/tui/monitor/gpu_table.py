@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gputui.metrics import ABSENT, Metric, memory_scale, number, three_digits_of
 from gputui.model.live import LOST, DeviceSample
 from gputui.tui.monitor.frame import (
     FIGURE_STYLES,
@@ -18,16 +19,16 @@ from gputui.tui.monitor.frame import (
     span_text,
 )
 from gputui.tui.monitor.layout import STRIP_LABEL, Layout, Rect
-from gputui.tui.monitor.metrics import ABSENT, METRICS, PaneMetric, memory_scale, number, three_digits_of
+from gputui.tui.monitor.metrics import OF_GPUS
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, filled, fitted, left, right, side_by_side
 from gputui.tui.widgets.charts import heat, is_short
 from gputui.tui.widgets.load import LoadLevel
 
-_BUSY, _POWER = (next(metric for metric in METRICS if metric.id == name) for name in ("busy", "power"))
+_BUSY, _POWER = (next(metric for metric in OF_GPUS if metric.id == name) for name in ("busy", "power"))
 _LEAST_GAUGE = 4
 """Cells."""
-_SM = next(metric for metric in METRICS if metric.id == "sm")
+_SM = next(metric for metric in OF_GPUS if metric.id == "sm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +133,10 @@ def _taken(widths: _Widths) -> int:
     return 1 + widths.index + widths.kind + 5 + 7 + widths.total + 7 + 5 + widths.clock + shapes
 
 
-def _history(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int) -> list[Span]:
+def _history(frame: Frame, device: DeviceSample, metric: Metric, width: int) -> list[Span]:
     ceiling = frame.ceiling(device, metric)
     drawn = frame.chart(device.device, metric, ceiling, width, 1)[0]
-    return [Span(drawn, "stale" if device.problem is not None else f"{metric.family} 1")]
+    return [Span(drawn, "stale" if device.problem is not None else f"{metric.hue} 1")]
 
 
 def _busy(frame: Frame, widths: _Widths, device: DeviceSample) -> list[Span]:

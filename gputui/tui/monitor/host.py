@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from gputui.analysis.health import age
+from gputui.metrics import memory_of, memory_scale, number, three_digits_of, with_unit, word
 from gputui.model.live import DeviceSample
 from gputui.tui.monitor.frame import FIGURE_STYLES, Frame
 from gputui.tui.monitor.metric_chart import charts
-from gputui.tui.monitor.metrics import (
-    HOST_METRICS,
-    cores,
-    memory_of,
-    memory_scale,
-    number,
-    rate,
-    three_digits_of,
-    word,
-)
+from gputui.tui.monitor.metrics import OF_THE_HOST
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, filled, fitted, left, line_width
 from gputui.tui.widgets.charts import heat
@@ -39,7 +31,11 @@ def host_line(frame: Frame, width: int) -> Line:
     busy, limit = number(values, "cpu_busy_pct"), number(values, "cpu_limit_cores")
     of = f" of {limit:g} cores" if limit is not None else " cores"
     load = LoadLevel.IDLE if busy is None or not limit else frame.loads.at("cpu", busy / limit, frame.now_ns)
-    spans += [Span("  cpu ", "dim"), Span(cores(busy)), Span(of, "dim")]
+    spans += [
+        Span("  cpu ", "dim"),
+        Span(three_digits_of(None if busy is None else busy / 100)),
+        Span(of, "dim"),
+    ]
     if room:
         gauge = frame.loads.gauge("cpu", busy, 100 * (limit or 0), room, frame.now_ns)
         spans += _gauge_spans(gauge, load.style("link"))
@@ -82,7 +78,7 @@ def _rest(frame: Frame, host: DeviceSample, width: int) -> list[Span]:
     ):
         known = [amount for amount in (number(values, key) for key in keys) if amount is not None]
         if known:
-            parts.append(Span(left(f"  {label} {rate(sum(known))}", 17), "dim"))
+            parts.append(Span(left(f"  {label} {with_unit(sum(known), 'B/s')}", 17), "dim"))
     return parts
 
 
@@ -108,7 +104,7 @@ def without_gpus(frame: Frame, opening: str, width: int, height: int) -> list[Li
     lines.append(fitted((Span("host", "title"), Span(f"  {cut(name, width - 6)}", "dim")), width))
     per_core = host.values.get("cpu_core_pct")
     core_lines = _cores(per_core, width) if isinstance(per_core, str) and room >= 12 else []
-    lines += charts(frame, host, HOST_METRICS, width, room - 1 - len(core_lines))
+    lines += charts(frame, host, OF_THE_HOST, width, room - 1 - len(core_lines))
     return filled([*lines, *core_lines], width, height)
 
 

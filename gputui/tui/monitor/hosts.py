@@ -107,13 +107,12 @@ class HostsModel:
     def _header(self, width: int, now_ns: int) -> Line:
         heard = [one for one in self._seen if not one.problem and one.sample is not None]
         gpus = [gpu for one in heard for gpu in _gpus(one)]
-        watts = [v for gpu in gpus if isinstance(v := gpu.values.get("power_w"), int | float)]
+        whole_w = _total(gpus, "power_w")
         parts = [f"{len(heard)} of {len(self._seen)} hosts"]
         if gpus:
             parts.append(f"{sum(map(_is_busy, gpus))} of {len(gpus)} GPUs busy")
-        if watts:
-            whole = sum(watts)
-            parts.append(f"{whole / 1000:.1f} kW" if whole >= 1000 else f"{whole:.0f} W")
+        if whole_w is not None:
+            parts.append(f"{whole_w / 1000:.1f} kW" if whole_w >= 1000 else f"{whole_w:.0f} W")
         faults = [style for one in self._seen if (style := _worst(one, now_ns)[1]) in _SEVERITY]
         spans = [Span("gputui", "title"), Span("  " + " · ".join(parts))]
         if faults:
@@ -139,8 +138,8 @@ class HostsModel:
         filled_part, rest = gauge(busy, 100.0, _GAUGE_CELLS)
         spans += [Span("  "), Span(filled_part, "stale" if one.problem else "compute 1"), Span(rest, "track")]
         spans.append(Span(right(shown, _BUSY_CELLS), dim))
-        watts = [v for gpu in gpus if isinstance(v := gpu.values.get("power_w"), int | float)]
-        spans.append(Span(right(f"{sum(watts):.0f} W" if watts else _ABSENT, 8), dim))
+        watts = _total(gpus, "power_w")
+        spans.append(Span(right(_ABSENT if watts is None else f"{watts:.0f} W", 8), dim))
         memory = gpus or [one.sample.host]
         used, total = (_total(memory, f"memory_{what}_bytes") for what in ("used", "total"))
         share = _ABSENT if used is None or not total else f"{100 * used / total:2.0f} %"

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gputui.metrics import Metric, number, with_unit
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample
+from gputui.model.units import format_clock
 from gputui.tui.monitor.frame import FIGURE_STYLES, Frame, span_text
-from gputui.tui.monitor.metrics import ALWAYS, PaneMetric, number
-from gputui.tui.monitor.recording import clock_text
+from gputui.tui.monitor.metrics import ALWAYS, note_of
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, cut, filled, fitted, left, right, width_of
+from gputui.tui.widgets.cells import clean, cut, filled, fitted, width_of
 from gputui.tui.widgets.charts import NO_READING, body_styles, is_short
 from gputui.tui.widgets.history import SECOND_NS
 from gputui.tui.widgets.load import LoadLevel
-from gputui.tui.widgets.sections import with_line
+from gputui.tui.widgets.sections import mark_row, painted
+from gputui.tui.widgets.time_chart import axis_cells, chart_title, time_axis, with_axis
 
-_AXIS = 9
-"""Cells before a chart: the ends of its axis, and a blank."""
 _GAP = 2
 _TWO_FROM, _THREE_FROM = 72, 170
 """From these widths on, charts are side by side."""
@@ -26,7 +26,7 @@ _LEAST_ROWS = ((18, 6), (9, 4), (0, 3))
 
 
 def charts(
-    frame: Frame, device: DeviceSample, metrics: Sequence[PaneMetric], width: int, height: int
+    frame: Frame, device: DeviceSample, metrics: Sequence[Metric], width: int, height: int
 ) -> list[Line]:
     """As many charts of a device as have room, from left to right, above the time they cover."""
     if not metrics or height < 2:
@@ -45,14 +45,17 @@ def charts(
         share = rows // bands + (band < rows % bands)
         here = []
         for metric in metrics[band * columns : (band + 1) * columns]:
-            text = metric.text(metric.amount(device.values), frame.units)
-            title = _title(frame, device, metric, text, each)
+            text = with_unit(metric.amount(device.values), metric.unit, frame.units)
+            figure = Span(text, figure_style(frame, device, metric))
+            title = chart_title(metric.name, figure, note_of(metric, device.values, frame.units), each)
             here.append([title, *_plot(frame, device, metric, each, share - 1)])
         here += [filled((), each, share)] * (columns - len(here))
         lines += [_beside([block[row] for block in here], width) for row in range(share)]
         if band + 1 < bands:
             lines += filled((), width, gap)
-    lines.append(_beside([_time(frame, each)] * columns, width))
+    middle = format_clock(frame.span_ns / SECOND_NS / 2)
+    axis = time_axis(f"{span_text(frame.span_ns)} ago", middle, "now", each)
+    lines.append(_beside([axis] * columns, width))
     return filled(lines, width, height)
 
 
@@ -63,7 +66,7 @@ def _beside(parts: Sequence[Line], width: int) -> Line:
     return fitted(spans, width)
 
 
-def chosen_metrics(frame: Frame, device: DeviceSample) -> list[PaneMetric]:
+def chosen_metrics(frame: Frame, device: DeviceSample) -> list[Metric]:
     """The metrics that get a chart; of those that the device never had, only the first few do."""
     return [
         metric
@@ -74,7 +77,7 @@ def chosen_metrics(frame: Frame, device: DeviceSample) -> list[PaneMetric]:
     ]
 
 
-def figure_style(frame: Frame, device: DeviceSample, metric: PaneMetric) -> str:
+def figure_style(frame: Frame, device: DeviceSample, metric: Metric) -> str:
     """Bold, or the colour of a limit that is near; an absent figure is near none."""
     if device.problem is not None or metric.amount(device.values) is None:
         return "dim"
@@ -90,21 +93,11 @@ def figure_style(frame: Frame, device: DeviceSample, metric: PaneMetric) -> str:
     return "title" if load is LoadLevel.WORKING else FIGURE_STYLES[load]
 
 
-def _title(frame: Frame, device: DeviceSample, metric: PaneMetric, text: str, width: int) -> Line:
-    """The metric, its value as text, and a note at the right."""
-    lead = min(_AXIS, max(width - 12, 0))
-    style = figure_style(frame, device, metric)
-    spans = [Span(" " * lead), Span(f"{metric.label}  ", "dim"), Span(f"{text}  ", style)]
-    used = sum(width_of(span.text) for span in spans)
-    note = fitting_note(clean(metric.note(device.values, frame.units)), width - used)
-    return fitted((*spans, Span(" " * (width - used - width_of(note))), Span(note, "dim")), width)
-
-
-def _plot(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int, rows: int) -> list[Line]:
+def _plot(frame: Frame, device: DeviceSample, metric: Metric, width: int, rows: int) -> list[Line]:
     """The chart with its axis; why there is none for a value that was never read."""
     if rows < 1:
         return []
-    lead = min(_AXIS, max(width - 12, 0))
+    lead = axis_cells(width)
     if metric.amount(device.values) is None and frame.history.series(device.device, metric.id) is None:
         missing = device.values.get(metric.key)
         why = cut(clean(missing.reason), width - lead - 1) + " " if isinstance(missing, Missing) else ""
@@ -113,24 +106,19 @@ def _plot(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int, ro
         return filled([unread], width, rows)
     ceiling = frame.ceiling(device, metric)
     drawn = frame.chart(device.device, metric, ceiling, width - lead, rows)
-    styles = body_styles(metric.family, rows) if device.problem is None else ("stale",) * rows
-    mark = metric.mark(device.values)
-    marked = None if mark is None else rows - 1 - min(int(mark / ceiling * rows), rows - 1)
-    top, bottom = metric.axis(ceiling, frame.units), "0" if rows > 1 else ""
+    styles = body_styles(metric.hue, rows) if device.problem is None else ("stale",) * rows
+    marked = mark_row(metric.mark_at(device.values), ceiling, rows)
+    shown = painted(drawn, styles, marked)
     gauge_row = int(marked == 0 and rows > 1)
-    lines: list[Line] = []
-    for row, (body, body_style) in enumerate(zip(drawn, styles, strict=True)):
-        label = top if row == 0 else bottom if row == rows - 1 else ""
-        axis = Span(right(cut(label, lead - 1), lead - 1) + " " if lead else "", "dim")
-        shown: Sequence[Span] = with_line(body, body_style) if row == marked else (Span(body, body_style),)
-        if row == gauge_row != marked:
-            shown = with_gauge(frame, device, metric, Span(body, body_style), drawn[-1], ceiling) or shown
-        lines.append((axis, *shown))
-    return lines
+    if gauge_row != marked:
+        body = Span(drawn[gauge_row], styles[gauge_row])
+        gauge = with_gauge(frame, device, metric, body, drawn[-1], ceiling)
+        shown[gauge_row] = tuple(gauge) or shown[gauge_row]
+    return with_axis(shown, metric.axis(ceiling, frame.units), width)
 
 
 def with_gauge(
-    frame: Frame, device: DeviceSample, metric: PaneMetric, body: Span, lowest: str, ceiling: float
+    frame: Frame, device: DeviceSample, metric: Metric, body: Span, lowest: str, ceiling: float
 ) -> list[Span]:
     """A row of a chart whose history is short, with a gauge that reads at once before it.
 
@@ -144,22 +132,4 @@ def with_gauge(
     key = (device.device, metric.id, "chart")
     filled_part, rest = frame.loads.gauge(key, amount, ceiling, blank - 1, frame.now_ns)
     history = Span(body.text[blank:], body.style)
-    return [Span(filled_part, metric.family), Span(rest + " ", "track"), history]
-
-
-def fitting_note(note: str, room: int) -> str:
-    """The parts of a note that fit, as they are separated by commas; a number is never cut."""
-    while note and width_of(note) > room:
-        note = note.rpartition(", ")[0]
-    return note
-
-
-def _time(frame: Frame, width: int) -> Line:
-    """The ends of the time axis, and its middle."""
-    lead = min(_AXIS, max(width - 12, 0))
-    room = width - lead
-    first, middle = f"{span_text(frame.span_ns)} ago", clock_text(frame.span_ns / SECOND_NS / 2)
-    if room < 24:
-        return fitted((Span(" " * lead + left(first, room - 3) + "now", "dim"),), width)
-    half = room // 2 - len(middle) // 2
-    return fitted((Span(" " * lead + left(left(first, half) + middle, room - 3) + "now", "dim"),), width)
+    return [Span(filled_part, metric.hue), Span(rest + " ", "track"), history]

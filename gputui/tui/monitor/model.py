@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gputui.analysis.health import STALE_AFTER_S, foreign_processes, health, is_lost
+from gputui.metrics import Units, number
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.units import counted
@@ -20,7 +21,7 @@ from gputui.tui.monitor.gpu_table import gpu_table
 from gputui.tui.monitor.host import host_line, without_gpus
 from gputui.tui.monitor.layout import CARD_GAP, MIN_HEIGHT, MIN_WIDTH, ROOMY, Layout, Rect, laid_out
 from gputui.tui.monitor.metric_chart import charts, chosen_metrics
-from gputui.tui.monitor.metrics import HOST_METRICS, METRICS, Units, metric_named, number
+from gputui.tui.monitor.metrics import OF_GPUS, OF_THE_HOST, metric_named
 from gputui.tui.monitor.process_columns import command_text, is_of_here
 from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessList
 from gputui.tui.monitor.recording import change_speed, pause_or_go_on, position_spans
@@ -69,8 +70,8 @@ TICK_NS = SECOND_NS // 4
 """Without a new sample, redraw at most this often: only ages can have changed."""
 _SEEK_S, _LEAP_SHARE = 10.0, 0.1
 _LONGEST_CHART_NS = ZOOMS_MIN[-1] * 60 * SECOND_NS
-_HISTORY_GPU = {metric.id: metric.amount for metric in METRICS}
-_HISTORY_HOST = {metric.id: metric.amount for metric in HOST_METRICS}
+_HISTORY_GPU = {metric.id: metric.amount for metric in OF_GPUS}
+_HISTORY_HOST = {metric.id: metric.amount for metric in OF_THE_HOST}
 
 
 @dataclass(slots=True)
@@ -308,7 +309,7 @@ class MonitorModel:
         if box is not None:
             if self._mode == "metrics" and box.holds(x, y):
                 place = y - box.y + self._scroll_top(box.height) - 1
-                if 0 <= place < len(METRICS):
+                if 0 <= place < len(OF_GPUS):
                     self._scroll = place
                     self._toggle()
             return
@@ -372,7 +373,7 @@ class MonitorModel:
             step = 1 if by > 0 else -1
             self._question.signal = min(max(self._question.signal + step, 0), len(SIGNALS) - 1)
         elif self._mode == "metrics":
-            self._scroll = min(max(self._scroll + by, 0), len(METRICS) - 1)
+            self._scroll = min(max(self._scroll + by, 0), len(OF_GPUS) - 1)
         elif self._mode in ("details", "keys"):
             self._scroll = max(self._scroll + by, 0)
         elif self._recording is not None:
@@ -426,7 +427,7 @@ class MonitorModel:
         if self._mode == "filter":
             self._mode = ""
         elif self._mode == "metrics":
-            name = METRICS[self._scroll].id
+            name = OF_GPUS[self._scroll].id
             chosen = self._settings.metrics
             kept = tuple(one for one in chosen if one != name) if name in chosen else (*chosen, name)
             if kept:

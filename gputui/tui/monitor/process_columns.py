@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 
+from gputui.metrics import ABSENT, Units, with_unit
 from gputui.model.absent import Missing
 from gputui.model.devices import MIG_PER_GPU, device_label, device_order
 from gputui.model.live import ENDED, FOREIGN, HIDDEN, ProcessSample
-from gputui.tui.monitor.metrics import ABSENT, Units, memory
 from gputui.tui.widgets.cells import clean
 
 Key = float | str | None
@@ -117,7 +117,7 @@ def _share(value: float | None) -> str:
 
 def _show_gpu_memory(process: ProcessSample, units: Units) -> str:
     amount, is_all = gpu_memory(process)
-    return memory(amount, units) + ("" if is_all or amount is None else "+")
+    return with_unit(amount, "B", units) + ("" if is_all or amount is None else "+")
 
 
 def _show_time(process: ProcessSample, units: Units) -> str:
@@ -172,7 +172,7 @@ COLUMNS: tuple[ProcessColumn, ...] = (
         9,
         True,
         8,
-        lambda p, u: memory(_optional(p.memory_bytes), u),
+        lambda p, u: with_unit(_optional(p.memory_bytes), "B", u),
         lambda p: _optional(p.memory_bytes),
         True,
     ),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from gputui.metrics import Units
 from gputui.model.absent import Missing
 from gputui.model.live import ProcessSample
-from gputui.tui.monitor.metrics import Units
 from gputui.tui.monitor.process_columns import (
     COLUMNS,
     ProcessColumn,

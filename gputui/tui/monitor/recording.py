@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from gputui.model.units import format_clock
 from gputui.tui.terminal.lines import Span
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ def change_speed(recording: Playback, by: int) -> None:
 
 def position_spans(recording: Playback, width: int) -> list[Span]:
     """`playing 1:23 of 4:56 · 10x`, or `PAUSED`, or `ENDED`; with the time of day if it fits."""
-    place = f"{clock_text(recording.position_s, recording.duration_s)} of {clock_text(recording.duration_s)}"
+    place = (
+        f"{format_clock(recording.position_s, recording.duration_s)} of {format_clock(recording.duration_s)}"
+    )
     words = [f"{recording.speed:g}x"]
     if width >= _TIME_OF_DAY_FROM:
         instant_s = recording.started_utc_us / 1e6 + recording.position_s
@@ -49,12 +51,3 @@ def position_spans(recording: Playback, width: int) -> list[Span]:
     elif recording.is_paused:
         state, style = "PAUSED", "warn"
     return [Span(state, style), Span(f" {place}"), Span("".join(f" · {word}" for word in words), "dim")]
-
-
-def clock_text(seconds: float, of_s: float = 0.0) -> str:
-    """`0:07`, `1:02:03`: with hours if `of_s` has them."""
-    whole = math.floor(seconds)
-    minutes, rest = divmod(whole, 60)
-    if max(whole, math.floor(of_s)) < 3600:
-        return f"{minutes}:{rest:02d}"
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

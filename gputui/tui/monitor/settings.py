@@ -10,7 +10,7 @@ from typing import Any
 
 from gputui.errors import GputuiError
 from gputui.services.support.home import make_directory
-from gputui.tui.monitor.metrics import DEFAULT_METRICS, METRICS
+from gputui.tui.monitor.metrics import DEFAULT_METRICS, OF_GPUS
 from gputui.tui.monitor.process_columns import COLUMNS
 
 INTERVALS_S: tuple[float, ...] = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -29,7 +29,7 @@ class MonitorSettings:
     zoom_min: int = 5
     """One of ZOOMS_MIN."""
     metrics: tuple[str, ...] = DEFAULT_METRICS
-    """Ids of METRICS, most important first."""
+    """Ids of OF_GPUS, most important first."""
     memory_unit: str = "GiB"
     temperature_unit: str = "C"
     show_processes: bool = True
@@ -106,7 +106,7 @@ def _fitting(key: str, value: object) -> object | None:
     if key == "interval_s" and isinstance(value, (int, float)):
         return float(value) if INTERVALS_S[0] <= value <= INTERVALS_S[-1] else None
     if key == "metrics" and isinstance(value, list):
-        known = [metric.id for metric in METRICS]
+        known = [metric.id for metric in OF_GPUS]
         chosen = [name for name in value if isinstance(name, str) and name in known]
         return tuple(dict.fromkeys(chosen)) if len(chosen) == len(value) and chosen else None
     allowed: dict[str, tuple[object, ...]] = {

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gputui.analysis.health import is_lost
+from gputui.metrics import memory_scale, number, three_digits_of, with_unit
 from gputui.model.live import DeviceSample
 from gputui.model.units import counted, format_usd
 from gputui.tui.monitor.frame import Frame, findings_spans, idle_text, is_idle, short_name
-from gputui.tui.monitor.metrics import memory_scale, number, percent, three_digits_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import fitted, line_width
 from gputui.tui.widgets.load import LoadLevel
@@ -61,7 +61,9 @@ def _of_one(frame: Frame, gpu: DeviceSample, width: int) -> Iterator[list[Span]]
         busy = number(gpu.values, "sm_busy_pct")
         load = frame.load_of_busy(gpu, busy)
         text = (
-            idle_text(frame, gpu) if load is LoadLevel.IDLE and busy is not None else f"busy {percent(busy)}"
+            idle_text(frame, gpu)
+            if load is LoadLevel.IDLE and busy is not None
+            else f"busy {with_unit(busy, '%')}"
         )
         if frame.instances[gpu.device]:
             text = f"in {counted(len(frame.instances[gpu.device]), 'slice')}"

@@ -169,11 +169,3 @@ def heat(values: Sequence[float | None], high: float, *, ascii_only: bool = Fals
         "?" if value is None else scale[min(max(math.floor(value / high * (top + 0.999)), 0), top)]
         for value in values
     )
-
-
-def round_ceiling(value: float) -> float:
-    """The next of 1, 2, 5, 10, 20 ... at or above a value: the top of a chart without a limit."""
-    if value <= 1:
-        return 1.0
-    decade = 10.0 ** math.floor(math.log10(value))
-    return next(step * decade for step in (1.0, 2.0, 5.0, 10.0) if step * decade >= value * 0.999999)

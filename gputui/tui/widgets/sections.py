@@ -45,20 +45,24 @@ def area_lines(
     mark: float | None = None,
 ) -> list[tuple[Span, ...]]:
     """An area of `rows` rows, padded to `width` cells, top first; a dotted line is at `mark`."""
-    marked = None if mark is None or rows < 2 else rows - 1 - min(int(mark / high * rows), rows - 1)
-    drawn = zip(area(values, high, rows), body_styles(family, rows), strict=True)
-    return [
-        with_line(f"{text:{width}}", style) if row == marked else (Span(f"{text:{width}}", style),)
-        for row, (text, style) in enumerate(drawn)
-    ]
+    drawn = [f"{text:{width}}" for text in area(values, high, rows)]
+    return painted(drawn, body_styles(family, rows), mark_row(mark, high, rows) if rows > 1 else None)
 
 
-def with_line(body: str, style: str) -> tuple[Span, ...]:
-    """A row of a chart whose empty cells are part of a line."""
-    return tuple(
-        Span(NO_READING * len(text), "track") if text.isspace() else Span(text, style)
-        for text in re.findall(" +|[^ ]+", body)
-    )
+def mark_row(mark: float | None, high: float, rows: int) -> int | None:
+    """The row of a chart, from its top, in which a limit lies."""
+    return None if mark is None else rows - 1 - min(int(mark / high * rows), rows - 1)
+
+
+def painted(drawn: Sequence[str], styles: Sequence[str], marked: int | None) -> list[tuple[Span, ...]]:
+    """The rows of a chart in their styles; in the marked one, empty cells are part of a line."""
+    rows: list[tuple[Span, ...]] = [(Span(body, style),) for body, style in zip(drawn, styles, strict=True)]
+    if marked is not None:
+        rows[marked] = tuple(
+            Span(NO_READING * len(part), "track") if part.isspace() else Span(part, styles[marked])
+            for part in re.findall(" +|[^ ]+", drawn[marked])
+        )
+    return rows
 
 
 def joined(parts: Iterable[Sequence[Span]], gap: str = "  ") -> tuple[Span, ...]:

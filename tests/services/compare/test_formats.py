@@ -309,7 +309,7 @@ def test_the_page_says_what_differs_the_verdicts_and_the_telemetry(
         "18 blocks in 3 launches",
         "energy of the GPU",
         "power",
-        "SM clock",
+        "clock",
     ):
         assert words in page.text, words
     labels = [attributes.get("aria-label") or "" for tag, attributes in page.all if tag == "svg"]

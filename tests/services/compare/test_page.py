@@ -25,6 +25,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Price
 from gputui.model.result import Run
+from gputui.model.series import TimeSeries
 from gputui.services.compare import html
 from gputui.services.compare.headline import headline_of
 from gputui.services.compare.html import comparisons_as_page, with_units
@@ -410,7 +411,7 @@ def test_both_sides_share_an_axis_of_block_times() -> None:
 
 def test_a_line_stops_where_nothing_was_measured() -> None:
     values = [1.0, 2.0, float("nan"), 3.0]
-    chart = line_chart("power over time", [Line("a", "GPU 0", [0.0, 1.0, 2.0, 3.0], values)], 3.0)
+    chart = line_chart("power over time", [Line("a", "GPU 0", TimeSeries([0.0, 1.0, 2.0, 3.0], values))], 3.0)
     (path,) = re.findall(r'class="line a" d="([^"]*)"', chart)
     assert re.sub(r"[\d. ]", "", path) == "MLM"
     assert "nan" not in chart

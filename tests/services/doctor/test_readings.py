@@ -33,7 +33,8 @@ def test_each_gpu_has_its_readings_with_their_units() -> None:
     gpus = (replace(box.sample.gpus[0], values=values), replace(box.sample.gpus[1], values={}))
     found = told(replace(box, sample=replace(box.sample, gpus=gpus)))
     assert found["GPU 0"] == (
-        "NVIDIA H200, 98 % busy, 71.0 GiB of 141 GiB, 512 of 700 W, 61 °C, 1.83 GHz, PCIe x16"
+        "NVIDIA H200, power 512 of 700 W, clock 1.83 GHz, temperature 61 °C,"
+        " memory 71.0 of 141.0 GiB, busy 98 %, PCIe x16"
     )
     assert "GPU 1" not in found, "a GPU of which nothing was read is among the checks"
 
@@ -49,5 +50,5 @@ def test_what_could_not_be_read_is_left_out_and_hostile_names_cannot_act() -> No
     assert "cache" not in found["CPU"]
     assert "kernel" not in found["system"]
     assert not {"torch", "Python"} & found.keys()
-    assert found["load"].startswith("0.10 over a minute")
+    assert found["now"].startswith("load 0.10, CPU ")
     assert found["disk"].startswith("100 GiB free in ")

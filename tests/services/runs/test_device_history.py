@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from gputui.analysis.health import throttle_words
+from gputui.metrics import CURRENT
 from gputui.model.absent import Missing
 from gputui.model.journal import TELEMETRY_NAME
-from gputui.model.telemetry import CURRENT, HOST, Reading
+from gputui.model.telemetry import HOST, Reading
 from gputui.services.runs.device_history import MOST_BINS, READING_HOLDS_S, DeviceHistory, HistoryReader
 
 SECOND = 10**9

@@ -170,7 +170,7 @@ def test_without_a_driver_the_host_is_shown_with_the_cause_and_the_cure(
         assert "what works without: 2 Run: " in terminal.text
         assert "5 Doctor: Can this box measure?" in terminal.text
         assert "Ring when a run ends" not in terminal.text
-        terminal.wait_for(lambda: any(re.match(r" +cpu +[\d.]+ cores", row) for row in rows(terminal)))
+        terminal.wait_for(lambda: any(re.match(r" +CPU +[\d.]+ cores", row) for row in rows(terminal)))
         leave(terminal)
     done = snapshot(box, "--require-gpu")
     assert done.returncode == 3

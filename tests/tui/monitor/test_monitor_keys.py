@@ -10,11 +10,12 @@ from monitor_golden import model, picture
 from monitor_samples import GIB, SECOND, START, process, sample, text_of, with_instances
 from textual.binding import Binding
 
+from gputui.metrics import Units
 from gputui.model.absent import Missing
 from gputui.model.live import GpuUse
 from gputui.tui.app import MonitorApp
 from gputui.tui.monitor.actions import ACTIONS, OF_THE_APP, keys_table, shown_keys
-from gputui.tui.monitor.metrics import METRICS, Units
+from gputui.tui.monitor.metrics import OF_GPUS
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.process_columns import COLUMNS, columns_for, time_text
 from gputui.tui.monitor.processes import ProcessList
@@ -411,10 +412,10 @@ def test_metrics_can_be_chosen_and_one_always_stays() -> None:
     assert "[x] busy" in shown(made)
     made.press("toggle")
     assert "[ ] busy" in shown(made)
-    for _ in METRICS:
+    for _ in OF_GPUS:
         made.press("down")
     made.press("toggle")
-    assert made.settings.metrics[-1] == METRICS[-1].id
+    assert made.settings.metrics[-1] == OF_GPUS[-1].id
     made.press("back")
     assert "busy  " not in shown(made).partition("GPU 0")[2]
 

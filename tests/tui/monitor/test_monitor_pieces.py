@@ -17,9 +17,10 @@ from monitor_samples import START, sample
 from rich.cells import cell_len
 
 from gputui.errors import GputuiError
+from gputui.metrics import Units, memory_of, round_ceiling, with_unit
 from gputui.services.support.paths import monitor_file
 from gputui.tui.monitor.layout import NOWHERE, Rect, laid_out
-from gputui.tui.monitor.metrics import METRICS, Units, degrees, gigahertz, memory, memory_of
+from gputui.tui.monitor.metrics import OF_GPUS
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings
 from gputui.tui.terminal.lines import Line, Span
@@ -41,7 +42,6 @@ from gputui.tui.widgets.charts import (
     gauge,
     heat,
     level_of,
-    round_ceiling,
 )
 from gputui.tui.widgets.history import RINGS, History, Series
 from gputui.tui.widgets.load import LoadLevel, SteadyLoads
@@ -326,9 +326,9 @@ def test_charts_without_a_limit_end_at_a_round_number(value: float, top: float) 
 
 
 def test_amounts_are_short_and_have_their_unit() -> None:
-    assert memory(120 * 2**30, Units()) == "120.0 GiB"
-    assert memory(1.5e12, Units("GB")) == "1.50 TB"
-    assert memory(None, Units()) == "–"
+    assert with_unit(120 * 2**30, "B") == "120.0 GiB"
+    assert with_unit(1.5e12, "B", Units("GB")) == "1.50 TB"
+    assert with_unit(None, "B") == "–"
     assert memory_of(2**30, 4 * 2**30, Units()) == "1.0 of 4.0 GiB"
     assert memory_of(922 * 2**20, 140.4 * 2**30, Units()) == "0.9 of 140.4 GiB"
     assert memory_of(2**20, 4 * 2**30, Units()) == "<0.1 of 4.0 GiB"
@@ -336,8 +336,8 @@ def test_amounts_are_short_and_have_their_unit() -> None:
     assert memory_of(5e8, 24e9, Units("GB")) == "0.5 of 24.0 GB"
     assert memory_of(230 * 2**30, 2**40, Units()) == "230.0 GiB of 1.00 TiB"
     assert memory_of(2**20, 2**29, Units()) == "1 of 512 MiB"
-    assert (gigahertz(1980), gigahertz(345)) == ("1.98 GHz", "345 MHz")
-    assert (degrees(100, Units()), degrees(100, Units("GiB", "F", ""))) == ("100 °C", "212 F")
+    assert (with_unit(1980, "MHz"), with_unit(345, "MHz")) == ("1.98 GHz", "345 MHz")
+    assert (with_unit(100, "°C"), with_unit(100, "°C", Units("GiB", "F", ""))) == ("100 °C", "212 F")
 
 
 # Layout
@@ -490,7 +490,7 @@ def test_a_failing_write_leaves_the_old_file_whole(tmp_path: Path, monkeypatch: 
 def test_the_docs_name_every_setting_and_every_metric(repository: Path) -> None:
     text = (repository / "docs" / "monitor.md").read_text(encoding="utf-8")
     rows = [f"| `{field.name}` |" for field in fields(MonitorSettings)]
-    rows += [f"| `{metric.id}` | {metric.title} |" for metric in METRICS]
+    rows += [f"| `{metric.id}` | {metric.title} |" for metric in OF_GPUS]
     assert [row for row in rows if row not in text] == []
 
 

@@ -212,13 +212,13 @@ async def test_evidence_shows_what_both_boxes_did_while_the_row_was_timed(tmp_pa
         assert [line for line in lines if len(line) > 79] == []
         start = lines.index("while it was timed")
         beginnings = [line.split()[:3] for line in lines[start + 1 : start + 7]]
-        assert [words[0] for words in beginnings[::2]] == ["clock", "power", "heat"]
+        assert [words[0] for words in beginnings[::2]] == ["power", "clock", "temperature"]
         assert [words[0] for words in beginnings[1::2]] == ["b"] * 3
-        clock_a, clock_b = (lines[start + row][32:] for row in (1, 2))
-        assert clock_a.strip(), clock_b.strip()
-        assert len(clock_a) == 47  # three launches of a take longer than two of b
-        assert len(clock_b) < 47
-        assert any(line.startswith("  throttle  a  ! slowed, c cap") for line in lines)
+        power_a, power_b = (lines[start + row][34:] for row in (1, 2))
+        assert power_a.strip(), power_b.strip()
+        assert len(power_a) == 45  # three launches of a take longer than two of b
+        assert len(power_b) < 45
+        assert any(line.startswith("  throttle    a  ! slowed, c cap") for line in lines)
         assert "5 s are needed" in " ".join(page(screen).split())  # of blocks, for an energy
 
 

@@ -83,8 +83,8 @@ def test_telemetry_of_a_row_is_empty_in_launches_in_which_nothing_was_sampled(tm
     assert len(whole.starts_s) == len(cut.starts_s) == 3
     assert whole.seconds == pytest.approx(3 * 6 * 0.2, rel=0.05)
     for side, known in ((whole, (True, True, True)), (cut, (True, False, False))):
-        (used,) = side.curves  # no clock was sampled
-        assert used.key == "cpu_busy_pct"
+        assert list(side.curves) == ["cpu_busy_pct", "memory_used_bytes"]  # no clock was sampled
+        used = side.curves["cpu_busy_pct"]
         assert tuple(math.isfinite(used.at(start + 0.6)) for start in side.starts_s) == known
         assert math.isnan(used.at(-1.0))
         assert side.disturbed == Missing("this system does not record CPU contention")

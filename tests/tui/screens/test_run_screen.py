@@ -736,7 +736,7 @@ def test_a_lowered_power_limit_is_a_line_in_the_chart_of_the_device() -> None:
             "".join(span.text for span in line) for line in device_charts(progress, 40, 4, abreast=1)
         ]
         is_lowered = capped is gpu
-        assert title.split() == ["power", "340", "W", *(["of", "350"] if is_lowered else [])]
+        assert title.split() == ["power", "340", "W", "cap", "350" if is_lowered else "700", "W"]
         assert [row.split()[0] for row in (rows[0], rows[3])] == ["700", "0"]
         assert ["┄" in row for row in rows[:4]] == [False, is_lowered, False, False]
         (_, first, *_) = device_rows(progress, 80)

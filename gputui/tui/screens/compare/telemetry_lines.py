@@ -1,23 +1,22 @@
-"""Clock, power and throttling of both sides while a row was timed, one above the other on one axis."""
+"""Power, clock and throttling of both sides while a row was timed, one above the other on one axis."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 
+from gputui.metrics import Metric, metric_named
 from gputui.model.absent import Missing
-from gputui.model.units import format_seconds, three_digits
-from gputui.services.compare.telemetry_overlay import CROWDED, MOST_LAUNCHES, THROTTLE, Curve, SideCurves
+from gputui.model.units import format_seconds
+from gputui.services.compare.telemetry_overlay import CROWDED, MOST_LAUNCHES, THROTTLE, SideCurves
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.charts import area
 from gputui.tui.widgets.paragraphs import paragraph
 
-_LABEL = 32
-"""Cells of name, side and numbers at the left."""
+_NAME, _LABEL = 12, 34
+"""Cells of the name of a metric, and of name, side and numbers at the left."""
 _LEAST_SPAN = 0.02
 """Of the highest value that a strip is high, so that a megahertz does not look like a fall."""
-_FAMILIES = {"power_w": "power", "sm_clock_mhz": "clock", "temperature_c": "clock"}
-"""Of charts, by metric."""
 _LEGENDS = {THROTTLE: "! slowed, c cap", CROWDED: "! CPUs were held"}
 _MARKS = {1.0: "!", 2.0: "c"}
 
@@ -36,14 +35,15 @@ def telemetry_lines(sides: Sequence[SideCurves | Missing], letters: str, width: 
     if longest_s <= 0:
         return tuple(lines)
     room = max(width - _LABEL - 1, 10)
-    titles = dict.fromkeys((curve.key, curve.title) for side in known for curve in side.curves)
-    for key, title in titles:
-        lines += _strips(key, title, sides, letters, longest_s, room)
+    for metric in dict.fromkeys(metric_named(key, side.device) for side in known for key in side.curves):
+        lines += _strips(metric, sides, letters, longest_s, room)
     lines += _disturbed(sides, letters, longest_s, room)
     for letter, side in zip(letters, sides, strict=True):
         if isinstance(side, SideCurves) and len(side.starts_s) > 1:
             marks = _marked(side, longest_s, room)
-            lines.append((Span(f"  {'launches':10}{letter:{_LABEL - 12}}", "dim"), Span(marks, "dim")))
+            lines.append(
+                (Span(f"  {'launches':{_NAME}}{letter:{_LABEL - _NAME - 2}}", "dim"), Span(marks, "dim"))
+            )
     end = format_seconds(longest_s)
     lines.append((Span(f"{'':{_LABEL}}{'0 s'.ljust(max(room - len(end), 4))}{end}", "dim"),))
     if any(len(side.starts_s) >= MOST_LAUNCHES for side in known):
@@ -52,19 +52,12 @@ def telemetry_lines(sides: Sequence[SideCurves | Missing], letters: str, width: 
 
 
 def _strips(
-    key: str,
-    title: str,
-    sides: Sequence[SideCurves | Missing],
-    letters: str,
-    longest_s: float,
-    room: int,
+    metric: Metric, sides: Sequence[SideCurves | Missing], letters: str, longest_s: float, room: int
 ) -> Iterator[Line]:
     found = [
-        (letter, side, curve)
+        (letter, side, side.curves[metric.key])
         for letter, side in zip(letters, sides, strict=True)
-        if isinstance(side, SideCurves)
-        for curve in side.curves
-        if curve.key == key
+        if isinstance(side, SideCurves) and metric.key in side.curves
     ]
     values = [value for _, _, curve in found for value in curve.known]
     low, high = min(values), max(values)
@@ -76,23 +69,14 @@ def _strips(
             value = curve.at(t_s) if t_s <= side.seconds else math.nan
             values_at.append(value - bottom if math.isfinite(value) else None)
         (strip,) = area(values_at, high - bottom)
-        numbers = _numbers(curve)
-        name = title if place == 0 else ""
+        ends = metric.between(min(curve.known), max(curve.known))
+        name = metric.name if place == 0 else ""
         yield (
-            Span(f"  {name:10}", "dim"),
+            Span(f"  {name:{_NAME}}", "dim"),
             Span(f"{letter}  ", "title"),
-            Span(f"{numbers:{_LABEL - 15}}"),
-            Span(strip.rstrip(), f"{_FAMILIES.get(key, 'link')} 1"),
+            Span(f"{ends:{_LABEL - _NAME - 5}}"),
+            Span(strip.rstrip(), f"{metric.hue} 1"),
         )
-
-
-def _numbers(curve: Curve) -> str:
-    low, high = (_amount(value) for value in (min(curve.known), max(curve.known)))
-    return f"{low} {curve.unit}" if low == high else f"{low} to {high} {curve.unit}"
-
-
-def _amount(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 100 or value == round(value) else three_digits(value)
 
 
 def _disturbed(
@@ -106,12 +90,12 @@ def _disturbed(
         curve = side.disturbed
         said, marks = "never", ""
         if any(curve.known):
-            said = _LEGENDS[curve.title]
+            said = _LEGENDS[side.disturbance]
             times = ((column + 0.5) / room * longest_s for column in range(room))
             marks = "".join(_MARKS.get(curve.at(t), " ") if t <= side.seconds else " " for t in times)
-        name = curve.title if is_first else ""
+        name = side.disturbance if is_first else ""
         is_first = False
-        yield (Span(f"  {name:10}{letter}  {said:{_LABEL - 15}}"), Span(marks.rstrip(), "warn"))
+        yield (Span(f"  {name:{_NAME}}{letter}  {said:{_LABEL - _NAME - 5}}"), Span(marks.rstrip(), "warn"))
 
 
 def _marked(side: SideCurves, longest_s: float, room: int) -> str:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL
 from gputui.analysis.verdict import SpeedEstimate
+from gputui.metrics import charted, limits_of
 from gputui.model.absent import Missing
+from gputui.model.devices import HOST
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.result import CaseResult, Run
-from gputui.model.telemetry import HOST
 from gputui.model.units import (
     counted,
-    format_bytes,
+    format_clock,
     format_hourly,
     format_percent,
     format_rate,
     format_seconds,
-    three_digits,
 )
 from gputui.services.compare.why import CATEGORY_WORDS
 from gputui.services.results.browser import RunDetail
@@ -49,9 +47,9 @@ from gputui.tui.screens.results.load_lines import headline, load_lines, loads_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.theme import TONES
 from gputui.tui.widgets.cells import clean, fitted, left, right, side_by_side, width_of
-from gputui.tui.widgets.charts import round_ceiling
 from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.sections import area_lines, gauge_spans, section
+from gputui.tui.widgets.sections import gauge_spans, section
+from gputui.tui.widgets.time_chart import time_axis, time_chart
 from gputui.tui.widgets.wrapping import wrapped
 
 _MOST_CHARTS = 4
@@ -63,25 +61,9 @@ _LEAST_OF_STEP = 0.001
 _LEAST_BAR = 8
 _BELOW_SHARES = 7
 """A heading, a blank line and the least that is worth showing of operators."""
-_AXIS = 9
-_MIB = 2**20
 _SCROLLBAR = 1
 _CHART_ROWS, _MOST_CHART_ROWS = 3, 8
 _FAMILIES = ("compute", "memory", "power", "clock", "link")
-
-
-@dataclass(frozen=True, slots=True)
-class _Chart:
-    """One metric of the telemetry."""
-
-    key: str
-    title: str
-    family: str
-    show: Callable[[float], str]
-    most: Callable[[Run, int], float | None]
-    """The upper end of its axis; None for the highest value."""
-    line: Callable[[Run, int], float | None] = lambda run, device: None
-    """A limit within the axis, shown as a line."""
 
 
 def overview_page(detail: RunDetail, width: int, height: int) -> tuple[Line, ...]:
@@ -285,59 +267,6 @@ def _where(breakdown: StepBreakdown, width: int, height: int) -> list[Line]:
 # Telemetry
 
 
-def _power_limit(run: Run, device: int) -> float | None:
-    gpu = next((gpu for gpu in run.summary.machine.gpus if gpu.index == device), None)
-    return None if gpu is None or isinstance(gpu.power_limit_w, Missing) else gpu.power_limit_w
-
-
-def _slows_at(run: Run, device: int) -> float | None:
-    gpu = next((gpu for gpu in run.summary.machine.gpus if gpu.index == device), None)
-    return None if gpu is None or isinstance(gpu.temperature_limit_c, Missing) else gpu.temperature_limit_c
-
-
-def _gpu_memory(run: Run, device: int) -> float | None:
-    gpu = next((gpu for gpu in run.summary.machine.gpus if gpu.index == device), None)
-    return None if gpu is None or isinstance(gpu.memory_bytes, Missing) else gpu.memory_bytes / _MIB
-
-
-def _itself(run: Run, device: int) -> float | None:
-    return None
-
-
-_OF_GPU: tuple[_Chart, ...] = (
-    _Chart("power_w", "power", "power", lambda w: f"{w:.0f} W", _power_limit),
-    _Chart("sm_clock_mhz", "clock", "clock", lambda mhz: f"{three_digits(mhz / 1000)} GHz", _itself),
-    _Chart("memory_used_mib", "memory", "memory", lambda mib: format_bytes(mib * _MIB), _gpu_memory),
-    _Chart(
-        "temperature_c",
-        "temperature",
-        "clock",
-        lambda c: f"{c:.0f} °C",
-        lambda run, device: max(100.0, _slows_at(run, device) or 0.0),
-        _slows_at,
-    ),
-    _Chart("sm_busy_pct", "busy", "compute", lambda pct: f"{pct:.0f} %", lambda run, device: 100.0),
-)
-_OF_HOST: tuple[_Chart, ...] = (
-    _Chart(
-        "cpu_busy_pct",
-        "CPU, threads busy",
-        "compute",
-        lambda pct: three_digits(pct / 100),
-        lambda run, device: 100.0 * run.summary.machine.cpu.host_threads,
-    ),
-    _Chart("cpu_clock_mhz", "clock", "clock", lambda mhz: f"{three_digits(mhz / 1000)} GHz", _itself),
-    _Chart(
-        "memory_used_bytes",
-        "memory",
-        "memory",
-        format_bytes,
-        lambda run, device: float(run.summary.machine.memory.host_bytes),
-    ),
-    _Chart("load_1min", "load", "link", three_digits, _itself),
-)
-
-
 def main_series(detail: RunDetail) -> TelemetrySeries | None:
     """Of the device that was measured: a GPU with a case that has a rate, else the host."""
     used = {case.device_index for case in detail.run.cases if case.outcome == "ok"}
@@ -359,12 +288,8 @@ def telemetry_lines(
 ) -> Iterator[Line]:
     """At most so many metrics of one device over the run, as areas of so many rows with axes."""
     device = series.device_index
-    charts = [
-        chart
-        for chart in (_OF_HOST if device == HOST else _OF_GPU)
-        if any(math.isfinite(value) for value in series.columns.get(chart.key, ()))
-    ][:most]
-    if not charts:
+    found = [(metric, one) for metric in charted(device) if (one := series.of(metric.key)).known][:most]
+    if not found:
         return
     seconds = (series.t_us[-1] - series.first_us) / 1e6
     name = "host" if device == HOST else f"GPU {device}"
@@ -372,51 +297,15 @@ def telemetry_lines(
     yield section((Span("telemetry", "title"), Span(f"  {name}")), width, whole)
     abreast = 2 if width >= _WIDE else 1
     each = (width - 3 * (abreast - 1)) // abreast
-    blocks = [_chart_lines(run, series, chart, each, rows) for chart in charts]
-    axis: Line = (Span(f"{' ' * _AXIS}0:00{right(_clock(seconds), each - _AXIS - 4)}", "dim"),)
+    limits = limits_of(run.summary.machine, device)
+    blocks = []
+    for metric, one in found:
+        middle = median(one.known)
+        limit = metric.limit_text(limits, after=metric.text(middle))
+        note = ", ".join(filter(None, ("median", f"most {metric.text(max(one.known))}", limit)))
+        blocks.append(time_chart(metric, one, limits, middle, note, max(seconds, 1e-6), each, rows))
+    axis = time_axis("0:00", "", format_clock(round(seconds)), each)
     columns = [[line for block in blocks[place::abreast] for line in block] for place in range(abreast)]
     columns = [[*column, axis] for column in columns if column]
     padded = [[(*line, Span("  ")) for line in column] for column in columns[:-1]]
     yield from side_by_side([*padded, columns[-1]], width)
-
-
-def _chart_lines(run: Run, series: TelemetrySeries, chart: _Chart, width: int, rows: int) -> list[Line]:
-    """A title with the median and the highest value, and an area between 0 and the end of its axis."""
-    values = list(series.columns[chart.key])
-    finite = [value for value in values if math.isfinite(value)]
-    highest = max(finite)
-    top = chart.most(run, series.device_index) or (
-        highest if chart.key.endswith("mhz") else round_ceiling(highest)
-    )
-    title = (Span(" " * _AXIS), Span(f"{chart.title}  ", "dim"), Span(chart.show(median(finite)), "title"))
-    used = sum(len(span.text) for span in title)
-    notes: tuple[str, ...] = (f"median; most {chart.show(highest)}", f"most {chart.show(highest)}", "")
-    mark = chart.line(run, series.device_index)
-    if mark is not None:
-        notes = (f"median; most {chart.show(highest)}, slows at {chart.show(mark)}", *notes)
-    note = next(text for text in notes if used + len(text) < width)
-    lines: list[Line] = [fitted((*title, Span(right(note, max(width - used, 0)), "dim")), width)]
-    room = width - _AXIS
-    columns = _columns(series, values, room)
-    for number, row in enumerate(area_lines(columns, top, rows, room, chart.family, mark)):
-        end = chart.show(top) if number == 0 else "0" if number == rows - 1 else ""
-        lines.append((Span(f"{right(end, _AXIS - 1)} ", "dim"), *row))
-    return lines
-
-
-def _columns(series: TelemetrySeries, values: Sequence[float], cells: int) -> list[float | None]:
-    """The mean in each cell of time; a cell without a reading repeats the one before, if there is one."""
-    first_us, last_us = series.first_us, max(series.t_us[-1], series.first_us + 1)
-    sums: list[list[float]] = [[] for _ in range(cells)]
-    for t_us, value in zip(series.t_us, values, strict=True):
-        if math.isfinite(value):
-            sums[min((t_us - first_us) * cells // (last_us - first_us), cells - 1)].append(value)
-    columns: list[float | None] = []
-    for cell in sums:
-        columns.append(sum(cell) / len(cell) if cell else columns[-1] if columns else None)
-    return columns
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from gputui.model.telemetry import HOST, METRICS
-from gputui.model.units import format_bytes, format_seconds, three_digits
+from gputui.metrics import STORED, Metric
+from gputui.model.devices import HOST
+from gputui.model.units import format_clock, format_seconds
 from gputui.services.results.browser import RunDetail
 from gputui.services.results.labels import case_name
 from gputui.store.reading import TelemetrySeries
@@ -28,22 +29,6 @@ _LEAST_CHART, _MOST_CHART = 8, 120
 _SCROLLBAR = 1
 _HIGHEST = 4
 """Rows of a chart, at most."""
-_TITLES = {
-    "sm_busy_pct": ("busy, %", "compute"),
-    "memory_busy_pct": ("memory traffic, %", "memory"),
-    "memory_used_mib": ("memory used, MiB", "memory"),
-    "power_w": ("power, W", "power"),
-    "temperature_c": ("temperature, °C", "clock"),
-    "sm_clock_mhz": ("clock, MHz", "clock"),
-    "memory_clock_mhz": ("memory clock, MHz", "clock"),
-    "compute_process_count": ("processes", "compute"),
-    "cpu_busy_pct": ("CPU used, % of a thread", "compute"),
-    "cpu_steal_pct": ("CPU stolen, %", "link"),
-    "memory_used_bytes": ("memory used", "memory"),
-    "load_1min": ("load, 1 min", "link"),
-    "cpu_clock_mhz": ("clock, MHz", "clock"),
-}
-"""What a metric is called, and the family of its chart; others are called by their key."""
 _HOLD_US = 1_500_000
 """A value is extended for this long: outside of blocks the sampler reads once a second."""
 
@@ -141,37 +126,38 @@ def _highest(values: Sequence[float]) -> float:
     return max((v for v in values if math.isfinite(v)), default=math.nan)
 
 
-def _measured(part: _Part) -> dict[str, list[float]]:
-    """The values within the window of each metric that has a chart, by its key."""
-    found = {}
-    for metric in METRICS:
+def _measured(part: _Part) -> list[tuple[Metric, list[float]]]:
+    """The metrics that have a chart, with their values within the window."""
+    scope = "host" if part.series.device_index == HOST else "gpu"
+    found = []
+    for metric in STORED:
         column: Sequence[float] = part.series.columns.get(metric.key, ())
         values = [v for v in column[part.start : part.end] if math.isfinite(v)]
-        if values and not metric.key.endswith(("_bits", "_mj")):
-            found[metric.key] = values
+        if values and metric.hue and metric.scope == scope:
+            found.append((metric, values))
     return found
 
 
 def _metric_lines(part: _Part, place: ChartPlace, headings: Sequence[str], rows: int) -> Iterator[Line]:
-    for key, values in _measured(part).items():
-        column = part.series.columns[key]
+    for metric, values in _measured(part):
+        column = part.series.columns[metric.key]
         numbers = {
             "least": min(values),
             "median": median(values),
             "most": max(values),
             CURSOR: part.here(column),
         }
-        text = "".join(f"{_number(numbers[heading], key):>{_NUMBER}}" for heading in headings)
-        title, family = _TITLES.get(key, (key, "link"))
-        name = f"  {title[: _NAME - 2]:{_NAME - 2}}"
+        plain = {what: metric.plain(value) for what, value in numbers.items()}
+        text = "".join(f"{plain[heading]:>{_NUMBER}}" for heading in headings)
+        name = f"  {metric.heading[: _NAME - 2]:{_NAME - 2}}"
         if not place.cells:
             yield Span(name, "dim"), Span(text)
             continue
         shown = [v if math.isfinite(v) else None for v in part.chart(column)]
         low, high = numbers["least"], numbers["most"]
-        if _number(low, key) == _number(high, key):
+        if plain["least"] == plain["most"]:
             high = low
-        for row, chart in enumerate(_chart(shown, low, high, rows, family)):
+        for row, chart in enumerate(_chart(shown, low, high, rows, metric.hue)):
             before = (Span(name, "dim"), Span(text)) if row == 0 else (Span(" " * (place.left - 2)),)
             yield *before, Span("  "), chart
 
@@ -223,17 +209,5 @@ def _cursor_words(detail: RunDetail, window: TimeWindow) -> str:
 
 def _moment(since_us: int) -> str:
     """Time since the first reading: `3.4 s`, `2:03.4`, `1:02:03.4`."""
-    tenths = round(since_us / 100_000)
-    minutes, rest = divmod(tenths, 600)
-    if not minutes:
-        return f"{rest / 10:.1f} s"
-    hours, minutes = divmod(minutes, 60)
-    return (f"{hours}:{minutes:02d}" if hours else f"{minutes}") + f":{rest / 10:04.1f}"
-
-
-def _number(value: float, key: str) -> str:
-    if not math.isfinite(value):
-        return "—"
-    if key.endswith("_bytes"):
-        return format_bytes(value)
-    return f"{value:.0f}" if abs(value) >= 1000 else three_digits(value)
+    seconds, tenth = divmod(round(since_us / 100_000), 10)
+    return f"{format_clock(seconds)}.{tenth}" if seconds >= 60 else f"{seconds}.{tenth} s"

@@ -2,158 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
+from gputui.metrics import Metric, charted, limits_of, without_unit, word
 from gputui.model.absent import Missing
-from gputui.model.machine import Gpu, Machine
-from gputui.model.telemetry import HOST
-from gputui.model.units import counted, format_bytes, format_percent, three_digits
+from gputui.model.devices import HOST
+from gputui.model.machine import Machine
+from gputui.model.units import counted, format_clock, format_percent
 from gputui.services.runs.device_history import MOST_BINS, DeviceHistory
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, line_width, right, side_by_side
-from gputui.tui.widgets.charts import round_ceiling
 from gputui.tui.widgets.sections import area_lines, gauge_spans, joined, section
+from gputui.tui.widgets.time_chart import axis_cells, time_axis, time_chart
 
 BUSY_FROM_PCT = 5.0
 STEAL_FROM_PCT = 1.0
 THROTTLED_FROM = 0.005
 """A smaller share of the run is not reported once it is over."""
-_AXIS = 7
-"""Cells of the ends of an axis, as `1.98`, and blanks around them."""
-_MIB = 2**20
-_HOTTER_C = 5.0
-"""Between the temperature at which a GPU is slowed and the end of the axis, at least."""
 _STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, MOST_BINS)
 """Bins in a cell."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Metric:
-    """One chart of a device."""
-
-    key: str
-    title: str
-    family: str
-    show: Callable[[float], str]
-    end: Callable[[float], str]
-    """The end of the axis, in few cells."""
-    of: str
-    """What the end of the axis is, before it in a row: `of` a limit, `max` of the run."""
-    limit: Callable[[Machine | None, int], float | None]
-    """The top of the chart; None for the highest value of the run."""
-    lowered: Callable[[Machine | None, int], float | None] = lambda machine, device: None
-    """A limit below the top, which the chart shows as a line."""
-    before_lowered: str = "of"
-
-
-def _gpu_of(machine: Machine | None, device: int) -> Gpu | None:
-    return None if machine is None else next((gpu for gpu in machine.gpus if gpu.index == device), None)
-
-
-def _watts_top(machine: Machine | None, device: int) -> float | None:
-    """The power limit in force, or the default one if that is higher."""
-    gpu = _gpu_of(machine, device)
-    if gpu is None or isinstance(gpu.power_limit_w, Missing):
-        return None
-    default = gpu.power_default_limit_w
-    return gpu.power_limit_w if isinstance(default, Missing) else max(gpu.power_limit_w, default)
-
-
-def _lowered_watts(machine: Machine | None, device: int) -> float | None:
-    gpu, top = _gpu_of(machine, device), _watts_top(machine, device)
-    if gpu is None or top is None or isinstance(gpu.power_limit_w, Missing):
-        return None
-    return gpu.power_limit_w if gpu.power_limit_w < top - 0.5 else None
-
-
-def _slows_at(machine: Machine | None, device: int) -> float | None:
-    gpu = _gpu_of(machine, device)
-    return None if gpu is None or isinstance(gpu.temperature_limit_c, Missing) else gpu.temperature_limit_c
-
-
-def _celsius_top(machine: Machine | None, device: int) -> float:
-    """The temperature at which the driver slows the GPU, with room above it."""
-    return max(100.0, (_slows_at(machine, device) or 0.0) + _HOTTER_C)
-
-
-def _gpu_memory(machine: Machine | None, device: int) -> float | None:
-    gpu = _gpu_of(machine, device)
-    return None if gpu is None or isinstance(gpu.memory_bytes, Missing) else gpu.memory_bytes / _MIB
-
-
-def _host_memory(machine: Machine | None, device: int) -> float | None:
-    return None if machine is None else float(machine.memory.host_bytes)
-
-
-def _host_cpu(machine: Machine | None, device: int) -> float | None:
-    return None if machine is None else 100.0 * machine.cpu.host_threads
-
-
-def _none(machine: Machine | None, device: int) -> float | None:
-    return None
-
-
-def _gigahertz(mhz: float) -> str:
-    return f"{three_digits(mhz / 1000)} GHz"
-
-
-def _hundred(machine: Machine | None, device: int) -> float | None:
-    return 100.0
-
-
-def _whole(value: float) -> str:
-    return f"{value:.0f}"
-
-
-def _as_gigahertz(mhz: float) -> str:
-    return three_digits(mhz / 1000)
-
-
-def _as_threads(percent: float) -> str:
-    return three_digits(percent / 100)
-
-
-_OF_GPU: tuple[_Metric, ...] = (
-    _Metric("sm_clock_mhz", "clock", "clock", _gigahertz, _as_gigahertz, "max", _none),
-    _Metric("power_w", "power", "power", lambda w: f"{w:.0f} W", _whole, "of", _watts_top, _lowered_watts),
-    _Metric(
-        "temperature_c",
-        "temperature",
-        "clock",
-        lambda c: f"{c:.0f} °C",
-        _whole,
-        "to",
-        _celsius_top,
-        _slows_at,
-        "slows at",
-    ),
-    _Metric(
-        "memory_used_mib",
-        "memory",
-        "memory",
-        lambda mib: format_bytes(mib * _MIB),
-        lambda mib: three_digits(mib / 1024),
-        "of",
-        _gpu_memory,
-    ),
-    _Metric("sm_busy_pct", "busy", "compute", lambda pct: f"{pct:.0f} %", _whole, "of", _hundred),
-)
-_OF_HOST: tuple[_Metric, ...] = (
-    _Metric("cpu_busy_pct", "CPU", "compute", _as_threads, lambda pct: _whole(pct / 100), "of", _host_cpu),
-    _Metric("cpu_clock_mhz", "clock", "clock", _gigahertz, _as_gigahertz, "max", _none),
-    _Metric(
-        "memory_used_bytes",
-        "memory",
-        "memory",
-        format_bytes,
-        lambda count: format_bytes(count).split()[0],
-        "of",
-        _host_memory,
-    ),
-    _Metric("load_1min", "load", "link", three_digits, three_digits, "to", _none),
-)
 
 
 def device_under_test(progress: ProgressSnapshot) -> DeviceHistory | None:
@@ -184,7 +52,10 @@ def device_rows(progress: ProgressSnapshot, width: int) -> list[Line]:
         return _without(progress, width)
     metrics = _of(device)[:4]
     half = (width - 4) // 2
-    cells = [_row(device, metric, progress.machine, half) for metric in metrics]
+    names = [max((len(one.name) for one in metrics[column::2]), default=0) for column in range(2)]
+    cells = [
+        _row(device, metric, progress.machine, half, names[place % 2]) for place, metric in enumerate(metrics)
+    ]
     pairs = [cells[place : place + 2] for place in range(0, len(cells), 2)]
     lines = [fitted((Span("  "), *joined(pair)), width) for pair in pairs]
     return [_heading(progress, device, width), *lines]
@@ -199,14 +70,20 @@ def device_charts(progress: ProgressSnapshot, width: int, rows: int, *, abreast:
     if abreast > 1:
         metrics = metrics[:abreast]
     each = (width - 3 * (abreast - 1)) // abreast
+    limits, cells = limits_of(progress.machine, device.device), each - axis_cells(each)
+    span_s = _cell_s(device, cells) * cells
+    blocks = []
+    for metric in metrics:
+        now = device.now.get(metric.key)
+        note = metric.limit_text(limits, after=metric.text(now))
+        blocks.append(time_chart(metric, device.series(metric.key), limits, now, note, span_s, each, rows))
     lines = [_heading(progress, device, width)]
-    for place in range(0, len(metrics), abreast):
-        blocks = [
-            _chart(device, one, progress.machine, each, rows) for one in metrics[place : place + abreast]
-        ]
-        lines += _abreast(blocks, width)
-    lines.append(_time_axis(device, each, width))
-    return lines
+    for place in range(0, len(blocks), abreast):
+        here = blocks[place : place + abreast]
+        padded = [[(*line, Span("  ")) for line in block] for block in here[:-1]]
+        lines += side_by_side([*padded, here[-1]], width)
+    axis = time_axis("0:00", "since the run began", format_clock(span_s), each)
+    return [*lines, fitted(axis, width)] if metrics else lines
 
 
 def host_lines(progress: ProgressSnapshot, width: int, rows: int = 1) -> list[Line]:
@@ -216,17 +93,13 @@ def host_lines(progress: ProgressSnapshot, width: int, rows: int = 1) -> list[Li
         return []
     host = next((one for one in progress.devices if one.is_host), None)
     parts: list[tuple[Span, ...]] = []
-    machine = progress.machine
     if host is not None:
-        cpu, used = host.now.get("cpu_busy_pct"), host.now.get("memory_used_bytes")
-        whole = _host_cpu(machine, HOST)
-        if cpu is not None:
-            of = "" if machine is None else f" of {counted(machine.cpu.host_threads, 'thread')}"
-            spans = (Span("CPU ", "dim"), Span(f"{three_digits(cpu / 100)}"), Span(of, "dim"))
-            parts.append((*spans, Span(" "), *gauge_spans(cpu, whole or 0.0, 8, "link")))
-        if used is not None:
-            of = f" of {format_bytes(machine.memory.host_bytes)}" if machine is not None else ""
-            parts.append((Span("memory ", "dim"), Span(format_bytes(used)), Span(of, "dim")))
+        values = {**limits_of(progress.machine, HOST), **host.now}
+        for metric in charted(HOST):
+            full = metric.full_scale(values)
+            if full and metric.key in host.now:
+                gauge = gauge_spans(metric.amount(values), full, 8, metric.hue)
+                parts.append((Span(metric.in_words(values)), Span(" "), *gauge))
         parts += _host_notes(host)
     others = _others(progress, device)
     parts += [(Span(others),)] if others else []
@@ -241,9 +114,9 @@ def host_lines(progress: ProgressSnapshot, width: int, rows: int = 1) -> list[Li
     return lines
 
 
-def _of(device: DeviceHistory) -> Sequence[_Metric]:
+def _of(device: DeviceHistory) -> list[Metric]:
     """The metrics that were ever read, in order of priority."""
-    return [one for one in (_OF_HOST if device.is_host else _OF_GPU) if one.key in device.bins]
+    return [metric for metric in charted(device.device) if metric.key in device.bins]
 
 
 def _without(progress: ProgressSnapshot, width: int) -> list[Line]:
@@ -252,14 +125,11 @@ def _without(progress: ProgressSnapshot, width: int) -> list[Line]:
 
 
 def _heading(progress: ProgressSnapshot, device: DeviceHistory, width: int) -> Line:
-    machine = progress.machine
+    model = word(limits_of(progress.machine, device.device), "name").removeprefix("NVIDIA ")
     if device.is_host:
-        model = "" if machine is None or isinstance(machine.cpu.model, Missing) else machine.cpu.model
         name = [Span("host" if progress.server_is_here is not False else "this box, the client", "title")]
         state: list[Sequence[Span]] = [*_host_notes(device)]
     else:
-        gpu = _gpu_of(machine, device.device)
-        model = "" if gpu is None else gpu.name.removeprefix("NVIDIA ")
         name = [Span(f"GPU {device.device}", "title")]
         state = [_throttling(device)]
         if "sm_busy_pct" in device.now:
@@ -274,11 +144,11 @@ def _throttling(device: DeviceHistory) -> tuple[Span, ...]:
         known = "throttle_bits" in device.now
         return (Span("not throttled", "good") if known else Span("throttling is not read", "dim"),)
     spans: list[Span] = []
-    for word, share in sorted(device.throttled.items(), key=lambda pair: -pair[1]):
-        is_now = word in device.throttled_now
+    for reason, share in sorted(device.throttled.items(), key=lambda pair: -pair[1]):
+        is_now = reason in device.throttled_now
         if is_now or share >= THROTTLED_FROM:
             when = "" if is_now else "was "
-            text = f"{when}{word} {format_percent(share)} of the run"
+            text = f"{when}{reason} {format_percent(share)} of the run"
             spans.append(Span(text if not spans else f", {text}", "warn"))
     return tuple(spans) or (Span("not throttled", "good"),)
 
@@ -308,90 +178,29 @@ def _others(progress: ProgressSnapshot, device: DeviceHistory) -> str:
     )
 
 
-def _top(device: DeviceHistory, metric: _Metric, machine: Machine | None) -> float:
-    """The upper end of a chart."""
-    limit = metric.limit(machine, device.device)
-    if limit:
-        return limit
-    seen = max((value for value in device.bins[metric.key] if value is not None), default=0.0)
-    # a clock's own highest value: a dip then shows, and rounding up would look like a loss
-    return seen or 1.0 if metric.family == "clock" else round_ceiling(seen)
-
-
-def _row(device: DeviceHistory, metric: _Metric, machine: Machine | None, width: int) -> tuple[Span, ...]:
-    """`clock 1.96 GHz ▂▅▇▇▇▇ of 1.98`."""
-    value = device.now.get(metric.key)
-    top = _top(device, metric, machine)
-    head = (
-        Span(left("temp" if metric.title == "temperature" else metric.title, 7), "dim"),
-        Span(right("–" if value is None else metric.show(value), 8)),
-    )
-    limit = metric.lowered(machine, device.device)
+def _row(
+    device: DeviceHistory, metric: Metric, machine: Machine | None, width: int, name_cells: int
+) -> tuple[Span, ...]:
+    """`power         680 W ▄▇▇▇▇▇▇ of 700`."""
+    limits, series = limits_of(machine, device.device), device.series(metric.key)
+    top = metric.top(limits, max(series.known, default=0.0))
+    figure = metric.text(device.now.get(metric.key))
     end = (
-        f"{metric.of} {metric.end(top)}" if limit is None else f"{metric.before_lowered} {metric.end(limit)}"
+        metric.limit_text(limits, after=figure, is_brief=True)
+        or f"to {without_unit(metric.axis(top), figure)}"
     )
-    room = max(width - 16 - len(end) - 1, 4)
-    (chart,) = area_lines(_columns(device, metric, room)[0], top, 1, room, metric.family)
+    room = max(width - name_cells - 10 - len(end) - 2, 4)
+    columns = series.means(_cell_s(device, room), room)
+    (chart,) = area_lines(columns, top, 1, room, metric.hue)
+    head = (Span(left(metric.name, name_cells), "dim"), Span(right(figure, 10)))
     return fitted((*head, Span(" "), *chart, Span(" "), Span(end, "dim")), width)
 
 
-def _chart(
-    device: DeviceHistory, metric: _Metric, machine: Machine | None, width: int, rows: int
-) -> list[Line]:
-    """A title with the figure, and an area with the ends of its axis on the left."""
-    value = device.now.get(metric.key)
-    figure = Span("–" if value is None else metric.show(value), "title")
-    top = _top(device, metric, machine)
-    room = width - _AXIS
-    columns, _ = _columns(device, metric, room)
-    limit = metric.lowered(machine, device.device)
-    title: Line = (Span(" " * _AXIS), Span(f"{metric.title}  ", "dim"), figure)
-    note = Span("" if limit is None else f" {metric.before_lowered} {metric.end(limit)}", "dim")
-    if line_width((*title, note)) <= width:
-        title = (*title, note)
-    lines: list[Line] = [fitted(title, width)]
-    for number, row in enumerate(area_lines(columns, top, rows, room, metric.family, limit)):
-        end = metric.end(top) if number == 0 else "0" if number == rows - 1 else ""
-        lines.append((Span(f"{right(end, _AXIS - 1)} ", "dim"), *row))
-    return lines
+def _cell_s(device: DeviceHistory, cells: int) -> float:
+    """Seconds of a cell, so that the run so far fits.
 
-
-def _abreast(blocks: Sequence[Sequence[Line]], width: int) -> list[Line]:
-    """Blocks with three columns between them."""
-    padded = [[(*line, Span("  ")) for line in block] for block in blocks[:-1]]
-    return side_by_side([*padded, blocks[-1]], width)
-
-
-def _columns(device: DeviceHistory, metric: _Metric, cells: int) -> tuple[list[float | None], float]:
-    """The run so far in at most so many cells, and the seconds of a cell.
-
-    A cell is a bin, or one of a few numbers of them, so that older cells seldom change while the run goes on.
+    It is a bin, or one of a few numbers of them, so that older cells seldom change while the run goes on.
     """
-    bins = device.bins[metric.key]
     longest = max((len(one) for one in device.bins.values()), default=0)
     step = next(step for step in _STEPS if step * cells >= longest or step == _STEPS[-1])
-    columns: list[float | None] = []
-    for place in range(0, len(bins), step):
-        values = [value for value in bins[place : place + step] if value is not None]
-        columns.append(sum(values) / len(values) if values else None)
-    return columns, step * device.bin_s
-
-
-def _time_axis(device: DeviceHistory, each: int, width: int) -> Line:
-    """When the charts begin and end, below the first."""
-    metrics = _of(device)
-    if not metrics:
-        return fitted((), width)
-    _, cell_s = _columns(device, metrics[0], each - _AXIS)
-    end = clock(cell_s * (each - _AXIS))
-    room = each - _AXIS - 4
-    words = "since the run began"
-    middle = words.center(room - len(end)) if len(words) + 2 <= room - len(end) else " " * (room - len(end))
-    return fitted((Span(" " * _AXIS), Span(f"0:00{middle}{end}", "dim")), width)
-
-
-def clock(seconds: float) -> str:
-    """Time that has passed: `3:40`, `1:03:40`."""
-    whole = int(max(seconds, 0))
-    minutes, rest = divmod(whole, 60)
-    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+    return step * device.bin_s

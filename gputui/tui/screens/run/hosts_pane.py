@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gputui.model.units import counted
+from gputui.model.units import counted, format_clock
 from gputui.services.hosts.bakeoff import DONE, FAILED, LOST, RUNNING, STOPPED, HostStatus
-from gputui.tui.screens.run.devices_pane import clock
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, line_width, right, width_of
 from gputui.tui.widgets.lines_list import MARKER
@@ -93,7 +92,7 @@ def progress_lines(progress: HostsProgress, selected: int, width: int, height: i
             for number, one in enumerate(shown)
         ]
     top = [
-        section(title, width, (Span(clock(progress.elapsed_s)),)),
+        section(title, width, (Span(format_clock(progress.elapsed_s)),)),
         _heading(name_cells, device_cells, width),
     ]
     return [*top, *(line for each in rows for line in each), *detail]
@@ -129,7 +128,7 @@ def _rows(
         gauge = gauge_spans(100 * done, 100.0, _GAUGE, "compute") if done is not None else ()
         spans += gauge or (Span(" " * _GAUGE),)
     spans.append(Span(right("" if done is None else f"{100 * done:.0f} %", _PERCENT)))
-    time_left = "" if one.left_s is None or one.state != RUNNING else clock(one.left_s)
+    time_left = "" if one.left_s is None or one.state != RUNNING else format_clock(one.left_s)
     spans.append(Span(right(time_left, _LEFT) + "  "))
     if one.why:
         style = _STYLES.get(one.state, "warn")

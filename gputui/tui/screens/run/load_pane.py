@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from gputui.metrics import round_ceiling
 from gputui.model.serving import LoadNow, LoadStep
 from gputui.model.units import counted, format_percent, format_seconds, three_digits
 from gputui.services.runs.progress import OfferedLoad
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, line_width, right, width_of
-from gputui.tui.widgets.charts import round_ceiling
 from gputui.tui.widgets.sections import area_lines, section
 
 _AXIS = 9

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from gputui.model.absent import Missing
-from gputui.model.units import counted, format_seconds, format_whole_seconds
+from gputui.model.units import counted, format_clock, format_seconds, format_whole_seconds
 from gputui.services.profiles.loader import Profile
 from gputui.services.runs.start import CheckedDraft, reasons_of
 from gputui.tui.screens.run.actions import KEYS, TITLES
-from gputui.tui.screens.run.devices_pane import clock
 from gputui.tui.screens.run.ended import ended_lines
 from gputui.tui.screens.run.form import FIELDS, EditedText
 from gputui.tui.screens.run.hosts_pane import plan_lines, progress_lines
@@ -386,7 +385,7 @@ def _logs(model: RunModel, width: int, height: int) -> list[Line]:
     for said in words:
         about = clean(f"{said.launch}: {said.outcome}{': ' if said.reason else ''}{said.reason}")
         first, *more = wrapped(about, width - 9, 4) or [""]
-        lines.append(fitted((Span(f"  {clock(said.at_s)} ", "dim"), Span(first, "warn")), width))
+        lines.append(fitted((Span(f"  {format_clock(said.at_s)} ", "dim"), Span(first, "warn")), width))
         lines += [fitted((Span(" " * 7), Span(row, "warn")), width) for row in more]
         for row in map(clean, said.lines):
             margin = " " * (4 + min(len(row) - len(row.lstrip()), 8))

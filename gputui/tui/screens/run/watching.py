@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.statistics import Interval
-from gputui.model.units import axis_of_seconds, counted, format_seconds
+from gputui.model.units import axis_of_seconds, counted, format_clock, format_seconds
 from gputui.services.runs.progress import CaseProgress, Happened, ProgressSnapshot, TimedCase
 from gputui.tui.screens.run.actions import KEYS
-from gputui.tui.screens.run.devices_pane import clock, device_charts, device_rows, host_lines
+from gputui.tui.screens.run.devices_pane import device_charts, device_rows, host_lines
 from gputui.tui.screens.run.load_pane import load_lines
 from gputui.tui.screens.run.model import RunModel, WatchedRuns
 from gputui.tui.terminal.lines import Line, Span
@@ -102,7 +102,7 @@ def _two_columns(model: RunModel, progress: ProgressSnapshot, width: int, height
 
 def _overall(progress: ProgressSnapshot, width: int, now_ns: int, ends: str) -> Line:
     """`━━━━━━━━──── 69 %  10 of 14 cases  about 3:40 left, ends 14:31  8:12 gone`."""
-    gone = clock((now_ns - progress.begun_ns) / 1e9)
+    gone = format_clock((now_ns - progress.begun_ns) / 1e9)
     cases = _to_run(progress)
     done = sum(min(case.launches_done, case.launches) for case in cases)
     count = f"{done} of {counted(sum(case.launches for case in cases), 'launch')}"
@@ -112,7 +112,7 @@ def _overall(progress: ProgressSnapshot, width: int, now_ns: int, ends: str) -> 
     elif progress.left_s is None or share is None:
         left_words = (Span("until its program ends", "title"),)
     else:
-        words = f"about {clock(progress.left_s)} left" if progress.left_s >= 1 else "nearly done"
+        words = f"about {format_clock(progress.left_s)} left" if progress.left_s >= 1 else "nearly done"
         left_words = (Span(words, "title"), Span(f", ends {ends}" if ends else ""))
     percent = () if share is None else (Span(f"{100 * share:3.0f} %", "title"),)
     parts = [percent, (Span(count),), left_words, (Span(f"{gone} gone", "dim"),)]
@@ -357,7 +357,10 @@ def _events(progress: ProgressSnapshot, width: int, height: int) -> list[Line]:
         mark = "! " if style else ""
         lines.append(
             fitted(
-                (Span(f"  {right(clock(event.at_s), 5)}  ", "dim"), Span(mark + clean(event.message), style)),
+                (
+                    Span(f"  {right(format_clock(event.at_s), 5)}  ", "dim"),
+                    Span(mark + clean(event.message), style),
+                ),
                 width,
             )
         )
