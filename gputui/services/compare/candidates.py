@@ -13,7 +13,7 @@ from gputui.errors import GputuiError
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.result import RunSummary
 from gputui.services.results.browser import read_runs, recent_files
-from gputui.services.results.selectors import from_here
+from gputui.services.results.run_lists import ListedRun
 from gputui.services.support.background import Job
 from gputui.store.machines import with_common_ids
 
@@ -21,25 +21,12 @@ _MOST_FILES, _MOST_PAIRS = 8, 4
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRun:
-    """A run and its file."""
-
-    path: Path
-    run: RunSummary
-
-    @property
-    def name(self) -> str:
-        """As `compare` takes it: `a.db@8e2aad19`."""
-        return f"{from_here(str(self.path))}@{self.run.short_id}"
-
-
-@dataclass(frozen=True, slots=True)
 class Candidate:
     """Two runs of one profile."""
 
-    a: StoredRun
+    a: ListedRun
     """The earlier one."""
-    b: StoredRun
+    b: ListedRun
     is_one_box: bool
 
     @property
@@ -64,9 +51,9 @@ def candidates(directory: Path, job: Job[Any]) -> tuple[Candidate, ...]:
             runs = read_runs(entry.path, job).runs
             found.append((entry.path, [run for run in runs if _counts(run)]))
     known = with_common_ids([runs for _, runs in found])
-    stored = [StoredRun(path, run) for (path, _), runs in zip(found, known, strict=True) for run in runs]
-    unique = {one.run.run_id: one for one in reversed(stored)}
-    newest = sorted(unique.values(), key=lambda one: -one.run.started_utc_us)
+    stored = [ListedRun(run, path) for (path, _), runs in zip(found, known, strict=True) for run in runs]
+    unique = {one.summary.run_id: one for one in reversed(stored)}
+    newest = sorted(unique.values(), key=lambda one: -one.summary.started_utc_us)
     return tuple(_pairs(newest))[:_MOST_PAIRS]
 
 
@@ -74,12 +61,12 @@ def _counts(run: RunSummary) -> bool:
     return run.status == "finished" and run.profile != TRACE_PROFILE
 
 
-def _pairs(newest: Sequence[StoredRun]) -> Iterator[Candidate]:
-    by_profile: dict[tuple[str, int], list[StoredRun]] = {}
+def _pairs(newest: Sequence[ListedRun]) -> Iterator[Candidate]:
+    by_profile: dict[tuple[str, int], list[ListedRun]] = {}
     for one in newest:
-        by_profile.setdefault((one.run.profile, one.run.profile_version), []).append(one)
+        by_profile.setdefault((one.summary.profile, one.summary.profile_version), []).append(one)
     for b, *earlier in by_profile.values():
         if earlier:
-            here = b.run.machine.machine_id
-            a = next((one for one in earlier if one.run.machine.machine_id != here), earlier[0])
-            yield Candidate(a, b, is_one_box=a.run.machine.machine_id == here)
+            here = b.summary.machine.machine_id
+            a = next((one for one in earlier if one.summary.machine.machine_id != here), earlier[0])
+            yield Candidate(a, b, is_one_box=a.summary.machine.machine_id == here)

@@ -63,7 +63,6 @@ from gputui.services.results.roofline import Use, is_impossible, uses_of
 from gputui.services.results.throughput import (
     LAUNCH_IDS_OF_A_RUN,
     cost_of,
-    launches_by_run,
     speed_of,
     speed_ratio,
 )
@@ -550,11 +549,6 @@ def _latest_cases(runs: Iterable[Run]) -> tuple[SideCase, ...]:
             if not is_there or (result.outcome == "ok" and is_first):
                 chosen[key] = SideCase(run.summary, result)
     return tuple(chosen.values())
-
-
-def runs_in(result: CaseResult) -> int:
-    """How many runs the launches of a case are from."""
-    return max(len(launches_by_run(result)), 1)
 
 
 def _pooled(case: SideCase, runs: Sequence[Run]) -> SideCase:

@@ -13,10 +13,11 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.result import CaseResult, RunSummary
 from gputui.model.units import format_minutes, format_usd
-from gputui.services.compare.pairing import CROWDED, Cell, Comparison, Row, runs_in
+from gputui.services.compare.pairing import CROWDED, Cell, Comparison, Row
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import had_no_time, needs_budget
 from gputui.services.results.selectors import from_here
+from gputui.services.results.throughput import launches_by_run
 from gputui.worker.workloads import WORKLOADS
 
 
@@ -208,7 +209,7 @@ def _steps_for_runs(
         if cell.run is None or cell.result is None or cell.run.run_id in seen:
             continue
         seen.add(cell.run.run_id)
-        more = (times - 1) * runs_in(cell.result)
+        more = (times - 1) * max(len(launches_by_run(cell.result)), 1)
         often = "once more" if more == 1 else f"{more} times more"
         yield f"on the box of {letter}, {often}: {_again(cell, evidence)}"
     yield f"then compare with --pool: {launches.reason}"

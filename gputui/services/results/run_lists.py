@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gputui.model.result import RunSummary
-from gputui.services.results.selectors import batches
+from gputui.services.results.selectors import batches, from_here
 from gputui.store.machines import with_common_ids
 from gputui.store.reading import Readers, ResultFile, summaries_of
 
@@ -20,6 +20,11 @@ class ListedRun:
 
     summary: RunSummary
     path: Path
+
+    @property
+    def name(self) -> str:
+        """As `compare` takes it: `a.db@8e2aad19`."""
+        return f"{from_here(str(self.path))}@{self.summary.short_id}"
 
 
 def list_runs(files: Sequence[Path], trust: bool = False, as_stored: bool = False) -> list[ListedRun]:

@@ -34,16 +34,16 @@ def test_the_newest_run_is_offered_with_the_newest_one_of_another_box(place: Pat
     store(place / "a.db", 2)
     store(place / "b.db", 3, machine=CPU_MACHINE)
     (pair,) = found(place)
-    assert (pair.a.run.run_id, pair.b.run.run_id) == (run_id_of(1), run_id_of(3))
+    assert (pair.a.summary.run_id, pair.b.summary.run_id) == (run_id_of(1), run_id_of(3))
     assert not pair.is_one_box
-    assert pair.command == f"gputui compare a.db@{pair.a.run.short_id} b.db@{pair.b.run.short_id}"
+    assert pair.command == f"gputui compare a.db@{pair.a.summary.short_id} b.db@{pair.b.summary.short_id}"
 
 
 def test_two_runs_of_one_box_are_offered_where_there_is_no_other_box(place: Path) -> None:
     store(place / "a.db", 1)
     store(place / "a.db", 2)
     (pair,) = found(place)
-    assert (pair.a.run.run_id, pair.b.run.run_id) == (run_id_of(1), run_id_of(2))
+    assert (pair.a.summary.run_id, pair.b.summary.run_id) == (run_id_of(1), run_id_of(2))
     assert pair.is_one_box
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gputui.model.absent import Missing
 from gputui.model.units import format_hourly
-from gputui.services.compare.candidates import Candidate, StoredRun
+from gputui.services.compare.candidates import Candidate
 from gputui.services.compare.pairing import Comparison, Side
 from gputui.services.compare.row_text import (
     difference_words,
@@ -18,6 +18,7 @@ from gputui.services.compare.row_text import (
 )
 from gputui.services.results.labels import day, device_words, torch_words
 from gputui.services.results.references import PREFIX, reference_names
+from gputui.services.results.run_lists import ListedRun
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.loaded import Loaded, called, label_of, short_name
 from gputui.tui.screens.compare.rows_table import letter_of
@@ -162,7 +163,7 @@ def _candidates(found: Sequence[Candidate], width: int) -> Iterator[Line]:
     drawn = _columns(rows, width - _LETTER - 4)
     for number, pair in enumerate(found):
         whose = "two runs of one box" if pair.is_one_box else "two boxes"
-        yield (Span(f"  {clean_text(pair.b.run.profile)}", "title"), Span(f"  {whose}", "dim"))
+        yield (Span(f"  {clean_text(pair.b.summary.profile)}", "title"), Span(f"  {whose}", "dim"))
         for letter, line in zip("ab", drawn[2 * number : 2 * number + 2], strict=True):
             yield fitted((Span(f"  {letter:<{_LETTER}}", "title"), *line), width - 1)
         for place, text in enumerate(wrapped(f"$ {clean_text(pair.command)}", width - 4, 3)):
@@ -170,9 +171,9 @@ def _candidates(found: Sequence[Candidate], width: int) -> Iterator[Line]:
         yield ()
 
 
-def _stored(side: StoredRun) -> tuple[str, ...]:
+def _stored(side: ListedRun) -> tuple[str, ...]:
     """What is known of a stored run, as `_parts`."""
-    run = side.run
+    run = side.summary
     price = "" if isinstance(run.price, Missing) else format_hourly(run.price.usd_per_hour)
     name = cut(clean_text(run.label or side.name), _NAME)
     return name, day(run), device_words(run), price, torch_words(run)
