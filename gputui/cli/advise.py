@@ -14,8 +14,7 @@ from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from gputui.document.page import Page
     from gputui.model.result import RunSummary
     from gputui.services.advise.buy import Buying
     from gputui.services.advise.llm_serving import LlmJob
@@ -178,20 +177,20 @@ def command(
         plain = [advice_as_json(*answer) for answer in answers]
         click.echo(json.dumps({"schema": 1, "answers": plain}, indent=1))
         return _report(refusals)
-    from rich.text import Text
-
     from gputui.cli.output import console
+    from gputui.document.page import Page
     from gputui.services.advise.rent import headline_of
 
-    out = console()
+    page = Page(console())
     runs = {case.run.run_id: case.run for box in boxes for case in box.side.cases}
     for number, (text, (advice, buyings)) in enumerate(zip(answered, answers, strict=True)):
         if number:
-            out.print()
-        out.print(Text(f"{text}: {headline_of(advice)}", style="bold"))
-        _print(out, advice, runs, is_verbose=verbose)
+            page.line()
+        page.line(f"{text}: {headline_of(advice)}", "title")
+        _write(page, advice, runs, is_verbose=verbose)
         for buying in buyings:
-            out.print(_buying(buying), markup=False)
+            page.line(_buying(buying))
+    page.show()
     return _report(refusals)
 
 
@@ -205,9 +204,9 @@ def _advise_llm(
     as_json: bool,
 ) -> int:
     """Answer jobs of an LLM server from runs of loads."""
-    from rich.text import Text
-
     from gputui.cli.output import console
+    from gputui.document.page import Page
+    from gputui.document.table import table_of
     from gputui.model.journal import to_plain
     from gputui.services.advise.llm_serving import (
         LLM_HEADINGS,
@@ -216,7 +215,6 @@ def _advise_llm(
         llm_headline,
         llm_rows,
     )
-    from gputui.services.support.text_tables import Page
 
     found, refusals = [], []
     for text, job in zip(texts, jobs, strict=True):
@@ -236,9 +234,9 @@ def _advise_llm(
     for number, (text, advice) in enumerate(found):
         if number:
             page.line()
-        page.add(Text(f"{text}: {llm_headline(advice)}", style="bold"))
+        page.line(f"{text}: {llm_headline(advice)}", "title")
         page.line()
-        page.table(LLM_HEADINGS, llm_rows(advice), right=range(1, len(LLM_HEADINGS)))
+        page.table(table_of(LLM_HEADINGS, llm_rows(advice), right=range(1, len(LLM_HEADINGS))))
         for line in (
             *(f"{name}: {reason}" for name, reason in advice.left_out),
             *(llm_assumptions(advice) if is_verbose else ()),
@@ -332,16 +330,14 @@ def _measured_watts(selections: Sequence[Selection], trust: bool) -> Callable[[s
     return watts
 
 
-def _print(out: Console, advice: Advice, runs: dict[str, RunSummary], *, is_verbose: bool) -> None:
+def _write(page: Page, advice: Advice, runs: dict[str, RunSummary], *, is_verbose: bool) -> None:
     """The table, what stands for the job, and each box with its price; notes and assumptions if verbose."""
-    from rich.text import Text
-
     from gputui.analysis.job import Batch
+    from gputui.document.table import table_of
     from gputui.model.units import counted
     from gputui.services.results.labels import device_words
-    from gputui.services.support.text_tables import add_row, table
 
-    out.print()
+    page.line()
     if isinstance(advice.job, Batch):
         headings = ["box", "row", "rate", "time", "cost"]
         rows = [_batch_cells(offer) for offer in advice.offers]
@@ -349,24 +345,21 @@ def _print(out: Console, advice: Advice, runs: dict[str, RunSummary], *, is_verb
         percentile = advice.job.percentile or "p99"
         headings = ["box", "row", "serves", "of its rate", percentile, "boxes", "$ per month"]
         rows = [_serving_cells(offer) for offer in advice.offers]
-    made = table(headings, right=range(2, len(headings)), breaks=(0, 1))
-    for cells in rows:
-        add_row(made, *cells)
-    out.print(made)
-    out.print()
-    out.print(Text(advice.stands_for))
+    page.table(table_of(headings, rows, right=range(2, len(headings)), breaks=(0, 1)))
+    page.line()
+    page.line(advice.stands_for)
     for name in dict.fromkeys(offer.box for offer in advice.offers):
         mine = [offer for offer in advice.offers if offer.box == name]
         prices = dict.fromkeys(_price(offer) for offer in mine)
-        out.print(Text(f"{name}: {device_words(runs[mine[0].run_id])}; {'; '.join(prices)}"))
+        page.line(f"{name}: {device_words(runs[mine[0].run_id])}; {'; '.join(prices)}")
     notes = list(_notes(advice))
     if is_verbose:
         for line in (*notes, *(f"assumed: {assumed}" for assumed in advice.assumptions)):
-            out.print(Text(line))
+            page.line(line)
     else:
         more = [counted(len(notes), "note")] if notes else []
         more += [counted(len(advice.assumptions), "assumption")] if advice.assumptions else []
-        out.print(Text(f"{', '.join(more)}: --verbose"))
+        page.line(f"{', '.join(more)}: --verbose")
 
 
 def _notes(advice: Advice) -> Iterator[str]:

@@ -131,12 +131,12 @@ def _print(headline: str, checks: Sequence[Check], *, shows_all: bool) -> None:
 
     There a group in which all is well becomes one line before anything else is left out.
     """
-    from rich.text import Text
+    from gputui.document.page import Page
 
-    out, is_terminal = console(), sys.stdout.isatty()
+    page, is_terminal = Page(console()), sys.stdout.isatty()
     size = shutil.get_terminal_size()
     width = size.columns if is_terminal else 80
-    out.print(Text(headline, style="bold"))
+    page.line(headline, "title")
     groups = grouped(checks)
     pages = [_lines_of_group(group, width) for group in groups]
     room = size.lines - 3 if is_terminal and not shows_all else None
@@ -147,10 +147,10 @@ def _print(headline: str, checks: Sequence[Check], *, shows_all: bool) -> None:
         ]
     lines = [line for page in pages for line in page]
     for line in lines if room is None else lines[:room]:
-        is_heading = not line.startswith(" ")
-        out.print(Text(line, style="bold" if is_heading else ""), soft_wrap=True)
+        page.line(line, "" if line.startswith(" ") else "title", is_whole=True)
     if room is not None and len(lines) > room:
-        click.echo(f"{counted(len(lines) - room, 'more line')}: --all")
+        page.line(f"{counted(len(lines) - room, 'more line')}: --all")
+    page.show()
 
 
 def _lines_of_group(group: Group, width: int) -> list[str]:

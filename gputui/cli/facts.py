@@ -83,24 +83,25 @@ def _named(text: str) -> list[GpuRow]:
 def _print_choice(text: str, rows: list[GpuRow]) -> None:
     """What distinguishes GPUs of one name."""
     from gputui.cli.output import console
+    from gputui.document.page import Page
+    from gputui.document.table import table_of
     from gputui.model.units import three_digits
-    from gputui.services.support.text_tables import add_row, flowing, table
 
-    out = console()
-    out.print(flowing(f"'{text}' is {len(rows)} GPUs:"))
-    made = table(("GPU", "memory", "bandwidth", "bf16, dense", "board"), right=(1, 2, 3, 4))
-    for row in rows:
-        peak = row.bf16_tensor_tflops
-        add_row(
-            made,
+    page = Page(console())
+    page.line(f"'{text}' is {len(rows)} GPUs:")
+    cells = [
+        (
             row.name,
             f"{row.memory_gib:g} GiB" if row.memory_gib else "—",
             f"{row.memory_bandwidth_gbs:g} GB/s" if row.memory_bandwidth_gbs else "—",
-            f"{three_digits(peak)} TFLOP/s" if peak else "—",
+            f"{three_digits(row.bf16_tensor_tflops)} TFLOP/s" if row.bf16_tensor_tflops else "—",
             f"{row.tdp_w:g} W" if row.tdp_w else "—",
         )
-    out.print(made)
-    out.print(flowing(f"next: gputui facts '{rows[0].name}'"))
+        for row in rows
+    ]
+    page.table(table_of(("GPU", "memory", "bandwidth", "bf16, dense", "board"), cells, right=(1, 2, 3, 4)))
+    page.line(f"next: gputui facts '{rows[0].name}'")
+    page.show()
 
 
 def _is_of_a_driver(text: str) -> bool:
@@ -138,62 +139,65 @@ def _peaks(row: GpuRow) -> Iterable[tuple[str, float | None]]:
 
 def _print(row: GpuRow, ranges: list[PlausibleRow], *, is_verbose: bool) -> None:
     from gputui.cli.output import console
+    from gputui.document.page import Page
+    from gputui.document.table import table_of
     from gputui.facts.tables import source_rows
     from gputui.model.units import counted, three_digits
-    from gputui.services.support.text_tables import add_row, flowing, table
 
-    out = console()
+    page = Page(console())
     about = [row.vendor, row.arch]
     is_nvidia = row.vendor == "NVIDIA"
     if row.compute_capability:
         about += [f"{'compute capability ' if is_nvidia else ''}{row.compute_capability}"]
     about += [f"{row.sm_count:g} {'SMs' if is_nvidia else 'compute units'}"] if row.sm_count else []
-    out.print(flowing(f"{row.name}: {', '.join(filter(None, about))}; confidence {row.confidence}"))
+    page.line(f"{row.name}: {', '.join(filter(None, about))}; confidence {row.confidence}")
     peaks = [f"{name} {three_digits(value)}" for name, value in _peaks(row) if value is not None]
-    out.print(flowing(f"peak       {', '.join(peaks)} TFLOP/s, dense" if peaks else "peak       not known"))
+    page.line(f"peak       {', '.join(peaks)} TFLOP/s, dense" if peaks else "peak       not known")
     memory = [f"{row.memory_gib:g} GiB as sold"] if row.memory_gib else []
     memory += [f"{row.nvml_memory_mib:,.0f} MiB by the driver"] if row.nvml_memory_mib else []
     memory += [f"{row.memory_bandwidth_gbs:g} GB/s"] if row.memory_bandwidth_gbs else []
-    out.print(flowing(f"memory     {', '.join(memory) or 'not known'}"))
+    page.line(f"memory     {', '.join(memory) or 'not known'}")
     box = [f"{row.tdp_w:g} W"] if row.tdp_w else []
     box += [f"PCIe {row.pcie_gen:g}.0"] if row.pcie_gen else []
     link = "NVLink" if is_nvidia else "link between GPUs"
     box += [f"{link} {row.nvlink_gbs:g} GB/s"] if row.nvlink_gbs else []
     box += [f"slows down at {row.slowdown_temp_c:g} °C"] if row.slowdown_temp_c else []
     if box:
-        out.print(flowing(f"board      {', '.join(box)}"))
+        page.line(f"board      {', '.join(box)}")
     if row.notes:
-        out.print(flowing(f"note       {row.notes}"))
+        page.line(f"note       {row.notes}")
     if ranges:
-        out.print()
-        made = table(["healthy ones reach", "", "low if below", "reports", "confidence"], right=(1, 2, 3))
-        for one in ranges:
-            add_row(
-                made,
+        page.line()
+        cells = [
+            (
                 f"{_MEASURES.get(one.measure, one.measure.replace('_', ' '))} {one.dtype}".strip(),
                 _range(one),
                 "—" if one.confidence == "low" else _rate(one.warn_below, one.unit),
                 str(len(one.source)),
                 one.confidence,
             )
-        out.print(made)
+            for one in ranges
+        ]
+        headings = ("healthy ones reach", "", "low if below", "reports", "confidence")
+        page.table(table_of(headings, cells, right=(1, 2, 3)))
         if _beats_its_peak(ranges):
             more = "More than the peak: cards with power to spare clock higher than their data sheet."
-            out.print(flowing(more))
+            page.line(more)
     else:
-        out.print("nobody published what healthy ones reach")
+        page.line("nobody published what healthy ones reach")
     if rent := _rent(row.name):
-        out.print(flowing(f"to rent    {rent}; gputui prices '{row.name}' lists all"))
-    out.print()
+        page.line(f"to rent    {rent}; gputui prices '{row.name}' lists all")
+    page.line()
     known = source_rows()
     keys = dict.fromkeys((*row.source, *(key for one in ranges for key in one.source)))
-    if out.is_terminal and not is_verbose:
-        out.print(flowing(f"{counted(len(keys), 'source')}: {', '.join(keys)}; in full: --verbose"))
-        return
+    if page.out.is_terminal and not is_verbose:
+        page.line(f"{counted(len(keys), 'source')}: {', '.join(keys)}; in full: --verbose")
+        keys = {}
     for key in keys:
         source = known[key]
         parts = filter(None, (source.title, source.version_or_date, source.link))
-        out.print(flowing(f"[{key}] {', '.join(parts)}"))
+        page.line(f"[{key}] {', '.join(parts)}")
+    page.show()
 
 
 def _rent(name: str) -> str:

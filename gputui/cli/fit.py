@@ -11,10 +11,9 @@ import click
 from gputui.errors import EXIT_DONE, GputuiError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from gputui.analysis.fit import Fit, Tricks
     from gputui.analysis.inference_fit import InferenceFit
+    from gputui.document.page import Page
     from gputui.services.advise.gpu_choice import GpuClass, GpuOffer
     from gputui.services.advise.inference_fit import InferenceReport
     from gputui.services.advise.memory_fit import FitReport
@@ -165,42 +164,43 @@ def _refuse(options: Mapping[str, object], why: str, hint: str) -> None:
 def _print_training(found: FitReport, every: bool) -> None:
     from gputui.analysis.fit import PART_TITLES
     from gputui.cli.output import console
-    from gputui.services.support.text_tables import flowing
+    from gputui.document.page import Page
 
-    out = console()
-    out.print(found.headline.text, style="bold", markup=False)
-    _print_gpus(
-        out,
+    page = Page(console())
+    page.line(found.headline.text, "title")
+    _write_gpus(
+        page,
         _shown(found.classes, found.headline.names, every),
         ("batch", "ckpt"),
         {one.names: (_batch(one.fit.largest_batch), _checkpointed(one.fit)) for one in found.classes},
     )
     if every:
-        _print_parts(out, found)
+        _write_parts(page, found)
     else:
         parts = {title: getattr(found.peak.parts, name) for name, title in PART_TITLES.items()}
         large = {
             title: size for title, size in parts.items() if size >= _LEAST_SHARE * found.peak.parts.total
         }
         in_order = sorted(large.items(), key=lambda part: -part[1])
-        out.print(flowing(f"Peak ({found.peak.moment}): {_listed(in_order)}."))
-    _print_assumed(out, found.notes)
-    out.print(flowing(f"ckpt: batch with checkpointing. {_activations_from(found)}"))
-    _print_counted(out, found.classes, "1 GiB + 5 %", every)
+        page.line(f"Peak ({found.peak.moment}): {_listed(in_order)}.")
+    _write_assumed(page, found.notes)
+    page.line(f"ckpt: batch with checkpointing. {_activations_from(found)}")
+    _write_counted(page, found.classes, "1 GiB + 5 %", every)
+    page.show()
 
 
 def _print_inference(found: InferenceReport, every: bool) -> None:
     from gputui.analysis.inference_fit import INFERENCE_PART_TITLES, MOST_CONTEXT
     from gputui.cli.output import console
+    from gputui.document.page import Page
     from gputui.model.units import format_bytes
-    from gputui.services.support.text_tables import flowing
 
-    out = console()
+    page = Page(console())
     serving, model = found.serving, found.serving.model
     longest = max(model.context, serving.context) if model.name else MOST_CONTEXT
-    out.print(found.headline.text, style="bold", markup=False)
-    _print_gpus(
-        out,
+    page.line(found.headline.text, "title")
+    _write_gpus(
+        page,
         _shown(found.classes, found.headline.names, every),
         ("batch", "context"),
         {
@@ -215,16 +215,14 @@ def _print_inference(found: InferenceReport, every: bool) -> None:
     each = f"On each of {serving.gpus} GPUs" if serving.gpus > 1 else "On one GPU"
     listed = _listed((title, getattr(found.parts, name)) for name, title in INFERENCE_PART_TITLES.items())
     per_token = format_bytes(found.cache_bytes_per_token)
-    out.print(flowing(f"{each}: {listed}."))
-    out.print(flowing(f"{serving.weights.title}; KV cache in {serving.cache}, {per_token} per token."))
-    _print_assumed(out, found.notes)
-    out.print(
-        flowing(
-            f"batch: the largest with {serving.context} tokens. context: the longest with"
-            f" batch {serving.batch}."
-        )
+    page.line(f"{each}: {listed}.")
+    page.line(f"{serving.weights.title}; KV cache in {serving.cache}, {per_token} per token.")
+    _write_assumed(page, found.notes)
+    page.line(
+        f"batch: the largest with {serving.context} tokens. context: the longest with batch {serving.batch}."
     )
-    _print_counted(out, found.classes, "1 GiB", every)
+    _write_counted(page, found.classes, "1 GiB", every)
+    page.show()
 
 
 def _listed(parts: Iterable[tuple[str, int]]) -> str:
@@ -233,42 +231,36 @@ def _listed(parts: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{title} {format_bytes(size)}" for title, size in parts if size)
 
 
-def _print_assumed(out: Console, notes: Sequence[str]) -> None:
-    from gputui.services.support.text_tables import flowing
-
+def _write_assumed(page: Page, notes: Sequence[str]) -> None:
     if notes:
-        out.print(flowing(f"Assumed: {'; '.join(notes)}."))
+        page.line(f"Assumed: {'; '.join(notes)}.")
 
 
-def _print_counted(out: Console, classes: Sequence[AnyClass], overhead: str, every: bool) -> None:
+def _write_counted(page: Page, classes: Sequence[AnyClass], overhead: str, every: bool) -> None:
     from gputui.services.advise.gpu_choice import SHOWN_FIRST
-    from gputui.services.support.text_tables import flowing
 
     known = len(_names(classes))
     shown = f" Shown: the GPUs most offered for rent; --all: {known}." if known > SHOWN_FIRST else ""
     shown = "" if every else shown
-    out.print(flowing(f"Counted for the driver and libraries: {overhead}, an estimate.{shown}"))
+    page.line(f"Counted for the driver and libraries: {overhead}, an estimate.{shown}")
 
 
-def _print_parts(out: Console, found: FitReport) -> None:
+def _write_parts(page: Page, found: FitReport) -> None:
     from gputui.analysis.fit import PART_TITLES
+    from gputui.document.table import table_of
     from gputui.model.units import format_bytes, format_percent
-    from gputui.services.support.text_tables import add_row, table
 
-    rows = table(("part", "all of it", "at the peak", "share"), right=(1, 2, 3))
+    rows = []
     total = found.peak.parts.total
     for name, title in PART_TITLES.items():
         whole, at_peak = getattr(found.at_once, name), getattr(found.peak.parts, name)
         if whole or at_peak:
-            add_row(
-                rows,
-                title,
-                format_bytes(whole) if whole else "—",
-                format_bytes(at_peak) if at_peak else "—",
-                format_percent(at_peak / total),
-            )
-    add_row(rows, "sum", format_bytes(found.at_once.total), format_bytes(total), "100 %", style="bold")
-    out.print(rows)
+            sizes = (format_bytes(size) if size else "—" for size in (whole, at_peak))
+            rows.append((title, *sizes, format_percent(at_peak / total)))
+    styles = (*[""] * len(rows), "title")
+    rows.append(("sum", format_bytes(found.at_once.total), format_bytes(total), "100 %"))
+    headings = ("part", "all of it", "at the peak", "share")
+    page.table(table_of(headings, rows, right=(1, 2, 3), styles=styles))
 
 
 def _activations_from(found: FitReport) -> str:
@@ -288,28 +280,29 @@ def _shown(classes: Sequence[AnyClass], named: Collection[str], every: bool) -> 
     return [(one, name) for one in classes for name in one.names if every or name in first or name in named]
 
 
-def _print_gpus(
-    out: Console,
+def _write_gpus(
+    page: Page,
     shown: Sequence[tuple[AnyClass, str]],
     most_titles: tuple[str, str],
     most: Mapping[tuple[str, ...], tuple[str, str]],
 ) -> None:
     """A line for each GPU."""
+    from gputui.document.table import table_of
     from gputui.model.units import format_bytes
-    from gputui.services.support.text_tables import add_row, table
 
-    rows = table(("GPU", "memory", "will it fit", "$/h", *most_titles), right=(1, 3, 4, 5), breaks=(0, 2))
-    for one, name in shown:
-        offer = one.offer(name)
-        add_row(
-            rows,
+    rows = [
+        (
             name,
             ("~" if one.is_estimated else "") + format_bytes(one.memory_bytes),
             _verdict(one.fit, offer is not None),
             "—" if offer is None else f"{_marks(offer)}{offer.usd_per_hour:.2f}",
             *most[one.names],
         )
-    out.print(rows)
+        for one, name in shown
+        for offer in (one.offer(name),)
+    ]
+    headings = ("GPU", "memory", "will it fit", "$/h", *most_titles)
+    page.table(table_of(headings, rows, right=(1, 3, 4, 5), breaks=(0, 2)))
     notes = []
     if any(one.is_estimated for one, _ in shown):
         notes.append("~: memory as sold, less 8 % for the driver.")
@@ -319,7 +312,7 @@ def _print_gpus(
     if other := {offer.instance.price_kind for offer in offers if not offer.is_on_demand}:
         notes.append(f"+: not on demand: {', '.join(sorted(other))}.")
     if notes:
-        out.print(" ".join(notes))
+        page.line(" ".join(notes))
 
 
 def _marks(offer: GpuOffer) -> str:

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
 from gputui.cli.surroundings import unattended
-from gputui.services.support.plain_text import command_lines, in_encoding
+from gputui.document.plain_text import command_lines, in_encoding
 from gputui.store.text import clean_lines, clean_text
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from gputui.document.page import Console
     from gputui.services.results.next_steps import NextStep
 
 
@@ -82,7 +81,7 @@ def drawn_on(stream: TextIO) -> TextIO:
 
 def console() -> Console:
     """On stdout, as wide as the terminal, or 80 columns (or $COLUMNS) without one."""
-    from gputui.services.support.text_tables import console_on  # rich is slow to import
+    from gputui.document.page import console_on  # most commands print no table
 
     return console_on(drawn_on(sys.stdout))
 

@@ -13,6 +13,7 @@ from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 
 if TYPE_CHECKING:
+    from gputui.document.table import Table
     from gputui.facts.tables import InstanceRow
 
 _SHOWN = 15
@@ -113,12 +114,12 @@ def _offers(name: str | None) -> list[InstanceRow]:
 
 def _print(offers: list[InstanceRow], name: str | None, every: bool) -> None:
     from gputui.cli.output import console
+    from gputui.document.page import Page
     from gputui.model.units import counted
     from gputui.services.prices.price_list import OLD_DAYS, date_of, is_recent
-    from gputui.services.support.text_tables import flowing
 
     today = datetime.date.today()
-    out = console()
+    page = Page(console())
     recent = [row for row in offers if is_recent(date_of(row), today)]
     old = [row for row in offers if row not in recent]
     room = len(offers) if every else _SHOWN
@@ -130,32 +131,28 @@ def _print(offers: list[InstanceRow], name: str | None, every: bool) -> None:
             )
         else:
             what = f"{counted(len(recent), 'price')} of the last {OLD_DAYS} days, the cheapest first"
-        out.print(flowing(f"{what}:"))
-        _print_table(shown, today)
+        page.line(f"{what}:")
+        page.table(_table(shown, today))
     if older:
         newest = f"No price of the last {OLD_DAYS} days; the newest" + (" first" if name else "")
-        out.print("Older prices, the newest first:" if shown and name else f"{newest}:")
-        _print_table(older, today)
+        page.line("Older prices, the newest first:" if shown and name else f"{newest}:")
+        page.table(_table(older, today))
     if hidden := len(offers) - len(shown) - len(older):
-        out.print(f"{hidden} more: --all")
+        page.line(f"{hidden} more: --all")
     if name is None:
-        out.print("next: gputui prices H100")
+        page.line("next: gputui prices H100")
+    page.show()
 
 
-def _print_table(shown: list[InstanceRow], today: datetime.date) -> None:
-    from gputui.cli.output import console
+def _table(shown: list[InstanceRow], today: datetime.date) -> Table:
+    from gputui.document.table import table_of
     from gputui.services.prices.price_list import date_of, date_words, per_gpu
-    from gputui.services.support.text_tables import add_row, table
 
     has_spot = any(not isinstance(row.spot_usd_per_hour, Missing) for row in shown)
     spot = ["spot"] if has_spot else []
     kinds = [_kind(row) for row in shown]
     kind_title = [] if all(kind == "on-demand" for kind in kinds) else ["kind"]
-    made = table(
-        ["GPU", "$/GPU h", *spot, "whole box", *kind_title, "provider and type", "price of"],
-        right=range(1, 3 + len(spot)),
-        breaks=(0, 3 + len(spot) + len(kind_title)),
-    )
+    rows = []
     for row, kind in zip(shown, kinds, strict=True):
         spot_price = (
             row.spot_usd_per_hour
@@ -164,17 +161,23 @@ def _print_table(shown: list[InstanceRow], today: datetime.date) -> None:
         )
         is_counted = row.gpu_count > 1 and not row.instance_type.startswith(f"{row.gpu_count:g}x ")
         price = row.usd_per_hour
-        add_row(
-            made,
-            row.gpu,
-            _usd(price if isinstance(price, Missing) else per_gpu(price, row)),
-            *([_usd(spot_price)] if has_spot else []),
-            _usd(price),
-            *([kind] if kind_title else []),
-            f"{row.provider} {row.instance_type}" + (f" ({row.gpu_count:g} GPUs)" if is_counted else ""),
-            date_words(date_of(row), today),
+        rows.append(
+            (
+                row.gpu,
+                _usd(price if isinstance(price, Missing) else per_gpu(price, row)),
+                *([_usd(spot_price)] if has_spot else []),
+                _usd(price),
+                *([kind] if kind_title else []),
+                f"{row.provider} {row.instance_type}" + (f" ({row.gpu_count:g} GPUs)" if is_counted else ""),
+                date_words(date_of(row), today),
+            )
         )
-    console().print(made)
+    return table_of(
+        ["GPU", "$/GPU h", *spot, "whole box", *kind_title, "provider and type", "price of"],
+        rows,
+        right=range(1, 3 + len(spot)),
+        breaks=(0, 3 + len(spot) + len(kind_title)),
+    )
 
 
 def _kind(row: InstanceRow) -> str:

@@ -32,8 +32,8 @@ def add(selectors: tuple[str, ...], name: str, note: str, trust: bool) -> int:
     It holds aggregates only: no ids, labels, paths or prices.
     """
     from gputui.cli.output import console
+    from gputui.document.page import Page
     from gputui.services.results.reference_making import MOST_NOTE, add_to_reference, problems_of_reference
-    from gputui.services.support.text_tables import flowing
 
     if len(note) > MOST_NOTE:
         raise GputuiError(f"--note: {len(note)} letters", f"at most {MOST_NOTE}")
@@ -41,22 +41,21 @@ def add(selectors: tuple[str, ...], name: str, note: str, trust: bool) -> int:
         raise GputuiError(f"--name {name}: not a name", "letters, digits, - and _")
     candidates = [one for text in selectors for one in _candidates(text, trust)]
     added = add_to_reference(candidates, name=name, note=note)
-    out = console()
+    page = Page(console())
     made = added.reference
-    out.print(
-        flowing(
-            f"{made.name}: {made.model.counted(made.boxes)}, {counted(len(made.cases), 'case')}"
-            f" of {made.profile}; {counted(added.boxes, 'box')} added"
-        )
+    page.line(
+        f"{made.name}: {made.model.counted(made.boxes)}, {counted(len(made.cases), 'case')}"
+        f" of {made.profile}; {counted(added.boxes, 'box')} added"
     )
     for line in added.left_out:
-        out.print(flowing(f"left out: {line}"))
-    out.print(flowing(f"written to {added.path}"))
+        page.line(f"left out: {line}")
+    page.line(f"written to {added.path}")
     problems = problems_of_reference(made)
     for problem in problems:
-        out.print(flowing(f"not fit to send: {problem}"))
+        page.line(f"not fit to send: {problem}")
     if not problems:
-        out.print(flowing("it may be sent as it is: gputui help references.md says how"))
+        page.line("it may be sent as it is: gputui help references.md says how")
+    page.show()
     return EXIT_DONE
 
 
@@ -85,8 +84,9 @@ def _candidates(text: str, trust: bool) -> list[Candidate]:
 def list_all(as_json: bool) -> int:
     """List the references that are known here: those that ship, and yours."""
     from gputui.cli.output import console
+    from gputui.document.page import Page
+    from gputui.document.table import table_of
     from gputui.services.results.references import known_references, read_reference, reference_paths
-    from gputui.services.support.text_tables import add_row, flowing, table
 
     found = known_references()
     if as_json:
@@ -96,20 +96,28 @@ def list_all(as_json: bool) -> int:
             )
         )
         return EXIT_DONE
-    out = console()
+    page = Page(console())
     if found:
-        made = table(("name", "boxes", "model", "profile", "measured", "torch"), right=(1,))
-        for one in found:
-            torch = _range_words(one.versions.get("torch", ("", "")))
-            add_row(made, one.name, str(one.boxes), one.model.words, one.profile, one.months, torch)
-        out.print(made)
+        rows = [
+            (
+                one.name,
+                str(one.boxes),
+                one.model.words,
+                one.profile,
+                one.months,
+                _range_words(one.versions.get("torch", ("", ""))),
+            )
+            for one in found
+        ]
+        page.table(table_of(("name", "boxes", "model", "profile", "measured", "torch"), rows, right=(1,)))
     else:
-        out.print("there is no reference yet: gputui reference add F@RUN makes one")
+        page.line("there is no reference yet: gputui reference add F@RUN makes one")
     for path in reference_paths():
         try:
             read_reference(path)
         except GputuiError as error:
-            out.print(flowing(error.message))
+            page.line(error.message)
+    page.show()
     return EXIT_DONE
 
 
@@ -119,10 +127,11 @@ def list_all(as_json: bool) -> int:
 def show(name: str, as_json: bool) -> int:
     """Show one reference: its boxes, what each case reaches, and whether it is fit to be sent."""
     from gputui.cli.output import console
+    from gputui.document.page import Page
+    from gputui.document.table import table_of
     from gputui.model.units import format_percent, format_rate
     from gputui.services.results.reference_making import problems_of_reference
     from gputui.services.results.references import PREFIX, read_reference, reference_named, reference_path
-    from gputui.services.support.text_tables import add_row, flowing, table
 
     is_file = name.endswith(".json")
     found = read_reference(Path(name)) if is_file else reference_named(name.removeprefix(PREFIX))
@@ -132,39 +141,41 @@ def show(name: str, as_json: bool) -> int:
             json.dumps({"schema": 1, **_plain(found, with_cases=True), "problems": problems}, indent=1)
         )
         return EXIT_DONE
-    out = console()
+    page = Page(console())
     about = [
         found.model.counted(found.boxes),
         f"{found.profile}, version {found.profile_version}",
         found.months,
     ]
-    out.print(flowing(f"{found.name}: {'; '.join(about)}"))
+    page.line(f"{found.name}: {'; '.join(about)}")
     if found.note:
-        out.print(flowing(f"note: {found.note}"))
+        page.line(f"note: {found.note}")
     versions = ", ".join(f"{key} {_range_words(ends)}" for key, ends in found.versions.items())
     fewest, most = found.launches
     launches = counted(most, "launch") if fewest == most else f"{fewest} to {most} launches"
-    out.print(flowing(f"measured with {versions or 'unknown versions'}; {launches} of a case"))
+    page.line(f"measured with {versions or 'unknown versions'}; {launches} of a case")
     if found.power_limit_w is not None:
         low, high = found.power_limit_w
-        out.print(flowing(f"power limit {low:.0f} W" + (f" to {high:.0f} W" if high > low else "")))
+        page.line(f"power limit {low:.0f} W" + (f" to {high:.0f} W" if high > low else ""))
     known = found.known_cases()
-    made = table(("case", "boxes", "typical", "slowest", "fastest", "spread"), right=(1, 2, 3, 4, 5))
+    rows = []
     for case, rates in known.values():
         spread = "—" if rates.boxes < 2 else format_percent(rates.log_sd)
         ends = (rates.typical_per_s, rates.quantiles_per_s[0], rates.quantiles_per_s[-1])
-        add_row(made, case.name, str(rates.boxes), *(format_rate(rate, case.unit) for rate in ends), spread)
-    out.print()
-    out.print(made)
+        rows.append((case.name, str(rates.boxes), *(format_rate(rate, case.unit) for rate in ends), spread))
+    page.line()
+    headings = ("case", "boxes", "typical", "slowest", "fastest", "spread")
+    page.table(table_of(headings, rows, right=(1, 2, 3, 4, 5)))
     unknown = len(found.cases) - len(known)
     if unknown:
-        out.print(f"{counted(unknown, 'case')} of another version of gputui left out")
-    out.print()
+        page.line(f"{counted(unknown, 'case')} of another version of gputui left out")
+    page.line()
     if found.boxes < 5:
-        out.print(flowing("below five boxes it calls no box BELOW NORMAL"))
+        page.line("below five boxes it calls no box BELOW NORMAL")
     for problem in problems:
-        out.print(flowing(f"not fit to send: {problem}"))
-    out.print(flowing(f"file {Path(name) if is_file else reference_path(found.name)}"))
+        page.line(f"not fit to send: {problem}")
+    page.line(f"file {Path(name) if is_file else reference_path(found.name)}")
+    page.show()
     return EXIT_DONE
 
 

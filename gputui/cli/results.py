@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.analysis.verdict import SpeedEstimate
+from gputui.document.page import Console, Page
+from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
-from gputui.model.journal import Price
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import (
     counted,
@@ -20,34 +18,30 @@ from gputui.model.units import (
     format_rate,
     format_seconds,
 )
-from gputui.services.results.costs import cost_cells
+from gputui.services.results.case_table import brief_table
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import case_order, run_headline, size_order
 from gputui.services.results.labels import (
     NOT_RUN,
     case_name,
     ending_words,
-    interval_words,
     is_recording,
     metric_range,
     metric_text,
     needs_budget,
     outcome_words,
     run_notes,
-    shared_case_words,
-    short_result_name,
     some_of,
 )
 from gputui.services.results.metrics import metrics_of
-from gputui.services.results.roofline import peak_share, uses_of
+from gputui.services.results.roofline import uses_of
 from gputui.services.results.throughput import speed_of
-from gputui.services.support.text_tables import Page, add_row, flowing, table, table_width
 
 _LEAST_ROWS = 3
 _OTHER_LINES = 4
 """The headings of the table, what is left out of it, the line below it, and the prompt."""
 _MOST_MISSING = 2
-_BAR = 10
+_BAR = 20
 _Speeds = Sequence[tuple[CaseResult, SpeedEstimate]]
 
 
@@ -69,15 +63,14 @@ def print_run(
     The headline is the run's, unless another is given.
     """
     page, end = Page(out), Page(out)
-    page.add(Text(headline or run_headline(run), style="bold"))
+    page.line(headline or run_headline(run), "title")
     for line in heading:
         page.line(line)
     page.line()
     measured, unmeasured = _by_outcome(run)
     if is_verbose:
-        page.show()
-        _print_verbose(out, run, measured, unmeasured)
-        out.print()
+        _write_verbose(page, run, measured, unmeasured)
+        page.line()
     else:
         for line in missing_lines(run):
             end.line(line)
@@ -86,12 +79,12 @@ def print_run(
             end.line(" · ".join((*_measured_of(run), *notes, "more: --verbose")))
         lines = end.height + sum(-(-len(line) // out.width) for line in footer)
         is_whole = shows_all or not out.is_terminal
-        room = None if is_whole else int(out.size.height * share) - lines - _OTHER_LINES
+        room = None if is_whole else int(out.height * share) - lines - _OTHER_LINES
         if measured:
             _write_cases(page, run, measured, room)
             page.line()
         page.add(end)
-        page.show()
+    page.show()
     for line in footer:
         click.echo(line)  # the terminal breaks it, so that a command can be copied whole
 
@@ -144,13 +137,12 @@ def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None
     room = None if most_lines is None else max(most_lines - page.height, _LEAST_ROWS)
     rows = case_rows(measured, room)
     if rows:
-        headings, *lines = _brief(page, rows, run)
-        page.table(headings, lines, right=(1, 2, 3))
+        page.table(brief_table(run, rows, _BAR))
     metrics = _metric_rows(run)
     has_metrics = not metrics or room is None or len(rows) + len(metrics) + 2 <= room
     if metrics and has_metrics:
         page.line()
-        page.table(_METRIC_HEADINGS, metrics, right=(1,))
+        page.table(_metric_table(metrics))
     left = [counted(len(measured) - len(rows), "more case")] if len(rows) < len(measured) else []
     left += (
         []
@@ -180,31 +172,6 @@ def case_rows(measured: _Speeds, room: int | None) -> _Speeds:
     return [pair for pair in measured if id(pair) in kept]
 
 
-def _brief(page: Page, measured: _Speeds, run: Run) -> list[list[str]]:
-    """Headings and rows: case, rate, interval, share of the peak, also drawn, cost; the last go first if
-    there is no room."""
-    common = shared_case_words(case.case for case, _ in measured)
-    unsaid = [*common, "gpu"]  # beside cases on a CPU the others need no word
-    shares = [peak_share(case, run.cases, run.summary.machine) for case, _ in measured]
-    columns = [
-        [f"case ({' '.join(common)})" if common else "case"]
-        + [short_result_name(case, unsaid, is_short=True) for case, _ in measured],
-        ["rate", *(format_rate(speed.units_per_s, case.case.unit) for case, speed in measured)],
-        ["95 %", *(interval_words(speed) for _, speed in measured)],
-    ]
-    peaks = ["of peak", *(share.text if share else "—" for share in shares)]
-    bars = ["", *("━" * round(min(share.share, 1.0) * _BAR) if share else "" for share in shares)]
-    costs = cost_cells(measured, run.summary.price)
-    with_peaks = [*columns, peaks] if any(shares) else columns
-    with_costs = [*with_peaks, costs] if any(costs[1:]) else with_peaks
-    with_bars = [*with_peaks, [f"{bar:{_BAR}}" for bar in bars], *with_costs[len(with_peaks) :]]
-    for some in (with_bars if any(shares) else with_costs, with_costs, with_peaks, columns):
-        lines = [list(line) for line in zip(*some, strict=True)]
-        if table_width(lines, page.encoding) <= page.width:
-            break
-    return lines
-
-
 def _by_outcome(run: Run) -> tuple[list[tuple[CaseResult, SpeedEstimate]], dict[str, list[str]]]:
     """Measured cases, and by its reason the names of those that were not."""
     measured: list[tuple[CaseResult, SpeedEstimate]] = []
@@ -218,31 +185,34 @@ def _by_outcome(run: Run) -> tuple[list[tuple[CaseResult, SpeedEstimate]], dict[
     return measured, unmeasured
 
 
-def _print_verbose(
-    out: Console,
+def _write_verbose(
+    page: Page,
     run: Run,
     measured: _Speeds,
     unmeasured: Mapping[str, Sequence[str]],
 ) -> None:
     """Cases with all their columns, figures and efficiency, what was not run and why, and every note."""
     if measured:
-        out.print(_table(out, measured, run.summary.price))
-    _print_metrics(out, run)
-    _print_uses(out, run)
+        page.table(_whole(run, measured))
+    if metrics := _metric_rows(run):
+        page.line()
+        page.table(_metric_table(metrics))
+    _write_uses(page, run)
     for reason, names in unmeasured.items():
         shown = ", ".join(names) if len(names) <= 2 else f"{len(names)} {_common_part(names)}cases"
-        out.print(flowing(f"{shown}: {reason}"))
+        page.line(f"{shown}: {reason}")
     for line in run_notes(run):
-        out.print(flowing(line))
-    out.print()
+        page.line(line)
+    page.line()
     judged = performance_checks(run)
     if not judged and any(not case.case.is_program for case in run.cases):
-        out.print(Text("cannot tell whether this box is normal: no peak test (gemm, membw) was measured"))
+        page.line("cannot tell whether this box is normal: no peak test (gemm, membw) was measured")
     for performance in judged:
-        out.print(Text(performance.text, style="bold" if performance.word != NO_REFERENCE else ""))
+        page.line(performance.text, "title" if performance.word != NO_REFERENCE else "")
 
 
-_METRIC_HEADINGS = ("figure", "value", "range of launches")
+def _metric_table(rows: Sequence[tuple[str, str, str]]) -> Table:
+    return table_of(("figure", "value", "range of launches"), rows, right=(1,), breaks=(2,))
 
 
 def _metric_rows(run: Run) -> list[tuple[str, str, str]]:
@@ -256,17 +226,7 @@ def _metric_rows(run: Run) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _print_metrics(out: Console, run: Run) -> None:
-    rows = _metric_rows(run)
-    if rows:
-        made = table(_METRIC_HEADINGS, right=(1,), breaks=(2,))
-        for row in rows:
-            add_row(made, *row)
-        out.print()
-        out.print(made)
-
-
-def _print_uses(out: Console, run: Run) -> None:
+def _write_uses(page: Page, run: Run) -> None:
     """What each case achieved, and which shares of the peaks that is; nothing if none is known."""
     rows: list[tuple[str, str, str, str]] = []
     impossible: list[str] = []
@@ -285,40 +245,29 @@ def _print_uses(out: Console, run: Run) -> None:
         return
     has_sheet = any(row[3] != "—" for row in rows)
     headings = ["efficiency", "achieved", "of this box's peak"]
-    made = table([*headings, "of the data sheet"] if has_sheet else headings, right=(1, 2, 3))
-    for row in rows:
-        add_row(made, *(row if has_sheet else row[:3]))
-    out.print()
-    out.print(made)
+    headings += ["of the data sheet"] if has_sheet else []
+    page.line()
+    page.table(table_of(headings, [row[: len(headings)] for row in rows], right=(1, 2, 3)))
     if impossible:
-        out.print(
-            Text(
-                f"above the physical peak: {', '.join(impossible)}: a measurement error, or the "
-                "device is not what its name says"
-            )
+        page.line(
+            f"above the physical peak: {', '.join(impossible)}: a measurement error, or the "
+            "device is not what its name says"
         )
 
 
-def _table(out: Console, measured: _Speeds, price: Price | Missing) -> Table:
-    """Every column: rate, time of a step, interval, blocks, cost; names are short if it is narrow."""
-    common = shared_case_words(case.case for case, _ in measured)
-    short = [short_result_name(case, [*common, "gpu"], is_short=True) for case, _ in measured]
-    columns = [
-        [f"case ({' '.join(common)})" if common else "case", *short],
-        ["rate", *(format_rate(speed.units_per_s, case.case.unit) for case, speed in measured)],
-        ["per step", *(_step_text(case, speed) for case, speed in measured)],
-        ["95 %", *(interval_words(speed) for _, speed in measured)],
-        ["blocks", *(_blocks_text(speed) for _, speed in measured)],
-    ]
-    costs = cost_cells(measured, price)
-    columns += [costs] if any(costs[1:]) else []
-    named = [["case", *(case_name(case) for case, _ in measured)], *columns[1:]]
-    is_wide = table_width(list(zip(*named, strict=True)), out.encoding) <= out.width
-    headings, *rows = zip(*(named if is_wide else columns), strict=True)
-    made = table(headings, right=(1, 2, 3))
-    for row in rows:
-        add_row(made, *row)
-    return made
+def _whole(run: Run, measured: _Speeds) -> Table:
+    """Every column: rate, interval, share of the peak, cost, time of a step, blocks; names are short where it
+    is narrow."""
+    name, *rest = brief_table(run, measured, 0).columns
+    assert isinstance(name, Column)
+    return Table(
+        (
+            Column("case", [case_name(case) for case, _ in measured], narrow=name, priority=2),
+            *(column for column in rest if isinstance(column, Column)),
+            Column("per step", [_step_text(case, speed) for case, speed in measured], True),
+            Column("blocks", [_blocks_text(speed) for _, speed in measured]),
+        )
+    )
 
 
 def _blocks_text(speed: SpeedEstimate) -> str:

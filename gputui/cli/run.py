@@ -27,6 +27,7 @@ from gputui.cli.watching import (
     hold_signals,
     watch,
 )
+from gputui.document.plain_text import command_lines
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
@@ -46,7 +47,6 @@ from gputui.services.runs.start import (
     price_from,
     rendezvous_from,
 )
-from gputui.services.support.plain_text import command_lines
 from gputui.store.selecting import check_label
 
 if TYPE_CHECKING:

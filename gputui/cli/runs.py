@@ -66,23 +66,25 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
         click.echo(json.dumps(plain, indent=1))
         return EXIT_DONE
     from gputui.cli.output import console
+    from gputui.document.page import Page
+    from gputui.document.table import table_of
     from gputui.services.results.labels import day, device_words, torch_words
-    from gputui.services.support.text_tables import add_row, table
 
     headings = ["run", "when", "profile", "status", "label", "box", "torch"]
-    made = table([*headings, *(["file"] if is_directory else [])], breaks=(2, 4, 5))
-    for one in listed:
-        summary = one.summary
-        add_row(
-            made,
-            summary.short_id,
-            day(summary),
-            summary.profile,
-            summary.status,
-            summary.label,
-            device_words(summary),
-            torch_words(summary).removeprefix("torch "),
+    rows = [
+        (
+            one.summary.short_id,
+            day(one.summary),
+            one.summary.profile,
+            one.summary.status,
+            one.summary.label,
+            device_words(one.summary),
+            torch_words(one.summary).removeprefix("torch "),
             *([one.path.name] if is_directory else []),
         )
-    console().print(made)
+        for one in listed
+    ]
+    page = Page(console())
+    page.table(table_of([*headings, *(["file"] if is_directory else [])], rows, breaks=(2, 4, 5)))
+    page.show()
     return EXIT_DONE

@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import click
-from rich.console import Console
-from rich.text import Text
 
+from gputui.document.page import Console, Page
+from gputui.document.table import table_of
 from gputui.model.absent import Missing
 from gputui.model.journal import NOTHING_MEASURED, Price
 from gputui.model.result import Run
 from gputui.services.serving.curve import ServingRun
 from gputui.services.serving.text import (
-    HEADINGS,
     SERVER_HEADINGS,
     break_even_line,
-    curve_rows,
+    curve_table,
     detail_rows,
     energy_line,
+    measured_levels,
     server_line,
     server_rows,
     serving_headline,
     serving_notes,
     unmeasured_lines,
 )
-from gputui.services.support.text_tables import Page
 
 
 def print_serving(
@@ -41,26 +40,26 @@ def print_serving(
     """The headline, the server, the curve, what limits its meaning, and `footer`."""
     page = Page(out)
     price: Price | Missing = run.summary.price
-    page.add(Text(serving_headline(serving, price), style="bold"))
+    page.line(serving_headline(serving, price), "title")
     if run.summary.status != "finished" and run.summary.status_reason != NOTHING_MEASURED:
         why = f" ({run.summary.status_reason})" if run.summary.status_reason else ""
         page.line(f"The run was {run.summary.status}{why}.")
     for line in (*heading, server_line(serving)):
         page.line(line)
     page.line()
-    rows = curve_rows(serving)
-    if rows:
-        page.table(HEADINGS, rows, right=range(1, len(HEADINGS)))
+    levels = measured_levels(serving)
+    if levels:
+        page.table(curve_table(levels))
         page.line()
     details = detail_rows(serving) if is_verbose else []
     if details:
         headings = ("load", "time", "median", "95 %", "p99", "95 %", "n")
-        page.table(headings, details, right=(2, 4, 6))
+        page.table(table_of(headings, details, right=(2, 4, 6)))
         page.line()
     servers = server_rows(serving) if is_verbose else []
     if servers:
         page.line("By the server's own metrics, when each load ended:")
-        page.table(SERVER_HEADINGS, servers, right=(1, 2, 3, 4))
+        page.table(table_of(SERVER_HEADINGS, servers, right=(1, 2, 3, 4)))
         page.line()
     energy = energy_line(serving)
     if energy:

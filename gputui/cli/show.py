@@ -85,7 +85,8 @@ def command(
         return EXIT_DONE
     from gputui.cli.results import print_run
     from gputui.cli.serving import print_serving
-    from gputui.cli.step_breakdown import print_breakdowns
+    from gputui.cli.step_breakdown import write_breakdowns
+    from gputui.document.page import Page
     from gputui.services.results.next_steps import next_steps
 
     out = console()
@@ -107,14 +108,15 @@ def command(
         print_run(out, found, heading, footer, is_verbose=verbose, shows_all=shows_all)
     else:
         print_serving(out, found, loads, heading, footer, is_verbose=verbose, api_price=api_price)
+    page = Page(out)
     if verbose or top is not None:
-        print_breakdowns(out, found, passes, 5 if top is None else top)
-    if not verbose:
-        return EXIT_DONE
-    for trace in traces_of(found.summary.run_id, path):
-        out.print(f"trace: {trace}; {HOW_TO_OPEN}", markup=False)
-    for line in (*_telemetry(telemetry), *(f"{event.level}: {event.message}" for event in events)):
-        out.print(line, markup=False)
+        write_breakdowns(page, found, passes, 5 if top is None else top)
+    if verbose:
+        for trace in traces_of(found.summary.run_id, path):
+            page.line(f"trace: {trace}; {HOW_TO_OPEN}")
+        for line in (*_telemetry(telemetry), *(f"{event.level}: {event.message}" for event in events)):
+            page.line(line)
+    page.show()
     return EXIT_DONE
 
 

@@ -11,16 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from gputui.cli.output import report_written
+from gputui.document.page import Console, Page, console_on
 from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run
 from gputui.model.units import counted
 from gputui.services.results.labels import day
 from gputui.services.results.selectors import from_here, run_and_file
-from gputui.services.support.text_tables import Page, console_on
 from gputui.services.traces.difference import (
     TraceDifference,
     difference_of,
@@ -32,7 +31,7 @@ from gputui.services.traces.difference import (
 )
 from gputui.services.traces.difference import as_json as difference_as_json
 from gputui.services.traces.imported import TraceRun, contents_of, read_run, stored_run
-from gputui.services.traces.overview import category_table, finding_lines, operator_table, sentence
+from gputui.services.traces.overview import category_table, finding_lines, largest_operators, sentence
 from gputui.services.traces.overview import kernel_table as kernel_overview
 from gputui.services.traces.ranks import Ranks, rank_lines, ranks_of
 from gputui.services.traces.window import described, window_from
@@ -101,13 +100,13 @@ def show_trace(
     most = top if top is not None else 20 if is_verbose else 5
     tables = [
         category_table(found),
-        operator_table(found, out.width, most),
+        largest_operators(found, out.width, most),
         kernel_overview(found, out.width, most),
     ]
     for table in tables:
         if table is not None and table.rows:
             page.line()
-            page.table(table.headings, table.rows, table.numeric)
+            page.table(table)
     lines = [*finding_lines(found, case.device_name), *said]
     if lines:
         page.line()
@@ -175,7 +174,7 @@ def _draw(found: TraceDifference, out: Console) -> None:
     for table in (parts_of(found), kernel_table(found, out.width)):
         if table.rows:
             page.line()
-            page.table(table.headings, table.rows, table.numeric)
+            page.table(table)
     for index, note in enumerate(notes(found)):
         if not index:
             page.line()

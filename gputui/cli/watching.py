@@ -30,8 +30,7 @@ from gputui.services.runs.notifications import notification
 from gputui.services.runs.process import LiveRun, called, follow, stop
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from gputui.document.page import Console
     from gputui.model.result import Run
     from gputui.services.profiles.loader import Profile
     from gputui.services.results.next_steps import NextStep
@@ -183,7 +182,7 @@ def finish(
     else:
         out = console()
         for result, one in zip(results, looks, strict=True):
-            out.print()
+            click.echo()
             is_last = result is results[-1]
             which = [f"{result.summary.short_id}: {runtime_name(result.summary)}"]
             print_run(
@@ -237,8 +236,8 @@ def _last_lines(
 ) -> Iterator[str]:
     """Where the runs are, what to type next, and in an SSH shell how the file is fetched."""
     from gputui.cli.output import step_lines
+    from gputui.document.plain_text import command_lines
     from gputui.services.results.selectors import from_here
-    from gputui.services.support.plain_text import command_lines
 
     here = from_here(str(target))
     short_ids = [result.summary.short_id for result in results]

@@ -20,10 +20,10 @@ from journals import GPU_MACHINE, RUNTIME, journal_lines, write_lines
 
 from gputui.cli import COMMANDS, main
 from gputui.cli.compare import FORMATS
+from gputui.document.plain_text import in_encoding
 from gputui.model.journal import Price
 from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import resolve_plan
-from gputui.services.support.plain_text import in_encoding
 from gputui.store.journal_reader import read_journal
 from gputui.store.text import clean_text
 from gputui.store.writing import store_run

@@ -15,12 +15,12 @@ from hand_made import make_case, make_run, measured
 from gputui.cli import progress as line_of_runs
 from gputui.cli.progress import Progress
 from gputui.cli.results import print_run
+from gputui.document.page import console_on
 from gputui.model.journal import CaseEnd, LaunchesLeftOut
 from gputui.model.units import format_rate
 from gputui.recording.pacing import RUNS_AGAIN
 from gputui.services.results.throughput import speed_of_launch
 from gputui.services.runs import progress as course_of_runs
-from gputui.services.support.text_tables import console_on
 
 
 class _Interrupted(io.RawIOBase):

@@ -27,16 +27,9 @@ _VERDICTS = frozenset({"faster", "slower", "same", "inconclusive"})
 _STYLES = frozenset({"good", "bad", "warn", "alarm", "open", "dim", "green", "yellow", "red"})
 _WIDTHS = re.compile(r"width|room|fits", re.IGNORECASE)
 _COLUMNS = re.compile(r"column|heading|form|table|parts|left_out", re.IGNORECASE)
-_ALSO_COLUMNS = frozenset(
-    {
-        ("gputui/cli/results.py", "_table"),
-        ("gputui/tui/screens/results/overview.py", "_rates"),
-    }
-)
-"""They choose without a loop."""
 _NO_COLUMNS = frozenset(
     {
-        ("gputui/services/support/plain_text.py", "command_lines"),
+        ("gputui/document/plain_text.py", "command_lines"),
         ("gputui/tui/screens/run/devices_pane.py", "host_lines"),
         ("gputui/tui/widgets/cells.py", "ruled"),
         ("gputui/services/advise/llm_serving.py", "_implies"),
@@ -95,7 +88,7 @@ def functions_that_choose_columns(trees: Trees) -> Iterator[str]:
     for path, function in _functions(trees):
         place = path, function.name
         loops = [n for n in ast.walk(function) if isinstance(n, ast.For | ast.While | ast.GeneratorExp)]
-        if place in _ALSO_COLUMNS or (place not in _NO_COLUMNS and any(map(_tries_columns, loops))):
+        if place not in _NO_COLUMNS and any(map(_tries_columns, loops)):
             yield f"{path}: {function.name}"
 
 

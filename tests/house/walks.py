@@ -106,7 +106,7 @@ def walk_of_block(place: Path) -> tuple[str, ...]:
         ).fetchall()
     ((steps, units, unit),) = rows
     seconds = BLOCK_NS * 1e-9 / (steps * units)
-    rate = format_rate(1 / seconds, unit).removesuffix("/s")
+    rate = format_rate(1 / seconds, unit).partition(" ")[0]  # its unit stands in a column of its own
     forms |= {"seconds for each unit": [seconds], "units for each second": [1 / seconds], "text": [rate]}
     _write_forms(place, forms, _BLOCK_BEGINS, _BLOCK_ENDS)
     _gputui(environment, "compare", result, result)

@@ -39,13 +39,14 @@ from gputui.recording.interpreters import ChosenInterpreter
 from gputui.services.hosts.bakeoff import HostStatus
 from gputui.services.profiles.loader import read_profile
 from gputui.services.profiles.planner import resolve_plan
+from gputui.services.results.case_table import CaseLine
 from gputui.services.results.next_steps import NextStep
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.progress import LogTail, ProgressTracker
 from gputui.services.runs.start import CheckedDraft
 from gputui.tui.screens.run.background_tasks import rows_of_progress
 from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
-from gputui.tui.screens.run.model import EndedRuns, InProgress, ResultRow, RunModel, WatchedRuns
+from gputui.tui.screens.run.model import EndedRuns, InProgress, RunModel, WatchedRuns
 from gputui.tui.screens.run.pictures import picture
 
 FOLDER = Path(__file__).parents[1] / "tui" / "golden"
@@ -294,10 +295,10 @@ def _host(seconds: int) -> DeviceHistory:
 def ended(wrong: GputuiError | None = None) -> RunModel:
     """A run that has been stored, or not."""
     model = watching()
-    rows: tuple[ResultRow, ...] = (
-        ResultRow("gemm mini cpu fp32 1 thread", "41.2 GFLOP/s", "±1 %", 90, ""),
-        ResultRow("gemm mini cpu amp 1 thread", "38.0 GFLOP/s", "±12 %", 90, ""),
-        ResultRow("gemm mini gpu fp32", "", "", 0, "skipped: no GPU: no NVIDIA driver is loaded"),
+    rows: tuple[CaseLine, ...] = (
+        CaseLine("gemm mini cpu fp32 1 thread", "41.2 GFLOP/s", "±1 %"),
+        CaseLine("gemm mini cpu amp 1 thread", "38.0 GFLOP/s", "±12 %"),
+        CaseLine("gemm mini gpu fp32", why="skipped: no GPU: no NVIDIA driver is loaded"),
     )
     if wrong is not None and model.progress is not None:
         rows = tuple(rows_of_progress(model.progress.cases))
@@ -322,7 +323,7 @@ def ended_gpu() -> RunModel:
     assert model.progress is not None
     costs = ("",) * 4 + ("$1.07 per Gtok",) * 3 + ("$31.2 per Gtok",) * 3 + ("", "")
     rows = tuple(
-        ResultRow(case.short_name, case.rate, case.spread, case.blocks, "", case.peak, cost)
+        CaseLine(case.short_name, case.rate, case.spread, "", case.peak, cost)
         for case, cost in zip(model.progress.cases, costs, strict=True)
     )
     headline = (
@@ -370,7 +371,7 @@ def ended_beside_boxes() -> RunModel:
         f"{check.word}: slower than 18 H200 SXM in 1 of 7 cases (reference of 2026-11): {standing.lowest}."
     )
     steps = (NextStep("gputui doctor", "what is wrong with the box"),)
-    rows = (ResultRow("gemm large gpu amp(bf16)", "24.0 TFLOP/s", "±1 %", 90, ""),)
+    rows = (CaseLine("gemm large gpu amp(bf16)", "24.0 TFLOP/s", "±1 %"),)
     model.know_ended(
         EndedRuns(RUN, "/home/ana/results.db", "finished", rows, (), None, (headline,), (check,), steps)
     )

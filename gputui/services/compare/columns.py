@@ -9,9 +9,10 @@ from typing import Literal
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
 from gputui.analysis.verdict import SpeedEstimate
+from gputui.document.spans import Span
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.services.compare.pairing import Cell, GroupMean, Row
+from gputui.services.compare.pairing import Cell, Row
 from gputui.services.compare.row_text import (
     change_text,
     cost_text,
@@ -19,13 +20,11 @@ from gputui.services.compare.row_text import (
     energy_text,
     peak_text,
     peaks_text,
+    rate_cells,
     rate_text,
     time_text,
 )
 from gputui.services.support.csv_cells import Value
-
-Width = Literal["wide", "narrow", "short"]
-"""Of a table of rows. `short` puts `per s` in the heading and leaves `all` out of the names of cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,15 +32,13 @@ class ComparisonColumn:
     """One column; `--columns`, its help, all formats and the Compare screen read COLUMNS."""
 
     name: str
-    headings: Callable[[Width], tuple[str, ...]]
-    cells: Callable[[Row, Width], tuple[str, ...]]
+    headings: tuple[str, ...]
+    cells: Callable[[Row], tuple[str | Span, ...]]
     """One for each heading."""
     default: Literal["always", "wide", "below", "never"] = "never"
     """Where it is without `--columns`; `below` is a table after the rows."""
     is_before_verdict: bool = False
     """Then it is also aligned to the right."""
-    mean: Callable[[GroupMean], str] | None = None
-    """The mean of a class of workloads, in the last of its cells."""
     value: Callable[[Cell, bool, Sequence[Cell]], str | Missing] | None = None
     """Of one measured side, in full or without its interval, in a unit that fits all sides of the row;
     Missing says what would give one. The Compare screen shows it, and it explains an empty column."""
@@ -84,16 +81,11 @@ class ComparisonColumn:
         return found
 
 
-def _rates(row: Row, width: Width) -> tuple[str, str]:
-    a, b = rate_text(row.a), rate_text(row.b)
-    return (a.removesuffix("/s"), b.removesuffix("/s")) if width == "short" else (a, b)
-
-
 def _rate(cell: Cell, in_full: bool, beside: Sequence[Cell]) -> str:
     return rate_text(cell) if in_full else rate_text(cell).removesuffix("/s")
 
 
-def _blocks(row: Row, width: Width) -> tuple[str]:
+def _blocks(row: Row) -> tuple[str]:
     known = row.estimate
     # a reference has boxes, and no blocks
     return ("" if isinstance(known, Missing) else f"{known.n_a or '—'}/{known.n_b or '—'}",)
@@ -107,7 +99,7 @@ def _cost_unit(row: Row) -> str:
     return costs_text((row.a, row.b))[1]
 
 
-def _costs(row: Row, width: Width) -> tuple[str]:
+def _costs(row: Row) -> tuple[str]:
     unit = _cost_unit(row)
     a, b = (cost_text(cell, (row.a, row.b)) for cell in (row.a, row.b))
     return _pair(a, b, f" per {unit}" if unit else "")
@@ -171,8 +163,8 @@ def _energy_csv(cell: Cell) -> dict[str, Value]:
 
 RATE = ComparisonColumn(
     name="rate",
-    headings=lambda width: ("a per s", "b per s") if width == "short" else ("a", "b"),
-    cells=_rates,
+    headings=("a", "b", "unit"),
+    cells=rate_cells,
     default="always",
     is_before_verdict=True,
     value=_rate,
@@ -180,31 +172,30 @@ RATE = ComparisonColumn(
 )
 TIME = ComparisonColumn(
     name="time",
-    headings=lambda width: ("a step", "b step") if width == "short" else ("a per step", "b per step"),
-    cells=lambda row, width: (time_text(row.a), time_text(row.b)),
+    headings=("a per step", "b per step"),
+    cells=lambda row: (time_text(row.a), time_text(row.b)),
     is_before_verdict=True,
     value=lambda cell, in_full, beside: time_text(cell),
     title="per step",
 )
 RATIO = ComparisonColumn(
     name="ratio",
-    headings=lambda width: ("b vs a",),
-    cells=lambda row, width: (change_text(row.rate),),
+    headings=("b vs a",),
+    cells=lambda row: (change_text(row.rate),),
     default="always",
     is_before_verdict=True,
-    mean=lambda group: change_text(group.rate),
 )
 BLOCKS = ComparisonColumn(
     name="n",
-    headings=lambda width: ("n",),
+    headings=("n",),
     cells=_blocks,
     default="wide",
     csv=_blocks_csv,
 )
 PEAK = ComparisonColumn(
     name="peak",
-    headings=lambda width: ("of peak a/b",),
-    cells=lambda row, width: (peaks_text(row),),
+    headings=("of peak a/b",),
+    cells=lambda row: (peaks_text(row),),
     default="wide",
     value=_peak,
     title="of the peak",
@@ -213,7 +204,7 @@ PEAK = ComparisonColumn(
 )
 COST = ComparisonColumn(
     name="cost",
-    headings=lambda width: ("cost a, b",),
+    headings=("cost a, b",),
     cells=_costs,
     default="below",
     value=_cost,
@@ -225,10 +216,8 @@ COST = ComparisonColumn(
 )
 ENERGY = ComparisonColumn(
     name="energy",
-    headings=lambda width: ("energy a, b",),
-    cells=lambda row, width: _pair(
-        *(energy_text(cell, with_interval=width == "wide") for cell in (row.a, row.b))
-    ),
+    headings=("energy a, b",),
+    cells=lambda row: _pair(energy_text(row.a), energy_text(row.b)),
     value=_energy,
     title="energy",
     absent="energy",

@@ -6,15 +6,13 @@ import math
 from collections.abc import Iterable, Sequence
 
 from gputui.analysis.fleet import spread_of
+from gputui.document.html import bullets, folded, page_of, part, safe, with_units
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_change, format_rate, listed
 from gputui.services.compare.fleet import Fleet, Kind, RankedBox
-from gputui.services.compare.fleet_text import price_text, why_of
-from gputui.services.compare.html import page_of, with_units
-from gputui.services.compare.html_elements import bullets, folded, part, safe
+from gputui.services.compare.fleet_text import price_text, style_of_box, why_of
 from gputui.services.compare.svg import ChangeAxis
 
-_KINDS = {"slower": "bad", "faster": "good", "uneven": "open", "": "same"}
 _NARROWEST = math.log(1.02)
 _AT_ONCE = 40
 """Boxes of a kind that are shown without a click, besides those that stand out."""
@@ -116,7 +114,7 @@ def _axis(boxes: Sequence[RankedBox]) -> ChangeAxis:
 
 
 def _line(fleet: Fleet, box: RankedBox, rank: int, axis: ChangeAxis) -> str:
-    colour, change = _KINDS[box.stands_out], format_change(box.overall)
+    colour, change = style_of_box(box) or "same", format_change(box.overall)
     return (
         f'<tr class="first"><th>{safe(f"{rank}. {box.name}")}</th>'
         f'<td class="n rate">{safe(format_rate(box.speed.units_per_s, fleet.case.unit))}</td>'
@@ -132,7 +130,7 @@ def _plot(fleet: Fleet, boxes: Sequence[RankedBox], axis: ChangeAxis) -> str:
     low, high = axis.at(kind.low), axis.at(kind.high)
     drawn = [f'<rect class="band" x="{low:.2f}%" width="{high - low:.2f}%" height="100%"/>{axis.grid()}']
     for box in boxes:
-        colour = _KINDS[box.stands_out]
+        colour = style_of_box(box) or "same"
         if len(boxes) == 1 and not isinstance(box.apart, Missing):
             ends = (axis.at(end) for end in box.apart)
             drawn.append(

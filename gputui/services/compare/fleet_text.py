@@ -6,14 +6,14 @@ import io
 import math
 from collections.abc import Sequence
 
-from rich.console import Console
-from rich.text import Text
-
+from gputui.document.markdown import escaped, markdown_list, markdown_table
+from gputui.document.page import Console, Page, console_on
+from gputui.document.spans import Span
+from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.units import cost_unit, counted, format_change, format_rate, format_usd, listed
 from gputui.services.compare.fleet import Fleet, Kind, RankedBox
-from gputui.services.compare.markdown import escaped
-from gputui.services.support.text_tables import Page, console_on
+from gputui.services.compare.row_text import style_of_word
 
 ROWS = 20
 """Boxes that are shown where there is no room for all."""
@@ -21,26 +21,19 @@ _REASONS = 5
 """Boxes whose reasons are."""
 
 
-def kind_rows(fleet: Fleet) -> tuple[list[str], list[list[str]]]:
-    """Headings and a line for each kind of box."""
-    has_price = any(not isinstance(kind.usd_per_million, Missing) for kind in fleet.kinds)
-    rows = [
-        [
-            kind.name,
-            str(kind.spread.boxes),
-            format_rate(kind.spread.median, fleet.case.unit),
-            _ends(kind, fleet.case.unit),
-            *([price_text(kind.usd_per_million, fleet.case.unit)] if has_price else []),
-        ]
-        for kind in fleet.kinds
-    ]
-    return [
-        "kind",
-        counted(2, fleet.noun).removeprefix("2 "),
-        "median",
-        "middle 90 %",
-        *(["cost"] if has_price else []),
-    ], rows
+def kind_table(fleet: Fleet) -> Table:
+    """A line for each kind of box."""
+    unit, many = fleet.case.unit, counted(2, fleet.noun).removeprefix("2 ")
+    costs = [price_text(kind.usd_per_million, unit) for kind in fleet.kinds]
+    return Table(
+        (
+            Column("kind", [kind.name for kind in fleet.kinds], breaks=True),
+            Column(many, [str(kind.spread.boxes) for kind in fleet.kinds], True),
+            Column("median", [format_rate(kind.spread.median, unit) for kind in fleet.kinds], True),
+            Column("middle 90 %", [_ends(kind, unit) for kind in fleet.kinds], True, 2),
+            *([Column("cost", costs, priority=1)] if set(costs) != {"—"} else []),
+        )
+    )
 
 
 def _ends(kind: Kind, unit: str) -> str:
@@ -55,32 +48,37 @@ def price_text(usd_per_million: float | Missing, unit: str) -> str:
     return f"{format_usd(usd_per_million * factor)} per {amount}"
 
 
-def box_rows(fleet: Fleet, room: int | None) -> tuple[list[str], list[list[str]], int]:
-    """Headings, a line for each box shown, and how many are not.
+def shown_boxes(fleet: Fleet, room: int | None) -> Sequence[RankedBox]:
+    """All by rank; with less room those that stand out, slow ones first, then the fastest."""
+    if room is None or len(fleet.boxes) <= room:
+        return fleet.boxes
+    order = {"slower": 0, "uneven": 1, "faster": 2}
+    out = [box for box in fleet.boxes if box.stands_out]
+    out.sort(key=lambda box: (order[box.stands_out], -abs(math.log(box.overall))))
+    return [*out, *(box for box in fleet.boxes if not box.stands_out)][:room]
 
-    All by rank; with less room those that stand out, slow ones first, then the fastest.
-    """
+
+def box_table(fleet: Fleet, boxes: Sequence[RankedBox]) -> Table:
+    """A line for each of these boxes."""
     ranks = {box.name: rank for rank, box in enumerate(fleet.boxes, 1)}
-    shown: Sequence[RankedBox] = fleet.boxes
-    if room is not None and len(shown) > room:
-        order = {"slower": 0, "uneven": 1, "faster": 2}
-        out = [box for box in fleet.boxes if box.stands_out]
-        out.sort(key=lambda box: (order[box.stands_out], -abs(math.log(box.overall))))
-        rest = [box for box in fleet.boxes if not box.stands_out]
-        shown = [*out, *rest][:room]
     rows = [
-        [
+        (
             str(ranks[box.name]),
             box.name,
             format_rate(box.speed.units_per_s, fleet.case.unit),
             format_change(box.of_kind),
             format_change(box.overall),
-            where_of(box),
-        ]
-        for box in shown
+            Span(where_of(box), style_of_box(box)),
+        )
+        for box in boxes
     ]
-    headings = ["rank", fleet.noun, "rate", "vs its kind", "all cases", "stands out"]
-    return headings, rows, len(fleet.boxes) - len(rows)
+    headings = ("rank", fleet.noun, "rate", "vs its kind", "all cases", "stands out")
+    return table_of(headings, rows, (0, 2, 3, 4), (1,), priorities={3: 1})
+
+
+def style_of_box(box: RankedBox) -> str:
+    """As a verdict of that word has it."""
+    return {"uneven": "accent", "": ""}.get(box.stands_out, style_of_word(box.stands_out))
 
 
 def where_of(box: RankedBox) -> str:
@@ -100,19 +98,18 @@ def why_of(fleet: Fleet, box: RankedBox) -> str:
 def write_fleet(out: Console, fleet: Fleet, shows_all: bool) -> None:
     """Headline, kinds, then as many boxes as there is room for: ROWS, or all where that is asked for."""
     page = Page(out)
-    page.add(Text(fleet.headline, style="bold"))
+    page.line(fleet.headline, "title")
     page.line()
     if len(fleet.kinds) > 1:
-        headings, rows = kind_rows(fleet)
-        page.table(headings, rows, (1, 2, 3))
+        page.table(kind_table(fleet))
         page.line()
     reasons = list(fleet.why.items())[: None if shows_all else _REASONS]
     room = ROWS
     if out.is_terminal:
         below = len(reasons) + bool(fleet.unmeasured)
-        room = max(min(ROWS, out.size.height - page.height - below - 4), 5)
-    headings, rows, left = box_rows(fleet, None if shows_all else room)
-    page.table(headings, rows, (0, 2, 3, 4))
+        room = max(min(ROWS, out.height - page.height - below - 4), 5)
+    boxes = shown_boxes(fleet, None if shows_all else room)
+    page.table(box_table(fleet, boxes))
     for name, why in reasons:
         page.line(f"{name}: {why}")
     if fleet.unmeasured:
@@ -120,6 +117,7 @@ def write_fleet(out: Console, fleet: Fleet, shows_all: bool) -> None:
             f"not measured there: {listed(fleet.unmeasured[:5])}"
             + (" and more" if len(fleet.unmeasured) > 5 else "")
         )
+    left = len(fleet.boxes) - len(boxes)
     more = [f"{counted(left, f'more {fleet.noun}')}: --all"] if left else []
     page.line("  ".join([*more, "side by side: --matrix", "as JSON: --format json"]))
     page.show()
@@ -127,15 +125,13 @@ def write_fleet(out: Console, fleet: Fleet, shows_all: bool) -> None:
 
 def fleet_as_markdown(fleet: Fleet) -> str:
     """Headline, kinds if there are several, and all boxes."""
-    lines = [f"**{escaped(fleet.headline)}**", ""]
-    box_headings, boxes, _ = box_rows(fleet, None)
-    tables = [kind_rows(fleet)] if len(fleet.kinds) > 1 else []
-    for titles, table in (*tables, (box_headings, boxes)):
-        lines += [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
-        lines += [f"| {' | '.join(map(escaped, row))} |" for row in table]
-        lines.append("")
-    lines += [f"- {escaped(f'{name}: {why}')}" for name, why in fleet.why.items()]
-    return "\n".join(lines).rstrip() + "\n"
+    parts = [
+        f"**{escaped(fleet.headline)}**\n",
+        *([markdown_table(kind_table(fleet))] if len(fleet.kinds) > 1 else []),
+        markdown_table(box_table(fleet, fleet.boxes)),
+        markdown_list(f"{name}: {why}" for name, why in fleet.why.items()),
+    ]
+    return "\n".join(filter(None, parts))
 
 
 def fleet_as_text(fleet: Fleet) -> str:

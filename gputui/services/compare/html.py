@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib import resources
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.judgement import Judgement
+from gputui.document.html import bullets, command_line, folded, letter, page_of, part, safe, with_units
 from gputui.model.case import Case
 from gputui.model.units import RATES, cost_unit, counted, format_percent, format_size_of_change, format_usd
 from gputui.services.compare.columns import COST
@@ -22,7 +21,6 @@ from gputui.services.compare.headline import (
     subject,
 )
 from gputui.services.compare.html_details import pair_details
-from gputui.services.compare.html_elements import bullets, command_line, folded, letter, part, safe
 from gputui.services.compare.pairing import (
     Cell,
     Comparison,
@@ -50,9 +48,7 @@ from gputui.services.compare.tables import Naming, disturbances
 from gputui.services.compare.turning_points import break_even_usd_per_hour
 from gputui.services.compare.why import Why
 from gputui.services.results.conditions import Evidence
-from gputui.version import __version__
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _MOST_CARDS = 8
 _HOW_TO_READ = (
     "Above zero, b does more work than a in the same time. From three times on, a change is a factor.",
@@ -88,26 +84,6 @@ def comparisons_as_page(
         )
     )
     return page_of(names, body)
-
-
-def with_units(text: str) -> str:
-    """A headline, already markup, in which no line breaks between a number and its unit."""
-    return re.sub(r"(?<=\d) (?=%|[mµn]?s\b|\w+/s\b)", "\N{NO-BREAK SPACE}", text)
-
-
-def page_of(title: str, body: str) -> str:
-    """The whole document around a body; both are markup already."""
-    style = resources.files("gputui.services.compare").joinpath("html.css").read_text(encoding="utf-8")
-    page = (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>\n{style}</style></head>\n<body>{body}\n"
-        f"<footer>gputui {safe(__version__)}</footer></body></html>\n"
-    )
-    return page.encode(
-        "ascii", "xmlcharrefreplace"
-    ).decode()  # the same page in whatever encoding it is printed
 
 
 def _letters(number: int) -> list[str]:

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.statistics import median
+from gputui.document.html import bullets, folded, letter, part, safe, table
+from gputui.document.table import table_of
 from gputui.metrics import Metric, charted
 from gputui.model.devices import HOST
 from gputui.model.result import CaseResult
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.compare.columns import COLUMNS
 from gputui.services.compare.headline import subject
-from gputui.services.compare.html_elements import bullets, folded, letter, part, safe, table
 from gputui.services.compare.html_loads import loads_part
 from gputui.services.compare.pairing import Comparison, Row, Side
 from gputui.services.compare.row_text import no_difference_words
@@ -26,7 +27,6 @@ from gputui.services.compare.svg import (
 )
 from gputui.services.compare.tables import (
     Naming,
-    TextTable,
     column_table,
     left_out,
     metric_table,
@@ -99,7 +99,7 @@ def _why(why: Why | None, name: str) -> str:
     longer = "longer" if found.difference_ns > 0 else "less"
     title = f"Why a step of b takes {format_seconds(abs(found.difference_ns) * 1e-9)} {longer}"
     in_figures = (
-        f"<p>{safe(sentence(why.row, found))}.</p>{table(part_table(found, with_peak=True))}"
+        f"<p>{safe(sentence(why.row, found))}.</p>{table(part_table(found))}"
         f'<p class="dim">{safe(trust_line(found))}</p>'
     )
     more = f"{findings}{folded('The step in figures', in_figures)}"
@@ -229,7 +229,7 @@ def _devices(side: Side) -> Sequence[int]:
 def _differences(differs: Sequence[tuple[str, str, str]]) -> str:
     """A machine's id says nothing to a reader but that it is another one."""
     rows = tuple((what, *(("", "") if what == "machine" else (a, b))) for what, a, b in differs)
-    return table(TextTable(("", "a", "b"), rows, ()))
+    return table(table_of(("", "a", "b"), rows))
 
 
 def _figures(comparison: Comparison, whys: Sequence[Why], naming: Naming) -> str:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from gputui.analysis.order_statistics import Percentile
+from gputui.document.html import bullets, letter, safe, table
 from gputui.model.absent import Missing
 from gputui.model.series import TimeSeries
 from gputui.model.units import three_digits
-from gputui.services.compare.html_elements import bullets, letter, safe, table
 from gputui.services.compare.pairing import Comparison
 from gputui.services.compare.svg import Line, line_chart, value_axis
-from gputui.services.compare.tables import TextTable
 from gputui.services.results.conditions import Evidence
 from gputui.services.serving.curve import CLOSED, Level, ServingRun, Times, serving_of
 from gputui.services.serving.text import (
-    HEADINGS,
-    curve_rows,
+    curve_table,
+    measured_levels,
     server_line,
     serving_notes,
     unmeasured_lines,
@@ -78,8 +77,8 @@ def _by_users(
 
 
 def _table(side: str, loads: ServingRun) -> str:
-    rows = curve_rows(loads)
-    found = TextTable(HEADINGS, tuple(rows), tuple(range(1, len(HEADINGS)))) if rows else None
+    levels = measured_levels(loads)
+    found = curve_table(levels) if levels else None
     lines: Iterable[str] = (*unmeasured_lines(loads), *serving_notes(loads))
     return f"<h3>{letter(side)} {safe(server_line(loads))}</h3>{table(found)}{bullets(lines, 'notes')}"
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from gputui.analysis.attribution import Attribution
+from gputui.document.markdown import escaped, markdown_list, markdown_table
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn
 from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import Comparison
@@ -18,7 +18,6 @@ from gputui.services.compare.row_text import (
 )
 from gputui.services.compare.tables import (
     Naming,
-    TextTable,
     absent_lines,
     column_table,
     left_out,
@@ -29,12 +28,7 @@ from gputui.services.compare.tables import (
 )
 from gputui.services.compare.why import Why, sentence
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
-from gputui.store.text import clean_text
 
-_SPECIAL = re.compile(r"[\\`*<>|~&\[\]$]|(?<!\w)_|_(?!\w)")
-_NUMBERED = re.compile(r"\\\[(\d+)\\\](?![(\[:])")
-_LINKS = re.compile(r"(?<!\w)([@#])(?=\w)|(:)(?=//)|(?i:(\bwww)(?=\.))")
-"""What GitHub would make a mention, a reference or a link of."""
 _ANY_WIDTH = 10_000
 
 
@@ -50,13 +44,6 @@ def comparisons_as_markdown(
         f"{headline.purpose.capitalize()}:\n\n{steps}\n" if steps else ""
     )
     return first + "\n---\n\n".join(_one(*pair, ignore, columns, place) for place, pair in enumerate(pairs))
-
-
-def escaped(text: str) -> str:
-    """Text escaped for a line or a table cell of Markdown."""
-    plain = _SPECIAL.sub(lambda found: f"\\{found.group()}", " ".join(clean_text(text).split()))
-    plain = _NUMBERED.sub(r"[\1]", plain)
-    return _LINKS.sub(lambda found: f"{found.group()}<!-- -->", plain)
 
 
 def _one(
@@ -81,7 +68,7 @@ def _one(
                 *([told] if told else []),
             ]
         ),
-        markdown_table(row_table(comparison, naming, "wide", columns or None)),
+        markdown_table(row_table(comparison, naming, columns or None)),
         markdown_list(f"[{number}] {note}" for number, note in enumerate(naming.notes, 1)),
         markdown_list(
             (
@@ -109,22 +96,8 @@ def _why(why: Why, naming: Naming) -> str:
     if not isinstance(found, Attribution):
         lines = list(finding_lines(why))
         return f"**{name}**\n\n{markdown_list(lines)}" if lines else ""
-    table = markdown_table(part_table(found, with_peak=True))
+    table = markdown_table(part_table(found))
     return (
         f"**why {name}:** {escaped(sentence(why.row, found))}\n\n{table}\n"
         f"{markdown_list((trust_line(found), *finding_lines(why)))}"
     )
-
-
-def markdown_table(table: TextTable | None) -> str:
-    """A table with escaped cells; nothing for None."""
-    if table is None:
-        return ""
-    ruler = ["---:" if place in table.numeric else "---" for place in range(len(table.headings))]
-    lines = [[escaped(cell) for cell in cells] for cells in (table.headings, *table.rows)]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in (lines[0], ruler, *lines[1:]))
-
-
-def markdown_list(lines: Iterable[str]) -> str:
-    """A list of escaped lines; nothing without lines."""
-    return "".join(f"- {escaped(line)}\n" for line in lines)

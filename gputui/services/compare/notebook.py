@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gputui.document.html import bullets, safe, table
 from gputui.errors import GputuiError, NoResult
 from gputui.services.compare.csv import comparison_records
 from gputui.services.compare.formats import comparison_text, save_comparison
-from gputui.services.compare.html_elements import bullets, safe, table
 from gputui.services.compare.pairing import DIMENSIONS, Comparison
 from gputui.services.compare.row_text import difference_words, side_words
 from gputui.services.compare.session import Answer, Asked, ask
@@ -85,7 +85,7 @@ def compare(
 
 def _pair(comparison: Comparison, ignore: str) -> str:
     naming = Naming(comparison, ignore)
-    rows = table(row_table(comparison, naming, "wide"))
+    rows = table(row_table(comparison, naming))
     notes: Iterable[str] = (f"[{number}] {note}" for number, note in enumerate(naming.notes, 1))
     sides = (
         f"{letter}: {side_words(side, ignore, _ANY_WIDTH)}"

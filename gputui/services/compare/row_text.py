@@ -8,6 +8,7 @@ from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
 from gputui.analysis.judgement import TIME, Judgement
 from gputui.analysis.verdict import GeometricMean, SpeedEstimate
+from gputui.document.spans import Span
 from gputui.model.absent import Missing
 from gputui.model.result import RunSummary
 from gputui.model.units import (
@@ -159,11 +160,17 @@ def rate_text(cell: Cell) -> str:
     return "—" if cell.result is None else cell.result.outcome
 
 
+def rate_cells(row: Row) -> tuple[str, str, Span]:
+    """The speeds of both sides and their unit, which stands with that of the first where it is another."""
+    a, b = rate_text(row.a), rate_text(row.b)
+    number, _, unit = b.partition(" ") if isinstance(row.b.speed, SpeedEstimate) else (b, "", "")
+    return (a.removesuffix(f" {unit}") if unit else a), number, Span(unit, "dim")
+
+
 def rates_text(row: Row) -> tuple[str, str]:
     """The speeds of both sides; their unit stands once where it is the same."""
-    a, b = rate_text(row.a), rate_text(row.b)
-    unit = a.partition(" ")[2]
-    return (a.partition(" ")[0], b) if unit and unit == b.partition(" ")[2] else (a, b)
+    a, b, unit = rate_cells(row)
+    return a, f"{b} {unit.text}".rstrip()
 
 
 def time_text(cell: Cell) -> str:
@@ -191,6 +198,27 @@ def mean_point_text(judgement: Judgement) -> str:
 def verdict_text(judgement: Judgement) -> str:
     """The word that people read; machines read `Judgement.word`."""
     return {"inconclusive": "can't tell"}.get(judgement.word, judgement.word)
+
+
+_STYLES = {
+    "faster": "good",
+    "cheaper": "good",
+    "less": "good",
+    "slower": "warn",
+    "dearer": "warn",
+    "more": "warn",
+    "inconclusive": "accent",
+}
+
+
+def style_of(judgement: Judgement) -> str:
+    """The style of a verdict, wherever it is shown; nobody knows whether a higher figure is better."""
+    return style_of_word(judgement.word)
+
+
+def style_of_word(word: str) -> str:
+    """The style of a judgement's word."""
+    return _STYLES.get(word, "dim")
 
 
 def judgement_text(judgement: Judgement, *, with_interval: bool = True) -> str:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import GeometricMean
+from gputui.document.html import safe
 from gputui.model.series import TimeSeries
 from gputui.model.units import format_change
-from gputui.services.compare.html_elements import safe
+from gputui.services.compare.row_text import style_of
 
 _TICKS = (1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _TICKS_BELOW = (0.99, 0.98, 0.95, 0.9, 0.8, 0.65, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01)
@@ -30,12 +31,12 @@ _LEAST_SPAN = 0.2
 """Of the highest value that a chart over time is high, so that a watt or two does not look like a storm."""
 _ACROSS, _DOWN = 1000, 100
 """Units of a drawing that is stretched to its place."""
-_KINDS = {"faster": "good", "slower": "bad", "same": "same", "inconclusive": "open"}
 
 
 def kind_of(judgement: Judgement) -> str:
-    """The class that colours a judgement: `good`, `bad`, `same`, `open` or `none`."""
-    return _KINDS.get(judgement.verdict.word, "none")
+    """The class that colours a judgement: `good`, `warn`, `accent`, `same` or `none`."""
+    style = style_of(judgement)
+    return style if style != "dim" else "same" if judgement.word == "same" else "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def part_bar(value: float, least: float, most: float) -> str:
     return (
         '<svg class="plot bars" aria-hidden="true">'
         '<rect class="track" width="100%" y="25%" height="50%" rx="2"/>'
-        f"{_bar('good' if value < 0 else 'bad', zero, end)}</svg>"
+        f"{_bar('good' if value < 0 else 'warn', zero, end)}</svg>"
     )
 
 

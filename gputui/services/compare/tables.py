@@ -3,116 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from gputui.analysis.verdict import BAND, RatioEstimate
+from gputui.document.table import Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.units import format_change, format_percent
-from gputui.services.compare.columns import COLUMNS, ComparisonColumn, Width
-from gputui.services.compare.pairing import Comparison, GroupMean, Row, performance_checks_of_side
+from gputui.services.compare.columns import COLUMNS, ComparisonColumn
+from gputui.services.compare.pairing import Comparison, Row, performance_checks_of_side
 from gputui.services.compare.row_text import (
     boxes_text,
-    case_heading,
     change_text,
     common_words,
     figure_values,
     figure_verdict,
-    mean_name,
     row_name,
     unmeasured_words,
-    verdict_text,
 )
+from gputui.services.compare.rows_table import is_absent, rows_table
 from gputui.services.results.labels import ending_words, lost_words, some_of
-
-
-@dataclass(frozen=True, slots=True)
-class TextTable:
-    """A table whose cells are text."""
-
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numeric: tuple[int, ...]
-    """Columns whose cells are numbers, to be aligned to the right."""
 
 
 class Naming:
     """Names the rows of a comparison and numbers their notes."""
 
-    def __init__(self, comparison: Comparison, ignore: str, *, has_notes: bool = True) -> None:
+    def __init__(self, comparison: Comparison, ignore: str) -> None:
         self.common = common_words(comparison, ignore)
         self.ignore = ignore
         self.notes: list[str] = []
-        self._has_notes = has_notes
 
     def name(self, row: Row, *, is_short: bool = False) -> str:
         """Without what all rows share."""
         return row_name(row, self.common, self.ignore, is_short=is_short)
 
-    def verdict(self, row: Row) -> str:
-        """The word, with the number of the note that says more."""
+    def note(self, row: Row) -> str:
+        """` [1]`: the number of the note that says more about a verdict; empty where there is no more to
+        say."""
         said = "; ".join(filter(None, (row.verdict.reason, row.note)))
-        if not said or not self._has_notes:
-            return verdict_text(row.rate)
+        if not said:
+            return ""
         if said not in self.notes:
             self.notes.append(said)
-        return f"{verdict_text(row.rate)} [{self.notes.index(said) + 1}]"
+        return f" [{self.notes.index(said) + 1}]"
 
 
 def row_table(
-    comparison: Comparison,
-    naming: Naming,
-    width: Width = "wide",
-    columns: Sequence[ComparisonColumn] | None = None,
-) -> TextTable:
-    """The rows and the means of their groups, in these columns, or in those of the width.
-
-    A column in which no row has anything is left out: `absent_lines` says why.
-    """
-    defaults = ("always", "wide") if width == "wide" else ("always",)
-    shown = [c for c in COLUMNS if (c.default in defaults if columns is None else c in columns)]
-    shown = [column for column in shown if not _is_absent(comparison, column)]
-    has_times = any(row.case.load_time for row in comparison.rows)
-    of_cells: Width = "narrow" if width == "short" and has_times else width  # a time is not per second
-
-    def line(name: str, verdict: str, cells: Iterable[Sequence[str]]) -> tuple[str, ...]:
-        by_column = list(zip(shown, cells, strict=True))
-        before = [text for column, texts in by_column if column.is_before_verdict for text in texts]
-        after = [text for column, texts in by_column if not column.is_before_verdict for text in texts]
-        return name, *before, verdict, *after
-
-    case = case_heading(naming.common)
-    headings = line(case, "verdict", [column.headings(of_cells) for column in shown])
-    rows = []
-    for row in comparison.rows:
-        name = naming.name(row, is_short=width == "short")
-        rows.append(line(name, naming.verdict(row), [column.cells(row, of_cells) for column in shown]))
-    groups = comparison.groups if any(column.mean for column in shown) else ()
-    for group in (one for one in groups if one.common):
-        word = "" if isinstance(group.mean, Missing) else verdict_text(group.rate)
-        rows.append(line(mean_name(group), word, [_mean(group, column, of_cells) for column in shown]))
-    return TextTable(headings, tuple(rows), tuple(range(1, headings.index("verdict"))))
-
-
-def _mean(group: GroupMean, column: ComparisonColumn, width: Width) -> Sequence[str]:
-    text = "" if column.mean is None else column.mean(group)
-    return *[""] * (len(column.headings(width)) - 1), text
+    comparison: Comparison, naming: Naming, columns: Sequence[ComparisonColumn] | None = None
+) -> Table:
+    """The rows and the means of their classes with all there is to say; costs have a table of their own."""
+    rows = [(row,) for row in comparison.rows]
+    return rows_table((comparison,), rows, naming.ignore, columns, note=naming.note, has_costs=False).table
 
 
 def absent_lines(comparison: Comparison, columns: Sequence[ComparisonColumn]) -> Iterable[str]:
     """Why columns that were asked for are not there, and what would fill them."""
     for column in COLUMNS:
-        if column in columns and _is_absent(comparison, column):
+        if column in columns and is_absent(comparison, column):
             reasons = column.reasons([("", cell) for row in comparison.rows for cell in (row.a, row.b)])
             yield f"no {column.absent}: {'; '.join(reasons) or 'nothing was measured'}"
 
 
-def _is_absent(comparison: Comparison, column: ComparisonColumn) -> bool:
-    return column.absent != "" and all(
-        isinstance(column.on_side(cell), Missing) for row in comparison.rows for cell in (row.a, row.b)
-    )
-
-
-def metric_table(comparison: Comparison, naming: Naming) -> TextTable | None:
+def metric_table(comparison: Comparison, naming: Naming) -> Table | None:
     """Results other than speed, below their case, with their verdicts; None if there are none."""
     rows: list[tuple[str, ...]] = []
     for row in comparison.rows:
@@ -122,10 +72,10 @@ def metric_table(comparison: Comparison, naming: Naming) -> TextTable | None:
             (f"  {one.title}", *figure_values(one), change_text(one.judgement), figure_verdict(one))
             for one in row.figures
         ]
-    return TextTable(("figure", "a", "b", "b vs a", "verdict"), tuple(rows), (1, 2, 3)) if rows else None
+    return table_of(("figure", "a", "b", "b vs a", "verdict"), rows, (1, 2, 3)) if rows else None
 
 
-def column_table(column: ComparisonColumn, comparison: Comparison, naming: Naming) -> TextTable | None:
+def column_table(column: ComparisonColumn, comparison: Comparison, naming: Naming) -> Table | None:
     """A column with a `table_heading` in a table after the rows; None if no row has a value."""
     rows = []
     for row in comparison.rows:
@@ -135,7 +85,7 @@ def column_table(column: ComparisonColumn, comparison: Comparison, naming: Namin
             texts = ("—" if isinstance(value, Missing) else value for value in (a, b))
             rows.append((naming.name(row), *texts, *((column.unit(row),) if column.unit else ())))
     headings = (column.table_heading, "a", "b", *(("per",) if column.unit else ()))
-    return TextTable(headings, tuple(rows), (1, 2)) if rows else None
+    return table_of(headings, rows, (1, 2)) if rows else None
 
 
 _MISSING_FIRST = ("oom", "failed", "interrupted", "unsupported", "skipped", "")

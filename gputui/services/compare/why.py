@@ -20,23 +20,7 @@ from gputui.services.compare.pairing import Cell, Comparison, Row
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.findings import SeenStep, own_peak, profiled_side, seen_step, step_findings
 from gputui.services.results.roofline import sheet_peak
-
-CATEGORY_WORDS = {
-    "cast_copy": "casts and copies",
-    "softmax_loss": "softmax and loss",
-    "embedding_index": "indexing",
-    "view_alloc": "views and allocation",
-    "idle: data wait": "waiting for the loader",
-    "idle: launch": "launch gaps",
-    "idle: runtime api": "driver calls",
-    "idle: dispatch": "dispatch gaps",
-    "idle: sync": "waiting for each other",
-    "idle: python": "Python between calls",
-    "idle: kernel gap": "gaps between kernels",
-    "idle: queue": "queued work waiting",
-    "idle: profiler": "the profiler itself",
-}
-"""What a person calls the categories and causes whose names do not speak for themselves."""
+from gputui.services.results.step_tables import CATEGORY_WORDS
 
 
 @dataclass(frozen=True, slots=True)

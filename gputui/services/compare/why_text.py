@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gputui.analysis.attribution import Attribution, Part
+from gputui.document.table import Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.units import format_percent, format_ratio, format_seconds
-from gputui.services.compare.tables import Naming, TextTable
+from gputui.services.compare.tables import Naming
 from gputui.services.compare.why import Why, part_name, signed
 from gputui.services.results.conditions import NOT_PROFILED
 
@@ -15,10 +16,11 @@ _LEAST_NS = 500
 """A cell that would say less than half a microsecond stays empty."""
 
 
-def part_table(found: Attribution, *, with_peak: bool) -> TextTable:
-    """Parts with a relevant difference, the rest in one row, and the sum."""
+def part_table(found: Attribution) -> Table:
+    """Parts with a relevant difference, the rest in one row, and the sum; what moved each goes first where
+    there is no room."""
     shown = found.shown()
-    has_peak = with_peak and any(not isinstance(part.peak_ns, Missing) for part in shown)
+    has_peak = any(not isinstance(part.peak_ns, Missing) for part in shown)
     headings = ["part of a step", "a", "b", "b - a", "more calls", "per call"]
     headings += ["of it peak", "efficiency"] if has_peak else []
     rows = [[*_cells(part), *(_peak(part) if has_peak else ())] for part in shown]
@@ -29,8 +31,8 @@ def part_table(found: Attribution, *, with_peak: bool) -> TextTable:
     rows.append(
         ["the step", time_text(found.step_a_ns), time_text(found.step_b_ns), signed(found.difference_ns)]
     )
-    padded = tuple((*row, *[""] * (len(headings) - len(row))) for row in rows)
-    return TextTable(tuple(headings), padded, tuple(range(1, len(headings))))
+    rows = [[*row, *[""] * (len(headings) - len(row))] for row in rows]
+    return table_of(headings, rows, range(1, len(headings)), priorities={4: 2, 5: 2, 6: 3, 7: 3})
 
 
 def trust_line(found: Attribution) -> str:

@@ -6,6 +6,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from gputui.analysis.order_statistics import Percentile, sample_needed
+from gputui.document.bars import bars
+from gputui.document.spans import Span
+from gputui.document.table import Column, Drawing, Table
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case
@@ -27,9 +30,10 @@ from gputui.services.serving.limits import limits_of, parameter_of
 from gputui.services.serving.profiles import shipped_request_profiles
 
 HEADINGS = ("load", "tok/s", "95 %", "/user", "TTFT p50", "p99", "TPOT p50", "p99", "n")
-"""Of `curve_rows`; tokens are output tokens, `n` are requests."""
-FULL_HEADINGS = (*HEADINGS, "failed", "lag p99")
-"""Of `full_row`; `lag` is the client's, which sends requests that much late."""
+"""Of `curve_table`; tokens are output tokens, `n` are requests."""
+_FULL_HEADINGS = (*HEADINGS, "failed", "lag p99")
+"""`lag` is the client's, which sends requests that much late."""
+_PRIORITIES = {"n": 6, "95 %": 5, "/user": 4, "lag p99": 3, "p99": 2}
 API_PRICE_HELP = (
     "A hosted API's price in USD per million tokens: show the load from which the box is cheaper."
 )
@@ -47,14 +51,28 @@ def load_words(level: Level) -> str:
     return f"{level.rate_per_s or 0.0:g}/s"
 
 
-def curve_rows(serving: ServingRun) -> list[tuple[str, ...]]:
-    """The cells below HEADINGS, one row per load that has a result."""
-    measured = [level for level in serving.levels if not isinstance(level.speed, Missing)]
-    return [full_row(level)[: len(HEADINGS)] for level in measured]
+def curve_table(levels: Sequence[Level], *, is_full: bool = False, styles: str | Sequence[str] = "") -> Table:
+    """A row for each load; with styles its output also as a bar. The counts go first where there is no room,
+    then intervals."""
+    rows = [_row(level) for level in levels]
+    columns: list[Column | Drawing] = [
+        Column(heading, [row[place] for row in rows], place > 0, _PRIORITIES.get(heading, 0))
+        for place, heading in enumerate(_FULL_HEADINGS if is_full else HEADINGS)
+    ]
+    if styles:
+        output = [_known(level.output_per_s) for level in levels]
+        columns.insert(2, bars(output, max(output, default=0.0) or 1.0, styles))
+    return Table(tuple(columns))
 
 
-def full_row(level: Level) -> tuple[str, ...]:
-    """The cells below FULL_HEADINGS of one load, `—` for what was not measured."""
+def measured_levels(serving: ServingRun) -> list[Level]:
+    """The loads that have a result."""
+    return [level for level in serving.levels if not isinstance(level.speed, Missing)]
+
+
+def _row(level: Level) -> tuple[str | Span, ...]:
+    """The cells below _FULL_HEADINGS of one load, `—` for what was not measured."""
+    failed = level.outcomes.total() - level.outcomes[ANSWERED]
     speed = level.speed
     spread = (
         _NOTHING if isinstance(speed, Missing) else format_spread(speed.units_per_s, speed.low, speed.high)
@@ -67,7 +85,7 @@ def full_row(level: Level) -> tuple[str, ...]:
         *_cells(level.ttft),
         *_cells(level.tpot),
         str(level.ttft.n),
-        str(level.outcomes.total() - level.outcomes[ANSWERED]),
+        Span(str(failed), "warn" if failed else ""),
         format_seconds(level.longest_lag_s),
     )
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gputui.document.html import html_of, page_of, part, safe, with_units
+from gputui.document.markdown import escaped, markdown_of
 from gputui.services.compare.formats import comparison_text
-from gputui.services.compare.html import page_of, with_units
-from gputui.services.compare.html_elements import bullets, part, safe, table
-from gputui.services.compare.markdown import escaped, markdown_list, markdown_table
 from gputui.services.compare.session import Answer, Asked
-from gputui.services.compare.tables import TextTable
-from gputui.services.share.report import REPEAT, Code, Links, Part, Report
+from gputui.services.share.report import REPEAT, Report
 
 
 def as_markdown(report: Report, compared: tuple[Asked, Answer] | None) -> str:
@@ -21,20 +19,8 @@ def as_markdown(report: Report, compared: tuple[Asked, Answer] | None) -> str:
             _, _, rows = comparison_text(*compared, "markdown").partition("\n\n")  # the title is its headline
             lines += ["## Side by side\n", rows]
         lines.append(f"## {section.title}\n")
-        lines += [_markdown(one) for one in section.parts if one]
+        lines += [markdown_of(one) for one in section.parts if one]
     return "\n".join(filter(None, lines)).rstrip() + "\n"
-
-
-def _markdown(one: Part) -> str:
-    if isinstance(one, str):
-        return f"{escaped(one)}\n"
-    if isinstance(one, TextTable):
-        return markdown_table(one)
-    if isinstance(one, Code):
-        return "".join(f"    {line}\n" for line in one.lines)
-    if isinstance(one, Links):
-        return "".join(f"- {escaped(text)}{f': <{link}>' if link else ''}\n" for text, link in one.items)
-    return markdown_list(one)
 
 
 def as_page(report: Report, compared: tuple[Asked, Answer] | None) -> str:
@@ -52,19 +38,4 @@ def as_page(report: Report, compared: tuple[Asked, Answer] | None) -> str:
 
 def _sections(report: Report) -> Iterator[str]:
     for section in report.sections:
-        yield part(section.title, "".join(_html(one) for one in section.parts if one))
-
-
-def _html(one: Part) -> str:
-    if isinstance(one, str):
-        return f"<p>{safe(one)}</p>"
-    if isinstance(one, TextTable):
-        return table(one) if any(one.headings[:1]) else f'<div class="about">{table(one)}</div>'
-    if isinstance(one, Code):
-        return f"<pre>{chr(10).join(map(safe, one.lines))}</pre>"
-    if isinstance(one, Links):
-        linked = (
-            f'<a href="{safe(link)}">{safe(text)}</a>' if link else safe(text) for text, link in one.items
-        )
-        return f"<ul>{''.join(f'<li>{item}</li>' for item in linked)}</ul>"
-    return bullets(one)
+        yield part(section.title, "".join(html_of(one) for one in section.parts if one))

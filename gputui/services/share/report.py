@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from gputui.analysis.peak_tests import BELOW_NORMAL, NO_REFERENCE, PerformanceCheck
+from gputui.document.parts import Code, Links, Part, Section
+from gputui.document.table import Table, table_of
 from gputui.facts.gpus import find_gpu
 from gputui.facts.tables import plausible_rows, source_rows
 from gputui.model.absent import Missing
@@ -14,7 +16,6 @@ from gputui.model.machine import Gpu
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import counted, format_bytes, format_hourly, format_percent, format_rate
 from gputui.services.compare.rerun import REPEATED
-from gputui.services.compare.tables import TextTable
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import run_headline
@@ -32,9 +33,9 @@ from gputui.services.results.throughput import speeds_of
 from gputui.services.serving.curve import ServingRun
 from gputui.services.serving.repeating import commands_of, engine_words
 from gputui.services.serving.text import (
-    HEADINGS,
-    curve_rows,
+    curve_table,
     energy_line,
+    measured_levels,
     server_line,
     serving_headline,
     serving_notes,
@@ -56,32 +57,6 @@ class SharedSide:
     serving: ServingRun | Missing
     runs: int
     """How many runs of it are shared; each case is of one of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    """Lines to type or to paste."""
-
-    lines: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Links:
-    """What somebody published, and where; both are ours, not from a file."""
-
-    items: tuple[tuple[str, str], ...]
-
-
-Part = str | TextTable | Code | Links | tuple[str, ...]
-"""A paragraph, a table, lines of code, links, or a list."""
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A heading and what belongs below it."""
-
-    title: str
-    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +93,7 @@ def report_on(boxes: Sequence[SharedSide], answer: str, contents: Sequence[str])
     return Report(title.removesuffix("."), lead, tuple(one for one in sections if any(one.parts)))
 
 
-def _about(boxes: Sequence[SharedSide]) -> TextTable:
+def _about(boxes: Sequence[SharedSide]) -> Table:
     lines: dict[str, list[str]] = {}
     for place, box in enumerate(boxes):
         more = [] if isinstance(box.serving, Missing) else [("server", server_line(box.serving))]
@@ -126,7 +101,7 @@ def _about(boxes: Sequence[SharedSide]) -> TextTable:
         for name, text in (*_lines_about(box.run.summary), *more):
             lines.setdefault(name, [""] * len(boxes))[place] = text
     headings = ("", *(f"box {box.letter}" if box.letter else "box" for box in boxes))
-    return TextTable(headings, tuple((name, *texts) for name, texts in lines.items()), ())
+    return table_of(headings, tuple((name, *texts) for name, texts in lines.items()), ())
 
 
 def _lines_about(run: RunSummary) -> Iterator[tuple[str, str]]:
@@ -215,7 +190,7 @@ def _expected(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     headings = ("device", "test", "here", "elsewhere", "of the lowest there", "called low below", "verdict")
     first = ("box",) if boxes[0].letter else ()
     offset = len(first)
-    yield TextTable((*first, *headings), tuple(rows), tuple(place + offset for place in (2, 3, 4, 5)))
+    yield table_of((*first, *headings), tuple(rows), tuple(place + offset for place in (2, 3, 4, 5)))
     if sources := tuple(_sources(checks)):
         yield "Figures from elsewhere are those of:"
         yield Links(sources)
@@ -285,7 +260,7 @@ def _evidence(boxes: Sequence[SharedSide]) -> Iterator[Part]:
         yield absent
 
 
-def _gpu_table(gpus: Sequence[tuple[SharedSide, DeviceTelemetry]], boxes: Sequence[SharedSide]) -> TextTable:
+def _gpu_table(gpus: Sequence[tuple[SharedSide, DeviceTelemetry]], boxes: Sequence[SharedSide]) -> Table:
     rows = []
     for box, device in gpus:
         gpu = next((g for g in box.run.summary.machine.gpus if g.index == device.device_index), None)
@@ -308,7 +283,7 @@ def _gpu_table(gpus: Sequence[tuple[SharedSide, DeviceTelemetry]], boxes: Sequen
         *("GPU", "power median/most", "limit/default", "clock least/median", "temperature median/most"),
         *("power-capped", "slowed by heat or brake"),
     )
-    return TextTable(headings, tuple(rows), ())
+    return table_of(headings, tuple(rows), ())
 
 
 def _number(value: float | Missing) -> str:
@@ -335,7 +310,7 @@ def _host(box: SharedSide) -> Iterator[str]:
         yield f"the hypervisor took {host.cpu_steal_mean_pct:.0f} % of one CPU from the box during the run"
 
 
-def _rates(run: Run) -> TextTable:
+def _rates(run: Run) -> Table:
     rows = [
         (
             case_name(case),
@@ -345,23 +320,23 @@ def _rates(run: Run) -> TextTable:
         )
         for case, speed in speeds_of(run)
     ]
-    return TextTable(("case", "rate", "95 %", "launches"), tuple(rows), (1, 2, 3))
+    return table_of(("case", "rate", "95 %", "launches"), rows, (1, 2, 3))
 
 
 def _loads(serving: ServingRun) -> Iterator[Part]:
     yield "The loads, with output tokens per second, and n requests that count:"
-    yield TextTable(HEADINGS, tuple(curve_rows(serving)), tuple(range(1, len(HEADINGS))))
+    yield curve_table(measured_levels(serving))
     lines = (energy_line(serving), *unmeasured_lines(serving), *serving_notes(serving))
     yield tuple(filter(None, lines))
 
 
-def _figures(run: Run) -> TextTable:
+def _figures(run: Run) -> Table:
     rows = [
         (case_name(case), metric.title, metric_text(metric))
         for case in run.cases
         for metric in metrics_of(case)
     ]
-    return TextTable(("case", "result", "value"), tuple(rows), (2,))
+    return table_of(("case", "result", "value"), tuple(rows), (2,))
 
 
 def _not_measured(run: Run) -> Iterator[str]:

@@ -1,3 +1,3 @@
-"""What all services build on: where files are, atomic writes, work in a background thread, text for
-encodings and spreadsheets, the log of errors. In: paths and texts. Out: the same, made safe. Knows nothing
-about runs or results."""
+"""What all services build on: where files are, atomic writes, work in a background thread, cells of
+spreadsheets, the log of errors. In: paths and texts. Out: the same, made safe. Knows nothing about runs or
+results."""

@@ -13,6 +13,7 @@ from gputui.analysis.attribution import Attribution, ProfiledSide, divide_differ
 from gputui.analysis.judgement import RATE, Judgement, judgements
 from gputui.analysis.priors import LAUNCH_SD
 from gputui.analysis.verdict import compare_launches
+from gputui.document.table import Table, table_of
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.units import (
@@ -22,7 +23,6 @@ from gputui.model.units import (
     format_seconds,
 )
 from gputui.services.compare.json import judgement_as_json
-from gputui.services.compare.tables import TextTable
 from gputui.services.compare.why import part_name, signed
 from gputui.services.compare.why_text import part_table, time_text
 from gputui.services.traces.imported import TraceRun
@@ -192,12 +192,12 @@ def notes(found: TraceDifference) -> list[str]:
     return [f"{run.name}: {note}" for run in (*found.a, *found.b) for note in run.notes]
 
 
-def parts_of(found: TraceDifference) -> TextTable:
+def parts_of(found: TraceDifference) -> Table:
     """The parts of a step on both sides; they sum to it."""
-    return part_table(found.attribution, with_peak=False)
+    return part_table(found.attribution)
 
 
-def kernel_table(found: TraceDifference, width: int = 120, most: int = _KERNELS_SHOWN) -> TextTable:
+def kernel_table(found: TraceDifference, width: int = 120, most: int = _KERNELS_SHOWN) -> Table:
     """The kernels that differ most, in a table at most `width` columns wide."""
     rows = [
         (
@@ -210,9 +210,7 @@ def kernel_table(found: TraceDifference, width: int = 120, most: int = _KERNELS_
         )
         for kernel in found.kernels[:most]
     ]
-    return TextTable(
-        ("kernel, per step", "a", "b", "b - a", "calls a", "calls b"), tuple(rows), (1, 2, 3, 4, 5)
-    )
+    return table_of(("kernel, per step", "a", "b", "b - a", "calls a", "calls b"), rows, (1, 2, 3, 4, 5))
 
 
 def short_kernel(name: str, width: int = 60) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from gputui.services.compare.html import page_of, with_units
+from gputui.document.html import bullets, letter, page_of, part, safe, table, with_units
+from gputui.document.markdown import escaped, markdown_list, markdown_table
 from gputui.services.compare.html_details import part_bars
-from gputui.services.compare.html_elements import bullets, letter, part, safe, table
-from gputui.services.compare.markdown import escaped, markdown_list, markdown_table
 from gputui.services.traces.difference import (
     TraceDifference,
     kernel_table,

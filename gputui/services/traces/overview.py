@@ -6,11 +6,11 @@ from collections import Counter
 
 from gputui.analysis.attribution import ProfiledSide
 from gputui.analysis.findings import StepFacts, findings_of
+from gputui.document.table import Table, table_of
 from gputui.model.profiled import IDLE, ProfiledPass
 from gputui.model.units import counted, format_percent, format_seconds
-from gputui.services.compare.tables import TextTable
-from gputui.services.compare.why import CATEGORY_WORDS
 from gputui.services.compare.why_text import time_text
+from gputui.services.results.step_tables import CATEGORY_WORDS, operator_table
 from gputui.services.traces.difference import short_kernel
 
 _LEAST_SHARE = 0.01
@@ -51,7 +51,7 @@ def finding_lines(found: ProfiledPass, device: str) -> list[str]:
     return [finding.text for finding in findings_of(facts)]
 
 
-def category_table(found: ProfiledPass) -> TextTable:
+def category_table(found: ProfiledPass) -> Table:
     """Device time by category, and idle time by cause; they sum to the step."""
     sums: Counter[str] = Counter()
     for operator in found.operators:
@@ -73,26 +73,18 @@ def category_table(found: ProfiledPass) -> TextTable:
                 format_percent(sum(rest) / found.window_ns),
             )
         )
-    return TextTable(("part of a step", "time", "share"), tuple(rows), (1, 2))
+    return table_of(("part of a step", "time", "share"), rows, (1, 2))
 
 
-def operator_table(found: ProfiledPass, width: int, most: int) -> TextTable:
+def largest_operators(found: ProfiledPass, width: int, most: int) -> Table:
     """The operators with the most time."""
-    rows = [
-        (
-            short_kernel(row.operator.removeprefix("aten::"), max(20, width - _FIGURES_WIDTH)),
-            row.phase,
-            CATEGORY_WORDS.get(row.category, row.category),
-            f"{row.calls / found.steps:.3g}" if row.calls else "",
-            time_text(row.time_ns // found.steps),
-            format_percent(row.time_ns / found.window_ns),
-        )
-        for row in found.operators[:most]
-    ]
-    return TextTable(("operator", "phase", "kind", "calls", "per step", "share"), tuple(rows), (3, 4, 5))
+    rows = found.operators[:most]
+    room = max(20, width - _FIGURES_WIDTH)
+    names = [short_kernel(row.operator.removeprefix("aten::"), room) for row in rows]
+    return operator_table(found, rows, names)
 
 
-def kernel_table(found: ProfiledPass, width: int, most: int) -> TextTable | None:
+def kernel_table(found: ProfiledPass, width: int, most: int) -> Table | None:
     """The kernels with the most time; None on a CPU."""
     rows = [
         (
@@ -103,4 +95,4 @@ def kernel_table(found: ProfiledPass, width: int, most: int) -> TextTable | None
         )
         for row in found.kernels[:most]
     ]
-    return TextTable(("kernel", "calls", "per step", "longest"), tuple(rows), (1, 2, 3)) if rows else None
+    return table_of(("kernel", "calls", "per step", "longest"), rows, (1, 2, 3)) if rows else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputui.analysis.health import GpuFinding, age, health
+from gputui.document.bars import gauge
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample
 from gputui.model.units import format_bytes
@@ -12,7 +13,6 @@ from gputui.services.hosts.live import HostSample
 from gputui.tui.shell.keymap import Action
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, filled, fitted, left, right, width_of
-from gputui.tui.widgets.charts import gauge
 from gputui.tui.widgets.plain_ascii import in_ascii
 
 HOSTS_ACTIONS: tuple[Action, ...] = (

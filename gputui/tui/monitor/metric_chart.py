@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gputui.document.bars import NO_READING
 from gputui.metrics import Metric, number, with_unit
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample
@@ -12,7 +13,7 @@ from gputui.tui.monitor.frame import FIGURE_STYLES, Frame, span_text
 from gputui.tui.monitor.metrics import ALWAYS, note_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, filled, fitted, width_of
-from gputui.tui.widgets.charts import NO_READING, body_styles, is_short
+from gputui.tui.widgets.charts import body_styles, is_short
 from gputui.tui.widgets.history import SECOND_NS
 from gputui.tui.widgets.load import LoadLevel
 from gputui.tui.widgets.sections import mark_row, painted

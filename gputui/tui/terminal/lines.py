@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
-
-class Span(NamedTuple):
-    """A piece of a line in one style."""
-
-    text: str
-    """Safe to show: no control characters. Its width is counted in cells."""
-    style: str = ""
-    """A name of the theme (`theme.STYLES`); empty is plain."""
-
-
-Line = tuple[Span, ...]
-"""One row of cells, already cut to its width."""
+from gputui.document.spans import Line as Line
+from gputui.document.spans import Span as Span
 
 _MARKED = ("warn", "alarm")
 """Styles that are an underline or reverse video where there are no colours."""

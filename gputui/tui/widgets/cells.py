@@ -8,6 +8,9 @@ from functools import lru_cache
 
 from rich.cells import cell_len
 
+from gputui.document.spans import cut as cut
+from gputui.document.spans import line_width as line_width
+from gputui.document.spans import width_of as width_of
 from gputui.store.text import clean_text
 from gputui.tui.terminal.lines import Line, Span
 
@@ -34,25 +37,6 @@ def _kept(text: str) -> str:
 def _cleaned(text: str) -> str:
     composed = clean_text(unicodedata.normalize("NFC", text[:4096]))
     return "".join(c for c in composed if unicodedata.category(c) not in _NO_WIDTH and cell_len(c) > 0)
-
-
-def width_of(text: str) -> int:
-    """The width of a cleaned text in cells."""
-    return len(text) if text.isascii() else cell_len(text)
-
-
-def cut(text: str, width: int) -> str:
-    """The text in at most `width` cells; `…` marks where it was cut."""
-    if width_of(text) <= width:
-        return text
-    if width <= 0:
-        return ""
-    taken = 0
-    for count, character in enumerate(text):
-        taken += width_of(character)
-        if taken > width - 1:
-            return text[:count] + "…"
-    return text
 
 
 def ends_of(text: str, width: int) -> str:
@@ -85,13 +69,6 @@ def right(text: str, width: int) -> str:
     """Cut or padded on the left to exactly `width` cells."""
     short = cut(text, width)
     return " " * (width - width_of(short)) + short
-
-
-def line_width(line: Line) -> int:
-    width = 0
-    for text, _ in line:
-        width += len(text) if text.isascii() else cell_len(text)
-    return width
 
 
 def fitted(spans: Iterable[Span], width: int) -> Line:

@@ -16,7 +16,6 @@ _STEPS_OF_SHORT = 12
 beside it."""
 BLOCKS = " ▁▂▃▄▅▆▇█"
 """By eighths of a cell."""
-NO_READING = "┄"
 _HEAT = "▁▂▃▄▅▆▇█"
 _ASCII_HEAT = "0123456789"
 
@@ -123,24 +122,6 @@ def is_short(reach: int, width: int) -> bool:
     A chart that has just been lengthened is never that empty.
     """
     return 3 * reach < width
-
-
-def gauge(value: float | None, high: float, width: int) -> tuple[str, str]:
-    """A gauge and the rest of its track, together `width` cells; without a reading the track is dotted."""
-    if value is None or high <= 0 or width <= 0:
-        return "", NO_READING * max(width, 0)
-    return gauge_of(halves_of(value, high, width), width)
-
-
-def halves_of(value: float, high: float, width: int) -> int:
-    """How many half cells of a gauge a value fills."""
-    return min(max(round(value / high * 2 * width), 0), 2 * width)
-
-
-def gauge_of(halves: int, width: int) -> tuple[str, str]:
-    """A gauge with that many half cells filled, and the rest of its track."""
-    filled = "━" * (halves // 2) + "╸" * (halves % 2)
-    return filled, "─" * (width - len(filled))
 
 
 def area(values: Sequence[float | None], high: float, rows: int = 1) -> tuple[str, ...]:

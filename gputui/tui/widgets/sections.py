@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from gputui.document.bars import NO_READING
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, line_width, width_of
-from gputui.tui.widgets.charts import NO_READING, area, body_styles, gauge
+from gputui.tui.widgets.charts import area, body_styles
 
 _LEAD = "── "
 
@@ -28,12 +29,6 @@ def section(title: Sequence[Span], width: int, right: Sequence[Span] = ()) -> Li
         named.append(Span(text, span.style))
     rule = max(width - len(_LEAD) - line_width(tuple(named)) - line_width(end) - 1, 0)
     return fitted((Span(_LEAD, "track"), *named, Span(" "), Span("─" * rule, "track"), *end), width)
-
-
-def gauge_spans(value: float | None, high: float, width: int, style: str) -> tuple[Span, ...]:
-    """A gauge of `width` cells with its track."""
-    filled, rest = gauge(value, high, width)
-    return Span(filled, style), Span(rest, "track")
 
 
 def area_lines(

@@ -14,11 +14,8 @@ from gputui.services.compare.columns import (
     COLUMNS_OF_SIDES,
     RATIO,
     ComparisonColumn,
-    Width,
 )
 from gputui.services.compare.pairing import Comparison, Row, compare_sides, side_of_runs
-
-WIDTHS: tuple[Width, ...] = ("wide", "narrow", "short")
 
 
 def compared(case: Case) -> Comparison:
@@ -38,8 +35,7 @@ def rows(request: pytest.FixtureRequest) -> tuple[Row, ...]:
 def test_a_column_has_a_cell_for_each_heading_and_csv_columns_that_do_not_depend_on_the_row(
     column: ComparisonColumn, rows: tuple[Row, ...]
 ) -> None:
-    for width in WIDTHS:
-        assert {len(column.cells(row, width)) for row in rows} == {len(column.headings(width))}
+    assert {len(column.cells(row)) for row in rows} == {len(column.headings)}
     assert len({tuple(column.csv(cell)) for row in rows for cell in (row.a, row.b)}) == 1
 
 

@@ -26,8 +26,8 @@ from journals import (
     make_telemetry,
     write_telemetry,
 )
-from rich.console import Console
 
+from gputui.document.page import console_on
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case
@@ -38,7 +38,7 @@ from gputui.model.units import format_rate
 from gputui.services.compare.fleet import Fleet, fleet_of
 from gputui.services.compare.fleet_formats import fleet_text
 from gputui.services.compare.fleet_sides import FleetSide, fleet_sides
-from gputui.services.compare.fleet_text import box_rows, kind_rows, write_fleet
+from gputui.services.compare.fleet_text import kind_table, shown_boxes, write_fleet
 from gputui.services.compare.fleet_why import explained, ranking_of
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.throughput import rate_of, speed_of
@@ -80,7 +80,7 @@ def texts(fleet: Fleet) -> str:
 def test_a_slow_box_is_named_first_with_how_much_and_a_healthy_fleet_has_none() -> None:
     fleet = fleet_of([*even(12), box("bad.db", 0.014, 0.028)])
     assert fleet.headline.startswith("bad is 28 % slower than the other 12 (28 to 29).")
-    assert box_rows(fleet, 5)[1][0][1:2] == ["bad"]
+    assert shown_boxes(fleet, 5)[0].name == "bad"
     assert "No box stands out from its kind." in fleet_of(even(12)).headline
 
 
@@ -129,7 +129,7 @@ def test_kinds_are_ranked_by_their_median_and_no_box_is_judged_by_another_kind()
     )
     assert "Xeon" in fast
     assert f"on 16 boxes, fastest kind first: {fast}, then {other_kind}." in fleet.headline
-    assert len(kind_rows(fleet)[1]) == 2
+    assert len(kind_table(fleet).rows) == 2
 
 
 def test_the_band_behind_a_box_is_that_of_its_own_kind() -> None:
@@ -411,7 +411,7 @@ def test_a_ranking_fits_on_the_screen_and_says_how_many_boxes_are_left() -> None
         for reasons in (0, 2) if height == 18 else (0,):
             found = replace(fleet, why={f"box {n}": "its link has 4 PCIe lanes" for n in range(reasons)})
             made = io.StringIO()
-            out = Console(file=made, force_terminal=True, width=100, height=height)
+            out = console_on(made, 100, height=height, is_terminal=True)
             write_fleet(out, found, shows_all=False)
             assert made.getvalue().count("\n") == lines
             assert (f"{left + reasons} more boxes: --all" in made.getvalue()) == (left > 0)

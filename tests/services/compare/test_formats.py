@@ -19,6 +19,8 @@ from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.cli import main
+from gputui.document.markdown import escaped
+from gputui.document.page import console_on
 from gputui.errors import EXIT_DONE
 from gputui.model.case import Case
 from gputui.model.journal import Block, Price
@@ -27,7 +29,7 @@ from gputui.services.compare.csv import comparisons_as_csv
 from gputui.services.compare.headline import Headline
 from gputui.services.compare.html import comparisons_as_page
 from gputui.services.compare.json import comparison_as_json
-from gputui.services.compare.markdown import comparisons_as_markdown, escaped
+from gputui.services.compare.markdown import comparisons_as_markdown
 from gputui.services.compare.pairing import Cell, compare_sides, side_of_runs
 from gputui.services.compare.session import ask
 from gputui.services.compare.svg import time_axis, time_histogram
@@ -35,7 +37,6 @@ from gputui.services.compare.tables import Naming, column_table, row_table
 from gputui.services.compare.text import comparison_pages
 from gputui.services.results.conditions import Evidence
 from gputui.services.support.csv_cells import harmless
-from gputui.services.support.text_tables import console_on
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 
@@ -193,7 +194,7 @@ def test_costs_and_energies_stand_under_the_side_they_are_of() -> None:
     assert costs.headings[1:3] == energies.headings[1:3] == ("a", "b")
     assert costs.rows[0][1:3] == ("$11.00 ±10 %", "$22.00 ±10 %")
     assert energies.rows[0][1:3] == ("1.00 nJ/flop", "2.00 nJ/flop")
-    beside = row_table(comparison, naming, "wide", [COST, ENERGY])
+    beside = row_table(comparison, naming, [COST, ENERGY])
     assert beside.headings[-2:] == ("cost a, b", "energy a, b")
     assert beside.rows[0][-2:] == (
         "$11.00 ±10 %, $22.00 ±10 % per EFLOP",
@@ -228,9 +229,9 @@ def test_markdown_has_the_tables_of_the_text(files: tuple[Path, Path], printed: 
     text = printed(*files, "--format", "markdown")
     table = [line for line in text.splitlines() if line.startswith("|")]
 
-    assert table[0].startswith("| case (mini gpu) | a | b | b vs a | verdict | n |")
+    assert table[0].startswith("| case (mini gpu) | a | b | unit | b vs a | verdict | n |")
     assert set(table[1]) <= set("|-: ")
-    assert re.search(r"\| gemm amp \| 21\.\d GFLOP/s \| 26\.\d GFLOP/s \| \+25 % \(.*\) \| faster ", text)
+    assert re.search(r"\| gemm amp \| 21\.\d \| 26\.\d \| GFLOP/s \| \+25 % \(.*\) \| faster ", text)
     assert "| cost | a | b | per |" in text
     assert len({line.count("|") for line in table[:5]}) == 1
 

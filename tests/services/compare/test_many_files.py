@@ -12,14 +12,11 @@ import duckdb
 import pytest
 from journals import GPU_MACHINE, STARTED_US, make_case, make_journal
 from many import holding
-from rich.console import Console
 
 from gputui.errors import GputuiError
-from gputui.services.compare.text import parts_of
 from gputui.services.results import selectors as selecting
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.selectors import select_all
-from gputui.services.support.text_tables import Page
 from gputui.store import locking, opening
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import (
@@ -277,10 +274,3 @@ def test_files_that_cannot_be_read_together_are_reported_when_they_are_needed(fi
     assert evidence.conditions(run_id(0), 0) != evidence.conditions(run_id(0), 99)
     with pytest.raises(GputuiError, match="there is no result file"):
         evidence.conditions(run_id(2), 0)
-
-
-def test_sides_that_do_not_fit_beside_each_other_go_below_with_their_cases() -> None:
-    page = Page(Console(width=50))
-    headings = ["case", "a", *(f"{letter} vs a" for letter in "bcdef")]
-    lines = [["gemm fp32", "95.3 GFLOP/s", *["can't tell"] * 5]]
-    assert list(parts_of(headings, lines, page)) == [(2, 4), (4, 6), (6, 7)]

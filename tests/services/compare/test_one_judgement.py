@@ -16,6 +16,8 @@ from journals import GPU_MACHINE
 
 from gputui.analysis.job import parse_job
 from gputui.analysis.judgement import Judgement
+from gputui.document.html import safe
+from gputui.document.markdown import escaped
 from gputui.model.absent import Missing
 from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult
@@ -25,9 +27,8 @@ from gputui.services.compare.csv import comparisons_as_csv
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, check_gate
 from gputui.services.compare.headline import headline_of
 from gputui.services.compare.html import comparisons_as_page
-from gputui.services.compare.html_elements import safe
 from gputui.services.compare.json import comparison_as_json
-from gputui.services.compare.markdown import comparisons_as_markdown, escaped
+from gputui.services.compare.markdown import comparisons_as_markdown
 from gputui.services.compare.pairing import FigureRow, Row, Side, compare_sides, side_of_runs
 from gputui.services.compare.row_text import (
     change_text,
@@ -165,7 +166,7 @@ def test_every_form_says_the_same_of_a_row(
         shown = next(
             text for line_ in screen if "p99 latency" in (text := "".join(span.text for span in line_))
         )
-        assert shown.endswith(figure_verdict(figure))
+        assert shown.rstrip().endswith(figure_verdict(figure))
         assert judged.ratio is None or change_text(judged) in shown
 
 

@@ -28,7 +28,7 @@ from gputui.errors import (
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_energy
-from gputui.services.compare.columns import BLOCKS, PEAK, TIME, Width
+from gputui.services.compare.columns import BLOCKS, PEAK
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, GateResult, check_gate, gate_lines
 from gputui.services.compare.pairing import Comparison, compare_sides, side_of_runs
 from gputui.services.compare.session import ask
@@ -323,15 +323,6 @@ def test_chosen_columns_are_shown_and_no_others(ran: Ran) -> None:
     assert "/s" not in next(line for line in out.splitlines() if line.startswith("gemm"))
 
 
-def test_where_there_is_little_room_the_headings_of_times_are_shorter() -> None:
-    comparison = slower_by(1.2)
-    naming = Naming(comparison, "")
-
-    headings: dict[Width, str] = {"narrow": "a per step", "short": "a step"}
-    for width, heading in headings.items():
-        assert row_table(comparison, naming, width, [TIME]).headings[1] == heading
-
-
 def test_a_chosen_column_that_nothing_fills_is_left_out_and_says_why(ran: Ran) -> None:
     _, out, _ = ran("a.db", "slow.db", "--columns", "time,energy,peak")
 
@@ -583,7 +574,7 @@ def test_a_side_of_which_nothing_is_known_says_nothing() -> None:
 def test_a_table_of_chosen_columns_keeps_name_and_verdict() -> None:
     comparison = slower_by(1.2)
 
-    table = row_table(comparison, Naming(comparison, ""), "wide", [BLOCKS])
+    table = row_table(comparison, Naming(comparison, ""), [BLOCKS])
 
     assert table.headings == ("case (mini gpu amp)", "verdict", "n")
     assert table.rows == (("gemm", "slower", "18/18"),)
@@ -596,7 +587,7 @@ def test_a_table_of_three_boxes_names_the_fastest_and_has_the_costs_where_there_
     for number, (file, milliseconds) in enumerate(zip(files, (100.0, 160.0, 40.0), strict=True), 1):
         store(file, number, gpt_ms=milliseconds)
     last = []
-    for columns in ("120", "80", "60"):
+    for columns in ("120", "70", "56"):
         monkeypatch.setenv("COLUMNS", columns)
         with pytest.raises(SystemExit):
             main(["compare", *map(str, files)])

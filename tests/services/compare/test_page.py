@@ -21,15 +21,15 @@ from journals import GPU_MACHINE, H200
 from gputui.analysis.attribution import Attribution, Part, Split
 from gputui.analysis.judgement import RATE, Judgement
 from gputui.analysis.verdict import Verdict, compare_launches
+from gputui.document import html
+from gputui.document.html import command_line, with_units
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Price
 from gputui.model.result import Run
 from gputui.model.series import TimeSeries
-from gputui.services.compare import html
 from gputui.services.compare.headline import headline_of
-from gputui.services.compare.html import comparisons_as_page, with_units
-from gputui.services.compare.html_elements import command_line
+from gputui.services.compare.html import comparisons_as_page
 from gputui.services.compare.pairing import (
     CAPPED,
     Comparison,
@@ -324,10 +324,10 @@ def luminance(color: str) -> float:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_colour_of_text_has_contrast_on_the_page_and_on_a_card(scheme: str) -> None:
-    style = resources.files("gputui.services.compare").joinpath("html.css").read_text(encoding="utf-8")
+    style = resources.files("gputui.document").joinpath("page.css").read_text(encoding="utf-8")
     light, dark = style.split("@media (prefers-color-scheme: dark)")
     colors = dict(COLORS.findall(light if scheme == "light" else dark))
-    for name in ("ink", "dim", "good", "bad", "open", "a", "b", "c", "d"):
+    for name in ("ink", "dim", "good", "warn", "accent", "a", "b", "c", "d"):
         for behind in ("page", "card"):
             bright, dim = sorted((luminance(colors[name]), luminance(colors[behind])), reverse=True)
             assert (bright + 0.05) / (dim + 0.05) >= 4.5, (name, behind)
@@ -370,7 +370,7 @@ def test_an_interval_is_hollow_where_it_is_undecided_and_drawn_from_end_to_end()
     axis = change_axis([judged(1.0, 0.5, 2.0)])
     drawn = interval_plot(judged(1.1, 0.9, 1.3, "inconclusive"), axis)
     line = drawn[drawn.index('class="interval') :]
-    assert 'class="point open"' in drawn
+    assert 'class="point accent"' in drawn
     assert percents("x1", line) + percents("x2", line) == pytest.approx(
         [axis.at(0.9), axis.at(1.3)], abs=0.01
     )

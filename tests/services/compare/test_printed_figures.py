@@ -187,12 +187,12 @@ def test_rates_steps_intervals_and_costs_of_a_run_follow_from_its_blocks(files: 
         per_s = float(np.exp(truth.center))
         row = next(line for line in text.split("\n") if line.startswith(case.name))
         found = re.search(
-            r"([\d.]+ [kMGTP]?)FLOP/s +([\d.]+) (s|ms|µs) +(?:±|-([\d.]+) to \+)([\d.]+) %"
-            r" +.*\$([\d.]+) per ([A-Z])FLOP",
+            r"([\d.]+ [kMGTP]?)FLOP/s +(?:±|-([\d.]+) to \+)([\d.]+) %"
+            r" +.*\$([\d.]+) per ([A-Z])FLOP +([\d.]+) (s|ms|µs)",
             row,
         )
         assert found, row
-        rate, step, unit, below, above, usd, prefix = found.groups()
+        rate, below, above, usd, prefix, step, unit = found.groups()
         assert close(numbers(rate.strip()), per_s)
         step_s = float(step) * {"s": 1.0, "ms": 1e-3, "µs": 1e-6}[unit]
         assert close(step_s, case.units_per_step / per_s)
@@ -211,12 +211,14 @@ def test_ratios_their_intervals_and_their_mean_follow_from_the_blocks_of_both(
         middle, half, _ = logs[case_id]
         row = next(line for line in text.split("\n") if line.startswith(case.work.workload))
         found = re.search(
-            r"([\d.]+ [kMGTP]?)FLOP/s +([\d.]+ [kMGTP]?)FLOP/s +"
+            r"([\d.]+)(?: ([kMGTP]?)FLOP/s)? +([\d.]+) +([kMGTP]?)FLOP/s +"
             r"([-+\d.]+) % \(([-+\d.]+) to ([-+\d.]+)\)",
             row,
         )
         assert found, row
-        on_a, on_b, *shown = found.groups()
+        number, prefix, on_b, prefix_of_b, *shown = found.groups()
+        on_a = f"{number} {prefix_of_b if prefix is None else prefix}"
+        on_b = f"{on_b} {prefix_of_b}"
         assert close(numbers(on_a.strip()), float(np.exp(speed(a, case_id).center)))
         assert close(numbers(on_b.strip()), float(np.exp(speed(b, case_id).center)))
         assert all(map(as_percent, shown, np.expm1([middle, middle - half, middle + half])))

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from hand_made import make_case, make_run, measured, steady
 from journals import GPU_MACHINE
-from rich.console import Console
-from rich.segment import Segment
 
 from gputui.analysis.judgement import RATE, Judgement
 from gputui.analysis.verdict import Verdict
+from gputui.document.page import Console, Page, console_on
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case
@@ -44,7 +43,6 @@ from gputui.services.compare.text import (
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.metrics import CaseMetric
 from gputui.services.results.selectors import Selection
-from gputui.services.support.text_tables import Page, console_on
 
 GPT = replace(make_case("gpt_train", workload_class="training", device_class="gpu"), unit="tok")
 
@@ -84,18 +82,25 @@ def asked_of(*runs: Run) -> Asked:
     return Asked(tuple(sides), "", Evidence(found), ())
 
 
+COLORS = {"32": "green", "33": "yellow", "36": "cyan"}
+
+
+def terminal(width: int, height: int = 100) -> Console:
+    return Console(io.StringIO(), width, height, is_terminal=True, has_styles=True, has_colours=True)
+
+
 def painted(page: Page) -> Iterator[tuple[str, str]]:
     """What has a color, with it."""
-    console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    for segment in console.render(page):
-        if isinstance(segment, Segment) and segment.style is not None and segment.style.color is not None:
-            yield segment.text.strip(), segment.style.color.name
+    for codes, text in re.findall(r"\x1b\[([\d;]+)m([^\x1b]*)", "\n".join(page.lines)):
+        for code in codes.split(";"):
+            if code in COLORS:
+                yield text.strip(), COLORS[code]
 
 
 def test_of_three_boxes_each_verdict_has_its_color_in_the_column_of_its_box() -> None:
     asked = asked_of(run_of(0.1), run_of(0.2), run_of(0.05))
     comparisons = tuple(compare_sides(asked.sides[0], side) for side in asked.sides[1:])
-    page = Page(Console(file=io.StringIO(), force_terminal=True, width=100))
+    page = Page(terminal(100))
     _write_many(page, asked, Answer(comparisons, ((), ()), Headline(())), None)
     colors = [(text.split()[0], color) for text, color in painted(page) if "%" in text]
     assert colors[:2] == [("-50", "yellow"), ("+100", "green")]
@@ -112,7 +117,7 @@ def test_as_many_rows_are_printed_as_fit_on_the_screen_and_the_others_are_counte
     answer = Answer(comparisons, ((),) * len(comparisons), Headline(("The answer.",)))
     for height in (20, 30):
         made = io.StringIO()
-        out = Console(file=made, force_terminal=True, color_system=None, width=100, height=height)
+        out = Console(made, 100, height, is_terminal=True, has_styles=False, has_colours=False)
         for page in comparison_pages(asked, answer, (), out, lines_below=2):
             page.show()
         text = made.getvalue()
@@ -185,15 +190,14 @@ def test_a_result_that_a_side_lacks_is_a_dash() -> None:
 def test_a_cost_has_the_color_of_its_own_verdict() -> None:
     asked = asked_of(run_of(0.1, usd_per_hour=4.0), run_of(0.1, usd_per_hour=1.0))
     answer = Answer((compare_sides(*asked.sides),), ((),), Headline(()))
-    out = Console(file=io.StringIO(), force_terminal=True, width=100)
-    (page,) = comparison_pages(asked, answer, (), out)
+    (page,) = comparison_pages(asked, answer, (), terminal(100))
     assert ("-75 %", "green") in list(painted(page))
 
 
 def test_of_the_options_below_a_table_as_many_are_printed_as_fit() -> None:
     options = ["reasons: --verbose", "screen: --tui", "report: -o report.html"]
     for width, count in ((60, 3), (40, 2), (20, 1)):
-        page = Page(Console(file=(made := io.StringIO()), width=width))
+        page = Page(console_on(made := io.StringIO(), width))
         _write_options(page, options)
         page.show()
         assert made.getvalue() == " · ".join(options[:count]) + "\n"

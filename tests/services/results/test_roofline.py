@@ -10,9 +10,9 @@ from journals import CPU_MACHINE, GPU_MACHINE
 from test_expected import at_rate
 
 from gputui.cli.results import print_run
+from gputui.document.page import console_on
 from gputui.model.absent import Missing
 from gputui.services.results.roofline import Use, peak_share, uses_of
-from gputui.services.support.text_tables import console_on
 
 
 def test_training_gpt2_at_347k_tokens_per_second_uses_30_percent_of_an_h200() -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from monitor_samples import START, sample
 from rich.cells import cell_len
 
+from gputui.document.bars import gauge
 from gputui.errors import GputuiError
 from gputui.metrics import Units, memory_of, round_ceiling, with_unit
 from gputui.services.support.paths import monitor_file
@@ -39,7 +40,6 @@ from gputui.tui.widgets.cells import (
 from gputui.tui.widgets.charts import (
     Chart,
     area,
-    gauge,
     heat,
     level_of,
 )

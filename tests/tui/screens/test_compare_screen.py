@@ -23,6 +23,7 @@ from textual.widgets import Input
 from gputui.model.absent import Missing
 from gputui.services.compare.columns import RATE
 from gputui.services.compare.pairing import SLOWED, Flag
+from gputui.services.compare.rows_table import rows_of_sides
 from gputui.services.compare.session import ask
 from gputui.services.support.paths import copies_directory
 from gputui.services.traces.imported import contents_of, read_run
@@ -31,7 +32,7 @@ from gputui.tui.app import MonitorApp
 from gputui.tui.screens.compare.actions import ACTIONS
 from gputui.tui.screens.compare.by_dialog import AskBy
 from gputui.tui.screens.compare.evidence_page import evidence_page
-from gputui.tui.screens.compare.rows_table import row_line, rows_of_sides
+from gputui.tui.screens.compare.rows_table import row_line
 from gputui.tui.screens.compare.screen import CompareScreen
 from gputui.tui.terminal.theme import Depth
 from gputui.tui.widgets.dialogs import AskText

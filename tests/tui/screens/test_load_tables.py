@@ -10,11 +10,11 @@ from stored_loads import Server, store_loads
 
 from gputui.model.absent import Missing
 from gputui.model.serving import ANSWERED
+from gputui.services.compare.rows_table import rows_of_sides
 from gputui.services.support.background import Job
 from gputui.tui.screens.compare.load_tables import result_lines
 from gputui.tui.screens.compare.loaded import read
 from gputui.tui.screens.compare.opened_row import OpenedRow, open_row
-from gputui.tui.screens.compare.rows_table import rows_of_sides
 from gputui.tui.widgets.cells import line_width
 
 

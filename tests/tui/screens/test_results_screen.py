@@ -483,7 +483,7 @@ async def test_a_run_opens_with_its_overview_the_answer_first(db: Path, size: tu
         screen = await opened(pilot, f"{db}@cccc0001")
         page = screen._pane._page.text
         assert page.startswith("No published figures for this CPU. GPT training: 40.9k tok/s.")
-        assert re.search(r"gpt_train +40\.9k tok/s +-\d+ to \+\d+ % .* 20 % of gemm", page)
+        assert re.search(r"gpt_train +40\.9k +tok/s +-\d+ to \+\d+ % .* 20 % of gemm", page)
         assert "a step of gpt_train mini cpu fp32 all cores  100 ms" in page
         assert "gemm 75 %" in page
         assert re.search(r"memory  1\.0 GiB +median, most 1\.0 GiB", page)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import LAUNCHES_MEASURED, RatioEstimate, SpeedEstimate
+from gputui.document.bars import bars
+from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.units import (
     counted,
@@ -24,17 +25,18 @@ from gputui.services.compare.row_text import (
     judgement_text,
     rate_text,
     rates_text,
+    style_of,
     time_text,
 )
 from gputui.services.compare.why import Why, part_name, signed
 from gputui.services.compare.why_text import time_text as nanoseconds_text
 from gputui.services.results.block_times import launches_of
-from gputui.tui.screens.compare.rows_table import style_of
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import cut, fitted, left, right, width_of
-from gputui.tui.widgets.charts import area, gauge
+from gputui.tui.widgets.cells import cut, fitted, width_of
+from gputui.tui.widgets.charts import area
 from gputui.tui.widgets.paragraphs import paragraph
 from gputui.tui.widgets.sections import section
+from gputui.tui.widgets.table_lines import table_lines
 from gputui.tui.widgets.wrapping import wrapped
 
 FAMILIES_OF_SIDES = ("compute", "power")
@@ -42,9 +44,6 @@ FAMILIES_OF_SIDES = ("compute", "power")
 _LABEL = 3
 _WIDEST_BAR = 40
 _LEAST_BAR = 6
-_GAP = 2
-_SHARE = 7
-"""Cells of a share of a difference."""
 
 
 def title_line(row: Row, name: str, width: int, hint: str = "") -> Line:
@@ -102,46 +101,27 @@ def _alike(a: int, b: int, noun: str) -> str:
     return f"{counted(a, noun)} each" if a == b else f"{a} and {counted(b, noun)}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Values:
-    """One value of both sides."""
-
-    name: str
-    a: str
-    b: str
-    judged: Judgement | None = None
-
-
 def value_table(row: Row, letter: str, width: int) -> list[Line]:
     """Rate, time, share of the peak, cost and energy of both sides beside each other, with their verdicts."""
-    (cost_a, cost_b), unit = costs_text((row.a, row.b))
-    rows = [
-        _Values(row.rate.respect, rate_text(row.a), rate_text(row.b), row.rate),
-        _Values("a step", *(("—", "—") if row.case.is_whole else (time_text(row.a), time_text(row.b)))),
-        _Values("of peak", _of_side(PEAK, row.a), _of_side(PEAK, row.b)),
-        _Values(f"$ per {unit}", cost_a or "—", cost_b or "—", row.cost),
-        _Values("energy", _of_side(ENERGY, row.a), _of_side(ENERGY, row.b), row.energy),
+    costs, unit = costs_text((row.a, row.b))
+    cells = (row.a, row.b)
+    rows: list[tuple[str, list[str], Judgement | None]] = [
+        (row.rate.respect, [rate_text(cell) for cell in cells], row.rate),
+        ("a step", [] if row.case.is_whole else [time_text(cell) for cell in cells], None),
+        ("of peak", [_of_side(PEAK, cell) for cell in cells], None),
+        (f"$ per {unit}", [cost or "—" for cost in costs], row.cost),
+        ("energy", [_of_side(ENERGY, cell) for cell in cells], row.energy),
     ]
-    rows = [
-        one for one in rows if not one.a == one.b == "—" and (one.name != "a step" or not row.case.is_whole)
+    shown: list[tuple[str | Span, ...]] = [
+        (Span(name, "dim"), *values, _judged(judged)) for name, values, judged in rows if {*values} - {"—"}
     ]
-    label = max(width_of(one.name) for one in rows) + 2
-    sides = max(width_of(text) for one in rows for text in (one.a, one.b)) + 2
-    lines = [fitted((Span(f"{'':{label}}{'a':>{sides}}{letter:>{sides}}  {letter} vs a", "dim"),), width)]
-    for one in rows:
-        judged = one.judged if one.judged is not None and one.judged.ratio is not None else None
-        change = "" if judged is None else judgement_text(judged, with_interval=False)
-        lines.append(
-            fitted(
-                (
-                    Span(left(one.name, label), "dim"),
-                    Span(right(one.a, sides) + right(one.b, sides)),
-                    Span(f"  {change}", "" if judged is None else style_of(judged)),
-                ),
-                width,
-            )
-        )
-    return lines
+    return list(table_lines(table_of(("", "a", letter, f"{letter} vs a"), shown, (1, 2)), width, margin=0))
+
+
+def _judged(judged: Judgement | None) -> Span:
+    if judged is None or judged.ratio is None:
+        return Span("")
+    return Span(judgement_text(judged, with_interval=False), style_of(judged))
 
 
 def _of_side(column: ComparisonColumn, cell: Cell) -> str:
@@ -246,27 +226,20 @@ def why_lines(why: Why | None, width: int, most: int, *, has_sides: bool) -> lis
     if others and len(shown) < most:
         changes_ns.append(found.difference_ns - sum(changes_ns))
         texts.append([counted(others, "other"), "", "", signed(changes_ns[-1])])
-    widths = [max(map(width_of, column)) for column in zip(*texts, strict=True)]
-    around = widths[0] + widths[3] + _GAP * 3 + _SHARE
-    sides = widths[1] + widths[2] + _GAP * 2
-    has_sides = has_sides and width - around - sides >= _LEAST_BAR
-    room = min(width - around - sides * has_sides, _WIDEST_BAR)
     total_ns = found.difference_ns
-    lines = []
-    for (name, on_a, on_b, change), ns in zip(texts, changes_ns, strict=True):
-        share = ns / total_ns if total_ns else 0.0
-        style = "" if share <= 0 else "warn" if total_ns > 0 else "good"
-        spans = [Span(left(name, widths[0]))]
-        if has_sides:
-            gap = " " * _GAP
-            spans.append(Span(f"{gap}{right(on_a, widths[1])}{gap}{right(on_b, widths[2])}", "dim"))
-        spans.append(Span(" " * _GAP + right(change, widths[3]), style))
-        if room >= _LEAST_BAR:
-            full, rest = gauge(max(share, 0.0), 1.0, room)
-            spans += [Span(" " * _GAP), Span(full, style), Span(rest, "track")]
-        percent = format_percent(share) if 0.005 <= share <= 1 else ""
-        lines.append(fitted((*spans, Span(right(percent, _SHARE), "dim")), width))
-    return lines
+    shares = [ns / total_ns if total_ns else 0.0 for ns in changes_ns]
+    styles = ["" if share <= 0 else "warn" if total_ns > 0 else "good" for share in shares]
+    names, on_a, on_b, changes = zip(*texts, strict=True)
+    percents = [format_percent(share) if 0.005 <= share <= 1 else "" for share in shares]
+    sides = [Column("", [Span(text, "dim") for text in side], True, 3) for side in (on_a, on_b)]
+    columns = (
+        Column("", names, breaks=True),
+        *(sides if has_sides else ()),
+        Column("", [*map(Span, changes, styles)], True),
+        bars([max(share, 0.0) for share in shares], 1.0, styles, least=_LEAST_BAR, most=_WIDEST_BAR),
+        Column("", [Span(percent, "dim") for percent in percents], True, 2),
+    )
+    return list(table_lines(Table(columns), width, margin=0, has_headings=False))
 
 
 def step_text(why: Why | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gputui.services.compare.columns import ComparisonColumn
+from gputui.services.compare.rows_table import RowOfSides, letter_of
 from gputui.tui.screens.compare.pages import headline_lines, top_lines
 from gputui.tui.screens.compare.pane import (
     ShownRow,
@@ -19,7 +20,7 @@ from gputui.tui.screens.compare.pane import (
     turning_lines,
     unsure_lines,
 )
-from gputui.tui.screens.compare.rows_table import RowOfSides, RowsTable, letter_of, table_of
+from gputui.tui.screens.compare.rows_table import RowsTable, table_of
 from gputui.tui.terminal.lines import Line
 
 _HIGH = 13

@@ -8,6 +8,7 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.compare.row_text import row_name
+from gputui.services.compare.rows_table import rows_of_sides
 from gputui.services.compare.suggestions import next_steps
 from gputui.services.compare.telemetry_overlay import SideCurves, curves_of
 from gputui.services.results.conditions import Evidence
@@ -16,7 +17,6 @@ from gputui.services.support.background import Job
 from gputui.tui.screens.compare.evidence_page import evidence_page
 from gputui.tui.screens.compare.loaded import Loaded, with_energy
 from gputui.tui.screens.compare.pages import pair_lines
-from gputui.tui.screens.compare.rows_table import rows_of_sides
 from gputui.tui.terminal.lines import Line
 
 

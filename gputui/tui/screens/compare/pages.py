@@ -16,12 +16,12 @@ from gputui.services.compare.row_text import (
     side_words,
     unmeasured_words,
 )
+from gputui.services.compare.rows_table import letter_of
 from gputui.services.results.labels import day, device_words, torch_words
 from gputui.services.results.references import PREFIX, reference_names
 from gputui.services.results.run_lists import ListedRun
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.loaded import Loaded, called, label_of, short_name
-from gputui.tui.screens.compare.rows_table import letter_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, left, width_of
 from gputui.tui.widgets.paragraphs import paragraph

@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from gputui.document.plain_text import command_lines
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_minutes, format_seconds, format_usd, three_digits
 from gputui.services.compare.pairing import Comparison, Row
-from gputui.services.compare.row_text import judgement_text, no_difference_words, row_name
+from gputui.services.compare.row_text import judgement_text, no_difference_words, row_name, style_of
+from gputui.services.compare.rows_table import RowOfSides, letter_of
 from gputui.services.compare.suggestions import effort_words, next_steps, settling_steps
 from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.turning_points import turning_points
 from gputui.services.compare.why import Why
 from gputui.services.results.block_times import launches_of
-from gputui.services.support.plain_text import command_lines
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.evidence_parts import (
     FAMILIES_OF_SIDES,
@@ -31,7 +32,6 @@ from gputui.tui.screens.compare.evidence_parts import (
 )
 from gputui.tui.screens.compare.load_tables import result_lines
 from gputui.tui.screens.compare.loaded import Loaded
-from gputui.tui.screens.compare.rows_table import RowOfSides, letter_of, style_of
 from gputui.tui.screens.compare.sides_pane import sides_lines
 from gputui.tui.screens.compare.telemetry_lines import telemetry_lines
 from gputui.tui.terminal.lines import Line, Span

@@ -18,6 +18,7 @@ from gputui.services.compare.columns import COLUMNS_OF_SIDES, ENERGY, Comparison
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
 from gputui.services.compare.headline import main_row
 from gputui.services.compare.pairing import Comparison, Row
+from gputui.services.compare.rows_table import RowOfSides, letter_of, rows_of_sides
 from gputui.services.support.background import Job
 from gputui.services.support.paths import copies_directory
 from gputui.store.text import clean_text
@@ -36,7 +37,7 @@ from gputui.tui.screens.compare.loaded import (
 from gputui.tui.screens.compare.opened_row import OpenedRow, open_row
 from gputui.tui.screens.compare.pages import differing, teaching
 from gputui.tui.screens.compare.pane import ShownRow, unsure_line
-from gputui.tui.screens.compare.rows_table import RowOfSides, letter_of, row_line, rows_of_sides
+from gputui.tui.screens.compare.rows_table import row_line
 from gputui.tui.shell.clipboard import copy
 from gputui.tui.shell.save_dialog import ask_and_save
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
@@ -293,8 +294,8 @@ class CompareScreen(ShellScreen):
             return
         names = [letter_of(place) for place in range(len(rows))]
         text = row_line(rows, self._place, names, self.value, has_reason=not (made.below or made.beside))
-        if made.rows.shown < len(rows):
-            shown = ", ".join(names[made.rows.first : made.rows.first + made.rows.shown])
+        if len(made.rows.shown) < len(rows):
+            shown = ", ".join(made.rows.shown)
             text = "; ".join(filter(None, (f"{shown} of {len(rows)} sides in sight: n goes on", text)))
         if text or made.has_unsure:
             self.say(text, "dim")

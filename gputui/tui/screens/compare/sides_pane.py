@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.judgement import Judgement
+from gputui.document.table import Column, Table
 from gputui.model.units import cost_unit, format_change_interval, format_usd
 from gputui.services.compare.columns import ENERGY, PEAK, ComparisonColumn
 from gputui.services.compare.pairing import Cell, Row
 from gputui.services.compare.ranking import fastest_text
-from gputui.services.compare.row_text import costs_text, doubted_point_text, rate_text, time_text
+from gputui.services.compare.row_text import costs_text, doubted_point_text, rate_text, style_of, time_text
+from gputui.services.compare.rows_table import RowOfSides, letter_of
 from gputui.tui.screens.compare.evidence_parts import heading_line
-from gputui.tui.screens.compare.rows_table import RowOfSides, letter_of, style_of
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import fitted, left, right, width_of
+from gputui.tui.widgets.cells import fitted, width_of
+from gputui.tui.widgets.table_lines import table_lines
 
-_GAP = 2
 _LABEL = 14
 
 
@@ -42,31 +44,22 @@ def sides_lines(rows: RowOfSides, name: str, width: int, most: int, hint: str) -
 
 def _table(sides: Sequence[tuple[str, Cell, Row | None]], width: int, fastest: str) -> list[Line]:
     costs, unit = costs_text([cell for _, cell, _ in sides])
-    columns: list[tuple[str, list[Span], bool]] = [
-        ("", [Span(letter, "title") for letter, _, _ in sides], False),
-        ("rate", [Span(rate_text(cell)) for _, cell, _ in sides], True),
-        ("vs a", [_point(row.rate if row else None) for _, _, row in sides], True),
-        ("95 %", [_ends(row.rate if row else None) for _, _, row in sides], True),
-        ("", [Span("fastest", "title") if letter == fastest else Span("") for letter, _, _ in sides], False),
-        (f"$ per {unit}", [Span(cost) for cost in costs], True),
-        ("vs a", [_point(row.cost if row else None) for _, _, row in sides], True),
-        ("95 %", [_ends(row.cost if row else None) for _, _, row in sides], True),
-        ("a step", [Span(time_text(cell)) for _, cell, _ in sides], True),
-        ("of peak", [_value(PEAK, cell) for _, cell, _ in sides], True),
-        ("energy", [_value(ENERGY, cell) for _, cell, _ in sides], True),
+    columns = [
+        Column("", [Span(letter, "title") for letter, _, _ in sides]),
+        Column("rate", [rate_text(cell) for _, cell, _ in sides], True),
+        Column("vs a", [_point(row.rate if row else None) for _, _, row in sides], True),
+        Column("95 %", [_ends(row.rate if row else None) for _, _, row in sides], True),
+        Column("", [Span("fastest", "title") if letter == fastest else "" for letter, _, _ in sides]),
+        Column(f"$ per {unit}", costs, True),
+        Column("vs a", [_point(row.cost if row else None) for _, _, row in sides], True),
+        Column("95 %", [_ends(row.cost if row else None) for _, _, row in sides], True),
+        Column("a step", [time_text(cell) for _, cell, _ in sides], True),
+        Column("of peak", [_value(PEAK, cell) for _, cell, _ in sides], True),
+        Column("energy", [_value(ENERGY, cell) for _, cell, _ in sides], True),
     ]
-    lines: list[list[Span]] = [[] for _ in range(len(sides) + 1)]
-    taken = 0
-    for heading, cells, is_right in columns:
-        wide = max(width_of(text) for text in (heading, *(cell.text for cell in cells)))
-        if not any(cell.text not in ("", "—") for cell in cells) or taken + wide + _GAP > width:
-            continue
-        taken += wide + _GAP
-        aligned = right if is_right else left
-        lines[0].append(Span(" " * _GAP + aligned(heading, wide), "dim"))
-        for line, cell in zip(lines[1:], cells, strict=True):
-            line.append(Span(" " * _GAP + aligned(cell.text, wide), cell.style))
-    return [fitted(line, width) for line in lines]
+    known = [column for column in columns if any(text not in ("", "—") for text in column.texts)]
+    ordered = (replace(column, priority=place) for place, column in enumerate(known))
+    return list(table_lines(Table(tuple(ordered)), width))
 
 
 def _value(column: ComparisonColumn, cell: Cell) -> Span:

@@ -7,6 +7,7 @@ from statistics import median
 
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL
 from gputui.analysis.verdict import SpeedEstimate
+from gputui.document.bars import gauge_spans
 from gputui.metrics import charted, limits_of
 from gputui.model.absent import Missing
 from gputui.model.devices import HOST
@@ -17,27 +18,23 @@ from gputui.model.units import (
     format_clock,
     format_hourly,
     format_percent,
-    format_rate,
     format_seconds,
 )
-from gputui.services.compare.why import CATEGORY_WORDS
 from gputui.services.results.browser import RunDetail
-from gputui.services.results.costs import cost_cells
+from gputui.services.results.case_table import brief_table
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import case_order, run_headline
 from gputui.services.results.labels import (
     case_name,
     day,
     device_words,
-    interval_words,
     mostly_assumed,
     run_notes,
-    shared_case_words,
-    short_result_name,
     torch_words,
 )
 from gputui.services.results.roofline import peak_share
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
+from gputui.services.results.step_tables import CATEGORY_WORDS
 from gputui.services.results.throughput import speeds_of
 from gputui.services.serving.text import server_line
 from gputui.services.traces.overview import sentence
@@ -46,16 +43,16 @@ from gputui.tui.screens.results.largest_operators import largest_operators
 from gputui.tui.screens.results.load_lines import headline, load_lines, loads_of, note_lines
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.theme import TONES
-from gputui.tui.widgets.cells import clean, fitted, left, right, side_by_side, width_of
+from gputui.tui.widgets.cells import clean, fitted, left, side_by_side, width_of
 from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.sections import gauge_spans, section
+from gputui.tui.widgets.sections import section
+from gputui.tui.widgets.table_lines import table_lines
 from gputui.tui.widgets.time_chart import time_axis, time_chart
 from gputui.tui.widgets.wrapping import wrapped
 
 _MOST_CHARTS = 4
 _MARGIN = "   "
 _WIDE = 100
-_RATE, _UNIT, _SPREAD, _PEAK = 5, 7, 14, 13
 _LEAST_SHARE = 0.01
 _LEAST_OF_STEP = 0.001
 _LEAST_BAR = 8
@@ -149,31 +146,7 @@ def _rates(run: Run, measured: Sequence[tuple[CaseResult, SpeedEstimate]], width
     legend = "bar: of the data sheet's peak" if of_sheet else "bar: of this box's peak test"
     right_words = (Span(legend, "dim"),) if any(shares) else ()
     yield section((Span("rates", "title"),), width, right_words)
-    shared = shared_case_words(case.case for case, _ in measured) if len(measured) > 1 else []
-    names = [clean(short_result_name(case, [*shared, "gpu"], is_short=True)) for case, _ in measured]
-    _, *costs = cost_cells(measured, run.summary.price)
-    cost = max(map(len, costs), default=0)
-    name = min(max(map(len, names)) + 1, 34)
-    taken = len(_MARGIN) + name + _RATE + _UNIT + _SPREAD + 4 + (_PEAK + 1 if any(shares) else 0)
-    has_costs = cost > 0 and width - taken - cost - 2 >= 8
-    room = width - taken - (cost + 2 if has_costs else 0) - 2
-    has_bars = any(shares) and room >= 8
-    for (case, speed), label, share, price in zip(measured, names, shares, costs, strict=True):
-        number, _, unit = format_rate(speed.units_per_s, case.case.unit).partition(" ")
-        spans = [
-            Span(_MARGIN + left(label, name) + " "),
-            Span(right(number, _RATE), "title"),
-            Span(f" {left(unit, _UNIT)}", "dim"),
-            Span(" " + right(interval_words(speed), _SPREAD) + " "),
-        ]
-        if has_bars:
-            bar = gauge_spans(share.share, 1.0, room, "compute") if share else (Span(" " * room),)
-            spans += [Span(" "), *bar]
-        if any(shares):
-            spans.append(Span(" " + right("" if share is None else share.text, _PEAK)))
-        if has_costs:
-            spans.append(Span("  " + right(price, cost)))
-        yield fitted(spans, width)
+    yield from table_lines(brief_table(run, measured), width, margin=len(_MARGIN))
 
 
 # A step

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from gputui.model.absent import Missing
-from gputui.model.profiled import MemoryPoint, ProfiledPass
+from gputui.model.profiled import MEMORY_PARTS, MemoryPoint
 from gputui.model.result import CaseResult
-from gputui.model.units import format_bytes, format_percent, format_ratio, format_seconds
+from gputui.model.units import format_bytes, format_percent, format_seconds
 from gputui.services.results.browser import RunDetail
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import case_name, run_heading, run_notes
-from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of, is_believed
+from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
+from gputui.services.results.step_tables import POINTS, memory_table, parts_of, step_words
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.store.reading import CaseConditions
 from gputui.tui.screens.results.block_chart import block_chart, chart_words
@@ -22,23 +23,10 @@ from gputui.tui.screens.results.rests_on import rests_on_lines
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.theme import FAMILIES, TONES
 from gputui.tui.widgets.paragraphs import paragraph
+from gputui.tui.widgets.table_lines import table_lines
 
-POINTS = {
-    "start": "at start",
-    "after_forward": "+ forward",
-    "after_backward": "+ backward",
-    "after_optimizer": "+ optimizer",
-    "peak": "at peak",
-}
-PARTS: tuple[tuple[str, str, Callable[[MemoryPoint], int]], ...] = (
-    ("W", "weights", lambda p: p.weights_bytes),
-    ("G", "gradients", lambda p: p.gradients_bytes),
-    ("O", "optimizer", lambda p: p.optimizer_bytes),
-    ("A", "activations", lambda p: p.activations_bytes),
-    ("I", "inputs", lambda p: p.inputs_bytes),
-    (".", "other", lambda p: p.other_bytes),
-)
-"""Letter in the bars, name, and bytes of each part of the memory."""
+_LETTERS = dict(zip(MEMORY_PARTS, "WGOAI.", strict=True))
+"""Of the parts of the memory, in their bars."""
 _PART_STYLES = (*FAMILIES, "dim")
 _AROUND_MEMORY = 5
 """Lines of headings and between the blocks of that page."""
@@ -107,7 +95,7 @@ def breakdown_lines(detail: RunDetail, case: CaseResult, width: int) -> tuple[Li
     lines: list[Line] = [
         *step_lines(case, breakdown, width),
         (),
-        *paragraph(step_words(breakdown, found), width),
+        *paragraph(f"a step: {step_words(breakdown, found)}", width),
         (),
     ]
     lines += share_lines(breakdown, width)
@@ -139,32 +127,23 @@ def memory_page(detail: RunDetail, case: CaseResult, width: int, height: int) ->
         )
         lines += [()] * is_thick
     lines += paragraph(
-        "    " + "  ".join(f"{letter} {name}" for letter, name, _ in PARTS), width, "dim", indent=4
+        "    " + "  ".join(f"{letter} {name}" for name, letter in _LETTERS.items()), width, "dim", indent=4
     )
     lines.append(())
     if width <= _MEMORY_CELLS:
         for point in found.memory:
-            held = ", ".join(f"{name} {format_bytes(of(point))}" for _, name, of in PARTS if of(point))
+            held = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts_of(point).items() if size)
             lines += paragraph(f"{POINTS[point.point]}: {held or 'nothing'}", width, indent=2)
         return tuple(lines)
-    lines.append((Span("".join((" " * 11, *(f"{name:>{_cells(name)}}" for _, name, _ in PARTS))), "title"),))
-    for point in found.memory:
-        cells = (f"{format_bytes(of(point)) if of(point) else '0':>{_cells(name)}}" for _, name, of in PARTS)
-        lines.append((Span(f"{POINTS[point.point]:11}" + "".join(cells)),))
-    return tuple(lines)
-
-
-def _cells(name: str) -> int:
-    """The width of a part's column."""
-    return max(len(name) + 1, 11)
+    return (*lines, *table_lines(memory_table(found), width, margin=0))
 
 
 def _stack(point: MemoryPoint, most: int, width: int, *, has_letters: bool = True) -> list[Span]:
     """The parts side by side, each behind its letter; their ends are rounded, so that the sum fits."""
     spans: list[Span] = []
     begin, so_far = 0, 0
-    for (letter, _, of), style in zip(PARTS, _PART_STYLES, strict=True):
-        so_far += of(point)
+    for letter, size, style in zip(_LETTERS.values(), parts_of(point).values(), _PART_STYLES, strict=True):
+        so_far += size
         end = round(so_far / most * width) if most else 0
         if end > begin:
             body = "track" if style == "dim" else f"{style} {TONES}"
@@ -241,15 +220,6 @@ def breakdown_for(detail: RunDetail, case: CaseResult) -> StepBreakdown | Missin
     """The step breakdown of a case; Missing with the reason."""
     found = detail.passes.get(case.case_id)
     return Missing("it has no profiled pass") if found is None else breakdown_of(found, case)
-
-
-def step_words(breakdown: StepBreakdown, found: ProfiledPass) -> str:
-    """How long a profiled step took, compared to the timed ones."""
-    text = f"a step: {format_seconds(breakdown.step_ns * 1e-9)} in {found.steps} profiled steps"
-    if isinstance(breakdown.inflation, Missing):
-        return text
-    doubt = "" if is_believed(breakdown) else ", so shares are rough"
-    return f"{text}, {format_ratio(breakdown.inflation)} as long as the timed one{doubt}"
 
 
 def not_profiled(reason: str, width: int) -> tuple[Line, ...]:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL
+from gputui.document.bars import bars
+from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import (
@@ -38,15 +40,15 @@ from gputui.tui.screens.results.load_lines import headline, load_lines, loads_of
 from gputui.tui.screens.results.overview import main_series, step_lines, telemetry_lines
 from gputui.tui.screens.results.tables import CASE_HEADINGS, case_rows
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import cut, fitted, left, right, width_of
+from gputui.tui.widgets.cells import cut, fitted
 from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.sections import gauge_spans, section
+from gputui.tui.widgets.sections import section
+from gputui.tui.widgets.table_lines import table_lines
 
 _LABEL = 10
 _MOST_CASES = 9
 _AROUND_CHARTS, _CHART_LINES = 2, 4
 """Lines of heading and axis of telemetry, and of each of its charts."""
-_LEAST_REMARK = 16
 
 
 def preview_lines(detail: RunDetail, width: int, height: int) -> list[Line]:
@@ -125,13 +127,15 @@ def _peaks(run: Run, width: int) -> list[Line]:
         return []
     common = shared_case_words(case.case for case, _ in shares)
     names = [short_result_name(case, common, is_short=True) for case, _ in shares]
-    label = min(max(map(width_of, names)), width // 2)
-    room = max(width - label - 9, 4)
     said = f" ({' '.join(common)})" if common else ""
     lines: list[Line] = [(Span(f"of the data sheet's peak{said}", "dim"),)]
-    for name, (_, share) in list(zip(names, shares, strict=True))[:_MOST_CASES]:
-        gauge = gauge_spans(share, 1.0, room, "compute")
-        lines.append((Span(f"{left(name, label)}  "), *gauge, Span(f" {format_percent(share):>6}")))
+    known = [share for _, share in shares[:_MOST_CASES]]
+    columns = (
+        Column("", names[:_MOST_CASES], breaks=True),
+        bars(known, 1.0, "compute"),
+        Column("", [*map(format_percent, known)], True),
+    )
+    lines += table_lines(Table(columns), width, margin=0, has_headings=False)
     if len(shares) > _MOST_CASES:
         lines.append((Span(f"{len(shares) - _MOST_CASES} more: enter", "dim"),))
     return lines
@@ -188,33 +192,23 @@ def boxes_lines(detail: RunDetail, boxes: Sequence[Run], width: int, height: int
         clean_text(box if boxes_of.count(box) == 1 else f"{box}  {one.run.label or one.run.short_id}")
         for box, one in zip(boxes_of, shown, strict=True)
     ]
-    label = min(max(map(width_of, names)), width // 3)
-    rates = [format_rate(one.speed.units_per_s, main.case.unit) for one in shown]
-    rate = max(map(width_of, rates))
+    here = [one.run.run_id == detail.run.summary.run_id for one in shown]
+    rates = [one.speed.units_per_s for one in shown]
     prices = [
         format_usd(one.cost.usd_per_million * millions) if isinstance(one.cost, Cost) else "–"
         for one in shown
     ]
-    heading = f"$ per {unit}" if costs else ""
-    price = max(map(width_of, (heading, *prices))) if costs else 0
-    room = max(width - label - rate - price - 8, 4)
-    blank = " " * (label + rate + room + 6)
-    lines.append((Span(f"{blank}  {heading:>{price}}" if costs else "", "dim"),))
-    for one, box, text, usd in zip(shown, names, rates, prices, strict=True):
-        is_here = one.run.run_id == detail.run.summary.run_id
-        lines.append(
-            fitted(
-                (
-                    Span("▸ " if is_here else "  ", "accent"),
-                    Span(left(box, label), "title" if is_here else ""),
-                    Span(f"  {text:>{rate}}  "),
-                    *gauge_spans(one.speed.units_per_s, shown[0].speed.units_per_s, room, "compute"),
-                    Span(f"  {usd:>{price}}" if costs else ""),
-                ),
-                width,
-            )
-        )
-    return lines
+    columns = (
+        Column(
+            "",
+            [Span(name, "title" * is_here) for name, is_here in zip(names, here, strict=True)],
+            breaks=True,
+        ),
+        Column("", [format_rate(rate, main.case.unit) for rate in rates], True),
+        bars(rates, rates[0], "compute"),
+        *((Column(f"$ per {unit}", prices, True, 2),) if costs else ()),
+    )
+    return [*lines, *table_lines(Table(columns), width, marks=here)]
 
 
 def cases_lines(run: Run, width: int, height: int) -> list[Line]:
@@ -223,17 +217,9 @@ def cases_lines(run: Run, width: int, height: int) -> list[Line]:
     if not rows or height < 4:
         return []
     shown = rows[: height - 2] if len(rows) > height - 1 else rows
-    columns = [max(width_of(cells[place]) for cells in (CASE_HEADINGS, *shown)) for place in range(4)]
-    if sum(columns) + 2 * len(columns) > width or not any(cells[3] for cells in shown):
-        columns.pop()
     lines: list[Line] = [section((Span("cases", "title"),), width, (Span("enter: all of it", "dim"),))]
-    has_remarks = width - sum(columns) - 2 * len(columns) >= _LEAST_REMARK
-    for place, cells in enumerate((CASE_HEADINGS, *shown)):
-        figures = zip(cells[1:], columns[1:], strict=False)
-        texts = [left(cells[0], columns[0]), *(right(text, wide) for text, wide in figures)]
-        remark = cells[-1] if place and has_remarks else ""
-        style = "dim" if place == 0 else ""
-        lines.append(fitted((Span("  " + "  ".join(texts), style), Span(f"  {remark}", "dim")), width))
+    cells: list[tuple[str | Span, ...]] = [(*row[:4], Span(row[4], "dim")) for row in shown]
+    lines += table_lines(table_of(CASE_HEADINGS, cells, (1, 2, 3), (0, 4), priorities={3: 1, 4: 2}), width)
     if len(shown) < len(rows):
         lines[-1] = (Span(f"  {len(rows) - len(shown) + 1} more", "dim"),)
     return lines

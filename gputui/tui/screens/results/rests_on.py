@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gputui.analysis.verdict import SpeedEstimate
+from gputui.document.table import Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult
 from gputui.model.units import format_percent, format_rate, three_digits
@@ -14,14 +16,13 @@ from gputui.services.results.throughput import speeds_of
 from gputui.services.results.waiting import waited_share
 from gputui.store.reading import CaseConditions
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, fitted, left, right, width_of
+from gputui.tui.widgets.cells import clean
 from gputui.tui.widgets.sections import section
+from gputui.tui.widgets.table_lines import table_lines
 
 _USUAL = ("case", "rate", "95 %", "slowed", "capped", "CPUs held", "clock", "launches", "blocks")
 HEADINGS = (*_USUAL, "warming up", "shared", "samples")
 """The last ones go first where a terminal is narrow."""
-_LEAST_COLUMNS = 3
-_LEAST_NAME = 12
 
 
 def rests_on_lines(detail: RunDetail, width: int) -> Iterator[Line]:
@@ -32,18 +33,12 @@ def rests_on_lines(detail: RunDetail, width: int) -> Iterator[Line]:
     rows = [_cells(case, speed, detail.conditions.get(case.case_id)) for case, speed in speeds_of(detail.run)]
     if not rows:
         return
-    kept = [place for place in range(len(HEADINGS)) if any(cells[place] for cells in rows)]
-    wide = {place: max(width_of(cells[place]) for cells in (HEADINGS, *rows)) for place in kept}
-    while len(kept) > _LEAST_COLUMNS and sum(wide[place] + 2 for place in kept) > width:
-        kept.pop()
-    wide[0] = min(wide[0], max(_LEAST_NAME, width - 2 - sum(wide[place] + 2 for place in kept[1:])))
+    found = table_of(HEADINGS, rows, range(1, len(HEADINGS)), priorities=dict(enumerate(range(-2, 10))))
+    known = [
+        replace(one, cells=[text or "—" for text in one.texts]) for one in found.written if any(one.texts)
+    ]
     yield section((Span("what the figures rest on", "title"),), width)
-    for number, cells in enumerate((HEADINGS, *rows)):
-        spans = [Span("  " + left(clean(cells[0]), wide[0]), "dim" if number == 0 else "")]
-        for place in kept[1:]:
-            text = cells[place] if cells[place] or number == 0 else "—"
-            spans.append(Span("  " + right(text, wide[place]), "dim" if number == 0 else ""))
-        yield fitted(spans, width)
+    yield from table_lines(Table(tuple(known)), width)
 
 
 def _cells(case: CaseResult, speed: SpeedEstimate, found: CaseConditions | None) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from gputui.services.results import table_export as saving
 from gputui.services.results.browser import RunDetail
 from gputui.services.results.labels import case_name, outcome_words
 from gputui.services.results.step_breakdown import StepBreakdown
+from gputui.services.results.step_tables import operator_table
 from gputui.services.results.table_export import Sheet
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results import pages
@@ -25,13 +26,11 @@ from gputui.tui.screens.results.overview import overview_page, step_lines
 from gputui.tui.screens.results.tables import (
     CASE_HEADINGS,
     GROUPS,
-    OPERATOR_HEADINGS,
     OPERATOR_ORDERS,
     STEP_HEADING,
     CaseRow,
     case_rows,
     chosen_operators,
-    operator_rows,
 )
 from gputui.tui.screens.results.telemetry_page import chart_place, telemetry_page
 from gputui.tui.screens.results.window import TimeWindow
@@ -106,7 +105,7 @@ class RunPane(Vertical):
         self._group = self._order = 0
         self.operator_filter = ""
         self._cases = PlainTable(CASE_HEADINGS, id="cases")
-        self._operators = PlainTable(OPERATOR_HEADINGS, id="operators")
+        self._operators = PlainTable((), id="operators")
         self._page = LinesPage(id="page")
         self._tabs = Tabs(*(Tab(name.capitalize(), id=name) for name in TABS))
         self._tabs.can_focus = False
@@ -425,9 +424,9 @@ class RunPane(Vertical):
         breakdown = pages.breakdown_for(detail, case)
         if isinstance(breakdown, Missing) or not breakdown.operators:
             return False
-        rows = operator_rows(detail, case, self._chosen(breakdown))
+        table = operator_table(detail.passes[case.case_id], self._chosen(breakdown))
         widest = {0: _NAME_CELLS} if self.screen.size.width < _WIDE else None
-        _fill_without_empty(self._operators, OPERATOR_HEADINGS, rows, OPERATOR_HEADINGS[4:], widest)
+        _fill_without_empty(self._operators, table.headings, table.rows, table.headings[3:], widest)
         return True
 
 

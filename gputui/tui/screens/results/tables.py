@@ -11,8 +11,7 @@ from gputui.model.absent import Missing
 from gputui.model.profiled import Operator
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import format_bytes, format_percent, format_rate, format_seconds
-from gputui.services.compare.why import CATEGORY_WORDS
-from gputui.services.results.browser import FileEntry, RunDetail
+from gputui.services.results.browser import FileEntry
 from gputui.services.results.labels import (
     case_name,
     day,
@@ -23,6 +22,7 @@ from gputui.services.results.labels import (
     metric_text,
 )
 from gputui.services.results.metrics import metrics_of
+from gputui.services.results.step_tables import CATEGORY_WORDS
 from gputui.services.results.throughput import speed_of
 from gputui.services.results.waiting import is_crowded, waited_share
 from gputui.store.text import clean_text
@@ -31,7 +31,6 @@ FILE_HEADINGS = ("file", "size", "changed", "in")
 RUN_HEADINGS = ("", "run", "when", "label", "profile", "status", "device")
 STEP_HEADING = "per step"
 CASE_HEADINGS = ("case", "rate", "95 %", STEP_HEADING, "remarks")
-OPERATOR_HEADINGS = ("operator", "per step", "share", "calls", "phase", "category", "shapes")
 RUN_ORDERS: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
     ("when", lambda run: -run.started_utc_us),
     ("label", lambda run: (not run.label, run.label.casefold())),
@@ -137,23 +136,6 @@ def chosen_operators(rows: Sequence[Operator], group: int, order: int, wanted: s
     key = OPERATOR_ORDERS[order][1]
     kept.sort(key=lambda row: key(row))  # type: ignore[arg-type,return-value]
     return kept
-
-
-def operator_rows(detail: RunDetail, case: CaseResult, rows: Sequence[Operator]) -> list[tuple[str, ...]]:
-    """Operators of a case's step with their share of it."""
-    found = detail.passes[case.case_id]
-    return [
-        (
-            row.operator.removeprefix("aten::"),
-            format_seconds(row.time_ns * 1e-9 / found.steps),
-            format_percent(row.time_ns / found.window_ns),
-            f"{row.calls / found.steps:g}" if row.calls else "",
-            row.phase,
-            CATEGORY_WORDS.get(row.category, row.category),
-            row.shapes,
-        )
-        for row in rows
-    ]
 
 
 def _added_up(rows: Sequence[Operator], by: str) -> list[Operator]:

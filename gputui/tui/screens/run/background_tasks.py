@@ -14,7 +14,6 @@ from gputui.errors import GputuiError, MachineLacks
 from gputui.model.absent import Missing
 from gputui.model.result import Run
 from gputui.model.serving import ServingRecords
-from gputui.model.units import format_rate
 from gputui.recording.lock import boot_id, read_holder
 from gputui.recording.spec import Spec
 from gputui.services.doctor.disturbances import disturbances, gpus_of
@@ -22,12 +21,11 @@ from gputui.services.hosts.bakeoff import Bakeoff, bakeoff_in_progress, find_bak
 from gputui.services.hosts.preparing import command_on, named_in, new_bakeoff, profile_for_hosts
 from gputui.services.hosts.preparing import prepare as prepare_hosts
 from gputui.services.profiles.loader import shipped_profiles
-from gputui.services.results.costs import cost_cells
+from gputui.services.results.case_table import CaseLine, case_lines
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import run_headline
-from gputui.services.results.labels import case_name, interval_words, outcome_words
+from gputui.services.results.labels import case_name, outcome_words
 from gputui.services.results.next_steps import NextStep, next_steps
-from gputui.services.results.roofline import peak_share
 from gputui.services.results.selectors import run_in
 from gputui.services.results.throughput import speeds_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
@@ -53,7 +51,7 @@ from gputui.services.support.paths import error_log, hash_key, make_directory_fo
 from gputui.store.text import clean_text
 from gputui.store.writing import check_writable
 from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
-from gputui.tui.screens.run.model import EndedRuns, InProgress, ResultRow, RunModel, WatchedRuns
+from gputui.tui.screens.run.model import EndedRuns, InProgress, RunModel, WatchedRuns
 from gputui.tui.screens.run.requests import AskHosts, CheckDraft, Start, Stop
 
 LOOK_EVERY_S = 2.0
@@ -384,7 +382,7 @@ def finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InProg
     """See that runs are stored, and read them back. What is wrong belongs to the end."""
     target = runs[0].target
     said: list[str] = []
-    rows: list[ResultRow] = []
+    rows: list[CaseLine] = []
     wrong: GputuiError | None = None
     results: list[Run] = []
     steps: tuple[NextStep, ...] = ()
@@ -431,14 +429,13 @@ def _headline(result: Run, records: ServingRecords) -> str:
     return serving_headline(loads, result.summary.price)
 
 
-def rows_of_progress(cases: Sequence[CaseProgress]) -> list[ResultRow]:
+def rows_of_progress(cases: Sequence[CaseProgress]) -> list[CaseLine]:
     """What was measured, as the supervisor reported it: all there is to show of a run that is not stored."""
     return [
-        ResultRow(
+        CaseLine(
             case.name,
             case.rate,
             case.spread,
-            case.blocks,
             "" if case.rate else f"{case.state}: {case.reason}" if case.reason else case.state,
             case.peak,
         )
@@ -446,27 +443,12 @@ def rows_of_progress(cases: Sequence[CaseProgress]) -> list[ResultRow]:
     ]
 
 
-def result_rows(result: Run, prefix: str = "") -> list[ResultRow]:
+def result_rows(result: Run, prefix: str = "") -> list[CaseLine]:
     """The cases of a stored run in few words, those with a rate first."""
-    rows = []
     measured = speeds_of(result)
-    _, *costs = cost_cells(measured, result.summary.price)
-    cost_of_case = {case.case_id: cost for (case, _), cost in zip(measured, costs, strict=True)}
-    for case, speed in measured:
-        rows.append(
-            ResultRow(
-                prefix + case_name(case),
-                format_rate(speed.units_per_s, case.case.unit),
-                interval_words(speed),
-                speed.blocks,
-                "",
-                peak_share(case, result.cases, result.summary.machine),
-                cost_of_case[case.case_id],
-            )
-        )
-    rows += [
-        ResultRow(prefix + case_name(case), "", "", 0, outcome_words(case))
+    rows, _ = case_lines(result, measured, lambda case: prefix + case_name(case))
+    return rows + [
+        CaseLine(prefix + case_name(case), why=outcome_words(case))
         for case in result.cases
-        if case.case_id not in cost_of_case
+        if all(case is not one for one, _ in measured)
     ]
-    return rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gputui.document.bars import gauge_spans
 from gputui.metrics import Metric, charted, limits_of, without_unit, word
 from gputui.model.absent import Missing
 from gputui.model.devices import HOST
@@ -13,7 +14,7 @@ from gputui.services.runs.device_history import MOST_BINS, DeviceHistory
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, line_width, right, side_by_side
-from gputui.tui.widgets.sections import area_lines, gauge_spans, joined, section
+from gputui.tui.widgets.sections import area_lines, joined, section
 from gputui.tui.widgets.time_chart import axis_cells, time_axis, time_chart
 
 BUSY_FROM_PCT = 5.0

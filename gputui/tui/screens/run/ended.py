@@ -14,14 +14,17 @@ from gputui.analysis.peak_tests import (
     PeakTest,
     PerformanceCheck,
 )
+from gputui.document.table import Column, Drawing, Table
 from gputui.model.units import counted, format_percent, format_rate
+from gputui.services.results.case_table import CaseLine, rates_table
 from gputui.services.results.next_steps import NextStep
-from gputui.tui.screens.run.model import EndedRuns, ResultRow, RunModel
+from gputui.tui.screens.run.model import EndedRuns, RunModel
 from gputui.tui.screens.run.watching import STATE_STYLES
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, fitted, left, line_width, right
+from gputui.tui.widgets.cells import clean, fitted, line_width
 from gputui.tui.widgets.range_plot import Axis, axis_labels, range_plot
-from gputui.tui.widgets.sections import gauge_spans, section
+from gputui.tui.widgets.sections import section
+from gputui.tui.widgets.table_lines import table_lines
 from gputui.tui.widgets.wrapping import wrapped
 
 _TALL = 30
@@ -29,9 +32,12 @@ _OF_BOXES = 5
 """Normal cases that are shown beside the boxes of a reference."""
 _WORD_STYLES = {NORMAL: "good", BELOW_NORMAL: "warn", ABOVE_LIMIT: "alarm"}
 _WORDS = {NORMAL: "normal", BELOW_NORMAL: "BELOW NORMAL", ABOVE_LIMIT: "ABOVE THE LIMIT"}
-_WIDE = 100
 _MARGIN = "   "
-_RATE, _UNIT, _SPREAD, _PEAK, _GAUGE, _WORD = 5, 7, 14, 14, 16, 13
+_WIDEST_BAR = 40
+_MARKS = tuple(
+    (percent / 100, f"{percent} %") for percent in range(25, 400, 25) if percent % 50 == 0 or percent == 75
+)
+"""Of the axis of published figures."""
 
 
 def ended_lines(model: RunModel, ended: EndedRuns, width: int, height: int) -> list[Line]:
@@ -107,44 +113,46 @@ def _published(
         wrong = sum(one.word != NORMAL for _, one in judged)
         left_out = max(len(judged) - max(wrong, _OF_BOXES), 0)
         judged = judged[: len(judged) - left_out]
-    name = min(max(len(_label(check, one, many=many)) for check, one in judged) + 1, 34)
-    rate, share = 13, 6
-    room = width - len(_MARGIN) - name - 1 - rate - 2 - share - 2 - _WORD - 1
-    elsewhere = 18 if room >= 45 else 0
-    axis = _axis([one for _, one in judged], room - elsewhere - (2 if elsewhere else 0))
-    head = f"{_MARGIN}{left('CASE' if standings else 'PEAK TEST', name)} {right('HERE', rate)}"
-    head += f"  {left('ELSEWHERE', elsewhere)}" if elsewhere else ""
-    marks = tuple(
-        (percent / 100, f"{percent} %")
-        for percent in range(25, 400, 25)
-        if percent % 50 == 0 or percent == 75
-    )
-    yield fitted((Span(head + "  ", "dim"), *axis_labels(axis, marks)), width)
-    for check, one in judged:
-        expectation, test = one.peak_test.expectation, one.peak_test
-        if expectation is None or one.share is None:
-            continue
-        style = _WORD_STYLES[one.word]
-        low = expectation.measured_low
-        high = None if expectation.measured_high is None else expectation.measured_high / low
-        spans = [
-            Span(
-                _MARGIN + left(_label(check, one, many=many), name) + " ",
-                "title" if one.word != NORMAL else "",
-            ),
-            Span(right(format_rate(test.units_per_s, test.unit), rate)),
-        ]
-        if elsewhere:
-            spans.append(Span("  " + left(_elsewhere(expectation, test), elsewhere), "dim"))
-        spans += [
-            Span("  "),
-            *range_plot(one.share, 1.0, high, axis, style),
-            Span(right(format_percent(one.share), share) + "  "),
-            Span(left(_WORDS[one.word], _WORD), style),
-        ]
-        yield fitted(spans, width)
+    columns = _published_columns(judged, heading="case" if standings else "peak test", many=many)
+    yield from table_lines(Table(columns), width, margin=len(_MARGIN))
     if left_out:
         yield fitted((Span(f"{_MARGIN}and {counted(left_out, 'case')} more, all normal", "dim"),), width)
+
+
+def _published_columns(
+    judged: Sequence[tuple[PerformanceCheck, JudgedPeakTest]], *, heading: str, many: bool
+) -> tuple[Column | Drawing, ...]:
+    known = [
+        (check, one, expectation, share)
+        for check, one in judged
+        if (expectation := one.peak_test.expectation) is not None and (share := one.share) is not None
+    ]
+    styles = [_WORD_STYLES[one.word] for _, one, _, _ in known]
+
+    def draw(cells: int, beside: Sequence[Column]) -> Column:
+        axis = _axis([one for _, one, _, _ in known], cells)
+        marks = "".join(span.text for span in axis_labels(axis, _MARKS))
+        drawn = []
+        for (_, _, expectation, share), style in zip(known, styles, strict=True):
+            most = expectation.measured_high and expectation.measured_high / expectation.measured_low
+            drawn.append([range_plot(share, 1.0, most, axis, style)])
+        return Column(marks, drawn)
+
+    names = [
+        Span(_label(check, one, many=many), "title" if one.word != NORMAL else "")
+        for check, one, _, _ in known
+    ]
+    here = [format_rate(one.peak_test.units_per_s, one.peak_test.unit) for _, one, _, _ in known]
+    elsewhere = [Span(_elsewhere(expectation, one.peak_test), "dim") for _, one, expectation, _ in known]
+    words = [Span(_WORDS[one.word], style) for (_, one, _, _), style in zip(known, styles, strict=True)]
+    return (
+        Column(heading, names, breaks=True),
+        Column("here", here, True),
+        Column("elsewhere", elsewhere, priority=2),
+        Drawing(draw, 8, 200, wishes=((2, 27),)),
+        Column("", [format_percent(share) for _, _, _, share in known], True),
+        Column("", words),
+    )
 
 
 def _axis(judged: Sequence[JudgedPeakTest], cells: int) -> Axis:
@@ -180,48 +188,14 @@ def _elsewhere(expectation: Expectation, test: PeakTest) -> str:
 # What was measured
 
 
-def _results(rows: Sequence[ResultRow], width: int) -> Iterator[Line]:
-    has_peaks = any(row.peak is not None for row in rows)
-    cost = max((len(row.cost) for row in rows), default=0)
-    has_gauges = has_peaks and width >= _WIDE
-    taken = len(_MARGIN) + _RATE + _UNIT + _SPREAD + 3
-    taken += _PEAK + 1 if has_peaks else 0
-    taken += _GAUGE + 1 if has_gauges else 0
-    has_costs = cost > 0 and width - taken - cost - 2 >= 20
-    taken += cost + 2 if has_costs else 0
-    name = max(width - taken, 10)
-    most = max(len(clean(row.name)) for row in rows) + 2
-    spare = max(name - most, 0)
-    name -= spare
-    gauge = _GAUGE + min(spare, 24)
+def _results(rows: Sequence[CaseLine], width: int) -> Iterator[Line]:
     yield section(
         (Span(f"all {counted(len(rows), 'case')}" if len(rows) > 1 else "the case", "title"),), width
     )
-    head = f"{_MARGIN}{left('CASE', name)} {right('RATE', _RATE)} {' ' * _UNIT} {right('95 %', _SPREAD)}"
-    head += f" {right('OF PEAK', _PEAK)}" if has_peaks else ""
-    head += " " * (gauge + 1) if has_gauges else ""
-    head += f"  {right('COST', cost)}" if has_costs else ""
-    yield fitted((Span(head, "dim"),), width)
-    for row in rows:
-        number, _, unit = row.rate.partition(" ")
-        spans = [
-            Span(_MARGIN + left(clean(row.name), name) + " "),
-            Span(right(number, _RATE), "title"),
-            Span(f" {left(unit, _UNIT)}", "dim"),
-            Span(" " + right(row.interval, _SPREAD)),
-        ]
-        if has_peaks:
-            spans.append(Span(" " + right("" if row.peak is None else row.peak.text, _PEAK)))
-        if has_gauges:
-            share = None if row.peak is None else row.peak.share
-            spans.append(Span(" "))
-            spans += gauge_spans(share, 1.0, gauge, "compute") if row.peak else [Span(" " * gauge)]
-        if has_costs:
-            spans.append(Span("  " + right(row.cost, cost)))
-        yield fitted(spans, width)
+    yield from table_lines(rates_table(rows, widest_bar=_WIDEST_BAR), width, margin=len(_MARGIN))
 
 
-def _not_measured(rows: Sequence[ResultRow], width: int) -> Iterable[Line]:
+def _not_measured(rows: Sequence[CaseLine], width: int) -> Iterable[Line]:
     """Each outcome and reason once, however many cases have it: without a GPU that is most of them."""
     named: dict[str, list[str]] = {}
     for row in rows:

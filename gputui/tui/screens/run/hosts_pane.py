@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gputui.document.bars import gauge_spans
 from gputui.model.units import counted, format_clock
 from gputui.services.hosts.bakeoff import DONE, FAILED, LOST, RUNNING, STOPPED, HostStatus
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, line_width, right, width_of
 from gputui.tui.widgets.lines_list import MARKER
-from gputui.tui.widgets.sections import gauge_spans, section
+from gputui.tui.widgets.sections import section
 from gputui.tui.widgets.wrapping import wrapped
 
 _MOST_NAME, _STATE, _GAUGE, _PERCENT, _LEFT, _DEVICE = 20, 14, 8, 6, 7, 24

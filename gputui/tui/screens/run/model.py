@@ -10,8 +10,8 @@ from gputui.errors import GputuiError
 from gputui.model.plan import Plan
 from gputui.services.hosts.preparing import command_on, named_in
 from gputui.services.profiles.loader import Profile
+from gputui.services.results.case_table import CaseLine
 from gputui.services.results.next_steps import NextStep
-from gputui.services.results.roofline import PeakShare
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.services.runs.start import FIELDS, CheckedDraft, Draft, Wrong, command_line, read_draft
 from gputui.tui.screens.run.actions import KEYS
@@ -63,23 +63,6 @@ class WatchedRuns:
 
 
 @dataclass(frozen=True, slots=True)
-class ResultRow:
-    """One case of a run that has ended."""
-
-    name: str
-    rate: str
-    interval: str
-    """The 95 % interval of the rate around it, as `±1 %`."""
-    blocks: int
-    why: str
-    """Outcome and reason where there is no rate."""
-    peak: PeakShare | None = None
-    """What it reached of a peak; None if that is unknown."""
-    cost: str = ""
-    """As `$4.52 per Gtok`; empty without a price."""
-
-
-@dataclass(frozen=True, slots=True)
 class EndedRuns:
     """What became of the runs that were watched."""
 
@@ -87,7 +70,7 @@ class EndedRuns:
     target: str
     status: str
     """As `finished`, or why not."""
-    rows: tuple[ResultRow, ...]
+    rows: tuple[CaseLine, ...]
     said: tuple[str, ...]
     """What else is to be known: that a supervisor was killed, where a trace lies."""
     wrong: GputuiError | None

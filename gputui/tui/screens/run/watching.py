@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gputui.analysis.statistics import Interval
+from gputui.document.bars import gauge_spans
+from gputui.document.table import Column, Table
 from gputui.model.units import axis_of_seconds, counted, format_clock, format_seconds
 from gputui.services.runs.progress import CaseProgress, Happened, ProgressSnapshot, TimedCase
 from gputui.tui.screens.run.actions import KEYS
@@ -13,9 +14,10 @@ from gputui.tui.screens.run.devices_pane import device_charts, device_rows, host
 from gputui.tui.screens.run.load_pane import load_lines
 from gputui.tui.screens.run.model import RunModel, WatchedRuns
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, filled, fitted, left, line_width, right, side_by_side, width_of
+from gputui.tui.widgets.cells import clean, filled, fitted, left, line_width, right, side_by_side
 from gputui.tui.widgets.charts import BLOCKS, body_styles, level_of
-from gputui.tui.widgets.sections import gauge_spans, joined, section
+from gputui.tui.widgets.sections import joined, section
+from gputui.tui.widgets.table_lines import table_lines
 
 _TALL, _LOW, _WIDE, _VERY_WIDE = 34, 24, 110, 170
 """From the first height on there is room for charts of several rows, above the second for the host; from the
@@ -32,7 +34,7 @@ STATE_STYLES = {
     "profiling": "accent",
 }
 _STATE_WORDS = {"timing": "running", "warm": "running"}
-_STATE, _LAUNCHES, _RATE, _UNIT = 9, 5, 5, 7
+_STATE, _RATE, _UNIT, _SPREAD = 9, 5, 7, 12
 _GAUGE = 12
 _TIME, _FOR_TIMES = 8, 76
 """Cells of a time of a load on a server, and from which width there is room for two."""
@@ -153,11 +155,9 @@ def _case_table(model: RunModel, progress: ProgressSnapshot, width: int, rows: i
     model.scrolled = min(model.scrolled, max(len(cases) - room, 0))
     first = min(max(now - room * 2 // 3, 0) + model.scrolled, max(len(cases) - room, 0))
     has_times = progress.server_is_here is not None and width >= _FOR_TIMES
-    has_peaks = any(case.peak is not None for case in cases)
     shown = cases[first : first + room]
-    cells = _cells_of(shown, width, has_peaks=has_peaks, has_times=has_times)
-    lines = [_headings(width, progress.shared_words, cells, has_times=has_times)]
-    lines += [_case_line(case, width, cells, has_times=has_times) for case in shown]
+    table = _cases_shown(shown, progress.shared_words, has_times=has_times)
+    lines = list(table_lines(table, width, margin=3, marks=[case.is_now for case in shown]))
     notes = [*_hidden(cases[:first], "above"), *_hidden(cases[first + room :], "below"), *not_run]
     if notes:
         lines.append(fitted((Span(f"  {' · '.join(notes)}", "dim"),), width))
@@ -186,71 +186,45 @@ def _not_run(progress: ProgressSnapshot) -> list[str]:
     return [f"{count} not run here{': ' if reason else ''}{clean(reason)}"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Cells:
-    """Of the columns that make room for each other; `peak` is 0 if it is not there."""
-
-    name: int
-    spread: int
-    peak: int
-
-
-def _cells_of(cases: Sequence[CaseProgress], width: int, *, has_peaks: bool, has_times: bool) -> _Cells:
-    """For the cases in sight: a wide interval takes room that shares of a peak leave, then that of names."""
-    is_wide = width >= _WIDE
-    spread = 14 if is_wide else 12
-    peak = (14 if is_wide else 13) if has_peaks else 0  # of `121 % (boost)`, with a blank before it if wide
-    others = (2 * (_GAUGE + 1) if is_wide else 0) + (2 * (_TIME + 1) if has_times else 0)
-    name = (
-        width - 3 - _STATE - _LAUNCHES - _RATE - _UNIT - spread - 6 - others - (peak + 1 if has_peaks else 0)
-    )
-    more = max(max((len(case.spread) for case in cases), default=0) - spread, 0)
-    peaks = ["OF PEAK", *(case.peak.text for case in cases if case.peak is not None)]
-    of_peaks = min(more, max(peak - max(map(len, peaks)), 0)) if has_peaks else 0
-    longest = max((width_of(clean(case.short_name or case.name)) for case in cases), default=0)
-    of_names = min(more - of_peaks, max(name - longest, 0))
-    return _Cells(name - of_names, spread + of_peaks + of_names, peak - of_peaks)
-
-
-def _headings(width: int, shared: str, cells: _Cells, *, has_times: bool) -> Line:
+def _cases_shown(cases: Sequence[CaseProgress], shared: str, *, has_times: bool) -> Table:
+    """What is known of these cases; headings are as wide as most cells get, so that columns stay in place."""
     what = "LOAD" if has_times else "CASE"
-    words = f"{what} ({clean(shared)})" if shared and not has_times else what
-    parts = [left(words, cells.name), left("STATE", _STATE), left("DONE", _LAUNCHES)]
-    if width >= _WIDE:
-        parts.append(" " * _GAUGE)
-    parts += [right("RATE", _RATE), " " * _UNIT, right("95 %", cells.spread)]
-    parts += [right("OF PEAK", cells.peak)] if cells.peak else []
-    parts += [right("TTFT", _TIME), right("TPOT", _TIME)] if has_times else []
-    return fitted((Span("   " + " ".join(parts), "dim"),), width)
-
-
-def _case_line(case: CaseProgress, width: int, cells: _Cells, *, has_times: bool) -> Line:
-    has_gauges = width >= _WIDE
-    title = "title" if case.is_now else "" if case.rate else "dim"
-    spans: list[Span] = [
-        Span(" ▸ " if case.is_now else "   ", "accent"),
-        Span(left(clean(case.short_name or case.name), cells.name) + " ", title),
-        Span(left(_STATE_WORDS.get(case.state, case.state), _STATE), STATE_STYLES.get(case.state, "dim")),
-        Span(" " + left(f"{case.launches_done}/{case.launches}", _LAUNCHES)),
+    launch = [[gauge_spans(case.share_done, 1.0, _GAUGE, "accent") if case.is_now else ()] for case in cases]
+    of_peak = [
+        [() if case.peak is None else gauge_spans(case.peak.share, 1.0, _GAUGE, "compute")] for case in cases
     ]
-    if has_gauges:
-        launch = gauge_spans(case.share_done, 1.0, _GAUGE, "accent") if case.is_now else (Span(" " * _GAUGE),)
-        spans += [Span(" "), *launch]
-    number, _, unit = case.rate.partition(" ")
-    spans += [
-        Span(" " + right(number, _RATE), "title" if case.is_now else ""),
-        Span(f" {left(unit, _UNIT)}", "dim"),
-        Span(" " + right(case.spread, cells.spread)),
+    rates = [case.rate.partition(" ") for case in cases]
+    peaks = ["" if case.peak is None else case.peak.text for case in cases]
+    times = [
+        Column(f"{title:>{_TIME}}", ["" if one is None else format_seconds(one) for one in of], True)
+        for title, of in (("TTFT", [c.ttft_s for c in cases]), ("TPOT", [c.tpot_s for c in cases]))
     ]
-    if cells.peak:
-        peak = "" if case.peak is None else case.peak.text
-        spans.append(Span(" " + right(peak, cells.peak)))
-    if has_gauges and case.peak is not None:
-        spans += [Span(" "), *gauge_spans(case.peak.share, 1.0, _GAUGE, "compute")]
-    if has_times:
-        for time_s in (case.ttft_s, case.tpot_s):
-            spans.append(Span(" " + right("" if time_s is None else format_seconds(time_s), _TIME)))
-    return fitted(spans, width)
+    return Table(
+        (
+            Column(
+                f"{what} ({shared})" if shared and not has_times else what,
+                [
+                    Span(case.short_name or case.name, "title" if case.is_now else "" if case.rate else "dim")
+                    for case in cases
+                ],
+                breaks=True,
+            ),
+            Column(
+                f"{'STATE':{_STATE}}",
+                [
+                    Span(_STATE_WORDS.get(case.state, case.state), STATE_STYLES.get(case.state, "dim"))
+                    for case in cases
+                ],
+            ),
+            Column("DONE", [f"{case.launches_done}/{case.launches}" for case in cases]),
+            Column("", launch, priority=3),
+            Column(f"{'RATE':>{_RATE}}", [Span(number, "title") for number, _, _ in rates], True),
+            Column(" " * _UNIT, [Span(unit, "dim") for _, _, unit in rates]),
+            Column(f"{'95 %':>{_SPREAD}}", [case.spread for case in cases], True),
+            *([Column("OF PEAK", peaks, True, 1), Column("", of_peak, priority=2)] if any(peaks) else []),
+            *(times if has_times else []),
+        )
+    )
 
 
 # The blocks

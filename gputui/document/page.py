@@ -1,0 +1,143 @@
+"""Lines and tables for a terminal or a pipe, with colours where there are any. Written without a library for
+terminals: importing one takes longer than a comparison of two files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import IO
+
+from gputui.document.plain_text import in_encoding
+from gputui.document.spans import Span, wrapped
+from gputui.document.table import Table, changed, columns_that_fit, lines_of, parts_of
+from gputui.store.text import clean_text
+
+_CODES = {"title": "1", "dim": "2", "track": "2", "italic": "3", "good": "32", "warn": "33", "accent": "36"}
+"""Of styles, as terminals know them: colours of the user's own palette."""
+_QUIET = ("dim", "track")
+"""Styles that stay as they are in a row that stands out."""
+
+
+@dataclass
+class Console:
+    """Where a page is shown, and how large that is."""
+
+    file: IO[str]
+    width: int
+    height: int
+    is_terminal: bool
+    has_styles: bool
+    has_colours: bool
+
+    @property
+    def encoding(self) -> str:
+        return getattr(self.file, "encoding", None) or "utf-8"
+
+
+def console_on(
+    file: IO[str], width: int | None = None, *, height: int | None = None, is_terminal: bool | None = None
+) -> Console:
+    """A console that writes to `file`; without a size in that of the terminal, or 80 columns (or $COLUMNS).
+
+    `is_terminal` None asks the file, and `FORCE_COLOR`, whether it takes escape sequences.
+    """
+    if is_terminal is None:
+        forced = os.environ.get("FORCE_COLOR")
+        is_terminal = file.isatty() if forced is None else forced != ""
+    kind = os.environ.get("TERM", "").lower()
+    is_old_windows = os.name == "nt" and not (kind or os.environ.get("WT_SESSION"))
+    has_styles = is_terminal and kind not in ("dumb", "unknown") and not is_old_windows
+    columns, lines = _size()
+    return Console(
+        file,
+        columns if width is None else width,
+        lines if height is None else height,
+        is_terminal,
+        has_styles,
+        has_styles and not os.environ.get("NO_COLOR"),
+    )
+
+
+def _size() -> tuple[int, int]:
+    """Columns and lines of the terminal that any of the standard streams is, or those of the environment."""
+    found = os.terminal_size((80, 25))
+    for descriptor in range(3):
+        try:
+            found = os.get_terminal_size(descriptor)
+            break
+        except OSError:
+            continue
+    stated = [os.environ.get(name, "") for name in ("COLUMNS", "LINES")]
+    columns, lines = (int(text) if text.isdigit() else 0 for text in stated)
+    return columns or found.columns or 80, lines or found.lines or 25
+
+
+class Page:
+    """Lines and tables that are shown in one go; text is made fit for the stream before it is laid out."""
+
+    def __init__(self, out: Console) -> None:
+        self.out, self.width = out, out.width
+        self.lines: list[str] = []
+
+    @property
+    def height(self) -> int:
+        """Lines that are on it."""
+        return len(self.lines)
+
+    def line(self, text: str = "", style: str = "", *, lead: str = "", is_whole: bool = False) -> None:
+        """A line that goes on below where it is too long, unless it is to stay whole.
+
+        `lead` stands before it and stands out.
+        """
+        first = self._plain(lead)
+        whole = first + self._plain(text)
+        for number, part in enumerate([whole] if is_whole else wrapped(whole, self.width)):
+            begin = len(first) if number == 0 else 0
+            self._add((Span(part[:begin], "title"), Span(part[begin:], style)))
+
+    def table(self, table: Table, margin: int = 0) -> list[str]:
+        """A table; columns that have no room are left out, and where all must stay their cells go on below.
+
+        Returns the headings of the columns that are shown.
+        """
+        room, lead = self.width - margin, Span(" " * margin)
+        columns = columns_that_fit([changed(one, self._plain) for one in table.columns], room)
+        for number, part in enumerate(parts_of(columns, room, table.keeps)):
+            if number:
+                self.line()
+            for place, lines in enumerate(lines_of(part, room)):
+                for line in lines:
+                    self._add((lead, *line), table.styles[place - 1] if place and table.styles else "")
+        return [column.heading for column in columns]
+
+    def add(self, page: Page) -> None:
+        """All that is on another one."""
+        self.lines += page.lines
+
+    def show(self) -> None:
+        """Write it."""
+        self.out.file.write("".join(f"{line}\n" for line in self.lines))
+        self.out.file.flush()
+
+    def _plain(self, text: str) -> str:
+        return in_encoding(clean_text(text), self.out.encoding)
+
+    def _add(self, line: Iterable[Span], of_row: str = "") -> None:
+        spans = [Span(text, _both(of_row, style)) for text, style in line if text]
+        while spans and not spans[-1].text.rstrip(" "):
+            spans.pop()
+        if spans:
+            spans[-1] = Span(spans[-1].text.rstrip(" "), spans[-1].style)
+        self.lines.append("".join(map(self._written, spans)))
+
+    def _written(self, span: Span) -> str:
+        codes = [code for name in span.style.split() if (code := _CODES.get(name)) and self._has(code)]
+        return f"\x1b[{';'.join(codes)}m{span.text}\x1b[0m" if codes and span.text.strip(" ") else span.text
+
+    def _has(self, code: str) -> bool:
+        return self.out.has_styles if len(code) == 1 else self.out.has_colours
+
+
+def _both(of_row: str, style: str) -> str:
+    return style if style in _QUIET else f"{of_row} {style}"

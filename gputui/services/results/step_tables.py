@@ -1,0 +1,86 @@
+"""A profiled step as words and tables, which `show`, the Results screen and traces share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gputui.document.table import Column, Table, table_of
+from gputui.model.absent import Missing
+from gputui.model.profiled import MEMORY_PARTS, MemoryPoint, Operator, ProfiledPass
+from gputui.model.units import format_bytes, format_percent, format_ratio, format_seconds
+from gputui.services.results.step_breakdown import StepBreakdown, is_believed
+
+POINTS = {
+    "start": "at start",
+    "after_forward": "+ forward",
+    "after_backward": "+ backward",
+    "after_optimizer": "+ optimizer",
+    "peak": "at peak",
+}
+
+
+CATEGORY_WORDS = {
+    "cast_copy": "casts and copies",
+    "softmax_loss": "softmax and loss",
+    "embedding_index": "indexing",
+    "view_alloc": "views and allocation",
+    "idle: data wait": "waiting for the loader",
+    "idle: launch": "launch gaps",
+    "idle: runtime api": "driver calls",
+    "idle: dispatch": "dispatch gaps",
+    "idle: sync": "waiting for each other",
+    "idle: python": "Python between calls",
+    "idle: kernel gap": "gaps between kernels",
+    "idle: queue": "queued work waiting",
+    "idle: profiler": "the profiler itself",
+}
+"""What a person calls the categories and causes whose names do not speak for themselves."""
+
+
+def step_words(breakdown: StepBreakdown, found: ProfiledPass) -> str:
+    """How long a profiled step took, compared to the timed ones."""
+    text = f"{format_seconds(breakdown.step_ns * 1e-9)} in {found.steps} profiled steps"
+    if isinstance(breakdown.inflation, Missing):
+        return text
+    doubt = "" if is_believed(breakdown) else ", so shares are rough"
+    return f"{text}, {format_ratio(breakdown.inflation)} as long as the timed one{doubt}"
+
+
+def operator_table(found: ProfiledPass, operators: Sequence[Operator], names: Sequence[str] = ()) -> Table:
+    """Operators with their share of a step; shapes and categories go first where there is no room.
+
+    `names` may be shorter ones.
+    """
+    names = names or [row.operator.removeprefix("aten::") for row in operators]
+    of = [f"{row.calls / found.steps:.3g}" if row.calls else "" for row in operators]
+    categories = [CATEGORY_WORDS.get(row.category, row.category) for row in operators]
+    return Table(
+        (
+            Column("operator", names, breaks=True),
+            Column("per step", [format_seconds(row.time_ns * 1e-9 / found.steps) for row in operators], True),
+            Column("share", [format_percent(row.time_ns / found.window_ns) for row in operators], True),
+            Column("calls", of, True, 1),
+            Column("phase", [row.phase for row in operators], priority=2),
+            Column("category", categories, priority=3),
+            Column("shapes", [row.shapes for row in operators], priority=4),
+        )
+    )
+
+
+def parts_of(point: MemoryPoint) -> dict[str, int]:
+    """Bytes by what they are for."""
+    return {part: getattr(point, f"{part}_bytes") for part in MEMORY_PARTS}
+
+
+def memory_table(found: ProfiledPass) -> Table:
+    """What torch holds at the points of a step, by what it is for."""
+    headings = ("memory", *MEMORY_PARTS, "sum")
+    rows = [
+        (
+            POINTS[point.point],
+            *(format_bytes(size) if size else "0" for size in parts_of(point).values()),
+            format_bytes(point.allocated_bytes),
+        )
+        for point in found.memory
+    ]
+    return table_of(headings, rows, range(1, len(headings)))
