@@ -225,5 +225,6 @@ def test_values_far_beyond_a_limit_are_drawn_to_their_own_scale() -> None:
 def test_a_cell_without_a_reading_repeats_the_one_before_only_for_a_while() -> None:
     series = TimeSeries((0.0, 1.0, 2.0, 3.0, 4.0, 9.0), (1.0, 2.0, math.nan, 4.0, 5.0, 6.0))
     assert series.known == [1.0, 2.0, 4.0, 5.0, 6.0]
-    assert series.means(1.0, 10) == [1.0, 2.0, 2.0, 4.0, 5.0, 5.0, 5.0, 5.0, None, 6.0]
-    assert series.means(2.0, 5) == [1.5, 4.0, 5.0, 5.0, 6.0]
+    assert series.cells(1.0, 10) == [1.0, 2.0, 2.0, 4.0, 5.0, 5.0, 5.0, 5.0, None, 6.0]
+    assert series.cells(2.0, 5) == [1.5, 4.0, 5.0, 5.0, 6.0]
+    assert series.cells(4.5, 2, max) == [5.0, 6.0]

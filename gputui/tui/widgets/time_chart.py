@@ -32,7 +32,7 @@ def time_chart(
     """A title with a figure and a note, and the first `span_s` seconds as an area of so many rows."""
     room = width - axis_cells(width)
     top = metric.top(limits, max(series.known, default=0.0))
-    columns = series.means(span_s / room, room)
+    columns = series.cells(span_s / room, room)
     title = chart_title(metric.name, Span(metric.text(figure), "title"), note, width)
     drawn = area_lines(columns, top, rows, room, metric.hue, metric.mark_at(limits))
     return [title, *with_axis(drawn, metric.axis(top), width)]

@@ -6,7 +6,6 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import median
 
 from gputui.metrics import STORED, Metric
@@ -29,8 +28,6 @@ _LEAST_CHART, _MOST_CHART = 8, 120
 _SCROLLBAR = 1
 _HIGHEST = 4
 """Rows of a chart, at most."""
-_HOLD_US = 1_500_000
-"""A value is extended for this long: outside of blocks the sampler reads once a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,98 +65,73 @@ def telemetry_page(
     Only the part of `series` within the window is drawn. Charts are as high as `height` rows for all allow.
     """
     place = chart_place(width)
-    parts = [_Part(one, window, place.cells) for one in series]
-    pieces = max((part.end - part.start for part in parts), default=0)
+    within = [
+        slice(bisect_left(one.t_us, window.from_us), bisect_right(one.t_us, window.to_us)) for one in series
+    ]
+    pieces = max((part.stop - part.start for part in within), default=0)
     lines: list[Line] = list(paragraph(_span_words(window, pieces), width, "dim"))
     lines += paragraph(_cursor_words(detail, window), width, "dim", indent=2)
     names = {gpu.index: gpu.name for gpu in detail.run.summary.machine.gpus}
     headings = _headings(width)
-    metrics = sum(len(_measured(part)) for part in parts)
-    around = len(lines) + 3 * len(parts)
-    rows = min(max((height - around) // max(metrics, 1), 1), _HIGHEST) if place.cells else 1
+    measured = [_measured(*pair) for pair in zip(series, within, strict=True)]
+    around = len(lines) + 3 * len(series)
+    rows = min(max((height - around) // max(sum(map(len, measured)), 1), 1), _HIGHEST) if place.cells else 1
     heads = " " * _NAME + "".join(f"{heading:>{_NUMBER}}" for heading in headings)
-    for part in parts:
-        device = part.series.device_index
-        title = "host" if device == HOST else f"GPU {device}"
-        lines += [(), (Span(f"{title} {names.get(device, '')}".strip(), "title"),)]
-        if part.start == part.end:
+    for one, found in zip(series, measured, strict=True):
+        title = "host" if one.device_index == HOST else f"GPU {one.device_index}"
+        lines += [(), (Span(f"{title} {names.get(one.device_index, '')}".strip(), "title"),)]
+        if not found:
             lines += paragraph("  no reading here", width)
             continue
         ruler = _ruler(detail, window, place.cells)
         lines.append((Span(heads, "dim"), Span("  "), Span(ruler, "accent")))
-        lines += _metric_lines(part, place, headings, rows)
+        for metric, values in found:
+            lines += _metric_lines(one, metric, values, window, place, headings, rows)
     return tuple(lines)
 
 
-class _Part:
-    """The samples of a series within a window."""
-
-    def __init__(self, series: TelemetrySeries, window: TimeWindow, cells: int) -> None:
-        t_us = series.t_us
-        self.series = series
-        self.start, self.end = bisect_left(t_us, window.from_us), bisect_right(t_us, window.to_us)
-        mine = t_us[self.start : self.end]
-        gaps = [later - earlier for earlier, later in pairwise(mine)]
-        self._hold_us = max(2.5 * median(gaps), _HOLD_US) if gaps else _HOLD_US
-        edges = [window.from_us + window.span_us * cell / cells for cell in range(cells)]
-        ends = (*edges, window.to_us + 1) if edges else ()
-        self._cells = [self._pieces(*pair) for pair in pairwise(ends)]
-        self._here = self._pieces(window.cursor_us, window.cursor_us + 1)
-
-    def chart(self, column: Sequence[float]) -> list[float]:
-        """The highest value in each cell of the chart; NaN where nothing was measured."""
-        return [_highest(column[start:end]) for start, end in self._cells]
-
-    def here(self, column: Sequence[float]) -> float:
-        """The value at the cursor; NaN where nothing was measured."""
-        return _highest(column[slice(*self._here)])
-
-    def _pieces(self, from_us: float, to_us: float) -> tuple[int, int]:
-        """Indices of the samples that end between two instants, else of the one before if it is recent."""
-        t_us = self.series.t_us
-        start, end = bisect_left(t_us, from_us), bisect_left(t_us, to_us)
-        is_held = start == end and start > 0 and from_us - t_us[start - 1] <= self._hold_us
-        return (start - 1, start) if is_held else (start, end)
-
-
-def _highest(values: Sequence[float]) -> float:
-    return max((v for v in values if math.isfinite(v)), default=math.nan)
-
-
-def _measured(part: _Part) -> list[tuple[Metric, list[float]]]:
+def _measured(series: TelemetrySeries, within: slice) -> list[tuple[Metric, list[float]]]:
     """The metrics that have a chart, with their values within the window."""
-    scope = "host" if part.series.device_index == HOST else "gpu"
+    scope = "host" if series.device_index == HOST else "gpu"
     found = []
     for metric in STORED:
-        column: Sequence[float] = part.series.columns.get(metric.key, ())
-        values = [v for v in column[part.start : part.end] if math.isfinite(v)]
+        column: Sequence[float] = series.columns.get(metric.key, ())
+        values = [v for v in column[within] if math.isfinite(v)]
         if values and metric.hue and metric.scope == scope:
             found.append((metric, values))
     return found
 
 
-def _metric_lines(part: _Part, place: ChartPlace, headings: Sequence[str], rows: int) -> Iterator[Line]:
-    for metric, values in _measured(part):
-        column = part.series.columns[metric.key]
-        numbers = {
-            "least": min(values),
-            "median": median(values),
-            "most": max(values),
-            CURSOR: part.here(column),
-        }
-        plain = {what: metric.plain(value) for what, value in numbers.items()}
-        text = "".join(f"{plain[heading]:>{_NUMBER}}" for heading in headings)
-        name = f"  {metric.heading[: _NAME - 2]:{_NAME - 2}}"
-        if not place.cells:
-            yield Span(name, "dim"), Span(text)
-            continue
-        shown = [v if math.isfinite(v) else None for v in part.chart(column)]
-        low, high = numbers["least"], numbers["most"]
-        if plain["least"] == plain["most"]:
-            high = low
-        for row, chart in enumerate(_chart(shown, low, high, rows, metric.hue)):
-            before = (Span(name, "dim"), Span(text)) if row == 0 else (Span(" " * (place.left - 2)),)
-            yield *before, Span("  "), chart
+def _metric_lines(
+    series: TelemetrySeries,
+    metric: Metric,
+    values: Sequence[float],
+    window: TimeWindow,
+    place: ChartPlace,
+    headings: Sequence[str],
+    rows: int,
+) -> Iterator[Line]:
+    (here,) = series.of(metric.key, window.cursor_us).cells(1e-6, 1, max)
+    numbers = {
+        "least": min(values),
+        "median": median(values),
+        "most": max(values),
+        CURSOR: math.nan if here is None else here,
+    }
+    plain = {what: metric.plain(value) for what, value in numbers.items()}
+    text = "".join(f"{plain[heading]:>{_NUMBER}}" for heading in headings)
+    name = f"  {metric.heading[: _NAME - 2]:{_NAME - 2}}"
+    if not place.cells:
+        yield Span(name, "dim"), Span(text)
+        return
+    over_time = series.of(metric.key, window.from_us)
+    shown = over_time.cells(window.span_us * 1e-6 / place.cells, place.cells, max)
+    low, high = numbers["least"], numbers["most"]
+    if plain["least"] == plain["most"]:
+        high = low
+    for row, chart in enumerate(_chart(shown, low, high, rows, metric.hue)):
+        before = (Span(name, "dim"), Span(text)) if row == 0 else (Span(" " * (place.left - 2)),)
+        yield *before, Span("  "), chart
 
 
 def _chart(values: Sequence[float | None], low: float, high: float, rows: int, family: str) -> list[Span]:

@@ -191,7 +191,7 @@ def _row(
         or f"to {without_unit(metric.axis(top), figure)}"
     )
     room = max(width - name_cells - 10 - len(end) - 2, 4)
-    columns = series.means(_cell_s(device, room), room)
+    columns = series.cells(_cell_s(device, room), room)
     (chart,) = area_lines(columns, top, 1, room, metric.hue)
     head = (Span(left(metric.name, name_cells), "dim"), Span(right(figure, 10)))
     return fitted((*head, Span(" "), *chart, Span(" "), Span(end, "dim")), width)
