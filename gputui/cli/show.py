@@ -10,6 +10,7 @@ import click
 
 from gputui.cli.watching import ALL_HELP
 from gputui.errors import EXIT_DONE
+from gputui.metrics import with_unit
 from gputui.model.absent import Missing
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted, format_percent
@@ -133,9 +134,9 @@ def _telemetry(telemetry: TelemetrySummary) -> Iterator[str]:
         if not isinstance(device.power_median_w, Missing) and not isinstance(device.power_max_w, Missing):
             parts.append(f"power {device.power_median_w:.0f} W, at most {device.power_max_w:.0f}")
         if not isinstance(device.temperature_max_c, Missing):
-            parts.append(f"up to {device.temperature_max_c:.0f} °C")
+            parts.append(f"temperature up to {device.temperature_max_c:.0f} °C")
         if not isinstance(device.sm_clock_median_mhz, Missing):
-            parts.append(f"clock {device.sm_clock_median_mhz:.0f} MHz")
+            parts.append(f"clock {with_unit(device.sm_clock_median_mhz, 'MHz')}")
         for share, word in ((device.power_capped_share, "power-capped"), (device.slowed_share, "slowed")):
             if not isinstance(share, Missing) and share > 0:
                 parts.append(f"{word} {format_percent(share)} of the time")
@@ -144,4 +145,4 @@ def _telemetry(telemetry: TelemetrySummary) -> Iterator[str]:
     if not isinstance(host, Missing) and not isinstance(host.cpu_busy_mean_pct, Missing):
         steal = host.cpu_steal_mean_pct
         stolen = "" if isinstance(steal, Missing) else f", {steal:.0f} % taken by the hypervisor"
-        yield (f"host: CPU {host.cpu_busy_mean_pct:.0f} % busy{stolen} ({host.samples} samples)")
+        yield (f"host: CPU {with_unit(host.cpu_busy_mean_pct, 'cores')}{stolen} ({host.samples} samples)")

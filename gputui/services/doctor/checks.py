@@ -12,6 +12,7 @@ from pathlib import Path
 from gputui.errors import GputuiError
 from gputui.machine import describe_machine, storage_warning
 from gputui.machine.tree import Tree
+from gputui.metrics import number, with_unit
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.machine import Gpu, Interpreter, Machine, TorchDevice
@@ -211,15 +212,13 @@ def _gpus(box: SystemState) -> Iterator[Check]:
 
 
 def _gpu_in_words(gpu: DeviceSample) -> str:
-    values = gpu.values
-    parts = []
-    temperature, width = values.get("temperature_c"), values.get("pcie_width")
-    if isinstance(temperature, int | float):
-        parts.append(f"{temperature:.0f} °C")
-    if isinstance(width, int | float):
-        parts.append(f"PCIe x{width:.0f}")
-    parts.append("not slowed, no memory errors" if "ecc_uncorrected_count" in values else "not slowed")
-    return ", ".join(parts)
+    celsius, lanes = number(gpu.values, "temperature_c"), number(gpu.values, "pcie_width")
+    parts = (
+        "" if celsius is None else with_unit(celsius, "°C"),
+        "" if lanes is None else f"PCIe x{lanes:.0f}",
+        "not slowed, no memory errors" if "ecc_uncorrected_count" in gpu.values else "not slowed",
+    )
+    return ", ".join(filter(None, parts))
 
 
 def _gpu_settings(box: SystemState) -> Iterator[Check]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gputui.analysis.health import GpuFinding, age, health
 from gputui.document.bars import gauge
+from gputui.metrics import number
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample
 from gputui.model.units import format_bytes
@@ -147,10 +148,8 @@ class HostsModel:
             share = f"{format_bytes(used)} {share}"
         spans.append(Span(right(share, _NARROW_MEMORY_CELLS if is_narrow else _MEMORY_CELLS), dim))
         if not is_narrow:
-            load = host.get("load_1min")
-            spans.append(
-                Span(right(f"{load:.1f}" if isinstance(load, int | float) else _ABSENT, _LOAD_CELLS), dim)
-            )
+            load = number(host, "load_1min")
+            spans.append(Span(right(_ABSENT if load is None else f"{load:.1f}", _LOAD_CELLS), dim))
         spans += [Span("  "), Span(word, style)]
         if one.case and not one.problem:
             spans += [Span("  " if word else ""), Span(clean(one.case), "accent")]
@@ -195,26 +194,25 @@ def _gpus(one: HostSample) -> list[DeviceSample]:
 
 
 def _is_busy(gpu: DeviceSample) -> bool:
-    busy = gpu.values.get("sm_busy_pct")
-    return isinstance(busy, int | float) and busy >= _BUSY_FROM
+    return (number(gpu.values, "sm_busy_pct") or 0.0) >= _BUSY_FROM
 
 
 def _busy(one: HostSample) -> tuple[float | None, str]:
     """The mean load of the GPUs and how many have some; of a host without GPUs that of its CPUs."""
     gpus = _gpus(one)
     if gpus:
-        known = [v for gpu in gpus if isinstance(v := gpu.values.get("sm_busy_pct"), int | float)]
+        known = [v for gpu in gpus if (v := number(gpu.values, "sm_busy_pct")) is not None]
         mean = sum(known) / len(known) if known else None
         return mean, f"{sum(map(_is_busy, gpus))}/{len(gpus)} GPU"
     values = {} if one.sample is None else one.sample.host.values
-    busy, cores = values.get("cpu_busy_pct"), values.get("cpu_limit_cores")
-    if not isinstance(busy, int | float) or not isinstance(cores, int | float) or not cores:
+    busy, cores = number(values, "cpu_busy_pct"), number(values, "cpu_limit_cores")
+    if busy is None or not cores:
         return None, _ABSENT
     return busy / cores, f"{busy / cores:.0f} % CPU"
 
 
 def _total(devices: Sequence[DeviceSample], key: str) -> float | None:
-    known = [v for device in devices if isinstance(v := device.values.get(key), int | float)]
+    known = [v for device in devices if (v := number(device.values, key)) is not None]
     return sum(known) if known else None
 
 
