@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from gputui.model.absent import Missing
 from gputui.model.units import RATES, counted, format_hourly, format_percent, three_digits
@@ -13,14 +12,8 @@ from gputui.services.compare.pairing import Row
 _MOST_CASES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class TurningPoint:
-    """A condition, and what holds then."""
-
-    condition: str
-    """`b at $2.25/h or more`."""
-    answer: str
-    """`a is the cheaper one per token`."""
+TurningPoint = tuple[str, str]
+"""A condition, and what holds then: `b at $2.25/h or more`, `a is the cheaper one per token`."""
 
 
 def turning_points(rows: Sequence[Row]) -> list[TurningPoint]:
@@ -52,13 +45,13 @@ def _price(main: Row) -> Iterable[TurningPoint]:
     even = break_even_usd_per_hour(main)
     if even is None:
         share = f"{format_percent(ratio)} of" if ratio < 3 else f"{three_digits(ratio)} times"
-        yield TurningPoint(f"b below {share} a's price", f"b is the cheaper one per {noun}")
+        yield (f"b below {share} a's price", f"b is the cheaper one per {noun}")
         return
     rounded = format_hourly(float(f"{even:.3g}"))
     if main.cost.word == "cheaper":
-        yield TurningPoint(f"b at {rounded} or more", f"a is the cheaper one per {noun}")
+        yield (f"b at {rounded} or more", f"a is the cheaper one per {noun}")
     elif main.cost.word == "dearer":
-        yield TurningPoint(f"b at {rounded} or less", f"b is the cheaper one per {noun}")
+        yield (f"b at {rounded} or less", f"b is the cheaper one per {noun}")
 
 
 def _cases(main: Row, rows: Sequence[Row]) -> Iterable[TurningPoint]:
@@ -72,6 +65,6 @@ def _cases(main: Row, rows: Sequence[Row]) -> Iterable[TurningPoint]:
     ]
     better = "b" if mine == "slower" else "a"
     for row in against[:_MOST_CASES]:
-        yield TurningPoint(subject(row, rows), f"b {change_phrase(row)}: take {better}")
+        yield (subject(row, rows), f"b {change_phrase(row)}: take {better}")
     if len(against) > _MOST_CASES:
-        yield TurningPoint(counted(len(against) - _MOST_CASES, "more case"), f"take {better}")
+        yield (counted(len(against) - _MOST_CASES, "more case"), f"take {better}")

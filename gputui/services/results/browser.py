@@ -58,14 +58,6 @@ class FileRuns:
 
 
 @dataclass(frozen=True, slots=True)
-class LastWords:
-    """How a launch failed, and the end of its worker's log if it is still on this machine."""
-
-    launch: FailedLaunch
-    lines: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class RunDetail:
     """One run in full."""
 
@@ -79,8 +71,8 @@ class RunDetail:
     """In the order of time."""
     events: tuple[StoredEvent, ...]
     series: tuple[TelemetrySeries, ...]
-    last_words: tuple[LastWords, ...]
-    """Of workers whose launch failed."""
+    last_words: tuple[tuple[FailedLaunch, tuple[str, ...]], ...]
+    """How launches failed, and the end of each worker's log if it is still on this machine."""
     logs: Path | None
     """The directory of the whole logs of its workers, if it is of this machine and still there."""
     findings: tuple[tuple[CaseResult, tuple[Finding, ...]], ...]
@@ -155,7 +147,7 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
         spans=spans,
         events=events,
         last_words=tuple(
-            LastWords(launch, end_of_log(run_directories() / run_id, launch.launch_id)) for launch in failed
+            (launch, end_of_log(run_directories() / run_id, launch.launch_id)) for launch in failed
         ),
         logs=logs_of(run_id),
         series=series,

@@ -16,7 +16,7 @@ def points(a: Run, b: Run) -> list[tuple[str, str]]:
     other = replace(b, summary=replace(b.summary, run_id="0194b5a0-0000-7000-8000-00000000bbbb"))
     comparison = compare_sides(side_of_runs("a.db", [a]), side_of_runs("b.db", [other]))
     found = turning_points(comparison.rows)
-    return [(point.condition, re.sub(r" \(\d+ to \d+\)", "", point.answer)) for point in found]
+    return [(condition, re.sub(r" \(\d+ to \d+\)", "", answer)) for condition, answer in found]
 
 
 def test_the_price_of_b_at_which_costs_are_even_and_the_case_that_speaks_against_it() -> None:

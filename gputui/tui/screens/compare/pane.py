@@ -259,12 +259,12 @@ def turning_lines(comparison: Comparison, width: int) -> list[Line]:
     found = turning_points(comparison.rows)
     if not found:
         return []
-    label = min(max(width_of(point.condition) for point in found), width // 2)
+    label = min(max(width_of(condition) for condition, _ in found), width // 2)
     return [
         heading_line("what would change the answer", width),
         *(
-            fitted((Span(f"  {left(point.condition, label)}   "), Span(point.answer, "dim")), width)
-            for point in found
+            fitted((Span(f"  {left(condition, label)}   "), Span(answer, "dim")), width)
+            for condition, answer in found
         ),
     ]
 

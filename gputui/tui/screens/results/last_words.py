@@ -19,14 +19,13 @@ def last_words(detail: RunDetail, width: int) -> tuple[Line, ...]:
         return ()
     names = {case.case_id: case_name(case) for case in detail.run.cases}
     lines: list[Line] = [(), (Span("last words of workers", "title"),)]
-    for log_end in detail.last_words:
-        failed = log_end.launch
+    for failed, log_end in detail.last_words:
         cases = ", ".join(names[case_id] for case_id in failed.case_ids if case_id in names)
         launch = f"launch {failed.launch_id + 1}" + (f", {cases}" if cases else "")
         why = f"{failed.outcome}: {failed.reason}" if failed.reason else failed.outcome
         about = _wrapped(f"{launch}: {why}", max(width - 1, 20), subsequent_indent="  ")
         lines += [(Span(row, "warn"),) for row in about]
-        for row in log_end.lines:
+        for row in log_end:
             margin = " " * (_MARGIN + min(len(row) - len(row.lstrip()), 8))
             lines += [
                 (Span(margin + part),) for part in _wrapped(row.strip(), max(width - len(margin) - 1, 20))
