@@ -44,26 +44,27 @@ def cut(text: str, width: int) -> str:
     return f"{_head(text, width - 1)}…" if width > 0 else ""
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrapped(text: str, width: int, indent: int | None = None) -> list[str]:
     """Lines of at most `width` cells that end between words, but not between a number and its unit.
 
-    Later lines are indented as far as the first. A word that is wider than a line goes on in the next.
+    Later lines are indented by `indent`, or as far as the first. A word that is wider than a line goes on in
+    the next.
     """
     if width_of(text) <= width and not text.endswith(" "):
         return [text]
     width = max(width, 1)
-    indent = " " * min(len(text) - len(text.lstrip(" ")), width // 2)
+    begin = " " * min(len(text) - len(text.lstrip(" ")) if indent is None else indent, width // 2)
     lines = [""]
     for number, word in enumerate(_BEFORE_UNIT.sub(_KEPT_SPACE, text.rstrip(" ")).split(" ")):
         is_begun = len(lines) == 1 or lines[-1].strip(" ")
-        longer = f"{lines[-1]}{' ' if number else ''}{word}" if is_begun else indent + word
+        longer = f"{lines[-1]}{' ' if number else ''}{word}" if is_begun else begin + word
         if width_of(longer) <= width or not lines[-1].strip(" "):
             lines[-1] = longer
         else:
-            lines.append(indent + word)
+            lines.append(begin + word)
         while width_of(lines[-1]) > width:
             head = _head(lines[-1], width) or lines[-1][:1]
-            lines[-1:] = [head, indent + lines[-1][len(head) :]]
+            lines[-1:] = [head, begin + lines[-1][len(head) :]]
     return [line.replace(_KEPT_SPACE, " ").rstrip(" ") for line in lines]
 
 
@@ -79,6 +80,6 @@ def _head(text: str, width: int) -> str:
     return text
 
 
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[A-Za-zµ]{1,3}(?:/[a-z]+)?)(?:[ ,;:.)]|$))")
+_BEFORE_UNIT = re.compile(r" (?=·)|(?<=\d) (?=(?:%|[A-Za-zµ]{1,3}(?:/[a-z]+)?)(?:[ ,;:.)]|$))")
 _KEPT_SPACE = "\ue000"
 """In place of a space at which no line is to end."""

@@ -80,8 +80,8 @@ async def test_two_marked_runs_are_compared_the_first_as_the_baseline(db: Path) 
         await press(pilot, "down", "down", "space", "up", "space", "c")
         shown = picture(app)
         assert f"{CLEAN} vs fast box" in shown
-        assert "a  fast box                   a.db@cccc0001" in shown
-        assert f"b  {CLEAN}   a.db@cccc0002" in shown
+        assert "a  fast box                  a.db@cccc0001" in shown
+        assert f"b  {CLEAN}  a.db@cccc0002" in shown
         assert "slower" in shown
 
 
@@ -260,8 +260,8 @@ async def test_low_terminals_show_the_answer_and_what_would_settle_a_row_where_t
         await settled(pilot)
         lines = picture(app).splitlines()
         assert [line[:50] for line in lines[2:4]] == [
-            "a  a.db   Xeon 8481C, 1 core   $0.42/h   first    ",
-            "b  b.db   Xeon 8481C, 1 core   $0.42/h   second   ",
+            "a  a.db  Xeon 8481C, 1 core  $0.42/h  first   torc",
+            "b  b.db  Xeon 8481C, 1 core  $0.42/h  second  torc",
         ]
         assert "18 and 12 blocks; smallest detectable difference " in " ".join(" ".join(lines).split())
         (place,) = [
@@ -384,7 +384,7 @@ async def test_of_five_sides_at_80_columns_those_out_of_sight_are_counted_and_co
             shown = picture(app)
             assert max(map(len, shown.splitlines())) <= 80
             assert "of 4 sides in sight: n goes on" in shown
-            assert f"▸{letter}  box{place}.db" in shown
+            assert f"▸ {letter}  box{place}.db" in shown
             assert f"{letter} per step" in shown
             await press(pilot, "n")
         await press(pilot, "p", "enter")
@@ -459,7 +459,7 @@ async def test_more_than_two_sides_are_gone_through_against_one_baseline(db: Pat
         assert f"{CLEAN} vs fast box (1 of 2 sides)" in picture(app)
         await press(pilot, "n")
         assert "c.db vs fast box (2 of 2 sides)" in picture(app)
-        assert "▸c  c.db" in picture(app)
+        assert "▸ c  c.db" in picture(app)
         await press(pilot, "b")
         assert f"{CLEAN} vs c.db" in picture(app) or "fast box vs c.db" in picture(app)
 
@@ -521,7 +521,7 @@ async def test_a_hostile_name_is_text_here_too(tmp_path: Path) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
         assert f"[red]x.db@cccc0002 vs {CLEAN}" in picture(app)
-        assert f"a  {CLEAN}   [red]x.db@cccc0001" in picture(app)
+        assert f"a  {CLEAN}  [red]x.db@cccc0001" in picture(app)
         await press(pilot, "enter", "escape", "d")
         assert "[red]x.db@cccc0001" in page(screen)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from gputui.document.table import Column, Table
 from gputui.model.absent import Missing
 from gputui.model.units import format_hourly
 from gputui.services.compare.candidates import Candidate
@@ -23,16 +24,15 @@ from gputui.services.results.run_lists import ListedRun
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.loaded import Loaded, called, label_of, short_name
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import cut, fitted, left, width_of
+from gputui.tui.widgets.cells import cut
 from gputui.tui.widgets.paragraphs import paragraph
 from gputui.tui.widgets.sections import section
+from gputui.tui.widgets.table_lines import table_lines
 from gputui.tui.widgets.wrapping import wrapped
 
 _ANY_WIDTH = 10_000
 _PLAIN = (0, 2, 3)
 """Of the parts of a side: name, box and price; the others are dim."""
-_LETTER = 3
-"""Cells of a side's letter."""
 _NAME = 28
 """Cells of a stored run's label."""
 
@@ -67,13 +67,14 @@ def top_lines(
     if len(sides) > most_sides:
         order = [0, place + 1, *(n for n in order if n not in (0, place + 1))][: max(most_sides - 1, 2)]
         order.sort()
-    told = _columns([_parts(sides[number], loaded.ignore) for number in order], width - _LETTER - 2)
-    side_rows: list[Line] = []
-    for number, spans in zip(order, told, strict=True):
-        letter = "a" if number == 0 else letter_of(number - 1)
-        is_here = len(sides) > 2 and number == place + 1
-        marks = (Span("▸" if is_here else " ", "accent"),) if len(sides) > 2 else ()
-        side_rows.append(fitted((*marks, Span(f"{letter:<{_LETTER}}", "title"), *spans), width))
+    is_many = len(sides) > 2
+    side_rows = _sides(
+        ["a" if number == 0 else letter_of(number - 1) for number in order],
+        [_parts(sides[number], loaded.ignore) for number in order],
+        width,
+        margin=2 * is_many,
+        marks=[is_many and number == place + 1 for number in order],
+    )
     if len(order) < len(sides):
         side_rows.append((Span(f"   {len(sides) - len(order)} more sides: n goes on to them", "dim"),))
     gap: tuple[Line, ...] = ((),) if is_tall else ()
@@ -111,21 +112,24 @@ def _parts(side: Side, ignore: str) -> list[str]:
     ]
 
 
-def _columns(rows: Sequence[Sequence[str]], width: int) -> list[Line]:
-    """Parts below each other in as many columns as fit, two at least."""
-    widths = [max(map(width_of, column)) for column in zip(*rows, strict=True)]
-    kept = [place for place, wide in enumerate(widths) if wide]
-    while len(kept) > 2 and sum(widths[place] + 3 for place in kept) - 3 > width:
-        kept.pop()
-    return [
-        tuple(
-            Span(
-                ("   " if number else "") + left(row[place], widths[place]), "" if place in _PLAIN else "dim"
-            )
-            for number, place in enumerate(kept)
+def _sides(
+    letters: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int,
+    *,
+    margin: int = 2,
+    marks: Sequence[bool] = (),
+) -> list[Line]:
+    """Sides with their letters, and of what is known of them as much as fits, the first two at least."""
+    known = [(place, texts) for place, texts in enumerate(zip(*rows, strict=True)) if any(texts)]
+    columns = [
+        Column(
+            "", [Span(text, "" if place in _PLAIN else "dim") for text in texts], priority=rank * (rank > 1)
         )
-        for row in rows
+        for rank, (place, texts) in enumerate(known)
     ]
+    table = Table((Column("", [Span(letter, "title") for letter in letters]), *columns))
+    return list(table_lines(table, width, margin=margin, marks=marks, has_headings=False))
 
 
 def teaching(width: int, found: Sequence[Candidate] = ()) -> tuple[Line, ...]:
@@ -160,12 +164,11 @@ def _candidates(found: Sequence[Candidate], width: int) -> Iterator[Line]:
     yield section((Span("what could be compared", "title"),), width - 1, hint)
     sides = [side for pair in found for side in (pair.a, pair.b)]
     rows = [[clean_text(text) for text in _stored(side)] for side in sides]
-    drawn = _columns(rows, width - _LETTER - 4)
+    drawn = _sides("ab" * len(found), rows, width - 1)
     for number, pair in enumerate(found):
         whose = "two runs of one box" if pair.is_one_box else "two boxes"
         yield (Span(f"  {clean_text(pair.b.summary.profile)}", "title"), Span(f"  {whose}", "dim"))
-        for letter, line in zip("ab", drawn[2 * number : 2 * number + 2], strict=True):
-            yield fitted((Span(f"  {letter:<{_LETTER}}", "title"), *line), width - 1)
+        yield from drawn[2 * number : 2 * number + 2]
         for place, text in enumerate(wrapped(f"$ {clean_text(pair.command)}", width - 4, 3)):
             yield (Span("  " + "  " * (place > 0)), Span(text, "accent"))
         yield ()

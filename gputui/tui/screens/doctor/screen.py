@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 
 from textual.app import ComposeResult
 
+from gputui.document.spans import wrapped as lines_in
 from gputui.services.doctor.checks import (
     WORDS,
     Group,
@@ -182,7 +182,7 @@ def _reading_lines(read: Sequence[Reading], width: int) -> list[Line]:
     label = _STATE + _TOPIC
     room = max(width - _INDENT - label - 1, 12)
     for reading in read:
-        for number, row in enumerate(textwrap.wrap(reading.found, room, break_on_hyphens=False)):
+        for number, row in enumerate(lines_in(reading.found, room)):
             topic = "" if number else reading.topic
             lines.append((Span(f"{'':{_INDENT}}{topic:{label}}", "dim"), Span(row)))
     return lines
@@ -205,7 +205,7 @@ def lines_of(check: Check, width: int) -> tuple[Line, ...]:
     is_narrow = width < _NARROW
     margin = 2 if is_narrow else _INDENT + _STATE + _TOPIC
     room = max(width - margin - 1, 12)
-    found = textwrap.wrap(clean_text(check.found), room, break_on_hyphens=False) or [""]
+    found = lines_in(clean_text(check.found), room)
     head = (
         Span("" if is_narrow else " " * _INDENT),
         Span(f"{WORDS[check.state]:{_STATE}}", _STYLES[check.state]),
@@ -213,7 +213,7 @@ def lines_of(check: Check, width: int) -> tuple[Line, ...]:
     )
     lines: list[Line] = [head if is_narrow else (*head, Span(found[0]))]
     lines += [(Span(" " * margin + line),) for line in found[not is_narrow :]]
-    steps = textwrap.wrap(clean_text(check.next_step), room - 3, break_on_hyphens=False)
+    steps = lines_in(clean_text(check.next_step), room - 3) if check.next_step else []
     for number, line in enumerate(steps):
         lines.append((Span(" " * margin + ("   " if number else "-> ") + line, "dim"),))
     if check.command:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-from textwrap import wrap
-
+from gputui.document.spans import wrapped
 from gputui.services.results.browser import RunDetail
 from gputui.services.results.labels import case_name
 from gputui.tui.terminal.lines import Line, Span
 
 _MARGIN = 4
-_wrapped = partial(wrap, break_on_hyphens=False)
 
 
 def last_words(detail: RunDetail, width: int) -> tuple[Line, ...]:
@@ -23,13 +20,13 @@ def last_words(detail: RunDetail, width: int) -> tuple[Line, ...]:
         cases = ", ".join(names[case_id] for case_id in failed.case_ids if case_id in names)
         launch = f"launch {failed.launch_id + 1}" + (f", {cases}" if cases else "")
         why = f"{failed.outcome}: {failed.reason}" if failed.reason else failed.outcome
-        about = _wrapped(f"{launch}: {why}", max(width - 1, 20), subsequent_indent="  ")
+        about = wrapped(f"{launch}: {why}", max(width - 1, 20), 2)
         lines += [(Span(row, "warn"),) for row in about]
         for row in log_end:
             margin = " " * (_MARGIN + min(len(row) - len(row.lstrip()), 8))
             lines += [
-                (Span(margin + part),) for part in _wrapped(row.strip(), max(width - len(margin) - 1, 20))
+                (Span(margin + part),) for part in wrapped(row.strip(), max(width - len(margin) - 1, 20))
             ]
     where = "logs stay on the machine that measured" if detail.logs is None else f"whole logs: {detail.logs}"
-    lines += [(Span(row, "dim"),) for row in _wrapped(where, max(width - 1, 20))]
+    lines += [(Span(row, "dim"),) for row in wrapped(where, max(width - 1, 20))]
     return tuple(lines)
