@@ -82,6 +82,7 @@ def table_of(
     breaks: Collection[int] = (0,),
     styles: Sequence[str] = (),
     priorities: Mapping[int, float] = MappingProxyType({}),
+    keeps: int = 0,
 ) -> Table:
     """A table from its rows; `right` are the places of columns of numbers, `breaks` of those that may go on
     in a second line."""
@@ -92,6 +93,7 @@ def table_of(
             for place, (heading, of) in enumerate(zip(headings, cells, strict=True))
         ),
         styles,
+        keeps,
     )
 
 

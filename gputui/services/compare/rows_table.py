@@ -172,7 +172,7 @@ def rows_table(
     if not is_pair:
         return RowsTable(Table(tuple(made), keeps=2), tuple(items), groups)
     styles = ["title" if (row := _row(item, 0)) and row.rate.differs else "" for item in items]
-    return RowsTable(Table(tuple(made), styles), tuple(items), groups)
+    return RowsTable(Table(tuple(made), styles, keeps=columns is not None), tuple(items), groups)
 
 
 def _columns_shown(

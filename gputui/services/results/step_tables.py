@@ -83,4 +83,4 @@ def memory_table(found: ProfiledPass) -> Table:
         )
         for point in found.memory
     ]
-    return table_of(headings, rows, range(1, len(headings)))
+    return table_of(headings, rows, range(1, len(headings)), keeps=1)

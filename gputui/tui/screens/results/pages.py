@@ -30,7 +30,7 @@ _LETTERS = dict(zip(MEMORY_PARTS, "WGOAI.", strict=True))
 _PART_STYLES = (*FAMILIES, "dim")
 _AROUND_MEMORY = 5
 """Lines of headings and between the blocks of that page."""
-_MEMORY_CELLS = 79
+_MEMORY_CELLS = 84
 """Width of the table of memory by part."""
 _AROUND_BLOCKS = 5
 """Lines above and below the columns of the chart of blocks, at most, and an empty one."""
