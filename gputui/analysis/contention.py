@@ -15,8 +15,8 @@ from gputui.analysis.statistics import mean
 
 CONTENTION = "CPU contention from other processes"
 LEAST_OWN_SHARE = 1 / 9
-"""Of the time of a block; what is left to two threads that wait for 2/3 of it. No less is taken to be own."""
-_MOST_WAITED = 0.999  # a share of 1 would leave a step no time at all
+"""Of the time of a block with more threads than were measured: no less is taken to be own."""
+_MOST_WAITED = 0.95  # more was never seen, and a share of 1 would leave a step no time at all
 _LEAST_OF_TWO, _MOST_OF_TWO = 1.2, 2.2  # threads: a little is always done by one alone
 
 
@@ -28,10 +28,12 @@ class Waiting:
     sd: float
     sd_apart: float
     """Of how far the powers of two runs of one work lie apart, or of two precisions."""
+    least: float = 0.0
+    """Of `own_share`."""
 
     def own_share(self, waited: float) -> float:
         """Of its time, what a block would have taken without others; `waited` is a share from 0 to 1."""
-        return max(math.exp(-self.power * _log_factor(waited)), LEAST_OWN_SHARE)
+        return max(math.exp(-self.power * _log_factor(waited)), self.least)
 
     def log_sd(self, waited: Sequence[float]) -> float:
         """The standard deviation of the log time of blocks that were corrected for these shares."""
@@ -70,7 +72,7 @@ def effect_of_waiting(workload_class: str, threads: float) -> Waiting:
     if threads < _MOST_OF_TWO:
         return _OF_TWO[workload_class]
     sd = (threads - 1) / 4
-    return Waiting((threads + 1) / 2, sd, sd)
+    return Waiting((threads + 1) / 2, sd, sd, LEAST_OWN_SHARE)
 
 
 def _log_factor(waited: float) -> float:

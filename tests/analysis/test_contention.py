@@ -13,9 +13,14 @@ from gputui.model.case import WORKLOAD_CLASSES
 @pytest.mark.parametrize("power", [1.0, 2.0, 3.5])
 def test_blocks_that_wait_for_different_shares_have_one_own_time(power: float) -> None:
     waiting = Waiting(power, 0.1, 0.1)
-    times = [(1 - waited) ** -power * waiting.own_share(waited) for waited in (0.0, 0.1, 0.3, 0.45)]
+    times = [(1 - waited) ** -power * waiting.own_share(waited) for waited in (0.0, 0.1, 0.45, 0.9)]
     assert times == pytest.approx([1.0] * 4)
-    assert waiting.own_share(1.0) == LEAST_OWN_SHARE
+    assert waiting.own_share(1.0) > 0
+
+
+def test_of_more_threads_than_were_measured_no_more_than_eight_ninths_is_taken_off() -> None:
+    assert effect_of_waiting("training", 16.0).own_share(0.5) == LEAST_OWN_SHARE
+    assert effect_of_waiting("training", 2.0).own_share(0.85) < LEAST_OWN_SHARE
 
 
 @pytest.mark.parametrize("workload_class", WORKLOAD_CLASSES)

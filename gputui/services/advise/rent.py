@@ -25,6 +25,9 @@ from gputui.model.journal import Price
 from gputui.model.result import CaseResult
 from gputui.model.units import counted, format_percent, format_seconds, format_usd, listed
 from gputui.services.compare.pairing import (
+    CROWDED,
+    SHARED,
+    SLOWED,
     Cell,
     ConditionsOf,
     Side,
@@ -270,7 +273,14 @@ def headline_of(advice: Advice) -> str:
         sentences = [f"{word}: {_picked_terms(advice, pick)}." for word, pick in picks]
     if all(isinstance(offer.usd, Missing) for offer in able):
         sentences.append("No price is known: --price gives the cost.")
-    return " ".join((*sentences, gpu))
+    named = able if len(able) == 1 else [_offered(advice, pick) for _, pick in picks]
+    disturbed = {
+        f"{offer.box} {offer.device_class}: {doubt}."
+        for offer in named
+        for doubt in offer.doubts
+        if doubt.startswith((CROWDED, SHARED, SLOWED))
+    }
+    return " ".join((*sentences, gpu, *sorted(disturbed)))
 
 
 def _who(pick: Pick) -> tuple[str, str]:
@@ -278,9 +288,12 @@ def _who(pick: Pick) -> tuple[str, str]:
 
 
 def _picked_terms(advice: Advice, pick: Pick) -> str:
-    offer = next(o for o in advice.offers if (o.box, o.device_class) == _who(pick))
     ties = f" (can't tell it from {listed(pick.ties)})" if pick.ties else ""
-    return f"{pick.box} {pick.device_class}{ties}, {_terms(offer)}"
+    return f"{pick.box} {pick.device_class}{ties}, {_terms(_offered(advice, pick))}"
+
+
+def _offered(advice: Advice, pick: Pick) -> Offer:
+    return next(offer for offer in advice.offers if (offer.box, offer.device_class) == _who(pick))
 
 
 def _terms(offer: Offer) -> str:

@@ -42,6 +42,7 @@ from gputui.services.results.headline import (
     title_of,
 )
 from gputui.services.results.throughput import run_spread_of
+from gputui.services.results.waiting import UNDECIDABLE_SHARE
 from gputui.services.serving.limits import limits_of
 
 _WITH: dict[str, Callable[[str], str]] = {
@@ -228,7 +229,9 @@ def _busy(main: Row) -> str:
         if flag.word in (CROWDED, SHARED):
             shares.setdefault(flag.word, []).append(f"{format_percent(flag.share)} of {flag.side}'s")
     said = [f"{word} for {listed(found)} time" for word, found in shares.items()]
-    busy = f"Measured on a busy box: {listed(said)}." if said else ""
+    waited = [flag.share for flag in main.flags if flag.word == CROWDED]
+    without = "; rates are without it" if waited and max(waited) <= UNDECIDABLE_SHARE else ""
+    busy = f"Measured on a busy box: {listed(said)}{without}." if said else ""
     slowed = [
         f"The GPU of {flag.side} was {SLOWED} for {format_percent(flag.share)} of the time."
         for flag in main.flags

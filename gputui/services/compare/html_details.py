@@ -36,8 +36,8 @@ from gputui.services.compare.tables import (
 from gputui.services.compare.telemetry_overlay import MOST_METRICS
 from gputui.services.compare.why import Why, part_name, sentence, signed
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
-from gputui.services.results.block_times import launches_of
 from gputui.services.results.conditions import Evidence
+from gputui.services.results.waiting import own_launches_of
 
 _PIECES = 300
 """Of a run over time: more would not be seen."""
@@ -128,12 +128,12 @@ def _share(ns: int, of_ns: int) -> str:
 
 
 def _times(row: Row, name: str) -> str:
-    """How long a step took in the blocks of each side, on one axis."""
+    """How long a step took in the blocks of each side, without the waiting for CPUs, on one axis."""
     sides: list[tuple[str, list[list[float]]]] = []
     for side, cell in (("a", row.a), ("b", row.b)):
         result = cell.result
         has_blocks = result is not None and result.between_boxes is None
-        launches = launches_of(result) if result is not None and has_blocks else ()
+        launches = own_launches_of(result) if result is not None and has_blocks else ()
         steps = [[s_per_unit * row.case.units_per_step for s_per_unit in launch] for launch in launches]
         if any(steps):
             sides.append((side, steps))

@@ -64,7 +64,7 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[SettlingStep, ...]:
         seconds = cell.run.budget_s if row.case.is_load else number * _launch_s(cell.result)
         price = cell.run.price
         usd = None if isinstance(price, Missing) else price.usd_per_hour * seconds / 3600
-        only = "" if row.case.is_load else f" --only {only_text(row)}"
+        only = "" if row.case.is_load else f" --only {only_text(row, cell)}"
         command = f"{_again(cell, evidence)}{only} --launches {number}"
         found.setdefault(cell.run.run_id, SettlingStep(letter, command, seconds, usd, letter in crowded))
     return tuple(found.values())
@@ -107,7 +107,7 @@ def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> Se
     usd = None if isinstance(b.price, Missing) else b.price.usd_per_hour * seconds / 3600
     files = [from_here(str(evidence.file(run.run_id))) for run in (a, b)]
     base = shlex.quote(f"{files[0]}@{a.short_id}")
-    options = f"--resolve {percent} --only {only_text(row)} --db {shlex.quote(files[1])}"
+    options = f"--resolve {percent} --only {only_text(row, row.b)} --db {shlex.quote(files[1])}"
     command = f"gputui run {_definition(row.case, b)}--against {base} {options}"
     return SettlingStep("b", command, seconds, usd)
 
@@ -125,14 +125,17 @@ def effort_words(steps: Sequence[SettlingStep]) -> str:
     return f"about {about} {where}{idle}{money}"
 
 
-def only_text(row: Row) -> str:
-    """The row's case for `--only`: `gpt_train:mini:amp`."""
-    case = row.case
-    return (
-        case.work.workload
-        if case.is_program
-        else f"{case.work.workload}:{case.work.size}:{case.variant.precision}"
-    )
+def only_text(row: Row, side: Cell) -> str:
+    """What that side's run measured of the row, for `--only`: `gpt_train:mini:amp`, `gemm:mini` of both."""
+    work = row.case.work
+    if row.case.is_program:
+        return work.workload
+    precisions = {
+        cell.result.case.variant.precision
+        for cell in (row.a, row.b)
+        if cell.result and cell.run and side.run and cell.run.run_id == side.run.run_id
+    }
+    return ":".join((work.workload, work.size, *(precisions if len(precisions) == 1 else ())))
 
 
 _RESOLVED_TO = (1, 2, 5, 10, 20)

@@ -32,7 +32,7 @@ from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import case_words, ending_words, is_recording, lacking, needs_budget
 from gputui.services.results.load_times import LOAD_TIMES
 from gputui.services.results.throughput import speed_ratio, speeds_of
-from gputui.services.results.waiting import contention_of
+from gputui.services.results.waiting import contention_of, is_undecidable
 from gputui.worker.workloads import WORKLOADS
 
 _TITLES = {workload.name: workload.title for workload in WORKLOADS}
@@ -272,7 +272,10 @@ def _busy(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
         return ""
     main, _ = min(speeds, key=lambda pair: case_order(pair[0].case))
     share = contention_of(main)
-    return f"Measured on a busy box: {CONTENTION} for {format_percent(share)} of the time." if share else ""
+    if not share:
+        return ""
+    rest = ", too much to decide anything" if is_undecidable(main) else "; rates are without it"
+    return f"Measured on a busy box: {CONTENTION} for {format_percent(share)} of the time{rest}."
 
 
 def _but_precision(case: Case) -> tuple[str, str, str]:
@@ -284,13 +287,14 @@ def _gain(single: CaseResult, main: CaseResult) -> str:
     if isinstance(ratio, Missing):
         return ""
     (verdict,) = judge([ratio], asked=0)
-    if verdict.word not in ("faster", "slower"):
+    word = "" if is_undecidable(single) or is_undecidable(main) else verdict.word
+    if word not in ("faster", "slower"):
         ends = format_change_interval(ratio.low, ratio.high, ratio.ratio)
         unit = "x" if ratio.ratio >= 3 else " %"
-        how = "as fast as fp32" if verdict.word == "same" else "can't tell if faster than fp32"
+        how = "as fast as fp32" if word == "same" else "can't tell if faster than fp32"
         return f", {how} ({ends}{unit})"
     size, ends = format_size_of_change(ratio.ratio, ratio.low, ratio.high)
-    than = "as fast as" if size.endswith("x") else f"{verdict.word} than"
+    than = "as fast as" if size.endswith("x") else f"{word} than"
     return f", {size} {than} fp32 ({ends})"
 
 

@@ -33,13 +33,13 @@ from gputui.model.journal import Block, Price
 from gputui.model.plan import MIN_BLOCKS
 from gputui.model.result import CaseResult, Run, Spread, worked_out_once
 from gputui.model.units import TIME_UNIT
-from gputui.services.results.block_times import seconds_per_unit
 from gputui.services.results.load_times import late_share
 from gputui.services.results.waiting import (
     own_launches_of,
     own_paired_launches,
     own_ratio_sd,
     own_sd,
+    own_times,
 )
 
 LAUNCH_IDS_OF_A_RUN = 2**32
@@ -101,7 +101,7 @@ def launches_by_run(case: CaseResult) -> Counter[int]:
 
 def speed_of_launch(case: Case, blocks: Sequence[Block]) -> float:
     """Units of work per second of one launch, as `speed_of` weighs it."""
-    return 1 / launch_centre([seconds_per_unit(block, case.units_per_step) for block in blocks])
+    return 1 / launch_centre(own_times(case, blocks))
 
 
 def prior_of(case: CaseResult) -> float:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from gputui.analysis.contention import LEAST_OWN_SHARE, UNDISTURBED, Waiting, effect_of_waiting
+from gputui.analysis.contention import UNDISTURBED, Waiting, effect_of_waiting
 from gputui.model.absent import Missing
+from gputui.model.case import Case
 from gputui.model.journal import Block
 from gputui.model.result import CaseResult, worked_out_once
 from gputui.model.units import format_percent
@@ -41,12 +43,13 @@ def is_crowded(case: CaseResult) -> bool:
 @worked_out_once
 def waited_share(case: CaseResult) -> float | Missing:
     """Share of the time in which threads were ready but waited for a CPU, over all blocks; 0 to 1."""
-    waited_ns = wanted_ns = 0
-    for measurement in case.measurements:
-        for block in measurement.blocks if measurement.outcome == "ok" else ():
-            if block.waited_ns is not None and block.cpu_ns is not None:
-                waited_ns += block.waited_ns
-                wanted_ns += block.waited_ns + block.cpu_ns
+    return _share_of_all([b for m in case.measurements if m.outcome == "ok" for b in m.blocks])
+
+
+def _share_of_all(blocks: Sequence[Block]) -> float | Missing:
+    known = [(b.waited_ns, b.cpu_ns) for b in blocks if b.waited_ns is not None and b.cpu_ns is not None]
+    waited_ns = sum(waited for waited, _ in known)
+    wanted_ns = waited_ns + sum(cpu for _, cpu in known)
     return waited_ns / wanted_ns if wanted_ns else Missing("this system does not report it")
 
 
@@ -60,8 +63,8 @@ def waited_of(block: Block) -> float | Missing:
 
 def is_undecidable(case: CaseResult) -> bool:
     """Whether others had the CPUs for so long that nothing can be said of the case."""
-    share = contention_of(case)
-    return share > UNDECIDABLE_SHARE or _effect_on(case).own_share(share) <= LEAST_OWN_SHARE
+    share, effect = contention_of(case), _effect_on(case)
+    return share > UNDECIDABLE_SHARE or effect.own_share(share) <= effect.least
 
 
 def undecidable_reason(case: CaseResult) -> str:
@@ -76,6 +79,14 @@ def own_launches_of(case: CaseResult) -> tuple[tuple[float, ...], ...]:
     if effect is UNDISTURBED:
         return launches_of(case)
     return tuple(tuple([_own_time(b, units, effect) for b in blocks]) for blocks in measured_blocks(case))
+
+
+def own_times(case: Case, blocks: Sequence[Block]) -> list[float]:
+    """Likewise of the blocks of a launch of which no more is known, in seconds per unit."""
+    share = _share_of_all(blocks) if case.variant.device_class == "cpu" else 0.0
+    is_disturbed = not isinstance(share, Missing) and share > CROWDED_SHARE
+    effect = _effect_on_blocks(case, blocks) if is_disturbed else UNDISTURBED
+    return [_own_time(block, case.units_per_step, effect) for block in blocks]
 
 
 def own_paired_launches(
@@ -109,9 +120,12 @@ def _effect_on(case: CaseResult) -> Waiting:
     """What waiting for CPUs does to a case."""
     if not contention_of(case):
         return UNDISTURBED
-    blocks = [block for measurement in case.measurements for block in measurement.blocks]
+    return _effect_on_blocks(case.case, [b for m in case.measurements for b in m.blocks])
+
+
+def _effect_on_blocks(case: Case, blocks: Sequence[Block]) -> Waiting:
     wanted_ns = sum((block.cpu_ns or 0) + (block.waited_ns or 0) for block in blocks)
-    return effect_of_waiting(case.case.workload_class, wanted_ns / sum(block.wall_ns for block in blocks))
+    return effect_of_waiting(case.workload_class, wanted_ns / sum(block.wall_ns for block in blocks))
 
 
 def _own_time(block: Block, units: float, effect: Waiting) -> float:

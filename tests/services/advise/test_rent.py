@@ -19,7 +19,17 @@ from gputui.model.case import Case, Variant, Work
 from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult
 from gputui.services.advise.buy import Terms, weigh
-from gputui.services.advise.rent import Advice, Choice, Estimated, Offer, Pick, PricedSide, ServedLoad, advise
+from gputui.services.advise.rent import (
+    Advice,
+    Choice,
+    Estimated,
+    Offer,
+    Pick,
+    PricedSide,
+    ServedLoad,
+    advise,
+    headline_of,
+)
 from gputui.services.compare.pairing import compare_sides, side_of_runs
 from gputui.services.profiles.loader import find_profile
 from gputui.store.reading import CaseConditions
@@ -400,6 +410,7 @@ def test_few_launches_crowds_and_broken_runs_are_doubts_of_the_row() -> None:
     assert "CPU contention from other processes 40 % of the time" in doubts
     assert "interrupted" in doubts
     assert "1 launch: the interval is mostly assumed" in doubts
+    assert "a.db cpu: CPU contention from other processes 40 % of the time." in headline_of(advice)
 
 
 def served(per_s: float, *launches: Mapping[int, float | None], device_class: str = "cpu") -> CaseResult:

@@ -21,7 +21,7 @@ from gputui.services.compare.headline import Headline, headline_of
 from gputui.services.compare.pairing import compare_sides, side_of_runs, sides_by
 from gputui.services.compare.ranking import fastest_text
 from gputui.services.compare.session import ask
-from gputui.services.compare.suggestions import SettlingStep, effort_words
+from gputui.services.compare.suggestions import SettlingStep, effort_words, settling_steps
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.selectors import Selection
 from gputui.store.journal_reader import read_journal
@@ -356,13 +356,23 @@ def test_a_comparison_of_a_busy_box_says_so() -> None:
     case = make_case("gpt_train", workload_class="training")
     a, b = (make_run(measured(case, *three(s), waited_share=share)) for s, share in ((1.0, 0.4), (0.1, 0.0)))
     said = headline(a, b).sentences
-    assert said[1] == "Measured on a busy box: CPU contention from other processes for 40 % of a's time."
+    doubt = "Measured on a busy box: CPU contention from other processes for 40 % of a's"
+    assert said[1] == f"{doubt} time; rates are without it."
     both = [make_run(measured(case, *three(s), waited_share=share)) for s, share in ((1.0, 0.4), (2.0, 0.6))]
     found = headline(*both)
-    assert found.sentences[1:] == (
-        "Measured on a busy box: CPU contention from other processes for 40 % of a's and 60 % of b's time.",
-    )
+    assert found.sentences[1:] == (f"{doubt} and 60 % of b's time; rates are without it.",)
     assert effort_words(found.steps).endswith(" on each box when it is idle")
+
+
+def test_precisions_of_one_run_are_measured_again_together() -> None:
+    single, mixed = (
+        measured(make_case("gemm", precision=precision), *three(1.0), waited_share=0.4)
+        for precision in ("fp32", "amp")
+    )
+    run = make_run(single, replace(mixed, case_id=1))
+    comparison = compare_sides(*sides_by("precision", [run]), ignore="precision")
+    (step,) = settling_steps(comparison.rows[0], evidence_of(run))
+    assert " --only gemm:mini --launches " in step.command
 
 
 def test_where_others_had_the_cpus_for_most_of_the_time_nothing_is_decided() -> None:

@@ -113,10 +113,20 @@ def test_a_whole_program_is_answered_in_time() -> None:
 def test_contention_is_named_before_the_speed_it_makes_doubtful() -> None:
     busy = measured(make_case("gpt_train"), steady(0.1), waited_share=0.4)
     quiet = measured(make_case("gpt_train"), steady(0.1), waited_share=0.01)
-    doubt = "Measured on a busy box: CPU contention from other processes for 40 % of the time."
+    doubt = "busy box: CPU contention from other processes for 40 % of the time; rates are without it."
     assert doubt in run_headline(make_run(busy))
     assert run_headline(make_run(busy)).index(doubt) < run_headline(make_run(busy)).index("GPT training")
     assert "busy" not in run_headline(make_run(quiet))
+
+
+def test_of_a_box_that_others_had_for_most_of_the_time_no_precision_is_called_faster() -> None:
+    single, mixed = (
+        measured(make_case("gemm", precision=precision), *[steady(seconds)] * 3, waited_share=0.8)
+        for precision, seconds in (("fp32", 0.3), ("amp", 0.1))
+    )
+    said = run_headline(make_run(single, replace(mixed, case_id=1)))
+    assert "for 80 % of the time, too much to decide anything." in said
+    assert "with amp, can't tell if faster than fp32 (" in said
 
 
 def on_terminal(

@@ -7,6 +7,7 @@ from hand_made import make_case, measured, steady
 
 from gputui.model.case import Case
 from gputui.services.results.block_times import launches_of
+from gputui.services.results.throughput import rate_of, speed_of_launch
 from gputui.services.results.waiting import (
     contention_of,
     is_undecidable,
@@ -35,6 +36,13 @@ def test_threads_that_meet_often_lose_more_than_their_waiting(case: Case, power:
     assert own_launches_of(busy)[0] == pytest.approx(launches_of(quiet)[0])
     assert 0 < own_sd(busy) < 0.4
     assert own_ratio_sd(busy, busy) < own_sd(busy) == own_ratio_sd(busy, quiet)
+
+
+@pytest.mark.parametrize("share", [None, 0.0, 0.5, 0.85])
+def test_a_launch_in_progress_has_the_speed_that_the_table_will_show(share: float | None) -> None:
+    case = measured(TRAIN, [0.1, 0.12, 0.11, 0.1, 0.13], waited_share=share)
+
+    assert speed_of_launch(case.case, case.measurements[0].blocks) == pytest.approx(rate_of(case))
 
 
 def test_above_two_thirds_nothing_is_known() -> None:

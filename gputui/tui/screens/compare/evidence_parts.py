@@ -30,7 +30,7 @@ from gputui.services.compare.row_text import (
 )
 from gputui.services.compare.why import Why, part_name, signed
 from gputui.services.compare.why_text import time_text as nanoseconds_text
-from gputui.services.results.block_times import launches_of
+from gputui.services.results.waiting import own_launches_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, width_of
 from gputui.tui.widgets.charts import area
@@ -174,11 +174,11 @@ def blocks_heading(rows: int) -> Line:
 
 
 def _seconds(cell: Cell) -> list[float]:
-    """Seconds per step of each block that counts."""
+    """Seconds per step of each block that counts, without the waiting for CPUs, as `speed_of` has them."""
     if cell.result is None:
         return []
     units = cell.result.case.units_per_step
-    return [seconds * units for launch in launches_of(cell.result) for seconds in launch]
+    return [seconds * units for launch in own_launches_of(cell.result) for seconds in launch]
 
 
 def _interval(cell: Cell) -> tuple[float, ...]:

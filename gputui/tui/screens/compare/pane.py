@@ -16,7 +16,7 @@ from gputui.services.compare.suggestions import effort_words, next_steps, settli
 from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.turning_points import turning_points
 from gputui.services.compare.why import Why
-from gputui.services.results.block_times import launches_of
+from gputui.services.results.waiting import own_launches_of
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.evidence_parts import (
     FAMILIES_OF_SIDES,
@@ -293,7 +293,7 @@ def launches_lines(row: Row, letters: str, name: str, width: int, most: int) -> 
         if cell.result is None or cell.result.case.is_load:
             continue
         units = cell.result.case.units_per_step
-        launches = [[seconds * units for seconds in launch] for launch in launches_of(cell.result)]
+        launches = [[seconds * units for seconds in launch] for launch in own_launches_of(cell.result)]
         sides.append((letter, family, launches))
     count = sum(len(launches) for _, _, launches in sides)
     if not count or count + 1 > most:

@@ -9,7 +9,7 @@ from statistics import median
 from gputui.model.journal import Block
 from gputui.model.result import CaseResult
 from gputui.model.units import format_percent, format_seconds
-from gputui.services.results.waiting import CROWDED_SHARE
+from gputui.services.results.waiting import CROWDED_SHARE, contention_of, own_launches_of
 from gputui.store.reading import BlockReasons
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.sections import area_lines, section
@@ -74,9 +74,13 @@ def chart_words(case: CaseResult, reasons: Sequence[BlockReasons]) -> tuple[str,
         return ()
     count, launches = len(points), len({p.launch for p in points})
     seconds = [p.seconds for p in points]
+    own = [s for launch in own_launches_of(case) for s in launch] if contention_of(case) else []
+    without = (
+        f" ({format_seconds(median(own) * case.case.units_per_step)} without the waiting)" if own else ""
+    )
     summary = (
         f"{_counted(count, 'block')} in {_counted(launches, 'launch', 'es')},"
-        f" median {format_seconds(median(seconds))} per step,"
+        f" median {format_seconds(median(seconds))} per step{without},"
         f" slowest {format_percent(max(seconds) / min(seconds) - 1)} above fastest"
     )
     sentences = [summary]
