@@ -114,7 +114,6 @@ class Trace:
     """What the trace says of CUDA, HIP and the profiler."""
     peak_allocated_bytes: int | None = None
     peak_reserved_bytes: int | None = None
-    has_stacks: bool = False
     read_bytes: int = 0
     """Decompressed."""
     damage: tuple[str, ...] = ()
@@ -187,8 +186,6 @@ class _Reading:
         category = event.get("cat")
         kind = _KINDS.get(category) if isinstance(category, str) else None
         if kind is None:
-            if category == "python_function":
-                self.trace.has_stacks = True
             return
         name = event.get("name")
         start_ns, length_ns = _ns(event.get("ts")), _ns(event.get("dur", 0))

@@ -82,11 +82,6 @@ class LinesList(ScrollView, can_focus=True):
         """Of the selected entry; negative if there is none."""
         return self._key
 
-    @property
-    def lines_count(self) -> int:
-        """Lines of all entries."""
-        return len(self._placed)
-
     def fill(self, entries: Sequence[Entry], text: str, key: int) -> None:
         """Show these entries, and select the one with this key; the first if there is none."""
         is_ascii = shell_of(self).ascii_only
