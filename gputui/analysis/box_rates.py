@@ -38,10 +38,6 @@ class BoxRates:
         return _between(self.quantiles_per_s, share)
 
     @property
-    def median_per_s(self) -> float:
-        return self.quantile(0.5)
-
-    @property
     def usual_range(self) -> tuple[float, float]:
         """The middle 90 % of the boxes; all of them below 20."""
         cut = 0.05 if self.boxes >= _MIDDLE_FROM else 0.0

@@ -504,11 +504,6 @@ def _known(value: str | Missing) -> str:
     return "unknown" if isinstance(value, Missing) else value
 
 
-def _major(version: str) -> int:
-    digits = version.partition(".")[0]
-    return int(digits) if digits.isdigit() else 0
-
-
 def _is_seen(path: Path) -> bool:
     """Unlike `Path.exists`, false below a directory that this user cannot enter."""
     return os.access(path, os.F_OK)

@@ -131,9 +131,6 @@ def explained(comparison: Comparison) -> Iterator[Why]:
                     b,
                     Split(0, b - a, 0),
                     (("forward", b - a),),
-                    0,
-                    0,
-                    b - a,
                     Missing(""),
                     Missing(""),
                 )
