@@ -28,12 +28,11 @@ class Waiting:
     sd: float
     sd_apart: float
     """Of how far the powers of two runs of one work lie apart, or of two precisions."""
-    least: float = 0.0
-    """Of `own_share`."""
+    least_own_share: float = 0.0
 
     def own_share(self, waited: float) -> float:
         """Of its time, what a block would have taken without others; `waited` is a share from 0 to 1."""
-        return max(math.exp(-self.power * _log_factor(waited)), self.least)
+        return max(math.exp(-self.power * _log_factor(waited)), self.least_own_share)
 
     def log_sd(self, waited: Sequence[float]) -> float:
         """The standard deviation of the log time of blocks that were corrected for these shares."""

@@ -273,10 +273,9 @@ def headline_of(advice: Advice) -> str:
         sentences = [f"{word}: {_picked_terms(advice, pick)}." for word, pick in picks]
     if all(isinstance(offer.usd, Missing) for offer in able):
         sentences.append("No price is known: --price gives the cost.")
-    named = able if len(able) == 1 else [_offered(advice, pick) for _, pick in picks]
     disturbed = {
         f"{offer.box} {offer.device_class}: {doubt}."
-        for offer in named
+        for offer in (able if len(able) == 1 else [_offered(advice, pick) for _, pick in picks])
         for doubt in offer.doubts
         if doubt.startswith((CROWDED, SHARED, SLOWED))
     }

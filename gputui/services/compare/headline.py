@@ -229,15 +229,14 @@ def _busy(main: Row) -> str:
         if flag.word in (CROWDED, SHARED):
             shares.setdefault(flag.word, []).append(f"{format_percent(flag.share)} of {flag.side}'s")
     said = [f"{word} for {listed(found)} time" for word, found in shares.items()]
-    waited = [flag.share for flag in main.flags if flag.word == CROWDED]
-    without = "; rates are without it" if waited and max(waited) <= UNDECIDABLE_SHARE else ""
-    busy = f"Measured on a busy box: {listed(said)}{without}." if said else ""
+    waited = max((flag.share for flag in main.flags if flag.word == CROWDED), default=1.0)
+    without = "; rates are without it" if waited <= UNDECIDABLE_SHARE else ""
     slowed = [
         f"The GPU of {flag.side} was {SLOWED} for {format_percent(flag.share)} of the time."
         for flag in main.flags
         if flag.word == SLOWED
     ]
-    return " ".join(filter(None, (busy, *slowed)))
+    return " ".join((*([f"Measured on a busy box: {listed(said)}{without}."] if said else ()), *slowed))
 
 
 def subject(row: Row, rows: Sequence[Row], named: Row | None = None) -> str:

@@ -272,10 +272,9 @@ def _busy(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
         return ""
     main, _ = min(speeds, key=lambda pair: case_order(pair[0].case))
     share = contention_of(main)
-    if not share:
-        return ""
     rest = ", too much to decide anything" if is_undecidable(main) else "; rates are without it"
-    return f"Measured on a busy box: {CONTENTION} for {format_percent(share)} of the time{rest}."
+    time = f"{CONTENTION} for {format_percent(share)} of the time"
+    return f"Measured on a busy box: {time}{rest}." if share else ""
 
 
 def _but_precision(case: Case) -> tuple[str, str, str]:

@@ -95,8 +95,9 @@ def _between_boxes(case: Case, rates: BoxRates, known_sd: float) -> Spread:
         return Spread(rates.log_sd**2 * of_mean, rates.boxes - 1.0)
     own = Scatter(rates.log_sd**2, rates.boxes - 1.0) if rates.boxes > 1 else None
     boxes = ASSUMED.of_row(own, instance_prior_sd(case.variant.device_class, case.workload_class))
-    measured = Spread(0.0 if own else known_sd**2, math.inf)
-    return together((replace(boxes, variance=boxes.variance * of_mean), measured))
+    return together(
+        (replace(boxes, variance=boxes.variance * of_mean), Spread(0.0 if own else known_sd**2, math.inf))
+    )
 
 
 def _machine(reference: Reference) -> Machine:

@@ -64,7 +64,7 @@ def waited_of(block: Block) -> float | Missing:
 def is_undecidable(case: CaseResult) -> bool:
     """Whether others had the CPUs for so long that nothing can be said of the case."""
     share, effect = contention_of(case), _effect_on(case)
-    return share > UNDECIDABLE_SHARE or effect.own_share(share) <= effect.least
+    return share > UNDECIDABLE_SHARE or effect.own_share(share) <= effect.least_own_share
 
 
 def undecidable_reason(case: CaseResult) -> str:
@@ -84,8 +84,8 @@ def own_launches_of(case: CaseResult) -> tuple[tuple[float, ...], ...]:
 def own_times(case: Case, blocks: Sequence[Block]) -> list[float]:
     """Likewise of the blocks of a launch of which no more is known, in seconds per unit."""
     share = _share_of_all(blocks) if case.variant.device_class == "cpu" else 0.0
-    is_disturbed = not isinstance(share, Missing) and share > CROWDED_SHARE
-    effect = _effect_on_blocks(case, blocks) if is_disturbed else UNDISTURBED
+    is_quiet = isinstance(share, Missing) or share <= CROWDED_SHARE
+    effect = UNDISTURBED if is_quiet else _effect_on_blocks(case, blocks)
     return [_own_time(block, case.units_per_step, effect) for block in blocks]
 
 
