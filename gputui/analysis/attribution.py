@@ -38,9 +38,6 @@ SHOWN_SHARE = 0.9
 """Parts are named until they hold this share of all that moved, in either direction. Parts may cancel, so
 shares of the difference itself could exceed 100 %."""
 LEAST_SHOWN = 0.02
-HOW_MATCHED = ("shapes", "operator", "category", "idle", "only a", "only b", "none")
-_MATCHED = HOW_MATCHED[:4]
-CONFIDENCES = ("high", "fair", "low")
 _FAIR_COVERAGE, _HIGH_COVERAGE = 0.5, 0.8
 _OTHERS = "others"
 _NO_PEAK = Missing("no peak is known")
@@ -98,7 +95,7 @@ class OperatorDifference:
     shapes: str
     """Empty if the two sides differ."""
     match: str
-    """How the two were matched: one of HOW_MATCHED."""
+    """How the two were matched: by shapes, operator, category, idle, only a, only b or none."""
     time_a_ns: int
     """Per step."""
     time_b_ns: int
@@ -110,6 +107,8 @@ class OperatorDifference:
     """The part of `per_call_ns` that the ratio of the peaks explains."""
     efficiency_ns: int | Missing
     """The rest of `per_call_ns`: how close a call comes to its peak."""
+    flops_per_call: int | Missing
+    """Missing if a call does not do the same work on both sides."""
 
     @property
     def difference_ns(self) -> int:
@@ -128,6 +127,11 @@ class Part:
     split: Split
     phases: tuple[tuple[str, int], ...]
     """Phase and its part of the difference, largest magnitude first. They sum to the difference."""
+    only_a_ns: int
+    """Time of what only A has; included in `time_a_ns`."""
+    only_b_ns: int
+    matched_ns: int
+    """The part of the difference in operators that both sides have; also of idle time."""
     peak_ns: int | Missing
     efficiency_ns: int | Missing
     """As in OperatorDifference, summed over the operators whose floating-point operations are known; Missing
@@ -153,7 +157,7 @@ class Attribution:
     """The profiled step relative to the timed one, including the profiler's overhead."""
     inflation_b: float
     confidence: str
-    """One of CONFIDENCES."""
+    """`high`, `fair` or `low`."""
     doubts: tuple[str, ...]
     """Why confidence is not high."""
 
@@ -439,6 +443,7 @@ def _difference(pair: _Pair, peak_a: float | Missing, peak_b: float | Missing) -
         split=split,
         peak_ns=peak_ns,
         efficiency_ns=efficiency_ns,
+        flops_per_call=flops,
     )
 
 
@@ -500,14 +505,21 @@ def _part(category: str, rows: Sequence[OperatorDifference]) -> Part:
         time_b_ns=sum(row.time_b_ns for row in rows),
         split=sum((row.split for row in rows), Split(0, 0, 0)),
         phases=tuple(sorted(phases.items(), key=lambda item: (-abs(item[1]), item[0]))),
+        only_a_ns=sum(row.time_a_ns for row in rows if row.match == "only a"),
+        only_b_ns=sum(row.time_b_ns for row in rows if row.match == "only b"),
+        matched_ns=sum(row.difference_ns for row in rows if _is_matched(row)),
         peak_ns=sum(peaks) if peaks else why,
         efficiency_ns=sum(rests) if rests else why,
     )
 
 
+def _is_matched(row: OperatorDifference) -> bool:
+    return row.match in ("shapes", "operator", "category", "idle")
+
+
 def _coverage(operators: Sequence[OperatorDifference]) -> float:
     moved = sum(abs(row.difference_ns) for row in operators)
-    matched = sum(abs(row.difference_ns) for row in operators if row.match in _MATCHED)
+    matched = sum(abs(row.difference_ns) for row in operators if _is_matched(row))
     return matched / moved if moved else 1.0
 
 

@@ -322,7 +322,9 @@ def test_a_stopped_recording_leads_to_what_it_recorded(tmp_path: Path) -> None:
     assert recorder.stdout.readline() == b"ready\n"
     recorder.terminate()
     _, errors = recorder.communicate(timeout=LONGEST_S)
-    run = errors.split()[3].decode()
+    named = re.search(rb"recorded as ([0-9a-f]{8}) in ", errors)
+    assert named, errors  # after what the program itself may say of its end
+    run = named[1].decode()
     shown = gputui_here("show", "latest", db).stdout
     assert re.match(r"Recorded [0-9.]+ m?s until it was stopped by SIGTERM\.\n", shown)
     assert shown.rstrip().endswith(f"next: gputui replay {run} {db}  # plays its telemetry")

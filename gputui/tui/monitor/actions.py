@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from gputui.tui.shell.keymap import APP_ACTIONS, table_of
+from gputui.tui.shell.keymap import APP_ACTIONS
 from gputui.tui.shell.keymap import Action as Action
 from gputui.tui.shell.keymap import shown_key as shown_key
 from gputui.tui.shell.keymap import shown_keys as shown_keys
@@ -86,8 +84,3 @@ REPLAY_ACTIONS: tuple[Action, ...] = (
 """Keys of a replay: those that control sampling and processes are missing."""
 OF_THE_APP: tuple[Action, ...] = tuple(action for action in APP_ACTIONS if action.id != "help")
 """Actions of the app on every screen."""
-
-
-def keys_table(actions: Iterable[Action] = ACTIONS) -> str:
-    """All keys as a Markdown table; docs/monitor.md holds one for each tuple."""
-    return table_of((*actions, *OF_THE_APP))

@@ -131,6 +131,9 @@ def explained(comparison: Comparison) -> Iterator[Why]:
                     b,
                     Split(0, b - a, 0),
                     (("forward", b - a),),
+                    0,
+                    0,
+                    b - a,
                     Missing(""),
                     Missing(""),
                 )

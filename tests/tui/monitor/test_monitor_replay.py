@@ -13,9 +13,10 @@ from gputui.model.telemetry import HOST, Reading
 from gputui.services.playback.replay import Playback, open_replay
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
-from gputui.tui.monitor.actions import ACTIONS, OF_THE_APP, REPLAY_ACTIONS, keys_table
+from gputui.tui.monitor.actions import ACTIONS, OF_THE_APP, REPLAY_ACTIONS
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
+from gputui.tui.shell.keymap import table_of
 
 SECONDS = 600
 WEEKS_NS = 5_000_000 * 10**9
@@ -237,4 +238,6 @@ def test_keys_of_live_boxes_do_nothing(replayed: Make) -> None:
 
 
 def test_the_docs_hold_the_keys_of_a_replay(repository: Path) -> None:
-    assert keys_table(REPLAY_ACTIONS) in (repository / "docs" / "monitor.md").read_text(encoding="utf-8")
+    assert table_of((*REPLAY_ACTIONS, *OF_THE_APP)) in (repository / "docs" / "monitor.md").read_text(
+        encoding="utf-8"
+    )

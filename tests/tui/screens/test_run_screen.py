@@ -60,13 +60,14 @@ from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.tui.screens.run import background_tasks
-from gputui.tui.screens.run.actions import ACTIONS, keys_table
+from gputui.tui.screens.run.actions import ACTIONS
 from gputui.tui.screens.run.devices_pane import device_charts, device_rows
 from gputui.tui.screens.run.form import EditedText
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.pictures import heading, picture
 from gputui.tui.screens.run.screen import ends_at
 from gputui.tui.shell.clipboard import has_osc_52, osc_52
+from gputui.tui.shell.keymap import table_of
 from gputui.tui.terminal.cell_diff import width_of
 
 DEADLINE_S = 300.0
@@ -696,7 +697,7 @@ async def test_copying_names_the_file_where_the_terminal_is_not_known_to_copy(
 def test_keys_are_declared_once_and_the_page_lists_them(repository: Path) -> None:
     keys = [key for action in ACTIONS for key in action.key.split(",")]
     assert len(keys) == len(set(keys))
-    assert keys_table() in (repository / "docs" / "run-screen.md").read_text(encoding="utf-8")
+    assert table_of(ACTIONS) in (repository / "docs" / "run-screen.md").read_text(encoding="utf-8")
 
 
 def test_the_screen_needs_neither_torch_nor_duckdb_to_be_opened(repository: Path) -> None:

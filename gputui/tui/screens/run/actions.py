@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputui.tui.shell.keymap import Action, shown_key, table_of
+from gputui.tui.shell.keymap import Action, shown_key
 
 ACTIONS: tuple[Action, ...] = (
     Action("down", "down,j", "Down", "Go to the next profile, field, case or line"),
@@ -30,8 +30,3 @@ ACTIONS: tuple[Action, ...] = (
 TITLES: dict[str, str] = {action.id: action.title for action in ACTIONS}
 KEYS: dict[str, str] = {action.id: shown_key(action) for action in ACTIONS}
 BY_KEY: dict[str, str] = {key: action.id for action in ACTIONS for key in action.key.split(",")}
-
-
-def keys_table() -> str:
-    """All keys as a Markdown table; docs/run-screen.md holds it."""
-    return table_of(ACTIONS)
