@@ -101,9 +101,8 @@ def test_whatever_the_rows_the_parts_sum_to_the_difference_of_the_steps_to_the_n
     assert all(isinstance(row.time_a_ns, int) and isinstance(row.difference_ns, int) for row in found.parts)
     assert 0 <= found.coverage <= 1
     assert found.confidence in ("high", "fair", "low")
-    assert {row.match for row in found.operators} <= set(
-        ["shapes", "operator", "category", "idle", "only a", "only b", "none"]
-    )
+    ways = {"shapes", "operator", "category", "idle", "only a", "only b", "none"}
+    assert {row.match for row in found.operators} <= ways
 
 
 @settings(max_examples=50, deadline=None)
