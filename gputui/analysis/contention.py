@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from gputui.analysis.statistics import mean
 
 CONTENTION = "CPU contention from other processes"
-LEAST_OWN_SHARE = 1 / 9
-"""Of the time of a block with more threads than were measured: no less is taken to be own."""
+LEAST_OWN_SHARE = 1 / 9  # of a block with more threads than were measured: no less is taken to be own
 _MOST_WAITED = 0.95  # more was never seen, and a share of 1 would leave a step no time at all
 _LEAST_OF_TWO, _MOST_OF_TWO = 1.2, 2.2  # threads: a little is always done by one alone
 

@@ -258,7 +258,9 @@ def _status_of(words: list[str]) -> int:
         status = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         status = EXIT_INTERRUPTED
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit) as ended:
+        if getattr(ended, "code", 1) != 1:  # click's for a closed pipe; signals end with others
+            raise
         status = EXIT_DONE  # the reader of the output closed it
         _give_up_output()
     except OSError as error:

@@ -494,10 +494,11 @@ def test_a_bug_is_reported_as_one_and_debug_shows_where(
 
 
 def test_a_reader_that_has_enough_is_not_told_of_an_error(whole: Path) -> None:
-    for shell in ("{} runs {} | head -0", "{} runs {} --json | head -1"):
-        line = shell.format(f"{sys.executable} -m gputui", whole)
+    for shell in ("{} runs {} | head -0", "{} runs {} --json | head -1", "{} show latest {} | true"):
+        line = f"{shell.format(f'{sys.executable} -m gputui', whole)}; echo ${{PIPESTATUS[0]}}"
         done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=300, check=False)
         assert done.stderr == ""
+        assert done.stdout.splitlines()[-1] == "0"
 
 
 @pytest.mark.parametrize("words", ["runs {}", "compare {} {}", "replay latest {}"])
