@@ -75,7 +75,7 @@ def test_what_is_wrong_with_a_server_is_said_before_a_run_begins(tmp_path: Path)
 def test_eight_slots_are_judged_better_for_eight_users_than_one(tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(_PROFILE)
     for slots, name in ((1, "one.db"), (8, "eight.db")):
-        with serving_process(Behaviour(slots=slots, prefill_s=0.02, decode_s=0.001)) as url:
+        with serving_process(Behaviour(slots=slots, prefill_s=0.02, decode_s=0.005)) as url:
             done = gputui(
                 *("serve-bench", url, "--profile", tmp_path / "tiny.toml", "--concurrency", "8"),
                 *("--slo", "none", "--budget", "9", "--db", tmp_path / name),
@@ -83,7 +83,9 @@ def test_eight_slots_are_judged_better_for_eight_users_than_one(tmp_path: Path) 
             assert done.returncode == 0, done.stderr
     compared = gputui("compare", tmp_path / "one.db", tmp_path / "eight.db", "--format", "json")
 
-    rows = json.loads(compared.stdout)["comparisons"][0]["rows"]
-    verdicts = {row["case"].partition("8 users")[2].strip(): row["verdict"] for row in rows}
-    assert (verdicts[""], verdicts["TTFT p50"], verdicts["E2E p50"]) == ("faster", "faster", "faster")
+    rate, *times = json.loads(compared.stdout)["comparisons"][0]["rows"]
+    verdicts = {row["case"].partition("8 users")[2].strip(): row["verdict"] for row in times}
+    is_held_back = rate["flags"] and rate["reason"] == "a main result takes 99 % certainty"  # late clients
+    assert rate["verdict"] == ("inconclusive" if is_held_back else "faster")
+    assert (verdicts["TTFT p50"], verdicts["E2E p50"]) == ("faster", "faster")
     assert verdicts["TPOT p50"] in ("same", "inconclusive")
