@@ -108,7 +108,7 @@ class Case:
 
     @property
     def is_load_limit(self) -> bool:
-        """Whether it is the largest load that keeps given limits: every side stops at one of its own."""
+        """Whether it is the largest load that keeps given limits: each side stops at a different one."""
         return self.is_load and dict(self.work.parameters).get("load") == "search"
 
     @property

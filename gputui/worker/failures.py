@@ -63,7 +63,7 @@ class RemoteError(RuntimeError):
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether this package raised one of its own exceptions, so that the message is ours."""
+    """Whether it is an exception of this package, so that the message is ours."""
     module = type(error).__module__
     if isinstance(error, RemoteError) or not (module == _PACKAGE or module.startswith(f"{_PACKAGE}.")):
         return False

@@ -23,7 +23,7 @@ class Depth(IntEnum):
 
     @property
     def has_backgrounds(self) -> bool:
-        """Whether a selected row has a background of its own; else it is in reverse video."""
+        """Whether a selected row has another background; else it is in reverse video."""
         return self >= Depth.INDEXED
 
     @property
