@@ -102,6 +102,8 @@ class LaunchStart:
     """Seconds it was given; None if unlimited."""
     t_ns: int
     purpose: str = TIMED
+    is_fork: bool = False
+    """Whether it was forked from a process that had imported torch, instead of importing it itself."""
 
 
 @dataclass(frozen=True, slots=True)

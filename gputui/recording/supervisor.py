@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -52,7 +53,8 @@ from gputui.recording.pacing import Pace
 from gputui.recording.sampler import Sampler, sources_of_runs
 from gputui.recording.spec import Spec
 from gputui.recording.worker_messages import line_of
-from gputui.recording.worker_process import WorkerProcess, without_paths
+from gputui.recording.worker_process import WorkerProcess, without_paths, worker_environment
+from gputui.recording.zygote import Zygote, may_fork
 from gputui.worker.foreign_json import read_json
 
 HARD_STOP = 1.2
@@ -128,6 +130,8 @@ class Supervisor:
         self._patience = patience or Patience()
         self._signal = 0
         self._clock = WakingClock()
+        self._zygotes: dict[object, Zygote | None] = {}
+        """By interpreter and environment; None where torch cannot be imported or has started threads."""
         self._addresses: tuple[GpuAddress, ...] = ()
         self._usable_bytes = 0
 
@@ -164,6 +168,8 @@ class Supervisor:
         ) as error:  # the runner's loop: whatever happened, finished results are kept and stored
             traceback.print_exc()  # into its log: the message may hold anything, so it goes nowhere else
             status, reason = "failed", f"{type(error).__name__} in the supervisor, whose log has the message"
+        for zygote in filter(None, self._zygotes.values()):
+            zygote.close()
         for run in runs[1:]:  # the sampler writes only once, but every journal must be complete by itself
             try:
                 shutil.copyfile(telemetry, run.run_dir / TELEMETRY_NAME)
@@ -211,8 +217,12 @@ class Supervisor:
         if executed is None:
             return
         launch = executed
+        is_worth_it = launch.purpose == TIMED or launch.case_ids[0] in run.measured_cases
+        begun_s = self._clock.now_s()
+        zygote = self._zygote(run, launch) if is_worth_it else None
+        run.pace.spent_s += self._clock.now_s() - begun_s
         allowance_s = run.pace.allowance_s(launch)
-        if launch.purpose == PROFILED and launch.case_ids[0] not in run.measured_cases:
+        if not is_worth_it:
             return  # a case that could not be measured is not profiled
         if allowance_s is None:
             self._drop(run, launch, f"the budget of {plan.budget_s:.0f} s is spent")
@@ -232,7 +242,7 @@ class Supervisor:
             "reserve_bytes": min(RESERVE_BYTES, int(self._usable_bytes * RESERVE_SHARE)),
         }
         try:
-            worker = WorkerProcess(plan.interpreter, run.start_file, run.run_dir, launch, described)
+            worker = WorkerProcess(plan.interpreter, run.start_file, run.run_dir, launch, described, zygote)
         except OSError as error:
             reason = f"no worker could be started: {error.strerror}"
             if error.errno in NO_ROOM:
@@ -249,6 +259,7 @@ class Supervisor:
                     allowance_s,
                     worker.started_ns,
                     launch.purpose,
+                    zygote is not None,
                 )
             )
             index = self._device_index(launch.device)
@@ -281,6 +292,26 @@ class Supervisor:
             raise _Stopped
         if run.journal.failure:
             raise _CannotGoOn(run.journal.failure)
+
+    def _zygote(self, run: _Run, launch: PlannedLaunch) -> Zygote | None:
+        """The process to fork this launch's worker from; None if it is to import torch itself."""
+        plan, environment = run.spec.plan, worker_environment(launch)
+        key = (plan.interpreter, *environment.items())
+        known = self._zygotes.get(key)
+        if not may_fork(plan, launch) or (known is None and key in self._zygotes):
+            return None
+        hard_stop_s = self._clock.now_s() + plan.budget_s * HARD_STOP - run.pace.spent_s
+        with contextlib.suppress(EOFError, OSError):  # without one, the worker itself says what is wrong
+            if known is None or not known.is_alive():
+                log = run.run_dir / "logs" / "zygote.log"
+                known = Zygote(plan.interpreter, run.start_file, environment, log)
+            self._zygotes[key] = known
+            while not self._signal and self._clock.now_s() < hard_stop_s:
+                if known.is_ready(0.25):
+                    return known
+        is_to_be_replaced = known is not None and known.close() < 0
+        self._zygotes[key] = known if is_to_be_replaced else None
+        return None
 
     def _listen(
         self,

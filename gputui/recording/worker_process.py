@@ -17,6 +17,7 @@ from typing import Any  # Any: a worker's JSON
 
 from gputui.model.plan import PlannedLaunch
 from gputui.recording.lock import boot_id, process_start
+from gputui.recording.zygote import Zygote
 from gputui.worker.foreign_json import read_json, read_json_file
 
 LINE_LIMIT_BYTES = 1 << 20
@@ -47,8 +48,12 @@ class WorkerProcess:
         run_dir: Path,
         launch: PlannedLaunch,
         described: Mapping[str, Any],
+        zygote: Zygote | None = None,
     ) -> None:
-        """Start it. Raises OSError if the interpreter cannot be started or a FIFO cannot be made."""
+        """Start it, as a fork of `zygote` if there is one.
+
+        Raises OSError if the interpreter cannot be started, or a FIFO cannot be made.
+        """
         name = _name(launch.launch_id)
         self._log = log_of(run_dir, launch.launch_id)
         self._log.parent.mkdir(exist_ok=True)
@@ -60,16 +65,22 @@ class WorkerProcess:
         self._reader = os.open(self._fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._pending = b""
         self.started_ns = time.monotonic_ns()  # before it can send anything
+        words = ["run", str(description), str(self._fifo)]
+        self._process: subprocess.Popen[bytes] | Zygote
         try:
-            with self._log.open("ab") as log:  # appending, so that `cut_log` leaves no hole
-                self._process = subprocess.Popen(
-                    [*interpreter, str(start_file), "run", str(description), str(self._fifo)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=worker_environment(launch, is_program="command" in described["cases"][0]),
-                    start_new_session=True,
-                )
+            if zygote is not None:
+                zygote.fork(words, self._log)
+                self._process = zygote
+            else:
+                with self._log.open("ab") as log:  # appending, so that `cut_log` leaves no hole
+                    self._process = subprocess.Popen(
+                        [*interpreter, str(start_file), *words],
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=subprocess.STDOUT,
+                        env=worker_environment(launch, is_program="command" in described["cases"][0]),
+                        start_new_session=True,
+                    )
         except OSError:
             self._close_channel()
             raise

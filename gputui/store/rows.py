@@ -228,6 +228,7 @@ def _launch_rows(contents: JournalContents) -> list[Row]:
                 "outcome": end.outcome if end else "interrupted",
                 "reason": end.reason if end else "the run ended before this launch did",
                 "exit_status": end.exit_status if end else None,
+                "is_fork": line.is_fork,
             }
         )
     return rows

@@ -269,6 +269,7 @@ TABLES: tuple[Table, ...] = (
             "outcome VARCHAR",
             "reason VARCHAR",
             "exit_status BIGINT negative for a signal",
+            "is_fork BOOLEAN whether it was forked from a process that had imported torch",
         ),
     ),
     Table(

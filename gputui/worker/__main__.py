@@ -1,4 +1,5 @@
-"""Entry of a worker: `probe OUT`, `describe FILE OUT`, `join ADDRESS:PORT` or `run LAUNCH CHANNEL`."""
+"""Entry of a worker: `probe OUT`, `describe FILE OUT`, `join ADDRESS:PORT`, `run LAUNCH CHANNEL` or `zygote`,
+which forks workers."""
 
 from __future__ import annotations
 
@@ -22,14 +23,22 @@ EXIT_TOO_OLD = 3
 """As that of start.py."""
 
 if TYPE_CHECKING:
+    from .command import CommandLaunch
     from .launch.profiled_launch import ProfiledLaunch
     from .launch.timed_launch import Launch
+    from .serving.load_launch import LoadLaunch
 
 
 def main(arguments: list[str]) -> int:
     """Run one command. An error that belongs to no case ends the process, with its traceback in the log."""
-    started_ns = time.monotonic_ns()
     faulthandler.enable()
+    if arguments == ["zygote"]:
+        from .zygote import next_worker
+
+        arguments = next_worker()
+        if not arguments:
+            return 0
+    started_ns = time.monotonic_ns()
     if len(arguments) == 2 and arguments[0] == "probe":
         from .probe import probe
 
@@ -53,7 +62,7 @@ def main(arguments: list[str]) -> int:
             print(error, file=sys.stderr)
             return 1
     if len(arguments) != 3 or arguments[0] != "run":
-        usage = "usage: probe OUT | describe FILE OUT | join ADDRESS:PORT | run LAUNCH CHANNEL"
+        usage = "usage: probe OUT | describe FILE OUT | join ADDRESS:PORT | run LAUNCH CHANNEL | zygote"
         print(usage, file=sys.stderr)
         return 2
 
@@ -62,45 +71,36 @@ def main(arguments: list[str]) -> int:
     described = read_json_file(Path(arguments[1]))
     channel = Channel(Path(arguments[2]))
     threads = int(described["threads"])
+    launch: CommandLaunch | LoadLaunch | Launch | ProfiledLaunch
     if "command" in described["cases"][0]:
         from .command import CommandLaunch
 
-        program = CommandLaunch(described, channel, started_ns)
-        channel.send("ready", threads_used=threads, t_ns=time.monotonic_ns())
-        program.run()
-        channel.send("end", t_ns=time.monotonic_ns())
-        return 0
-
-    if "load" in described["cases"][0]:
+        launch = CommandLaunch(described, channel, started_ns)
+    elif "load" in described["cases"][0]:
         from .serving.load_launch import LoadLaunch
 
-        load = LoadLaunch(described, channel, started_ns, Path(arguments[1]).parent)
-        channel.send("ready", threads_used=threads, t_ns=time.monotonic_ns())
-        load.run()
-        channel.send("end", t_ns=time.monotonic_ns())
-        return 0
-
-    workload_named = _workloads(described["cases"])
-    if any(workload_named(case["workload"]).needs_torch for case in described["cases"]):
-        import torch
-
-        from .probe import NEEDED_TORCH, is_too_old
-
-        if is_too_old(torch.__version__):
-            print(f"{sys.executable} has torch {torch.__version__}; {NEEDED_TORCH}", file=sys.stderr)
-            return EXIT_TOO_OLD
-        torch.set_num_threads(threads)
-        threads = torch.get_num_threads()
-    launch: Launch | ProfiledLaunch
-    if described.get("purpose") == "profiled":
-        from .launch.profiled_launch import ProfiledLaunch
-
-        workload = workload_named(described["cases"][0]["workload"])
-        launch = ProfiledLaunch(described, channel, started_ns, workload)
+        launch = LoadLaunch(described, channel, started_ns, Path(arguments[1]).parent)
     else:
-        from .launch.timed_launch import Launch
+        workload_named = _workloads(described["cases"])
+        if any(workload_named(case["workload"]).needs_torch for case in described["cases"]):
+            import torch
 
-        launch = Launch(described, channel, started_ns, workload_named=workload_named)
+            from .probe import NEEDED_TORCH, is_too_old
+
+            if is_too_old(torch.__version__):
+                print(f"{sys.executable} has torch {torch.__version__}; {NEEDED_TORCH}", file=sys.stderr)
+                return EXIT_TOO_OLD
+            torch.set_num_threads(threads)
+            threads = torch.get_num_threads()
+        if described.get("purpose") == "profiled":
+            from .launch.profiled_launch import ProfiledLaunch
+
+            workload = workload_named(described["cases"][0]["workload"])
+            launch = ProfiledLaunch(described, channel, started_ns, workload)
+        else:
+            from .launch.timed_launch import Launch
+
+            launch = Launch(described, channel, started_ns, workload_named=workload_named)
     channel.send("ready", threads_used=threads, t_ns=time.monotonic_ns())
     launch.run()
     channel.send("end", t_ns=time.monotonic_ns())

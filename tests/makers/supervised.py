@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import subprocess
@@ -17,6 +18,7 @@ from builders import make_spec
 
 from gputui.model.journal import JOURNAL_NAME, LaunchStart, Line
 from gputui.model.plan import Plan
+from gputui.recording.worker_process import WORKER_NAME
 from gputui.store.journal_reader import JournalTail, read_journal
 
 PATIENCE_S = 300.0
@@ -107,7 +109,7 @@ class Supervised:
     def worker_pid(self) -> int:
         """The process of the launch in progress, which leads its group."""
         self.wait_for(LaunchStart)
-        return int(psutil.Process(self.process.pid).children()[0].pid)
+        return int(json.loads((self.run_dir / WORKER_NAME).read_text())[0])
 
     def end(self) -> int:
         """Wait until the supervisor has ended; returns its exit status."""
