@@ -61,10 +61,8 @@ def _show(name: str, python: str | None, as_json: bool) -> None:
     version = chosen.interpreter.runtime.torch_version
     torch = f"torch {version.reason}" if isinstance(version, Missing) else f"torch {version}"
     click.echo(f"{profile.name}: {profile.question}")
-    launches = f"{profile.replicates} launch{'es' if profile.replicates > 1 else ''} per case"
-    if profile.startup_share is not None:
-        share = f"{100 * profile.startup_share:.0f} %"
-        launches = f"up to {launches}, fewer if starts take over {share}"
+    up_to = "up to " if profile.replicates > 1 else ""
+    launches = f"{up_to}{profile.replicates} launch{'es' if profile.replicates > 1 else ''} per case"
     click.echo(f"at most {format_seconds(profile.budget_s)}, {launches}")
     python_version = chosen.interpreter.runtime.python_version
     click.echo(f"measured with Python {python_version}, {torch} ({chosen.found_as})")

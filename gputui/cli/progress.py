@@ -24,13 +24,15 @@ from gputui.model.journal import (
     Line,
     RunEnd,
 )
-from gputui.model.plan import PROFILED, Plan
+from gputui.model.plan import Plan
 from gputui.model.profiled import ProfiledPass
 from gputui.model.serving import LoadNow
 from gputui.model.units import counted, format_clock, format_rate, format_seconds
 from gputui.services.results.throughput import speed_of_launch
-from gputui.services.runs.progress import INTERVAL_BLOCKS, TimeLeft, case_run_again, load_now_words
+from gputui.services.runs.progress import INTERVAL_BLOCKS, TimeLeft, load_now_words
 
+MOST_PASSES_IN_FULL = 3
+"""A run of more passes has a line for each case of the first, and then a line for each pass."""
 _ERASE = "\r\x1b[K"
 """Moves to the first column and clears the line."""
 
@@ -48,8 +50,9 @@ class Progress:
         self._blocks: dict[tuple[int, int], list[Block]] = {}
         self._figures: dict[tuple[int, int, str], Figure] = {}
         """By run, case and key: of the last launch."""
-        self._run_again: set[tuple[int, str]] = set()
-        """By run and name: cases that ended too slow, and that run once more."""
+        self._pass = 0
+        self._said: set[tuple[int, int, str]] = set()
+        """Run, case and outcome of each line about a case: of many passes only the first has a line."""
         self._drawn_s = 0.0
 
     def __enter__(self) -> Progress:
@@ -91,11 +94,15 @@ class Progress:
             self._timed = None
         if isinstance(line, LaunchStart):
             names = ", ".join(self._name(index, case_id) for case_id in line.case_ids)
-            what = "profiling" if line.purpose == PROFILED else "starting"
-            self._now = f"{names}: {what}"
-            if not self._live:
-                profiling = "profiling " if line.purpose == PROFILED else ""
-                self.say(f"{self._elapsed()} launch {line.launch_id + 1} {profiling}{names}")
+            self._now = f"{names}: starting"
+            plan = self._plans[index]
+            if plan.replicates <= MOST_PASSES_IN_FULL:
+                self._said.clear()
+                if not self._live:
+                    self.say(f"{self._elapsed()} launch {line.launch_id + 1} {names}")
+            elif line.replicate > self._pass:
+                self._pass = line.replicate
+                self.say(f"{self._elapsed()} pass {self._pass + 1} of {plan.replicates}")
         elif isinstance(line, CaseWarm):
             self._now = f"{self._name(index, line.case_id)}: warm"
         elif isinstance(line, LoadNow):
@@ -122,8 +129,6 @@ class Progress:
             self.say(f"{self._elapsed()} {line.level}: {line.message}")
         elif isinstance(line, LaunchesLeftOut):
             self.say(f"{self._elapsed()} {line.message}")
-            if again := case_run_again(line):
-                self._run_again.add((index, again))
         elif isinstance(line, RunEnd):
             self._now = "storing"
             if line.status != "finished":
@@ -137,10 +142,9 @@ class Progress:
     def _case_ended(self, index: int, line: CaseEnd) -> None:
         name = self._name(index, line.case_id)
         blocks = self._blocks.pop((index, line.case_id), [])
-        key = (index, self._plans[index].cases[line.case_id].case.name)
-        if line.outcome == "skipped" and key in self._run_again:
-            self._run_again.discard(key)
+        if (index, line.case_id, line.outcome) in self._said:
             return
+        self._said.add((index, line.case_id, line.outcome))
         if line.outcome == "ok" and blocks:
             what = self._times(index, line.case_id) or counted(line.blocks, "block")
             self.say(f"{self._elapsed()} {name}  {self._rate(index, blocks)}  {what}")

@@ -373,7 +373,7 @@ def _announce(plan: Plan, chosen: ChosenInterpreter, target: Path) -> None:
     torch = "no torch" if isinstance(runtime.torch_version, Missing) else f"torch {runtime.torch_version}"
     to_run = sum(1 for c in plan.cases if c.outcome is None)
     left_out = len(plan.cases) - to_run
-    up_to = "up to " if plan.startup_share is not None and plan.replicates > 1 else ""
+    up_to = "up to " if plan.replicates > 1 else ""
     about_s = sum(expected_s(plan, launch) for launch in plan.launches)
     about = format_whole_seconds(min(about_s, plan.budget_s))
     at_most = format_whole_seconds(plan.budget_s)

@@ -115,8 +115,8 @@ class PlannedLaunch:
     """Number of CPU threads of the worker."""
     weight: float
     """Its share of the profile's budget, relative to the other launches."""
-    purpose: str = TIMED
-    """`timed`, or `profiled`: one case under the profiler, whose times count for nothing else."""
+    profiled: tuple[int, ...] = ()
+    """Cases of it that its worker profiles once all are timed, the most wanted first."""
     needs_torch: bool = True
     """Whether its worker imports torch, which takes seconds before anything can be measured."""
 
@@ -130,6 +130,7 @@ class Plan:
     seed: int
     """Seeds the order of launches and the inputs of workloads."""
     replicates: int
+    """Passes, each of which takes every case once; the budget may end before the last."""
     budget_s: float
     """The supervisor stops hard at 1.2 times this."""
     cases: tuple[PlannedCase, ...]
@@ -146,10 +147,7 @@ class Plan:
     most_blocks: int = MOST_BLOCKS
     """A case with this many blocks in a launch is done; also the limit of its warm-up."""
     keeps_traces: bool = False
-    """Whether profiled launches leave Chrome traces in the run directory."""
-    startup_share: float | None = None
-    """The share of the budget that starts may take, above 0 to 1: cases get as many launches as start in that
-    time, at least one. None: all that are planned."""
+    """Whether profiled passes leave Chrome traces in the run directory."""
     looks: tuple[int, ...] = ()
     """After so many launches per case, rising, the run asks which cases need no more; empty: never."""
 
@@ -210,5 +208,5 @@ def planned_case_from_plain(plain: Mapping[str, Any]) -> PlannedCase:
 
 
 def _launch(plain: Mapping[str, Any]) -> PlannedLaunch:
-    rest = {k: v for k, v in plain.items() if k not in ("device", "case_ids")}
-    return PlannedLaunch(device=PlannedDevice(**plain["device"]), case_ids=tuple(plain["case_ids"]), **rest)
+    tuples = {name: tuple(plain[name]) for name in ("case_ids", "profiled")}
+    return PlannedLaunch(**{**plain, **tuples, "device": PlannedDevice(**plain["device"])})

@@ -43,13 +43,13 @@ from gputui.model.journal import (
     trace_name,
 )
 from gputui.model.machine import Machine
-from gputui.model.plan import PROFILED, TIMED, PlannedDevice, PlannedLaunch
+from gputui.model.plan import PlannedDevice, PlannedLaunch
 from gputui.model.profiled import ProfiledPass, without_result
 from gputui.recording.clock import WakingClock
 from gputui.recording.deployment import copy_worker
 from gputui.recording.journal import NO_ROOM, JournalWriter
 from gputui.recording.lock import Holder, take_lock
-from gputui.recording.pacing import Pace
+from gputui.recording.pacing import Allowance, Pace
 from gputui.recording.sampler import Sampler, sources_of_runs
 from gputui.recording.spec import Spec
 from gputui.recording.worker_messages import line_of
@@ -59,6 +59,8 @@ from gputui.worker.foreign_json import read_json
 
 HARD_STOP = 1.2
 """A run ends at this multiple of its budget, whatever is in progress."""
+WORTH_SAYING = 0.1
+"""Share of their time that threads waited for a CPU, from which a run that ended early mentions it."""
 LOG_LIMIT_BYTES = 8 * 2**20
 STORE_TIMEOUT_S = 120.0
 LOOK_TIMEOUT_S = 120.0
@@ -103,6 +105,11 @@ class _Run:
     """In which a case failed."""
     profiled_cases: set[int] = field(default_factory=set)
     """Those whose profiled pass is in the journal, with or without a result."""
+    left_out: list[int] = field(default_factory=list)
+    """Launches of late passes for which there was no time."""
+    waited_ns: int = 0
+    """For a CPU, of all threads in all blocks, and what they had of it."""
+    cpu_ns: int = 0
     next_launch_id: int = 0
     looked_after: int = 0
     """Launches per case after which the last look was made."""
@@ -154,11 +161,16 @@ class Supervisor:
             with Sampler(
                 telemetry, sources_of_runs(), lambda text: self._event(runs[0], "warning", text)
             ) as sampler:
+                for run in runs:
+                    for launch in run.spec.plan.launches:
+                        with contextlib.suppress(OSError):  # which its first launch will report
+                            self._start_zygote(run, launch)
                 for run, launch in _alternating(runs):
                     self._look_if_due(run, launch)
                     self._launch(run, launch, sampler)
                 for run in runs:
                     self._look_if_due(run, None)
+                    self._say_what_was_left_out(run)
         except _Stopped:
             status, reason = "interrupted", f"stopped by {signal.Signals(self._signal).name}"
         except _CannotGoOn as error:
@@ -212,19 +224,13 @@ class Supervisor:
     def _launch(self, run: _Run, launch: PlannedLaunch, sampler: Sampler) -> None:
         """Run one worker from start to end. Raises _Stopped after a signal, _CannotGoOn on a full disk."""
         plan = run.spec.plan
-        self._leave_out(run, *run.pace.settle(launch))
-        executed = run.pace.to_execute(launch)
-        if executed is None:
+        if run.pace.is_closed(launch):
             return
-        launch = executed
-        is_worth_it = launch.purpose == TIMED or launch.case_ids[0] in run.measured_cases
         begun_s = self._clock.now_s()
-        zygote = self._zygote(run, launch) if is_worth_it else None
+        zygote = self._zygote(run, launch) if run.pace.has_time_for(launch) else None
         run.pace.spent_s += self._clock.now_s() - begun_s
-        allowance_s = run.pace.allowance_s(launch)
-        if not is_worth_it:
-            return  # a case that could not be measured is not profiled
-        if allowance_s is None:
+        allowance = run.pace.allowance(launch)
+        if allowance is None:
             self._drop(run, launch, f"the budget of {plan.budget_s:.0f} s is spent")
             return
         begun_s = self._clock.now_s()
@@ -233,12 +239,13 @@ class Supervisor:
             "threads": launch.threads,
             "seed": plan.seed,
             "replicate": launch.replicate,
-            "allowance_s": allowance_s,
+            "allowance_s": allowance.aim_s,
+            "limit_s": allowance.limit_s,
             "most_blocks": plan.most_blocks,
             "rendezvous": plan.rendezvous,
             "cases": [_described(run, case_id) for case_id in launch.case_ids],
-            "purpose": launch.purpose,
-            "trace": str(_trace_path(run, launch)) if plan.keeps_traces else "",
+            "profiled": launch.profiled,
+            "profiled_s": allowance.profiled_s,
             "reserve_bytes": min(RESERVE_BYTES, int(self._usable_bytes * RESERVE_SHARE)),
         }
         try:
@@ -256,22 +263,20 @@ class Supervisor:
                     launch.replicate,
                     launch.case_ids,
                     launch.threads,
-                    allowance_s,
+                    allowance.aim_s,
                     worker.started_ns,
-                    launch.purpose,
-                    zygote is not None,
+                    is_fork=zygote is not None,
                 )
             )
             index = self._device_index(launch.device)
             sampler.focus(() if index is None else (index,))
             hard_stop_s = begun_s + plan.budget_s * HARD_STOP - run.pace.spent_s
-            outcome, reason = self._listen(run, launch, worker, allowance_s, hard_stop_s)
+            outcome, reason = self._listen(run, launch, worker, allowance, hard_stop_s)
         finally:
             sampler.focus(())
             worker.end()
-        if launch.purpose == PROFILED:
-            self._end_profiled(run, launch, outcome, reason)
-        for case_id in launch.case_ids if launch.purpose == TIMED else ():
+        self._end_profiled(run, launch, reason or f"its worker ended {outcome}")
+        for case_id in launch.case_ids:
             if (launch.replicate, case_id) not in run.ended_cases:
                 alone = len(launch.case_ids) == 1
                 if outcome == "failed" and not alone:
@@ -287,30 +292,39 @@ class Supervisor:
             LaunchEnd(launch.launch_id, outcome, reason, worker.exit_status, tail, time.monotonic_ns())
         )
         run.journal.sync()
-        run.pace.spent_s += self._clock.now_s() - begun_s
+        run.pace.ended(launch, allowance, self._clock.now_s() - begun_s)
         if self._signal:
             raise _Stopped
         if run.journal.failure:
             raise _CannotGoOn(run.journal.failure)
 
-    def _zygote(self, run: _Run, launch: PlannedLaunch) -> Zygote | None:
-        """The process to fork this launch's worker from; None if it is to import torch itself."""
+    def _start_zygote(self, run: _Run, launch: PlannedLaunch) -> Zygote | None:
+        """The process to fork this launch's worker from, which may still be importing torch.
+
+        None if the launch is to import torch itself. Raises OSError if the interpreter cannot be started.
+        """
         plan, environment = run.spec.plan, worker_environment(launch)
         key = (plan.interpreter, *environment.items())
         known = self._zygotes.get(key)
         if not may_fork(plan, launch) or (known is None and key in self._zygotes):
             return None
-        hard_stop_s = self._clock.now_s() + plan.budget_s * HARD_STOP - run.pace.spent_s
+        if known is None or not known.is_alive():
+            self._zygotes[key] = None  # a fork is not worth another try where this fails
+            log = run.run_dir / "logs" / "zygote.log"
+            known = self._zygotes[key] = Zygote(plan.interpreter, run.start_file, environment, log)
+        return known
+
+    def _zygote(self, run: _Run, launch: PlannedLaunch) -> Zygote | None:
+        """The process to fork this launch's worker from, ready to; None for a worker that imports torch."""
+        known = None
+        hard_stop_s = self._clock.now_s() + run.spec.plan.budget_s * HARD_STOP - run.pace.spent_s
         with contextlib.suppress(EOFError, OSError):  # without one, the worker itself says what is wrong
-            if known is None or not known.is_alive():
-                log = run.run_dir / "logs" / "zygote.log"
-                known = Zygote(plan.interpreter, run.start_file, environment, log)
-            self._zygotes[key] = known
-            while not self._signal and self._clock.now_s() < hard_stop_s:
+            known = self._start_zygote(run, launch)
+            while known is not None and not self._signal and self._clock.now_s() < hard_stop_s:
                 if known.is_ready(0.25):
                     return known
-        is_to_be_replaced = known is not None and known.close() < 0
-        self._zygotes[key] = known if is_to_be_replaced else None
+        if known is not None and known.close() >= 0:
+            self._zygotes.update({key: None for key, one in self._zygotes.items() if one is known})
         return None
 
     def _listen(
@@ -318,7 +332,7 @@ class Supervisor:
         run: _Run,
         launch: PlannedLaunch,
         worker: WorkerProcess,
-        allowance_s: float,
+        allowance: Allowance,
         hard_stop_s: float,
     ) -> tuple[str, str]:
         """Record the worker's messages until the last one, its exit, its silence, a signal, a full disk,
@@ -329,7 +343,8 @@ class Supervisor:
             exited = worker.exit_status is not None
             heard = self._hear(run, launch, worker, 0.0 if exited else 0.25)
             if heard:
-                patience_s, heard_s = allowance_s + self._patience.besides_s, self._clock.now_s()
+                patience_s = allowance.aim_s + allowance.profiled_s + self._patience.besides_s
+                heard_s = self._clock.now_s()
             if heard == "end":
                 worker.wait_for_exit()
                 return "ok", ""
@@ -373,12 +388,13 @@ class Supervisor:
                 run.journal.append(line)
                 if isinstance(line, Block):
                     run.blocks[launch.launch_id, line.case_id] += 1
+                    run.waited_ns += line.waited_ns or 0
+                    run.cpu_ns += line.cpu_ns or 0
                 elif isinstance(line, ProfiledPass):
                     run.profiled_cases.add(line.case_id)
                 elif isinstance(line, CaseWarm) and launch.case_ids.index(line.case_id) == 0:
                     first_step_ns = line.t_ns - line.warmup_ns - line.first_step_ns
                     run.pace.started(launch, (first_step_ns - worker.started_ns) / 1e9)
-                    self._leave_out(run, *run.pace.settle(launch))
             except (LookupError, TypeError, ValueError):
                 self._event(
                     run, "warning", f"launch {launch.launch_id + 1}: a line of the worker made no sense"
@@ -388,8 +404,6 @@ class Supervisor:
     def _case_ended(self, run: _Run, launch: PlannedLaunch, end: CaseEnd) -> None:
         if end.outcome == "oom" and len(launch.case_ids) > 1:
             self._again_alone(run, launch, end.case_id)
-        if end.outcome == "skipped":
-            self._again_for_longer(run, launch, end.case_id)
         run.ended_cases.add((launch.replicate, end.case_id))
         run.has_result |= end.outcome in FOUND_BY_TRYING
         if end.outcome == "ok":
@@ -406,20 +420,11 @@ class Supervisor:
             launch_id=launch_id,
             case_ids=(case_id,),
             weight=launch.weight / len(launch.case_ids),
+            profiled=tuple(one for one in launch.profiled if one == case_id),
         )
         run.unplanned.append(alone)
         name = run.spec.plan.cases[case_id].case.name
         self._event(run, "info", f"{name}: will be run alone once")
-
-    def _again_for_longer(self, run: _Run, launch: PlannedLaunch, case_id: int) -> None:
-        """Plan one launch of a case that was too slow for its share, with the time of those to come."""
-        weight, left_out, message = run.pace.too_slow(launch, case_id)
-        if not weight:
-            return
-        longer = replace(launch, launch_id=run.next_launch_id, case_ids=(case_id,), weight=weight)
-        run.next_launch_id += 1
-        run.unplanned.append(longer)
-        self._leave_out(run, left_out, f"{run.spec.plan.cases[case_id].case.name}: {message}")
 
     def _look_if_due(self, run: _Run, following: PlannedLaunch | None) -> None:
         """Ask which cases need no more launches, if the next launch begins a replicate that the plan names.
@@ -427,8 +432,7 @@ class Supervisor:
         Raises _Stopped after a signal. A look that fails is reported, and every case goes on.
         """
         plan = run.spec.plan
-        is_timed = following is not None and following.purpose == TIMED
-        done = following.replicate if following is not None and is_timed else plan.replicates
+        done = plan.replicates if following is None else following.replicate
         due = [launches for launches in plan.looks if run.looked_after < launches <= done]
         if not due or not run.spec.on_look or run.all_closed:
             return
@@ -454,39 +458,48 @@ class Supervisor:
         else:
             left_out = run.pace.close(closed)
             if left_out:
-                self._leave_out(run, left_out, message)
+                run.journal.append(LaunchesLeftOut(left_out, message, time.monotonic_ns()))
             else:
                 self._event(run, "info", message)
-            run.all_closed = all(
-                run.pace.to_execute(launch) is None for launch in plan.launches if launch.purpose == TIMED
-            )
+            run.all_closed = all(map(run.pace.is_closed, plan.launches))
         if self._signal:
             raise _Stopped
 
-    def _leave_out(self, run: _Run, launch_ids: Sequence[int], message: str) -> None:
-        if message:
-            run.journal.append(LaunchesLeftOut(tuple(launch_ids), message, time.monotonic_ns()))
-
     def _drop(self, run: _Run, launch: PlannedLaunch, reason: str, outcome: str = "skipped") -> None:
-        """List what a launch would have measured; a case that crashed before has failed, whatever else."""
-        if launch.purpose == PROFILED:
-            self._end_profiled(run, launch, outcome, reason)
-            return
+        """List what a launch would have measured; a case that crashed before has failed, whatever else.
+
+        A late pass that finds no time is only counted: its cases are measured.
+        """
+        self._end_profiled(run, launch, reason)
+        ended = {case_id for _, case_id in run.ended_cases}
+        is_late_pass = outcome == "skipped" and ended.issuperset(launch.case_ids) and launch.replicate > 0
         for case_id in launch.case_ids:
             crash = run.crashes.get((launch.replicate, case_id))
             if crash is not None:
                 self._end_case(run, launch, case_id, "failed", f"{crash}; not run alone: {reason}")
-            elif (launch.replicate, case_id) not in run.ended_cases:
+            elif (launch.replicate, case_id) not in run.ended_cases and not is_late_pass:
                 self._end_case(run, launch, case_id, outcome, reason)
+        if is_late_pass:
+            run.left_out.append(launch.launch_id)
 
-    def _end_profiled(self, run: _Run, launch: PlannedLaunch, outcome: str, reason: str) -> None:
-        """Record why a profiled pass has no result, if it has none."""
-        for case_id in launch.case_ids:
-            if case_id not in run.profiled_cases:
+    def _say_what_was_left_out(self, run: _Run) -> None:
+        """Report in one line that the budget ended before the last pass, and what a busy box cost."""
+        plan, left_out = run.spec.plan, tuple(run.left_out)
+        if not left_out:
+            return
+        message = f"{plan.budget_s:.0f} s were enough for {len(plan.launches) - len(left_out)} of"
+        message += f" {len(plan.launches)} launches"
+        waiting = run.waited_ns / max(run.waited_ns + run.cpu_ns, 1)
+        if waiting > WORTH_SAYING:
+            message += f"; its threads waited {100 * waiting:.0f} % of their time for a CPU"
+        run.journal.append(LaunchesLeftOut(left_out, message, time.monotonic_ns()))
+
+    def _end_profiled(self, run: _Run, launch: PlannedLaunch, reason: str) -> None:
+        """Record why a profiled pass of a case that was measured has no result, if it has none."""
+        for case_id in launch.profiled:
+            if case_id in run.measured_cases and case_id not in run.profiled_cases:
                 run.profiled_cases.add(case_id)
-                run.journal.append(
-                    without_result(launch.launch_id, case_id, reason or f"its worker ended {outcome}")
-                )
+                run.journal.append(without_result(launch.launch_id, case_id, reason))
 
     def _end_case(self, run: _Run, launch: PlannedLaunch, case_id: int, outcome: str, reason: str) -> None:
         run.ended_cases.add((launch.replicate, case_id))
@@ -578,12 +591,8 @@ def _described(run: _Run, case_id: int) -> dict[str, Any]:
         "size": case.work.size,
         "precision": case.variant.precision,
         "mode": case.variant.mode,
+        "trace": str(run.run_dir / TRACES_NAME / trace_name(case.name)) if run.spec.plan.keeps_traces else "",
     }
-
-
-def _trace_path(run: _Run, launch: PlannedLaunch) -> Path:
-    """Path of the Chrome trace of a profiled launch."""
-    return run.run_dir / TRACES_NAME / trace_name(run.spec.plan.cases[launch.case_ids[0]].case.name)
 
 
 def _last_line(output: bytes) -> str:

@@ -18,7 +18,7 @@ from gputui.model.journal import (
     Line,
     WorkerReady,
 )
-from gputui.model.plan import PROFILED, PlannedLaunch
+from gputui.model.plan import PlannedLaunch
 from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice
 from gputui.model.serving import LOADS, REQUEST_OUTCOMES, LoadNow, LoadStep, RequestRow, Requests, ServerFound
 from gputui.model.units import FIGURE_SUFFIXES
@@ -43,7 +43,7 @@ def line_of(kind: str, message: dict[str, Any], launch: PlannedLaunch, started_n
     elif kind == "figure":
         line, is_valid = _figure(launch_id, message), True
     elif kind == "profiled":
-        line, is_valid = profiled_pass_of(launch_id, message), launch.purpose == PROFILED
+        line, is_valid = profiled_pass_of(launch_id, message), True
     elif kind == "server":
         line, is_valid = ServerFound(launch_id=launch_id, **message), True
     elif kind == "load_now":

@@ -16,9 +16,8 @@ from gputui.cli import progress as line_of_runs
 from gputui.cli.progress import Progress
 from gputui.cli.results import print_run
 from gputui.document.page import console_on
-from gputui.model.journal import CaseEnd, LaunchesLeftOut
+from gputui.model.journal import CaseEnd, LaunchStart
 from gputui.model.units import format_rate
-from gputui.recording.pacing import RUNS_AGAIN
 from gputui.services.results.throughput import speed_of_launch
 from gputui.services.runs import progress as course_of_runs
 
@@ -63,16 +62,17 @@ def test_the_line_of_a_case_that_ended_has_the_rate_of_the_table(capfd: pytest.C
         assert f" {rate} " in capfd.readouterr().out
 
 
-def test_a_case_that_runs_once_more_is_not_shown_as_skipped(capfd: pytest.CaptureFixture[str]) -> None:
-    case = make_case()
-    progress = Progress([make_plan([0], cases=[case])], live=False)
-    message = f"{case.name}: {RUNS_AGAIN}, for longer, and the others in 2 launches"
-    progress.hear(0, LaunchesLeftOut((1,), message, 1))
-    for launch_id in (0, 3):
-        progress.hear(0, CaseEnd(launch_id, 0, "skipped", "too slow: raise --budget", 0, 1))
-    first, last = capfd.readouterr().err.splitlines()
-    assert first.endswith(message)
-    assert last.endswith("skipped: too slow: raise --budget")
+def test_of_many_passes_the_first_has_a_line_for_each_case_and_the_others_one_each(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    plan = make_plan([0], [0], [0], [0])
+    progress = Progress([plan], live=False)
+    for launch in plan.launches:
+        progress.hear(0, LaunchStart(launch.launch_id, launch.replicate, (0,), 1, 9.0, 0))
+        progress.hear(0, CaseEnd(launch.launch_id, 0, "unsupported", "a reason", 0, 1))
+    first, *others = capfd.readouterr().err.splitlines()
+    assert first.endswith("unsupported: a reason")
+    assert [line.split(" ", 1)[1] for line in others] == [f"pass {number} of 4" for number in (2, 3, 4)]
 
 
 def test_the_line_names_run_case_and_block_and_is_rewritten_at_most_once_a_second(

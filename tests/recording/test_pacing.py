@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
+from builders import H200, make_interpreter, make_machine
 
-from gputui.model.plan import PROFILED, Plan, PlannedDevice, PlannedLaunch
+from gputui.model.plan import Plan, PlannedDevice, PlannedLaunch
 from gputui.recording.pacing import (
     END_S,
-    ENOUGH_S,
     FIRST_STARTUP_S,
     FIRST_STARTUP_WITHOUT_TORCH_S,
     GRACE,
+    LEAST_MEASURING_S,
     Pace,
     least_budget_s,
 )
+from gputui.services.profiles.loader import find_profile
+from gputui.services.profiles.planner import CPU_SHARE, Choices, resolve_plan
 
 CPU = PlannedDevice("cpu", "cpu", "CPU", "", "")
 GPU = PlannedDevice("gpu", "cuda", "NVIDIA H200", "GPU-0", "")
@@ -35,11 +39,15 @@ def _all_allowances(plan: Plan) -> list[float]:
     """Allowances of all launches when each spends its share and takes as long to start as expected."""
     pace, given = Pace(plan), []
     for launch in plan.launches:
-        allowance_s = pace.allowance_s(launch)
-        assert allowance_s is not None
-        given.append(allowance_s)
-        pace.spent_s += allowance_s + END_S
+        given.append(_aim_s(pace, launch))
+        pace.spent_s += given[-1] + END_S
     return given
+
+
+def _aim_s(pace: Pace, launch: PlannedLaunch) -> float:
+    allowance = pace.allowance(launch)
+    assert allowance is not None
+    return allowance.aim_s
 
 
 def test_launches_that_spend_their_allowances_spend_the_budget_exactly() -> None:
@@ -57,33 +65,28 @@ def test_what_is_left_after_all_starts_is_divided_by_weight() -> None:
 def test_a_light_launch_on_a_gpu_gets_the_time_its_start_takes() -> None:
     heavy = [_launch(i, 10.0) for i in range(1, 4)]
     pace = Pace(_plan(_launch(0, 1.0, GPU), *heavy))
-    allowance_s = pace.allowance_s(_launch(0, 1.0, GPU))
-    assert allowance_s is not None
+    allowance_s = _aim_s(pace, _launch(0, 1.0, GPU))
     assert allowance_s > FIRST_STARTUP_S["gpu"] + 1.0
 
 
 def test_an_observed_start_replaces_the_guess_for_launches_of_its_device() -> None:
     first, second = _launch(0), _launch(1)
     guessed, observed = Pace(_plan(first, second)), Pace(_plan(first, second))
-    guessed.allowance_s(first)
-    observed.allowance_s(first)
+    guessed.allowance(first)
+    observed.allowance(first)
     observed.started(first, 20.0)
-    late, known = guessed.allowance_s(second), observed.allowance_s(second)
-    assert late is not None
-    assert known is not None
+    late, known = _aim_s(guessed, second), _aim_s(observed, second)
     assert abs(known - late) < 1e-9, "the last launch gets all that is left either way"
     third = _launch(2)
     observed = Pace(_plan(first, second, third))
     observed.started(first, 20.0)
-    allowance_s = observed.allowance_s(first)
-    assert allowance_s is not None
+    allowance_s = _aim_s(observed, first)
     assert abs(allowance_s - (20.0 + (100.0 - 3 * (20.0 + END_S)) / 3)) < 1e-9
 
 
 def test_without_torch_a_start_costs_almost_nothing() -> None:
     light = _launch(0, needs_torch=False)
-    allowance_s = Pace(_plan(light, budget_s=3.0)).allowance_s(light)
-    assert allowance_s is not None
+    allowance_s = _aim_s(Pace(_plan(light, budget_s=3.0)), light)
     assert abs(allowance_s - (3.0 - END_S)) < 1e-9
     assert FIRST_STARTUP_WITHOUT_TORCH_S < 1.0
 
@@ -92,184 +95,167 @@ def test_the_start_of_a_launch_without_torch_says_nothing_of_one_with_torch() ->
     light, heavy, last = _launch(0, needs_torch=False), _launch(1), _launch(2)
     informed, uninformed = Pace(_plan(light, heavy, last)), Pace(_plan(light, heavy, last))
     informed.started(light, 0.05)
-    assert informed.allowance_s(light) == uninformed.allowance_s(light)
-    assert informed.allowance_s(heavy) == uninformed.allowance_s(heavy)
+    assert informed.allowance(light) == uninformed.allowance(light)
+    assert informed.allowance(heavy) == uninformed.allowance(heavy)
 
 
 def test_when_time_is_short_the_last_launches_are_the_ones_without_an_allowance() -> None:
-    launches = [_launch(number) for number in range(12)]
+    launches = [_launch(number) for number in range(24)]
     pace = Pace(_plan(*launches, budget_s=20.0))
     given = []
     for launch in launches:
-        allowance_s = pace.allowance_s(launch)
-        if allowance_s is not None:
-            pace.spent_s += allowance_s + END_S
-        given.append(allowance_s)
-    dropped = [number for number, allowance_s in enumerate(given) if allowance_s is None]
-    assert dropped == list(range(12 - len(dropped), 12))
-    assert 0 < len(dropped) < 12
-    assert all(allowance_s >= FIRST_STARTUP_S["cpu"] for allowance_s in given if allowance_s is not None)
+        allowance = pace.allowance(launch)
+        if allowance is not None:
+            pace.spent_s += allowance.aim_s + END_S
+        given.append(allowance)
+    dropped = [number for number, allowance in enumerate(given) if allowance is None]
+    assert dropped == list(range(24 - len(dropped), 24))
+    assert 0 < len(dropped) < 24
+    assert all(one.aim_s >= FIRST_STARTUP_S["cpu"] for one in given if one is not None)
 
 
 def test_a_start_that_proves_quick_brings_back_launches_that_seemed_too_many() -> None:
     launches = [_launch(number) for number in range(6)]
     pace = Pace(_plan(*launches, budget_s=15.0))
     for launch in launches:
-        allowance_s = pace.allowance_s(launch)
-        assert allowance_s is not None
-        pace.started(launch, 0.5)
+        allowance_s = _aim_s(pace, launch)
+        pace.started(launch, 0.2)
         pace.spent_s += 2.0 if launch.launch_id == 0 else allowance_s
 
 
 def test_a_spent_budget_gives_no_allowance() -> None:
     pace = Pace(_plan(_launch(0)))
-    pace.spent_s = 97.0 + 100.0 * GRACE
-    assert pace.allowance_s(_launch(0)) is None
+    pace.spent_s = 99.0 + 100.0 * GRACE
+    assert pace.allowance(_launch(0)) is None
 
 
 def test_the_last_launch_may_be_a_little_late_rather_than_be_dropped() -> None:
     pace = Pace(_plan(_launch(0)))
     pace.spent_s = 99.0
-    allowance_s = pace.allowance_s(_launch(0))
-    assert allowance_s is not None
+    allowance_s = _aim_s(pace, _launch(0))
     assert pace.spent_s + allowance_s + END_S < 100.0 * (1 + GRACE)
 
 
 def test_a_case_run_alone_again_gets_its_share_beside_those_that_wait() -> None:
     pace = Pace(_plan(_launch(0), _launch(1)))
-    pace.allowance_s(_launch(0))
+    pace.allowance(_launch(0))
     again = _launch(7, 1.0)
-    alone_s = pace.allowance_s(again)
-    assert alone_s is not None
-    assert alone_s < 60.0
+    assert _aim_s(pace, again) < 60.0
 
 
-def _repeated(share: float | None = 0.4, *, cases: int = 7, budget_s: float = 140.0) -> Plan:
-    """Three launches each of several cases, then a profiled pass."""
-    launches = [
-        replace(_launch(replicate * cases + case), case_ids=(case,), replicate=replicate)
-        for replicate in range(3)
-        for case in range(cases)
-    ]
-    profiled = replace(_launch(3 * cases, 0.4), case_ids=(0,), purpose=PROFILED)
-    plan = _plan(*launches, profiled, budget_s=budget_s)
-    return replace(plan, replicates=3, startup_share=share)
-
-
-@pytest.mark.parametrize(("startup_s", "launches"), [(1.8, 3), (3.0, 2), (5.0, 1), (30.0, 1)])
-def test_cases_get_as_many_launches_as_start_within_their_share_of_the_budget(
-    startup_s: float, launches: int
-) -> None:
-    plan = _repeated()
-    pace = Pace(plan)
-    pace.allowance_s(plan.launches[0])
-    pace.started(plan.launches[0], startup_s)
-    left_out, message = pace.settle(plan.launches[0])
-
-    executed = [launch for launch in plan.launches[1:] if pace.to_execute(launch) is not None]
-    assert {launch.replicate for launch in executed} == set(range(launches))
-    later = [launch.launch_id for launch in plan.launches if launch.replicate >= launches]
-    assert list(left_out) == later
-    assert any(launch.purpose == PROFILED for launch in executed)
-    assert message.startswith(f"{launches} launch") is (launches < 3)
-    starts_s = (7 * launches + 1) * (startup_s + END_S)
-    assert starts_s <= 0.4 * plan.budget_s or launches == 1
-
-
-def test_why_launches_are_left_out_is_reported_once_with_what_starting_them_would_cost() -> None:
-    plan = _repeated()
-    pace = Pace(plan)
-    pace.allowance_s(plan.launches[0])
-    pace.started(plan.launches[0], 3.0)
-    assert pace.settle(plan.launches[0])[1] == (
-        "2 launches per case instead of 3, whose starts alone would take 50 % of the 140 s"
-    )
-    pace.started(plan.launches[1], 30.0)
-    assert pace.settle(plan.launches[7]) == ((), ""), "it is decided once"
-    assert pace.to_execute(plan.launches[7]) is not None
-
-
-def test_without_a_share_for_starts_every_planned_launch_is_executed() -> None:
-    plan = _repeated(None)
-    pace = Pace(plan)
-    pace.started(plan.launches[0], 30.0)
-    assert pace.settle(plan.launches[7]) == ((), "")
-    assert all(pace.to_execute(launch) is launch for launch in plan.launches)
-
-
-def test_the_start_of_a_device_that_was_not_seen_yet_is_waited_for_until_the_first_repetition() -> None:
-    plan = _repeated()
-    launches = (replace(plan.launches[0], device=GPU), *plan.launches[1:])
-    pace = Pace(replace(plan, launches=launches))
-    pace.started(launches[1], 3.0)
-    assert pace.settle(launches[2]) == ((), "")
-    left_out, _ = pace.settle(launches[7])
-    assert list(left_out) == list(range(14, 21))
-
-
-def test_the_launches_that_are_kept_spend_the_budget_exactly() -> None:
-    plan = _repeated()
-    pace, spent_s = Pace(plan), []
-    for launch in plan.launches:
-        if pace.to_execute(launch) is None:
-            continue
-        allowance_s = pace.allowance_s(launch)
-        assert allowance_s is not None
-        pace.started(launch, 3.0)
-        pace.settle(launch)
-        pace.spent_s += allowance_s + END_S
-        spent_s.append(allowance_s)
-    assert len(spent_s) == 15
-    assert abs(pace.spent_s - plan.budget_s) < 1e-9
-
-
-def test_a_case_too_slow_for_its_share_gets_one_launch_and_all_others_one_less() -> None:
-    both = [replace(_launch(number, 2.0), case_ids=(0, 1), replicate=number) for number in range(3)]
-    pace = Pace(replace(_plan(*both), replicates=3, startup_share=0.9))
-    pace.allowance_s(both[0])
-    assert pace.too_slow(both[0], 1) == (
-        2.0,
-        (2,),
-        "too slow: it will run once more, for longer, and the others in 2 launches",
-    )
-    assert pace.to_execute(both[1]) == replace(both[1], case_ids=(0,), weight=1.0)
-    assert pace.too_slow(both[0], 0)[:2] == (2.0, (1,)), "of the same launch: nobody loses another"
-    assert pace.to_execute(both[1]) is None
-
-
-def test_a_case_too_slow_in_a_later_launch_or_in_its_only_one_is_not_repeated() -> None:
-    plan = _repeated()
-    pace = Pace(plan)
-    pace.allowance_s(plan.launches[0])
-    assert pace.too_slow(plan.launches[7], 0) == (0.0, (), "")
-    assert pace.too_slow(replace(plan.launches[0], launch_id=99), 0) == (0.0, (), "")
-    assert [pace.too_slow(plan.launches[number], number)[0] for number in (0, 1, 2)] == [2.0, 1.0, 0.0]
-
-
-def test_closing_cases_leaves_out_only_the_launches_that_hold_no_other() -> None:
+def test_a_closed_launch_keeps_its_time_reserved_and_only_launches_without_another_case_close() -> None:
     together = replace(_launch(1), case_ids=(1, 2))
     launches = (_launch(0), together, _launch(3))
     pace, all_open = Pace(_plan(*launches)), Pace(_plan(*launches))
     assert pace.close({0, 1}) == (0,)
     assert pace.close({0, 1}) == ()
-    assert [pace.to_execute(launch) for launch in launches] == [None, together, launches[2]]
-    assert pace.allowance_s(together) == all_open.allowance_s(together), "its time stays what it was"
+    assert [pace.is_closed(launch) for launch in launches] == [True, False, False]
+    assert pace.allowance(together) == all_open.allowance(together), "its time stays what it was"
 
 
-def test_with_too_little_time_for_all_cases_the_first_get_enough_and_the_last_are_dropped() -> None:
+def _passes(count: int, *, cases: int = 3, budget_s: float = 60.0) -> Plan:
+    """So many passes over cases that are launched one by one."""
+    launches = [
+        replace(_launch(replicate * cases + case), case_ids=(case,), replicate=replicate)
+        for replicate in range(count)
+        for case in range(cases)
+    ]
+    return replace(_plan(*launches, budget_s=budget_s), replicates=count)
+
+
+def test_a_slow_case_may_take_what_the_rest_of_the_first_pass_does_not_need() -> None:
+    plan = _passes(8)
+    allowance = Pace(plan).allowance(plan.launches[0])
+    assert allowance is not None
+    others_s = 2 * (FIRST_STARTUP_S["cpu"] + LEAST_MEASURING_S + END_S)
+    assert allowance.limit_s == pytest.approx(60.0 - others_s - END_S)
+    assert allowance.aim_s < 60.0 / 8
+
+
+def test_a_case_that_was_slow_costs_late_passes_and_no_other_case() -> None:
+    plan = _passes(8)
+    pace, done = Pace(plan), []
+    for launch in plan.launches:
+        allowance = pace.allowance(launch)
+        if allowance is None:
+            continue
+        is_slow = launch.case_ids == (0,)
+        took_s = max(14.0, allowance.aim_s) if is_slow else allowance.aim_s
+        assert took_s <= allowance.limit_s
+        pace.ended(launch, allowance, took_s + END_S)
+        done.append(launch)
+    assert {launch.case_ids for launch in done if not launch.replicate} == {(0,), (1,), (2,)}
+    assert 2 <= sum(launch.case_ids == (0,) for launch in done) <= 4
+    assert pace.spent_s <= 60.0 * (1 + GRACE)
+
+
+def test_time_for_a_profiled_pass_is_set_aside_before_the_first_launch() -> None:
+    plan = _passes(8, budget_s=140.0)
+    with_pass = replace(plan.launches[2], profiled=(2,))
+    watched = replace(plan, launches=(*plan.launches[:2], with_pass, *plan.launches[3:]))
+    without, found = Pace(plan).allowance(plan.launches[0]), Pace(watched).allowance(plan.launches[0])
+    assert without is not None
+    assert found is not None
+    assert found.profiled_s == 0.0
+    assert without.limit_s - found.limit_s == pytest.approx(7.0)
+    own = Pace(watched).allowance(with_pass)
+    assert own is not None
+    assert own.profiled_s == pytest.approx(7.0)
+
+
+def _simulated(plan: Plan, startup_s: float, seed: int) -> tuple[list[PlannedLaunch], float]:
+    """The launches that a supervisor would execute on a box whose GPU launches take so long to start, and
+    the seconds that they take. Those of the CPU are forks."""
+    chance = random.Random(seed)
+    pace, done = Pace(plan), []
+    for launch in plan.launches:
+        is_gpu = launch.device.device_class == "gpu"
+        allowance = pace.allowance(launch)
+        if allowance is None:
+            continue
+        start_s = (startup_s if is_gpu else 0.2) * chance.lognormvariate(0, 0.2)
+        pace.started(launch, start_s)
+        least_s = len(launch.case_ids) * chance.uniform(0.3, 1.2)
+        took_s = max(allowance.aim_s, start_s + least_s) + chance.uniform(0.3, 1.0) * allowance.profiled_s
+        pace.ended(launch, allowance, took_s + chance.uniform(0.05, 0.3))
+        done.append(launch)
+    return done, pace.spent_s
+
+
+@pytest.mark.parametrize("startup_s", [0.5, 4.0, 6.0, 9.0])
+def test_however_slowly_a_gpu_starts_every_case_on_it_is_measured_and_one_is_profiled(
+    startup_s: float,
+) -> None:
+    gpu_box = make_machine("NVIDIA H200", memory_gib=256)
+    for seed in range(20):
+        choices = Choices(seed=seed)
+        plan = resolve_plan(find_profile("quick"), make_interpreter(H200), gpu_box, choices)
+        done, seconds = _simulated(plan, startup_s, seed)
+        measured = {case_id for launch in done for case_id in launch.case_ids}
+        on_gpu = {one.case_id for one in plan.cases if one.case.variant.device_class == "gpu"}
+        assert on_gpu <= measured
+        assert any(launch.profiled for launch in done if launch.device.device_class == "gpu")
+        assert seconds <= plan.budget_s * (1 + GRACE) + 0.5
+
+
+def test_cases_of_the_cpu_take_at_most_their_share_of_a_run_that_measures_a_gpu() -> None:
+    gpu_box = make_machine("NVIDIA H200", memory_gib=256)
+    plan = resolve_plan(find_profile("quick"), make_interpreter(H200), gpu_box)
+    weights = {"cpu": 0.0, "gpu": 0.0}
+    for launch in plan.launches:
+        weights[launch.device.device_class] += launch.weight
+    assert weights["cpu"] / sum(weights.values()) == pytest.approx(CPU_SHARE)
+    alone = resolve_plan(find_profile("quick"), make_interpreter(cuda=None), make_machine())
+    assert min(launch.weight for launch in alone.launches) >= 1.0
+
+
+def test_with_too_little_time_for_all_cases_the_last_of_the_first_pass_are_dropped() -> None:
     launches = [_launch(number) for number in range(8)]
-    least_s = least_budget_s(_plan(*launches))
-    plan = _plan(*launches, budget_s=least_s - 5)
-    pace = Pace(plan)
-    for launch in launches[:3]:
-        allowance_s = pace.allowance_s(launch)
-        assert allowance_s is not None
-        assert allowance_s - FIRST_STARTUP_S["cpu"] >= ENOUGH_S
-        pace.spent_s += allowance_s + END_S
-    while pace.allowance_s(launches.pop()) is not None:
-        pace.spent_s += 10
-
-    roomy = Pace(_plan(*[_launch(number) for number in range(8)], budget_s=least_s))
-    allowance_s = roomy.allowance_s(_launch(0))
-    assert allowance_s is not None
-    assert allowance_s - FIRST_STARTUP_S["cpu"] < ENOUGH_S
+    plan = _plan(*launches, budget_s=least_budget_s(_plan(*launches)) - 4)
+    pace, given = Pace(plan), []
+    for launch in launches:
+        allowance = pace.allowance(launch)
+        given.append(allowance)
+        if allowance is not None:
+            pace.ended(launch, allowance, allowance.aim_s + END_S)
+    assert [one is None for one in given] == [False] * 5 + [True] * 3

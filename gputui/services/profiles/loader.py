@@ -43,7 +43,6 @@ _PROFILE_KEYS = (
     "question",
     "budget_s",
     "replicates",
-    "startup_share",
     "blocks",
     "case",
     "command",
@@ -68,7 +67,7 @@ class ProfileCase:
     """Share of the budget of each of its launches, relative to the others."""
     modes: tuple[str, ...] = ("eager",)
     is_profiled: bool = False
-    """Whether each of its cases gets a profiled pass after all timing."""
+    """Whether each of its cases gets a profiled pass, by the worker that has just timed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +130,6 @@ class Profile:
     own: OwnStep | None = None
     most_blocks: int = MOST_BLOCKS
     """A case with this many blocks in a launch is done, whatever is left of the budget."""
-    startup_share: float | None = None
-    """Cases get as many launches, up to `replicates`, as start within this share of the budget."""
     repeats: str = ""
     """Short id of the run that it repeats; empty for none."""
 
@@ -258,9 +255,6 @@ class _ProfileReader:
             most_blocks=int(self._number(table, "blocks", "", MIN_BLOCKS, MAX_BLOCKS, whole=True))
             if "blocks" in table
             else MOST_BLOCKS,
-            startup_share=self._number(table, "startup_share", "", 0.01, 1)
-            if "startup_share" in table
-            else None,
         )
 
     def _tables(self, table: Mapping[str, Any], key: str) -> Iterable[tuple[int, Mapping[str, Any]]]:

@@ -17,9 +17,8 @@ from gputui.machine import nvml_addresses
 from gputui.model.absent import Missing
 from gputui.model.case import PRECISIONS, Case, Variant, Work
 from gputui.model.machine import Interpreter, Machine, TorchDevice
-from gputui.model.plan import PROFILED, TIMED, Plan, PlannedCase, PlannedCommand, PlannedDevice, PlannedLaunch
+from gputui.model.plan import Plan, PlannedCase, PlannedCommand, PlannedDevice, PlannedLaunch
 from gputui.model.units import counted
-from gputui.recording.pacing import least_budget_s
 from gputui.services.profiles.loader import (
     Profile,
     ProfileCase,
@@ -31,8 +30,8 @@ from gputui.services.profiles.torch_builds import unused_gpu
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS
 
-PROFILED_WEIGHT = 0.4
-"""Relative to a timed launch of the same case: about twenty steps, plus reading their trace."""
+CPU_SHARE = 0.3
+"""Of the time of a run that measures a GPU: what its CPU cases may take at most."""
 SHARED_MEMORY_FRACTION = 0.5
 """Variants share a worker only if together they fit into this share of the free device memory."""
 
@@ -96,7 +95,6 @@ def resolve_plan(
     }
     cases: list[PlannedCase] = []
     groups: list[PlannedLaunch] = []
-    profiled: list[PlannedLaunch] = []
     commands: list[PlannedCommand] = []
     for command in () if choices.precisions else profile.commands:
         is_meant = not only or any(o.workload == command.workload for o in only)
@@ -145,10 +143,10 @@ def resolve_plan(
                         machine,
                         is_joined=bool(choices.rendezvous),
                     )
+                    is_wanted = entry.is_profiled or choices.keeps_traces
+                    is_profiled = is_wanted and mode == "eager" and can_be_profiled(workload)
                     cases += planned
-                    groups += launches
-                    if mode == "eager" and (entry.is_profiled or choices.keeps_traces):
-                        profiled += _profiled(workload, launches)
+                    groups += _profiled(launches, planned) if is_profiled else launches
     if not cases:
         asked = _asked_for(choices)
         raise GputuiError(
@@ -157,26 +155,22 @@ def resolve_plan(
             " or choose another profile",
         )
     replicates = choices.replicates or profile.replicates
-    plan = Plan(
+    return Plan(
         profile=profile.name,
         profile_version=profile.version,
         seed=choices.seed,
         replicates=replicates,
         budget_s=choices.budget_s or profile.budget_s * replicates / profile.replicates * len(devices),
         cases=tuple(cases),
-        launches=_numbered((*_ordered(groups, replicates, choices.seed), *profiled)),
+        launches=_passes(cases, groups, replicates, choices.seed),
         most_blocks=choices.most_blocks or profile.most_blocks,
         rendezvous=choices.rendezvous,
         keeps_traces=choices.keeps_traces,
         interpreter=(interpreter.executable,),
         commands=tuple(commands),
         step_file="" if profile.own is None else profile.own.file,
-        startup_share=None if choices.replicates else profile.startup_share,
         looks=choices.looks,
     )
-    if plan.budget_s >= least_budget_s(plan):
-        return plan
-    return replace(plan, launches=_numbered(sorted(plan.launches, key=partial(_importance, plan))))
 
 
 def plan_again(plan: Plan, case_ids: Collection[int], replicates: int, seed: int) -> Plan:
@@ -187,10 +181,10 @@ def plan_again(plan: Plan, case_ids: Collection[int], replicates: int, seed: int
     groups = []
     for launch in plan.launches:
         kept = tuple(case_id for case_id in launch.case_ids if case_id in case_ids)
-        if kept and launch.purpose == TIMED and launch.replicate == 0:
+        if kept and launch.replicate == 0:
             weight = launch.weight * len(kept) / len(launch.case_ids)
-            groups.append(replace(launch, case_ids=kept, weight=weight))
-    launches = _ordered(groups, replicates, seed)
+            groups.append(replace(launch, case_ids=kept, weight=weight, profiled=()))
+    launches = _passes(plan.cases, groups, replicates, seed)
     share = sum(one.weight for one in launches) / sum(one.weight for one in plan.launches)
     cases = tuple(
         case
@@ -203,8 +197,7 @@ def plan_again(plan: Plan, case_ids: Collection[int], replicates: int, seed: int
         replicates=replicates,
         budget_s=plan.budget_s * share,
         cases=cases,
-        launches=_numbered(launches),
-        startup_share=None,
+        launches=launches,
     )
 
 
@@ -521,41 +514,57 @@ def _fits_together(needed_bytes: int, device: TorchDevice | None, machine: Machi
     return free_bytes is None or needed_bytes <= SHARED_MEMORY_FRACTION * free_bytes
 
 
-def _ordered(groups: Sequence[PlannedLaunch], replicates: int, seed: int) -> tuple[PlannedLaunch, ...]:
-    """All launches of all replicates, each replicate in a different order."""
+def _passes(
+    cases: Sequence[PlannedCase], groups: Sequence[PlannedLaunch], replicates: int, seed: int
+) -> tuple[PlannedLaunch, ...]:
+    """Every group once per pass: first by importance, in case time runs out, then in new random orders.
+
+    Each pass profiles one case of a group, and the last one those that are left.
+    """
+    groups = sorted(_balanced(groups), key=partial(_importance, cases))
     chance = random.Random(seed)
-    launches = []
+    launches: list[PlannedLaunch] = []
     for replicate in range(replicates):
-        launches += [replace(group, replicate=replicate) for group in chance.sample(groups, len(groups))]
+        last = None if replicate + 1 == replicates else replicate + 1
+        for group in chance.sample(groups, len(groups)) if replicate else groups:
+            launches.append(
+                replace(
+                    group,
+                    launch_id=len(launches),
+                    replicate=replicate,
+                    profiled=group.profiled[replicate:last],
+                )
+            )
     return tuple(launches)
+
+
+def _balanced(groups: Sequence[PlannedLaunch]) -> list[PlannedLaunch]:
+    """The groups with the weights of those on a CPU lowered where they would take more than their share."""
+    weights = {"cpu": 0.0, "gpu": 0.0}
+    for group in groups:
+        weights[group.device.device_class] += group.weight
+    most = weights["gpu"] * CPU_SHARE / (1 - CPU_SHARE)
+    if not most or weights["cpu"] <= most:
+        return list(groups)
+    factors = {"cpu": most / weights["cpu"], "gpu": 1.0}
+    return [replace(one, weight=one.weight * factors[one.device.device_class]) for one in groups]
 
 
 _FIRST = ("gpt_train", "decode", "conv_train", "gemm", "membw")
 
 
-def _importance(plan: Plan, launch: PlannedLaunch) -> tuple[bool, int, bool, int, bool]:
-    """Sorts the launches of a run that has too little time for all: first what people come for, once."""
-    case = plan.cases[launch.case_ids[0]].case
+def _importance(cases: Sequence[PlannedCase], launch: PlannedLaunch) -> tuple[bool, int, bool]:
+    """Sorts launches: first what people come for."""
+    case = cases[launch.case_ids[0]].case
     known = _FIRST.index(case.work.workload) if case.work.workload in _FIRST else len(_FIRST)
     is_on_gpu, is_one_thread = case.variant.device_class == "gpu", case.variant.threads == "1"
-    return launch.purpose != TIMED, launch.replicate, not is_on_gpu, known, is_one_thread
+    return not is_on_gpu, known, is_one_thread
 
 
-def _numbered(launches: Sequence[PlannedLaunch]) -> tuple[PlannedLaunch, ...]:
-    return tuple(replace(launch, launch_id=i) for i, launch in enumerate(launches))
-
-
-def _profiled(workload: Workload, launches: Sequence[PlannedLaunch]) -> list[PlannedLaunch]:
-    """A launch under the profiler for each case of these launches."""
-    if not can_be_profiled(workload):
-        return []
+def _profiled(launches: Sequence[PlannedLaunch], cases: Sequence[PlannedCase]) -> list[PlannedLaunch]:
+    """The launches with a profiled pass for each case, that of amp first."""
+    is_amp = {one.case_id: one.case.variant.precision == "amp" for one in cases}
     return [
-        replace(
-            launch,
-            case_ids=(case_id,),
-            weight=PROFILED_WEIGHT * launch.weight / len(launch.case_ids),
-            purpose=PROFILED,
-        )
+        replace(launch, profiled=tuple(sorted(launch.case_ids, key=lambda one: not is_amp[one])))
         for launch in launches
-        for case_id in launch.case_ids
     ]

@@ -27,13 +27,13 @@ from gputui.model.journal import (
     Stored,
 )
 from gputui.model.machine import Machine
-from gputui.model.plan import PROFILED, Plan, PlannedLaunch
+from gputui.model.plan import Plan, PlannedLaunch
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Measurement
 from gputui.model.serving import LoadNow, LoadStep, ServerFound
 from gputui.model.telemetry import HOST
 from gputui.model.units import counted, format_rate, format_seconds, format_spread, three_digits
-from gputui.recording.pacing import FIRST_STARTUP_S, FIRST_STARTUP_WITHOUT_TORCH_S, RUNS_AGAIN
+from gputui.recording.pacing import FIRST_STARTUP_S, FIRST_STARTUP_WITHOUT_TORCH_S, profiled_s
 from gputui.services.results.labels import gpu_number, interval_words, shared_case_words, short_case_name
 from gputui.services.results.roofline import PeakShare, peak_share
 from gputui.services.results.throughput import speed_of
@@ -124,15 +124,6 @@ class TimeLeft:
         return max(t_ns - min(first_ns, self._started_ns.get(index, t_ns)), 0) / 1e9
 
 
-def case_run_again(line: LaunchesLeftOut) -> str:
-    """The name of the case that runs once more because it was too slow, else empty.
-
-    The next end of that case is the one that led to it, and is none that the user can do anything about.
-    """
-    name, found, _ = line.message.partition(f": {RUNS_AGAIN}")
-    return name if found else ""
-
-
 def expected_s(plan: Plan, launch: PlannedLaunch) -> float:
     """About how long a launch takes: to start, to warm up and to time as many blocks as are enough.
 
@@ -140,12 +131,13 @@ def expected_s(plan: Plan, launch: PlannedLaunch) -> float:
     """
     share_s = plan.budget_s * launch.weight / sum(other.weight for other in plan.launches)
     cases = [plan.cases[case_id].case for case_id in launch.case_ids]
-    if launch.purpose == PROFILED or any(case.is_program or _is_sustained(case) for case in cases):
+    if any(case.is_program or _is_sustained(case) for case in cases):
         return share_s
     start_s = (
         FIRST_STARTUP_S[launch.device.device_class] if launch.needs_torch else FIRST_STARTUP_WITHOUT_TORCH_S
     )
-    return min(share_s, start_s + len(cases) * plan.most_blocks * MIN_BLOCK_S * _WITH_WARM_UP)
+    most_s = start_s + len(cases) * plan.most_blocks * MIN_BLOCK_S * _WITH_WARM_UP
+    return min(share_s, most_s) + profiled_s(plan, launch)
 
 
 def _is_sustained(case: Case) -> bool:
@@ -400,8 +392,12 @@ class ProgressTracker:
         self._failed: dict[tuple[int, int], str] = {}
         self._loads: list[LoadNow] = []
         self._steps: list[LoadStep] = []
-        self._run_again: set[tuple[int, str]] = set()
-        """By run and name: cases that ended too slow, and that run once more."""
+        self._profiled = {
+            (index, launch.launch_id, case_id)
+            for index, plan in enumerate(plans)
+            for launch in plan.launches
+            for case_id in launch.profiled
+        }
         self._server_is_here: bool | None = None
         self._offered: tuple[int, int] | None = None
         """Run and case of the load that is offered."""
@@ -415,11 +411,7 @@ class ProgressTracker:
                 case.case,
                 case.outcome or "waiting",
                 case.reason,
-                sum(
-                    1
-                    for launch in plan.launches
-                    if launch.purpose != PROFILED and case.case_id in launch.case_ids
-                ),
+                sum(1 for launch in plan.launches if case.case_id in launch.case_ids),
                 plan.most_blocks,
             )
             for index, plan in enumerate(plans)
@@ -445,9 +437,8 @@ class ProgressTracker:
             if case is not None:
                 case.device_index, case.device_name = line.device_index, line.device_name
         elif isinstance(line, LaunchStart):
-            state = "profiling" if line.purpose == PROFILED else "starting"
             for case_id in line.case_ids:
-                self._become(index, case_id, state)
+                self._become(index, case_id, "starting")
                 planned = self._cases.get((index, case_id))
                 if planned is not None:
                     on_gpu = planned.case.variant.device_class == "gpu"
@@ -476,7 +467,7 @@ class ProgressTracker:
         elif isinstance(line, ProfiledPass):
             case = self._cases.get((index, line.case_id))
             if case is not None and case.state == "profiling":
-                case.state = "ok" if case.has_result else "waiting"
+                case.state = "ok"
             if not line.is_valid and case is not None:
                 self._note(
                     index, None, "warning", f"{self._name(index, line.case_id)} not profiled: {line.reason}"
@@ -590,14 +581,12 @@ class ProgressTracker:
         launched = self._launched_case(index, line.case_id, line.launch_id)
         if case is None or launched is None:
             return
-        if line.outcome != "skipped":  # it may get another launch, with more time
+        if line.outcome != "skipped":  # it had no time, so nothing was tried
             case.done += 1
         launched.outcome = line.outcome
-        if line.outcome == "skipped" and (index, case.case.name) in self._run_again:
-            self._run_again.discard((index, case.case.name))
-            case.state, case.reason = "waiting", ""
-            return
         case.state, case.reason = ("ok", "") if case.has_result else (line.outcome, line.reason)
+        if line.outcome == "ok" and (index, line.launch_id, line.case_id) in self._profiled:
+            case.state = "profiling"
         if line.outcome == "failed":
             self._failed.setdefault((index, line.launch_id), line.reason)
         name = self._name(index, line.case_id)
@@ -637,11 +626,9 @@ class ProgressTracker:
 
     def _leave_out(self, index: int, line: LaunchesLeftOut) -> None:
         for launch in self._plans[index].launches:
-            if launch.launch_id in line.launch_ids and launch.purpose != PROFILED:
+            if launch.launch_id in line.launch_ids:
                 for case_id in launch.case_ids:
                     self._cases[index, case_id].launches -= 1
-        if again := case_run_again(line):
-            self._run_again.add((index, again))
         self._note(index, line.t_ns, "info", line.message)
 
     def _since_start_s(self, index: int, t_ns: int) -> float:

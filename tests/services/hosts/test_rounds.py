@@ -14,7 +14,7 @@ from hand_made import make_run, measured, steady
 from journals import GPU_MACHINE
 
 from gputui.analysis.resolution import OPEN, OUT_OF_REACH, SLOWER, WITHIN
-from gputui.model.plan import TIMED, Plan
+from gputui.model.plan import Plan
 from gputui.model.result import Run
 from gputui.services.compare.pairing import Pairing
 from gputui.services.compare.resolve import RowStanding
@@ -30,7 +30,7 @@ def test_a_plan_of_a_later_round_times_the_open_cases_alone_in_the_time_they_had
     again = plan_again(plan, {first}, 4, seed=7)
     assert [launch.case_ids for launch in again.launches] == [(first,)] * 4
     assert [launch.launch_id for launch in again.launches] == [0, 1, 2, 3]
-    assert {launch.purpose for launch in again.launches} == {TIMED}
+    assert {launch.profiled for launch in again.launches} == {()}
     assert [again.cases[case_id].outcome for case_id in others] == ["skipped"]
 
     def seconds(one: Plan) -> float:

@@ -80,7 +80,7 @@ def test_a_shipped_profile_asks_its_question_and_needs_no_more_than_its_workload
 
 def test_the_quick_profile_fits_three_minutes() -> None:
     quick = find_profile("quick")
-    assert (quick.replicates, quick.startup_share, quick.budget_s * 1.2 <= 180) == (3, 0.4, True)
+    assert (quick.replicates, quick.budget_s * 1.2 <= 180) == (8, True)
 
 
 def test_a_right_profile_is_read_as_it_is_written() -> None:
@@ -108,7 +108,6 @@ def test_a_right_profile_is_read_as_it_is_written() -> None:
         ('["mini", "base"]', '"mini"', ["case 1: gemm: sizes: 'mini'", "a list of mini, base, large"]),
         ('["mini", "base"]', '[["mini"]]', ["case 1: gemm: sizes: ['mini']", "mini, base, large"]),
         ("budget_s = 60", "budget_s = 0", ["budget_s: 0", "a number from 1 to 86400"]),
-        ("budget_s = 60", "budget_s = 60\nstartup_share = 2", ["startup_share: 2", "from 0.01 to 1"]),
         ("budget_s = 60", "budget_s = -60", ["budget_s: -60", "from 1 to 86400"]),
         ("budget_s = 60", "budget_s = nan", ["budget_s: nan", "from 1 to 86400"]),
         ("budget_s = 60", "budget_s = inf", ["budget_s: inf", "from 1 to 86400"]),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gputui.errors import EXIT_MACHINE_LACKS, EXIT_USAGE, GputuiError, MachineLacks
 from gputui.model.case import Case, Parameter, Variant, Work
 from gputui.model.machine import Interpreter, Machine
-from gputui.model.plan import PLAN_SCHEMA, TIMED, Plan, PlannedCase
+from gputui.model.plan import PLAN_SCHEMA, Plan, PlannedCase
 from gputui.services.profiles.loader import (
     Profile,
     ProfileCommand,
@@ -148,8 +148,7 @@ def test_a_cpu_and_an_amd_gpu_have_no_tf32() -> None:
 def test_on_an_h200_the_three_precisions_are_interleaved_in_one_launch() -> None:
     plan = resolve_plan(QUICK, make_interpreter(H200), GPU_BOX, Choices(device="gpu"))
     assert {case.outcome for case in plan.cases} == {None}
-    timed = [launch for launch in plan.launches if launch.purpose == TIMED]
-    by_launch = [[plan.cases[i].case for i in launch.case_ids] for launch in timed]
+    by_launch = [[plan.cases[i].case for i in launch.case_ids] for launch in plan.launches]
     for cases in by_launch:
         wanted = workload_named(cases[0].work.workload).precisions
         assert tuple(case.variant.precision for case in cases) == wanted
@@ -222,8 +221,7 @@ def test_one_thread_is_one_and_all_are_the_cores_this_process_may_use() -> None:
 
 
 def order_of(plan: Plan, replicate: int) -> list[tuple[int, ...]]:
-    timed = (launch for launch in plan.launches if launch.purpose == TIMED)
-    return [launch.case_ids for launch in timed if launch.replicate == replicate]
+    return [launch.case_ids for launch in plan.launches if launch.replicate == replicate]
 
 
 def plan_of_five(seed: int) -> Plan:
@@ -235,7 +233,7 @@ def test_each_replicate_measures_the_same_launches_in_an_order_of_its_own() -> N
     orders = [order_of(plan, replicate) for replicate in range(5)]
     assert len({tuple(order) for order in orders}) == 5
     assert len({tuple(sorted(order)) for order in orders}) == 1
-    replicates = [launch.replicate for launch in plan.launches if launch.purpose == TIMED]
+    replicates = [launch.replicate for launch in plan.launches]
     assert replicates == sorted(replicates)
 
 
@@ -247,14 +245,14 @@ def test_the_order_is_the_seeds_and_launch_ids_follow_it(seed: int) -> None:
     assert plan.seed == seed
 
 
-def test_with_too_little_time_for_all_cases_the_most_important_come_first() -> None:
-    plan = resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(budget_s=10, seed=3))
-    first = [plan.cases[one.case_ids[0]].case.work.workload for one in plan.launches if not one.replicate]
-    timed = [launch for launch in plan.launches if launch.purpose == TIMED]
-
-    assert first[:3] == ["gpt_train", "decode", "conv_train"]
-    assert [launch.launch_id for launch in plan.launches] == list(range(len(plan.launches)))
-    assert [launch.replicate for launch in timed] == sorted(launch.replicate for launch in timed)
+def test_the_first_pass_takes_what_people_come_for_first_and_the_gpu_before_the_cpu() -> None:
+    for seed in range(3):
+        plan = resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(seed=seed, replicates=2))
+        first = [plan.cases[case_ids[0]].case.work.workload for case_ids in order_of(plan, 0)]
+        assert first[:3] == ["gpt_train", "decode", "conv_train"]
+    both = resolve_plan(QUICK, make_interpreter(H200), GPU_BOX)
+    devices = [launch.device.device_class for launch in both.launches]
+    assert devices == sorted(devices, reverse=True)
 
 
 def test_another_seed_gives_another_order() -> None:
@@ -303,7 +301,9 @@ def test_all_gpus_are_measured_alike_each_alone_and_what_none_can_run_is_listed_
 
     of_gpu = {gpu.uuid: [x for x in plan.launches if x.device.visible == gpu.uuid] for gpu in gpus}
     work = [
-        sorted((plan.cases[case_id].case.name, x.purpose) for x in launches for case_id in x.case_ids)
+        sorted(
+            (plan.cases[case_id].case.name, case_id in x.profiled) for x in launches for case_id in x.case_ids
+        )
         for launches in of_gpu.values()
     ]
     assert all(each == work[0] for each in work)

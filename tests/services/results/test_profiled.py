@@ -193,18 +193,15 @@ def test_json_has_the_whole_pass_and_the_timed_step_beside_it(output_of: Callabl
 
 
 def scripted(tmp_path: Path, behaviour: str, *launches: list[int]) -> Plan:
-    """A plan of one timed launch and a profiled one with a scripted worker."""
+    """A plan of one launch with a profiled pass by a scripted worker."""
     script = f"""
-if json.load(open(sys.argv[3]))["purpose"] == "timed":
-    for case_id in ids: measure(case_id)
-    end()
-else:
-    {behaviour}
+assert json.load(open(sys.argv[3]))["profiled"] == [0]
+for case_id in ids: measure(case_id)
+{behaviour}
 """
     worker = scripted_worker(tmp_path / "worker.py", script)
-    plan = make_plan([0], [0], cases=(make_case(),), interpreter=worker)
-    first, second = plan.launches
-    return replace(plan, launches=(first, replace(second, purpose=PROFILED)))
+    plan = make_plan([0], cases=(make_case(),), interpreter=worker)
+    return replace(plan, launches=(replace(plan.launches[0], profiled=(0,)),))
 
 
 def run_of(tmp_path: Path, behaviour: str) -> Supervised:
@@ -218,9 +215,9 @@ def run_of(tmp_path: Path, behaviour: str) -> Supervised:
 def test_what_a_worker_found_is_written_down_and_the_case_is_as_it_was(tmp_path: Path) -> None:
     run = run_of(tmp_path, f"say('profiled', {MESSAGE}); end()")
     (found,) = run.lines(ProfiledPass)
-    assert (found.launch_id, found.case_id, found.is_valid, found.fault()) == (1, 0, True, "")
+    assert (found.launch_id, found.case_id, found.is_valid, found.fault()) == (0, 0, True, "")
     assert found.memory[0].reserved_bytes == Missing("there is no caching allocator")
-    assert [start.purpose for start in run.lines(LaunchStart)] == [TIMED, PROFILED]
+    assert [start.purpose for start in run.lines(LaunchStart)] == [TIMED]
 
 
 @pytest.mark.parametrize(
@@ -240,13 +237,12 @@ def test_a_worker_that_dies_or_lies_costs_the_pass_and_nothing_else(
     run = run_of(tmp_path, behaviour)
     (found,) = run.lines(ProfiledPass)
     assert (found.is_valid, found.reason) == (False, reason)
-    nonsense = {"launch 2: a line of the worker made no sense"} if "say" in behaviour else set()
+    nonsense = {"launch 1: a line of the worker made no sense"} if "say" in behaviour else set()
     assert {event.message for event in run.lines(Event)} == nonsense
 
 
 def test_a_case_that_was_not_measured_is_not_profiled(tmp_path: Path) -> None:
-    behaviour = f"say('profiled', {MESSAGE}); end()"
-    plan = scripted(tmp_path, behaviour)
+    plan = scripted(tmp_path, "end()")
     text = Path(plan.interpreter[-1]).read_text()
     Path(plan.interpreter[-1]).write_text(
         text.replace("ids: measure(case_id)", "ids: end_case(case_id, 'oom', 'x', 0)")
@@ -257,23 +253,24 @@ def test_a_case_that_was_not_measured_is_not_profiled(tmp_path: Path) -> None:
     assert (run.lines(ProfiledPass), run.lines(CaseWarm)) == ((), ())
 
 
-def test_profiled_launches_come_last_and_each_has_one_case() -> None:
+def _profiled_of(plan: Plan) -> list[tuple[int, str, str]]:
+    """Replicate, workload and precision of each profiled pass, in order."""
+    cases = [(one.replicate, plan.cases[case_id].case) for one in plan.launches for case_id in one.profiled]
+    return [(replicate, case.work.workload, case.variant.precision) for replicate, case in cases]
+
+
+def test_each_pass_profiles_one_case_of_a_group_and_the_first_that_of_amp() -> None:
     plan = resolve_plan(find_profile("quick"), make_interpreter(), make_machine(), Choices(replicates=3))
-    purposes = [launch.purpose for launch in plan.launches]
-    first = purposes.index(PROFILED)
-    assert set(purposes[first:]) == {PROFILED}
-    profiled = plan.launches[first:]
-    assert {len(launch.case_ids) for launch in profiled} == {1}
-    names = {plan.cases[launch.case_ids[0]].case.work.workload for launch in profiled}
-    assert names == {"gpt_train"}
+    assert _profiled_of(plan) == [(0, "gpt_train", "amp"), (1, "gpt_train", "fp32")]
+    once = resolve_plan(find_profile("quick"), make_interpreter(), make_machine(), Choices(replicates=1))
+    assert _profiled_of(once) == [(0, "gpt_train", "amp"), (0, "gpt_train", "fp32")]
 
 
 def test_traces_are_requested_for_everything_that_can_be_traced() -> None:
     choices = Choices(only=("gemm", "conv_train"), keeps_traces=True)
     plan = resolve_plan(find_profile("quick"), make_interpreter(), make_machine(), choices)
     assert plan.keeps_traces
-    cases = [plan.cases[launch.case_ids[0]].case for launch in plan.launches if launch.purpose == PROFILED]
-    assert {case.work.workload for case in cases} == {"gemm", "conv_train"}
+    assert {workload for _, workload, _ in _profiled_of(plan)} == {"gemm", "conv_train"}
 
 
 def test_a_profile_cannot_ask_for_the_profile_of_what_no_profiler_sees() -> None:

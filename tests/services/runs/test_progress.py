@@ -19,18 +19,18 @@ from gputui.model.journal import (
     CasePlanned,
     CaseWarm,
     LaunchEnd,
-    LaunchesLeftOut,
     LaunchStart,
+    Line,
     Line,
     MachineFound,
     RunEnd,
     RunStart,
 )
 from gputui.model.plan import PlannedCase
+from gputui.model.profiled import without_result
 from gputui.model.result import CaseResult, Measurement
 from gputui.model.telemetry import HOST
 from gputui.model.units import format_rate
-from gputui.recording.pacing import RUNS_AGAIN
 from gputui.services.results.labels import interval_words
 from gputui.services.results.throughput import speed_of
 from gputui.services.runs.progress import (
@@ -286,12 +286,18 @@ def test_a_launch_that_was_too_short_for_a_case_is_none_of_its_launches() -> Non
     assert (case.launches_done, case.launches, case.state) == (1, 2, "ok")
 
 
-def test_a_case_that_was_too_slow_waits_for_its_longer_launch() -> None:
-    case = make_plan([0]).cases[0].case.name
-    left_out = LaunchesLeftOut((), f"{case}: {RUNS_AGAIN}, for longer, and the others in 2 launches", SECOND)
-    skipped = CaseEnd(0, 0, "skipped", "too slow for its 1.13 s share: raise --budget", 0, SECOND)
-    picture = received(LaunchStart(0, 0, (0,), 1, 1.0, 0), left_out, skipped).picture()
-    assert [(case.state, case.reason) for case in picture.cases] == [("waiting", "")]
-    assert [event.message for event in picture.events] == [left_out.message]
-    again = received(LaunchStart(0, 0, (0,), 1, 1.0, 0), left_out, skipped, replace(skipped, launch_id=3))
-    assert [case.state for case in again.picture().cases] == ["skipped"]
+def test_a_case_that_was_timed_is_being_profiled_until_its_pass_has_come() -> None:
+    plan = make_plan([0])
+    tracker = ProgressTracker([replace(plan, launches=(replace(plan.launches[0], profiled=(0,)),))])
+    states = []
+    lines: tuple[Line, ...] = (
+        LaunchStart(0, 0, (0,), 1, 9.0, 0),
+        *blocks(0, 8),
+        CaseEnd(0, 0, "ok", "", 8, SECOND),
+        without_result(0, 0, "a reason"),
+        LaunchEnd(0, "ok", "", 0, "", SECOND),
+    )
+    for line in lines:
+        tracker.hear(0, line)
+        states.append(tracker.picture().cases[0].state)
+    assert list(dict.fromkeys(states)) == ["starting", "timing", "profiling", "ok"]
