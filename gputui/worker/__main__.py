@@ -24,7 +24,6 @@ EXIT_TOO_OLD = 3
 
 if TYPE_CHECKING:
     from .command import CommandLaunch
-    from .launch.profiled_launch import ProfiledLaunch
     from .launch.timed_launch import Launch
     from .serving.load_launch import LoadLaunch
 
@@ -71,7 +70,7 @@ def main(arguments: list[str]) -> int:
     described = read_json_file(Path(arguments[1]))
     channel = Channel(Path(arguments[2]))
     threads = int(described["threads"])
-    launch: CommandLaunch | LoadLaunch | Launch | ProfiledLaunch
+    launch: CommandLaunch | LoadLaunch | Launch
     if "command" in described["cases"][0]:
         from .command import CommandLaunch
 
@@ -92,15 +91,9 @@ def main(arguments: list[str]) -> int:
                 return EXIT_TOO_OLD
             torch.set_num_threads(threads)
             threads = torch.get_num_threads()
-        if described.get("purpose") == "profiled":
-            from .launch.profiled_launch import ProfiledLaunch
+        from .launch.timed_launch import Launch
 
-            workload = workload_named(described["cases"][0]["workload"])
-            launch = ProfiledLaunch(described, channel, started_ns, workload)
-        else:
-            from .launch.timed_launch import Launch
-
-            launch = Launch(described, channel, started_ns, workload_named=workload_named)
+        launch = Launch(described, channel, started_ns, workload_named=workload_named)
     channel.send("ready", threads_used=threads, t_ns=time.monotonic_ns())
     launch.run()
     channel.send("end", t_ns=time.monotonic_ns())

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from .procs.ranks import Lines, RankLost
 
-_IMPORTS = ("torch", "torch._dynamo", "torch.optim", "..launch.timed_launch", "..launch.profiled_launch")
+_IMPORTS = ("torch", "torch._dynamo", "torch.optim", "..launch.timed_launch")
 """The first optimizer of a process imports dynamo, which takes as long as torch itself."""
 _PR_SET_PDEATHSIG = 1
 _OPENBLAS_THREADS = "OPENBLAS_NUM_THREADS"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from torch._subclasses.functional_tensor import FunctionalTensorMode
 from gputui.model.profiled import MEMORY_PARTS, MemoryPoint, ProfiledPass
 from gputui.recording.worker_messages import profiled_pass_of
 from gputui.worker.contract import Request, Size, Step, Workload
-from gputui.worker.launch.profiled_launch import ProfiledLaunch
+from gputui.worker.launch.profiled_pass import LEAST_STEPS, MOST_EVENTS, MOST_STEPS, steps_of_window
+from gputui.worker.launch.timed_launch import Launch
 from gputui.worker.profiling.allocations import AllocationEvent, Phase, points_of_a_step, split_at_points
 from gputui.worker.workloads import workload_named
 
@@ -65,22 +67,41 @@ class Heard:
         self.messages.append({"kind": kind, **message})
 
 
-def profiled(
-    workload: Workload, precision: str = "fp32", trace: str = "", allowance_s: float = 60
-) -> ProfiledPass:
+def measured(
+    *workloads: Workload, precision: str = "fp32", trace: str = "", profiled_s: float = 60
+) -> list[dict[str, Any]]:
+    """What a launch of these sends that times them all and then profiles them all."""
     heard = Heard()
+    cases = [
+        {"case_id": number, "workload": one.name, "size": "mini", "precision": precision, "trace": trace}
+        for number, one in enumerate(workloads)
+    ]
     described = {
         "device": "cpu",
         "threads": 1,
         "seed": 1,
-        "allowance_s": allowance_s,
-        "trace": trace,
-        "cases": [{"case_id": 0, "workload": workload.name, "size": "mini", "precision": precision}],
+        "allowance_s": 1,
+        "limit_s": 120,
+        "most_blocks": 5,
+        "profiled": list(range(len(workloads))),
+        "profiled_s": profiled_s,
+        "cases": cases,
     }
-    ProfiledLaunch(described, heard, time.monotonic_ns(), workload).run()  # type: ignore[arg-type]
-    (message,) = json.loads(json.dumps(heard.messages))
-    assert message.pop("kind") == "profiled"
-    return profiled_pass_of(0, message)
+    named = {one.name: one for one in workloads}
+    Launch(described, heard, time.monotonic_ns(), workload_named=named.__getitem__).run()  # type: ignore[arg-type]
+    return json.loads(json.dumps(heard.messages))  # type: ignore[no-any-return]
+
+
+def passes(*workloads: Workload, **more: Any) -> list[ProfiledPass]:
+    """The profiled passes of such a launch."""
+    found = [message for message in measured(*workloads, **more) if message.pop("kind") == "profiled"]
+    return [profiled_pass_of(0, message) for message in found]
+
+
+def profiled(workload: Workload, precision: str = "fp32", trace: str = "") -> ProfiledPass:
+    """The only profiled pass of such a launch."""
+    (found,) = passes(workload, precision=precision, trace=trace)
+    return found
 
 
 def by_operator(found: ProfiledPass, phase: str) -> dict[str, int]:
@@ -150,24 +171,77 @@ def test_a_trace_is_kept_for_other_programs(tmp_path: Path) -> None:
     assert "aten::linear" in names
 
 
-def failing(error: Exception) -> Workload:
+def test_a_pass_follows_the_end_of_all_cases_and_each_has_its_own_memory() -> None:
+    other = replace(TINY, name="other")
+    messages = measured(TINY, other)
+    kinds = [message["kind"] for message in messages]
+    assert (kinds.count("case_end"), kinds[-3:]) == (2, ["case_end", "profiled", "profiled"])
+    assert [message["case_id"] for message in messages[-2:]] == [0, 1]
+    for message in messages[-2:]:
+        assert message["is_valid"], message["reason"]
+        assert {point["weights_bytes"] for point in message["memory"]} == {4 * WIDTH * WIDTH}
+
+
+def test_a_case_that_could_not_be_measured_is_not_profiled() -> None:
     def build_and_fail(request: Request) -> Step:
-        raise error
+        raise RuntimeError("no such thing")
 
-    from dataclasses import replace
+    broken = replace(TINY, name="broken", build=build_and_fail)
+    assert [one.case_id for one in passes(broken, TINY)] == [1]
 
-    return replace(TINY, build=build_and_fail)
+
+def test_a_step_that_cannot_be_built_again_or_has_no_time_says_why() -> None:
+    built: list[str] = []
+
+    def build_once(request: Request) -> Step:
+        if built:
+            raise RuntimeError("no such thing")
+        built.append("once")
+        return build(request)
+
+    first, second = passes(TINY, replace(TINY, name="once", build=build_once))
+    assert (first.is_valid, second.reason) == (True, "RuntimeError; its message is in the worker's log")
+    assert ["no time was left" in one.reason for one in passes(TINY, TINY, profiled_s=0.0)] == [True, True]
 
 
-def test_a_step_that_cannot_be_built_or_has_no_time_says_why() -> None:
-    reported = profiled(failing(RuntimeError("no such thing"))).reason
-    assert reported == "RuntimeError; its message is in the worker's log"
-    assert "no time was left" in profiled(TINY, allowance_s=0.0).reason
+def test_a_pass_with_time_for_one_step_traces_that() -> None:
+    def build_slow(request: Request) -> Step:
+        step = build(request)
+
+        def run() -> None:
+            step.run()
+            until = time.monotonic() + 0.4
+            while time.monotonic() < until:
+                pass
+
+        return Step(run)
+
+    (found,) = passes(replace(TINY, build=build_slow), profiled_s=1.0)
+    assert (found.is_valid, found.steps, found.memory_reason) == (True, 1, "no time was left for it")
+
+
+@pytest.mark.parametrize(
+    ("events", "step_s", "left_s", "steps"),
+    [
+        (100, 0.1, 60.0, 15),
+        (100, 0.01, 60.0, MOST_STEPS),
+        (100, 2.0, 60.0, LEAST_STEPS),
+        (100, 0.2, 2.0, 4),
+        (100, 0.2, 0.9, LEAST_STEPS),
+        (100, 0.2, 0.5, 2),
+        (100, 2.0, 1.9, 0),
+        (100, 2.0, -1.0, 0),
+        (MOST_EVENTS // 2, 0.1, 60.0, 2),
+        (MOST_EVENTS + 1, 0.1, 60.0, 0),
+    ],
+)
+def test_a_window_holds_as_many_steps_as_time_and_events_allow(
+    events: int, step_s: float, left_s: float, steps: int
+) -> None:
+    assert steps_of_window(events, round(step_s * 1e9), round(left_s * 1e9)) == steps
 
 
 def test_a_step_without_operators_is_not_believed() -> None:
-    from dataclasses import replace
-
     bare = replace(TINY, build=lambda request: Step(lambda: sum(range(100))))
     found = profiled(bare)
     assert (found.is_valid, found.reason) == (False, "the trace holds no operator")

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pytest
 
-from gputui.worker.contract import Workload
-from gputui.worker.launch.profiled_launch import ProfiledLaunch
+from gputui.worker.launch.profiled_pass import fault_of
 from gputui.worker.profiling.lost_kernels import launches_without_work, uneven_share
 from gputui.worker.profiling.profiler import TracedWindow, _events
 from gputui.worker.profiling.step_breakdown import TraceEvent, partition
-from gputui.worker.workloads import WORKLOADS
 
 STEPS, OPERATORS, KERNELS = 6, 50, 20
 STEP_NS = 1_000_000
@@ -64,34 +61,27 @@ def without(events: Sequence[TraceEvent], share: float, *, launches_too: bool) -
     ]
 
 
-def launch_on(device: str) -> ProfiledLaunch:
-    workload: Workload = WORKLOADS[0]
-    case = {"case_id": 0, "workload": workload.name, "size": "mini", "precision": "fp32"}
-    described = {"device": device, "threads": 1, "seed": 1, "allowance_s": 1, "cases": [case]}
-    return ProfiledLaunch(described, None, time.monotonic_ns(), workload)  # type: ignore[arg-type]
-
-
-def fault_of(events: Sequence[TraceEvent]) -> str:
+def found_in(events: Sequence[TraceEvent]) -> str:
     end_ns = STEPS * STEP_NS
     window = TracedWindow(tuple(events), 0, end_ns, 1, STARTS)
-    return launch_on("cuda")._fault(window, partition(events, 0, end_ns, 1), STEPS)
+    return fault_of("cuda", window, partition(events, 0, end_ns, 1), STEPS)
 
 
 def test_a_whole_trace_is_believed() -> None:
     events = steps_of_work()
     assert uneven_share(events, STARTS) == 0
     assert launches_without_work(events) == (0, STEPS * OPERATORS * KERNELS)
-    assert fault_of(events) == ""
+    assert found_in(events) == ""
 
 
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.5, 0.9])
 def test_kernels_that_were_lost_with_their_launches_show_in_unequal_steps(share: float) -> None:
-    assert "equal steps differs by" in fault_of(without(steps_of_work(), share, launches_too=True))
+    assert "equal steps differs by" in found_in(without(steps_of_work(), share, launches_too=True))
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_kernels_that_were_lost_alone_show_in_their_launches(share: float) -> None:
-    assert "launches without a kernel" in fault_of(without(steps_of_work(), share, launches_too=False))
+    assert "launches without a kernel" in found_in(without(steps_of_work(), share, launches_too=False))
 
 
 def test_launches_into_a_captured_graph_start_nothing_and_lose_nothing() -> None:
@@ -120,7 +110,7 @@ def test_a_window_of_copies_alone_is_believed() -> None:
             ),
             TraceEvent("Memcpy HtoD", "copy", begin + 100, begin + 900, correlation=number, operator=number),
         ]
-    assert fault_of(events) == ""
+    assert found_in(events) == ""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,3 @@
-"""One launch of a case, from "start" to "done": `timed_launch` warms up and times blocks,
-`profiled_launch` runs a few steps more with the profiler, `malloc_tuning` keeps the heap of both the
-same. In: a workload and a request. Out: messages on the channel.
+"""One launch, from "start" to "done": `timed_launch` warms up and times blocks, `profiled_pass` traces a few
+steps more, `malloc_tuning` keeps the heap the same meanwhile. In: workloads and requests. Out: messages.
 """

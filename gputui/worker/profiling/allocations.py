@@ -238,23 +238,24 @@ def _observed(device: str, step: Callable[[PhaseOf], object]) -> tuple[list[Allo
 def points_of_a_step(device: str, run: Callable[[], object]) -> dict[str, dict[str, int]]:
     """Bytes of each of PARTS at each of POINTS of any step, which need not mark its phases.
 
-    Does three steps. Weights are the parameters of this process; optimizer state is found through torch's
+    Does two steps. Weights are the parameters of this process; optimizer state is found through torch's
     hooks, phases through what autograd and optimizers mark in a trace. Raises AllocationsUnavailable.
     """
-    from torch.profiler import ProfilerActivity, profile
+    from torch.profiler import ProfilerActivity, profile, record_function
 
-    optimizers = _optimizers_of(run)
+    mark = f"{_MARK}mark"
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
-        run()  # memory allocated before profiling starts has no reported release
+        optimizers = _optimizers_of(run)  # memory allocated before profiling starts has no reported release
         held = _held(device, optimizers)
-        _wait(device)
-        begun = _Mark()
+        wait_for(device)
+        with record_function(mark):
+            pass
         run()
-        _wait(device)
+        wait_for(device)
     try:
         tree = profiled.profiler.kineto_results.experimental_event_tree()
         nodes = list(_nodes(tree))
-        begun_ns = next(n.end_time_ns for n in nodes if n.name == begun.name)
+        begun_ns = next(n.end_time_ns for n in nodes if n.name == mark)
         later = [n for n in nodes if n.start_time_ns >= begun_ns]
         events = [
             AllocationEvent(n.start_time_ns, n.extra_fields.ptr, n.extra_fields.alloc_size)
@@ -269,18 +270,8 @@ def points_of_a_step(device: str, run: Callable[[], object]) -> dict[str, dict[s
     return split_at_points(events, phases, held)
 
 
-class _Mark:
-    """A point in a trace."""
-
-    def __init__(self) -> None:
-        from torch.profiler import record_function
-
-        self.name = f"{_MARK}mark"
-        with record_function(self.name):
-            pass
-
-
-def _wait(device: str) -> None:
+def wait_for(device: str) -> None:
+    """Wait until the device has done all that was asked of it."""
     if device != "cpu":
         import torch
 

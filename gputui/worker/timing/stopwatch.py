@@ -7,9 +7,13 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any  # Any: torch's types, which may not be installed
 
 from .cpu_wait import waited_between, waited_ns
+
+NEGLIGIBLE = 0.005
+"""A relative change of blocks below this is none."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +99,22 @@ def steps_for(block_s: float, step_ns: float) -> int:
     return max(1, math.ceil(block_s * 1e9 / max(step_ns, 1.0)))
 
 
-def agree(block_ns: Sequence[int], tolerance: float) -> bool:
-    """Whether the last three blocks spread by at most twice `tolerance` of their middle: warmed up."""
-    if len(block_ns) < 3:
-        return False
-    low, middle, high = sorted(block_ns[-3:])
-    return high - low <= 2 * tolerance * middle
+def has_trend(block_ns: Sequence[float]) -> bool:
+    """Whether blocks became steadily slower or faster, beyond their scatter and by more than NEGLIGIBLE.
+
+    Mann-Kendall test, two-sided at 5 %, by normal approximation with continuity correction; fewer than five
+    blocks never show a trend. Source: Kendall 1975, Rank Correlation Methods, chapter 4.
+    """
+    n = len(block_ns)
+    rises = sum((later > earlier) - (later < earlier) for earlier, later in combinations(block_ns, 2))
+    beyond_scatter = abs(rises) - 1 > 1.96 * math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    return beyond_scatter and abs(block_ns[-1] - block_ns[0]) > NEGLIGIBLE * block_ns[0]
+
+
+def still_falls(block_ns: Sequence[float]) -> bool:
+    """Whether the last block is the fastest so far by more than NEGLIGIBLE: a record, which one of n
+    blocks without a trend is by chance in one of n cases. True for fewer than two."""
+    return len(block_ns) < 2 or block_ns[-1] < min(block_ns[:-1]) * (1 - NEGLIGIBLE)
 
 
 def median_half_width(block_ns: Sequence[int]) -> float:
