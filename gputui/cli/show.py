@@ -97,7 +97,7 @@ def command(
     if not verbose:
         footer += [f"{counted(warnings_kept, 'warning')}: --verbose"] if warnings_kept else []
         named = _export_named(run, file) if path.parent == exports_cache() else path
-        steps = next_steps([found], named, comparable, is_profiled=bool(passes))
+        steps = next_steps([found], named, comparable, passes=passes.values())
         if named != path:  # nothing is stored in an export
             steps = (
                 step

@@ -153,7 +153,7 @@ def finish(
             results,
             target,
             file.measured_summaries(),
-            is_profiled=len(runs) == 1 and bool(file.profiled(runs[0].run_id)),
+            passes=file.profiled(runs[0].run_id).values() if len(runs) == 1 else (),
             like=like,
             profile=profile,
         )

@@ -42,7 +42,8 @@ class Measurement:
     reason: str
     precision_used: str
     """Empty if it never became warm."""
-    threads_used: int | None
+    is_fork: bool
+    """Whether its worker was forked from a process that had imported torch."""
     first_step_ns: int | None
     warmup_ns: int | None
     warmup_blocks: int | None

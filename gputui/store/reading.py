@@ -610,16 +610,16 @@ def runs_of(
     ids = [[summary.run_id for summary in of_file] for of_file in chosen]
     of_more: list[list[str]] = [[] for _ in files] if only_rates else ids
     where = "outcome = 'ok'" if only_rates else ""
-    launches = _fetch(files, "launches", of_more, columns=("run_id", "launch_id", "threads_used"))
+    launches = _fetch(files, "launches", of_more, columns=("run_id", "launch_id", "is_fork"))
     measurements = _fetch(files, "measurements", ids, order="launch_id", where=where)
     blocks = _blocks_of(files, ids)
     figures = _fetch(files, "figures", of_more, order="figure_index")
     cases = _fetch(files, "cases", ids, order="case_id", where=where)
     found: list[tuple[Run, ...]] = []
     for place, file in enumerate(files):
-        threads = {(row["run_id"], row["launch_id"]): row["threads_used"] for row in launches[place]}
+        forks = {(row["run_id"], row["launch_id"]) for row in launches[place] if row["is_fork"]}
         for row in measurements[place]:
-            row["threads_used"] = threads.get((row["run_id"], row["launch_id"]))
+            row["is_fork"] = (row["run_id"], row["launch_id"]) in forks
         parts = [_grouped(part[place], "run_id", "case_id") for part in (measurements, figures)]
         results: dict[Cell, list[CaseResult]] = {}
         for row in cases[place]:

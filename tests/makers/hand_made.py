@@ -130,7 +130,7 @@ def _measurement(
         outcome="ok",
         reason="",
         precision_used=precision_used or case.variant.precision,
-        threads_used=1,
+        is_fork=False,
         first_step_ns=1,
         warmup_ns=1,
         warmup_blocks=3,

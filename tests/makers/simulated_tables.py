@@ -261,7 +261,7 @@ def _measurement(replicate: int, case: Case, blocks: Sequence[Block]) -> Measure
         outcome="ok",
         reason="",
         precision_used="amp-bf16" if precision == "amp" else precision,
-        threads_used=1,
+        is_fork=False,
         first_step_ns=1_000_000,
         warmup_ns=1_000_000_000,
         warmup_blocks=3,

@@ -139,7 +139,7 @@ def test_what_was_reported_about_the_run_comes_back(tmp_path: Path) -> None:
     assert [case.outcome for case in run.cases] == ["ok", "ok", "skipped"]
     assert run.cases[2].reason == "no GPU in this machine"
     measurement = run.cases[0].measurements[1]
-    assert (measurement.replicate, measurement.threads_used, measurement.stable) == (1, 1, True)
+    assert (measurement.replicate, measurement.is_fork, measurement.stable) == (1, False, True)
     assert (measurement.precision_used, measurement.warmup_blocks) == ("fp32", 4)
 
 

@@ -674,8 +674,18 @@ def _row(
     case, used = _either(pair).result.case, [cell.precision_used for cell in cells]
     rate = Judgement(TIME if case.load_time else RATE, estimate, _explained(pair, estimate, verdict))
     note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
-    note = "; ".join(filter(None, (note, _when_compiling_pays(pair, rate.verdict))))
+    note = "; ".join(filter(None, (note, _starts(cells), _when_compiling_pays(pair, rate.verdict))))
     return Row(case, *cells, rate, cost, _UNREAD, note, (), figures)
+
+
+def _starts(cells: tuple[Cell, Cell]) -> str:
+    """That workers were forked on one side only; empty where both started theirs alike."""
+    results = [one.result for one in cells if one.result and not (one.run and one.run.is_reference)]
+    ways = [{m.is_fork for m in one.measurements if m.outcome == "ok"} for one in results]
+    if len(ways) < 2 or ways[0] == ways[1] or not all(ways):
+        return ""
+    words = [" and ".join("forked" if is_fork else "started anew" for is_fork in sorted(one)) for one in ways]
+    return f"workers {words[0]} on a, {words[1]} on b"
 
 
 def _figures(

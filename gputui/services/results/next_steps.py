@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gputui.analysis.peak_tests import BELOW_NORMAL
 from gputui.model.case import PRECISIONS
+from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted
 from gputui.services.profiles.loader import Profile, shipped_profiles
@@ -38,14 +39,14 @@ def next_steps(
     path: Path,
     stored: Collection[RunSummary] = (),
     *,
-    is_profiled: bool = False,
+    passes: Collection[ProfiledPass] = (),
     like: str = "",
     profile: Profile | None = None,
 ) -> Iterator[NextStep]:
     """Two or three commands after runs that ended together.
 
-    `stored` are the runs of their file that measured a case. `is_profiled`: the only run has profiled passes,
-    so `show -v` has the step breakdowns. `like` is the run that they repeat, as `F@RUN`; empty for none.
+    `stored` are the runs of their file that measured a case. `passes` are those of the only run; from
+    a valid one `show -v` has the step breakdowns. `like` is the run that they repeat, as `F@RUN`; empty for none.
     `profile` has the cases of that run; None if they are unknown.
     """
     if not results:
@@ -89,7 +90,7 @@ def next_steps(
     if earlier is not None:
         name = shlex.quote(f"{here}@{earlier.short_id}")
         yield NextStep(f"gputui compare {name} {names[0]}", f"vs the run of {day(earlier)}")
-    if is_profiled:
+    if any(one.is_valid for one in passes):
         yield NextStep(f"gputui show {newest.summary.short_id} {file} -v", "where the time of a step goes")
     if earlier is None and not is_busy:
         has_others = len({run.machine.machine_id for run in stored}) > 1

@@ -70,7 +70,7 @@ def _result(case_id: int, case: Case, rates: BoxRates, model: DeviceModel) -> Ca
         Block(0, case_id, index, steps, index * block_ns, block_ns, None, None, None)
         for index in range(MIN_BLOCKS)
     )
-    measured = Measurement(0, 0, "ok", "", "", None, None, None, None, None, blocks)
+    measured = Measurement(0, 0, "ok", "", "", False, None, None, None, None, blocks)
     known_sd = math.log(rates.high_per_s / rates.low_per_s) / 2 / normal_quantile(0.975)
     spread = Spread(known_sd**2, math.inf)
     if rates.boxes > 1:

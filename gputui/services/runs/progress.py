@@ -354,7 +354,7 @@ class _Case:
                 outcome=one.outcome or "ok",
                 reason="",
                 precision_used=one.precision_used,
-                threads_used=None,
+                is_fork=False,
                 first_step_ns=None,
                 warmup_ns=None,
                 warmup_blocks=None,

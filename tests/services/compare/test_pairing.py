@@ -194,6 +194,18 @@ def test_what_neither_side_measured_is_named_by_its_reason_and_is_no_row() -> No
     assert comparison.unmeasured == (("no GPU", tuple(case.name for case in others)),)
 
 
+def test_sides_whose_workers_were_started_differently_are_compared_and_noted() -> None:
+    anew = measured(GEMM, steady(0.1), steady(0.1))
+    forked = replace(anew, measurements=tuple(replace(m, is_fork=True) for m in anew.measurements))
+    mixed = replace(anew, measurements=(anew.measurements[0], forked.measurements[1]))
+
+    assert only_row(compared(anew, b=(forked,))).note == "workers started anew on a, forked on b"
+    assert (
+        only_row(compared(mixed, b=(anew,))).note == "workers started anew and forked on a, started anew on b"
+    )
+    assert only_row(compared(forked, b=(forked,))).note == ""
+
+
 def test_amp_that_became_another_type_is_compared_and_noted() -> None:
     same = measured(GPU_GEMM, steady(0.1), precision_used="amp-bf16")
 

@@ -9,6 +9,7 @@ from hand_made import make_run, measured, recording, steady, unmeasured
 from journals import GPU_MACHINE, STARTED_US, make_case
 from test_expected import copy, gemm
 
+from gputui.model.profiled import without_result
 from gputui.model.result import CaseResult, Run
 from gputui.services.profiles.loader import Profile, ProfileCase
 from gputui.services.results.next_steps import NextStep, next_steps
@@ -24,7 +25,11 @@ def with_budget(run: Run, budget_s: float) -> Run:
 
 
 def test_after_the_first_run_of_a_box_comes_why_it_is_as_fast_and_another_box() -> None:
-    assert list(next_steps([RUN], FILE, [RUN.summary], is_profiled=True)) == [
+    unread = without_result(0, 0, "no time was left")
+    read = replace(unread, is_valid=True)
+    commands = [one.command for one in next_steps([RUN], FILE, [RUN.summary], passes=[unread])]
+    assert commands == ["gputui compare a.db OTHER.db"], "a pass without a result shows nothing"
+    assert list(next_steps([RUN], FILE, [RUN.summary], passes=[unread, read])) == [
         NextStep(f"gputui show {ID} a.db -v", "where the time of a step goes"),
         NextStep("gputui compare a.db OTHER.db", "once another box has run the same"),
     ]

@@ -21,7 +21,6 @@ from gputui.model.journal import (
     LaunchEnd,
     LaunchStart,
     Line,
-    Line,
     MachineFound,
     RunEnd,
     RunStart,
@@ -206,7 +205,7 @@ def test_a_case_shows_the_rate_and_the_interval_that_the_table_of_results_will_s
 
 
 def _measurement(launch: int, timed: tuple[Block, ...]) -> Measurement:
-    return Measurement(launch, 0, "ok", "", "fp32", None, None, None, None, None, timed)
+    return Measurement(launch, 0, "ok", "", "fp32", False, None, None, None, None, timed)
 
 
 def test_a_launch_that_died_counts_for_no_rate() -> None:

@@ -396,7 +396,7 @@ def finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InProg
             results = [run_in(file, run.run_id) for run in runs]
             headlines = tuple(_headline(result, file.serving(result.summary.run_id)) for result in results)
             passes = file.profiled(runs[0].run_id) if len(runs) == 1 else {}
-            steps = tuple(next_steps(results, target, file.measured_summaries(), is_profiled=bool(passes)))
+            steps = tuple(next_steps(results, target, file.measured_summaries(), passes=passes.values()))
         for number, result in enumerate(results, 1):
             rows += result_rows(result, f"[{number}] " if len(results) > 1 else "")
             said += [f"trace: {trace}; {HOW_TO_OPEN}" for trace in traces_of(result.summary.short_id, target)]
