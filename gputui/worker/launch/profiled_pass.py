@@ -25,6 +25,8 @@ _WINDOW_SHARE = 0.4
 """Share of the remaining time that the window may take, if LEAST_STEPS fit into it."""
 _WINDOW_NS = 1_500_000_000
 """A longer window shows nothing new, if LEAST_STEPS fit into it."""
+_HEAP_BYTES = 75_000_000
+"""So much the heap of a CPU grows with each step under the profiler; see `keep_heap`."""
 _MEMORY_STEPS = 3
 """So many steps are as long as profiling the memory of two of them takes."""
 UNEVEN_WORK = 0.005
@@ -48,24 +50,27 @@ def profiled_pass(
     """Trace some steps of a warm case, divide their time, profile their memory: the fields of its message.
 
     The window shrinks to one step where `ends_ns`, of CLOCK_MONOTONIC, leaves time for no more. On a CPU,
-    `reserve_bytes` of heap are set aside first. Raises NoTrace, and whatever the step raises.
+    up to `reserve_bytes` of heap are set aside first. Raises NoTrace, and whatever the step raises.
     """
+    wait, kept_bytes = partial(wait_for, device), reserve_bytes if device == "cpu" else 0
 
     def left_ns() -> int:
         return ends_ns - time.monotonic_ns()
+
+    def window_of(steps: int) -> TracedWindow:
+        if kept_bytes:
+            keep_heap(min(kept_bytes, (steps + 1) * _HEAP_BYTES))
+        return traced(step.run, steps, device, wait, trace)
 
     if step.timed:
         raise NoTrace("its steps are done in other processes, where nobody watches")
     if left_ns() < step_ns:
         raise NoTrace(f"a step takes {step_ns / 1e9:.3g} s, and no time was left for a window of them")
-    if reserve_bytes and device == "cpu":
-        keep_heap(reserve_bytes)
-    wait = partial(wait_for, device)
-    steps, window = 1, traced(step.run, 1, device, wait, trace)
+    steps, window = 1, window_of(1)
     traced_ns = window.end_ns - window.start_ns
     more = steps_of_window(len(window.events), traced_ns, left_ns())
     if more > 1:
-        steps, window = more, traced(step.run, more, device, wait, trace)
+        steps, window = more, window_of(more)
     found = partition(window.events, window.start_ns, window.end_ns, window.thread)
     reason = fault_of(device, window, found, steps)
     points, memory_reason = list[dict[str, Any]](), "no time was left for it"

@@ -98,6 +98,7 @@ _OUR_NAMESPACES = ("aten::", "prims::", "torchvision::", "quantized::")
 _CASTS = frozenset(("aten::to", "aten::_to_copy"))
 
 
+@functools.cache
 def category_of(name: str) -> str:
     """The category of an operator; `other` if no word matches."""
     for category, words in _ANYWHERE:
