@@ -561,7 +561,7 @@ def test_generation_with_a_cache_is_the_recomputation_of_the_whole_text_token_by
     scores = model(text, places[:5])
     while True:
         wanted = uncached_scores(model, text)[:, -1]
-        torch.testing.assert_close(scores, wanted, rtol=1e-5, atol=1e-5)  # its norms are always float32
+        torch.testing.assert_close(scores, wanted, rtol=1e-4, atol=1e-4)  # its norms are always float32
         assert torch.equal(scores.argmax(-1), wanted.argmax(-1))
         token = scores.argmax(dim=-1, keepdim=True)
         if text.shape[1] == shape.cache:

@@ -7,16 +7,9 @@ from torch import nn
 from torch.nn import functional
 
 from ..steps.flops import LlamaShape
+from ..steps.number_pool import POOL_NUMBERS, NumberPool
 
 ROTARY_BASE = 10000.0
-
-
-def _weight(rows: int, columns: int, dtype: torch.dtype) -> nn.Parameter:
-    """Normal numbers drawn as float32, so that a seed gives the same model in every dtype.
-
-    Converts one matrix at a time: a model in a small dtype never needs the memory of a large one.
-    """
-    return nn.Parameter(torch.empty(rows, columns).normal_(std=0.02).to(dtype))
 
 
 class _Norm(nn.Module):
@@ -30,24 +23,24 @@ class _Norm(nn.Module):
 
 
 class _Linear(nn.Module):
-    def __init__(self, width_in: int, width_out: int, dtype: torch.dtype) -> None:
+    def __init__(self, width_in: int, width_out: int, numbers: NumberPool) -> None:
         super().__init__()
-        self.weight = _weight(width_out, width_in, dtype)
+        self.weight = nn.Parameter(numbers.tensor(width_out, width_in))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return functional.linear(x, self.weight)
 
 
 class _LlamaLayer(nn.Module):
-    def __init__(self, shape: LlamaShape, batch: int, dtype: torch.dtype) -> None:
+    def __init__(self, shape: LlamaShape, batch: int, dtype: torch.dtype, numbers: NumberPool) -> None:
         super().__init__()
         self.heads = shape.heads
         self.norm_attention = _Norm(shape.width, dtype)
-        self.qkv = _Linear(shape.width, 3 * shape.width, dtype)
-        self.projection = _Linear(shape.width, shape.width, dtype)
+        self.qkv = _Linear(shape.width, 3 * shape.width, numbers)
+        self.projection = _Linear(shape.width, shape.width, numbers)
         self.norm_mlp = _Norm(shape.width, dtype)
-        self.gate_and_up = _Linear(shape.width, 2 * shape.hidden, dtype)
-        self.down = _Linear(shape.hidden, shape.width, dtype)
+        self.gate_and_up = _Linear(shape.width, 2 * shape.hidden, numbers)
+        self.down = _Linear(shape.hidden, shape.width, numbers)
         room = (batch, shape.heads, shape.cache, shape.width // shape.heads)
         self.register_buffer("keys", torch.zeros(room, dtype=dtype))
         self.register_buffer("values", torch.zeros(room, dtype=dtype))
@@ -79,10 +72,12 @@ class Llama(nn.Module):
 
     def __init__(self, shape: LlamaShape, batch: int, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
-        self.tokens = _weight(shape.vocabulary, shape.width, dtype)
-        self.layers = nn.ModuleList(_LlamaLayer(shape, batch, dtype) for _ in range(shape.layers))
+        # Drawn as float32, so that a seed gives the same model in every dtype.
+        numbers = NumberPool(torch.empty(POOL_NUMBERS).normal_(std=0.02).to(dtype))
+        self.tokens = nn.Parameter(numbers.tensor(shape.vocabulary, shape.width))
+        self.layers = nn.ModuleList(_LlamaLayer(shape, batch, dtype, numbers) for _ in range(shape.layers))
         self.norm = _Norm(shape.width, dtype)
-        self.head = _Linear(shape.width, shape.vocabulary, dtype)
+        self.head = _Linear(shape.width, shape.vocabulary, numbers)
         half = shape.width // shape.heads // 2
         frequencies = ROTARY_BASE ** (-torch.arange(half) / half)
         angles = torch.outer(torch.arange(shape.cache), frequencies)

@@ -22,10 +22,13 @@ def build(request: Request) -> Step:
     """
     import torch
 
+    from ..steps.number_pool import POOL_NUMBERS, NumberPool
+
     m, n, k = (request.integer(name) for name in "mnk")
     generator = torch.Generator().manual_seed(request.seed)
     kind = {"device": request.device, "dtype": request.precision.product_dtype()}
-    a, b = (torch.randn(*shape, generator=generator).to(**kind) for shape in ((m, k), (k, n)))
+    numbers = NumberPool(torch.randn(POOL_NUMBERS, generator=generator).to(**kind))
+    a, b = numbers.tensor(m, k), numbers.tensor(k, n)
     product = torch.empty(m, n, **kind)
 
     def run() -> object:
