@@ -45,8 +45,8 @@ def next_steps(
 ) -> Iterator[NextStep]:
     """Two or three commands after runs that ended together.
 
-    `stored` are the runs of their file that measured a case. `passes` are those of the only run; from
-    a valid one `show -v` has the step breakdowns. `like` is the run that they repeat, as `F@RUN`; empty for none.
+    `stored` are the runs of their file that measured a case. `passes` are those of the only run; from a valid
+    one `show -v` has the step breakdowns. `like` is the run that they repeat, as `F@RUN`; empty for none.
     `profile` has the cases of that run; None if they are unknown.
     """
     if not results:

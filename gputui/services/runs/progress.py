@@ -39,7 +39,7 @@ from gputui.services.results.roofline import PeakShare, peak_share
 from gputui.services.results.throughput import speed_of
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.store.text import clean_text
-from gputui.worker.launch.timed_launch import ENOUGH_HALF_WIDTH, MIN_BLOCK_S
+from gputui.worker.launch.timed_launch import ENOUGH_HALF_WIDTH, MAX_BLOCK_S
 from gputui.worker.workloads import WORKLOADS
 
 INTERVAL_BLOCKS = 400
@@ -136,7 +136,7 @@ def expected_s(plan: Plan, launch: PlannedLaunch) -> float:
     start_s = (
         FIRST_STARTUP_S[launch.device.device_class] if launch.needs_torch else FIRST_STARTUP_WITHOUT_TORCH_S
     )
-    most_s = start_s + len(cases) * plan.most_blocks * MIN_BLOCK_S * _WITH_WARM_UP
+    most_s = start_s + len(cases) * plan.most_blocks * MAX_BLOCK_S * _WITH_WARM_UP
     return min(share_s, most_s) + profiled_s(plan, launch)
 
 

@@ -21,7 +21,7 @@ ID = RUN.summary.short_id
 
 
 def with_budget(run: Run, budget_s: float) -> Run:
-    return replace(run, summary=replace(run.summary, budget_s=budget_s, replicates=3))
+    return replace(run, summary=replace(run.summary, budget_s=budget_s, replicates=8))
 
 
 def test_after_the_first_run_of_a_box_comes_why_it_is_as_fast_and_another_box() -> None:
