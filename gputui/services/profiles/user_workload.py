@@ -11,8 +11,8 @@ from gputui.recording.probing import describe_step
 from gputui.services.profiles.loader import OwnStep, Profile, ProfileCase, can_be_profiled
 from gputui.worker.contract import Request, Size, Step, Workload
 
-SECONDS_PER_CASE = 20.0
-"""Budget per case and launch."""
+PASSES, SECONDS_PER_CASE = 3, 30.0
+"""Enough for one pass of steps that take 3 s each."""
 
 
 def is_step_file(name: str) -> bool:
@@ -67,7 +67,7 @@ def profile_as_described(plain: dict[str, Any], path: Path) -> Profile:
         title=workload.title,
         question=workload.question,
         budget_s=SECONDS_PER_CASE * cases,
-        replicates=1,
+        replicates=PASSES,
         cases=(case,),
         own=OwnStep(str(path), workload),
     )

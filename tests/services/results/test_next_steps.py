@@ -162,7 +162,7 @@ def test_a_repeated_run_to_be_done_again_is_limited_as_it_was() -> None:
     limited = "gputui run --like b.db@12345678 --only gemm:mini:amp"
     one = make_run(busy[1])
     assert again(one) == f"{limited} --db a.db"
-    assert again(with_budget(one, 15)) == f"{limited} --launches 3 --db a.db --budget 15"
+    assert again(with_budget(one, 15)) == f"{limited} --launches 8 --db a.db --budget 15"
     assert again(make_run(*busy[:2])) == "gputui run --like b.db@12345678 --only gemm --db a.db"
 
 
