@@ -1,7 +1,7 @@
 """A process that imports torch once and forks each worker, because the import is most of a worker's start.
 
-A fork keeps only the thread that called it. So no thread runs here, no parallel region begins, no device is
-opened, and nothing of the user's is imported.
+A fork keeps only the thread that called it, and no GPU that was opened. So no thread runs here, no parallel
+region begins, no device is opened, and nothing of the user's is imported.
 """
 
 from __future__ import annotations
@@ -32,18 +32,20 @@ _SETTERS = [f"{name}openblas_set_num_threads{bits}" for name in ("", "scipy_") f
 def next_worker() -> list[str]:
     """Fork a worker for each request on standard input, a socket; returns its words in the worker.
 
-    Returns none here once the socket has closed, or if a library has started threads, which a fork would
-    lose.
+    Returns none here once the socket has closed, or if a library has started threads or opened a GPU, which a
+    fork would lose.
     """
     _end_with_parent()
     environment = dict(os.environ)
     os.environ[_OPENBLAS_THREADS] = "1"  # it starts its threads when numpy is imported
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # so that asking for a GPU does not open it
     for name in _IMPORTS:
         importlib.import_module(name.replace("..", "."), __package__)
     gc.freeze()  # a collection in a worker would otherwise copy every page of what was imported
     lines, ours = Lines(socket.socket(fileno=os.dup(0))), os.getpid()
+    is_gpu_open = sys.modules["torch"].cuda.is_initialized
     with suppress(EOFError, RankLost, BrokenPipeError):
-        while len(os.listdir("/proc/self/task")) == 1:  # noqa: PTH208
+        while len(os.listdir("/proc/self/task")) == 1 and not is_gpu_open():  # noqa: PTH208
             lines.send({"ready": True})
             request = lines.take(math.inf)
             pid = os.fork()
