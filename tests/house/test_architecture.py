@@ -66,6 +66,7 @@ def modules_of(room: str, repository: Path) -> list[str]:
 
 NEED_TORCH = (
     "gputui.worker.models",
+    "gputui.worker.steps.number_pool",
     "gputui.worker.steps.training",
     "gputui.worker.steps.serving",
     "gputui.worker.workloads.image_data",
