@@ -57,8 +57,7 @@ def _of_limits_and_numbers(a: Sequence[Case], b: Sequence[Case]) -> Iterator[str
 
 def _loads(comparison: Comparison, letter: str) -> list[Case]:
     side = comparison.a if letter == "a" else comparison.b
-    cases = [one.result.case for one in side.cases]
-    return [case for case in cases if case.is_load and not case.load_time]
+    return [one.result.case for one in side.cases if one.result.case.is_load]
 
 
 def _values(cases: Sequence[Case], name: str) -> str:

@@ -53,9 +53,7 @@ from gputui.services.results.load_times import (
     P99,
     late_share,
     load_name,
-    load_of,
-    time_order,
-    with_load_times,
+    times_of,
 )
 from gputui.services.results.metrics import CaseMetric, LaunchValues, launch_values_of, metrics_of
 from gputui.services.results.references import version_of, version_order
@@ -273,9 +271,8 @@ def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False, history:
     Raises GputuiError if the runs are of several machines or runtimes, with the list.
     """
     check_one_box(name, [run.summary for run in runs])
-    timed, before = [with_load_times(run) for run in runs], [with_load_times(run) for run in history]
-    variations = variation_by_machine([*timed, *before])
-    return _side(name, _with_spreads(timed, variations), pool, variations)
+    variations = variation_by_machine([*runs, *history])
+    return _side(name, _with_spreads(runs, variations), pool, variations)
 
 
 def check_one_box(name: str, runs: Sequence[RunSummary]) -> None:
@@ -321,7 +318,6 @@ def sides_by(
     Raises GputuiError if there are not two values.
     """
     value_of = DIMENSIONS[dimension]
-    runs, history = [with_load_times(run) for run in runs], [with_load_times(run) for run in history]
     variations = variation_by_machine([*runs, *history])
     values: dict[str, list[Run]] = {}
     for run in _with_spreads(runs, variations):
@@ -395,7 +391,6 @@ def compare_sides(
     cases_a = {pairing(c.result.case, ignore): c for c in a.cases}
     cases_b = {pairing(c.result.case, ignore): c for c in b.cases}
     pairs = [(cases_a.get(key), cases_b.get(key)) for key in dict.fromkeys((*cases_a, *cases_b))]
-    pairs = _with_shared_times(pairs)
     measured, unmeasured = [], dict[str, tuple[str, ...]]()
     for pair in pairs:
         if any(side is not None and side.result.outcome == "ok" for side in pair):
@@ -405,6 +400,14 @@ def compare_sides(
             reason = lost.reason or lost.outcome
             unmeasured[reason] = (*unmeasured.get(reason, ()), lost.case.name)
     measured.sort(key=lambda pair: table_order(_either(pair).result.case))
+    measured = [
+        one
+        for of_a, of_b in measured
+        for one in (
+            (of_a, of_b),
+            *((_time(key, of_a, a), _time(key, of_b, b)) for key in _shared_times(of_a, of_b)),
+        )
+    ]
     estimates = [estimate_pair(*pair) for pair in measured]
     means = list(_group_means(measured, estimates, ignore))
     asked = asked_place([_either(pair).result.case for pair in measured], estimates)
@@ -437,20 +440,17 @@ def asked_place(cases: Sequence[Case], estimates: Sequence[Estimate | Missing]) 
     return min(rows, key=lambda place: case_order(cases[place]), default=None)
 
 
-def _with_shared_times(
-    pairs: Sequence[tuple[SideCase | None, SideCase | None]],
-) -> list[tuple[SideCase | None, SideCase | None]]:
-    """Without times of loads that only one side has, and without p95 where both sides have p99."""
-    cases = [_either(pair).result.case for pair in pairs]
-    shared = {
-        (load_of(case), case.load_time) for pair, case in zip(pairs, cases, strict=True) if None not in pair
-    }
-    return [
-        pair
-        for pair, case in zip(pairs, cases, strict=True)
-        if not case.load_time
-        or (None not in pair and not (case.load_time == P95 and (load_of(case), P99) in shared))
-    ]
+def _shared_times(a: SideCase | None, b: SideCase | None) -> list[str]:
+    """The times of a load that both sides have, without p95 where both have p99; none of any other case."""
+    on_a, on_b = ({} if side is None else times_of(side.result) for side in (a, b))
+    return [key for key in on_a if key in on_b and not (key == P95 and P99 in on_a.keys() & on_b.keys())]
+
+
+def _time(key: str, load: SideCase | None, side: Side) -> SideCase | None:
+    """A time of a load, with what its box tells of how much this time varies."""
+    return load and replace(
+        load, result=side.variations[load.run.machine.machine_id].judged(times_of(load.result)[key])
+    )
 
 
 def with_telemetry(
@@ -576,14 +576,16 @@ def _either(pair: tuple[SideCase | None, SideCase | None]) -> SideCase:
     return side
 
 
-def table_order(case: Case) -> tuple[int, tuple[str | int, ...], str, str, int, int, int]:
-    """Sort key of rows: class, workload (4 users before 16), device, size, threads, precision, times last."""
+def table_order(case: Case) -> tuple[int, tuple[str | int, ...], str, str, int, int]:
+    """Sort key of rows: class, workload (4 users before 16), device, size, threads, precision.
+
+    It is one for a load and its times, which stay behind it.
+    """
     variant = case.variant
     precision = _ORDER.index(variant.precision) if variant.precision in _ORDER else len(_ORDER)
     threads = _ORDER.index(variant.threads) if variant.threads in _ORDER else len(_ORDER)
     group = list(GROUPS).index(case.workload_class) if case.workload_class in GROUPS else len(GROUPS)
-    load, size, time = _natural(load_name(case)), case.work.size, time_order(case)
-    return group, load, variant.device_class, size, threads, precision, time
+    return group, _natural(load_name(case)), variant.device_class, case.work.size, threads, precision
 
 
 def estimate_pair(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Missing:
@@ -695,13 +697,13 @@ def _figures(
 
     Those that are rows themselves are left out, and a row that is a time has none.
     """
-    known = [None if side is None else side.result.case for pair in pairs for side in pair]
-    timed = {(load_of(case), case.load_time) for case in known if case is not None and case.load_time}
     found: list[list[tuple[LaunchValues | None, LaunchValues | None]]] = []
     for pair in pairs:
-        case = _either(pair).result.case
-        a, b = ({} if side is None or case.load_time else launch_values_of(side.result) for side in pair)
-        keys = [key for key in dict.fromkeys((*a, *b)) if (load_of(case), key) not in timed]
+        a, b = (
+            {} if side is None or side.result.case.load_time else launch_values_of(side.result)
+            for side in pair
+        )
+        keys = [key for key in dict.fromkeys((*a, *b)) if key not in _shared_times(*pair)]
         found.append([(a.get(key), b.get(key)) for key in keys])
     judged = iter(judgements(FIGURE, [_figure_ratio(*sides) for row in found for sides in row]))
     return [tuple(_figure_row(*sides, next(judged)) for sides in row) for row in found]

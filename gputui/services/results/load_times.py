@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import replace
 
 from gputui.model.absent import Missing
 from gputui.model.case import LOAD_TIME, Case
-from gputui.model.result import CaseResult, Measurement, Run
+from gputui.model.result import CaseResult, Measurement, worked_out_once
 from gputui.model.units import TIME_UNIT
 
 P95, P99 = "ttft_p95_s", "ttft_p99_s"
@@ -27,11 +27,6 @@ LATE_S = 0.002
 at loads of 5 to 14 the lag was 1 to 170 ms, in 6 runs with a free CPU at most 1 ms."""
 
 
-def time_order(case: Case) -> int:
-    """Sorts a load before its times."""
-    return list(LOAD_TIMES).index(time) if (time := case.load_time) in LOAD_TIMES else -1
-
-
 def load_name(case: Case) -> str:
     """The workload without the name of a time."""
     return case.work.workload.removesuffix(f" {LOAD_TIMES.get(case.load_time, '')}")
@@ -42,17 +37,11 @@ def load_of(case: Case) -> Hashable:
     return load_name(case), tuple(one for one in case.work.parameters if one[0] != LOAD_TIME)
 
 
-def with_load_times(run: Run) -> Run:
-    """The run with a case for each time of its measured loads, behind that load; other runs as they are."""
-    found = [one for result in run.cases for one in (result, *_times(result))]
-    return run if len(found) == len(run.cases) else replace(run, cases=tuple(found))
-
-
-def _times(result: CaseResult) -> Iterator[CaseResult]:
-    case = result.case
-    if not case.is_load or case.is_load_limit or case.load_time:
-        return
-    for key, title in LOAD_TIMES.items():
+@worked_out_once
+def times_of(result: CaseResult) -> dict[str, CaseResult]:
+    """The times of a measured load by key, each as a case; none of any other case."""
+    case, found = result.case, dict[str, CaseResult]()
+    for key, title in LOAD_TIMES.items() if case.is_load and not case.is_load_limit else ():
         measurements = tuple(one for m in result.measurements if (one := _timed(m, key)) is not None)
         if measurements:
             work = replace(
@@ -61,7 +50,8 @@ def _times(result: CaseResult) -> Iterator[CaseResult]:
                 parameters=tuple(sorted((*case.work.parameters, (LOAD_TIME, key)))),
             )
             timed = replace(case, work=work, unit=TIME_UNIT, units_per_step=1.0)
-            yield replace(result, case=timed, measurements=measurements, launch_spread=None)
+            found[key] = replace(result, case=timed, measurements=measurements)
+    return found
 
 
 def _timed(measurement: Measurement, key: str) -> Measurement | None:

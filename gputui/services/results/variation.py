@@ -22,6 +22,7 @@ from gputui.analysis.statistics import hodges_lehmann, sample_variance
 from gputui.analysis.verdict import launch_scatter, log_time
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run, Spread
+from gputui.services.results.load_times import times_of
 from gputui.services.results.throughput import paired_prior_of, prior_of
 from gputui.services.results.waiting import is_undecidable, own_launches_of, own_paired_launches
 
@@ -58,6 +59,15 @@ class BoxVariation:
         """Of their log ratio in one launch."""
         return ASSUMED.of_row(self.pairs.get(_pair(a, b)), max(paired_prior_of(a), paired_prior_of(b)))
 
+    def judged(self, result: CaseResult, interleaved: Iterable[CaseResult] = ()) -> CaseResult:
+        """A measured case of this box with what is known of its spread, also beside other cases."""
+        return replace(
+            result,
+            launch_spread=self.launch_spread(result),
+            run_spread=self.run_spread(result),
+            pair_spreads=tuple((other.case_id, self.pair_spread(result, other)) for other in interleaved),
+        )
+
 
 NOTHING_KNOWN = BoxVariation({}, {}, {})
 
@@ -80,20 +90,15 @@ def with_spreads(run: Run, variation: BoxVariation) -> Run:
     def judged(case: CaseResult) -> CaseResult:
         if case.outcome != "ok" or case.between_boxes is not None:
             return case
-        others = [other for other in by_launch[_launched(case)] if other is not case]
-        return replace(
-            case,
-            launch_spread=variation.launch_spread(case),
-            run_spread=variation.run_spread(case),
-            pair_spreads=tuple((other.case_id, variation.pair_spread(case, other)) for other in others),
-        )
+        return variation.judged(case, (one for one in by_launch[_launched(case)] if one is not case))
 
     return replace(run, cases=tuple(map(judged, run.cases)))
 
 
 def _variation(runs: Sequence[Run]) -> BoxVariation:
     newest = sorted(runs, key=lambda run: run.summary.started_utc_us)[-RUNS_TAKEN:]
-    telling = [[r for r in run.cases if r.outcome == "ok" and not is_undecidable(r)] for run in newest]
+    seen = [[one for r in run.cases for one in (r, *times_of(r).values())] for run in newest]
+    telling = [[r for r in of_run if r.outcome == "ok" and not is_undecidable(r)] for of_run in seen]
     kinds = {_kind(result) for of_run in telling for result in of_run}
     launches: dict[str, BoxSpread] = {}
     rows: dict[Hashable, Scatter] = {}
