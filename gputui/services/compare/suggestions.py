@@ -64,8 +64,7 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[SettlingStep, ...]:
         seconds = cell.run.budget_s if row.case.is_load else number * _launch_s(cell.result)
         price = cell.run.price
         usd = None if isinstance(price, Missing) else price.usd_per_hour * seconds / 3600
-        only = "" if row.case.is_load else f" --only {only_text(row, cell)}"
-        command = f"{_again(cell, evidence)}{only} --launches {number}"
+        command = f"{_again(cell, evidence, only=only_text(row, cell))} --launches {number}"
         found.setdefault(cell.run.run_id, SettlingStep(letter, command, seconds, usd, letter in crowded))
     return tuple(found.values())
 
@@ -224,9 +223,8 @@ def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:
         return
     for mine, other, letter in ((row.a, row.b, "a"), (row.b, row.a, "b")):
         if mine.result is None and other.run is not None:
-            again = _again(other, evidence, same_side=False)
-            only = "" if row.case.is_load else f" --only {row.case.work.workload}"
-            yield f"on the box of {letter}: {again}{only}"
+            again = _again(other, evidence, same_side=False, only=row.case.work.workload)
+            yield f"on the box of {letter}: {again}"
         elif mine.result is not None and mine.result.outcome == "oom":
             yield f"{letter} needs more memory for this size; smaller sizes of the workload may fit"
         elif mine.result is not None and needs_budget(mine.result) and row.case.is_load:
@@ -242,8 +240,8 @@ def _cannot_be_repeated(row: Row) -> bool:
     return is_reference or row.case.work.workload.startswith("record:")
 
 
-def _again(cell: Cell, evidence: Evidence, *, same_side: bool = True) -> str:
-    """The command that repeats the cases of a run; into its own file, where that is the file of the side."""
+def _again(cell: Cell, evidence: Evidence, *, same_side: bool = True, only: str = "") -> str:
+    """The command that repeats the cases of a run, or `only` these, into its own file if `same_side`."""
     if cell.run is None:
         return "gputui run"
     file = from_here(str(evidence.file(cell.run.run_id)))
@@ -258,7 +256,8 @@ def _again(cell: Cell, evidence: Evidence, *, same_side: bool = True) -> str:
     like = f"gputui run {defined}--like {shlex.quote(f'{file}@{cell.run.short_id}')}"
     if cell.result is not None and had_no_time(cell.result):
         like += f" --budget {math.ceil(2 * cell.run.budget_s)}"
-    return f"{like} --db {shlex.quote(file)}" if same_side else like
+    like += f" --db {shlex.quote(file)}" if same_side else ""
+    return f"{like} --only {only}" if only else like
 
 
 def _definition(case: Case, run: RunSummary) -> str:

@@ -90,7 +90,7 @@ def sure_text(row: Row) -> str:
     if isinstance(estimate, Missing):
         return estimate.reason
     counts = [_alike(estimate.launches_a, estimate.launches_b, "launch")]
-    if not row.case.is_load:  # one block is all of its launch
+    if not row.case.is_whole:
         counts += [_alike(estimate.n_a, estimate.n_b, "block")]
     reason = "" if row.rate.is_decided or not row.verdict.reason else f"{row.verdict.reason}; "
     least = format_change(estimate.resolvable).lstrip("+")
@@ -254,7 +254,7 @@ def sure_lines(row: Row, width: int) -> list[Line]:
     """How the verdict was found, what would have shown, and what disturbed either side."""
     lines: list[Line] = []
     if isinstance(row.estimate, RatioEstimate):
-        for text in _method(row.estimate, has_blocks=not row.case.is_load):
+        for text in _method(row.estimate, has_blocks=not row.case.is_whole):
             lines += paragraph(text, width, "dim")
     if row.holds_between_models is False and not isinstance(row.models_band, Missing):
         lines += paragraph(boxes_text(row.models_band), width, "dim")

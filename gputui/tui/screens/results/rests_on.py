@@ -63,7 +63,7 @@ def _cells(case: CaseResult, speed: SpeedEstimate, found: CaseConditions | None)
         "" if isinstance(waited, Missing) else format_percent(waited),
         "" if found is None else _clock(found),
         str(speed.launches),
-        "" if case.case.is_load else str(speed.blocks),
+        "" if case.case.is_whole else str(speed.blocks),
         cold,
         shared,
         "" if found is None else str(found.samples),
