@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 
 from gputui.analysis.fleet import spread_of
@@ -11,9 +10,8 @@ from gputui.model.absent import Missing
 from gputui.model.units import counted, format_change, format_rate, listed
 from gputui.services.compare.fleet import Fleet, Kind, RankedBox
 from gputui.services.compare.fleet_text import price_text, style_of_box, why_of
-from gputui.services.compare.svg import ChangeAxis
+from gputui.services.compare.svg import ChangeAxis, axis_over
 
-_NARROWEST = math.log(1.02)
 _AT_ONCE = 40
 """Boxes of a kind that are shown without a click, besides those that stand out."""
 
@@ -107,10 +105,7 @@ def _forest(fleet: Fleet, boxes: Sequence[RankedBox]) -> str:
 def _axis(boxes: Sequence[RankedBox]) -> ChangeAxis:
     """One for all boxes, so that tables can be held against each other."""
     apart = [end for box in boxes if not isinstance(box.apart, Missing) for end in box.apart]
-    ends = [math.log(ratio) for ratio in (*(box.overall for box in boxes), *apart)]
-    low, high = min([-_NARROWEST, *ends]), max([_NARROWEST, *ends])
-    margin = 0.08 * (high - low)
-    return ChangeAxis(low - margin, high + margin)
+    return axis_over((*(box.overall for box in boxes), *apart))
 
 
 def _line(fleet: Fleet, box: RankedBox, rank: int, axis: ChangeAxis) -> str:

@@ -31,7 +31,7 @@ from gputui.model.units import (
 from gputui.services.compare.load_terms import load_terms
 from gputui.services.compare.pairing import CROWDED, SHARED, SLOWED, Comparison, Row, Side
 from gputui.services.compare.ranking import Ranked, by_cost, by_speed
-from gputui.services.compare.row_text import judgement_text
+from gputui.services.compare.row_text import judgement_text, letter_of
 from gputui.services.compare.suggestions import SettlingStep, settling_steps, steps_to_pair
 from gputui.services.compare.why import Why, part_name
 from gputui.services.results.conditions import Evidence
@@ -500,7 +500,7 @@ def _ranking(comparisons: Sequence[Comparison]) -> Headline:
             is_empty=not any(main_row(comparison.rows) for comparison in comparisons),
         )
     rows = {
-        chr(ord("b") + place): row
+        letter_of(place): row
         for place, comparison in enumerate(comparisons)
         if (row := same_case(main, comparison)) is not None
     }

@@ -9,7 +9,7 @@ from gputui.analysis.cost import Cost
 from gputui.analysis.judgement import Judgement
 from gputui.document.html import bullets, command_line, folded, letter, page_of, part, safe, with_units
 from gputui.model.case import Case
-from gputui.model.units import RATES, cost_unit, counted, format_percent, format_size_of_change, format_usd
+from gputui.model.units import RATES, counted, format_percent, format_size_of_change, format_usd
 from gputui.services.compare.columns import COST
 from gputui.services.compare.headline import (
     Headline,
@@ -31,7 +31,9 @@ from gputui.services.compare.pairing import (
 from gputui.services.compare.row_text import (
     case_heading,
     choice_words,
+    costs_text,
     judgement_text,
+    letter_of,
     mean_name,
     mean_point_text,
     point_text,
@@ -86,16 +88,13 @@ def comparisons_as_page(
     return page_of(names, body)
 
 
-def _letters(number: int) -> list[str]:
-    return [chr(ord("a") + place) for place in range(number)]
-
-
 def _sides(sides: Sequence[Side], ignore: str) -> str:
     """A box for each side, named after its device where these differ."""
     parts = [side_parts(side, ignore) for side in sides]
     by_device = len({device for _, device, *_ in parts}) == len(sides)
     boxes = []
-    for side, (name, device, torch, price, launches, day) in zip(_letters(len(sides)), parts, strict=True):
+    for place, (name, device, torch, price, launches, day) in enumerate(parts, -1):
+        side = "a" if place < 0 else letter_of(place)
         title, more = (device, name) if by_device else (name, device)
         words = ", ".join(filter(None, (title, price)))
         baseline = "baseline" if side == "a" else ""
@@ -139,7 +138,7 @@ def _of_cases(comparison: Comparison) -> Iterable[_Card]:
     yield _judged(subject(main, comparison.rows), main.rate, _interval(main.rate))
     noun = RATES[main.case.unit].noun
     if isinstance(main.a.cost, Cost) and isinstance(main.b.cost, Cost):
-        a, b, unit = _usd(main)
+        (a, b), unit = costs_text((main.a, main.b))
         yield _judged(f"cost per {noun}", main.cost, f"{b} vs {a} per {unit}")
     other, _ = changing_row(main, comparison.rows)
     if other is not None:
@@ -160,11 +159,13 @@ def _of_sides(comparisons: Sequence[Comparison]) -> list[_Card]:
         return []
     cards = []
     name = subject(main, comparisons[0].rows)
-    for side, comparison in zip(_letters(len(comparisons) + 1)[1:], comparisons, strict=True):
+    for place, comparison in enumerate(comparisons):
         row = same_case(main, comparison)
         if row is not None:
             cost = f", {judgement_text(row.cost, with_interval=False)}" if row.cost.differs else ""
-            cards.append(_judged(f"{side} vs a, {name}", row.rate, f"{_interval(row.rate)}{cost}"))
+            cards.append(
+                _judged(f"{letter_of(place)} vs a, {name}", row.rate, f"{_interval(row.rate)}{cost}")
+            )
     return cards
 
 
@@ -203,11 +204,10 @@ def _to_tell(headline: Headline) -> str:
 
 def _forest(comparisons: Sequence[Comparison], ignore: str) -> str:
     """A row for each case and side, in the order of the first comparison, on one axis."""
-    letters = _letters(len(comparisons) + 1)[1:]
     by_case: dict[Case, list[tuple[str, Row]]] = {}
-    for side, comparison in zip(letters, comparisons, strict=True):
+    for place, comparison in enumerate(comparisons):
         for row in comparison.rows:
-            by_case.setdefault(row.case, []).append((side, row))
+            by_case.setdefault(row.case, []).append((letter_of(place), row))
     is_many = len(comparisons) > 1
     common = shared_words((rows[0][1] for rows in by_case.values()), ignore)
     judged = [row.rate for rows in by_case.values() for _, row in rows]
@@ -265,37 +265,25 @@ def _line(
 
 def _notes(comparisons: Sequence[Comparison], ignore: str) -> tuple[list[str], list[str]]:
     """What makes rows doubtful; which runs were chosen, and whether each device performs as elsewhere."""
-    letters = _letters(len(comparisons) + 1)
     doubts: list[str] = []
     notes: list[str] = []
-    for side, comparison in zip(letters[1:], comparisons, strict=True):
+    of_sides = [("a", comparisons[0].a)]
+    for place, comparison in enumerate(comparisons):
+        side = letter_of(place)
         of_pair = f"{side} vs a: " if len(comparisons) > 1 else ""
         doubts += disturbances(comparison, Naming(comparison, ignore), side)
         notes += [f"{of_pair}{line}" for line in choice_words(comparison, ignore)]
-    sides = (comparisons[0].a, *(comparison.b for comparison in comparisons))
-    for side, of in zip(letters, sides, strict=True):
-        notes += [f"{side} {found.text}" for found in performance_checks_of_side(of)]
+        of_sides.append((side, comparison.b))
+    notes += [f"{side} {found.text}" for side, of in of_sides for found in performance_checks_of_side(of)]
     return list(dict.fromkeys(doubts)), notes
-
-
-def _usd(row: Row) -> tuple[str, str, str]:
-    """What the work costs on a and on b, and for how much of it."""
-    costs = [one.cost.usd_per_million for one in (row.a, row.b) if isinstance(one.cost, Cost)]
-    factor, unit = cost_unit(min(costs), row.case.unit)
-    a, b = (
-        format_usd(one.cost.usd_per_million * factor) if isinstance(one.cost, Cost) else "—"
-        for one in (row.a, row.b)
-    )
-    return a, b, unit
 
 
 def _cost(comparisons: Sequence[Comparison], ignore: str) -> str:
     """What a unit of work costs on each side, where a side has a price."""
-    letters = _letters(len(comparisons) + 1)[1:]
     is_many = len(comparisons) > 1
     priced = [
-        (side, row)
-        for side, comparison in zip(letters, comparisons, strict=True)
+        (letter_of(place), row)
+        for place, comparison in enumerate(comparisons)
         for row in comparison.rows
         if isinstance(row.a.cost, Cost) or isinstance(row.b.cost, Cost)
     ]
@@ -308,8 +296,8 @@ def _cost(comparisons: Sequence[Comparison], ignore: str) -> str:
     order = list(dict.fromkeys(row.case for _, row in priced))
     lines = []
     last: Case | None = None
-    for side, row in sorted(priced, key=lambda one: (order.index(one[1].case), one[0])):
-        a, b, unit = _usd(row)
+    for side, row in sorted(priced, key=lambda one: order.index(one[1].case)):
+        (a, b), unit = costs_text((row.a, row.b))
         kind, is_first = kind_of(row.cost), row.case != last
         last = row.case
         name = row_name(row, common, ignore, is_short=True) if is_first else ""
@@ -317,9 +305,9 @@ def _cost(comparisons: Sequence[Comparison], ignore: str) -> str:
         word = verdict_text(row.cost) if row.cost.ratio is not None else ""
         lines.append(
             f"<tr{' class=first' if is_first else ''}><th>{safe(name)}</th>"
-            f'<td class="n of-a">{safe(a if is_first else "")}</td>'
-            f'<td class="n{"" if is_many else " of-b"}">{safe(b)}</td>'
-            f'<td class="unit">per {safe(unit)}</td>'
+            f'<td class="n of-a">{safe(a or "—") if is_first else ""}</td>'
+            f'<td class="n{"" if is_many else " of-b"}">{safe(b or "—")}</td>'
+            f'<td class="unit">{safe(unit and f"per {unit}")}</td>'
             f'<td class="n change">{of_side}<b class="{kind}">{safe(point_text(row.cost) or "—")}</b></td>'
             f'<td class="drawn">{change_bar(row.cost, axis)}</td>'
             f'<td class="verdict"><b class="{kind}">{safe(word)}</b></td></tr>\n'
@@ -340,8 +328,8 @@ def _cost(comparisons: Sequence[Comparison], ignore: str) -> str:
 def _cells(comparisons: Sequence[Comparison]) -> Iterable[tuple[str, list[Cell]]]:
     """The cells of each side."""
     yield "a", [row.a for row in comparisons[0].rows]
-    for side, comparison in zip(_letters(len(comparisons) + 1)[1:], comparisons, strict=True):
-        yield side, [row.b for row in comparison.rows]
+    for place, comparison in enumerate(comparisons):
+        yield letter_of(place), [row.b for row in comparison.rows]
 
 
 def _shares(comparisons: Sequence[Comparison]) -> Iterable[str]:
@@ -383,9 +371,10 @@ def _details(pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str, evi
         return pair_details(comparison, whys, main_row(comparison.rows), ignore, evidence)
     return "".join(
         folded(
-            f"{side}, {comparison.b.name}, vs a in detail",
-            f'<p class="dim">In this part {letter("b")} is {letter(side)}, {safe(comparison.b.name)}.</p>'
+            f"{letter_of(place)}, {comparison.b.name}, vs a in detail",
+            f'<p class="dim">In this part {letter("b")} is {letter(letter_of(place))},'
+            f" {safe(comparison.b.name)}.</p>"
             + pair_details(comparison, whys, main_row(comparison.rows), ignore, evidence),
         )
-        for side, (comparison, whys) in zip(_letters(len(pairs) + 1)[1:], pairs, strict=True)
+        for place, (comparison, whys) in enumerate(pairs)
     )

@@ -79,9 +79,14 @@ def launches_words(side: Side) -> str:
     return counted(most, "launch") if few == most else f"{few} to {most} launches"
 
 
+def letter_of(place: int) -> str:
+    """Of the side at a place among those against the baseline, which is `a`: `b` to `z`, then `B` to `Z`."""
+    return chr(ord("b") + place) if place < 25 else chr(ord("B") + place % 25)
+
+
 def part_words(place: int) -> str:
     """Which side a later comparison of several is about, by its letter in the headline; `place` from 0."""
-    return f"in this part b is {chr(ord('b') + place)}"
+    return f"in this part b is {letter_of(place)}"
 
 
 def choice_words(comparison: Comparison, ignore: str) -> Iterable[str]:
@@ -132,13 +137,8 @@ def unmeasured_words(comparison: Comparison) -> Iterable[str]:
 _NAMED = 2
 
 
-def common_words(comparison: Comparison, ignore: str) -> list[str]:
-    """What all rows share, for the heading."""
-    return shared_words(comparison.rows, ignore)
-
-
 def shared_words(of: Iterable[Row], ignore: str) -> list[str]:
-    """What these rows share."""
+    """What these rows share, for the heading."""
     return shared_case_words((row.case for row in of), ignore)
 
 

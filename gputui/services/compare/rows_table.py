@@ -31,6 +31,7 @@ from gputui.services.compare.row_text import (
     change_text,
     costs_text,
     doubted_point_text,
+    letter_of,
     mean_name,
     mean_point_text,
     point_text,
@@ -52,11 +53,6 @@ _FASTEST, _HEADING, _COST, _VALUES, _INTERVAL, _PRICES = 3, 3.5, 4, 5, 6, 7
 says of all cases, the fastest side, the drawing."""
 _WISHES = ((_PRICES, 40), (_INTERVAL, 14))
 """Cells of the drawing that are worth more than these."""
-
-
-def letter_of(place: int) -> str:
-    """Of the side at a place among those against the baseline, which is `a`: `b` to `z`, then `B` to `Z`."""
-    return chr(ord("b") + place) if place < 25 else chr(ord("B") + place % 25)
 
 
 def rows_of_sides(

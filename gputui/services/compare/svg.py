@@ -80,8 +80,13 @@ class ChangeAxis:
 
 
 def change_axis(judgements: Iterable[Judgement]) -> ChangeAxis:
-    """An axis that holds no change and all of these, as far as a hundredth and a hundred times."""
-    ends = [math.log(end) for one in judgements if one.ratio is not None for end in one.ratio[1:]]
+    """An axis that holds no change and all of these."""
+    return axis_over(end for one in judgements if one.ratio is not None for end in one.ratio[1:])
+
+
+def axis_over(ratios: Iterable[float]) -> ChangeAxis:
+    """An axis that holds 1 and all of these, as far as a hundredth and a hundred times."""
+    ends = [math.log(ratio) for ratio in ratios]
     low = max(min([-_NARROWEST, *ends]), -_WIDEST)
     high = min(max([_NARROWEST, *ends]), _WIDEST)
     margin = 0.08 * (high - low)  # so that the label of no change is not cut off where it is the end

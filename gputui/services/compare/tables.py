@@ -13,10 +13,10 @@ from gputui.services.compare.pairing import Comparison, Row, performance_checks_
 from gputui.services.compare.row_text import (
     boxes_text,
     change_text,
-    common_words,
     figure_values,
     figure_verdict,
     row_name,
+    shared_words,
     unmeasured_words,
 )
 from gputui.services.compare.rows_table import is_absent, rows_table
@@ -27,7 +27,7 @@ class Naming:
     """Names the rows of a comparison and numbers their notes."""
 
     def __init__(self, comparison: Comparison, ignore: str) -> None:
-        self.common = common_words(comparison, ignore)
+        self.common = shared_words(comparison.rows, ignore)
         self.ignore = ignore
         self.notes: list[str] = []
 
@@ -137,13 +137,13 @@ def disturbances(comparison: Comparison, naming: Naming, b: str = "b") -> Iterab
     `b` is the letter of the second side, another one where there are more than two.
     """
     found: dict[tuple[str, str], list[str]] = {}
-    for row in comparison.rows:
-        for flag in () if row.case.load_time else row.flags:  # its load has the same
+    timed = [row for row in comparison.rows if not row.case.load_time]  # its load says the same
+    for row in timed:
+        for flag in row.flags:
             said = f"{naming.name(row)} {format_percent(flag.share)}"
             found.setdefault((flag.side, flag.word), []).append(said)
     for (side, word), rows in sorted(found.items()):
         yield f"! {b if side == 'b' else side} {word}: {', '.join(rows)} of the time"
-    timed = [row for row in comparison.rows if not row.case.load_time]
     for letter, cells in (("a", [row.a for row in timed]), (b, [row.b for row in timed])):
         named = zip(map(naming.name, timed), cells, strict=True)
         for words in lost_words((name, cell.result) for name, cell in named if cell.result is not None):

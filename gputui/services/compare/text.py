@@ -19,11 +19,12 @@ from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.compare.row_text import (
     choice_words,
     difference_words,
+    letter_of,
     no_difference_words,
     part_words,
     side_words,
 )
-from gputui.services.compare.rows_table import RowOfSides, first_of, letter_of, rows_of_sides, rows_table
+from gputui.services.compare.rows_table import RowOfSides, first_of, rows_of_sides, rows_table
 from gputui.services.compare.session import Answer, Asked
 from gputui.services.compare.spread_text import spread_lines
 from gputui.services.compare.suggestions import effort_words

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gputui.services.compare.columns import ComparisonColumn
-from gputui.services.compare.rows_table import RowOfSides, letter_of
+from gputui.services.compare.row_text import letter_of
+from gputui.services.compare.rows_table import RowOfSides
 from gputui.tui.screens.compare.pages import headline_lines, top_lines
 from gputui.tui.screens.compare.pane import (
     ShownRow,

@@ -13,11 +13,11 @@ from gputui.services.compare.pairing import Comparison, Side
 from gputui.services.compare.row_text import (
     difference_words,
     launches_words,
+    letter_of,
     no_difference_words,
     side_words,
     unmeasured_words,
 )
-from gputui.services.compare.rows_table import letter_of
 from gputui.services.results.labels import day, device_words, torch_words
 from gputui.services.results.references import PREFIX, reference_names
 from gputui.services.results.run_lists import ListedRun

@@ -10,8 +10,14 @@ from gputui.document.plain_text import command_lines
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_minutes, format_seconds, format_usd, three_digits
 from gputui.services.compare.pairing import Comparison, Row
-from gputui.services.compare.row_text import judgement_text, no_difference_words, row_name, style_of
-from gputui.services.compare.rows_table import RowOfSides, letter_of
+from gputui.services.compare.row_text import (
+    judgement_text,
+    letter_of,
+    no_difference_words,
+    row_name,
+    style_of,
+)
+from gputui.services.compare.rows_table import RowOfSides
 from gputui.services.compare.suggestions import effort_words, next_steps, settling_steps
 from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.turning_points import turning_points

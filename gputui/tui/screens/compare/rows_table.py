@@ -10,7 +10,8 @@ from gputui.document.spans import Line, Span, width_of
 from gputui.document.table import columns_that_fit, lines_of
 from gputui.services.compare.columns import ComparisonColumn
 from gputui.services.compare.pairing import Comparison, Row
-from gputui.services.compare.rows_table import RowOfSides, first_of, letter_of, rows_table
+from gputui.services.compare.row_text import letter_of
+from gputui.services.compare.rows_table import RowOfSides, first_of, rows_table
 from gputui.tui.widgets.cells import fitted
 from gputui.tui.widgets.lines_list import MARKER, Entry
 

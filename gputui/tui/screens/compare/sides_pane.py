@@ -13,8 +13,15 @@ from gputui.model.units import cost_unit, format_change_interval, format_usd
 from gputui.services.compare.columns import ENERGY, PEAK, ComparisonColumn
 from gputui.services.compare.pairing import Cell, Row
 from gputui.services.compare.ranking import fastest_text
-from gputui.services.compare.row_text import costs_text, doubted_point_text, rate_text, style_of, time_text
-from gputui.services.compare.rows_table import RowOfSides, letter_of
+from gputui.services.compare.row_text import (
+    costs_text,
+    doubted_point_text,
+    letter_of,
+    rate_text,
+    style_of,
+    time_text,
+)
+from gputui.services.compare.rows_table import RowOfSides
 from gputui.tui.screens.compare.evidence_parts import heading_line
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import fitted, width_of
