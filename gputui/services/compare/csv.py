@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
-from io import StringIO
 
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.judgement import Judgement
@@ -13,22 +11,13 @@ from gputui.model.absent import Missing
 from gputui.services.compare.columns import COLUMNS
 from gputui.services.compare.pairing import Cell, Comparison, FigureRow, Row, Side
 from gputui.services.compare.why import Why, sentence
-from gputui.services.support.csv_cells import Value, harmless
+from gputui.services.support.csv_cells import Value, csv_text
 
 
 def comparisons_as_csv(pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str) -> str:
-    """RFC 4180: the records, with what is absent empty.
-
-    Text that a spreadsheet would run as a formula gets an apostrophe before it.
-    """
+    """The records below their names, as `csv_text` writes them."""
     rows = comparison_records(pairs, ignore)
-    made = StringIO(newline="")
-    writer = csv.writer(made, lineterminator="\r\n")
-    if rows:
-        writer.writerow(rows[0])
-    for row in rows:
-        writer.writerow([harmless(value) if isinstance(value, str) else value for value in row.values()])
-    return made.getvalue()
+    return csv_text((*rows[:1], *(row.values() for row in rows)))
 
 
 def comparison_records(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from io import StringIO
 
 from gputui.model.absent import Missing
 from gputui.services.compare.fleet import Fleet, fleet_as_json
 from gputui.services.compare.fleet_text import fleet_as_markdown, fleet_as_text
-from gputui.services.support.csv_cells import Value, harmless
+from gputui.services.support.csv_cells import Value, csv_text
 
 
 def fleet_text(fleet: Fleet, form: str) -> str:
@@ -24,16 +22,10 @@ def fleet_text(fleet: Fleet, form: str) -> str:
 
 
 def fleet_as_csv(fleet: Fleet) -> str:
-    """RFC 4180, a row for each box by rank and then for those without the main case; absent is empty."""
-    made = StringIO(newline="")
-    writer = csv.writer(made, lineterminator="\r\n")
+    """A row for each box by rank and then for those without the main case, as `csv_text` writes them."""
     rows = [_row(fleet, rank) for rank in range(len(fleet.boxes))]
-    writer.writerow(rows[0])
-    for row in rows:
-        writer.writerow([harmless(value) if isinstance(value, str) else value for value in row.values()])
-    for name in fleet.unmeasured:
-        writer.writerow(["", harmless(name), *[""] * (len(rows[0]) - 2)])
-    return made.getvalue()
+    rows += [dict.fromkeys(rows[0]) | {"name": name} for name in fleet.unmeasured]
+    return csv_text((rows[0], *(row.values() for row in rows)))
 
 
 def _row(fleet: Fleet, place: int) -> dict[str, Value]:

@@ -57,9 +57,9 @@ class FileRuns:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RunDetail:
-    """One run in full."""
+    """One run in full, which equals only itself, so that what is worked out of it can be kept."""
 
     path: Path
     run: Run

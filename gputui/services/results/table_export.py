@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import re
@@ -11,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from io import StringIO
 from pathlib import Path
 
 from gputui.errors import GputuiError
@@ -30,7 +28,7 @@ from gputui.services.results.throughput import speed_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.waiting import waited_share
 from gputui.services.support.atomic_write import write, write_whole
-from gputui.services.support.csv_cells import Value, harmless
+from gputui.services.support.csv_cells import Value, csv_text
 from gputui.store.reading import TelemetrySeries
 
 SCHEMA = 1
@@ -264,13 +262,8 @@ def save_sheet(path: Path, sheet: Sheet) -> str:
 
 
 def sheet_as_csv(sheet: Sheet) -> str:
-    """RFC 4180; what is absent is empty, text that a spreadsheet would run gets an apostrophe before it."""
-    made = StringIO(newline="")
-    writer = csv.writer(made, lineterminator="\r\n")
-    writer.writerow(sheet.columns)
-    for row in sheet.rows:
-        writer.writerow([harmless(v) if isinstance(v, str) else _finite(v) for v in row])
-    return made.getvalue()
+    """Its rows below its columns, as `csv_text` writes them."""
+    return csv_text((sheet.columns, *(map(_finite, row) for row in sheet.rows)))
 
 
 def sheet_as_json(sheet: Sheet) -> str:

@@ -17,11 +17,7 @@ def ask_and_save(screen: ShellScreen, question: str, name: str, save: Callable[[
     """
 
     def write(path: Path) -> None:
-        screen.begin(
-            lambda job: save(path),
-            lambda message: screen.say(message, "good"),
-            lambda message, hint: screen.say(f"{message}: {hint}" if hint else message, "warn"),
-        )
+        screen.begin(lambda job: save(path), lambda message: screen.say(message, "good"))
 
     def named(text: str | None) -> None:
         if text is None or not text.strip():

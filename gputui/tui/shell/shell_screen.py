@@ -85,7 +85,7 @@ class ShellScreen(Screen[None]):
         self.shown_actions = self.ACTIONS
         self._job: Job[Any] | None = None
         self._then: Callable[[Any], None] = lambda outcome: None
-        self._failed: Callable[[str, str], None] = lambda message, hint: None
+        self._failed: Callable[[str, str], None] = self._warn
         self._is_quiet = False
         self._message: Line = ()
         self.is_ready = False
@@ -143,27 +143,29 @@ class ShellScreen(Screen[None]):
 
     def say_error(self, error: GputuiError) -> None:
         """Show and log an error with its hint."""
-        text = f"{error.message}: {error.hint}" if error.hint else error.message
-        shell_of(self).keep_error(self.ID, text)
-        self.say(text, "warn")
+        shell_of(self).keep_error(self.ID, _logged(error))
+        self._warn(error.message, error.hint)
+
+    def _warn(self, message: str, hint: str) -> None:
+        self.say(f"{message}: {hint}" if hint else message, "warn")
 
     def begin(
         self,
         work: Callable[[Job[T]], T],
         then: Callable[[T], None],
-        failed: Callable[[str, str], None],
+        failed: Callable[[str, str], None] | None = None,
         *,
         writes: bool = False,
         is_quiet: bool = False,
     ) -> None:
         """Start a job in the background, cancelling the current one.
 
-        `then` gets the result, `failed` a message and a hint. A job that `writes` gets time to end when the
-        app exits. A quiet one shows no progress and leaves messages alone.
+        `then` gets the result, `failed` a message and a hint, which are a warning without it. A job that
+        `writes` gets time to end when the app exits. A quiet one shows no progress and leaves messages alone.
         """
         self.give_up()
         self._is_quiet = is_quiet
-        self._then, self._failed = then, failed
+        self._then, self._failed = then, failed or self._warn
         self._job = Job(work, self._arrived, self._job_progressed, writes=writes)
         self._job.start()
         self.refresh_lines()

@@ -67,3 +67,12 @@ def joined(parts: Iterable[Sequence[Span]], gap: str = "  ") -> tuple[Span, ...]
         if part:
             spans += (*((Span(gap),) if spans else ()), *part)
     return tuple(spans)
+
+
+def stacked(blocks: Iterable[Sequence[Line]], height: int) -> list[Line]:
+    """Blocks below each other with a blank line before each, as long as they fit whole."""
+    lines: list[Line] = []
+    for block in blocks:
+        if block and len(lines) + len(block) + 1 <= height:
+            lines += [(), *block]
+    return lines

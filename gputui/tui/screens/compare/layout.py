@@ -17,12 +17,12 @@ from gputui.tui.screens.compare.pane import (
     pane_lines,
     rule_between,
     settling_lines,
-    stacked,
     turning_lines,
     unsure_lines,
 )
 from gputui.tui.screens.compare.rows_table import RowsTable, table_of
 from gputui.tui.terminal.lines import Line
+from gputui.tui.widgets.sections import stacked
 
 _HIGH = 13
 """Lines of the body from which there is room for more than the rows."""

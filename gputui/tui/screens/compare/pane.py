@@ -339,15 +339,6 @@ def _resampled(values: Sequence[float], most: int) -> list[float]:
     return [max(values[begin:end]) for begin, end in pairwise(bounds)]
 
 
-def stacked(blocks: Sequence[Sequence[Line]], height: int) -> list[Line]:
-    """Blocks below each other with a blank line before each, as long as they fit whole."""
-    lines: list[Line] = []
-    for block in blocks:
-        if block and len(lines) + len(block) + 1 <= height:
-            lines += [(), *block]
-    return lines
-
-
 def rule_between(lines: Sequence[Line], width: int) -> list[Line]:
     """Lines to the right of a vertical rule, filling a width."""
     return [fitted((Span("│ ", "track"), *line), width) for line in lines]

@@ -48,7 +48,7 @@ from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.dialogs import AskText
 from gputui.tui.widgets.lines_list import LinesList
 from gputui.tui.widgets.lines_page import LinesPage
-from gputui.tui.widgets.paragraphs import paragraph
+from gputui.tui.widgets.paragraphs import error_lines, paragraph
 from gputui.tui.widgets.plain_ascii import in_ascii
 
 _HINTS = {
@@ -196,11 +196,7 @@ class CompareScreen(ShellScreen):
             self.say(warning, "warn")
 
     def _fail(self, message: str, hint: str) -> None:
-        def lines(width: int) -> Lines:
-            told = paragraph(clean_text(message), width, "warn")
-            return (*told, (), *paragraph(clean_text(hint), width)) if hint else told
-
-        self._notice(lines)
+        self._notice(lambda width: error_lines(message, hint, width))
 
     def _fill(self) -> None:
         """Everything anew, in the columns and blocks that the size has room for."""
@@ -263,10 +259,7 @@ class CompareScreen(ShellScreen):
             if self._loaded is opened.loaded:
                 self._draw_selected()
 
-        def failed(message: str, hint: str) -> None:
-            self.say(f"{message}: {hint}" if hint else message, "warn")
-
-        self.begin(lambda job: open_row(loaded, number, place, job), taken, failed, is_quiet=True)
+        self.begin(lambda job: open_row(loaded, number, place, job), taken, is_quiet=True)
         self._quiet_job = self._job
 
     def _stop_quiet_job(self) -> None:

@@ -77,7 +77,7 @@ class DoctorScreen(ShellScreen):
         def work(job: Job[SystemState]) -> SystemState:
             return gathered(terminal, on_step=lambda what: job.say(f"looking at {what}"))
 
-        self.begin(work, self._take, self._fail)
+        self.begin(work, self._take)
 
     def action_back(self) -> None:
         """Cancel the check in progress, else go to the monitor."""
@@ -111,9 +111,6 @@ class DoctorScreen(ShellScreen):
         """With the current size of the terminal."""
         self._box = replace(box, terminal=self._terminal)
         self._checks = judged(self._box)
-
-    def _fail(self, message: str, hint: str) -> None:
-        self.say(f"{message}: {hint}" if hint else message, "warn")
 
     def _draw(self, *, keeps_place: bool = False) -> None:
         if not self._checks:

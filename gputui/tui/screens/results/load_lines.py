@@ -24,29 +24,11 @@ from gputui.tui.widgets.table_lines import table_lines
 _MARGIN = "   "
 
 
-class _ByIdentity:
-    """A run that equals only itself, so that its requests are sorted once, not for each picture."""
-
-    def __init__(self, detail: RunDetail) -> None:
-        self.detail = detail
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ByIdentity) and other.detail is self.detail
-
-    def __hash__(self) -> int:
-        return id(self.detail)
-
-
 @lru_cache(maxsize=8)
-def _loads(detail: _ByIdentity) -> ServingRun | None:
-    run, records = detail.detail.run, detail.detail.loads
-    found = serving_of(run, records)
-    return None if isinstance(found, Missing) else found
-
-
 def loads_of(detail: RunDetail) -> ServingRun | None:
-    """The loads of a run; None for a run of another kind."""
-    return _loads(_ByIdentity(detail))
+    """The loads of a run, whose requests are sorted once, not for each picture; None for another kind."""
+    found = serving_of(detail.run, detail.loads)
+    return None if isinstance(found, Missing) else found
 
 
 def headline(detail: RunDetail, loads: ServingRun) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from gputui.store.text import clean_text
 from gputui.tui.terminal.lines import Line
 from gputui.tui.widgets.lines_page import LinesPage
 from gputui.tui.widgets.paragraphs import paragraph
@@ -50,13 +49,3 @@ def no_runs(path: Path) -> PageText:
         *paragraph(f"{path} holds no run yet.", width),
         *paragraph(f"measure into it: gputui run quick --db {path}", width, "dim"),
     )
-
-
-def error_text(message: str, hint: str) -> PageText:
-    """An error and what to do next."""
-
-    def text(width: int) -> tuple[Line, ...]:
-        lines = paragraph(clean_text(message), width, "warn")
-        return (*lines, (), *paragraph(clean_text(hint), width)) if hint else lines
-
-    return text

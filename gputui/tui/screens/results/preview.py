@@ -42,7 +42,7 @@ from gputui.tui.screens.results.tables import CASE_HEADINGS, case_rows
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted
 from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.sections import section
+from gputui.tui.widgets.sections import section, stacked
 from gputui.tui.widgets.table_lines import table_lines
 
 _LABEL = 10
@@ -59,15 +59,14 @@ def preview_lines(detail: RunDetail, width: int, height: int) -> list[Line]:
     lines: list[Line] = [(Span(title, "title"), Span(cut(about, width - len(title)), "dim"))]
     if summary.label:
         lines.append((Span(cut(clean_text(summary.label), width)),))
-    for block in (
+    blocks = (
         verdict_lines(detail, width),
         _facts(detail, width),
         _loads(detail, width),
         _peaks(run, width),
         _step(detail, width),
-    ):
-        if block and len(lines) + len(block) + 1 <= height:
-            lines += [(), *block]
+    )
+    lines += stacked(blocks, height - len(lines))
     if charts := _telemetry(detail, width, height - len(lines) - 1):
         lines += [(), *charts]
     return [fitted(line, width) for line in lines]

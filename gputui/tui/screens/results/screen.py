@@ -36,7 +36,6 @@ from gputui.tui.screens.results.first_steps import first_steps
 from gputui.tui.screens.results.notice import (
     NoticePage,
     PageText,
-    error_text,
     how_to_list_again,
     no_runs,
     nothing,
@@ -58,6 +57,7 @@ from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import fitted
 from gputui.tui.widgets.dialogs import AskText
+from gputui.tui.widgets.paragraphs import error_lines
 from gputui.tui.widgets.plain_ascii import in_ascii
 
 _HINTS = {
@@ -289,9 +289,6 @@ class ResultsScreen(ShellScreen):
         view.show(tuple(map(in_ascii, lines)) if shell_of(self).ascii_only else tuple(lines))
 
     def _read_preview(self, contents: FileRuns, run: RunSummary) -> None:
-        def failed(message: str, hint: str) -> None:
-            self.say(f"{message}: {hint}" if hint else message, "warn")
-
         def take(detail: RunDetail) -> None:
             self._previews[run.run_id] = detail
             while len(self._previews) > _MOST_PREVIEWS:
@@ -303,13 +300,12 @@ class ResultsScreen(ShellScreen):
             self._draw_preview()
 
         if run.run_id not in self._previews:
-            self.begin(lambda job: read_detail(contents.path, run.run_id, job), take, failed, is_quiet=True)
+            self.begin(lambda job: read_detail(contents.path, run.run_id, job), take, is_quiet=True)
         elif self._boxes is None:
             opened = tuple(self._files_table.opened)
             self.begin(
                 lambda job: read_boxes([one.path for one in recent_files(Path.cwd(), opened)], job),
                 take_boxes,
-                failed,
                 is_quiet=True,
             )
         else:
@@ -343,7 +339,6 @@ class ResultsScreen(ShellScreen):
         self.begin(
             lambda job: read_series(detail.path, run_id, within_us, job),
             lambda series: self._pane.take_series(window, series),
-            lambda message, hint: self.say(f"{message}: {hint}", "warn"),
         )
 
     # keys
@@ -489,10 +484,7 @@ class ResultsScreen(ShellScreen):
             self._take_runs(now, "")
             self.say(f"{message} in {path.name}", "good")
 
-        def failed(message: str, hint: str) -> None:
-            self.say(f"{message}: {hint}", "warn")
-
-        self.begin(work, done, failed, writes=True)
+        self.begin(work, done, writes=True)
 
     def action_next_tab(self) -> None:
         if self.level == "run":
@@ -599,7 +591,7 @@ class ResultsScreen(ShellScreen):
 
     def _notice_error(self, message: str, hint: str) -> None:
         back_to = {"run": "runs", "runs": "files"}.get(self.level, self._page.back_to)
-        self._notice(self._page.heading, error_text(message, hint), back_to)
+        self._notice(self._page.heading, lambda width: error_lines(message, hint, width), back_to)
 
 
 SCREEN = ResultsScreen

@@ -452,8 +452,10 @@ class RunModel:
         return True
 
     def _press_logs(self, action_id: str) -> bool:
-        """The keys of the last words; whether it was one."""
-        if action_id == "logs":
+        """The keys of the last words, and those that scroll; whether it was one."""
+        if action_id in ("down", "up"):
+            self.scrolled = max(self.scrolled + (1 if action_id == "down" else -1), 0)
+        elif action_id == "logs":
             self.shows_logs, self.scrolled = not self.shows_logs, 0
         elif action_id == "back" and self.shows_logs:
             self.shows_logs, self.scrolled = False, 0
@@ -467,9 +469,7 @@ class RunModel:
     def _press_watching(self, action_id: str) -> bool:
         if self._press_logs(action_id):
             return True
-        if action_id in ("down", "up"):
-            self.scrolled = max(self.scrolled + (1 if action_id == "down" else -1), 0)
-        elif action_id == "stop" and self.watched is not None:
+        if action_id == "stop" and self.watched is not None:
             self.question = "stop"
         elif action_id == "next" and len(self.in_progress) > 1:
             now = self.watched.in_progress if self.watched is not None else self.in_progress[0]
@@ -487,9 +487,7 @@ class RunModel:
         ended = self.ended
         if self._press_logs(action_id):
             return True
-        if action_id in ("down", "up"):
-            self.scrolled = max(self.scrolled + (1 if action_id == "down" else -1), 0)
-        elif action_id in ("results", "choose") and ended is not None and ended.wrong is None:
+        if action_id in ("results", "choose") and ended is not None and ended.wrong is None:
             self._ask(OpenResults(ended.target, ended.in_progress.run_ids))
         elif action_id == "back":
             self._choose_again()
