@@ -11,7 +11,7 @@ import click
 from gputui.errors import EXIT_DONE, GputuiError
 
 if TYPE_CHECKING:
-    from gputui.analysis.fit import Fit, Tricks
+    from gputui.analysis.fit import Fit
     from gputui.analysis.inference_fit import InferenceFit
     from gputui.document.page import Page
     from gputui.services.advise.gpu_choice import GpuClass, GpuOffer
@@ -344,31 +344,19 @@ def _is_too_many(gpus: int, is_offered: bool) -> bool:
 
 def _verdict(fit: Fit | InferenceFit, is_offered: bool) -> str:
     from gputui.analysis.inference_fit import InferenceFit
+    from gputui.services.advise.gpu_choice import trick_words
 
     if fit.word == "several GPUs" and _is_too_many(fit.gpus, is_offered):
         return f"over {_ONE_BOX} GPUs"
     if isinstance(fit, InferenceFit):
         return f"on {fit.gpus} GPUs" if fit.word == "several GPUs" else _SHORT.get(fit.word, fit.word)
     if fit.word in ("with tricks", "several GPUs"):
-        return _tricks(fit.tricks)
+        words = trick_words(fit.tricks, f"on {fit.tricks.gpus} GPUs", "ckpt", "offload")
+        return ", ".join(words)  # as 2 GPUs, ckpt
     return _SHORT.get(fit.word, fit.word)
 
 
 _SHORT = {"does not fit": "no"}
-
-
-def _tricks(tricks: Tricks) -> str:
-    """`2 GPUs, ckpt`; empty without a trick."""
-    words = []
-    if tricks.gpus > 1:
-        words.append(f"on {tricks.gpus} GPUs")
-    if tricks.checkpoint:
-        words.append("ckpt")
-    if tricks.offload:
-        words.append("offload")
-    if tricks.pieces > 1:
-        words.append(f"{tricks.pieces} micro-batches")
-    return ", ".join(words)
 
 
 def _print_json(values: Mapping[str, object]) -> None:

@@ -35,7 +35,7 @@ from gputui.services.results.labels import (
 )
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import uses_of
-from gputui.services.results.throughput import speed_of
+from gputui.services.results.throughput import speed_of, speeds_of
 
 _LEAST_ROWS = 3
 _OTHER_LINES = 4
@@ -67,7 +67,7 @@ def print_run(
     for line in heading:
         page.line(line)
     page.line()
-    measured, unmeasured = _by_outcome(run)
+    measured, unmeasured = speeds_of(run), _unmeasured(run)
     if is_verbose:
         _write_verbose(page, run, measured, unmeasured)
         page.line()
@@ -124,7 +124,7 @@ def _measured_of(run: Run) -> list[str]:
         for case in run.cases
         if case.outcome not in NOT_RUN or (case.outcome == "skipped" and needs_budget(case))
     ]
-    count = sum(not isinstance(speed_of(case), Missing) for case in run.cases)
+    count = len(speeds_of(run))
     if not 0 < count < len(able):
         return []
     if len(able) < len(run.cases):
@@ -172,17 +172,13 @@ def case_rows(measured: _Speeds, room: int | None) -> _Speeds:
     return [pair for pair in measured if id(pair) in kept]
 
 
-def _by_outcome(run: Run) -> tuple[list[tuple[CaseResult, SpeedEstimate]], dict[str, list[str]]]:
-    """Measured cases, and by its reason the names of those that were not."""
-    measured: list[tuple[CaseResult, SpeedEstimate]] = []
-    unmeasured: dict[str, list[str]] = {}
+def _unmeasured(run: Run) -> dict[str, list[str]]:
+    """By its reason the names of the cases that were not measured."""
+    found: dict[str, list[str]] = {}
     for case in run.cases:
-        speed = speed_of(case)
-        if isinstance(speed, SpeedEstimate):
-            measured.append((case, speed))
-        else:
-            unmeasured.setdefault(outcome_words(case), []).append(case.case.name)
-    return measured, unmeasured
+        if isinstance(speed_of(case), Missing):
+            found.setdefault(outcome_words(case), []).append(case.case.name)
+    return found
 
 
 def _write_verbose(

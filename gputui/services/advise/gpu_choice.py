@@ -17,7 +17,7 @@ from gputui.facts.gpus import closest_gpus, memory_of, rows_named
 from gputui.facts.instances import is_on_demand, most_rented
 from gputui.facts.tables import GpuRow, InstanceRow, gpu_rows
 from gputui.model.absent import Missing
-from gputui.model.units import format_bytes, format_usd, three_digits
+from gputui.model.units import format_bytes, format_usd, listed, three_digits
 from gputui.services.prices.price_list import age_words, best_offer
 
 SHOWN_FIRST = 10
@@ -284,17 +284,19 @@ def in_words(fit: Fit | InferenceFit) -> str:
     """`checkpointing and 4 micro-batches`; empty where nothing is needed."""
     if isinstance(fit, InferenceFit):
         return "tensor parallelism" if fit.word == "several GPUs" else ""
-    words = []
-    tricks: Tricks = fit.tricks
-    if tricks.gpus > 1:
-        words.append("FSDP")
-    if tricks.checkpoint:
-        words.append("checkpointing")
-    if tricks.offload:
-        words.append("offloaded activations")
-    if tricks.pieces > 1:
-        words.append(f"{tricks.pieces} micro-batches")
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    words = trick_words(fit.tricks, "FSDP", "checkpointing", "offloaded activations")
+    return listed(words) if words else ""
+
+
+def trick_words(tricks: Tricks, gpus: str, checkpoint: str, offload: str) -> list[str]:
+    """Those that are used, three of them in these words."""
+    named = (
+        (tricks.gpus > 1, gpus),
+        (tricks.checkpoint, checkpoint),
+        (tricks.offload, offload),
+        (tricks.pieces > 1, f"{tricks.pieces} micro-batches"),
+    )
+    return [word for is_used, word in named if is_used]
 
 
 def whole_number(option: str, text: str, most: int, least: int = 1) -> int:

@@ -155,9 +155,7 @@ def _model(wish: Wish, context: int | None) -> tuple[Blocks, int, list[str]]:
     params = None if wish.params is None else whole_number("--params", wish.params, 10**14)
     if (wish.layers is None) != (wish.width is None):
         raise GputuiError("--layers and --width go together", "give both or neither")
-    vocabulary = None
-    if wish.vocabulary is not None:
-        vocabulary = whole_number("--vocabulary", wish.vocabulary, 10**7)
+    vocabulary = None if wish.vocabulary is None else whole_number("--vocabulary", wish.vocabulary, 10**7)
     if wish.layers is None or wish.width is None:
         if params is None:
             raise GputuiError(

@@ -62,10 +62,9 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[SettlingStep, ...]:
             continue
         number = max(wanted, launches)
         seconds = cell.run.budget_s if row.case.is_load else number * _launch_s(cell.result)
-        price = cell.run.price
-        usd = None if isinstance(price, Missing) else price.usd_per_hour * seconds / 3600
         command = f"{_again(cell, evidence, only=only_text(row, cell))} --launches {number}"
-        found.setdefault(cell.run.run_id, SettlingStep(letter, command, seconds, usd, letter in crowded))
+        step = _step(letter, cell.run, command, seconds, was_busy=letter in crowded)
+        found.setdefault(cell.run.run_id, step)
     return tuple(found.values())
 
 
@@ -80,10 +79,15 @@ def steps_to_pair(comparison: Comparison, evidence: Evidence) -> tuple[SettlingS
     ):
         return ()
     seconds = a.budget_s if a.ended_utc_us is None else (a.ended_utc_us - a.started_utc_us) / 1e6
-    usd = None if isinstance(b.price, Missing) else b.price.usd_per_hour * seconds / 3600
     files = [from_here(str(evidence.file(run.run_id))) for run in (a, b)]
     like = shlex.quote(f"{files[0]}@{a.short_id}")
-    return (SettlingStep("b", f"gputui run --like {like} --db {shlex.quote(files[1])}", seconds, usd),)
+    return (_step("b", b, f"gputui run --like {like} --db {shlex.quote(files[1])}", seconds),)
+
+
+def _step(box: str, run: RunSummary, command: str, seconds: float, *, was_busy: bool = False) -> SettlingStep:
+    """At the price of the box in this run."""
+    usd = None if isinstance(run.price, Missing) else run.price.usd_per_hour * seconds / 3600
+    return SettlingStep(box, command, seconds, usd, was_busy)
 
 
 def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> SettlingStep | None:
@@ -103,12 +107,11 @@ def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> Se
     if percent is None or abs(math.log(estimate.ratio / nearest_edge(estimate))) <= half:
         return None
     seconds = most * _launch_s(row.b.result)
-    usd = None if isinstance(b.price, Missing) else b.price.usd_per_hour * seconds / 3600
     files = [from_here(str(evidence.file(run.run_id))) for run in (a, b)]
     base = shlex.quote(f"{files[0]}@{a.short_id}")
     options = f"--resolve {percent} --only {only_text(row, row.b)} --db {shlex.quote(files[1])}"
     command = f"gputui run {_definition(row.case, b)}--against {base} {options}"
-    return SettlingStep("b", command, seconds, usd)
+    return _step("b", b, command, seconds)
 
 
 def effort_words(steps: Sequence[SettlingStep]) -> str:
