@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from time import monotonic_ns
 
 from textual import events
 from textual.app import ComposeResult
-from textual.geometry import Region
 from textual.screen import Screen
-from textual.strip import Strip
 
 from gputui.services.hosts.live import HostFeed
 from gputui.tui.app import MonitorApp
@@ -21,12 +18,13 @@ from gputui.tui.monitor.screen import MonitorScreen
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.monitor.wakeup import Bell
 from gputui.tui.terminal.lines_view import LinesView
+from gputui.tui.terminal.painted_screen import PaintedScreen
 from gputui.tui.terminal.renderer import FastPaint
 
 PAINT_EVERY_S = 1.0
 
 
-class HostsScreen(Screen[None], inherit_bindings=False):
+class HostsScreen(PaintedScreen, inherit_bindings=False):
     """One line per host, drawn once a second and after each key."""
 
     DEFAULT_CSS = "HostsScreen { overflow: hidden; }"
@@ -37,7 +35,6 @@ class HostsScreen(Screen[None], inherit_bindings=False):
         self._feeds = feeds
         self._opens = opens
         self._view: LinesView | None = None
-        self._next: asyncio.TimerHandle | None = None
         self.shown_actions = HOSTS_ACTIONS
         self._by_key = {key: action.id for action in HOSTS_ACTIONS for key in action.key.split(",")}
 
@@ -47,21 +44,10 @@ class HostsScreen(Screen[None], inherit_bindings=False):
         self._view = LinesView(app.depth)
         yield self._view
 
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """Blank: the view covers everything."""
-        return [Strip.blank(crop.width)] * crop.height
-
     def on_mount(self) -> None:
         self.paint()
 
-    def on_unmount(self) -> None:
-        if self._next is not None:
-            self._next.cancel()
-
     def on_screen_resume(self) -> None:
-        self.call_next(self.paint)
-
-    def on_resize(self, event: events.Resize) -> None:
         self.call_next(self.paint)
 
     def on_key(self, event: events.Key) -> None:
@@ -94,10 +80,7 @@ class HostsScreen(Screen[None], inherit_bindings=False):
 
     def paint(self) -> None:
         """Draw what has changed, and again in a second."""
-        if self._next is not None:
-            self._next.cancel()
-        loop = asyncio.get_running_loop()
-        self._next = loop.call_later(PAINT_EVERY_S, lambda: self.call_later(self.paint))
+        self.paint_in(PAINT_EVERY_S)
         self._model.take([feed.seen() for feed in self._feeds])
         if self._view is None:
             return

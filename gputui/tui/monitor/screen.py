@@ -12,9 +12,6 @@ from typing import Protocol
 from rich.cells import set_cell_size
 from textual import events
 from textual.app import ComposeResult
-from textual.geometry import Region
-from textual.screen import Screen
-from textual.strip import Strip
 
 from gputui.model.live import LiveSample
 from gputui.tui.monitor.model import MonitorModel
@@ -24,6 +21,7 @@ from gputui.tui.shell.registry import screen_at
 from gputui.tui.terminal.cell_diff import width_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
+from gputui.tui.terminal.painted_screen import PaintedScreen
 from gputui.tui.terminal.renderer import FastPaint
 from gputui.tui.terminal.theme import Depth
 from gputui.tui.widgets.app_context import shell_of
@@ -55,7 +53,7 @@ class Feed(Protocol):
         """End within 0.1 s, even while a call hangs."""
 
 
-class MonitorScreen(Screen[None], inherit_bindings=False):
+class MonitorScreen(PaintedScreen, inherit_bindings=False):
     """One `LinesView` over the whole screen, and the keys of the model."""
 
     DEFAULT_CSS = "MonitorScreen { overflow: hidden; }"
@@ -76,16 +74,11 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self._on_request = on_request
         self._view = LinesView(depth)
         self._mounted_s = self._painted_s = 0.0
-        self._next: asyncio.TimerHandle | None = None
         self.shown_actions = tuple(actions)
         self._by_key = {key: action.id for action in self.shown_actions for key in action.key.split(",")}
 
     def compose(self) -> ComposeResult:
         yield self._view
-
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """Blank: the view covers everything."""
-        return [Strip.blank(crop.width)] * crop.height
 
     def on_mount(self) -> None:
         self._mounted_s = monotonic()
@@ -101,13 +94,8 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def on_unmount(self) -> None:
         self._bell.listener = None
-        if self._next is not None:
-            self._next.cancel()
 
     def on_screen_resume(self) -> None:
-        self.call_next(self.paint)
-
-    def on_resize(self, event: events.Resize) -> None:
         self.call_next(self.paint)
 
     def _take_samples(self) -> None:
@@ -122,7 +110,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
             return
         self._model.add(self._feed.latest())
         if is_new:
-            self._again_in(wait_s)
+            self.paint_in(wait_s)
 
     def on_key(self, event: events.Key) -> None:
         """Forward letters while text is typed, else the keys of the model, in the order they were typed.
@@ -184,7 +172,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         newest = self._feed.latest()  # the bell does not ring while a call hangs
         width, height = self._view.size
         self._painted_s = monotonic()
-        self._again_in(PAINT_EVERY_S + _SLACK_S)
+        self.paint_in(PAINT_EVERY_S + _SLACK_S)
         if not (width and height and self.is_current):
             self._model.add(newest)
             return
@@ -197,12 +185,6 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         rows = self._view.take(lines)
         if rows:
             app.paint_rows(self._view, rows)
-
-    def _again_in(self, seconds: float) -> None:
-        if self._next is not None:
-            self._next.cancel()
-        loop = asyncio.get_running_loop()
-        self._next = loop.call_later(seconds, lambda: self.call_later(self.paint))
 
 
 def ending_with(note: str, line: Line, width: int) -> Line:

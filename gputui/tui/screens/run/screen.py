@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -10,10 +9,7 @@ from time import monotonic_ns
 
 from textual import events
 from textual.app import ComposeResult
-from textual.geometry import Region
 from textual.message import Message
-from textual.screen import Screen
-from textual.strip import Strip
 
 from gputui.services.support.paths import copies_directory
 from gputui.tui.screens.run.actions import ACTIONS, BY_KEY
@@ -39,6 +35,7 @@ from gputui.tui.screens.run.requests import (
 from gputui.tui.shell.clipboard import copy
 from gputui.tui.shell.registry import header_line
 from gputui.tui.terminal.lines_view import LinesView
+from gputui.tui.terminal.painted_screen import PaintedScreen
 from gputui.tui.terminal.renderer import FastPaint
 from gputui.tui.terminal.theme import depth_of
 from gputui.tui.widgets.app_context import Shell
@@ -56,7 +53,7 @@ class _Learnt(Message, bubble=False):
         self.change = change
 
 
-class RunScreen(Screen[None], inherit_bindings=False):
+class RunScreen(PaintedScreen, inherit_bindings=False):
     """Choose what to measure, start it, watch it, leave it and come back.
 
     It posts `ResultsAsked` and `LeaveAsked` to an app that handles them; with any other it calls the app's
@@ -92,17 +89,12 @@ class RunScreen(Screen[None], inherit_bindings=False):
         self._ascii_only = ascii_only
         self._tasks = BackgroundTasks(self._tell)
         self._view: LinesView | None = None
-        self._next: asyncio.TimerHandle | None = None
 
     def compose(self) -> ComposeResult:
         """The one widget."""
         app = self.app
         self._view = LinesView(app.depth if isinstance(app, FastPaint) else depth_of(os.environ))
         yield self._view
-
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """What is below the view, which covers all of it."""
-        return [Strip.blank(crop.width)] * crop.height
 
     def on_mount(self) -> None:
         """Begin to look around."""
@@ -112,17 +104,11 @@ class RunScreen(Screen[None], inherit_bindings=False):
     def on_unmount(self) -> None:
         """Nothing is followed any more; a run goes on."""
         self._tasks.close()
-        if self._next is not None:
-            self._next.cancel()
 
     def on_screen_resume(self) -> None:
         """It is looked at again: a run in progress is watched at once."""
         self.model.opened()
         self.call_next(self._done)
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Another size: another picture."""
-        self.call_next(self.paint)
 
     def on__learnt(self, message: _Learnt) -> None:
         """Something became known."""
@@ -182,7 +168,7 @@ class RunScreen(Screen[None], inherit_bindings=False):
         if isinstance(self.app, FastPaint):
             self.app.paint_now(self._view)
         if self.model.view == "watch":
-            self._again()
+            self.paint_in(PAINT_EVERY_S)
 
     def _tell(self, change: Callable[[RunModel], None]) -> None:
         """Called in threads."""
@@ -200,12 +186,6 @@ class RunScreen(Screen[None], inherit_bindings=False):
             self.model, width, height - len(head), monotonic_ns(), ends=ends, ascii_only=ascii_only
         )
         self._view.show((*(in_ascii(line) if ascii_only else line for line in head), *body))
-
-    def _again(self) -> None:
-        if self._next is not None:
-            self._next.cancel()
-        loop = asyncio.get_running_loop()
-        self._next = loop.call_later(PAINT_EVERY_S, lambda: self.call_later(self.paint))
 
     def _press(self, key: str) -> bool:
         action_id = BY_KEY.get(key)
