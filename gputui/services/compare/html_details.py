@@ -37,7 +37,7 @@ from gputui.services.compare.telemetry_overlay import MOST_METRICS
 from gputui.services.compare.why import Why, part_name, sentence, signed
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.waiting import own_launches_of
+from gputui.services.results.waiting import step_times_of
 
 _PIECES = 300
 """Of a run over time: more would not be seen."""
@@ -85,8 +85,7 @@ def pair_details(
 
 def _boxes(row: Row, why: Why | None, name: str = "") -> list[str]:
     """Why the sides differ, and how long the blocks took; with a name under a large heading."""
-    times = "" if row.case.is_load else _times(row, name)  # a load is one long block
-    return [box for box in (_why(why, name), times) if box]
+    return [box for box in (_why(why, name), _times(row, name)) if box]
 
 
 def _why(why: Why | None, name: str) -> str:
@@ -129,14 +128,8 @@ def _share(ns: int, of_ns: int) -> str:
 
 def _times(row: Row, name: str) -> str:
     """How long a step took in the blocks of each side, without the waiting for CPUs, on one axis."""
-    sides: list[tuple[str, list[list[float]]]] = []
-    for side, cell in (("a", row.a), ("b", row.b)):
-        result = cell.result
-        has_blocks = result is not None and result.between_boxes is None
-        launches = own_launches_of(result) if result is not None and has_blocks else ()
-        steps = [[s_per_unit * row.case.units_per_step for s_per_unit in launch] for launch in launches]
-        if any(steps):
-            sides.append((side, steps))
+    times_of = [("a", step_times_of(row.a.result)), ("b", step_times_of(row.b.result))]
+    sides = [(side, steps) for side, steps in times_of if steps]
     axis = time_axis(seconds for _, steps in sides for launch in steps for seconds in launch)
     if axis is None:
         return ""

@@ -81,6 +81,14 @@ def own_launches_of(case: CaseResult) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple([_own_time(b, units, effect) for b in blocks]) for blocks in measured_blocks(case))
 
 
+def step_times_of(case: CaseResult | None) -> tuple[tuple[float, ...], ...]:
+    """The same in seconds per step; none of a load, which lasts as long as it shall, or of a reference."""
+    if case is None or case.case.is_load or case.between_boxes is not None:
+        return ()
+    units = case.case.units_per_step
+    return tuple(tuple([seconds * units for seconds in launch]) for launch in own_launches_of(case))
+
+
 def own_times(case: Case, blocks: Sequence[Block]) -> list[float]:
     """Likewise of the blocks of a launch of which no more is known, in seconds per unit."""
     share = _share_of_all(blocks) if case.variant.device_class == "cpu" else 0.0

@@ -30,7 +30,7 @@ from gputui.services.compare.row_text import (
 )
 from gputui.services.compare.why import Why, part_name, signed
 from gputui.services.compare.why_text import time_text as nanoseconds_text
-from gputui.services.results.waiting import own_launches_of
+from gputui.services.results.waiting import step_times_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, width_of
 from gputui.tui.widgets.charts import area
@@ -132,12 +132,11 @@ def _of_side(column: ComparisonColumn, cell: Cell) -> str:
 def block_lines(row: Row, letters: str, width: int, rows: int) -> list[Line]:
     """How often blocks took how long, both sides over one logarithmic axis of time.
 
-    From two rows of characters a side on, with the intervals of the speeds. Empty for a load on a server:
-    it has no blocks.
+    From two rows of characters a side on, with the intervals of the speeds. Empty where no side has any.
     """
-    if row.case.is_load:
-        return []
-    sides = [_seconds(cell) for cell in (row.a, row.b)]
+    sides = [
+        [seconds for launch in step_times_of(cell.result) for seconds in launch] for cell in (row.a, row.b)
+    ]
     known = [seconds for side in sides for seconds in side]
     if not known:
         return []
@@ -171,14 +170,6 @@ def blocks_heading(rows: int) -> Line:
     """What stands above `block_lines` of so many rows: what they show, and what the point below a side is."""
     interval = "; ● a step, ━ its 95 %" if rows > 1 else ""
     return (Span(f"times of blocks{interval}", "dim"),)
-
-
-def _seconds(cell: Cell) -> list[float]:
-    """Seconds per step of each block that counts, without the waiting for CPUs, as `speed_of` has them."""
-    if cell.result is None:
-        return []
-    units = cell.result.case.units_per_step
-    return [seconds * units for launch in own_launches_of(cell.result) for seconds in launch]
 
 
 def _interval(cell: Cell) -> tuple[float, ...]:

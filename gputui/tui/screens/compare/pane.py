@@ -22,7 +22,7 @@ from gputui.services.compare.suggestions import effort_words, next_steps, settli
 from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.turning_points import turning_points
 from gputui.services.compare.why import Why
-from gputui.services.results.waiting import own_launches_of
+from gputui.services.results.waiting import step_times_of
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.evidence_parts import (
     FAMILIES_OF_SIDES,
@@ -294,13 +294,8 @@ def differences_lines(comparison: Comparison, letter: str, width: int) -> list[L
 
 def launches_lines(row: Row, letters: str, name: str, width: int, most: int) -> list[Line]:
     """Block after block of each launch of both sides: how long a step took, the slowest block the highest."""
-    sides = []
-    for letter, family, cell in zip(letters, FAMILIES_OF_SIDES, (row.a, row.b), strict=True):
-        if cell.result is None or cell.result.case.is_load:
-            continue
-        units = cell.result.case.units_per_step
-        launches = [[seconds * units for seconds in launch] for launch in own_launches_of(cell.result)]
-        sides.append((letter, family, launches))
+    times = [step_times_of(cell.result) for cell in (row.a, row.b)]
+    sides = list(zip(letters, FAMILIES_OF_SIDES, times, strict=True))
     count = sum(len(launches) for _, _, launches in sides)
     if not count or count + 1 > most:
         return []
