@@ -298,6 +298,12 @@ def test_four_boxes_have_a_row_each_in_every_case_and_their_own_letter() -> None
     assert page.count("in detail</summary>") == 3
 
 
+def test_sides_behind_z_have_capitals_and_stay_behind_it_in_both_tables() -> None:
+    page = page_of([run_of(1 + number / 100, [case_of(GPT, "amp")]) for number in range(28)])
+    letters = re.findall(r'<td class="n change"><b class="side (.)">', page)
+    assert letters == 2 * [*"bcdefghijklmnopqrstuvwxyzBC"]
+
+
 def test_what_makes_a_row_doubtful_is_said_once_of_each_box_by_its_own_letter() -> None:
     b, c = (
         compare_sides(side_of_runs("a", [run_of(1.0)]), side_of_runs(name, [run_of(factor)]))
