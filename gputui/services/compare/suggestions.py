@@ -230,11 +230,9 @@ def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:
             yield f"on the box of {letter}: {again}"
         elif mine.result is not None and mine.result.outcome == "oom":
             yield f"{letter} needs more memory for this size; smaller sizes of the workload may fit"
-        elif mine.result is not None and needs_budget(mine.result) and row.case.is_load:
-            yield f"on the box of {letter}: {_again(mine, evidence)}"
         elif mine.result is not None and needs_budget(mine.result):
-            only = f"--only {row.case.work.workload}"
-            yield f"on the box of {letter}: the same profile with {only} gives it more time"
+            more = f"the same profile with --only {row.case.work.workload} gives it more time"
+            yield f"on the box of {letter}: {_again(mine, evidence) if row.case.is_load else more}"
 
 
 def _cannot_be_repeated(row: Row) -> bool:

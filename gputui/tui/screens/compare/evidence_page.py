@@ -61,9 +61,8 @@ def evidence_page(
     lines += sure_lines(row, width)
     if row.case.is_load:
         lines += [(), *load_notes(loads, width)]
-    elif row.figures:
-        lines += [(), *result_lines(row, width)]
-    if not row.case.is_load:
+    else:
+        lines += [(), *result_lines(row, width)] if row.figures else []
         lines += why_lines(why, width)
     lines += [(), *telemetry_lines(curves, "ab", width)]
     return tuple(lines)
