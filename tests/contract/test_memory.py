@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from gputui.worker.contract import Parameter, Request, Step, Unsupported
-from gputui.worker.profiling.allocations import AllocationEvent, Phase, PhaseOf, peak_of_a_step, split_at_peak
+from gputui.worker.profiling.allocations import (
+    AllocationEvent,
+    Phase,
+    PhaseOf,
+    peak_of_a_step,
+    split_at_points,
+)
 from gputui.worker.steps.precision import resolve
 from gputui.worker.workloads import memory_tricks
 
@@ -16,7 +22,7 @@ PHASES = (FORWARD, BACKWARD, OPTIMIZER)
 
 def split(*events: tuple[int, int, int], phases: tuple[Phase, ...] = PHASES) -> dict[str, int]:
     """Memory by part at the peak; events are (instant, address, bytes)."""
-    found = split_at_peak([AllocationEvent(*event) for event in events], phases)
+    found = split_at_points([AllocationEvent(*event) for event in events], phases, {})["peak"]
     return {part: size for part, size in found.items() if size}
 
 

@@ -124,24 +124,17 @@ def fault_of(device: str, window: TracedWindow, found: Partition, steps: int) ->
 
 
 def _memory(step: Step, device: str, step_file: Path | None) -> tuple[list[dict[str, Any]], str]:
+    import torch
+
     try:
         points = points_of_a_step(device, step.run)
     except Exception as error:  # torch may raise anything; the rest of the pass is valid
         return [], reason_of(error, step_file)
-    reserved = _reserved_bytes(device)
+    reserved = getattr(torch, device).memory_reserved() if device == "cuda" else None  # by its cache
     return [
         {"point": name, **{f"{part}_bytes": n for part, n in parts.items()}, "reserved_bytes": reserved}
         for name, parts in points.items()
     ], ""
-
-
-def _reserved_bytes(device: str) -> int | None:
-    """Bytes held by the caching allocator, which returns none within a step."""
-    if device != "cuda":
-        return None
-    import torch
-
-    return int(torch.cuda.memory_reserved())
 
 
 def without_result(reason: str) -> dict[str, Any]:

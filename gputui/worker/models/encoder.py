@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from ..steps.flops import EncoderShape
+from .gpt import initialise
 
 
 class _EncoderLayer(nn.Module):
@@ -46,7 +47,7 @@ class Encoder(nn.Module):
         self.layers = nn.Sequential(*(_EncoderLayer(shape, dropout) for _ in range(shape.layers)))
         self.pooler = nn.Linear(shape.width, shape.width)
         self.head = nn.Linear(shape.width, shape.classes)
-        self.apply(_initialise)
+        self.apply(initialise)
         nn.init.normal_(self.positions, std=0.02)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -55,10 +56,3 @@ class Encoder(nn.Module):
         x = self.layers(functional.dropout(x, self.dropout, self.training))
         pooled = torch.tanh(self.pooler(x[:, 0]))
         return self.head(functional.dropout(pooled, self.dropout, self.training))
-
-
-def _initialise(module: nn.Module) -> None:
-    if isinstance(module, (nn.Linear, nn.Embedding)):
-        nn.init.normal_(module.weight, std=0.02)
-    if isinstance(module, nn.Linear):
-        nn.init.zeros_(module.bias)

@@ -46,7 +46,7 @@ class Gpt(nn.Module):
 
     def draw_weights(self) -> None:
         """Initialize every parameter randomly, as GPT-2 does."""
-        self.apply(_initialise)
+        self.apply(initialise)
         nn.init.normal_(self.positions, std=0.02)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -55,7 +55,8 @@ class Gpt(nn.Module):
         return functional.linear(self.norm(x), self.tokens.weight)
 
 
-def _initialise(module: nn.Module) -> None:
+def initialise(module: nn.Module) -> None:
+    """Draw the weights of one layer as GPT-2 and BERT do."""
     if isinstance(module, (nn.Linear, nn.Embedding)):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear):

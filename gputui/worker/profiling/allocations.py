@@ -86,8 +86,7 @@ def peak_of_a_step(
 
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
-    events, phases = _observed(device, step)
-    found = split_at_peak(events, phases)
+    found = split_at_points(*_observed(device, step), {})["peak"]
     if device == "cuda":
         torch.cuda.synchronize()
         peak_bytes = int(torch.cuda.max_memory_allocated())
@@ -111,31 +110,7 @@ def highest_allocated(device: str, work: Callable[[], object]) -> int:
         torch.cuda.synchronize()
         return int(torch.cuda.max_memory_allocated()) - before_bytes
     events, _ = _observed(device, lambda _: work())
-    return sum(split_at_peak(events, ()).values())
-
-
-def split_at_peak(events: Iterable[AllocationEvent], phases: Sequence[Phase]) -> dict[str, int]:
-    """What a step holds at its peak, by part. Pure.
-
-    What the forward pass leaves behind is activations; what a backward pass leaves to the optimizer is
-    gradients; what lives within one phase is `other`: temporaries, and activations computed a second time.
-    """
-    ordered = sorted(events, key=lambda e: e.t_ns)
-    lifetimes = _lifetimes(ordered)
-    gradients_from_ns = max((p.end_ns for p in phases if p.name == "backward"), default=0)
-    changes = []
-    for life in lifetimes:
-        part = _part(life, phases, gradients_from_ns)
-        changes.append((life.start_ns, 1, life.size_bytes, part))
-        if life.end_ns != float("inf"):
-            changes.append((life.end_ns, 0, -life.size_bytes, part))
-    now = dict.fromkeys(("gradients", "optimizer", "activations", "other"), 0)
-    peak, highest = dict(now), 0
-    for _, _, size_bytes, part in sorted(changes, key=lambda c: c[:2]):
-        now[part] += size_bytes
-        if sum(now.values()) > highest:
-            peak, highest = dict(now), sum(now.values())
-    return peak
+    return sum(split_at_points(events, (), {})["peak"].values())
 
 
 def split_at_points(
@@ -143,10 +118,14 @@ def split_at_points(
 ) -> dict[str, dict[str, int]]:
     """What every part holds at each of POINTS that the step has. Pure.
 
-    `held`: part and size of each storage that existed before the step, by address. Without a backward pass
-    everything that a forward pass allocates is activations.
+    What the forward pass leaves behind is activations; what a backward pass leaves to the optimizer is
+    gradients; what lives within one phase is `other`: temporaries, and activations computed a second time.
+    Without a backward pass everything that a forward pass allocates is activations. `held`: part and size of
+    each storage that existed before the step, by address. Raises AllocationsUnavailable without an event.
     """
     ordered = sorted(events, key=lambda e: e.t_ns)
+    if not ordered:
+        raise AllocationsUnavailable("this torch told of no allocation")
     gone: dict[int, int] = {}
     for event in ordered:  # a reused address implies a release, since not every release is reported
         if event.address in held:
@@ -211,28 +190,36 @@ def _part(life: _Lifetime, phases: Sequence[Phase], gradients_from_ns: int) -> s
 
 def _observed(device: str, step: Callable[[PhaseOf], object]) -> tuple[list[AllocationEvent], list[Phase]]:
     """Profile one step; returns its allocations on the device and its phases, on one clock."""
-    from torch.profiler import ProfilerActivity, profile, record_function
+    nodes, events = _recorded(device, lambda: step(_marked))
+    return events, [
+        Phase(node.name[len(_MARK) :], node.start_time_ns, node.end_time_ns)
+        for node in nodes
+        if node.name.startswith(_MARK)
+    ]
 
-    def marked(name: str) -> AbstractContextManager[object]:
-        context: AbstractContextManager[object] = record_function(_MARK + name)
-        return context
+
+def _marked(name: str) -> AbstractContextManager[object]:
+    from torch.profiler import record_function
+
+    context: AbstractContextManager[object] = record_function(_MARK + name)
+    return context
+
+
+def _recorded(device: str, work: Callable[[], object]) -> tuple[list[Any], list[AllocationEvent]]:
+    """Everything that the profiler notes during `work`, and the allocations on the device."""
+    from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
-        step(marked)
+        work()
     try:
-        tree = profiled.profiler.kineto_results.experimental_event_tree()
-        events, phases = [], []
-        for node in _nodes(tree):
-            fields = node.extra_fields
-            if hasattr(fields, "alloc_size") and fields.device.type == device:
-                events.append(AllocationEvent(node.start_time_ns, fields.ptr, fields.alloc_size))
-            elif node.name.startswith(_MARK):
-                phases.append(Phase(node.name[len(_MARK) :], node.start_time_ns, node.end_time_ns))
+        nodes = list(_nodes(profiled.profiler.kineto_results.experimental_event_tree()))
+        return nodes, [
+            AllocationEvent(node.start_time_ns, node.extra_fields.ptr, node.extra_fields.alloc_size)
+            for node in nodes
+            if hasattr(node.extra_fields, "alloc_size") and node.extra_fields.device.type == device
+        ]
     except AttributeError as error:
         raise AllocationsUnavailable("this torch does not tell of its allocations") from error
-    if not events:
-        raise AllocationsUnavailable("this torch told of no allocation")
-    return events, phases
 
 
 def points_of_a_step(device: str, run: Callable[[], object]) -> dict[str, dict[str, int]]:
@@ -241,33 +228,20 @@ def points_of_a_step(device: str, run: Callable[[], object]) -> dict[str, dict[s
     Does two steps. Weights are the parameters of this process; optimizer state is found through torch's
     hooks, phases through what autograd and optimizers mark in a trace. Raises AllocationsUnavailable.
     """
-    from torch.profiler import ProfilerActivity, profile, record_function
+    held: dict[int, tuple[str, int]] = {}
 
-    mark = f"{_MARK}mark"
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+    def two_steps() -> None:
         optimizers = _optimizers_of(run)  # memory allocated before profiling starts has no reported release
-        held = _held(device, optimizers)
+        held.update(_held(device, optimizers))
         wait_for(device)
-        with record_function(mark):
-            pass
-        run()
-        wait_for(device)
-    try:
-        tree = profiled.profiler.kineto_results.experimental_event_tree()
-        nodes = list(_nodes(tree))
-        begun_ns = next(n.end_time_ns for n in nodes if n.name == mark)
-        later = [n for n in nodes if n.start_time_ns >= begun_ns]
-        events = [
-            AllocationEvent(n.start_time_ns, n.extra_fields.ptr, n.extra_fields.alloc_size)
-            for n in later
-            if hasattr(n.extra_fields, "alloc_size") and n.extra_fields.device.type == device
-        ]
-        phases = _phases_of(later, begun_ns)
-    except (AttributeError, StopIteration) as error:
-        raise AllocationsUnavailable("this torch does not tell of its allocations") from error
-    if not events:
-        raise AllocationsUnavailable("this torch told of no allocation")
-    return split_at_points(events, phases, held)
+        with _marked("step"):
+            run()
+            wait_for(device)
+
+    nodes, events = _recorded(device, two_steps)
+    begun_ns = next(node.start_time_ns for node in nodes if node.name == f"{_MARK}step")
+    phases = _phases_of([node for node in nodes if node.start_time_ns > begun_ns], begun_ns)
+    return split_at_points([event for event in events if event.t_ns > begun_ns], phases, held)
 
 
 def wait_for(device: str) -> None:
