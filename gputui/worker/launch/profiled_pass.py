@@ -60,7 +60,7 @@ def profiled_pass(
     def window_of(steps: int) -> TracedWindow:
         if kept_bytes:
             keep_heap(min(kept_bytes, (steps + 1) * _HEAP_BYTES))
-        return traced(step.run, steps, device, wait, trace)
+        return traced(step.run, steps, device, wait)
 
     if step.timed:
         raise NoTrace("its steps are done in other processes, where nobody watches")
@@ -76,6 +76,9 @@ def profiled_pass(
     points, memory_reason = list[dict[str, Any]](), "no time was left for it"
     if left_ns() >= _MEMORY_STEPS * traced_ns:
         points, memory_reason = _memory(step, device, step_file)
+    if trace is not None:
+        trace.parent.mkdir(parents=True, exist_ok=True)
+        window.profile.export_chrome_trace(str(trace))
     return {
         **without_result(reason),
         "is_valid": not reason,
@@ -89,7 +92,7 @@ def profiled_pass(
         "kernels": [] if reason else [asdict(kernel) for kernel in found.kernels],
         "memory": points,
         "memory_reason": memory_reason,
-        "trace_bytes": trace.stat().st_size if trace is not None and trace.exists() else 0,
+        "trace_bytes": trace.stat().st_size if trace is not None else 0,
     }
 
 

@@ -6,7 +6,6 @@ import gc
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any  # Any: torch's types
 
 from .step_breakdown import TraceEvent
@@ -46,15 +45,12 @@ class TracedWindow:
     thread: int
     """The host thread that did the steps."""
     step_starts_ns: tuple[int, ...]
+    profile: Any = None
+    """torch's own, which can write a Chrome trace."""
 
 
-def traced(
-    run: Callable[[], object], steps: int, device: str, wait: Callable[[], object], trace: Path | None = None
-) -> TracedWindow:
-    """Do `steps` steps under the profiler and wait for the device.
-
-    `trace`: a path for the Chrome trace, gzipped if it ends in `.gz`. Raises NoTrace.
-    """
+def traced(run: Callable[[], object], steps: int, device: str, wait: Callable[[], object]) -> TracedWindow:
+    """Do `steps` steps under the profiler and wait for the device. Raises NoTrace."""
     from torch.profiler import profile, record_function
 
     gc.collect()
@@ -70,11 +66,7 @@ def traced(
     finally:
         if was_enabled:
             gc.enable()
-    window = _window(profiled)
-    if trace is not None:
-        trace.parent.mkdir(parents=True, exist_ok=True)
-        profiled.export_chrome_trace(str(trace))
-    return window
+    return _window(profiled)
 
 
 def event_cost_ns() -> int:
@@ -121,7 +113,7 @@ def _window(profiled: Any) -> TracedWindow:
         )
         events = tuple(_events(raw))
         return TracedWindow(
-            events, bounds.start_ns(), bounds.end_ns(), bounds.start_thread_id(), tuple(starts_ns)
+            events, bounds.start_ns(), bounds.end_ns(), bounds.start_thread_id(), tuple(starts_ns), profiled
         )
     except (AttributeError, StopIteration, TypeError) as error:
         raise NoTrace(f"this torch's trace cannot be read ({type(error).__name__})") from error

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any  # Any: torch's types
-
-import torch
+from typing import Any  # Any: torch's types, which may not be installed
 
 POOL_NUMBERS = 2**22 - 3
 """A prime, so that no row of a matrix is a copy of another, and no tensor of the one before."""
@@ -23,6 +21,8 @@ class NumberPool:
 
     def tensor(self, *shape: int) -> Any:
         """The next numbers, in this shape."""
+        import torch
+
         made = torch.empty(math.prod(shape), dtype=self._numbers.dtype, device=self._numbers.device)
         filled = 0
         while filled < made.numel():
