@@ -130,7 +130,7 @@ class CaseWarm:
     warmup_ns: int
     warmup_blocks: int
     stable: bool | None
-    """False if a quarter of the budget was spent before three blocks agreed; None if that was not checked."""
+    """False if the blocks of its warm-up still had a trend; None if that was not checked."""
     steps_per_block: int
     t_ns: int
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from gputui.model.case import WHOLE_BOX
 from gputui.model.plan import Plan, PlannedLaunch
@@ -36,18 +35,6 @@ def least_budget_s(plan: Plan) -> float:
     return sum(pace.needed_s(launch) for launch in plan.launches if not launch.replicate)
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
-    """The time of one launch, in seconds from its start."""
-
-    aim_s: float
-    """When its blocks should end."""
-    limit_s: float
-    """When they must, if its steps are slow: by then only what the rest of the first pass needs is left."""
-    profiled_s: float
-    """Set aside for its profiled passes, after its blocks."""
-
-
 class Pace:
     """How much of the budget is spent, and what each launch gets of the rest.
 
@@ -71,8 +58,12 @@ class Pace:
         """Whether the launch is left out."""
         return launch.launch_id in self._closed
 
-    def allowance(self, launch: PlannedLaunch) -> Allowance | None:
-        """What a launch may take; None if too little is left. Call it once per launch."""
+    def allowance(self, launch: PlannedLaunch) -> tuple[float, float] | None:
+        """In how many seconds from its start the blocks of a launch should end, and by when they must.
+
+        The latter, if its steps are slow: by then only what the rest of the first pass needs is left, and its
+        own profiled passes. None if too little is left. Call it once per launch.
+        """
         self._waiting.pop(launch.launch_id, None)
         left_s = self._plan.budget_s - self.spent_s
         sharing = [launch, *self._waiting.values()]
@@ -85,7 +76,7 @@ class Pace:
         own_s = profiled_s(self._plan, launch)
         aim_s = max(self._beside_s(launch) + measuring_s, self.needed_s(launch)) - own_s - END_S
         kept_s = sum(self.needed_s(other) for other in sharing[1:] if not other.replicate)
-        return Allowance(aim_s, max(left_s - kept_s - own_s - END_S, aim_s), own_s)
+        return aim_s, max(left_s - kept_s - own_s - END_S, aim_s)
 
     def has_time_for(self, launch: PlannedLaunch) -> bool:
         """Whether the least that a launch takes is left; about that much, if it is the first of its cases."""
@@ -109,10 +100,10 @@ class Pace:
         if launch.needs_torch:
             self._startup_s[launch.device.device_class] = startup_s
 
-    def ended(self, launch: PlannedLaunch, allowance: Allowance, took_s: float) -> None:
+    def ended(self, launch: PlannedLaunch, aim_s: float, took_s: float) -> None:
         """Record how long a launch took from before its start to its end."""
         self.spent_s += took_s
-        if took_s > allowance.aim_s + allowance.profiled_s + END_S + OVERRUN_S:
+        if took_s > aim_s + profiled_s(self._plan, launch) + END_S + OVERRUN_S:
             slow_s = max(took_s - self._beside_s(launch), 0.0)
             self._slow_s[launch.case_ids] = min(slow_s, self._slow_s.get(launch.case_ids, slow_s))
 

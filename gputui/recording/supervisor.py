@@ -49,7 +49,7 @@ from gputui.recording.clock import WakingClock
 from gputui.recording.deployment import copy_worker
 from gputui.recording.journal import NO_ROOM, JournalWriter
 from gputui.recording.lock import Holder, take_lock
-from gputui.recording.pacing import Allowance, Pace
+from gputui.recording.pacing import Pace, profiled_s
 from gputui.recording.sampler import Sampler, sources_of_runs
 from gputui.recording.spec import Spec
 from gputui.recording.worker_messages import line_of
@@ -233,19 +233,20 @@ class Supervisor:
         if allowance is None:
             self._drop(run, launch, f"the budget of {plan.budget_s:.0f} s is spent")
             return
+        aim_s, limit_s = allowance
         begun_s = self._clock.now_s()
         described = {
             "device": launch.device.torch_device,
             "threads": launch.threads,
             "seed": plan.seed,
             "replicate": launch.replicate,
-            "allowance_s": allowance.aim_s,
-            "limit_s": allowance.limit_s,
+            "allowance_s": aim_s,
+            "limit_s": limit_s,
             "most_blocks": plan.most_blocks,
             "rendezvous": plan.rendezvous,
             "cases": [_described(run, case_id) for case_id in launch.case_ids],
             "profiled": launch.profiled,
-            "profiled_s": allowance.profiled_s,
+            "profiled_s": profiled_s(plan, launch),
             "reserve_bytes": min(RESERVE_BYTES, int(self._usable_bytes * RESERVE_SHARE)),
         }
         try:
@@ -263,7 +264,7 @@ class Supervisor:
                     launch.replicate,
                     launch.case_ids,
                     launch.threads,
-                    allowance.aim_s,
+                    aim_s,
                     worker.started_ns,
                     is_fork=zygote is not None,
                 )
@@ -271,7 +272,7 @@ class Supervisor:
             index = self._device_index(launch.device)
             sampler.focus(() if index is None else (index,))
             hard_stop_s = begun_s + plan.budget_s * HARD_STOP - run.pace.spent_s
-            outcome, reason = self._listen(run, launch, worker, allowance, hard_stop_s)
+            outcome, reason = self._listen(run, launch, worker, aim_s, hard_stop_s)
         finally:
             sampler.focus(())
             worker.end()
@@ -292,7 +293,7 @@ class Supervisor:
             LaunchEnd(launch.launch_id, outcome, reason, worker.exit_status, tail, time.monotonic_ns())
         )
         run.journal.sync()
-        run.pace.ended(launch, allowance, self._clock.now_s() - begun_s)
+        run.pace.ended(launch, aim_s, self._clock.now_s() - begun_s)
         if self._signal:
             raise _Stopped
         if run.journal.failure:
@@ -332,7 +333,7 @@ class Supervisor:
         run: _Run,
         launch: PlannedLaunch,
         worker: WorkerProcess,
-        allowance: Allowance,
+        aim_s: float,
         hard_stop_s: float,
     ) -> tuple[str, str]:
         """Record the worker's messages until the last one, its exit, its silence, a signal, a full disk,
@@ -343,7 +344,7 @@ class Supervisor:
             exited = worker.exit_status is not None
             heard = self._hear(run, launch, worker, 0.0 if exited else 0.25)
             if heard:
-                patience_s = allowance.aim_s + allowance.profiled_s + self._patience.besides_s
+                patience_s = aim_s + profiled_s(run.spec.plan, launch) + self._patience.besides_s
                 heard_s = self._clock.now_s()
             if heard == "end":
                 worker.wait_for_exit()

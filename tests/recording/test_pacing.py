@@ -17,6 +17,7 @@ from gputui.recording.pacing import (
     LEAST_MEASURING_S,
     Pace,
     least_budget_s,
+    profiled_s,
 )
 from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import CPU_SHARE, Choices, resolve_plan
@@ -47,7 +48,7 @@ def _all_allowances(plan: Plan) -> list[float]:
 def _aim_s(pace: Pace, launch: PlannedLaunch) -> float:
     allowance = pace.allowance(launch)
     assert allowance is not None
-    return allowance.aim_s
+    return allowance[0]
 
 
 def test_launches_that_spend_their_allowances_spend_the_budget_exactly() -> None:
@@ -106,12 +107,12 @@ def test_when_time_is_short_the_last_launches_are_the_ones_without_an_allowance(
     for launch in launches:
         allowance = pace.allowance(launch)
         if allowance is not None:
-            pace.spent_s += allowance.aim_s + END_S
+            pace.spent_s += allowance[0] + END_S
         given.append(allowance)
     dropped = [number for number, allowance in enumerate(given) if allowance is None]
     assert dropped == list(range(24 - len(dropped), 24))
     assert 0 < len(dropped) < 24
-    assert all(one.aim_s >= FIRST_STARTUP_S["cpu"] for one in given if one is not None)
+    assert all(one[0] >= FIRST_STARTUP_S["cpu"] for one in given if one is not None)
 
 
 def test_a_start_that_proves_quick_brings_back_launches_that_seemed_too_many() -> None:
@@ -168,8 +169,9 @@ def test_a_slow_case_may_take_what_the_rest_of_the_first_pass_does_not_need() ->
     allowance = Pace(plan).allowance(plan.launches[0])
     assert allowance is not None
     others_s = 2 * (FIRST_STARTUP_S["cpu"] + LEAST_MEASURING_S + END_S)
-    assert allowance.limit_s == pytest.approx(60.0 - others_s - END_S)
-    assert allowance.aim_s < 60.0 / 8
+    aim_s, limit_s = allowance
+    assert limit_s == pytest.approx(60.0 - others_s - END_S)
+    assert aim_s < 60.0 / 8
 
 
 def test_a_case_that_was_slow_costs_late_passes_and_no_other_case() -> None:
@@ -179,10 +181,10 @@ def test_a_case_that_was_slow_costs_late_passes_and_no_other_case() -> None:
         allowance = pace.allowance(launch)
         if allowance is None:
             continue
-        is_slow = launch.case_ids == (0,)
-        took_s = max(14.0, allowance.aim_s) if is_slow else allowance.aim_s
-        assert took_s <= allowance.limit_s
-        pace.ended(launch, allowance, took_s + END_S)
+        aim_s, limit_s = allowance
+        took_s = max(14.0, aim_s) if launch.case_ids == (0,) else aim_s
+        assert took_s <= limit_s
+        pace.ended(launch, aim_s, took_s + END_S)
         done.append(launch)
     assert {launch.case_ids for launch in done if not launch.replicate} == {(0,), (1,), (2,)}
     assert 2 <= sum(launch.case_ids == (0,) for launch in done) <= 4
@@ -196,11 +198,11 @@ def test_time_for_a_profiled_pass_is_set_aside_before_the_first_launch() -> None
     without, found = Pace(plan).allowance(plan.launches[0]), Pace(watched).allowance(plan.launches[0])
     assert without is not None
     assert found is not None
-    assert found.profiled_s == 0.0
-    assert without.limit_s - found.limit_s == pytest.approx(7.0)
-    own = Pace(watched).allowance(with_pass)
-    assert own is not None
-    assert own.profiled_s == pytest.approx(7.0)
+    assert without[1] - found[1] == pytest.approx(7.0)
+    assert (profiled_s(watched, plan.launches[0]), profiled_s(watched, with_pass)) == (
+        0.0,
+        pytest.approx(7.0),
+    )
 
 
 def _simulated(plan: Plan, startup_s: float, seed: int) -> tuple[list[PlannedLaunch], float]:
@@ -216,8 +218,9 @@ def _simulated(plan: Plan, startup_s: float, seed: int) -> tuple[list[PlannedLau
         start_s = (startup_s if is_gpu else 0.2) * chance.lognormvariate(0, 0.2)
         pace.started(launch, start_s)
         least_s = len(launch.case_ids) * chance.uniform(0.3, 1.2)
-        took_s = max(allowance.aim_s, start_s + least_s) + chance.uniform(0.3, 1.0) * allowance.profiled_s
-        pace.ended(launch, allowance, took_s + chance.uniform(0.05, 0.3))
+        took_s = max(allowance[0], start_s + least_s)
+        took_s += chance.uniform(0.3, 1.0) * profiled_s(plan, launch)
+        pace.ended(launch, allowance[0], took_s + chance.uniform(0.05, 0.3))
         done.append(launch)
     return done, pace.spent_s
 
@@ -257,5 +260,5 @@ def test_with_too_little_time_for_all_cases_the_last_of_the_first_pass_are_dropp
         allowance = pace.allowance(launch)
         given.append(allowance)
         if allowance is not None:
-            pace.ended(launch, allowance, allowance.aim_s + END_S)
+            pace.ended(launch, allowance[0], allowance[0] + END_S)
     assert [one is None for one in given] == [False] * 5 + [True] * 3
