@@ -98,6 +98,7 @@ class Progress:
             plan = self._plans[index]
             if plan.replicates <= MOST_PASSES_IN_FULL:
                 self._said.clear()
+            if plan.replicates <= MOST_PASSES_IN_FULL or not line.replicate:
                 if not self._live:
                     self.say(f"{self._elapsed()} launch {line.launch_id + 1} {names}")
             elif line.replicate > self._pass:

@@ -276,7 +276,7 @@ class Supervisor:
         finally:
             sampler.focus(())
             worker.end()
-        self._end_profiled(run, launch, reason or f"its worker ended {outcome}")
+        self._end_profiled(run, launch, reason or "its worker ended without it")
         for case_id in launch.case_ids:
             if (launch.replicate, case_id) not in run.ended_cases:
                 alone = len(launch.case_ids) == 1

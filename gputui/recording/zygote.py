@@ -90,9 +90,9 @@ class Zygote:
 
     def close(self) -> int:
         """End it, and with it a worker that it still has; returns its exit status, which it may have had."""
-        self._lines.socket.close()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        self._lines.socket.close()  # afterwards: it ends by itself where this closes
         return self._process.wait()
 
 

@@ -70,8 +70,9 @@ def test_of_many_passes_the_first_has_a_line_for_each_case_and_the_others_one_ea
     for launch in plan.launches:
         progress.hear(0, LaunchStart(launch.launch_id, launch.replicate, (0,), 1, 9.0, 0))
         progress.hear(0, CaseEnd(launch.launch_id, 0, "unsupported", "a reason", 0, 1))
-    first, *others = capfd.readouterr().err.splitlines()
-    assert first.endswith("unsupported: a reason")
+    first, ended, *others = capfd.readouterr().err.splitlines()
+    assert first.endswith(f"launch 1 {plan.cases[0].case.name}")
+    assert ended.endswith("unsupported: a reason")
     assert [line.split(" ", 1)[1] for line in others] == [f"pass {number} of 4" for number in (2, 3, 4)]
 
 
