@@ -105,6 +105,7 @@ class _Run:
     """In which a case failed."""
     profiled_cases: set[int] = field(default_factory=set)
     """Those whose profiled pass is in the journal, with or without a result."""
+    begun_launches: int = 0
     left_out: list[int] = field(default_factory=list)
     """Launches of late passes for which there was no time."""
     waited_ns: int = 0
@@ -269,6 +270,7 @@ class Supervisor:
                     is_fork=zygote is not None,
                 )
             )
+            run.begun_launches += launch in plan.launches
             index = self._device_index(launch.device)
             sampler.focus(() if index is None else (index,))
             hard_stop_s = begun_s + plan.budget_s * HARD_STOP - run.pace.spent_s
@@ -488,11 +490,10 @@ class Supervisor:
         plan, left_out = run.spec.plan, tuple(run.left_out)
         if not left_out:
             return
-        message = f"{plan.budget_s:.0f} s were enough for {len(plan.launches) - len(left_out)} of"
-        message += f" {len(plan.launches)} launches"
         waiting = run.waited_ns / max(run.waited_ns + run.cpu_ns, 1)
-        if waiting > WORTH_SAYING:
-            message += f"; its threads waited {100 * waiting:.0f} % of their time for a CPU"
+        waited = f"; its threads waited {100 * waiting:.0f} % of their time for a CPU"
+        of_all = f"{plan.budget_s:.0f} s were enough for {run.begun_launches} of {len(plan.launches)} launches"
+        message = f"{of_all}{waited if waiting > WORTH_SAYING else ''}"
         run.journal.append(LaunchesLeftOut(left_out, message, time.monotonic_ns()))
 
     def _end_profiled(self, run: _Run, launch: PlannedLaunch, reason: str) -> None:
