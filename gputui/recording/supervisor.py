@@ -278,7 +278,7 @@ class Supervisor:
         finally:
             sampler.focus(())
             worker.end()
-        self._end_profiled(run, launch, reason or "its worker ended without it")
+        self._end_profiled(run, launch, reason or "its worker sent none")
         for case_id in launch.case_ids:
             if (launch.replicate, case_id) not in run.ended_cases:
                 alone = len(launch.case_ids) == 1
@@ -492,8 +492,8 @@ class Supervisor:
             return
         waiting = run.waited_ns / max(run.waited_ns + run.cpu_ns, 1)
         waited = f"; its threads waited {100 * waiting:.0f} % of their time for a CPU"
-        of_all = f"{plan.budget_s:.0f} s were enough for {run.begun_launches} of {len(plan.launches)} launches"
-        message = f"{of_all}{waited if waiting > WORTH_SAYING else ''}"
+        of_all = f"{run.begun_launches} of {len(plan.launches)} launches"
+        message = f"{plan.budget_s:.0f} s were enough for {of_all}{waited if waiting > WORTH_SAYING else ''}"
         run.journal.append(LaunchesLeftOut(left_out, message, time.monotonic_ns()))
 
     def _end_profiled(self, run: _Run, launch: PlannedLaunch, reason: str) -> None:

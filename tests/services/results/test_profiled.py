@@ -225,9 +225,12 @@ def test_what_a_worker_found_is_written_down_and_the_case_is_as_it_was(tmp_path:
     [
         ("die()", "the worker died of SIGKILL"),
         ("sys.exit(3)", "the worker left early with status 3"),
-        ("end()", "its worker ended without it"),
-        (f"say('profiled', {MESSAGE.replace('window_ns=10', 'window_ns=11')}); end()", "its worker ended without it"),
-        (f"say('profiled', {MESSAGE.replace('case_id=0', 'case_id=5')}); end()", "its worker ended without it"),
+        ("end()", "its worker sent none"),
+        (
+            f"say('profiled', {MESSAGE.replace('window_ns=10', 'window_ns=11')}); end()",
+            "its worker sent none",
+        ),
+        (f"say('profiled', {MESSAGE.replace('case_id=0', 'case_id=5')}); end()", "its worker sent none"),
         ("say('profiled', case_id=0, operators='many'); die()", "the worker died of SIGKILL"),
     ],
 )
