@@ -308,7 +308,7 @@ def _jobs(
 
     budget_s = choices.budget_s
     if budget_s is None and profile is not None:
-        budget_s = profile.budget_s * (choices.replicates or profile.replicates) / profile.replicates
+        budget_s = profile.budget_of(choices.replicates or profile.replicates)
     step_name = "" if step_file is None else step_file.name
     parts = []
     for kind, host in zip(kinds, hosts, strict=True):

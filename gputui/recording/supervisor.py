@@ -105,7 +105,7 @@ class _Run:
     """In which a case failed."""
     profiled_cases: set[int] = field(default_factory=set)
     """Those whose profiled pass is in the journal, with or without a result."""
-    begun_launches: int = 0
+    measured_launches: set[int] = field(default_factory=set)
     left_out: list[int] = field(default_factory=list)
     """Launches of late passes for which there was no time."""
     waited_ns: int = 0
@@ -253,7 +253,7 @@ class Supervisor:
         try:
             worker = WorkerProcess(plan.interpreter, run.start_file, run.run_dir, launch, described, zygote)
         except OSError as error:
-            reason = f"no worker could be started: {error.strerror}"
+            reason = f"no worker could be started: {error.strerror or error}"
             if error.errno in NO_ROOM:
                 raise _CannotGoOn(reason) from error
             self._drop(run, launch, reason, "failed")
@@ -270,7 +270,6 @@ class Supervisor:
                     is_fork=zygote is not None,
                 )
             )
-            run.begun_launches += launch in plan.launches
             index = self._device_index(launch.device)
             sampler.focus(() if index is None else (index,))
             hard_stop_s = begun_s + plan.budget_s * HARD_STOP - run.pace.spent_s
@@ -411,6 +410,7 @@ class Supervisor:
         run.has_result |= end.outcome in FOUND_BY_TRYING
         if end.outcome == "ok":
             run.measured_cases.add(end.case_id)
+            run.measured_launches.add(launch.launch_id)
         elif end.outcome == "failed":
             run.failed_launches.add(launch.launch_id)
 
@@ -492,8 +492,8 @@ class Supervisor:
             return
         waiting = run.waited_ns / max(run.waited_ns + run.cpu_ns, 1)
         waited = f"; its threads waited {100 * waiting:.0f} % of their time for a CPU"
-        of_all = f"{run.begun_launches} of {len(plan.launches)} launches"
-        message = f"{plan.budget_s:.0f} s were enough for {of_all}{waited if waiting > WORTH_SAYING else ''}"
+        of_all = f"{len(run.measured_launches)} of {len(plan.launches)} launches"
+        message = f"time was up after {of_all}{waited if waiting > WORTH_SAYING else ''}"
         run.journal.append(LaunchesLeftOut(left_out, message, time.monotonic_ns()))
 
     def _end_profiled(self, run: _Run, launch: PlannedLaunch, reason: str) -> None:

@@ -378,7 +378,7 @@ def test_a_step_too_long_for_five_blocks_is_skipped_and_the_reason_names_both(tm
     end = bench.measure().end(0)
     assert (end["outcome"], end["reason"]) == (
         "skipped",
-        "a step takes 3 s, and the launch had 10 s",
+        "5 steps of 3 s do not fit into the 7 s left",
     )
 
 

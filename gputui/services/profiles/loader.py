@@ -133,6 +133,10 @@ class Profile:
     repeats: str = ""
     """Short id of the run that it repeats; empty for none."""
 
+    def budget_of(self, replicates: int) -> float:
+        """Seconds for so many launches per case: in proportion, but at least a third, for slow boxes."""
+        return self.budget_s * max(replicates / self.replicates, 1 / 3)
+
     @property
     def called(self) -> str:
         """As messages name it: `profile quick`, `run 8e2aad19`."""

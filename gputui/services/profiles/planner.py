@@ -160,7 +160,7 @@ def resolve_plan(
         profile_version=profile.version,
         seed=choices.seed,
         replicates=replicates,
-        budget_s=choices.budget_s or profile.budget_s * replicates / profile.replicates * len(devices),
+        budget_s=choices.budget_s or profile.budget_of(replicates) * len(devices),
         cases=tuple(cases),
         launches=_passes(cases, groups, replicates, choices.seed),
         most_blocks=choices.most_blocks or profile.most_blocks,

@@ -214,7 +214,7 @@ def _budget(run: Run, profile: Profile) -> str:
 
 def _usual_s(run: Run, profile: Profile) -> float:
     """The budget of so many launches of the profile."""
-    return profile.budget_s * run.summary.replicates / profile.replicates
+    return profile.budget_of(run.summary.replicates)
 
 
 def _lost_and_measured(run: Run) -> tuple[int, int]:

@@ -145,6 +145,9 @@ def _shares(case: CaseResult) -> list[float]:
 
 
 def _share(block: Block) -> float:
-    """`waited_of` it, 0 where the system does not tell."""
-    share = waited_of(block)
-    return 0.0 if isinstance(share, Missing) else share
+    """Of its time, what its threads waited; 0 where the system does not tell.
+
+    Where they slept for a part of it, as for a disk, others cannot have had more of it than they waited.
+    """
+    wanted_ns = (block.waited_ns or 0) + (block.cpu_ns or 0)
+    return 0.0 if block.cpu_ns is None else (block.waited_ns or 0) / max(wanted_ns, block.wall_ns)

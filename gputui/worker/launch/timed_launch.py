@@ -290,14 +290,16 @@ class Launch:
 
         Raises _NoTime if there is no time for another try; one step may have been delayed by other processes.
         """
-        taken: list[BlockTime] = []
+        taken, had_ns = list[BlockTime](), last_ns - self._clock()
         while True:
             taken.append(timed())
             step_ns, left_ns = min(one.block_ns for one in taken), last_ns - self._clock()
             if step_ns * (MIN_BLOCKS - 1) <= left_ns:  # the latest may be the first block
                 return taken
             if step_ns > left_ns or len(taken) == MAX_SINGLE_STEPS:
-                raise _NoTime(f"a step takes {_seconds(step_ns)}, and the launch had {self._limit_s:.3g} s")
+                raise _NoTime(
+                    f"{MIN_BLOCKS} steps of {_seconds(step_ns)} do not fit into the {_seconds(had_ns)} left"
+                )
 
     def _time_block(self, case: _Running) -> bool:
         """Time and report one block; returns whether the case is done."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hand_made import make_case, measured, steady
 
@@ -36,6 +38,16 @@ def test_threads_that_meet_often_lose_more_than_their_waiting(case: Case, power:
     assert own_launches_of(busy)[0] == pytest.approx(launches_of(quiet)[0])
     assert 0 < own_sd(busy) < 0.4
     assert own_ratio_sd(busy, busy) < own_sd(busy) == own_ratio_sd(busy, quiet)
+
+
+def test_time_in_which_a_step_sleeps_is_not_taken_for_waiting() -> None:
+    case = measured(ALONE, [1.08] * 5)
+    (launch,) = case.measurements
+    blocks = [replace(block, cpu_ns=200_000_000, waited_ns=85_000_000) for block in launch.blocks]
+    sleeping = replace(case, measurements=(replace(launch, blocks=tuple(blocks)),))
+
+    assert contention_of(sleeping) > 0.25
+    assert min(own_launches_of(sleeping)[0]) >= (1.08 - 0.085) / case.case.units_per_step
 
 
 @pytest.mark.parametrize("share", [None, 0.0, 0.5, 0.85])
