@@ -368,13 +368,16 @@ class RunPane(Vertical):
         self._page.show(lines, keeps_place=keeps_place)
 
     def _cases_for(self, name: str) -> list[CaseResult]:
-        """The cases that have something on a tab."""
+        """The cases that have something on a tab, those whose pass has no result last."""
         if self.detail is None:
             return []
-        cases = self.detail.run.cases
+        cases, passes = self.detail.run.cases, self.detail.passes
         if name == "blocks":
             return [case for case in cases if any(m.blocks for m in case.measurements)]
-        return [case for case in cases if case.case_id in self.detail.passes]
+        return sorted(
+            (case for case in cases if case.case_id in passes),
+            key=lambda case: not passes[case.case_id].is_valid,
+        )
 
     def _case_for(self, name: str) -> CaseResult | None:
         there = self._cases_for(name)
