@@ -464,7 +464,8 @@ class Supervisor:
                 run.journal.append(LaunchesLeftOut(left_out, message, time.monotonic_ns()))
             else:
                 self._event(run, "info", message)
-            run.all_closed = all(map(run.pace.is_closed, plan.launches))
+            later = [launch for launch in plan.launches if launch.replicate >= due[-1]]
+            run.all_closed = all(map(run.pace.is_closed, later))
         if self._signal:
             raise _Stopped
 

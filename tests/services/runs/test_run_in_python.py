@@ -63,7 +63,7 @@ def test_an_interrupt_ends_the_run_and_keeps_what_is_finished(tmp_path: Path) ->
         ended = threading.Timer(300, kernel.kill)
         ended.start()
         for line in kernel.stdout:
-            if "launch 2 " in line:
+            if "pass 2 of" in line:
                 kernel.send_signal(signal.SIGINT)
                 break
         rest = kernel.stdout.read()
