@@ -99,7 +99,7 @@ class Zygote:
 def may_fork(plan: Plan, launch: PlannedLaunch) -> bool:
     """Whether the worker of a launch may be a fork: torch in one process, on the CPU, without a compiler.
 
-    A compiler starts processes and keeps files of its own; a GPU's driver does not survive a fork.
+    A compiler starts processes and keeps files open; a GPU's driver does not survive a fork.
     """
     return (
         sys.platform == "linux"

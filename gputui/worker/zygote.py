@@ -57,7 +57,7 @@ def next_worker() -> list[str]:
 
 
 def _become_worker(lines: Lines, log: str, environment: dict[str, str], parent: int) -> None:
-    """Make this fork what a process of its own would be: group, descriptors, environment, random numbers."""
+    """Make this fork what a separate process would be: group, descriptors, environment, random numbers."""
     os.setsid()
     _end_with_parent()
     if os.getppid() != parent:
