@@ -1,4 +1,4 @@
-"""Probes what an interpreter can measure with."""
+"""Probes what an interpreter can measure with, and how long the steps of a user's workload take."""
 
 from __future__ import annotations
 
@@ -7,20 +7,31 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any  # Any: JSON
 
 from gputui.errors import GputuiError, MachineLacks
 from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Runtime, TorchDevice
+from gputui.model.plan import Plan
 from gputui.recording.deployment import copy_worker
+from gputui.recording.pacing import PROFILED_S
+from gputui.recording.worker_messages import described_launch
+from gputui.recording.worker_process import WorkerProcess
 from gputui.worker.foreign_json import read_json_file
+from gputui.worker.launch.timed_launch import MIN_BLOCKS
 from gputui.worker.probe import NEEDED_TORCH
 from gputui.worker.start import NEEDED_PYTHON
 
 PROBE_TIMEOUT_S = 120.0
 """Importing torch from a cold network disk takes up to a minute."""
+TRIAL_S = 60.0
+"""For the first steps of all cases of a user's workload."""
+PROFILED_STEPS = 8
+"""So many steps are as long as a profiled pass of three."""
 _NAME_ANOTHER = "name another Python that has torch: --python ~/envs/torch/bin/python"
 
 _OPTIONAL = ("torch_version", "torch_cuda", "torch_hip", "cudnn_version", "nccl_version", "triton_version")
@@ -34,6 +45,38 @@ def probe_interpreter(prefix: Sequence[str], timeout_s: float = PROBE_TIMEOUT_S)
     is not a Python, does not answer in `timeout_s` seconds, or dies.
     """
     return _answer(prefix, ("probe",), timeout_s)
+
+
+def try_steps(plan: Plan) -> tuple[float, float] | None:
+    """Seconds that the longest step of a plan takes, and all its passes if every step takes as long.
+
+    Builds each case and takes a few of its steps. None if that takes longer than TRIAL_S, or a case fails:
+    the run itself will say why. Raises OSError if no worker can be started.
+    """
+    longest_s, passes_s, ends_s = 0.0, 0.0, time.monotonic() + TRIAL_S
+    for launch in plan.launches:
+        if launch.replicate:
+            continue
+        begun_s, block_s, waiting = time.monotonic(), 0.0, set(launch.case_ids)
+        with _deployed() as (start, answer):
+            described = described_launch(plan, replace(launch, profiled=()), answer.parent, 0.0, TRIAL_S)
+            worker = WorkerProcess(plan.interpreter, start, answer.parent, launch, described)
+            try:
+                while waiting:
+                    for message in worker.messages(0.25):
+                        if message["kind"] == "block" and message["case_id"] in waiting:
+                            waiting.discard(message["case_id"])
+                            block_s += message["wall_ns"] / 1e9
+                            longest_s = max(longest_s, message["wall_ns"] / message["steps"] / 1e9)
+                        elif message["kind"] in ("case_end", "end"):
+                            return None
+                    if waiting and (worker.exit_status is not None or time.monotonic() > ends_s):
+                        return None
+            finally:
+                worker.end()
+        passes_s += (time.monotonic() - begun_s + MIN_BLOCKS * block_s) * plan.replicates
+        passes_s += len(launch.profiled) * max(PROFILED_S, PROFILED_STEPS * longest_s)
+    return longest_s, passes_s
 
 
 def check_torch(prefix: Sequence[str], plain: Mapping[str, Any]) -> None:

@@ -12,11 +12,10 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from types import FrameType
-from typing import Any  # Any: a worker's JSON
 
 from gputui.errors import GputuiError
 from gputui.machine import GpuAddress, describe_machine, join_gpu, nvml_addresses
@@ -25,7 +24,6 @@ from gputui.model.case import FOUND_BY_TRYING
 from gputui.model.journal import (
     NOTHING_MEASURED,
     TELEMETRY_NAME,
-    TRACES_NAME,
     Block,
     CaseEnd,
     CasePlanned,
@@ -40,7 +38,6 @@ from gputui.model.journal import (
     RuntimeFound,
     Stored,
     end_of,
-    trace_name,
 )
 from gputui.model.machine import Machine
 from gputui.model.plan import PlannedDevice, PlannedLaunch
@@ -52,7 +49,7 @@ from gputui.recording.lock import Holder, take_lock
 from gputui.recording.pacing import Pace, profiled_s
 from gputui.recording.sampler import Sampler, sources_of_runs
 from gputui.recording.spec import Spec
-from gputui.recording.worker_messages import line_of
+from gputui.recording.worker_messages import described_launch, line_of
 from gputui.recording.worker_process import WorkerProcess, without_paths, worker_environment
 from gputui.recording.zygote import Zygote, may_fork
 from gputui.worker.foreign_json import read_json
@@ -232,24 +229,12 @@ class Supervisor:
         run.pace.spent_s += self._clock.now_s() - begun_s
         allowance = run.pace.allowance(launch)
         if allowance is None:
-            self._drop(run, launch, f"the budget of {plan.budget_s:.0f} s is spent")
+            self._drop(run, launch, f"too little was left of the {plan.budget_s:.0f} s")
             return
         aim_s, limit_s = allowance
         begun_s = self._clock.now_s()
-        described = {
-            "device": launch.device.torch_device,
-            "threads": launch.threads,
-            "seed": plan.seed,
-            "replicate": launch.replicate,
-            "allowance_s": aim_s,
-            "limit_s": limit_s,
-            "most_blocks": plan.most_blocks,
-            "rendezvous": plan.rendezvous,
-            "cases": [_described(run, case_id) for case_id in launch.case_ids],
-            "profiled": launch.profiled,
-            "profiled_s": profiled_s(plan, launch),
-            "reserve_bytes": min(RESERVE_BYTES, int(self._usable_bytes * RESERVE_SHARE)),
-        }
+        described = described_launch(plan, launch, run.run_dir, aim_s, limit_s)
+        described["reserve_bytes"] = min(RESERVE_BYTES, int(self._usable_bytes * RESERVE_SHARE))
         try:
             worker = WorkerProcess(plan.interpreter, run.start_file, run.run_dir, launch, described, zygote)
         except OSError as error:
@@ -579,25 +564,6 @@ def _alternating(runs: Sequence[_Run]) -> Iterator[tuple[_Run, PlannedLaunch]]:
                     yield run, run.unplanned.pop(0)
 
 
-def _described(run: _Run, case_id: int) -> dict[str, Any]:
-    command = run.spec.plan.command_of(case_id)
-    if command is not None:
-        return {"case_id": case_id, "command": asdict(command)}
-    load = run.spec.plan.load_of(case_id)
-    if load is not None:
-        return {"case_id": case_id, "load": asdict(load)}
-    case = run.spec.plan.cases[case_id].case
-    return {
-        "step_file": run.spec.plan.step_file,
-        "case_id": case_id,
-        "workload": case.work.workload,
-        "size": case.work.size,
-        "precision": case.variant.precision,
-        "mode": case.variant.mode,
-        "trace": str(run.run_dir / TRACES_NAME / trace_name(case.name)) if run.spec.plan.keeps_traces else "",
-    }
-
-
 def _last_line(output: bytes) -> str:
     lines = output.decode(errors="replace").strip().split("\n")
     return without_paths(lines[-1])
@@ -606,7 +572,9 @@ def _last_line(output: bytes) -> str:
 def _death(exit_status: int | None) -> str:
     if exit_status is not None and exit_status < 0:
         try:
-            return f"the worker died of {signal.Signals(-exit_status).name}"
+            name = signal.Signals(-exit_status).name
+            when = ", as it does when memory runs out" if exit_status == -signal.SIGKILL else ""
+            return f"the worker died of {name}{when}"
         except ValueError:
             return f"the worker died of signal {-exit_status}"
     return f"the worker left early with status {exit_status}"

@@ -1,9 +1,10 @@
-"""Turns what a worker sends into lines of the journal, and refuses what makes no sense."""
+"""What a worker reads, and what it sends: turned into lines of the journal, or refused."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any  # Any: a worker's JSON
 
 from gputui.model.absent import Missing
@@ -11,18 +12,59 @@ from gputui.model.case import OUTCOMES
 from gputui.model.journal import (
     FIGURE_BETTER,
     FIGURE_COMBINES,
+    TRACES_NAME,
     Block,
     CaseEnd,
     CaseWarm,
     Figure,
     Line,
     WorkerReady,
+    trace_name,
 )
-from gputui.model.plan import PlannedLaunch
+from gputui.model.plan import Plan, PlannedLaunch
 from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice
 from gputui.model.serving import LOADS, REQUEST_OUTCOMES, LoadNow, LoadStep, RequestRow, Requests, ServerFound
 from gputui.model.units import FIGURE_SUFFIXES
+from gputui.recording.pacing import profiled_s
 from gputui.recording.worker_process import without_paths
+
+
+def described_launch(
+    plan: Plan, launch: PlannedLaunch, run_dir: Path, aim_s: float, limit_s: float
+) -> dict[str, Any]:
+    """The JSON of a launch: its blocks should end `aim_s` after its start, and must after `limit_s`."""
+    return {
+        "device": launch.device.torch_device,
+        "threads": launch.threads,
+        "seed": plan.seed,
+        "replicate": launch.replicate,
+        "allowance_s": aim_s,
+        "limit_s": limit_s,
+        "most_blocks": plan.most_blocks,
+        "rendezvous": plan.rendezvous,
+        "cases": [_described_case(plan, case_id, run_dir) for case_id in launch.case_ids],
+        "profiled": launch.profiled,
+        "profiled_s": profiled_s(plan, launch),
+    }
+
+
+def _described_case(plan: Plan, case_id: int, run_dir: Path) -> dict[str, Any]:
+    command = plan.command_of(case_id)
+    if command is not None:
+        return {"case_id": case_id, "command": asdict(command)}
+    load = plan.load_of(case_id)
+    if load is not None:
+        return {"case_id": case_id, "load": asdict(load)}
+    case = plan.cases[case_id].case
+    return {
+        "step_file": plan.step_file,
+        "case_id": case_id,
+        "workload": case.work.workload,
+        "size": case.work.size,
+        "precision": case.variant.precision,
+        "mode": case.variant.mode,
+        "trace": str(run_dir / TRACES_NAME / trace_name(case.name)) if plan.keeps_traces else "",
+    }
 
 
 def line_of(kind: str, message: dict[str, Any], launch: PlannedLaunch, started_ns: int) -> Line:

@@ -146,13 +146,18 @@ class WorkerProcess:
         return False
 
     def log_tail(self, lines: int = 5) -> str:
-        """The last lines of its output, paths shortened to their last component."""
+        """The last lines of its output, or after a crash of its code the innermost calls.
+
+        Paths are shortened to their last component.
+        """
         with contextlib.suppress(OSError):
             size = self._log.stat().st_size
             with self._log.open("rb") as log:
                 log.seek(max(size - 4096, 0))
                 text = log.read().decode(errors="replace")
-            return "\n".join(without_paths(line) for line in text.strip().split("\n")[-lines:])
+            _, is_crash, calls = text.rpartition("(most recent call first):\n")  # by faulthandler
+            shown = calls.split("\n")[:lines] if is_crash else text.strip().split("\n")[-lines:]
+            return "\n".join(without_paths(line) for line in shown)
         return ""
 
 

@@ -1,4 +1,4 @@
-"""Kill supervisors, workers and viewers at random moments, and print what was lost: `--trials 100`."""
+"""Kill processes of runs at random moments, and print what was lost: `--trials 100`."""
 
 from __future__ import annotations
 
@@ -21,16 +21,20 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--at-once", type=int, default=4)
+    parser.add_argument(
+        "--workload", default="spin", help="gemm, whose workers are forks of a process with torch [spin]"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
-        profile = write_spin_profile(place / "spin.toml", replicates=3, blocks=8)
+        profile = write_spin_profile(place / "spin.toml", replicates=3, blocks=8, workload=options.workload)
+        within_s = 9 if options.workload == "spin" else 18
         base = write_spin_profile(place / "base.toml")
         gputui("run", base, "--db", place / "base.db", env={"GPUTUI_STATE": str(place / "state")})
 
         def trial(number: int) -> Trial:
             seed = options.seed + number
-            return kill_at_random(place / f"trial-{seed}", profile, place / "base.db", 9, seed)
+            return kill_at_random(place / f"trial-{seed}", profile, place / "base.db", within_s, seed)
 
         with ThreadPoolExecutor(options.at_once) as pool:
             trials = list(pool.map(trial, range(options.trials)))

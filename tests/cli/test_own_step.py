@@ -4,10 +4,17 @@ line."""
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from builders import make_interpreter, make_machine
 from command_line import gputui, gputui_here, printed
+
+from gputui.model.plan import Plan
+from gputui.services.profiles.planner import resolve_plan
+from gputui.services.profiles.user_workload import profile_of_step, with_time_for_steps
 
 STEP = """
 from gputui_worker.contract import Request, Size, Step, Workload
@@ -58,6 +65,32 @@ def test_a_step_is_measured_stored_and_compared_like_ours(step: Path, tmp_path: 
     apart = gputui_here("compare", tmp_path / "a.db", tmp_path / "c.db", "--format", "json")
     rows = json.loads(apart.stdout)["comparisons"][0]["rows"]
     assert [row["verdict"] for row in rows] == ["not comparable"] * 2, "another version is other work"
+
+
+def plan_of(step: Path) -> Plan:
+    plan = resolve_plan(profile_of_step(step, sys.executable), make_interpreter(cuda=None), make_machine())
+    return replace(plan, interpreter=(sys.executable,))
+
+
+def test_the_budget_of_a_slow_step_comes_from_its_first_steps_and_is_said(step: Path) -> None:
+    step.write_text(
+        STEP.replace("import hashlib", "import hashlib, time").replace(
+            "lambda: ", "lambda: time.sleep(1.6) or "
+        )
+    )
+    plan = plan_of(step)
+    longer, (said,) = with_time_for_steps(plan)
+    assert said.startswith(("a step takes 1.6", "a step takes 1.7"))
+    assert plan.budget_s == 30.0
+    assert 3 * 6 * 1.6 < longer.budget_s < 90
+    assert f"the run gets {longer.budget_s} s" in said
+
+
+@pytest.mark.parametrize("run", ["lambda: ", "lambda: 1 / 0 or "])
+def test_a_step_that_is_quick_or_fails_leaves_the_budget_as_it_is(step: Path, run: str) -> None:
+    step.write_text(STEP.replace("lambda: ", run))
+    plan = plan_of(step)
+    assert with_time_for_steps(plan) == (plan, [])
 
 
 def test_profiles_shows_what_of_a_step_would_run_here(step: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,7 @@ from gputui.recording.lock import is_held, read_holder
 from gputui.recording.worker_process import WORKER_NAME
 from gputui.store.journal_reader import read_journal
 
-VICTIMS = ("supervisor", "worker", "viewer", "viewer and supervisor")
+VICTIMS = ("supervisor", "worker", "zygote", "viewer", "viewer and supervisor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,8 @@ def kill_at_random(place: Path, profile: Path, baseline: Path, within_s: float, 
     holder = read_holder(run_dir) if run_dir else None
     if victim == "worker" and run_dir:
         _kill(_worker(run_dir))
+    if victim == "zygote" and run_dir:
+        _kill(_zygote(run_dir))
     if "supervisor" in victim:
         _kill(holder.pid if holder and run_dir and is_held(run_dir) else None)
     if "viewer" in victim:
@@ -104,6 +106,16 @@ def _worker(run_dir: Path) -> int | None:
         return int(json.loads((run_dir / WORKER_NAME).read_text())[0])
     except (OSError, ValueError):
         return None
+
+
+def _zygote(run_dir: Path) -> int | None:
+    """The first process that forks workers of this run, or whose fork is one: both have its command line."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            words = process.cmdline()
+            if words[-1:] == ["zygote"] and any(run_dir.name in word for word in words):
+                return process.pid
+    return None
 
 
 def _wait_until_settled(run_dir: Path) -> None:

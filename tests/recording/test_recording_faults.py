@@ -79,7 +79,7 @@ def test_a_run_goes_to_its_end_while_a_gpu_hangs(tmp_path: Path, monkeypatch: py
 
 def test_after_a_crash_each_case_is_run_alone_once_and_later_launches_follow(tmp_path: Path) -> None:
     run = finished(tmp_path, scripted(tmp_path, "\nif 0 in ids: die()" + WELL, [0, 1], [2]))
-    killed = "the worker died of SIGKILL"
+    killed = "the worker died of SIGKILL, as it does when memory runs out"
     assert launches_of(run) == [
         ((0, 1), "failed", killed),
         ((0,), "failed", killed),
@@ -96,8 +96,23 @@ def test_after_a_crash_each_case_is_run_alone_once_and_later_launches_follow(tmp
 def test_a_crash_is_reported_also_when_no_time_is_left_to_run_its_cases_alone(tmp_path: Path) -> None:
     late = "\nsignal.signal(signal.SIGALRM, lambda *_: die())\nsignal.alarm(5)\nsignal.pause()"
     run = finished(tmp_path, scripted(tmp_path, late, [0, 1], budget_s=6.0), is_empty=True)
-    reason = "the worker died of SIGKILL; not run alone: the budget of 6 s is spent"
+    reason = (
+        "the worker died of SIGKILL, as it does when memory runs out;"
+        " not run alone: too little was left of the 6 s"
+    )
     assert case_ends(run) == [(1, 0, "failed", reason), (2, 1, "failed", reason)]
+
+
+def test_the_log_of_a_crash_in_native_code_begins_with_the_innermost_call(tmp_path: Path) -> None:
+    run = finished(
+        tmp_path,
+        scripted(tmp_path, "\nimport ctypes, faulthandler\nfaulthandler.enable()\nctypes.string_at(0)", [0]),
+        is_empty=True,
+    )
+    (end,) = run.lines(LaunchEnd)
+    assert end.reason == "the worker died of SIGSEGV"
+    assert "in string_at" in end.log_tail.split("\n")[0]
+    assert "Extension modules" not in end.log_tail
 
 
 def test_a_case_that_ended_before_the_crash_is_not_run_again(tmp_path: Path) -> None:
@@ -121,7 +136,9 @@ def test_a_worker_that_is_killed_while_it_measures_is_reported_with_the_signal(t
         ((0,), "failed"),
         ((1,), "failed"),
     ]
-    assert {reason for _, _, _, reason in case_ends(run)} == {"the worker died of SIGKILL"}
+    assert {reason for _, _, _, reason in case_ends(run)} == {
+        "the worker died of SIGKILL, as it does when memory runs out"
+    }
 
 
 def test_a_worker_that_leaves_early_is_reported_with_its_status_and_last_words_without_paths(
@@ -319,8 +336,8 @@ def test_a_worker_that_stalls_is_ended_at_the_hard_stop_and_what_was_dropped_is_
     assert run.end() == 1
     assert case_ends(run) == [
         (0, 0, "interrupted", "hard stop at 1.2 times the budget"),
-        (1, 1, "skipped", "the budget of 3 s is spent"),
-        (1, 2, "skipped", "the budget of 3 s is spent"),
+        (1, 1, "skipped", "too little was left of the 3 s"),
+        (1, 2, "skipped", "too little was left of the 3 s"),
     ]
     started, ended = run.lines(LaunchStart)[0], run.lines(LaunchEnd)[0]
     assert (ended.t_ns - started.t_ns) / 1e9 >= 1.15 * 3.0

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import importlib.resources
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any  # Any: JSON
 
 from gputui.errors import GputuiError
-from gputui.recording.probing import describe_step
+from gputui.model.plan import Plan
+from gputui.model.units import format_seconds, format_whole_seconds
+from gputui.recording.probing import describe_step, try_steps
 from gputui.services.profiles.loader import OwnStep, Profile, ProfileCase, can_be_profiled
 from gputui.worker.contract import Request, Size, Step, Workload
 
 PASSES, SECONDS_PER_CASE = 3, 30.0
-"""Enough for one pass of steps that take 3 s each."""
+"""For steps that take up to half a second."""
+SPARE = 1.2
+"""Times what a trial says: other processes may come."""
+MOST_S = 600.0
+"""The longest run that is made of a user's workload unasked, if one pass fits into it."""
 
 
 def is_step_file(name: str) -> bool:
@@ -71,6 +79,23 @@ def profile_as_described(plain: dict[str, Any], path: Path) -> Profile:
         cases=(case,),
         own=OwnStep(str(path), workload),
     )
+
+
+def with_time_for_steps(plan: Plan) -> tuple[Plan, list[str]]:
+    """The plan of a user's workload with the budget that its steps need, from a trial, and what to say of it.
+
+    Passes beyond the first are given up rather than that it takes longer than MOST_S.
+    """
+    trial = try_steps(plan)
+    if trial is None:
+        return plan, []
+    step_s, passes_s = trial
+    budget_s = math.ceil(SPARE * max(min(passes_s, MOST_S), passes_s / plan.replicates))
+    if budget_s <= plan.budget_s:
+        return plan, []
+    step, budget = format_seconds(step_s), format_whole_seconds(budget_s)
+    said = f"a step takes {step}: the run gets {budget}, or what --budget gives it"
+    return replace(plan, budget_s=budget_s), [said]
 
 
 def write_template(path: Path) -> None:

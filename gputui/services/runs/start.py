@@ -23,7 +23,7 @@ from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.profiles.loader import MAX_BLOCKS, MAX_BUDGET_S, MAX_REPLICATES, Profile, find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.torch_builds import check_gpu_is_used, unused_gpu
-from gputui.services.profiles.user_workload import is_step_file, profile_of_step
+from gputui.services.profiles.user_workload import is_step_file, profile_of_step, with_time_for_steps
 from gputui.services.runs.cautions import cautions
 from gputui.services.runs.process import RunRequest
 from gputui.services.support.paths import default_result_file, hash_key, make_directory_for
@@ -87,12 +87,14 @@ def prepare(
     options: RunOptions,
     *,
     on_probe: Callable[[str], None] = lambda path: None,
+    on_trial: Callable[[str], None] = lambda name: None,
     on_planned: Callable[[Plan, ChosenInterpreter, Path], None] = lambda plan, chosen, target: None,
     profile_of: Callable[[Profile | None, Machine, ChosenInterpreter], Profile] | None = None,
 ) -> Prepared:
     """Check the request and plan one run per interpreter; starts nothing.
 
-    Blocks while interpreters are probed, up to a minute each; calls `on_probe` before. `profile_of` supplies
+    Blocks while interpreters are probed and steps of a user's own workload are tried, up to a minute each;
+    calls `on_probe` and `on_trial` before. `profile_of` supplies
     what is measured if it is not the requested profile. Raises GputuiError for the first thing that is wrong.
     """
     check_label(options.label)
@@ -124,6 +126,10 @@ def prepare(
         profiles.append(profile)
         plan = resolve_plan(profile, chosen.interpreter, machine, choices_of(options, seed))
         check_something_runs(profile, plan, chosen, machine)
+        if profile.own is not None and options.budget_s is None:
+            on_trial(Path(profile.own.file).name)
+            plan, said = with_time_for_steps(plan)
+            met += said
         met += cautions(plan, chosen.interpreter, machine)
         on_planned(plan, chosen, target)
         requests.append(

@@ -55,6 +55,7 @@ PASS = ProfiledPass(
     memory_reason="",
     trace_bytes=0,
 )
+KILLED = "the worker died of SIGKILL, as it does when memory runs out"
 MESSAGE = (
     "case_id=0, is_valid=True, reason='', steps=1, window_ns=10, events=1, event_cost_ns=2, unmatched_ns=0,"
     " operators=[dict(phase='forward', category='gemm', operator='aten::mm', shapes='', dtypes='', calls=1,"
@@ -223,7 +224,7 @@ def test_what_a_worker_found_is_written_down_and_the_case_is_as_it_was(tmp_path:
 @pytest.mark.parametrize(
     ("behaviour", "reason"),
     [
-        ("die()", "the worker died of SIGKILL"),
+        ("die()", KILLED),
         ("sys.exit(3)", "the worker left early with status 3"),
         ("end()", "its worker sent none"),
         (
@@ -231,7 +232,7 @@ def test_what_a_worker_found_is_written_down_and_the_case_is_as_it_was(tmp_path:
             "its worker sent none",
         ),
         (f"say('profiled', {MESSAGE.replace('case_id=0', 'case_id=5')}); end()", "its worker sent none"),
-        ("say('profiled', case_id=0, operators='many'); die()", "the worker died of SIGKILL"),
+        ("say('profiled', case_id=0, operators='many'); die()", KILLED),
     ],
 )
 def test_a_worker_that_dies_or_lies_costs_the_pass_and_nothing_else(
