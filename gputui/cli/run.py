@@ -185,7 +185,6 @@ def command(
     prepared = prepare(
         options,
         on_probe=_say_probing,
-        on_trial=lambda name: click.echo(f"trying a step of {name} ...", err=True),
         on_planned=_announce,
         profile_of=None if model is None else partial(_profile_like, model, only),
     )

@@ -87,14 +87,13 @@ def prepare(
     options: RunOptions,
     *,
     on_probe: Callable[[str], None] = lambda path: None,
-    on_trial: Callable[[str], None] = lambda name: None,
     on_planned: Callable[[Plan, ChosenInterpreter, Path], None] = lambda plan, chosen, target: None,
     profile_of: Callable[[Profile | None, Machine, ChosenInterpreter], Profile] | None = None,
 ) -> Prepared:
     """Check the request and plan one run per interpreter; starts nothing.
 
     Blocks while interpreters are probed and steps of a user's own workload are tried, up to a minute each;
-    calls `on_probe` and `on_trial` before. `profile_of` supplies
+    calls `on_probe` before, with what it checks. `profile_of` supplies
     what is measured if it is not the requested profile. Raises GputuiError for the first thing that is wrong.
     """
     check_label(options.label)
@@ -127,7 +126,7 @@ def prepare(
         plan = resolve_plan(profile, chosen.interpreter, machine, choices_of(options, seed))
         check_something_runs(profile, plan, chosen, machine)
         if profile.own is not None and options.budget_s is None:
-            on_trial(Path(profile.own.file).name)
+            on_probe(f"how long a step of {Path(profile.own.file).name} takes")
             plan, said = with_time_for_steps(plan)
             met += said
         met += cautions(plan, chosen.interpreter, machine)
