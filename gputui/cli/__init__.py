@@ -116,10 +116,10 @@ class _Lazy(click.Group):
             if not args[1:] or args[1] in ctx.help_option_names:
                 click.echo(self.get_help(ctx))
                 ctx.exit()
-            if self.get_command(ctx, args[1]) is None:
+            if args[2:] or self.get_command(ctx, args[1]) is None:
                 from gputui.cli.pages import page_of
 
-                click.echo_via_pager(page_of(args[1]))
+                click.echo_via_pager(page_of(" ".join(args[1:])))
                 ctx.exit()
             args = [args[1], "--help"]
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):

@@ -1,15 +1,54 @@
-"""The pages of the documentation, for `gputui help TOPIC`."""
+"""The pages of the documentation, for `gputui help TOPIC`, and what in them answers `gputui help WORDS`."""
 
 from __future__ import annotations
 
 import importlib.resources
+import math
 import re
+import shutil
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import NamedTuple
 
 from gputui.errors import GputuiError
 
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)]*)\)")
+_UNIT = re.compile(r"\n\n+(?!```)|\n(?=- |\d+\. |\|)")
+"""Ends a paragraph with its example, an item of a list, or a row of a table."""
+MOST_FOUND = 3
+_K1, _B = 1.2, 0.4
+"""Of BM25, within what Robertson and Zaragoza (2009) found to do well; rows of tables are short."""
+_WEIGHTS = {"questions": 1.5} | dict.fromkeys(("architecture", "json", "result-file", "engines", "sql"), 0.5)
+"""Of pages that are made of questions, and of those for who reads code and tables of the file."""
+_HEADING_WEIGHT, _PAGE_WEIGHT = 2, 1
+"""How often words of the heading and of the page's name count beside those of the paragraph."""
+_SAME = (
+    "gpu card cuda",
+    "box machine server instance host",
+    "container pod docker kubernetes",
+    "remove delete erase rm",
+    "stop kill cancel abort",
+    "price cost money cheap dollar usd",
+    "heat hot temperature thermal throttling",
+    "memory oom vram ram",
+    "color colour",
+    "amp bf16 fp16 mixed",
+    "fast slow speed performance",
+    "measure benchmark test",
+    "llm vllm sglang",
+    "notebook jupyter",
+    "keep kept store save",
+    "install setup",
+    "tell unclear inconclusive",
+)
+"""Words that people type for the first of each group."""
+_SILENT = re.compile(
+    "an?|the|is|are|its?|i|me|my|you|your|to|of|in|on|for|and|or|do|does|did|how|what|why|when|which|can|be|with"
+    "|this|that|there|from|at|by|if|not|has|have|will"
+)
 
 
 def topics() -> dict[str, Traversable]:
@@ -21,18 +60,97 @@ def topics() -> dict[str, Traversable]:
 
 
 def page_of(topic: str) -> str:
-    """The text of a page, with links as the names of topics. Raises GputuiError if there is none.
+    """The text of a page with links as the names of topics, or else the paragraphs that answer a question.
 
-    A topic may end in `.md`, which tells the page of a command from its help.
+    A topic may end in `.md`, which tells the page of a command from its help. Raises GputuiError if nothing
+    is found.
     """
-    topic, found = topic.removesuffix(".md"), topics()
-    if topic not in found:
+    name, pages = topic.removesuffix(".md"), topics()
+    if name in pages:
+        return _LINK.sub(_plain, pages[name].read_text(encoding="utf-8"))
+    found = found_in_pages(topic)
+    if not found or not topic.strip():
         import difflib
 
-        close = difflib.get_close_matches(topic, found, n=1)
-        hint = f"did you mean `gputui help {close[0]}`?" if close else f"topics: {', '.join(found)}"
+        close = difflib.get_close_matches(name, pages, n=1)
+        hint = f"did you mean `gputui help {close[0]}`?" if close else f"topics: {', '.join(pages)}"
         raise GputuiError(f"no command or help topic '{topic}'", hint)
-    return _LINK.sub(_plain, found[topic].read_text(encoding="utf-8"))
+    return "\n\n".join(
+        f"{one.heading}\n\n{_filled(one.text)}\n\n  gputui help {one.page}.md\n" for one in found
+    )
+
+
+def _filled(text: str) -> str:
+    if "```" in text:
+        return text
+    width = min(shutil.get_terminal_size().columns, 100)
+    return textwrap.fill(" ".join(text.split()), width, break_long_words=False, break_on_hyphens=False)
+
+
+class Paragraph(NamedTuple):
+    """A paragraph, an item or a row of a page, with the heading above it."""
+
+    page: str
+    heading: str
+    text: str
+
+
+def found_in_pages(question: str) -> list[Paragraph]:
+    """The paragraphs that answer a question best, at most MOST_FOUND; none if no word of it is in any.
+
+    Ranked by BM25 over stems: words that few paragraphs have count most.
+    """
+    asked = set(_stems(question))
+    pieces = [
+        piece for name, page in topics().items() for piece in _paragraphs(name, page.read_text("utf-8"))
+    ]
+    counts = [
+        Counter(
+            _stems(piece.text) + _HEADING_WEIGHT * _stems(piece.heading) + _PAGE_WEIGHT * _stems(piece.page)
+        )
+        for piece in pieces
+    ]
+    usual = sum(count.total() for count in counts) / len(counts)
+    having = Counter(stem for count in counts for stem in asked & count.keys())
+
+    def score(index: int) -> float:
+        count, page = counts[index], pieces[index].page
+        shared = asked & count.keys()
+        weight = _WEIGHTS.get(page, 1.0) * len(shared) / max(len(asked), 1)
+        return weight * sum(
+            math.log(1 + (len(counts) - having[stem] + 0.5) / (having[stem] + 0.5))
+            * (_K1 + 1) * count[stem] / (count[stem] + _K1 * (1 - _B + _B * count.total() / usual))
+            for stem in shared
+        )  # fmt: skip
+
+    best = sorted(range(len(pieces)), key=score, reverse=True)[:MOST_FOUND]
+    return [pieces[index] for index in best if score(index)]
+
+
+def _paragraphs(page: str, text: str) -> Iterator[Paragraph]:
+    heading = ""
+    for unit in _UNIT.split(
+        re.sub(r"```.*?```", lambda code: code[0].replace("\n\n", "\n"), text, flags=re.S)
+    ):
+        if unit.startswith("#"):
+            first, _, unit = unit.partition("\n")
+            heading = first.lstrip("#").strip()
+        if re.search("[a-z]", unit):
+            yield Paragraph(
+                page, heading, _LINK.sub(_plain, unit.strip().strip("|").replace(" | ", ": ").strip())
+            )
+
+
+def _stems(text: str) -> list[str]:
+    words = (word for word in re.findall(r"[a-z0-9]+", text.lower()) if not _SILENT.fullmatch(word))
+    return [_FIRST.get(stem, stem) for stem in map(_stem, words)]
+
+
+def _stem(word: str) -> str:
+    return re.sub(r"(?<=...)(ies|ing|ed|es|s|e|y)$", "", word)
+
+
+_FIRST = {_stem(word): _stem(group.split()[0]) for group in _SAME for word in group.split()}
 
 
 def _plain(link: re.Match[str]) -> str:
