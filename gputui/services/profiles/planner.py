@@ -30,6 +30,8 @@ from gputui.services.profiles.torch_builds import unused_gpu
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS
 
+PASSES_IN_ORDER = 2
+"""On a busy box a run may end in the second pass; what people come for then has two launches."""
 CPU_SHARE = 0.3
 """Of the time of a run that measures a GPU: what its CPU cases may take at most."""
 SHARED_MEMORY_FRACTION = 0.5
@@ -517,7 +519,7 @@ def _fits_together(needed_bytes: int, device: TorchDevice | None, machine: Machi
 def _passes(
     cases: Sequence[PlannedCase], groups: Sequence[PlannedLaunch], replicates: int, seed: int
 ) -> tuple[PlannedLaunch, ...]:
-    """Every group once per pass: first by importance, in case time runs out, then in new random orders.
+    """Every group once per pass: twice by importance, in case time runs out, then in new random orders.
 
     Each pass profiles one case of a group, and the last one those that are left.
     """
@@ -526,7 +528,7 @@ def _passes(
     launches: list[PlannedLaunch] = []
     for replicate in range(replicates):
         last = None if replicate + 1 == replicates else replicate + 1
-        for group in chance.sample(groups, len(groups)) if replicate else groups:
+        for group in chance.sample(groups, len(groups)) if replicate >= PASSES_IN_ORDER else groups:
             launches.append(
                 replace(
                     group,

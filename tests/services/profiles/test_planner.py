@@ -228,10 +228,11 @@ def plan_of_five(seed: int) -> Plan:
     return resolve_plan(QUICK, make_interpreter(H200), GPU_BOX, Choices(replicates=5, seed=seed))
 
 
-def test_each_replicate_measures_the_same_launches_in_an_order_of_its_own() -> None:
+def test_each_replicate_after_the_second_measures_the_same_launches_in_an_order_of_its_own() -> None:
     plan = plan_of_five(seed=1)
     orders = [order_of(plan, replicate) for replicate in range(5)]
-    assert len({tuple(order) for order in orders}) == 5
+    assert orders[0] == orders[1]
+    assert len({tuple(order) for order in orders}) == 4
     assert len({tuple(sorted(order)) for order in orders}) == 1
     replicates = [launch.replicate for launch in plan.launches]
     assert replicates == sorted(replicates)
@@ -245,11 +246,12 @@ def test_the_order_is_the_seeds_and_launch_ids_follow_it(seed: int) -> None:
     assert plan.seed == seed
 
 
-def test_the_first_pass_takes_what_people_come_for_first_and_the_gpu_before_the_cpu() -> None:
+def test_the_first_two_passes_take_what_people_come_for_first_and_the_gpu_before_the_cpu() -> None:
     for seed in range(3):
         plan = resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(seed=seed, replicates=2))
-        first = [plan.cases[case_ids[0]].case.work.workload for case_ids in order_of(plan, 0)]
-        assert first[:3] == ["gpt_train", "decode", "conv_train"]
+        for replicate in range(2):
+            names = [plan.cases[case_ids[0]].case.work.workload for case_ids in order_of(plan, replicate)]
+            assert names[:3] == ["gpt_train", "decode", "conv_train"]
     both = resolve_plan(QUICK, make_interpreter(H200), GPU_BOX)
     devices = [launch.device.device_class for launch in both.launches]
     assert devices == sorted(devices, reverse=True)
