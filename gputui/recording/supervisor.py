@@ -58,6 +58,8 @@ HARD_STOP = 1.2
 """A run ends at this multiple of its budget, whatever is in progress."""
 WORTH_SAYING = 0.1
 """Share of their time that threads waited for a CPU, from which a run that ended early mentions it."""
+AT_WORK = 0.1
+"""A silent worker that got more than this share of a CPU may be slow; one that got less hangs."""
 LOG_LIMIT_BYTES = 8 * 2**20
 STORE_TIMEOUT_S = 120.0
 LOOK_TIMEOUT_S = 120.0
@@ -72,7 +74,7 @@ class Patience:
     start_s: float = 120.0
     """Until its first message: it may import torch from a cold or a remote disk."""
     besides_s: float = 20.0
-    """Afterwards: its allowance, in which one step may lie, plus this."""
+    """Afterwards: its allowance, in which one step may lie, plus this; its limit, if it is at work."""
 
 
 @dataclass
@@ -258,7 +260,7 @@ class Supervisor:
             index = self._device_index(launch.device)
             sampler.focus(() if index is None else (index,))
             hard_stop_s = begun_s + plan.budget_s * HARD_STOP - run.pace.spent_s
-            outcome, reason = self._listen(run, launch, worker, aim_s, hard_stop_s)
+            outcome, reason = self._listen(run, launch, worker, allowance, hard_stop_s)
         finally:
             sampler.focus(())
             worker.end()
@@ -319,19 +321,21 @@ class Supervisor:
         run: _Run,
         launch: PlannedLaunch,
         worker: WorkerProcess,
-        aim_s: float,
+        allowance: tuple[float, float],
         hard_stop_s: float,
     ) -> tuple[str, str]:
         """Record the worker's messages until the last one, its exit, its silence, a signal, a full disk,
         or the hard stop."""
-        patience_s, heard_s = self._patience.start_s, self._clock.now_s()
+        patience_s, heard_s = (self._patience.start_s, self._patience.start_s), self._clock.now_s()
+        besides_s = profiled_s(run.spec.plan, launch) + self._patience.besides_s
+        heard_cpu_s = worker.cpu_s()
         stopped_s = self._clock.stopped_s
         while True:
             exited = worker.exit_status is not None
             heard = self._hear(run, launch, worker, 0.0 if exited else 0.25)
             if heard:
-                patience_s = aim_s + profiled_s(run.spec.plan, launch) + self._patience.besides_s
-                heard_s = self._clock.now_s()
+                patience_s = allowance[0] + besides_s, allowance[1] + besides_s
+                heard_s, heard_cpu_s = self._clock.now_s(), worker.cpu_s()
             if heard == "end":
                 worker.wait_for_exit()
                 return "ok", ""
@@ -345,7 +349,8 @@ class Supervisor:
             if self._clock.stopped_s > stopped_s:
                 gap_s, stopped_s = self._clock.stopped_s - stopped_s, self._clock.stopped_s
                 self._event(run, "warning", f"this supervisor was stopped for {gap_s:.0f} s")
-            if now_s - heard_s > patience_s:
+            is_at_work = worker.cpu_s() - heard_cpu_s > AT_WORK * (now_s - heard_s)
+            if now_s - heard_s > patience_s[is_at_work]:
                 return "failed", f"the worker hung: no word for {now_s - heard_s:.0f} s"
             if now_s > hard_stop_s:
                 return "interrupted", f"hard stop at {HARD_STOP} times the budget"

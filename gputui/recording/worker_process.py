@@ -95,6 +95,13 @@ class WorkerProcess:
         """As in Python, negative for a signal; None while it runs."""
         return self._process.poll()
 
+    def cpu_s(self) -> float:
+        """CPU time that it has had, without its children; 0 where the system does not say."""
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return 0.0
+
     def messages(self, timeout_s: float) -> Iterator[dict[str, Any]]:
         """Its messages so far, waiting up to `timeout_s` for the first; lines that are not JSON objects
         become `{"kind": "garbage"}`."""

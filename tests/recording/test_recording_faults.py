@@ -435,6 +435,18 @@ def test_a_worker_that_hangs_is_ended_with_its_children_and_the_rest_is_measured
     assert living_members(pid) == []
 
 
+def test_a_worker_that_is_silent_because_its_work_is_slow_is_not_taken_for_one_that_hangs(
+    tmp_path: Path,
+) -> None:
+    slow = "\nwhile 0 in ids and time.process_time() < 4:\n    pass\n"
+    worker = scripted_worker(tmp_path / "worker.py", slow + WELL)
+    plan = make_plan([0], [2], cases=THREE, budget_s=60, interpreter=worker)
+    plan = replace(plan, launches=(replace(plan.launches[0], weight=0.01), plan.launches[1]))
+    run = Supervised(tmp_path / "runs", plan, is_impatient=True)
+    assert run.end() == 0
+    assert [outcome for _, outcome, _ in launches_of(run)] == ["ok", "ok"]
+
+
 def test_a_log_that_grows_without_end_is_emptied_which_is_reported(tmp_path: Path) -> None:
     chatter = (
         "\nbefore = 0"
