@@ -44,7 +44,7 @@ NAMES = (
     "results-blocks",
     "results-operators",
     "results-step",
-    "results-telemetry",
+    "results-timeline",
     "results-findings",
     "compare-rows",
     "compare-evidence",
@@ -53,7 +53,7 @@ NAMES = (
 """In the order they are taken; each is made in every one of SIZES."""
 LABELS = ("all cores", "one core")
 """Of the two runs: the first has every core that gputui has, the second the first of them."""
-_TABS = ("cases", "blocks", "operators", "step", "telemetry", "findings")
+_TABS = ("cases", "blocks", "operators", "step", "timeline", "findings")
 _BLOCKS = 6
 """So many blocks of a case are seen while a run goes on: enough for an interval."""
 _LONGEST_S = 1800.0

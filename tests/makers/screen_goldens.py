@@ -35,7 +35,7 @@ FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("results-operators-by-category", ("g",)),
     ("results-step", ("tab",)),
     ("results-memory", ("tab",)),
-    ("results-telemetry", ("tab",)),
+    ("results-timeline", ("tab",)),
     ("results-findings", ("tab", "tab")),
     ("compare-nothing", ("4",)),
     ("compare-rows", ("3", "escape", "down", "space", "up", "space", "c")),
@@ -51,8 +51,8 @@ FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
 GPU_FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("results-gpu-overview", ()),
     ("results-gpu-blocks", ("tab", "tab")),
-    ("results-gpu-telemetry", ("tab", "tab", "tab", "tab")),
-    ("results-gpu-telemetry-of-a-case", ("n",)),
+    ("results-gpu-timeline", ("tab", "tab", "tab", "tab")),
+    ("results-gpu-timeline-of-a-case", ("n",)),
 )
 """Pictures of the run of `store_on_gpu`."""
 

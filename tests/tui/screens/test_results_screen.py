@@ -37,7 +37,7 @@ from gputui.tui.screens.results.overview import step_lines
 from gputui.tui.screens.results.run_pane import OF_A_CASE, TABS
 from gputui.tui.screens.results.screen import ResultsScreen
 from gputui.tui.screens.results.tables import GROUPS, chosen_operators
-from gputui.tui.screens.results.telemetry_page import chart_place
+from gputui.tui.screens.results.timeline import chart_place
 from gputui.tui.shell.registry import SCREENS
 from gputui.tui.terminal.theme import Depth
 from gputui.tui.widgets.dialogs import AskText, Confirm
@@ -602,28 +602,36 @@ async def test_blocks_of_a_gpu_that_nothing_is_known_of_say_so_and_have_no_marks
         assert "T slowed" not in shown
 
 
-async def test_a_part_of_the_telemetry_is_chosen_by_keys_and_read_again(db: Path) -> None:
+def times_of(app: MonitorApp) -> list[str]:
+    """The times along the axis of the timeline."""
+    (line,) = (line for line in picture(app).splitlines() if line.startswith("time "))
+    return line.split()[1:-2]
+
+
+async def test_a_part_of_the_timeline_is_chosen_by_keys_and_read_again(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot, f"{db.with_name('gpu.db')}@latest")
         await press(pilot, *["tab"] * 6)
-        assert "the whole 7.90 s in 80 pieces" in picture(app)
+        whole = [f"0:0{second}" for second in range(8)]
+        assert times_of(app) == whole
         await press(pilot, "plus", "plus")
-        assert "from 3.0 s to 4.9 s of 7.90 s in 20 pieces" in picture(app)
-        assert "the cursor, at 4.0 s" in picture(app)
+        assert times_of(app)[0] == "0:03.0"
+        assert times_of(app)[-1] == "0:04.5"
+        assert "cursor 4.0 s" in picture(app)
         await press(pilot, "right_square_bracket")
-        assert "from 4.0 s to 5.9 s" in picture(app)
+        assert times_of(app)[0] == "0:04.0"
         await press(pilot, "left_square_bracket", "minus", "minus")
-        assert "the whole 7.90 s in 80 pieces" in picture(app)
+        assert times_of(app) == whole
         await press(pilot, "0", *["left"] * 30, "n")
-        assert "at 2.4 s: gemm mini gpu fp32, launch 1" in picture(app)
-        assert "from 2.3 s to 3.7 s" in picture(app)
+        assert "cursor 2.4 s   gemm fp32, launch 1" in picture(app)
+        assert times_of(app)[0] == "0:02.4"
         await press(pilot, "0", "left")
-        assert "the whole 7.90 s" in picture(app)
-        assert "the cursor, at 2.2 s" in picture(app)
+        assert times_of(app) == whole
+        assert "cursor 2.3 s" in picture(app)
 
 
-async def test_a_part_of_the_telemetry_is_chosen_by_dragging_and_a_click_moves_the_cursor(db: Path) -> None:
+async def test_a_part_of_the_timeline_is_chosen_by_dragging_and_a_click_moves_the_cursor(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot, f"{db.with_name('gpu.db')}@latest")
@@ -633,11 +641,20 @@ async def test_a_part_of_the_telemetry_is_chosen_by_dragging_and_a_click_moves_t
         await pilot.mouse_down(offset=(place.left + place.cells // 4, 10))
         await pilot.mouse_up(offset=(middle, 10))
         await settled(pilot)
-        assert "from 1.9 s to 4.0 s" in picture(app)
+        assert (times_of(app)[0], times_of(app)[-1]) == ("0:02.0", "0:03.5")
         await pilot.click(offset=(middle, 10))
-        assert "the cursor, at 2.9 s" in picture(app)
+        assert "cursor 3.0 s" in picture(app)
         await pilot.click(offset=(5, 10))
-        assert "the cursor, at 2.9 s" in picture(app)
+        assert "cursor 3.0 s" in picture(app)
+
+
+async def test_enter_opens_what_was_timed_at_the_cursor(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot, f"{db.with_name('gpu.db')}@latest")
+        await press(pilot, *["tab"] * 6, "0", *["left"] * 30, "n", "enter")
+        assert "gemm mini gpu fp32" in picture(app)
+        assert "time " not in [line[:5] for line in picture(app).splitlines()]
 
 
 async def test_a_file_that_is_gone_when_a_part_is_read_is_reported_and_what_was_loaded_stays(
@@ -651,7 +668,7 @@ async def test_a_file_that_is_gone_when_a_part_is_read_is_reported_and_what_was_
         gone.unlink()
         await press(pilot, "plus")
         assert "there is no result file" in picture(app)
-        assert "from 2.0 s to 5.9 s of 7.90 s in 40 pieces" in picture(app)
+        assert times_of(app)[0] == "0:02.0"
 
 
 async def save_as(pilot: Pilot[int], path: Path, *then: str) -> str:
@@ -680,7 +697,8 @@ async def test_every_tab_is_saved_under_the_name_that_is_offered(
     case = "gpt_train-mini-cpu-fp32-all-cores"
     assert sorted(path.name for path in Path.cwd().iterdir()) == sorted(
         [
-            *(f"cccc0001-{tab}.csv" for tab in TABS if tab not in OF_A_CASE),
+            *(f"cccc0001-{tab}.csv" for tab in TABS if tab not in (*OF_A_CASE, "timeline")),
+            "cccc0001-telemetry.csv",
             "cccc0001-blocks-gemm-mini-cpu-fp32-all-cores.csv",
             *(f"cccc0001-{tab}-{case}.csv" for tab in ("operators", "step", "memory")),
             "runs.csv",
@@ -752,7 +770,7 @@ async def test_what_was_not_profiled_says_how_it_would_be(tmp_path: Path) -> Non
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, f"{tmp_path / 'a.db'}@latest")
         tabs = picture(app).splitlines()[1].split()
-        assert tabs == ["Overview", "Cases", "Blocks", "Telemetry", "Environment", "Findings"], (
+        assert tabs == ["Overview", "Cases", "Blocks", "Timeline", "Environment", "Findings"], (
             "empty ones are not there"
         )
         await press(pilot, "shift+tab", "end")
@@ -911,7 +929,7 @@ def test_a_person_opens_a_file_from_the_shell_looks_and_leaves(db: Path, reposit
     with Terminal(command, 80, 24, environment={"PYTHONPATH": str(repository)}) as terminal:
         terminal.wait_for("fast box")
         terminal.type(b"\r")
-        terminal.wait_for("Telemetry")
+        terminal.wait_for("Timeline")
         terminal.type(b"1")
         terminal.wait_for("[1 Mon]")
         terminal.type(b"3")

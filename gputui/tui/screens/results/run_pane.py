@@ -32,7 +32,7 @@ from gputui.tui.screens.results.tables import (
     case_rows,
     chosen_operators,
 )
-from gputui.tui.screens.results.telemetry_page import chart_place, telemetry_page
+from gputui.tui.screens.results.timeline import at_cursor, chart_place, timeline
 from gputui.tui.screens.results.window import TimeWindow
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
@@ -43,7 +43,7 @@ from gputui.tui.widgets.plain_ascii import in_ascii
 from gputui.tui.widgets.plain_table import PlainTable
 from gputui.tui.widgets.sections import section
 
-TABS = ("overview", "cases", "blocks", "operators", "step", "memory", "telemetry", "environment", "findings")
+TABS = ("overview", "cases", "blocks", "operators", "step", "memory", "timeline", "environment", "findings")
 OF_A_CASE = ("blocks", "operators", "step", "memory")
 """Tabs that show one case."""
 _WIDE, _NAME_CELLS = 100, 26
@@ -52,7 +52,7 @@ _SHORT_TABS = {
     "overview": "Over",
     "operators": "Ops",
     "memory": "Mem",
-    "telemetry": "Tele",
+    "timeline": "Time",
     "environment": "Env",
     "findings": "Find",
 }
@@ -74,7 +74,7 @@ def tabs_of(detail: RunDetail) -> tuple[str, ...]:
     if not detail.passes:
         missing += ["operators", "step", "memory"]
     if not detail.series:
-        missing.append("telemetry")
+        missing.append("timeline")
     return tuple(name for name in TABS if name not in missing)
 
 
@@ -171,7 +171,7 @@ class RunPane(Vertical):
 
     def step_case(self, step: int) -> None:
         """Move by this many cases that have something on this tab, or were timed."""
-        if self.tab == "telemetry" and self.detail is not None and self.detail.spans:
+        if self.tab == "timeline" and self.detail is not None and self.detail.spans:
             spans = self.detail.spans
             self.change_window(lambda window: window.next_span(spans, step))
         there = self._cases_for(self.tab)
@@ -185,17 +185,25 @@ class RunPane(Vertical):
     def change_window(self, change: Callable[[TimeWindow], TimeWindow]) -> None:
         """Change the window of the telemetry: draw what is loaded at once, read what is missing."""
         detail, before = self.detail, self._window
-        if self.tab != "telemetry" or detail is None or before is None:
+        if self.tab != "timeline" or detail is None or before is None:
             return
         self._window = now = change(before)
         if now.is_whole:
             self._series = detail.series
         elif (now.from_us, now.to_us) != (before.from_us, before.to_us):
             self._read_window(detail, now)
-        self._draw_telemetry(keeps_place=True)
+        self._draw_timeline(keeps_place=True)
+
+    def open_at_cursor(self) -> None:
+        """From the timeline go to the step of the case that was timed at the cursor, or to its blocks."""
+        detail, window = self.detail, self._window
+        there = at_cursor(detail, window) if detail and window and self.tab == "timeline" else []
+        if detail is not None and there:
+            self._case_id = there[0].case_id
+            self.show_tab("step" if self._case_id in detail.passes else "blocks")
 
     def step_cursor(self, cells: int) -> None:
-        wide = chart_place(self.screen.size.width).cells or 1
+        wide = chart_place(self.screen.size.width).cells
         self.change_window(lambda window: window.stepped(cells / wide))
 
     def take_series(self, window: TimeWindow, series: tuple[TelemetrySeries, ...]) -> None:
@@ -203,11 +211,11 @@ class RunPane(Vertical):
         shown = self._window
         if shown is not None and (shown.from_us, shown.to_us) == (window.from_us, window.to_us):
             self._series = series
-            self._draw_telemetry(keeps_place=True)
+            self._draw_timeline(keeps_place=True)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Remember where a selection of telemetry may begin."""
-        self._pressed_at = event.screen_x if self.tab == "telemetry" else None
+        self._pressed_at = event.screen_x if self.tab == "timeline" else None
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
         """Zoom to the selection, or move the cursor to the clicked position."""
@@ -258,8 +266,8 @@ class RunPane(Vertical):
             self._switcher.current = "operators"
         else:
             self._switcher.current = "page"
-            if name == "telemetry":
-                self._draw_telemetry()
+            if name == "timeline":
+                self._draw_timeline()
             else:
                 self._page.show(self._lines_of(detail, name, case))
         if name in OF_A_CASE and case is not None:
@@ -302,10 +310,10 @@ class RunPane(Vertical):
                 return saving.environment_sheet(detail)
             case "findings":
                 return saving.findings_sheet(detail)
-            case "telemetry" if self._window is not None:
+            case "timeline" if self._window is not None:
                 within_us = self._window.from_us, self._window.to_us
                 return saving.telemetry_sheet(detail, self._series, within_us)
-            case "telemetry":
+            case "timeline":
                 return Missing("nothing was sampled during this run")
         if case is None:
             return Missing(f"this run has nothing for the tab {name}")
@@ -358,13 +366,13 @@ class RunPane(Vertical):
         page = {"blocks": pages.blocks_page, "step": pages.step_page, "memory": pages.memory_page}[name]
         return page(detail, case, width, height)
 
-    def _draw_telemetry(self, *, keeps_place: bool = False) -> None:
-        if self.detail is None or self.tab != "telemetry":
+    def _draw_timeline(self, *, keeps_place: bool = False) -> None:
+        if self.detail is None or self.tab != "timeline":
             return
         width = self.screen.size.width
         lines = pages.not_sampled(width)
         if self._window is not None:
-            lines = telemetry_page(self.detail, self._series, self._window, width, self._switcher.size.height)
+            lines = timeline(self.detail, self._series, self._window, width, self._switcher.size.height)
         self._page.show(lines, keeps_place=keeps_place)
 
     def _cases_for(self, name: str) -> list[CaseResult]:

@@ -66,7 +66,7 @@ _HINTS = {
     "run": ("next-tab", "save", "back", "compare"),
     "run of a case": ("next-tab", "next-case", "save", "back"),
     "operators": ("next-tab", "next-case", "filter", "sort", "group", "save", "back"),
-    "telemetry": (
+    "timeline": (
         "next-tab",
         "zoom-in",
         "zoom-out",
@@ -344,7 +344,9 @@ class ResultsScreen(ShellScreen):
     # keys
 
     def action_enter(self) -> None:
-        """Does nothing: the focused table handles the key."""
+        """Open what is at the cursor of the timeline; elsewhere the focused table handles the key."""
+        if self.level == "run":
+            self._pane.open_at_cursor()
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Enter, or a click on the selected row."""
