@@ -13,7 +13,7 @@ from ..contract import Figure, Parameter, Request, Size, Step, Unsupported, Valu
 from ..failures import OutOfMemory, is_out_of_memory
 from ..steps.flops import GptShape
 from ..timing.stopwatch import BlockTime
-from .gpt_train import BASE, MINI
+from .gpt_train import BASE, MINI, described
 
 SMALLEST: dict[str, Parameter] = {"layers": 1, "heads": 1, "width": 8, "context": 8, "vocabulary": 8}
 """A model whose step takes almost nothing."""
@@ -58,15 +58,7 @@ class Sweep:
 
 def _size(shape: GptShape, memory_mib: int) -> Size:
     return Size(
-        parameters={
-            "layers": shape.layers,
-            "heads": shape.heads,
-            "width": shape.width,
-            "context": shape.context,
-            "vocabulary": shape.vocabulary,
-            "optimizer": "adamw",
-            "data": "uniform tokens",
-        },
+        parameters=described(shape),
         units_per_step=1.0,
         flops_per_step=None,
         bytes_per_step=None,

@@ -14,7 +14,7 @@ from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
 from ..failures import is_out_of_memory
 from ..steps.flops import GptShape
 from ..timing.stopwatch import BlockTime, steps_for
-from .gpt_train import BASE, MINI
+from .gpt_train import BASE, MINI, described
 
 XL = GptShape(layers=32, heads=32, width=4096, context=1024, vocabulary=50304)
 """GPT-3 6.7B: 107 GB of weights, gradients and AdamW state in fp32, more than a GPU of 80 GB has."""
@@ -41,16 +41,10 @@ def _size(
         parameters={
             **({"sharding": "full"} if is_sharded else {}),
             **({"hosts": hosts} if hosts > 1 else {}),
-            "layers": shape.layers,
-            "heads": shape.heads,
-            "width": shape.width,
-            "context": shape.context,
-            "vocabulary": shape.vocabulary,
+            **described(shape),
             "ranks": ranks,
             "batch": batch,
             "reduce_bytes": reduce_mib * 2**20,
-            "optimizer": "adamw",
-            "data": "uniform tokens",
         },
         units_per_step=float(ranks * batch * shape.context),
         flops_per_step=None,

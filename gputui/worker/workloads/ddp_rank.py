@@ -119,34 +119,15 @@ def built(request: Request, data_seed: int, *, is_parallel: bool) -> tuple[Any, 
 
     In parallel each rank holds the whole model, or with `sharding` a part, gathering each layer when needed.
     """
-    import torch
     from torch.nn.parallel import DistributedDataParallel
 
-    from ..models.gpt import Gpt
-    from ..steps.flops import GptShape
-    from ..steps.training import training_step
+    from ..steps.training import next_token_loss, training_step
+    from .gpt_train import made
 
-    shape = GptShape(**{n: request.integer(n) for n in ("layers", "heads", "width", "context", "vocabulary")})
-    torch.manual_seed(request.seed)
     is_sharded = is_parallel and request.parameters.get("sharding") == "full"
-    with torch.device("meta" if is_sharded else request.device):
-        model = Gpt(shape)
-    if is_sharded:
-        _shard(model, request.device)
+    model, tokens, optimizer = made(request, data_seed, _shard if is_sharded else None)
     trained = DistributedDataParallel(model) if is_parallel and not is_sharded else model
-    generator = torch.Generator().manual_seed(data_seed)
-    tokens = torch.randint(
-        shape.vocabulary, (request.integer("batch"), shape.context + 1), generator=generator
-    ).to(request.device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=request.device in ("cpu", "cuda"))
-
-    def loss() -> torch.Tensor:
-        logits = trained(tokens[:, :-1])
-        return torch.nn.functional.cross_entropy(
-            logits.reshape(-1, shape.vocabulary), tokens[:, 1:].reshape(-1)
-        )
-
-    return model, training_step(loss, optimizer, request)
+    return model, training_step(lambda: next_token_loss(trained, tokens), optimizer, request)
 
 
 def _shard(model: Any, device: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any  # Any: torch's types
 
-from ..contract import Request, Size, Step, Workload
+from ..contract import Parameter, Request, Size, Step, Workload
 from ..steps.flops import GptShape, gpt_training_flops
 
 MINI = GptShape(layers=6, heads=6, width=384, context=256, vocabulary=256)
@@ -15,18 +17,14 @@ MEDIUM = GptShape(layers=24, heads=16, width=1024, context=1024, vocabulary=5030
 """GPT-2 355M."""
 
 
+def described(shape: GptShape) -> dict[str, Parameter]:
+    """What every size has in which a GPT is trained, without the batch."""
+    return {**asdict(shape), "optimizer": "adamw", "data": "uniform tokens"}
+
+
 def _size(shape: GptShape, batch: int, memory_mib: int) -> Size:
     return Size(
-        parameters={
-            "layers": shape.layers,
-            "heads": shape.heads,
-            "width": shape.width,
-            "context": shape.context,
-            "vocabulary": shape.vocabulary,
-            "batch": batch,
-            "optimizer": "adamw",
-            "data": "uniform tokens",
-        },
+        parameters={**described(shape), "batch": batch},
         units_per_step=float(batch * shape.context),
         flops_per_step=batch * gpt_training_flops(shape),
         bytes_per_step=None,
@@ -34,17 +32,24 @@ def _size(shape: GptShape, batch: int, memory_mib: int) -> Size:
     )
 
 
-def made(request: Request) -> tuple[Any, Any, Any]:
-    """A GPT with random weights, a batch of uniform random tokens, and AdamW (fused if available)."""
+def made(
+    request: Request, data_seed: int, shard: Callable[[Any, str], None] | None = None
+) -> tuple[Any, Any, Any]:
+    """A GPT with the weights of `request.seed`, a batch of tokens of `data_seed`, and AdamW.
+
+    `shard` gets a model without weights and the device on which it is to draw this process's part of them.
+    """
     import torch
 
     from ..models.gpt import Gpt
 
-    shape = GptShape(**{n: request.integer(n) for n in ("layers", "heads", "width", "context", "vocabulary")})
+    shape = GptShape(**{name: request.integer(name) for name in GptShape.__dataclass_fields__})
     torch.manual_seed(request.seed)
-    with torch.device(request.device):
+    with torch.device("meta" if shard else request.device):
         model = Gpt(shape)
-    generator = torch.Generator().manual_seed(request.seed)
+    if shard:
+        shard(model, request.device)
+    generator = torch.Generator().manual_seed(data_seed)
     tokens = torch.randint(
         shape.vocabulary, (request.integer("batch"), shape.context + 1), generator=generator
     ).to(request.device)
@@ -54,18 +59,10 @@ def made(request: Request) -> tuple[Any, Any, Any]:
 
 def build(request: Request) -> Step:
     """Forward, backward and optimizer on the same tokens in every step."""
-    import torch
+    from ..steps.training import next_token_loss, training_step
 
-    from ..steps.training import training_step
-
-    model, tokens, optimizer = made(request)
-    vocabulary = request.integer("vocabulary")
-
-    def loss() -> torch.Tensor:
-        logits = model(tokens[:, :-1])
-        return torch.nn.functional.cross_entropy(logits.reshape(-1, vocabulary), tokens[:, 1:].reshape(-1))
-
-    return training_step(loss, optimizer, request)
+    model, tokens, optimizer = made(request, request.seed)
+    return training_step(lambda: next_token_loss(model, tokens), optimizer, request)
 
 
 WORKLOAD = Workload(

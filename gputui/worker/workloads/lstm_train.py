@@ -32,7 +32,7 @@ def build(request: Request) -> Step:
     import torch
 
     from ..models.lstm import Lstm
-    from ..steps.training import training_step
+    from ..steps.training import next_token_loss, training_step
 
     shape = LstmShape(**{name: request.integer(name) for name in LstmShape.__dataclass_fields__})
     torch.manual_seed(request.seed)
@@ -45,14 +45,7 @@ def build(request: Request) -> Step:
     fused = request.device in ("cpu", "cuda")
     rate = float(request.parameters["learning_rate"])
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, fused=fused)
-
-    def loss() -> torch.Tensor:
-        scores = model(tokens[:, :-1])
-        return torch.nn.functional.cross_entropy(
-            scores.reshape(-1, shape.vocabulary), tokens[:, 1:].reshape(-1)
-        )
-
-    return training_step(loss, optimizer, request)
+    return training_step(lambda: next_token_loss(model, tokens), optimizer, request)
 
 
 WORKLOAD = Workload(

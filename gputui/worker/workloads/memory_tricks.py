@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
 from typing import Any  # Any: torch's types
 
 from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
 from ..steps.flops import GptShape
-from .gpt_train import BASE, MINI, made
+from .gpt_train import BASE, MINI, described, made
 
 PARTS_OF_A_BATCH = 4
 """Into which `accumulate` cuts the batch."""
@@ -34,16 +36,10 @@ def _sizes() -> dict[str, Size]:
 def _size(shape: GptShape, batch: int, trick: str, memory_mib: int) -> Size:
     return Size(
         parameters={
-            "layers": shape.layers,
-            "heads": shape.heads,
-            "width": shape.width,
-            "context": shape.context,
-            "vocabulary": shape.vocabulary,
+            **described(shape),
             "batch": batch,
             "trick": trick,
             "parts": PARTS_OF_A_BATCH if trick == "accumulate" else 1,
-            "optimizer": "adamw",
-            "data": "uniform tokens",
         },
         units_per_step=float(batch * shape.context),
         flops_per_step=None,
@@ -57,16 +53,14 @@ def build(request: Request) -> Step:
     import torch
     from torch.utils.checkpoint import checkpoint
 
-    from ..profiling.allocations import PARTS, AllocationsUnavailable, PhaseOf, no_phases, peak_of_a_step
+    from ..profiling.allocations import PARTS, AllocationsUnavailable, peak_of_a_step
+    from ..steps.training import next_token_loss, step_in_phases
 
-    trick, precision = str(request.parameters["trick"]), request.precision
+    trick = str(request.parameters["trick"])
     if trick == "offload" and request.device == "cpu":
         raise Unsupported("activations of a CPU are in the host's memory already")
-    model, tokens, optimizer = made(request)
-    vocabulary = request.integer("vocabulary")
-    scaler = torch.amp.GradScaler(request.device) if precision.needs_scaler() else None
+    model, tokens, optimizer = made(request, request.seed)
     pieces = tokens.chunk(request.integer("parts"))
-    last: list[Any] = [None]
 
     def scores(part: Any) -> Any:
         if trick != "checkpoint":
@@ -84,25 +78,11 @@ def build(request: Request) -> Step:
         )
         return context
 
-    def step(phase: PhaseOf) -> None:
-        optimizer.zero_grad(set_to_none=True)
-        total: Any = 0.0
-        for piece in pieces:
-            with phase("forward"), precision.autocast(), saved():
-                loss = torch.nn.functional.cross_entropy(
-                    scores(piece[:, :-1]).reshape(-1, vocabulary), piece[:, 1:].reshape(-1)
-                ) / len(pieces)
-            with phase("backward"):
-                (loss if scaler is None else scaler.scale(loss)).backward()
-            total = total + loss.detach()
-            del loss
-        with phase("optimizer"):
-            if scaler is None:
-                optimizer.step()
-            else:
-                scaler.step(optimizer)
-                scaler.update()
-        last[0] = total
+    def loss(piece: Any) -> Any:
+        with saved():
+            return next_token_loss(scores, piece) / len(pieces)
+
+    in_phases, step = step_in_phases([partial(loss, piece) for piece in pieces], optimizer, request)
 
     def figures(step_ns: Sequence[float]) -> dict[str, Value]:
         optimizer.zero_grad(set_to_none=True)
@@ -111,7 +91,7 @@ def build(request: Request) -> Step:
         try:
             split = peak_of_a_step(
                 request.device,
-                step,
+                in_phases,
                 weights=[*model.parameters(), *model.buffers()],
                 optimizer_state=on_device,
                 inputs=[tokens],
@@ -127,12 +107,7 @@ def build(request: Request) -> Step:
             found["reserved_bytes"] = Value(None, 0, "only a GPU's allocator keeps one")
         return found
 
-    return Step(
-        lambda: step(no_phases),
-        loss=lambda: float(last[0]),
-        loss_scale=None if scaler is None else lambda: float(scaler.get_scale()),
-        figures=figures,
-    )
+    return replace(step, figures=figures)
 
 
 FIGURES = (
