@@ -22,7 +22,7 @@ from importlib import metadata
 from typing import Any  # JSON
 
 from ..contract import Unsupported
-from .ranks import END_S, HELLO_S, Lines, OtherHosts, RankLost, noticing_loss, package_root
+from .ranks import END_S, HELLO_S, Lines, RankLost, end, noticing_loss, package_root
 
 JOIN_S = 120.0
 """How long the other hosts have to join."""
@@ -49,24 +49,10 @@ class Hosts:
 
     def __init__(self, rendezvous: str, count: int) -> None:
         """Listen at `ADDRESS:PORT`, an address of this host. Raises OSError if that fails."""
-        self.rendezvous = rendezvous
-        self._address, self._port = address_of(rendezvous)
         self._count = count
-        self.listener = socket.create_server((self._address, self._port), backlog=64)
+        self.listener = socket.create_server(address_of(rendezvous), backlog=64)
         self.guests: list[Lines] = []
         """The hosts that joined; a connection closes when its host is gone."""
-
-    def joined(self) -> OtherHosts:
-        """What a `RankGroup` needs to know of the hosts that joined."""
-        return OtherHosts(self.rendezvous, self.listener, self.guests)
-
-    def launcher(self, per_host: int) -> tuple[str, ...]:
-        """The torchrun command for the ranks of this host."""
-        return _torchrun(self.rendezvous, self._count, 0, per_host)
-
-    def interface(self) -> dict[str, str]:
-        """The environment that makes gloo use the interface on which the other hosts connect."""
-        return _interface_at(self._address)
 
     def call(self, module: str, per_host: int, threads: int, patience_s: float) -> None:
         """Wait for the others and have each start its ranks, with `threads` threads each.
@@ -141,7 +127,7 @@ def _take_part(first: Lines, request: dict[str, Any], rendezvous: str) -> str:
     torchrun runs in a separate session, so that Ctrl-C ends it once. Its output is hidden, but its last line
     is reported if it failed.
     """
-    launcher = _torchrun(rendezvous, int(request["hosts"]), int(request["node"]), int(request["per_host"]))
+    launcher = torchrun(int(request["per_host"]), rendezvous, int(request["hosts"]), int(request["node"]))
     if request["module"] not in RANKS:
         raise Refused(f"ranks of {request['module']!r} are not known here: use the same gputui on both")
     package = __name__.rsplit(".", 2)[0]
@@ -157,8 +143,7 @@ def _take_part(first: Lines, request: dict[str, Any], rendezvous: str) -> str:
             start_new_session=True,
             env={
                 **os.environ,
-                **thread_counts(int(request["threads"])),
-                **_interface_at(first.socket.getsockname()[0]),
+                **rank_environment(int(request["threads"]), first.socket.getsockname()[0]),
                 **package_root(),
                 "TMPDIR": folder,
             },
@@ -172,7 +157,7 @@ def _take_part(first: Lines, request: dict[str, Any], rendezvous: str) -> str:
                         process.wait(END_S)
                     return "the case has ended"
         finally:
-            _end(process)
+            end(process)
         if process.returncode == 0:
             return "the case has ended"
         log.seek(0)
@@ -186,34 +171,33 @@ def _error_in(log: bytes) -> str:
     return (named or lines or ["it said nothing"])[0][:300]
 
 
-def _torchrun(rendezvous: str, hosts: int, node: int, per_host: int) -> tuple[str, ...]:
-    """The torchrun command for one host. Its rendezvous uses the port after ours."""
-    address, port = address_of(rendezvous)
-    return (
-        *(sys.executable, "-m", "torch.distributed.run", "--max-restarts=0"),
-        *(f"--nnodes={hosts}", f"--node-rank={node}", f"--nproc-per-node={per_host}"),
-        *(f"--master-addr={address}", f"--master-port={port + 1}"),
+def torchrun(per_host: int, rendezvous: str = "", hosts: int = 1, node: int = 0) -> tuple[str, ...]:
+    """The torchrun command for the ranks of one host. Several hosts meet at the port after ours."""
+    command = (
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--max-restarts=0",
+        f"--nproc-per-node={per_host}",
     )
+    if not rendezvous:
+        return (*command, "--standalone")
+    address, port = address_of(rendezvous)
+    place = (f"--master-addr={address}", f"--master-port={port + 1}")
+    return (*command, f"--nnodes={hosts}", f"--node-rank={node}", *place)
 
 
-def thread_counts(threads: int) -> dict[str, str]:
-    """The environment that sets a rank's number of threads."""
-    return {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Terminate torchrun and with it its ranks; kill it if it does not exit."""
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+def rank_environment(threads: int, address: str) -> dict[str, str]:
+    """Sets a rank's number of threads, and the interface of an address of this host for gloo."""
+    counts = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    return {**counts, **_interface_at(address)}
 
 
 def _interface_at(address: str) -> dict[str, str]:
-    """The network interface with an address of this host, unless the user named one."""
+    """The network interface with an address of this host, unless the user named one.
+
+    Without it gloo resolves the host's name, which containers often cannot.
+    """
     if "GLOO_SOCKET_IFNAME" in os.environ or sys.platform != "linux":
         return {}
     import fcntl

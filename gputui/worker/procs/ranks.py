@@ -21,7 +21,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any  # Any: JSON
@@ -37,24 +36,11 @@ HELLO_S = 10.0
 END_S = 5.0
 _LONGEST_PLACE_BYTES = 80
 """Of a temporary directory: the full path of a socket may have about 100 bytes."""
-
-
 _MOST_LINE_BYTES = 16 * 2**20
 
 
 class RankLost(Exception):
     """One of the processes exited, or did not answer in time."""
-
-
-@dataclass(frozen=True)
-class OtherHosts:
-    """How the ranks of other hosts connect."""
-
-    rendezvous: str
-    """`ADDRESS:PORT` on this host."""
-    listener: socket.socket
-    guests: list[Lines]
-    """The hosts that joined; a connection closes when its host is gone."""
 
 
 class RankGroup:
@@ -67,23 +53,26 @@ class RankGroup:
         *,
         launcher: Sequence[str] = (sys.executable,),
         environment: Mapping[str, str] | None = None,
-        hosts: OtherHosts | None = None,
+        rendezvous: str = "",
+        listener: socket.socket | None = None,
+        guests: Sequence[Lines] = (),
     ) -> None:
         """Start `count` processes that run `serve(link)` of a module of this package.
 
-        `launcher` precedes `-m MODULE ...` on the command line. Some of the processes may run on other
-        `hosts`, whose connections are closed with the rest. Raises RankLost if they do not all connect.
+        `launcher` precedes `-m MODULE ...` on the command line. If some of them run on other hosts, all
+        connect to `rendezvous`, where `listener` is, and `guests` are the connections of these hosts, closed
+        with the rest. Raises RankLost if they do not all connect.
         """
         package = __name__.rsplit(".", 2)[0]
-        self._guests = hosts.guests if hosts else []
+        self._guests = guests
         self._per_host = count // (len(self._guests) + 1)
         self._folder = _folder()
         """A temporary directory for all of them: torchrun leaves its own files there."""
         self._links: dict[int, Lines] = {}
-        where = hosts.rendezvous if hosts else str(self._folder / "s")
-        listener = hosts.listener if hosts else socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        where = rendezvous or str(self._folder / "s")
+        listener = listener or socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            if hosts is None:
+            if not rendezvous:
                 listener.bind(where)
                 listener.listen(count)
             self._process = subprocess.Popen(
@@ -169,16 +158,20 @@ class RankGroup:
         """End them: they exit when their connection closes; a launcher that does not is killed."""
         for link in (*self._links.values(), *self._guests):
             link.socket.close()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            self._process.terminate()
-            try:
-                self._process.wait(END_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        end(self._process)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def end(launcher: subprocess.Popen[bytes]) -> None:
+    """Terminate a launcher, unless it has exited, and with it its ranks; kill it if it does not exit."""
+    launcher.terminate()
+    try:
+        launcher.wait(END_S)
+    except subprocess.TimeoutExpired:
+        launcher.kill()
+        launcher.wait()
 
 
 def _folder() -> Path:
@@ -271,11 +264,15 @@ class RankLink:
         finally:
             os._exit(0)
 
-    def serve(self, answer: Callable[[dict[str, Any]], Mapping[str, object]]) -> None:
-        """Answer until the worker is gone. An exception in `answer` is sent back and ends nothing."""
+    def serve(self, answers: Mapping[str, Callable[..., Mapping[str, object]]]) -> None:
+        """Answer each question by the function that its `do` names, until the worker is gone.
+
+        An exception in one of them is sent back and ends nothing.
+        """
         while True:
+            question = self._questions.get()
             try:
-                reply = answer(self._questions.get())
+                reply = answers[question.pop("do")](**question)
             except Exception as error:  # sent to the worker, which decides the outcome of the case
                 if not is_out_of_memory(error):  # an expected error in the search for the largest batch
                     log(error)

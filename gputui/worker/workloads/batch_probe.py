@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -19,21 +19,12 @@ TIMED_STEPS = 3
 
 def serve(link: RankLink) -> None:
     """Answer questions until the worker is gone."""
-    link.serve(_Probe().answer)
+    probe = _Probe()
+    link.serve({"try": probe.try_batch, "time": probe.time})
 
 
 class _Probe:
-    def __init__(self) -> None:
-        self._answers: dict[str, Callable[..., Mapping[str, object]]] = {
-            "try": self._try,
-            "time": self._time,
-        }
-
-    def answer(self, message: dict[str, Any]) -> Mapping[str, object]:
-        """Answer one question, named by `do`."""
-        return self._answers[message.pop("do")](**message)
-
-    def _try(
+    def try_batch(
         self,
         workload: str,
         smallest: dict[str, Any],
@@ -75,7 +66,7 @@ class _Probe:
         taken = [self._stopwatch(self._step.run, 1).block_ns for _ in range(TIMED_STEPS)]
         return {"peak_bytes": peak_bytes, "step_s": median(taken) / 1e9}
 
-    def _time(self, samples: int) -> Mapping[str, object]:
+    def time(self, samples: int) -> Mapping[str, object]:
         return asdict(with_waiting(self._stopwatch, self._step.run, samples // self._batch))
 
 

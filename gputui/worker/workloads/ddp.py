@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
@@ -128,7 +126,7 @@ def start_ranks(request: Request) -> RankGroup:
         if seen < per_host:
             raise Unsupported(f"{per_host} GPUs are needed, {seen} can be seen")
     threads = max(request.threads // per_host, 1)
-    group = _here(ranks, threads) if hosts == 1 else _on_hosts(request, hosts, per_host, threads)
+    group = _started(request, hosts, per_host, threads)
     try:
         group.ask_all(
             do="build",
@@ -144,41 +142,31 @@ def start_ranks(request: Request) -> RankGroup:
     return group
 
 
-def _here(ranks: int, threads: int) -> RankGroup:
-    """All ranks on this host."""
-    from ..procs.multihost import thread_counts
-    from ..procs.ranks import RankGroup
-
-    return RankGroup(
-        "workloads.ddp_rank",
-        ranks,
-        launcher=(
-            *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts=0"),
-            f"--nproc-per-node={ranks}",
-        ),
-        environment={**thread_counts(threads), **_interface()},
-    )
-
-
-def _on_hosts(request: Request, count: int, per_host: int, threads: int) -> RankGroup:
+def _started(request: Request, hosts: int, per_host: int, threads: int) -> RankGroup:
     """Equally many ranks on each host; the first ones are on this host."""
-    from ..procs.multihost import Hosts, thread_counts
+    from ..procs.multihost import Hosts, address_of, rank_environment, torchrun
     from ..procs.ranks import RankGroup
 
-    if not request.rendezvous:
-        raise Unsupported(f"{count} hosts are needed, and no address was given where they join")
-    hosts = Hosts(request.rendezvous, count)
+    module, rendezvous = "workloads.ddp_rank", request.rendezvous
+    if hosts == 1:
+        environment = rank_environment(threads, "127.0.0.1")
+        return RankGroup(module, per_host, launcher=torchrun(per_host), environment=environment)
+    if not rendezvous:
+        raise Unsupported(f"{hosts} hosts are needed, and no address was given where they join")
+    joining = Hosts(rendezvous, hosts)
     try:
-        hosts.call("workloads.ddp_rank", per_host, threads, request.time_s / 2)
+        joining.call(module, per_host, threads, request.time_s / 2)
         return RankGroup(
-            "workloads.ddp_rank",
-            count * per_host,
-            launcher=hosts.launcher(per_host),
-            environment={**thread_counts(threads), **hosts.interface()},
-            hosts=hosts.joined(),
+            module,
+            hosts * per_host,
+            launcher=torchrun(per_host, rendezvous, hosts),
+            environment=rank_environment(threads, address_of(rendezvous)[0]),
+            rendezvous=rendezvous,
+            listener=joining.listener,
+            guests=joining.guests,
         )
     except BaseException:
-        hosts.close()
+        joining.close()
         raise
 
 
@@ -189,13 +177,6 @@ def bus_bytes_per_s(size_bytes: int, seconds: float, ranks: int) -> float:
     doc/PERFORMANCE.md.
     """
     return size_bytes / seconds * 2 * (ranks - 1) / ranks
-
-
-def _interface() -> dict[str, str]:
-    """The loopback interface: gloo need not resolve the host's name, which containers often cannot."""
-    return (
-        {} if "GLOO_SOCKET_IFNAME" in os.environ or sys.platform != "linux" else {"GLOO_SOCKET_IFNAME": "lo"}
-    )
 
 
 WORKLOAD = Workload(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any  # Any: torch's types, and JSON
 
@@ -16,26 +16,24 @@ from ..timing.stopwatch import stopwatch_for, with_waiting
 
 def serve(link: RankLink) -> None:
     """Build on the first question, then answer questions until the worker is gone."""
-    link.serve(_Rank().answer)
+    rank = _Rank()
+    link.serve(
+        {
+            "build": rank.build,
+            "time": rank.time,
+            "alone": rank.alone,
+            "reduce": rank.reduce,
+            "digest": rank.digest,
+            "held": rank.held,
+        }
+    )
 
 
 class _Rank:
     def __init__(self) -> None:
         self._rank, self._local = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
-        self._answers: dict[str, Callable[..., Mapping[str, object]]] = {
-            "build": self._build,
-            "time": self._time,
-            "alone": self._alone,
-            "reduce": self._reduce,
-            "digest": self._digest,
-            "held": self._held,
-        }
 
-    def answer(self, message: dict[str, Any]) -> Mapping[str, object]:
-        """Answer one question, named by `do`."""
-        return self._answers[message.pop("do")](**message)
-
-    def _build(
+    def build(
         self, parameters: dict[str, Any], device: str, precision: str, threads: int, seed: int
     ) -> Mapping[str, object]:
         import torch
@@ -58,14 +56,14 @@ class _Rank:
         self._single: Step | None = None
         return {}
 
-    def _time(self, steps: int) -> Mapping[str, object]:
+    def time(self, steps: int) -> Mapping[str, object]:
         """Time a block on all ranks together: each waits for all others before it begins."""
         from torch import distributed
 
         distributed.barrier()
         return self._timed(self._step, steps)
 
-    def _alone(self, steps: int) -> Mapping[str, object]:
+    def alone(self, steps: int) -> Mapping[str, object]:
         """Time a block of this rank only, with the same model and batch."""
         if self._single is None:
             _, self._single = built(self._request, self._request.seed, is_parallel=False)
@@ -75,7 +73,7 @@ class _Rank:
     def _timed(self, step: Step, steps: int) -> Mapping[str, object]:
         return asdict(with_waiting(self._stopwatch, step.run, steps))
 
-    def _reduce(self, size_bytes: int, times: int) -> Mapping[str, object]:
+    def reduce(self, size_bytes: int, times: int) -> Mapping[str, object]:
         """Median seconds of summing float32 numbers over all ranks; each number is checked at the end."""
         import torch
         from torch import distributed
@@ -96,7 +94,7 @@ class _Rank:
         is_right = bool((numbers == ranks * (ranks + 1) / 2).all())
         return {"seconds": sorted(taken[1:])[times // 2], "is_right": is_right}
 
-    def _digest(self) -> Mapping[str, object]:
+    def digest(self) -> Mapping[str, object]:
         """The loss of the last step, and a hash of all weights: equal on all ranks if they train together."""
         hashed = hashlib.sha256()
         for weight in self._model.parameters():
@@ -105,7 +103,7 @@ class _Rank:
         loss = self._step.loss() if self._step.loss else 0.0
         return {"digest": hashed.hexdigest(), "loss": str(loss)}  # JSON has no NaN
 
-    def _held(self) -> Mapping[str, object]:
+    def held(self) -> Mapping[str, object]:
         """How many parameters are in this rank's memory."""
         return {"numbers": sum(_local(weight).numel() for weight in self._model.parameters())}
 
