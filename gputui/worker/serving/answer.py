@@ -103,19 +103,14 @@ def chunks_end(data: bytes | bytearray, start: int) -> tuple[int, bool]:
 
     Raises ValueError if one is malformed.
     """
-    while True:
-        chunk = _chunk_at(data, start)
-        if chunk is None:
-            return start, False
+    while (chunk := _chunk_at(data, start)) is not None:
         begin, size = chunk
-        line = begin - 2
         if size == 0:
-            is_whole = data[line : line + 4] == _HEAD_END or data.find(_HEAD_END, line) >= 0
-            return start, is_whole
-        following = begin + size + 2
-        if following > len(data):
-            return start, False
-        start = following
+            return start, data.find(_HEAD_END, begin - 2) >= 0
+        if begin + size + 2 > len(data):
+            break
+        start = begin + size + 2
+    return start, False
 
 
 @dataclass(frozen=True)
@@ -137,16 +132,16 @@ class ServerAnswer:
     """One of OUTCOMES."""
     reason: str
     """A few words of ours, never text of the server but a code of an error; empty if `ok`."""
-    status: int | None
-    first_ns: int | None
+    status: int | None = None
+    first_ns: int | None = None
     """Arrival of the first event that carries output, of reasoning too; monotonic."""
-    last_ns: int | None
+    last_ns: int | None = None
     """Of the last such event."""
-    output_ns: tuple[int, ...]
+    output_ns: tuple[int, ...] = ()
     """Of all such events, ascending."""
-    usage: Usage
-    finish_reason: str
-    text: bytes = field(repr=False)
+    usage: Usage = Usage()
+    finish_reason: str = ""
+    text: bytes = field(default=b"", repr=False)
     """All output, to be hashed and forgotten."""
     retry_after: str = ""
     is_streamed: bool = True
@@ -164,10 +159,10 @@ def read_answer(
     try:
         head = head_of(raw)
         if head is None:
-            return _without_output(*_unended(was_stopped, "closed before any answer"), None)
+            return ServerAnswer(*_unended(was_stopped, "closed before any answer"))
         body, pieces = body_of(raw, head)
     except ValueError as error:
-        return _without_output(FAILED, str(error), None)
+        return ServerAnswer(FAILED, str(error))
     if head.status != 200:
         return _refusal(head, body)
     stream = _Stream()
@@ -175,8 +170,7 @@ def read_answer(
         stream.line(line, stamps_ns[min(bisect_left(ends, _raw_offset(pieces, end)), len(ends) - 1)])
     is_streamed = "event-stream" in head.headers.get("content-type", "") or stream.events > 0
     if not is_streamed:
-        reason = "it answered without streaming"
-        return _without_output(FAILED, reason, head.status, is_streamed=False)
+        return ServerAnswer(FAILED, "it answered without streaming", head.status, is_streamed=False)
     outcome, reason = stream.end(is_whole=_is_whole(raw, head, was_closed), was_stopped=was_stopped)
     return ServerAnswer(
         outcome,
@@ -203,22 +197,15 @@ def _unended(was_stopped: bool, reason: str) -> tuple[str, str]:
     return (UNFINISHED, "the load was over") if was_stopped else (CUT, reason)
 
 
-def _without_output(
-    outcome: str, reason: str, status: int | None, *, is_streamed: bool = True
-) -> ServerAnswer:
-    return ServerAnswer(outcome, reason, status, None, None, (), Usage(), "", b"", is_streamed=is_streamed)
-
-
 def _refusal(head: Head, body: bytes) -> ServerAnswer:
     outcome = REFUSED if head.status in (429, 503) else REJECTED if head.status < 500 else FAILED
     try:
         code = _error_code(read_json(body))
     except ValueError:
         code = ""
-    answer = _without_output(outcome, f"HTTP {head.status}{f' {code}' if code else ''}", head.status)
+    reason = f"HTTP {head.status}{f' {code}' if code else ''}"
     wait = head.headers.get("retry-after", "")
-    retry_after = wait if _CODE.fullmatch(wait) else ""
-    return ServerAnswer(**{**answer.__dict__, "retry_after": retry_after})
+    return ServerAnswer(outcome, reason, head.status, retry_after=wait if _CODE.fullmatch(wait) else "")
 
 
 def _error_code(plain: Any) -> str:
@@ -239,21 +226,15 @@ def body_of(raw: bytes, head: Head) -> tuple[bytes, tuple[list[int], list[int]]]
     """
     if not head.is_chunked:
         return raw[head.size :], ([0], [head.size])
-    pieces: list[bytes] = []
-    in_body, in_raw = [0], [head.size]
-    start, length = head.size, 0
-    while True:
-        chunk = _chunk_at(raw, start)
-        if chunk is None or chunk[1] == 0:
-            break
+    body, start = bytearray(), head.size
+    in_body, in_raw = [0], [start]
+    while (chunk := _chunk_at(raw, start)) is not None and chunk[1]:
         begin, size = chunk
-        piece = raw[begin : begin + size]
-        in_body.append(length)
+        in_body.append(len(body))
         in_raw.append(begin)
-        pieces.append(piece)
-        length += len(piece)
+        body += raw[begin : begin + size]
         start = begin + size + 2
-    return b"".join(pieces), (in_body, in_raw)
+    return bytes(body), (in_body, in_raw)
 
 
 def _raw_offset(pieces: tuple[list[int], list[int]], body_end: int) -> int:

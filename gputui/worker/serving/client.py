@@ -17,7 +17,7 @@ from importlib.metadata import version
 from typing import cast
 
 from .address import Address
-from .answer import UNFINISHED, UNREACHABLE, Head, ServerAnswer, Usage, chunks_end, head_of, read_answer
+from .answer import UNFINISHED, UNREACHABLE, Head, ServerAnswer, chunks_end, head_of, read_answer
 
 LAG_PERIOD_S = 0.01
 CONNECT_TIMEOUT_S = 10.0
@@ -68,8 +68,8 @@ class Exchange:
         """What the answer says; slow, so only after the load."""
         if not self.sent_ns:
             if self.is_stopped:
-                return ServerAnswer(UNFINISHED, "the load was over", None, None, None, (), Usage(), "", b"")
-            return ServerAnswer(UNREACHABLE, "no connection", None, None, None, (), Usage(), "", b"")
+                return ServerAnswer(UNFINISHED, "the load was over")
+            return ServerAnswer(UNREACHABLE, "no connection")
         return read_answer(self.reads, self.stamps_ns, was_closed=self.is_closed, was_stopped=self.is_stopped)
 
 
@@ -208,7 +208,7 @@ class Client:
 
     @property
     def has_idle(self) -> bool:
-        """Whether a connection is open after its answer."""
+        """Whether the server keeps connections open: those of llama.cpp occupy a thread each meanwhile."""
         self._drop_stale()
         return bool(self._idle)
 
@@ -335,12 +335,13 @@ class LagProbe:
 
     def __init__(self) -> None:
         self.lags_s: list[float] = []
+        self.cpu_share = 0.0
+        """Of one CPU, that this process used."""
         self._handle: asyncio.TimerHandle | None = None
         self._due_s = 0.0
         self._begun = (0.0, 0.0)
 
     def start(self) -> None:
-        self.lags_s = []
         self._begun = time.monotonic(), time.process_time()
         self._due_s = time.monotonic()
         self._again()
@@ -352,13 +353,12 @@ class LagProbe:
         self._due_s = now_s + LAG_PERIOD_S
         self._handle = loop.call_later(LAG_PERIOD_S, self._again)
 
-    def stop(self) -> float:
-        """End it; returns the share of one CPU that this process used since `start`."""
+    def stop(self) -> None:
         if self._handle is not None:
             self._handle.cancel()
         wall_s = time.monotonic() - self._begun[0]
         self.lags_s = self.lags_s[1:]
-        return (time.process_time() - self._begun[1]) / wall_s if wall_s > 0 else 0.0
+        self.cpu_share = (time.process_time() - self._begun[1]) / wall_s if wall_s > 0 else 0.0
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ..steps.latencies import percentile
 from .answer import EMPTY, OK, UNFINISHED, UNREACHABLE, ServerAnswer
 from .client import Exchange
 from .metrics import ServerMetrics
@@ -260,6 +261,4 @@ def mean(values: Sequence[float]) -> float:
 
 def quantile(ascending: Sequence[float], share: float) -> float | None:
     """The value below which a share lies: the order statistic of rank ceil(share * n); None of nothing."""
-    if not ascending:
-        return None
-    return ascending[max(math.ceil(share * len(ascending)) - 1, 0)]
+    return percentile(ascending, share) if ascending else None

@@ -7,8 +7,8 @@ import math
 import os
 import random
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -160,11 +160,8 @@ class LoadGenerator:
         answered: set[int] = set()
         before = await self._metrics()
         self.on_end = on_end
-        await client.open(users if self._reuses() else 0)
-        lag = LagProbe()
-        with without_collections():
-            lag.start()
-            now = self._now(users, None)
+        await client.open(users if client.has_idle else 0)
+        with self._watched(users, None) as lag:
             spread_s = min(self.alone_s, seconds / 4)
             for user in range(users):
                 loop.call_later(spread_s * user / users, begin, user)
@@ -174,13 +171,9 @@ class LoadGenerator:
             metrics = during(before, await self._metrics())
             if not over.done():
                 over.set_result(None)
-            client.stop()
-            now.stop()
-            cpu_share = lag.stop()
         for exchange in client.exchanges:  # a user is not late: it sends when it is ready
             exchange.due_ns = exchange.sent_ns or exchange.queued_ns
-        step = self._read(CLOSED, users, None, window, lag, cpu_share, is_closed_loop=True)
-        return replace(step, metrics=metrics)
+        return self._read(users, None, window, lag, metrics)
 
     async def offer_rate(self, rate: float, seconds: float, most_in_flight: int) -> LoadOutcome:
         """Poisson arrivals at a rate for so long, whatever the server does; then wait for the answers.
@@ -191,10 +184,9 @@ class LoadGenerator:
         client, prompts = self.client, self._prompts
         gaps = random.Random(self._seed)
         in_flight = math.ceil(rate * self.alone_s)
-        await client.open(min(in_flight + 4, 256) if self._reuses() else 0)
+        await client.open(min(in_flight + 4, 256) if client.has_idle else 0)
         before = await self._metrics()
         idle = asyncio.Event()
-        is_open = True
         is_too_many = False
 
         def on_end(exchange: Exchange) -> None:
@@ -202,14 +194,11 @@ class LoadGenerator:
                 idle.set()
 
         self.on_end = on_end
-        lag = LagProbe()
-        with without_collections():
-            lag.start()
-            now = self._now(None, rate)
+        with self._watched(None, rate) as lag:
             begun_ns = time.monotonic_ns() + 20_000_000
             at_s = 0.0
             index = 0
-            while is_open:
+            while not is_too_many:
                 at_s += gaps.expovariate(1.0) / rate
                 if at_s > seconds:
                     break
@@ -221,8 +210,7 @@ class LoadGenerator:
                     await asyncio.sleep(0)  # late: reads come first
                 client.send(index, prompts.next(), due_ns)
                 index += 1
-                if len(client.waiting) > most_in_flight:
-                    is_too_many, is_open = True, False
+                is_too_many = len(client.waiting) > most_in_flight
             metrics = during(before, await self._metrics())
             idle.clear()
             if client.waiting and not is_too_many:
@@ -230,12 +218,9 @@ class LoadGenerator:
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(idle.wait(), wait_s)
             last_ns = min(begun_ns + round(min(at_s, seconds) * 1e9), time.monotonic_ns())
-            client.stop()
-            now.stop()
-            cpu_share = lag.stop()
         window = (begun_ns + round(min(self.alone_s, seconds / 4) * 1e9), last_ns)
-        step = self._read(OPEN, None, rate, window, lag, cpu_share, is_closed_loop=False)
-        return replace(step, is_overloaded=is_too_many or is_behind(step, rate), metrics=metrics)
+        step = self._read(None, rate, window, lag, metrics)
+        return replace(step, is_overloaded=is_too_many or is_behind(step, rate))
 
     async def _metrics(self) -> ServerMetrics | None:
         """What the server says of itself now; a server without metrics is asked once."""
@@ -245,26 +230,26 @@ class LoadGenerator:
             self._has_metrics = found is not None
         return found
 
-    def _now(self, users: int | None, rate: float | None) -> NowReport:
-        """Report on the load that begins now, once a second until it is stopped."""
+    @contextmanager
+    def _watched(self, users: int | None, rate: float | None) -> Iterator[LagProbe]:
+        """Report on a load once a second, note how late this client is, and cut off what has not ended."""
+        lag = LagProbe()
         report = NowReport(self.client, partial(self._send_now, users=users, rate_per_s=rate))
-        report.start()
-        return report
-
-    def _reuses(self) -> bool:
-        """Whether the server keeps connections open: those of llama.cpp occupy a thread each meanwhile."""
-        return self.client.has_idle
+        with without_collections():
+            lag.start()
+            report.start()
+            yield lag
+            self.client.stop()
+            report.stop()
+            lag.stop()
 
     def _read(
         self,
-        kind: str,
         users: int | None,
         rate: float | None,
         window: tuple[int, int],
         lag: LagProbe,
-        cpu_share: float,
-        *,
-        is_closed_loop: bool,
+        metrics: ServerMetrics | None,
     ) -> LoadOutcome:
         """Read all recordings: slow, and the load is over."""
         resent, opened = self.client.resent, self.client.opened
@@ -273,27 +258,26 @@ class LoadGenerator:
             answer = exchange.answer()
             begins_in = window[0] <= exchange.due_ns < window[1]
             ends_in = bool(exchange.ended_ns) and exchange.ended_ns <= window[1]
-            counts = begins_in and (not is_closed_loop or (ends_in and answer.outcome != UNFINISHED))
+            counts = begins_in and (users is None or (ends_in and answer.outcome != UNFINISHED))
             samples.append(Sample(exchange, answer, counts))
-        step = LoadOutcome(
-            kind,
+        counted = [sample for sample in samples if sample.counts]
+        good = sum(self._load.is_good(sample) for sample in counted)
+        good_share = good / len(counted) if counted else 0.0
+        return LoadOutcome(
+            OPEN if users is None else CLOSED,
             users,
             rate,
             window,
             tuple(samples),
             tokens_within(samples, window),
             tuple(sorted(lag.lags_s)),
-            cpu_share,
+            lag.cpu_share,
             False,
-            None,
+            good_share if self._load.has_limits else None,
             resent,
             opened,
+            metrics,
         )
-        if not self._load.has_limits:
-            return step
-        counted = step.counted
-        good = sum(self._load.is_good(sample) for sample in counted)
-        return replace(step, good_share=good / len(counted) if counted else 0.0)
 
 
 def _went_well(exchange: Exchange) -> bool:

@@ -37,7 +37,7 @@ class Body:
     """Whether to ask for exactly `output_tokens`."""
     asks_usage: bool = True
 
-    def around(self, output_tokens: int | None = None) -> tuple[bytes, bytes]:
+    def around(self) -> tuple[bytes, bytes]:
         """What stands before the prompt, and after it. A prompt of letters and spaces needs no escapes."""
         mark = "@"
         plain: dict[str, object] = {"model": self.model}
@@ -45,7 +45,7 @@ class Body:
             plain["messages"] = [{"role": "user", "content": mark}]
         else:
             plain["prompt"] = mark
-        plain[self.limit_name] = output_tokens or self.output_tokens
+        plain[self.limit_name] = self.output_tokens
         plain["stream"] = True
         if self.asks_usage:
             plain["stream_options"] = {"include_usage": True}

@@ -130,14 +130,10 @@ def body_for(
     What a strict server does not know is left out: exact lengths, then the request for usage, then the older
     name of the limit. Blocks up to a monotonic time. Raises ServerError if no answer can be measured.
     """
-    variants = [body]
-    if body.ignores_eos:
-        variants.append(replace(body, ignores_eos=False))
-    variants.append(replace(body, ignores_eos=False, limit_name="max_completion_tokens"))
-    variants.append(replace(body, ignores_eos=False, asks_usage=False))
-    answer, reply = None, None
-    for variant in variants:
-        before, after = variant.around()
+    lenient = replace(body, ignores_eos=False)
+    newer, brief = replace(lenient, limit_name="max_completion_tokens"), replace(lenient, asks_usage=False)
+    for tried in dict.fromkeys((body, lenient, newer, brief)):
+        before, after = tried.around()
         reply = _request(
             address,
             "POST",
@@ -149,15 +145,12 @@ def body_for(
         )
         answer = _answer(reply)
         if reply.status not in (400, 422) or "context" in answer.reason:
-            body = variant
             break
-    assert answer is not None
-    assert reply is not None
     if reply.status in (401, 403):
         raise _refused(reply.status, key)
     if answer.outcome != OK:
-        raise _why_not(address, body, reply, answer)
-    return body, answer
+        raise _why_not(address, tried, reply, answer)
+    return tried, answer
 
 
 def path_of(address: Address, api: str) -> str:
