@@ -15,7 +15,7 @@ from gputui.cli.recovered import report_missing_home
 from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError, NotStored
 from gputui.machine import describe_machine
 from gputui.model.units import format_seconds
-from gputui.recording.foreground import Foreground, ProgramEnd
+from gputui.recording.foreground import Foreground
 from gputui.recording.recorder import Recorder
 from gputui.services.prices.pricing import price_of
 from gputui.services.runs.recording import (
@@ -24,13 +24,13 @@ from gputui.services.runs.recording import (
     discard,
     lay_out,
     outcome_of,
-    signal_name,
     store,
 )
 from gputui.services.support.paths import default_result_file, hash_key, make_directory_for
 from gputui.store.opening import expanded
 from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable
+from gputui.worker.procs.program import ProgramEnd, signal_name
 
 EXIT_OURS, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
 """As those of `env`, so that they differ from the program's exit codes."""

@@ -8,19 +8,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from types import FrameType
 
+from gputui.worker.procs.program import ProgramEnd, end_of
+
 SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramEnd:
-    exit_status: int
-    """As Python gives it: negative for a signal."""
-    ended_ns: int
-    cpu_ns: int
-    """Of the program and the children it waited for."""
 
 
 class Foreground:
@@ -58,12 +51,9 @@ class Foreground:
         for number in self._waits_for:
             self._pass_on(number)
         on_start(begun_ns)
-        _, status, usage = os.wait4(program.pid, 0)
+        end = end_of(program)
         self._pid = None
-        ended_ns = time.monotonic_ns()
-        program.returncode = os.waitstatus_to_exitcode(status)
-        cpu_ns = round((usage.ru_utime + usage.ru_stime) * 1e9)
-        return ProgramEnd(program.returncode, ended_ns, cpu_ns)
+        return end
 
     def wait(self, seconds: float | None) -> None:
         """Wait for a signal, or until the time is up."""
@@ -89,7 +79,8 @@ class Foreground:
         if self._pid is None:
             self._waits_for.append(number)
         else:
-            os.kill(self._pid, number)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(self._pid, number)
 
 
 def _is_of_a_terminal() -> bool:

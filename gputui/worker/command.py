@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import select
 import signal
 import subprocess
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # Any: the JSON of a launch
 
-from .channel import Channel
+from .channel import CaseReport, Channel
 from .launch.timed_launch import MIN_BLOCKS
+from .procs.program import ProgramEnd, end_of, signal_name
 
 MAX_BLOCKS = 100_000
 """Per launch; a program that reports more is ended."""
@@ -28,17 +27,6 @@ GRACE_S = 3.0
 """Between SIGTERM and SIGKILL."""
 _LINE_END = re.compile(rb"[\r\n]+")
 """Progress bars rewrite their line with a bare carriage return."""
-
-
-@dataclass(frozen=True)
-class _Ended:
-    """How the program ended."""
-
-    status: int
-    """As Python gives it: negative for a signal."""
-    at_ns: int
-    cpu_ns: int
-    """Of the program and the children it waited for."""
 
 
 class CommandLaunch:
@@ -57,7 +45,6 @@ class CommandLaunch:
         max_blocks: int = MAX_BLOCKS,
     ) -> None:
         case = described["cases"][0]
-        self._case_id = int(case["case_id"])
         self._argv = [str(word) for word in case["command"]["argv"]]
         self._directory = str(case["command"]["directory"])
         pattern = str(case["command"]["pattern"])
@@ -65,7 +52,7 @@ class CommandLaunch:
         self._allowance_s = float(described["allowance_s"])
         self._deadline_ns = started_ns + round(self._allowance_s * 1e9)
         self._max_blocks = max_blocks
-        self._channel = channel
+        self._report = CaseReport(channel, int(case["case_id"]))
         self._log = _BoundedLog()
         self._line = b""
         self._begun_ns = 0
@@ -73,7 +60,6 @@ class CommandLaunch:
         self._matched_ns: int | None = None
         """When the last match was seen."""
         self._matches = 0
-        self._blocks = 0
 
     def run(self) -> None:
         """Run the program until it exits, its time is up, or it has reported enough blocks."""
@@ -90,7 +76,7 @@ class CommandLaunch:
         except OSError as error:
             self._log.write(f"{self._argv[0]}: cannot be started: {error.strerror}\n".encode())
             self._log.close()
-            self._end("failed", f"the program cannot be started: {error.strerror}")
+            self._report.end("failed", f"the program cannot be started: {error.strerror}")
             return
         self._built_ns = time.monotonic_ns()
         waiter = _Waiter(program)
@@ -98,14 +84,14 @@ class CommandLaunch:
             ended = self._listen(program, waiter)
         finally:
             self._log.close()
-        self._end(*self._outcome(ended))
+        self._report.end(*self._outcome(ended))
 
-    def _listen(self, program: subprocess.Popen[bytes], waiter: _Waiter) -> _Ended | None:
+    def _listen(self, program: subprocess.Popen[bytes], waiter: _Waiter) -> ProgramEnd | None:
         """Read its output to the end; None if it had to be ended first."""
         assert program.stdout is not None
         output = program.stdout.fileno()
         open_ends = [output, waiter.woken]
-        while self._blocks < self._max_blocks:
+        while self._report.blocks < self._max_blocks:
             left_s = (self._deadline_ns - time.monotonic_ns()) / 1e9
             readable = select.select(open_ends, [], [], left_s)[0] if left_s > 0 else []
             if not readable:
@@ -118,7 +104,7 @@ class CommandLaunch:
             elif (
                 waiter.ended is not None
             ):  # all its output is read; a child it left behind may still hold the pipe open
-                self._find_matches([self._line], waiter.ended.at_ns)
+                self._find_matches([self._line], waiter.ended.ended_ns)
                 return waiter.ended
         _end_group(waiter)
         return None
@@ -140,49 +126,25 @@ class CommandLaunch:
             return
         self._matches += steps
         if self._matched_ns is None:
-            self._send_warm(at_ns)
+            build_ns = self._built_ns - self._begun_ns
+            first_step_ns = at_ns - self._built_ns
+            self._report.warm(build_ns=build_ns, first_step_ns=first_step_ns, warmup_ns=0, t_ns=at_ns)
         else:
-            self._send_block(self._matched_ns, at_ns, steps, None)
+            self._report.block(self._matched_ns, at_ns - self._matched_ns, steps)
         self._matched_ns = at_ns
 
-    def _send_warm(self, at_ns: int) -> None:
-        self._channel.send(
-            "warm",
-            case_id=self._case_id,
-            precision_used="own",
-            build_ns=self._built_ns - self._begun_ns,
-            first_step_ns=at_ns - self._built_ns,
-            warmup_ns=0,
-            warmup_blocks=0,
-            stable=None,
-            steps_per_block=1,
-            t_ns=at_ns,
-        )
-
-    def _send_block(self, start_ns: int, end_ns: int, steps: int, cpu_ns: int | None) -> None:
-        self._channel.send(
-            "block",
-            case_id=self._case_id,
-            index=self._blocks,
-            steps=steps,
-            start_ns=start_ns,
-            wall_ns=max(end_ns - start_ns, 1),
-            device_ns=None,
-            cpu_ns=cpu_ns,
-            waited_ns=None,
-        )
-        self._blocks += 1
-
-    def _outcome(self, ended: _Ended | None) -> tuple[str, str]:
+    def _outcome(self, ended: ProgramEnd | None) -> tuple[str, str]:
         """The outcome of the case, and the reason."""
-        if ended is not None and ended.status != 0:
-            return "failed", self._why_failed(ended.status)
+        if ended is not None and ended.exit_status > 0:
+            return "failed", f"exited with status {ended.exit_status}"
+        if ended is not None and ended.exit_status < 0:
+            return "failed", f"it died of {signal_name(-ended.exit_status)}"
         if self._pattern is None:
             if ended is None:
                 return "skipped", f"too slow for its {self._allowance_s:.3g} s share: raise --budget"
-            self._send_block(self._begun_ns, ended.at_ns, 1, ended.cpu_ns)
+            self._report.block(self._begun_ns, ended.ended_ns - self._begun_ns, 1, ended.cpu_ns)
             return "ok", ""
-        if self._blocks >= MIN_BLOCKS:
+        if self._report.blocks >= MIN_BLOCKS:
             return "ok", ""
         if ended is None:
             share = f"in its {self._allowance_s:.3g} s share"
@@ -195,28 +157,11 @@ class CommandLaunch:
         return "skipped", f"{self._match_counts()}; {MIN_BLOCKS} blocks are needed"
 
     def _match_counts(self) -> str:
+        count = self._report.blocks
         matches = f"{self._matches} match{'' if self._matches == 1 else 'es'}"
-        blocks = f"{self._blocks} block{'' if self._blocks == 1 else 's'}"
-        buffered = self._matches > self._blocks + 1
+        blocks = f"{count} block{'' if count == 1 else 's'}"
+        buffered = self._matches > count + 1
         return f"{matches}, {blocks}" + (" (its output comes in bursts: it is buffered)" if buffered else "")
-
-    def _why_failed(self, status: int) -> str:
-        if status > 0:
-            return f"exited with status {status}"
-        try:
-            return f"it died of {signal.Signals(-status).name}"
-        except ValueError:
-            return f"it died of signal {-status}"
-
-    def _end(self, outcome: str, reason: str) -> None:
-        self._channel.send(
-            "case_end",
-            case_id=self._case_id,
-            outcome=outcome,
-            reason=reason,
-            blocks=self._blocks,
-            t_ns=time.monotonic_ns(),
-        )
 
 
 class _Waiter:
@@ -226,23 +171,16 @@ class _Waiter:
         self._program = program
         self.woken, self._wakes = os.pipe()
         """Becomes readable when the program has exited."""
-        self.ended: _Ended | None = None
+        self.ended: ProgramEnd | None = None
         threading.Thread(target=self._wait, name="waiter", daemon=True).start()
 
     def _wait(self) -> None:
-        _, status, usage = os.wait4(self._program.pid, 0)
-        at_ns = time.monotonic_ns()
-        self._program.returncode = os.waitstatus_to_exitcode(status)
-        self.ended = _Ended(self._program.returncode, at_ns, _cpu_ns(usage))
+        self.ended = end_of(self._program)
         os.close(self._wakes)
 
     def wait(self, timeout_s: float) -> bool:
         """Whether the program has exited, or does so within this time."""
         return bool(select.select([self.woken], [], [], timeout_s)[0])
-
-
-def _cpu_ns(usage: resource.struct_rusage) -> int:
-    return round((usage.ru_utime + usage.ru_stime) * 1e9)
 
 
 def _end_group(waiter: _Waiter) -> None:

@@ -14,12 +14,12 @@ from gputui.model.case import WHOLE_BOX, Case, program_case
 from gputui.model.journal import Price
 from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import RECORD_PROFILE, Plan, PlannedCase, PlannedDevice, PlannedLaunch
-from gputui.recording.foreground import ProgramEnd
 from gputui.recording.spec import Spec
 from gputui.services.runs.process import new_run_id, remove_old_directories
 from gputui.services.runs.recovery import import_journal
 from gputui.services.support.paths import new_run_directory, run_directories
 from gputui.store.writing import StoredRun
+from gputui.worker.procs.program import ProgramEnd, signal_name
 
 VERSION = 1
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -105,14 +105,6 @@ def outcome_of(end: ProgramEnd) -> Outcome:
     if -end.exit_status in _STOPS:
         return Outcome("interrupted", f"stopped by {name}")
     return Outcome("failed", f"it died of {name}")
-
-
-def signal_name(number: int) -> str:
-    """`SIGKILL`; for a real-time signal only its number."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def store(recording: Recording) -> StoredRun:

@@ -125,7 +125,13 @@ class LoadLaunch:
         try:
             begun_ns = time.monotonic_ns()
             await self._offers.warm_up()
-            self._report.warm(begun_ns, *self._offers.solo)
+            first_ns, second_ns = (sample.exchange.ended_ns for sample in self._offers.solo)
+            self._report.warm(
+                build_ns=0,
+                first_step_ns=max(first_ns - begun_ns, 0),
+                warmup_ns=max(second_ns - first_ns, 0),
+                t_ns=time.monotonic_ns(),
+            )
             if load.kind == SEARCH:
                 await self._search()
             elif load.kind == OPEN:
@@ -170,7 +176,7 @@ class LoadLaunch:
     def _report_measured(self, step: LoadOutcome) -> None:
         self._report.figures(step)
         start_ns, end_ns = step.window_ns
-        self._report.block(start_ns, end_ns - start_ns, step.output_tokens)
+        self._report.block(start_ns, end_ns - start_ns, max(round(step.output_tokens), 1))
 
     def _too_slow(self, what: str) -> Ended:
         share = f"its {self._allowance_s:.3g} s share"
@@ -211,21 +217,14 @@ class LoadLaunch:
             raise self._without_limit(tried)
         self._notes.write_limit(limit)
         best = min(held, key=lambda step: abs(math.log(step.offered_per_s / limit)))
+        counted = len(best.counted)
         tokens = mean([float(s.answer.usage.output or 0) for s in best.counted if s.answer.outcome == OK])
-        self._report.figure(
-            "output_tokens_per_s",
-            "output tokens at the limit",
-            "1/s",
-            "more",
-            limit * tokens,
-            len(best.counted),
-        )
+        title = "output tokens at the limit"
+        self._report.figure("output_tokens_per_s", title, "1/s", "more", limit * tokens, counted)
         self._report.figures(best)
         # The limit lies between two rates that were offered, so no window has it: the block says how long as
         # many requests as were counted take at the limit, from when they were.
-        self._report.block(
-            best.window_ns[0], round(len(best.counted) / limit * 1e9), float(len(best.counted))
-        )
+        self._report.block(best.window_ns[0], round(counted / limit * 1e9), max(counted, 1))
 
     async def _tried(self, trial: Trial) -> tuple[LoadOutcome, bool]:
         """Offer a rate; whether it held. Once more if the client was late, then raises Ended."""

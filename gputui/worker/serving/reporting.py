@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 
-from ..channel import Channel
+from ..channel import CaseReport, Channel
 from .answer import OK
 from .load import Load, LoadOutcome, Sample, quantile
 from .server import ServerIdentity
@@ -16,19 +16,18 @@ BATCH = 200
 """Requests per message."""
 
 
-class LoadReport:
+class LoadReport(CaseReport):
     """Sends what a launch measures on its channel."""
 
     def __init__(self, load: Load, channel: Channel) -> None:
+        super().__init__(channel, load.case_id)
         self.client = ""
         """The event loop of the client."""
         self._load = load
-        self._channel = channel
-        self._blocks = 0
         self._steps = 0
 
     def server(self, found: ServerIdentity, *, is_here: bool) -> None:
-        self._send(
+        self.send(
             "server",
             engine=found.engine,
             version=found.version,
@@ -38,47 +37,14 @@ class LoadReport:
             t_ns=time.monotonic_ns(),
         )
 
-    def warm(self, begun_ns: int, first: Sample, second: Sample) -> None:
-        """Two requests alone, the first of them after `begun_ns`."""
-        self._send(
-            "warm",
-            precision_used="own",
-            build_ns=0,
-            first_step_ns=max(first.exchange.ended_ns - begun_ns, 0),
-            warmup_ns=max(second.exchange.ended_ns - first.exchange.ended_ns, 0),
-            warmup_blocks=0,
-            stable=None,
-            steps_per_block=1,
-            t_ns=time.monotonic_ns(),
-        )
-
     def now(self, **fields: object) -> None:
         """How the load is doing that will be the next step."""
-        self._send("load_now", step_index=self._steps, **fields)
-
-    def end(self, outcome: str, reason: str) -> None:
-        self._send("case_end", outcome=outcome, reason=reason, blocks=self._blocks, t_ns=time.monotonic_ns())
-
-    def _send(self, kind: str, **fields: object) -> None:
-        self._channel.send(kind, case_id=self._load.case_id, **fields)
-
-    def block(self, start_ns: int, wall_ns: int, units: float) -> None:
-        self._send(
-            "block",
-            index=self._blocks,
-            steps=max(round(units), 1),
-            start_ns=start_ns,
-            wall_ns=max(wall_ns, 1),
-            device_ns=None,
-            cpu_ns=None,
-            waited_ns=None,
-        )
-        self._blocks += 1
+        self.send("load_now", step_index=self._steps, **fields)
 
     def figure(
         self, key: str, title: str, unit: str, better: str, value: float | None, count: int, reason: str = ""
     ) -> None:
-        self._send(
+        self.send(
             "figure",
             key=key,
             title=title,
@@ -177,7 +143,7 @@ class LoadReport:
         """Send a step and its requests."""
         index, metrics = self._steps, step.metrics
         self._steps += 1
-        self._send(
+        self.send(
             "load_step",
             step_index=index,
             load=step.kind,
@@ -206,7 +172,7 @@ class LoadReport:
         )
         rows = [_row(place, sample) for place, sample in enumerate(step.samples)]
         for start in range(0, len(rows), BATCH):
-            self._send("requests", step_index=index, rows=rows[start : start + BATCH])
+            self.send("requests", step_index=index, rows=rows[start : start + BATCH])
 
 
 def _row(place: int, sample: Sample) -> dict[str, object]:
