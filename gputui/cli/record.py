@@ -134,7 +134,7 @@ def _record(
             "set GPUTUI_STATE to a directory you can write to",
         ) from error
     try:
-        with recorder:
+        with recorder.telemetry:
             if words:
                 status = _run(words, foreground, recorder)
             else:

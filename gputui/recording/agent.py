@@ -363,7 +363,7 @@ class _Agent:
 
     def _case_in_progress(self) -> str:
         """The cases of the launch in progress, of a run that was started from elsewhere; empty for none."""
-        for run_dir in self._run_dirs():
+        for run_dir in run_dirs_in(self._home):
             if is_held(run_dir):
                 with contextlib.suppress(OSError, GputuiError, ValueError, IndexError, KeyError):
                     starts = [
@@ -414,13 +414,13 @@ class _Agent:
         for path in (path for entry in made for path in (entry, *entry.rglob("*"))):
             with contextlib.suppress(OSError):
                 size += path.lstat().st_size if path.is_file() else 0
-        runs = [{"run_id": d.name, "in_progress": _is_in_progress(d)} for d in self._run_dirs()]
+        runs = [{"run_id": d.name, "in_progress": _is_in_progress(d)} for d in run_dirs_in(self._home)]
         names = [entry.name for entry in made]
         self._wire.answer(path=str(self._home), entries=names, size=size, runs=runs)
 
     def _clean(self) -> None:
         """Remove what gputui has made in the directory, unless a run is in progress there."""
-        held = [run_dir.name for run_dir in self._run_dirs() if _is_in_progress(run_dir)]
+        held = [run_dir.name for run_dir in run_dirs_in(self._home) if _is_in_progress(run_dir)]
         if held:
             raise GputuiError(f"run {held[0][-8:]} is in progress there", "end it first, or wait")
         others = clean(self._home)
@@ -430,9 +430,6 @@ class _Agent:
         if not run_id or not set(run_id) <= set("0123456789abcdef-"):
             raise GputuiError(f"{run_id[:60]!r} is not the id of a run")
         return self._home / RUNS / run_id
-
-    def _run_dirs(self) -> list[Path]:
-        return run_dirs_in(self._home)
 
 
 def _is_in_progress(run_dir: Path) -> bool:

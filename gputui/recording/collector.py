@@ -12,8 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from gputui.machine import cgroup
 from gputui.machine.tree import Tree
@@ -26,6 +27,7 @@ from gputui.sources.processes import ProcessTable
 if TYPE_CHECKING:
     from gputui.sources.base import LiveSource
 
+_Answer = TypeVar("_Answer")
 HANGS_AFTER_S = 3.0
 """A call that takes longer is reported as hanging."""
 POLL_EVERY_S = 3.0
@@ -82,11 +84,6 @@ class _Rounds:
         with self._condition:
             self._is_closed = True
             self._condition.notify_all()
-
-    @property
-    def interval_s(self) -> float:
-        """From one round to the next."""
-        return self._interval_s
 
     def _now(self) -> int:
         return self._first + math.floor((time.monotonic() - self._begin_s) / self._interval_s)
@@ -273,10 +270,7 @@ class Collector:
     def _open(self, source: LiveSource) -> bool:
         with self._lock:
             self._opening_since_ns[source.NAME] = self._clock()
-        try:
-            absent = source.open()
-        except Exception as error:
-            absent = _bug(error)
+        absent = _tried(source.open)
         with self._lock:
             del self._opening_since_ns[source.NAME]
             is_news = absent is not None and absent != self._absent.get(source.NAME)
@@ -288,14 +282,12 @@ class Collector:
         return absent is None
 
     def _list(self, position: int, source: LiveSource) -> None:
-        try:
-            devices = source.devices()
-        except Exception as error:
-            with self._lock:
-                self._absent[source.NAME] = _bug(error)
-                self._changes += 1
-            return
+        devices = _tried(source.devices)
         with self._lock:
+            if isinstance(devices, Missing):
+                self._absent[source.NAME] = devices
+                self._changes += 1
+                return
             for device in devices:
                 key = position, device
                 slot = self._slots.get(key)
@@ -353,19 +345,13 @@ class Collector:
                     # All in one round: one look at the processes serves them all.
                     is_round = self._uses_round == number or slot.uses_ns is None
                     wants_uses = self._wants_processes and is_round
-                samples: tuple[DeviceSample, ...]
-                uses: tuple[GpuUse, ...] | Missing | None = None
                 try:
                     samples = source.sample(slot.device)
                 except Exception as error:
                     samples = tuple(replace(sample, problem=_bug(error)) for sample in slot.samples)
-                if wants_uses:
-                    try:
-                        uses = source.processes(slot.device)
-                    except Exception as error:
-                        uses = _bug(error)
+                uses = _tried(partial(source.processes, slot.device)) if wants_uses else None
                 with self._published:
-                    self._end_call(slot, number)
+                    slot.call_since_ns, slot.done_round = None, number
                     if slot.is_listed:
                         slot.samples = samples
                         if uses is not None and self._wants_processes:
@@ -396,9 +382,6 @@ class Collector:
         slot.call_round, slot.call_since_ns, slot.is_left = number, self._clock(), False
         slot.calls += 1
 
-    def _end_call(self, slot: _Slot, number: int) -> None:
-        slot.call_since_ns, slot.done_round = None, number
-
     def _is_stuck(self, slot: _Slot, number: int) -> bool:
         """Whether its call of an earlier round is still in progress."""
         return slot.call_since_ns is not None and slot.call_round < number
@@ -423,14 +406,15 @@ class Collector:
                 sample = replace(slot.samples[0], problem=_bug(error))
             found: tuple[ProcessSample, ...] | Missing | None = None
             if isinstance(uses, Missing):
-                found, looked_up_ns = uses, None
-                if uses == NO_GPU and self._look_up_all is not None:
-                    found = self._all_processes(all_ns)
-                    all_ns = self._clock() if found is not None else all_ns
+                looked_up_ns = None
+                if uses != NO_GPU or self._look_up_all is None:
+                    found = uses
+                elif self._is_due(all_ns):
+                    found, all_ns = _tried(self._look_up_all), self._clock()
             elif looked_up_ns is None or looked_up_ns < newest_ns:
-                found, looked_up_ns = self._looked_up(uses), newest_ns
+                found, looked_up_ns = _tried(partial(self._look_up_processes, uses)), newest_ns
             with self._published:
-                self._end_call(slot, number)
+                slot.call_since_ns, slot.done_round = None, number
                 slot.samples = (sample,)
                 if found is not None:
                     self._processes = found if self._wants_processes else NOT_ASKED
@@ -471,21 +455,6 @@ class Collector:
             return reasons[0]
         return FIRST_READING if slots or OPENING in self._absent.values() else NO_GPU
 
-    def _all_processes(self, last_ns: int | None) -> tuple[ProcessSample, ...] | Missing | None:
-        """Those of the host, None while they are not due."""
-        if self._look_up_all is None or not self._is_due(last_ns):
-            return None
-        try:
-            return self._look_up_all()
-        except Exception as error:
-            return _bug(error)
-
-    def _looked_up(self, uses: tuple[GpuUse, ...]) -> tuple[ProcessSample, ...] | Missing:
-        try:
-            return self._look_up_processes(uses)
-        except Exception as error:
-            return _bug(error)
-
 
 def live_collector(interval_s: float, on_sample: Callable[[], None] = lambda: None) -> Collector:
     """A collector of everything on this machine; not started yet."""
@@ -519,6 +488,14 @@ def _hanging_s(since_ns: int | None, now_ns: int) -> int:
     """How long a call has been in progress, in whole seconds; 0 if that is not worth mentioning."""
     seconds = 0 if since_ns is None else (now_ns - since_ns) // 10**9
     return seconds if seconds >= HANGS_AFTER_S else 0
+
+
+def _tried(ask: Callable[[], _Answer]) -> _Answer | Missing:
+    """An answer, or what is shown in its place."""
+    try:
+        return ask()
+    except Exception as error:
+        return _bug(error)
 
 
 def _bug(error: Exception) -> Missing:

@@ -10,10 +10,16 @@ import base64
 import json
 import os
 import sys
-import tempfile
 from pathlib import Path
 
-from gputui.recording.own_directory import DEFAULT_NAME, NotOurs, find_home, open_verified, verified_name
+from gputui.recording.own_directory import (
+    DEFAULT_NAME,
+    NotOurs,
+    find_home,
+    open_verified,
+    verified_name,
+    write_whole,
+)
 
 
 def _say(nonce: str, **fields: object) -> None:
@@ -29,15 +35,7 @@ def _take(archive: Path, length: int) -> None:
             raise ValueError("the link was cut while the measuring half was sent")
         pieces.append(piece)
         left -= len(piece)
-    descriptor, name = tempfile.mkstemp(prefix=f"{archive.stem}.", dir=archive.parent)
-    draft = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(b"".join(pieces))
-        draft.replace(archive)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
+    write_whole(archive, b"".join(pieces))
 
 
 def main(nonce: str, digest: str, length: str, directory: str, makes: str) -> None:

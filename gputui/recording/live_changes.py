@@ -97,14 +97,8 @@ def _rounded(value: Any, known: Any) -> Any:
 def _plain_processes(processes: tuple[ProcessSample, ...] | Missing) -> Any:
     if isinstance(processes, Missing):
         return processes.reason
-    return [
-        {
-            **{f.name: _plain(getattr(one, f.name)) for f in fields(one) if f.name != "uses"},
-            "uses": [{key: _plain(value) for key, value in _flat(use).items()} for use in one.uses],
-        }
-        for one in processes[:MOST_PROCESSES]
-    ]
+    return [{**_flat(one), "uses": list(map(_flat, one.uses))} for one in processes[:MOST_PROCESSES]]
 
 
-def _flat(use: GpuUse) -> dict[str, Any]:
-    return {f.name: getattr(use, f.name) for f in fields(use)}
+def _flat(one: ProcessSample | GpuUse) -> dict[str, Any]:
+    return {f.name: _plain(getattr(one, f.name)) for f in fields(one)}

@@ -99,7 +99,7 @@ def find_home(stated: Path, *, makes: bool) -> Path | None:
         if not place.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if not _is_marked(place) and _is_older_home(place):
-            _mark(place)
+            write_whole(place / MARKER, _marker_text())
         if _is_marked(place):
             if why := why_not_private(place):
                 raise NotOurs(why)
@@ -138,6 +138,18 @@ def clean(home: Path) -> list[str]:
         (home / MARKER).unlink()
         home.rmdir()
     return others
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file that has all its content from the first moment. Raises OSError."""
+    descriptor, draft = tempfile.mkstemp(prefix=f"{path.stem}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        Path(draft).replace(path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            Path(draft).unlink()
 
 
 def open_verified(archive: Path, digest: str) -> int:
@@ -192,7 +204,7 @@ def _made(place: Path) -> bool:
     try:
         if why := why_not_private(draft):
             raise NotOurs(why)  # a file system without owners or modes
-        _mark(draft)
+        write_whole(draft / MARKER, _marker_text())
         draft.rename(place)  # fails if there is anything but an empty directory
     except OSError as error:
         if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
@@ -203,17 +215,6 @@ def _made(place: Path) -> bool:
             (draft / MARKER).unlink(missing_ok=True)
             draft.rmdir()
     return True
-
-
-def _mark(home: Path) -> None:
-    descriptor, draft = tempfile.mkstemp(prefix=f"{MARKER}.", dir=home)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(_marker_text())
-        Path(draft).replace(home / MARKER)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            Path(draft).unlink()
 
 
 def _marker_text() -> bytes:

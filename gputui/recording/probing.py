@@ -34,8 +34,16 @@ PROFILED_STEPS = 8
 """So many steps are as long as a profiled pass of three."""
 _NAME_ANOTHER = "name another Python that has torch: --python ~/envs/torch/bin/python"
 
-_OPTIONAL = ("torch_version", "torch_cuda", "torch_hip", "cudnn_version", "nccl_version", "triton_version")
-_TORCH_ONLY = ("cpu_capability", "blas")
+_OF_TORCH = (
+    "torch_version",
+    "torch_cuda",
+    "torch_hip",
+    "cudnn_version",
+    "nccl_version",
+    "triton_version",
+    "cpu_capability",
+    "blas",
+)
 
 
 def probe_interpreter(prefix: Sequence[str], timeout_s: float = PROBE_TIMEOUT_S) -> dict[str, Any]:
@@ -176,12 +184,9 @@ def _run(command: Sequence[str], timeout_s: float) -> tuple[int, str]:
 def interpreter_from_plain(plain: dict[str, Any]) -> Interpreter:
     """The meaning of a probe's answer. Raises KeyError or TypeError if it is malformed."""
     missing = plain["torch_missing"]
-    values: dict[str, Any] = {}
-    for name in (*_OPTIONAL, *_TORCH_ONLY):
-        found = plain.get(name)
-        values[name] = (
-            Missing(f"torch {missing}" if missing else "not in this torch") if found is None else found
-        )
+    why = Missing(f"torch {missing}" if missing else "not in this torch")
+    found = {name: plain.get(name) for name in _OF_TORCH}
+    values = {name: why if value is None else value for name, value in found.items()}
     runtime = Runtime(
         python_version=plain["python_version"],
         python_implementation=plain["python_implementation"],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from types import TracebackType
 
 from gputui.errors import GputuiError
 from gputui.model.journal import (
@@ -34,7 +33,7 @@ _CASE_ID = _LAUNCH_ID = 0
 class Recorder:
     """One recording in its run directory: journal, telemetry, and the lock, which is held until `close`.
 
-    Used by one thread, as a context manager that also starts and stops the telemetry. A journal that can no
+    Used by one thread; `telemetry` is the context manager that samples meanwhile. A journal that can no
     longer be written does not stop anything; `failure` says why, and earlier lines are kept.
     """
 
@@ -56,17 +55,8 @@ class Recorder:
         for planned in spec.plan.cases:
             self._journal.append(CasePlanned(planned, None, ""))
         self._journal.sync()
-        telemetry = run_dir / TELEMETRY_NAME
-        self._sampler = Sampler(telemetry, sources_of_runs(), self.warn, period_s=period_s)
-
-    def __enter__(self) -> Recorder:
-        self._sampler.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._sampler.__exit__(kind, error, trace)
+        path = run_dir / TELEMETRY_NAME
+        self.telemetry = Sampler(path, sources_of_runs(), self.warn, period_s=period_s)
 
     def warn(self, message: str) -> None:
         """Record something the user should know."""
