@@ -106,11 +106,11 @@ def category_of(name: str) -> str:
             return category
     if not name.startswith(_OUR_NAMESPACES) and "::" in name:
         return category_of_kernel(name)  # another library's: `permute` may move gigabytes there
-    head = _bare(name).split("_")[0]
-    for category, words in _AT_THE_HEAD:
-        if head in words.split():
-            return category
-    return "other"
+    bare = name.rpartition("::")[2].lstrip("_")
+    for maker in _MAKERS:  # `aten::_thnn_fused_x` is `fused_x`
+        bare = bare.removeprefix(maker)
+    head = bare.split("_")[0]
+    return next((category for category, words in _AT_THE_HEAD if head in words.split()), "other")
 
 
 @functools.cache
@@ -130,11 +130,3 @@ def is_of_backward(name: str) -> bool:
 def is_cast(name: str) -> bool:
     """Whether a call inside another operator gets its own row: casts are what AMP adds."""
     return name in _CASTS
-
-
-def _bare(name: str) -> str:
-    """`aten::_thnn_fused_x` as `fused_x`: without its namespace and prefixes."""
-    bare = name.rpartition("::")[2].lstrip("_")
-    for maker in _MAKERS:
-        bare = bare.removeprefix(maker)
-    return bare

@@ -12,6 +12,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from .op_categories import category_of, category_of_kernel, is_cast, is_of_backward
 
@@ -135,6 +136,9 @@ class _Sums:
 
 _Key = tuple[str, str, str, str]
 """Phase, name, shapes, dtypes."""
+_Rank = tuple[int, int, int]
+"""Decides who gets an instant that several cover; the last number identifies it."""
+_Covers = TypeVar("_Covers")
 
 
 @dataclass(frozen=True)
@@ -233,8 +237,10 @@ class PartitionInParts:
             self._slices[node.owner.phase, time_class, ""] += node.own_ns
             self._sums(key, category).time_ns += node.own_ns
             self._count_host(node, start_ns)
-        for phase, gap_ns in _gaps(thread.pieces, start_ns, end_ns):
-            self._slices[phase, "idle", "python"] += gap_ns
+        last = thread.pieces[-1][2] if thread.pieces else None
+        for gap_start_ns, gap_end_ns, beside in _uncovered(thread.pieces, start_ns, end_ns, last):
+            phase = "forward" if beside is None else beside.phase
+            self._slices[phase, "idle", "python"] += gap_end_ns - gap_start_ns
 
     def _add_device(
         self,
@@ -284,13 +290,9 @@ class PartitionInParts:
         for phase, cause, idle_ns in _idle(device, launches, threads, start_ns, end_ns, following):
             self._slices[phase, "idle", cause] += idle_ns
         for event in device:
-            if event.end_ns <= end_ns and event.correlation in launches:
-                self._last_of(event.correlation, launches)
-
-    def _last_of(self, correlation: int, launches: dict[int, _Launch]) -> None:
-        """Forget a launch whose work has ended; a graph's launch has more to come."""
-        if not launches[correlation].is_graph:
-            del launches[correlation]
+            launch = launches.get(event.correlation)
+            if event.end_ns <= end_ns and launch is not None and not launch.is_graph:
+                del launches[event.correlation]  # a graph's launch has more to come
 
     def _sums(self, key: _Key, category: str) -> _Sums:
         return self._time.setdefault(key, {}).setdefault(category, _Sums())
@@ -431,15 +433,38 @@ def _is_engine(name: str) -> bool:
     )
 
 
-def _gaps(pieces: Sequence[tuple[int, int, _Node]], start_ns: int, end_ns: int) -> Iterator[tuple[str, int]]:
-    """Stretches that no event covers, each with the phase that follows, or at the end the preceding one."""
+def _uncovered(
+    pieces: Iterable[tuple[int, int, _Covers]], start_ns: int, end_ns: int, at_end: _Covers | None
+) -> Iterator[tuple[int, int, _Covers | None]]:
+    """Stretches without any piece: begin, end, and what follows, or `at_end`. The starts of pieces ascend."""
     at_ns = start_ns
-    for piece_start_ns, piece_end_ns, node in pieces:
+    for piece_start_ns, piece_end_ns, covers in pieces:
         if piece_start_ns > at_ns:
-            yield node.phase, piece_start_ns - at_ns
-        at_ns = piece_end_ns
-    if end_ns > at_ns:
-        yield pieces[-1][2].phase if pieces else "forward", end_ns - at_ns
+            yield at_ns, min(piece_start_ns, end_ns), covers
+        at_ns = max(at_ns, piece_end_ns)
+    if at_ns < end_ns:
+        yield at_ns, end_ns, at_end
+
+
+def _sweep(
+    pieces: Iterable[tuple[int, int, _Rank]], start_ns: int, end_ns: int
+) -> Iterator[tuple[int, int, Sequence[_Rank]]]:
+    """Stretches between the edges of pieces: begin, end, and the ranks of all that cover it, ascending."""
+    changes: list[tuple[int, int, _Rank]] = []
+    for piece_start_ns, piece_end_ns, rank in pieces:
+        changes += [(piece_start_ns, 1, rank), (piece_end_ns, 0, rank)]
+    active: list[_Rank] = []
+    at_ns = start_ns
+    for t_ns, is_start, rank in sorted(changes):
+        if t_ns > at_ns:
+            yield at_ns, t_ns, active
+        at_ns = t_ns
+        if is_start:
+            bisect.insort(active, rank)
+        else:
+            active.remove(rank)
+    if at_ns < end_ns:
+        yield at_ns, end_ns, active
 
 
 def class_of(event: TraceEvent) -> str:
@@ -489,26 +514,17 @@ def _shares(device: Sequence[TraceEvent], start_ns: int, end_ns: int) -> list[in
     remainder.
     """
     rank = {name: number for number, name in enumerate(DEVICE_CLASSES)}
-    changes: list[tuple[int, int, tuple[int, int, int]]] = []
+    pieces: list[tuple[int, int, _Rank]] = []
     for index, event in enumerate(device):
         begin_ns, last_ns = max(event.start_ns, start_ns), min(event.end_ns, end_ns)
         if last_ns > begin_ns:
-            entry = (rank[class_of(event)], begin_ns, index)
-            changes += [(begin_ns, 1, entry), (last_ns, 0, entry)]
+            pieces.append((begin_ns, last_ns, (rank[class_of(event)], begin_ns, index)))
     shares = [0] * len(device)
-    active: list[tuple[int, int, int]] = []
-    at_ns = start_ns
-    for t_ns, is_start, entry in sorted(changes):
-        if active and t_ns > at_ns:
-            present = [index for r, _, index in active if r == active[0][0]]
-            each, rest = divmod(t_ns - at_ns, len(present))
-            for place, index in enumerate(present):
-                shares[index] += each + (place < rest)
-        at_ns = t_ns
-        if is_start:
-            bisect.insort(active, entry)
-        else:
-            active.remove(entry)
+    for begin_ns, last_ns, active in _sweep(pieces, start_ns, end_ns):
+        present = [index for r, _, index in active if r == active[0][0]]
+        each, rest = divmod(last_ns - begin_ns, max(len(present), 1))
+        for place, index in enumerate(present):
+            shares[index] += each + (place < rest)
     return shares
 
 
@@ -527,7 +543,8 @@ def _idle(
     """
     host = _host_states(threads.values(), start_ns, end_ns)
     at_host = 0
-    for gap_start_ns, gap_end_ns, next_work in _device_gaps(device, start_ns, end_ns, following):
+    work = [(event.start_ns, event.end_ns, event) for event in sorted(device, key=lambda e: e.start_ns)]
+    for gap_start_ns, gap_end_ns, next_work in _uncovered(work, start_ns, end_ns, following):
         launch = (
             launches.get(next_work.correlation) if next_work is not None and next_work.correlation else None
         )
@@ -551,19 +568,6 @@ def _idle(
             index += 1
 
 
-def _device_gaps(
-    device: Sequence[TraceEvent], start_ns: int, end_ns: int, following: TraceEvent | None
-) -> Iterator[tuple[int, int, TraceEvent | None]]:
-    """Stretches without any device work, each with the work that follows."""
-    at_ns = start_ns
-    for event in sorted(device, key=lambda e: e.start_ns):
-        if event.start_ns > at_ns:
-            yield at_ns, min(event.start_ns, end_ns), event
-        at_ns = max(at_ns, event.end_ns)
-    if at_ns < end_ns:
-        yield at_ns, end_ns, following
-
-
 _CAUSE_RANK = {
     "profiler": 0,
     "data_wait": 1,
@@ -581,26 +585,16 @@ def _host_states(threads: Iterable[_Thread], start_ns: int, end_ns: int) -> list
     If several threads are active, the one that drives the device counts: autograd's own thread launches while
     the stepping thread waits for it. Where there is no event, the host is in Python.
     """
-    pieces = heapq.merge(*(t.pieces for t in threads), key=lambda p: p[0])
+    pieces = list(heapq.merge(*(t.pieces for t in threads), key=lambda p: p[0]))
+    ranked = (
+        (begin_ns, last_ns, (_CAUSE_RANK[n.cause], at, at))
+        for at, (begin_ns, last_ns, n) in enumerate(pieces)
+    )
     edges: list[tuple[int, int, str, str]] = []
-    changes: list[tuple[int, int, int]] = []
-    kept: list[_Node] = []
-    for piece_start_ns, piece_end_ns, node in pieces:
-        number = len(kept)
-        kept.append(node)
-        changes += [(piece_start_ns, 1, number), (piece_end_ns, 0, number)]
-    active: set[int] = set()
-    at_ns = start_ns
-    for t_ns, is_start, number in sorted(changes):
-        if t_ns > at_ns:
-            best = min(active, key=lambda n: (_CAUSE_RANK[kept[n].cause], n), default=None)
-            edges.append(
-                (at_ns, t_ns, *(("", "python") if best is None else (kept[best].phase, kept[best].cause)))
-            )
-            at_ns = t_ns
-        (active.add if is_start else active.discard)(number)
-    if end_ns > at_ns:
-        edges.append((at_ns, end_ns, "", "python"))
+    for begin_ns, last_ns, active in _sweep(ranked, start_ns, end_ns):
+        node = pieces[active[0][2]][2] if active else None
+        state = ("", "python") if node is None else (node.phase, node.cause)
+        edges.append((begin_ns, last_ns, *state))
     return _with_phases(edges)
 
 
@@ -624,35 +618,36 @@ def _rows(found: Mapping[_Key, Mapping[str, _Sums]], host: Mapping[_Key, _Sums])
 
     Work of several categories, as a graph's, has a row for each; the host's part is in the first of them.
     """
-    split: list[tuple[_Key, str, _Sums]] = []
+    rows: list[OperatorRow] = []
     for key in {**found, **host}:
+        phase, name, shapes, dtypes = key
         by_category = found.get(key) or {category_of(key[1]): _Sums()}
         of_host = host.get(key, _Sums())
         first = max(by_category, key=lambda category: by_category[category].time_ns)
         for category, sums in by_category.items():
             own = of_host if category == first else _Sums()
-            split.append(
-                (key, category, _Sums(own.calls, own.events, sums.time_ns, own.cpu_ns, sums.kernels))
-            )
-    split.sort(key=lambda item: (-item[2].time_ns, -item[2].cpu_ns, item[0], item[1]))
-    rows = [
-        OperatorRow(phase, category, name, shapes, dtypes, s.calls, s.events, s.time_ns, s.cpu_ns, s.kernels)
-        for (phase, name, shapes, dtypes), category, s in split
-    ]
-    others: dict[tuple[str, str], _Sums] = {}
+            numbers = (own.calls, own.events, sums.time_ns, own.cpu_ns, sums.kernels)
+            rows.append(OperatorRow(phase, category, name, shapes, dtypes, *numbers))
+    rows.sort(key=lambda r: (-r.time_ns, -r.cpu_ns, r.phase, r.operator, r.shapes, r.dtypes, r.category))
+    others: dict[tuple[str, str], list[OperatorRow]] = {}
     for row in rows[MOST_ROWS:]:
-        sums = others.setdefault((row.phase, row.category), _Sums())
-        sums.calls += row.calls
-        sums.events += row.events
-        sums.time_ns += row.time_ns
-        sums.cpu_ns += row.cpu_ns
-        sums.kernels += row.kernels
-    return (
-        *rows[:MOST_ROWS],
-        *(
-            OperatorRow(phase, category, "others", "", "", s.calls, s.events, s.time_ns, s.cpu_ns, s.kernels)
-            for (phase, category), s in sorted(others.items())
-        ),
+        others.setdefault((row.phase, row.category), []).append(row)
+    return (*rows[:MOST_ROWS], *(_merged(alike) for _, alike in sorted(others.items())))
+
+
+def _merged(rows: Sequence[OperatorRow]) -> OperatorRow:
+    """The row that stands for several of one phase and category."""
+    return OperatorRow(
+        phase=rows[0].phase,
+        category=rows[0].category,
+        operator="others",
+        shapes="",
+        dtypes="",
+        calls=sum(row.calls for row in rows),
+        events=sum(row.events for row in rows),
+        time_ns=sum(row.time_ns for row in rows),
+        cpu_ns=sum(row.cpu_ns for row in rows),
+        kernels=sum(row.kernels for row in rows),
     )
 
 
