@@ -45,7 +45,6 @@ class Phase:
 
 @dataclass
 class _Lifetime:
-    address: int
     size_bytes: int
     start_ns: float
     end_ns: float = float("inf")
@@ -80,19 +79,16 @@ def peak_of_a_step(
         "optimizer": storage_bytes(optimizer_state),
         "inputs": storage_bytes(inputs),
     }
-    peak_bytes = None
     if device == "cuda":
         import torch
 
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
     found = split_at_points(*_observed(device, step), {})["peak"]
-    if device == "cuda":
+    parts = {name: held.get(name, 0) + found[name] for name in PARTS}
+    if device == "cuda":  # the allocator's rounding, and other allocations of this process
         torch.cuda.synchronize()
-        peak_bytes = int(torch.cuda.max_memory_allocated())
-    parts = {name: held.get(name, 0) + found.get(name, 0) for name in PARTS}
-    if peak_bytes is not None:  # the allocator's rounding, and other allocations of this process
-        parts["other"] += max(peak_bytes - sum(parts.values()), 0)
+        parts["other"] += max(int(torch.cuda.max_memory_allocated()) - sum(parts.values()), 0)
     return parts
 
 
@@ -168,7 +164,7 @@ def _lifetimes(ordered: Iterable[AllocationEvent]) -> list[_Lifetime]:
     found: list[_Lifetime] = []
     for event in ordered:
         if event.size_bytes > 0:
-            living[event.address] = _Lifetime(event.address, event.size_bytes, event.t_ns)
+            living[event.address] = _Lifetime(event.size_bytes, event.t_ns)
             found.append(living[event.address])
         elif event.address in living:
             living.pop(event.address).end_ns = event.t_ns

@@ -80,7 +80,7 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self.transport: asyncio.Transport | None = None
+        self.transport: asyncio.Transport
         self.exchange: Exchange | None = None
         self.is_open = False
         self.idle_s = 0.0
@@ -94,7 +94,6 @@ class _Connection(asyncio.Protocol):
         self.idle_s = time.monotonic()
 
     def send(self, exchange: Exchange, data: bytes) -> None:
-        assert self.transport is not None
         self.exchange = exchange
         self._head, self._joined, self._scanned = None, 0, 0
         exchange.sent_ns = time.monotonic_ns()
@@ -116,10 +115,10 @@ class _Connection(asyncio.Protocol):
             if self._is_complete(exchange, self._head):
                 self._end(exchange, now_ns)
         except ValueError:
-            self._lose()
+            self.transport.abort()
         if self._joined > READ_LIMIT_BYTES:
             del exchange.reads[1:], exchange.stamps_ns[1:]
-            self._lose()
+            self.transport.abort()
 
     def _is_complete(self, exchange: Exchange, head: Head) -> bool:
         if head.content_length is not None:
@@ -143,14 +142,9 @@ class _Connection(asyncio.Protocol):
             self.close()
         self._client.ended(exchange, self)
 
-    def _lose(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
-
     def close(self) -> None:
         self.is_open = False
-        if self.transport is not None:
-            self.transport.close()
+        self.transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_open = False
@@ -186,7 +180,8 @@ class Client:
             "Content-Type: application/json\r\nAccept: text/event-stream\r\nUser-Agent: gputui\r\n"
             "Content-Length: "
         ).encode()
-        self._on_end = on_end
+        self.on_end = on_end
+        """Gets every exchange that has ended."""
         self._idle: deque[_Connection] = deque()
         self._busy: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -294,7 +289,7 @@ class Client:
         self.waiting.discard(exchange)
         self.ended_count += 1
         self.newest.append(exchange)
-        self._on_end(exchange)
+        self.on_end(exchange)
 
     def _drop_stale(self) -> None:
         oldest_s = time.monotonic() - FRESH_S

@@ -110,9 +110,7 @@ class LoadLaunch:
             load.api, load.model, load.output_tokens, load.limit_name, load.ignores_eos, load.asks_usage
         )
         address = address_of(load.url)
-        client = Client(
-            address, path_of(address, load.api), body.around(), self._key, lambda e: self._offers.on_end(e)
-        )
+        client = Client(address, path_of(address, load.api), body.around(), self._key, lambda exchange: None)
         self._offers = LoadGenerator(
             load,
             client,

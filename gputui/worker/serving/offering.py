@@ -41,8 +41,6 @@ class LoadGenerator:
         must be over; `allowance_s`: the whole launch's time; `read_metrics` may block, in a thread.
         """
         self.client = client
-        self.on_end: Callable[[Exchange], None] = lambda exchange: None
-        """Gets every exchange of the client that has ended."""
         self.solo: list[Sample] = []
         """Requests that were answered with nothing else in flight."""
         self._load = load
@@ -77,7 +75,7 @@ class LoadGenerator:
     async def alone(self) -> Sample:
         """One request with nothing else in flight. Raises Ended if it is not answered."""
         done: asyncio.Future[Exchange] = asyncio.get_running_loop().create_future()
-        self.on_end = lambda exchange: None if done.done() else done.set_result(exchange)
+        self.client.on_end = lambda exchange: None if done.done() else done.set_result(exchange)
         await self.client.open(1)
         self.client.send(0, self._prompts.next(), time.monotonic_ns())
         self.client.exchanges[-1].due_ns = self.client.exchanges[-1].sent_ns or time.monotonic_ns()
@@ -159,7 +157,7 @@ class LoadGenerator:
 
         answered: set[int] = set()
         before = await self._metrics()
-        self.on_end = on_end
+        client.on_end = on_end
         await client.open(users if client.has_idle else 0)
         with self._watched(users, None) as lag:
             spread_s = min(self.alone_s, seconds / 4)
@@ -193,7 +191,7 @@ class LoadGenerator:
             if not client.waiting:
                 idle.set()
 
-        self.on_end = on_end
+        client.on_end = on_end
         with self._watched(None, rate) as lag:
             begun_ns = time.monotonic_ns() + 20_000_000
             at_s = 0.0

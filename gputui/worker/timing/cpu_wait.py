@@ -21,11 +21,3 @@ def waited_ns() -> int | None:
             total_ns += int((task / "schedstat").read_text().split()[1])
             known = True
     return total_ns if known else None
-
-
-def waited_between(before_ns: int | None, after_ns: int | None) -> int | None:
-    """Waiting time between two readings, at least 0: a thread that ends takes its time along. None if
-    unknown."""
-    if before_ns is None or after_ns is None:
-        return None
-    return max(after_ns - before_ns, 0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any  # Any: torch's types, which may not be installed
 
-from .cpu_wait import waited_between, waited_ns
+from .cpu_wait import waited_ns
 
 NEGLIGIBLE = 0.005
 """A relative change of blocks below this is none."""
@@ -91,7 +91,10 @@ def with_waiting(stopwatch: Stopwatch, run: Callable[[], object], steps: int) ->
     """One block, with the time that this process waited for a CPU meanwhile."""
     before_ns = waited_ns()
     timed = stopwatch(run, steps)
-    return replace(timed, waited_ns=waited_between(before_ns, waited_ns()))
+    after_ns = waited_ns()
+    if before_ns is None or after_ns is None:
+        return timed
+    return replace(timed, waited_ns=max(after_ns - before_ns, 0))  # a thread that ends takes its time along
 
 
 def steps_for(block_s: float, step_ns: float) -> int:

@@ -7,8 +7,8 @@ zlib. A decoder in C is several times faster: rates compare machines, not librar
 from __future__ import annotations
 
 import math
+import sys
 import zlib
-from collections.abc import Iterator
 from typing import Any  # Any: torch's types
 
 import torch
@@ -88,19 +88,10 @@ class Pictures(torch.utils.data.Dataset):  # type: ignore[misc]  # mypy does not
         return resized.round().clamp(0, 255).to(torch.uint8)
 
 
-class Batches:
-    """Endless batches of item numbers, the same for any number of workers."""
-
-    def __init__(self, batch: int) -> None:
-        self._batch = batch
-
-    def __iter__(self) -> Iterator[list[int]]:
-        first = 0
-        while True:
-            yield list(range(first, first + self._batch))
-            first += self._batch
-
-
 def loader_of(dataset: Pictures, batch: int, workers: int, **more: Any) -> Any:
-    """torch's DataLoader with its defaults; with `workers` 0 it makes items in this process."""
-    return torch.utils.data.DataLoader(dataset, batch_sampler=Batches(batch), num_workers=workers, **more)
+    """torch's DataLoader over endless items, in the same batches whatever the number of workers.
+
+    With `workers` 0 it makes items in this process.
+    """
+    items = range(sys.maxsize)
+    return torch.utils.data.DataLoader(dataset, batch, sampler=items, num_workers=workers, **more)
