@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from .contract import Figure, Size, Workload
 
@@ -69,7 +70,9 @@ def check_all(workloads: Sequence[Workload]) -> None:
 
 
 def _mistakes(workload: Workload) -> Iterator[Mistake]:
-    simple = (
+    """The violations. After one, those that follow mean nothing: their checks rely on those before."""
+    yield from _unfit(
+        workload,
         ("name", _is_name(workload.name), _NAME_RULE),
         ("version", _is_whole(workload.version, 1), "a whole number from 1"),
         ("title", _is_line(workload.title), "one line of text"),
@@ -87,9 +90,6 @@ def _mistakes(workload: Workload) -> Iterator[Mistake]:
         ),
         ("build", callable(workload.build), "a function of a Request that gives a Step"),
     )
-    for field, fits, expected in simple:
-        if not fits:
-            yield _wrong(field, getattr(workload, field), expected)
     yield from _in_figures(workload.figures)
     yield from _in_sizes(workload.sizes)
 
@@ -99,28 +99,23 @@ def _in_figures(figures: object) -> Iterator[Mistake]:
         yield _wrong("figures", figures, "a tuple of Figure(key, title, unit, better, combine)")
         return
     seen: set[str] = set()
+    title = f"one line of at most {_TITLE_LETTERS} letters"
+    key = "1 to 40 of a-z, 0-9 and _, a letter first"
     for number, figure in enumerate(figures, 1):
-        where = f"figure {number}: "
-        yield from _in_words(figure, where)
-        if not isinstance(figure.key, str) or not _KEY.fullmatch(figure.key):
-            yield _wrong("figures", figure.key, "1 to 40 of a-z, 0-9 and _, a letter first", f"{where}key ")
-        elif figure.key in seen:
-            yield _wrong("figures", figure.key, "another key for each", f"{where}key ")
-        elif not figure.key.endswith(SUFFIXES.get(figure.unit, "")):
-            expected = f"a key that ends in its unit, {SUFFIXES[figure.unit]}"
-            yield _wrong("figures", figure.key, expected, f"{where}key ")
-        else:
-            seen.add(figure.key)
-
-
-def _in_words(figure: Figure, where: str) -> Iterator[Mistake]:
-    for field, allowed in (("unit", tuple(SUFFIXES)), ("better", BETTER), ("combine", COMBINES)):
-        value = getattr(figure, field)
-        if not _is_one(value, allowed):
-            yield _wrong("figures", value, _one_of(allowed), f"{where}{field} ")
-    if not _is_line(figure.title) or len(figure.title) > _TITLE_LETTERS:
-        expected = f"one line of at most {_TITLE_LETTERS} letters"
-        yield _wrong("figures", figure.title, expected, f"{where}title ")
+        unfit = partial(_unfit, figure, of="figures", where=f"figure {number}: ")
+        yield from unfit(
+            ("unit", _is_one(figure.unit, SUFFIXES), _one_of(SUFFIXES)),
+            ("better", _is_one(figure.better, BETTER), _one_of(BETTER)),
+            ("combine", _is_one(figure.combine, COMBINES), _one_of(COMBINES)),
+            ("title", _is_line(figure.title) and len(figure.title) <= _TITLE_LETTERS, title),
+            ("key", isinstance(figure.key, str) and _KEY.fullmatch(figure.key) is not None, key),
+        )
+        suffix = SUFFIXES[figure.unit]
+        yield from unfit(
+            ("key", figure.key not in seen, "another key for each"),
+            ("key", figure.key.endswith(suffix), f"a key that ends in its unit, {suffix}"),
+        )
+        seen.add(figure.key)
 
 
 def _in_sizes(sizes: object) -> Iterator[Mistake]:
@@ -138,7 +133,8 @@ def _in_sizes(sizes: object) -> Iterator[Mistake]:
 
 def _in_size(name: str, size: Size) -> Iterator[Mistake]:
     whole = f"a whole number from 0 to {_LARGEST}"
-    checks = (
+    yield from _unfit(
+        size,
         ("units_per_step", _is_number(size.units_per_step, 1e-60, 1e60), "a number from 1e-60 to 1e60"),
         *(
             (count, getattr(size, count) is None or _is_whole(getattr(size, count), 0), f"{whole}, or None")
@@ -148,11 +144,9 @@ def _in_size(name: str, size: Size) -> Iterator[Mistake]:
         ("gpus", _is_whole(size.gpus, 1), "a whole number from 1"),
         ("hosts", _is_whole(size.hosts, 1), "a whole number from 1"),
         ("parameters", isinstance(size.parameters, dict), "a dictionary"),
+        of="sizes",
+        where=f"{name}: ",
     )
-    for field, fits, expected in checks:
-        if not fits:
-            yield _wrong("sizes", getattr(size, field), expected, f"{name}: {field} ")
-            return
     for key, value in size.parameters.items():
         if not isinstance(key, str) or not _PARAMETER.fullmatch(key):
             expected = "1 to 40 letters, digits, _, . and -, a letter first"
@@ -160,6 +154,13 @@ def _in_size(name: str, size: Size) -> Iterator[Mistake]:
         elif not _is_parameter(value):
             expected = "a finite number, whole ones of 64 bits, one line of text, True or False"
             yield _wrong("sizes", value, expected, f"{name}: parameter {key} ")
+
+
+def _unfit(owner: object, *checks: tuple[str, bool, str], of: str = "", where: str = "") -> Iterator[Mistake]:
+    """The fields of a workload, or of a part in its field `of`, that do not fit, with what was expected."""
+    for field, fits, expected in checks:
+        if not fits:
+            yield _wrong(of or field, getattr(owner, field), expected, f"{where}{field} " if of else "")
 
 
 def _wrong(field: str, value: object, expected: str, where: str = "") -> Mistake:
