@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any  # Any: a worker's JSON
@@ -27,6 +28,17 @@ from gputui.model.serving import LOADS, REQUEST_OUTCOMES, LoadNow, LoadStep, Req
 from gputui.model.units import FIGURE_SUFFIXES
 from gputui.recording.pacing import profiled_s
 from gputui.recording.worker_process import without_paths
+
+_OfCase = Block | CaseWarm | Figure | ProfiledPass | ServerFound | LoadNow | LoadStep | Requests | CaseEnd
+_AS_SENT: Mapping[str, type[Block | CaseWarm | ServerFound | LoadNow | LoadStep | CaseEnd]] = {
+    "block": Block,
+    "warm": CaseWarm,
+    "server": ServerFound,
+    "load_now": LoadNow,
+    "load_step": LoadStep,
+    "case_end": CaseEnd,
+}
+"""Lines with the fields of their message."""
 
 
 def described_launch(
@@ -76,37 +88,34 @@ def line_of(kind: str, message: dict[str, Any], launch: PlannedLaunch, started_n
     if kind == "ready":
         t_ns = int(message["t_ns"])
         return WorkerReady(launch_id, t_ns - started_ns, int(message["threads_used"]), t_ns)
-    line: Block | CaseWarm | Figure | ProfiledPass | ServerFound | LoadNow | LoadStep | Requests | CaseEnd
-    if kind == "block":
-        line = Block(launch_id=launch_id, **message)
-        is_valid = line.wall_ns > 0 and line.steps > 0
-    elif kind == "warm":
-        line, is_valid = CaseWarm(launch_id=launch_id, **message), True
-    elif kind == "figure":
-        line, is_valid = _figure(launch_id, message), True
+    line: _OfCase
+    if kind == "figure":
+        line = _figure(launch_id, message)
     elif kind == "profiled":
-        line, is_valid = profiled_pass_of(launch_id, message), True
-    elif kind == "server":
-        line, is_valid = ServerFound(launch_id=launch_id, **message), True
-    elif kind == "load_now":
-        line = LoadNow(launch_id=launch_id, **message)
-        is_valid = line.over_ns > 0
-    elif kind == "load_step":
-        line = LoadStep(launch_id=launch_id, **message)
-        is_valid = line.load in LOADS and line.window_end_ns >= line.window_start_ns
+        line = profiled_pass_of(launch_id, message)
     elif kind == "requests":
         rows = tuple(RequestRow(**row) for row in message.pop("rows"))
         line = Requests(launch_id=launch_id, rows=rows, **message)
-        is_valid = all(row.outcome in REQUEST_OUTCOMES for row in rows)
-    elif kind == "case_end":
-        line = CaseEnd(launch_id=launch_id, **message)
-        is_valid = line.outcome in OUTCOMES
-        line = replace(line, reason=without_paths(line.reason))
     else:
-        raise ValueError(kind)
-    if not is_valid or line.case_id not in launch.case_ids:
+        line = _AS_SENT[kind](launch_id=launch_id, **message)
+    if not _makes_sense(line) or line.case_id not in launch.case_ids:
         raise ValueError(line)
-    return line
+    return replace(line, reason=without_paths(line.reason)) if isinstance(line, CaseEnd) else line
+
+
+def _makes_sense(line: _OfCase) -> bool:
+    match line:
+        case Block():
+            return line.wall_ns > 0 and line.steps > 0
+        case LoadNow():
+            return line.over_ns > 0
+        case LoadStep():
+            return line.load in LOADS and line.window_end_ns >= line.window_start_ns
+        case Requests():
+            return all(row.outcome in REQUEST_OUTCOMES for row in line.rows)
+        case CaseEnd():
+            return line.outcome in OUTCOMES
+    return True
 
 
 def _figure(launch_id: int, message: dict[str, Any]) -> Figure:

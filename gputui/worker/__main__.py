@@ -14,18 +14,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn  # Any: the JSON of a launch
+from typing import Any, NoReturn  # Any: the JSON of a launch
 
 from .contract import Workload
 from .foreign_json import read_json_file
 
 EXIT_TOO_OLD = 3
 """As that of start.py."""
-
-if TYPE_CHECKING:
-    from .command import CommandLaunch
-    from .launch.timed_launch import Launch
-    from .serving.load_launch import LoadLaunch
 
 
 def main(arguments: list[str]) -> int:
@@ -70,15 +65,14 @@ def main(arguments: list[str]) -> int:
     described = read_json_file(Path(arguments[1]))
     channel = Channel(Path(arguments[2]))
     threads = int(described["threads"])
-    launch: CommandLaunch | LoadLaunch | Launch
     if "command" in described["cases"][0]:
         from .command import CommandLaunch
 
-        launch = CommandLaunch(described, channel, started_ns)
+        run = CommandLaunch(described, channel, started_ns).run
     elif "load" in described["cases"][0]:
         from .serving.load_launch import LoadLaunch
 
-        launch = LoadLaunch(described, channel, started_ns, Path(arguments[1]).parent)
+        run = LoadLaunch(described, channel, started_ns, Path(arguments[1]).parent).run
     else:
         workload_named = _workloads(described["cases"])
         if any(workload_named(case["workload"]).needs_torch for case in described["cases"]):
@@ -93,9 +87,9 @@ def main(arguments: list[str]) -> int:
             threads = torch.get_num_threads()
         from .launch.timed_launch import Launch
 
-        launch = Launch(described, channel, started_ns, workload_named=workload_named)
+        run = Launch(described, channel, started_ns, workload_named=workload_named).run
     channel.send("ready", threads_used=threads, t_ns=time.monotonic_ns())
-    launch.run()
+    run()
     channel.send("end", t_ns=time.monotonic_ns())
     return 0
 

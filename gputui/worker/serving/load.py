@@ -86,18 +86,14 @@ class Sample:
     """Whether it belongs to the window."""
 
     @property
-    def from_ns(self) -> int:
-        return self.exchange.due_ns
-
-    @property
     def ttft_s(self) -> float | None:
         first = self.answer.first_ns
-        return None if first is None else (first - self.from_ns) * 1e-9
+        return None if first is None else (first - self.exchange.due_ns) * 1e-9
 
     @property
     def e2e_s(self) -> float | None:
         last = self.answer.last_ns
-        return None if last is None or self.answer.outcome != OK else (last - self.from_ns) * 1e-9
+        return None if last is None or self.answer.outcome != OK else (last - self.exchange.due_ns) * 1e-9
 
     @property
     def tpot_s(self) -> float | None:

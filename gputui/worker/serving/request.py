@@ -70,12 +70,10 @@ def _answer(connection: socket.socket, deadline_s: float) -> Reply:
             raise ValueError(f"it sends more than {MOST_BYTES >> 20} MiB")
         while head is None and (head := head_of(bytes(raw))) is not None and head.status < 200:
             raw, head = raw[head.size :], None  # 103 and the like come before the answer
-        if head is None:
-            pass
-        elif head.content_length is not None and not head.is_chunked:
-            is_whole = len(raw) - head.size >= head.content_length
-        elif head.is_chunked:
+        if head is not None and head.is_chunked:
             scanned, is_whole = chunks_end(raw, max(scanned, head.size))
+        elif head is not None and head.content_length is not None:
+            is_whole = len(raw) - head.size >= head.content_length
         if not data:
             break
     if head is None:

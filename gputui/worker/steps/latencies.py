@@ -58,10 +58,6 @@ class Stopwatched:
         self.taken_s.append(time.perf_counter() - begun)
         return answer
 
-    def forget(self) -> None:
-        """Discard the recorded times."""
-        self.taken_s.clear()
-
 
 def arrivals(per_s: float, seed: int) -> Iterator[float]:
     """Send times of requests: a Poisson process of this rate, in seconds from 0; reproducible by seed."""

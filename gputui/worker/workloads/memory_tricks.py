@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any  # Any: torch's types
@@ -61,6 +60,8 @@ def build(request: Request) -> Step:
         raise Unsupported("activations of a CPU are in the host's memory already")
     model, tokens, optimizer = made(request, request.seed)
     pieces = tokens.chunk(request.integer("parts"))
+    offloaded = partial(torch.autograd.graph.save_on_cpu, pin_memory=request.device == "cuda")
+    saved = offloaded if trick == "offload" else contextlib.nullcontext
 
     def scores(part: Any) -> Any:
         if trick != "checkpoint":
@@ -69,14 +70,6 @@ def build(request: Request) -> Step:
         for layer in model.layers:
             x = checkpoint(layer, x, use_reentrant=False)
         return torch.nn.functional.linear(model.norm(x), model.tokens.weight)
-
-    def saved() -> AbstractContextManager[object]:
-        if trick != "offload":
-            return contextlib.nullcontext()
-        context: AbstractContextManager[object] = torch.autograd.graph.save_on_cpu(
-            pin_memory=request.device == "cuda"
-        )
-        return context
 
     def loss(piece: Any) -> Any:
         with saved():

@@ -56,7 +56,7 @@ def build(request: Request) -> Step:
         }
         return {**percentiles, "smooth_share": Value(smooth / frames, frames)}
 
-    return replace(step, run=taken, settled=taken.forget, figures=figures)
+    return replace(step, run=taken, settled=taken.taken_s.clear, figures=figures)
 
 
 WORKLOAD = Workload(
