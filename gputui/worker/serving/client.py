@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import cast
 
@@ -28,41 +29,27 @@ FRESH_S = 4.0
 """uvicorn, and others, drop connections that were idle for five seconds."""
 
 
+@dataclass(slots=True, eq=False)
 class Exchange:
     """One request, and the bytes of its answer as they came. All instants are monotonic nanoseconds."""
 
-    __slots__ = (
-        "body",
-        "due_ns",
-        "ended_ns",
-        "in_flight",
-        "index",
-        "is_closed",
-        "is_stopped",
-        "queued_ns",
-        "reads",
-        "sent_ns",
-        "stamps_ns",
-    )
-
-    def __init__(self, index: int, body: bytes, due_ns: int) -> None:
-        self.index = index
-        self.body = body
-        """The prompt alone."""
-        self.due_ns = due_ns
-        """When it was to be sent."""
-        self.queued_ns = 0
-        """When the client took it up."""
-        self.sent_ns = 0
-        """When its bytes were handed to the socket; 0 if they never were."""
-        self.ended_ns = 0
-        """When the answer was complete or the connection lost; 0 while neither is so."""
-        self.in_flight = 0
-        """Requests without an end at that time, this one not counted."""
-        self.reads: list[bytes] = []
-        self.stamps_ns: list[int] = []
-        self.is_closed = False
-        self.is_stopped = False
+    index: int
+    body: bytes
+    """The prompt alone."""
+    due_ns: int
+    """When it was to be sent."""
+    queued_ns: int = 0
+    """When the client took it up."""
+    sent_ns: int = 0
+    """When its bytes were handed to the socket; 0 if they never were."""
+    ended_ns: int = 0
+    """When the answer was complete or the connection lost; 0 while neither is so."""
+    in_flight: int = 0
+    """Requests without an end at that time, this one not counted."""
+    reads: list[bytes] = field(default_factory=list)
+    stamps_ns: list[int] = field(default_factory=list)
+    is_closed: bool = False
+    is_stopped: bool = False
 
     def answer(self) -> ServerAnswer:
         """What the answer says; slow, so only after the load."""
@@ -231,9 +218,7 @@ class Client:
 
     def send(self, index: int, body: bytes, due_ns: int) -> None:
         """Send a request with this prompt at once; `on_end` gets its exchange when it has ended."""
-        exchange = Exchange(index, body, due_ns)
-        exchange.queued_ns = time.monotonic_ns()
-        exchange.in_flight = len(self.waiting)
+        exchange = Exchange(index, body, due_ns, time.monotonic_ns(), in_flight=len(self.waiting))
         self.waiting.add(exchange)
         self.exchanges.append(exchange)
         self._send(exchange)

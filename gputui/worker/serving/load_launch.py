@@ -133,48 +133,41 @@ class LoadLaunch:
             if load.kind == SEARCH:
                 await self._search()
             elif load.kind == OPEN:
-                await self._fixed_rate()
+                self._report_fixed(await self._fixed_rate())
             else:
-                await self._fixed_users()
+                self._report_fixed(await self._fixed_users())
         finally:
             await client.close()
 
-    async def _fixed_users(self) -> None:
-        offers, users = self._offers, self._load.users
-        seconds = offers.left_s()
-        if seconds < LEAST_REQUESTS * offers.alone_s:
-            raise self._too_slow(f"a request alone takes {offers.alone_s:.3g} s")
-        step = await offers.offer_users(users, seconds)
-        self._report.step(step)
-        check_client(step)
-        answered = step.values(lambda s: s.e2e_s)
-        if len(answered) < LEAST_REQUESTS:
-            check_answers(step, offers.client.failure)
-            counted = len(step.counted)
-            requests = "1 request" if counted == 1 else f"{counted} requests"
-            raise self._too_slow(f"{requests} began and ended within its window")
-        self._report_measured(step)
-        self._notes.write_users(len(answered) / step.window_s, step.good_share)
+    async def _fixed_users(self) -> LoadOutcome:
+        seconds, alone_s = self._offers.left_s(), self._offers.alone_s
+        if seconds < LEAST_REQUESTS * alone_s:
+            raise self._too_slow(f"a request alone takes {alone_s:.3g} s")
+        return await self._offers.offer_users(self._load.users, seconds)
 
-    async def _fixed_rate(self) -> None:
-        offers, rate = self._offers, self._load.rate_per_s
-        seconds = offers.left_for_arrivals_s()
+    async def _fixed_rate(self) -> LoadOutcome:
+        seconds, rate = self._offers.left_for_arrivals_s(), self._load.rate_per_s
         if seconds * rate < LEAST_REQUESTS:
             raise self._too_slow(f"{rate:g} requests a second are too few for {seconds:.3g} s")
-        step = await offers.offer_rate(rate, seconds, MOST_IN_FLIGHT)
+        return await self._offers.offer_rate(rate, seconds, MOST_IN_FLIGHT)
+
+    def _report_fixed(self, step: LoadOutcome) -> None:
+        """Report a load that was not searched for. Raises Ended if it cannot be judged."""
         self._report.step(step)
         check_client(step)
         if step.is_overloaded:
-            raise Ended("unsupported", f"overloaded at {rate:g} requests/s: {queue_text(step)}")
-        if len(step.values(lambda s: s.e2e_s)) < LEAST_REQUESTS:
-            check_answers(step, offers.client.failure)
-            raise self._too_slow(f"only {len(step.counted)} requests count")
-        self._report_measured(step)
-
-    def _report_measured(self, step: LoadOutcome) -> None:
+            raise Ended("unsupported", f"overloaded at {step.rate_per_s:g} requests/s: {queue_text(step)}")
+        answered, counted = len(step.values(lambda s: s.e2e_s)), len(step.counted)
+        requests = "1 request" if counted == 1 else f"{counted} requests"
+        if answered < LEAST_REQUESTS:
+            check_answers(step, self._offers.client.failure)
+            in_window = f"{requests} began and ended within its window"
+            raise self._too_slow(f"only {requests} count" if step.users is None else in_window)
         self._report.figures(step)
         start_ns, end_ns = step.window_ns
         self._report.block(start_ns, end_ns - start_ns, max(round(step.output_tokens), 1))
+        if step.users is not None:
+            self._notes.write_users(answered / step.window_s, step.good_share)
 
     def _too_slow(self, what: str) -> Ended:
         share = f"its {self._allowance_s:.3g} s share"

@@ -31,6 +31,8 @@ class Reply:
     headers: Mapping[str, str]
     """By lower-case name."""
     data: bytes
+    raw: bytes
+    """All of it, as it came."""
 
     def json(self) -> Any:
         """None if it is no JSON."""
@@ -78,7 +80,7 @@ def _answer(connection: socket.socket, deadline_s: float) -> Reply:
             break
     if head is None:
         raise ValueError("it closed the connection without an answer" if not raw else "its answer is cut off")
-    return Reply(head.status, head.headers, body_of(bytes(raw), head)[0])
+    return Reply(head.status, head.headers, body_of(bytes(raw), head)[0], bytes(raw))
 
 
 def _left_s(deadline_s: float) -> float:

@@ -143,7 +143,7 @@ def body_for(
             ANSWER_TIMEOUT_S,
             deadline_s,
         )
-        answer = _answer(reply)
+        answer = read_answer([reply.raw], [0], was_closed=True, was_stopped=False)
         if reply.status not in (400, 422) or "context" in answer.reason:
             break
     if reply.status in (401, 403):
@@ -195,12 +195,6 @@ def _refused(status: int, key: str) -> ServerError:
         f"the server wants a key (HTTP {status})",
         "put it into an environment variable and name that: --api-key-env OPENAI_API_KEY",
     )
-
-
-def _answer(reply: Reply) -> ServerAnswer:
-    head = "".join(f"{name}: {value}\r\n" for name, value in reply.headers.items() if "transfer" not in name)
-    raw = f"HTTP/1.1 {reply.status} x\r\n{head}\r\n".encode("latin-1", "replace") + reply.data
-    return read_answer([raw], [0], was_closed=True, was_stopped=False)
 
 
 def _optional(address: Address, path: str, key: str, deadline_s: float) -> Any:
