@@ -72,7 +72,11 @@ def probe() -> dict[str, Any]:
         "arch_list": torch.cuda.get_arch_list(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "blas": "mkl" if torch.backends.mkl.is_available() else "other",
-        "devices": [_cpu(), *_cuda_devices(torch), *_other_devices(torch)],
+        "devices": [
+            _device("cpu", platform.processor() or platform.machine()),
+            *_cuda_devices(torch),
+            *_other_devices(torch),
+        ],
     }
 
 
@@ -125,10 +129,6 @@ def _device(torch_device: str, name: str, **more: object) -> dict[str, Any]:
         "why_not": "",
     }
     return {**device, **more}
-
-
-def _cpu() -> dict[str, Any]:
-    return _device("cpu", platform.processor() or platform.machine())
 
 
 def _cuda_devices(torch: Any) -> list[dict[str, Any]]:

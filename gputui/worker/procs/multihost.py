@@ -173,18 +173,13 @@ def _error_in(log: bytes) -> str:
 
 def torchrun(per_host: int, rendezvous: str = "", hosts: int = 1, node: int = 0) -> tuple[str, ...]:
     """The torchrun command for the ranks of one host. Several hosts meet at the port after ours."""
-    command = (
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--max-restarts=0",
-        f"--nproc-per-node={per_host}",
-    )
+    python = (sys.executable, "-m", "torch.distributed.run")
+    ranks = ("--max-restarts=0", f"--nproc-per-node={per_host}")
     if not rendezvous:
-        return (*command, "--standalone")
+        return (*python, *ranks, "--standalone")
     address, port = address_of(rendezvous)
     place = (f"--master-addr={address}", f"--master-port={port + 1}")
-    return (*command, f"--nnodes={hosts}", f"--node-rank={node}", *place)
+    return (*python, *ranks, f"--nnodes={hosts}", f"--node-rank={node}", *place)
 
 
 def rank_environment(threads: int, address: str) -> dict[str, str]:

@@ -299,7 +299,12 @@ class _Stream:
     def _chunk(self, plain: dict[str, Any]) -> None:
         usage = plain.get("usage")
         if isinstance(usage, dict):
-            self._take_usage(usage)
+            self.usage = Usage(
+                _count(usage.get("prompt_tokens")),
+                _count(_inside(usage, "prompt_tokens_details", "cached_tokens")),
+                _count(usage.get("completion_tokens")),
+                _count(_inside(usage, "completion_tokens_details", "reasoning_tokens")),
+            )
         timings = plain.get("timings")
         if isinstance(timings, dict) and self.usage.output is None:  # llama.cpp without stream_options
             self.usage = Usage(
@@ -327,14 +332,6 @@ class _Stream:
         if texts:
             self.texts += texts
             self.output_ns.append(self._at_ns)
-
-    def _take_usage(self, usage: dict[str, Any]) -> None:
-        self.usage = Usage(
-            _count(usage.get("prompt_tokens")),
-            _count(_inside(usage, "prompt_tokens_details", "cached_tokens")),
-            _count(usage.get("completion_tokens")),
-            _count(_inside(usage, "completion_tokens_details", "reasoning_tokens")),
-        )
 
     def end(self, *, is_whole: bool, was_stopped: bool) -> tuple[str, str]:
         """Outcome and reason, once all lines are read."""

@@ -15,42 +15,45 @@ from .request import PlainHttpError, request
 TIMEOUT_S = 2.0
 _LARGEST = 2.0**53
 _SAMPLE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{.*\})? ([^ \n]+)(?: \d+)?$", re.MULTILINE)
-_RUNNING = (
-    "vllm:num_requests_running",
-    "sglang:num_running_reqs",
-    "llamacpp:requests_processing",
-    "tgi_batch_current_size",
-)
-_WAITING = (
-    "vllm:num_requests_waiting",
-    "sglang:num_queue_reqs",
-    "llamacpp:requests_deferred",
-    "tgi_queue_size",
-)
-_KV_CACHE = (
-    "vllm:kv_cache_usage_perc",
-    "vllm:gpu_cache_usage_perc",  # before 0.12
-    "sglang:token_usage",
-    "llamacpp:kv_cache_usage_ratio",  # until 2025
-)
-_PREFIX_HITS = (
-    "vllm:prefix_cache_hits_total",
-    "vllm:gpu_prefix_cache_hits_total",
-    "sglang:cached_tokens_total",
-    "llamacpp:prompt_tokens_cached_total",
-)
-_PREFIX_QUERIES = (
-    "vllm:prefix_cache_queries_total",
-    "vllm:gpu_prefix_cache_queries_total",
-    "sglang:prompt_tokens_total",
-)
+_NAMES = {
+    "running": (
+        "vllm:num_requests_running",
+        "sglang:num_running_reqs",
+        "llamacpp:requests_processing",
+        "tgi_batch_current_size",
+    ),
+    "waiting": (
+        "vllm:num_requests_waiting",
+        "sglang:num_queue_reqs",
+        "llamacpp:requests_deferred",
+        "tgi_queue_size",
+    ),
+    "kv_cache_share": (
+        "vllm:kv_cache_usage_perc",
+        "vllm:gpu_cache_usage_perc",  # before 0.12
+        "sglang:token_usage",
+        "llamacpp:kv_cache_usage_ratio",  # until 2025
+    ),
+    "prefix_hit_tokens": (
+        "vllm:prefix_cache_hits_total",
+        "vllm:gpu_prefix_cache_hits_total",
+        "sglang:cached_tokens_total",
+        "llamacpp:prompt_tokens_cached_total",
+    ),
+    "prefix_tokens": (
+        "vllm:prefix_cache_queries_total",
+        "vllm:gpu_prefix_cache_queries_total",
+        "sglang:prompt_tokens_total",
+    ),
+    "preemptions": (
+        "vllm:num_preemptions_total",
+        "sglang:num_retracted_requests_total",
+        "sglang:num_retracted_reqs_total",
+    ),
+}
+"""Of each field of `ServerMetrics`; the first name that a server offers counts."""
 _LLAMA_COMPUTED = "llamacpp:prompt_tokens_total"
-"""Without those from the cache."""
-_PREEMPTIONS = (
-    "vllm:num_preemptions_total",
-    "sglang:num_retracted_requests_total",
-    "sglang:num_retracted_reqs_total",
-)
+"""Prompt tokens without those from the cache."""
 
 
 @dataclass(frozen=True)
@@ -107,17 +110,16 @@ def metrics_in(text: str) -> ServerMetrics | None:
         sums[name] = sums.get(name, 0.0) + value
         most[name] = max(most.get(name, 0.0), value)
 
-    def first(names: tuple[str, ...], values: dict[str, float] = sums) -> float | None:
-        return next((values[name] for name in names if name in values), None)
-
-    hits, queries = first(_PREFIX_HITS), first(_PREFIX_QUERIES)
-    if queries is None and hits is not None and _LLAMA_COMPUTED in sums:
-        queries = hits + sums[_LLAMA_COMPUTED]
-    in_use = first(_KV_CACHE, most)
+    found: dict[str, float | None] = {}
+    for field, names in _NAMES.items():
+        values = most if field == "kv_cache_share" else sums
+        found[field] = next((values[name] for name in names if name in values), None)
+    hits, in_use = found["prefix_hit_tokens"], found["kv_cache_share"]
+    if found["prefix_tokens"] is None and hits is not None and _LLAMA_COMPUTED in sums:
+        found["prefix_tokens"] = hits + sums[_LLAMA_COMPUTED]
     if in_use is not None and in_use > 1:
-        in_use = None
-    found = ServerMetrics(first(_RUNNING), first(_WAITING), in_use, hits, queries, first(_PREEMPTIONS))
-    return None if found == ServerMetrics(None, None, None, None, None, None) else found
+        found["kv_cache_share"] = None
+    return ServerMetrics(**found) if any(value is not None for value in found.values()) else None
 
 
 def read_metrics(address: Address, key: str) -> ServerMetrics | None:

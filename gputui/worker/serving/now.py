@@ -22,20 +22,14 @@ class NowReport:
     """Reports on the requests of a client while its event loop runs. Used in the loop's thread."""
 
     def __init__(self, client: Client, send: Callable[..., None]) -> None:
-        """`send` gets the fields of a message, once a second."""
+        """From now on, `send` gets the fields of a message, once a second."""
         self._client = client
         self._send = send
-        self._handle: asyncio.TimerHandle | None = None
-        self._ended = 0
-        self._at_ns = 0
-
-    def start(self) -> None:
-        self._ended, self._at_ns = self._client.ended_count, time.monotonic_ns()
+        self._ended, self._at_ns = client.ended_count, time.monotonic_ns()
         self._later()
 
     def stop(self) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
+        self._handle.cancel()
 
     def _later(self) -> None:
         self._handle = asyncio.get_running_loop().call_later(PERIOD_S, self._report)

@@ -128,7 +128,7 @@ class LoadGenerator:
         client, prompts = self.client, self._prompts
         end_ns = time.monotonic_ns() + round(seconds * 1e9)
         over = loop.create_future()
-        unanswered = users
+        answered: set[int] = set()
         begins_ns = 0
         failures = 0
 
@@ -137,7 +137,7 @@ class LoadGenerator:
                 client.send(user, prompts.next(), time.monotonic_ns())
 
         def on_end(exchange: Exchange) -> None:
-            nonlocal unanswered, begins_ns, failures
+            nonlocal begins_ns, failures
             if over.done():
                 return
             if not _went_well(exchange):
@@ -150,12 +150,10 @@ class LoadGenerator:
             failures = 0
             if exchange.index not in answered:
                 answered.add(exchange.index)
-                unanswered -= 1
-                if not unanswered:
+                if len(answered) == users:
                     begins_ns = time.monotonic_ns()
             begin(exchange.index)
 
-        answered: set[int] = set()
         before = await self._metrics()
         client.on_end = on_end
         await client.open(users if client.has_idle else 0)
@@ -232,10 +230,9 @@ class LoadGenerator:
     def _watched(self, users: int | None, rate: float | None) -> Iterator[LagProbe]:
         """Report on a load once a second, note how late this client is, and cut off what has not ended."""
         lag = LagProbe()
-        report = NowReport(self.client, partial(self._send_now, users=users, rate_per_s=rate))
         with without_collections():
             lag.start()
-            report.start()
+            report = NowReport(self.client, partial(self._send_now, users=users, rate_per_s=rate))
             yield lag
             self.client.stop()
             report.stop()
