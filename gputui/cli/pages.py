@@ -18,36 +18,37 @@ from gputui.errors import GputuiError
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)]*)\)")
 _UNIT = re.compile(r"\n\n+(?!```)|\n(?=- |\d+\. |\|)")
 """Ends a paragraph with its example, an item of a list, or a row of a table."""
-MOST_FOUND = 3
+_TABLE_HEAD = re.compile(r"^\|.*\|\n\|[-:| ]+\|$", re.MULTILINE)
+MOST_FOUND, LEAST_SCORE = 3, 0.4
+"""Paragraphs that are shown, and the score of the last as a share of the first's."""
 _K1, _B = 1.2, 0.4
 """Of BM25, within what Robertson and Zaragoza (2009) found to do well; rows of tables are short."""
 _WEIGHTS = {"questions": 1.5} | dict.fromkeys(("architecture", "json", "result-file", "engines", "sql"), 0.5)
 """Of pages that are made of questions, and of those for who reads code and tables of the file."""
-_HEADING_WEIGHT, _PAGE_WEIGHT = 2, 1
+_HEADING_WEIGHT, _PAGE_WEIGHT = 3, 1
 """How often words of the heading and of the page's name count beside those of the paragraph."""
 _SAME = (
     "gpu card cuda",
     "box machine server instance host",
     "container pod docker kubernetes",
     "remove delete erase rm",
-    "stop kill cancel abort",
+    "stop kill cancel abort end",
     "price cost money cheap dollar usd",
-    "heat hot temperature thermal throttling",
+    "heat hot temperature",
     "memory oom vram ram",
     "color colour",
     "amp bf16 fp16 mixed",
     "fast slow speed performance",
-    "measure benchmark test",
+    "measure measurement benchmark test",
     "llm vllm sglang",
     "notebook jupyter",
     "keep kept store save",
     "install setup",
-    "tell unclear inconclusive",
 )
 """Words that people type for the first of each group."""
 _SILENT = re.compile(
     "an?|the|is|are|its?|i|me|my|you|your|to|of|in|on|for|and|or|do|does|did|how|what|why|when|which|can|be|with"
-    "|this|that|there|from|at|by|if|not|has|have|will"
+    "|this|that|there|from|at|by|if|not|has|have|will|much|many|per"
 )
 
 
@@ -81,10 +82,12 @@ def page_of(topic: str) -> str:
 
 
 def _filled(text: str) -> str:
-    if "```" in text:
-        return text
+    """The text filled to the terminal, its example as it is."""
     width = min(shutil.get_terminal_size().columns, 100)
-    return textwrap.fill(" ".join(text.split()), width, break_long_words=False, break_on_hyphens=False)
+    prose, _, example = text.partition("```")
+    filled = textwrap.fill(" ".join(prose.split()), width, break_long_words=False, break_on_hyphens=False)
+    code = textwrap.indent(example.strip("`").partition("\n")[2].rstrip(), "  ")
+    return "\n\n".join(filter(None, (filled, code)))
 
 
 class Paragraph(NamedTuple):
@@ -123,12 +126,13 @@ def found_in_pages(question: str) -> list[Paragraph]:
             for stem in shared
         )  # fmt: skip
 
-    best = sorted(range(len(pieces)), key=score, reverse=True)[:MOST_FOUND]
-    return [pieces[index] for index in best if score(index)]
+    scores = [(score(index), index) for index in range(len(pieces))]
+    least = max(LEAST_SCORE * max(scores)[0], 1e-9)
+    return [pieces[index] for found, index in sorted(scores, reverse=True)[:MOST_FOUND] if found >= least]
 
 
 def _paragraphs(page: str, text: str) -> Iterator[Paragraph]:
-    heading = ""
+    heading, text = "", _TABLE_HEAD.sub("\n", text)
     for unit in _UNIT.split(
         re.sub(r"```.*?```", lambda code: code[0].replace("\n\n", "\n"), text, flags=re.S)
     ):
@@ -137,7 +141,9 @@ def _paragraphs(page: str, text: str) -> Iterator[Paragraph]:
             heading = first.lstrip("#").strip()
         if re.search("[a-z]", unit):
             yield Paragraph(
-                page, heading, _LINK.sub(_plain, unit.strip().strip("|").replace(" | ", ": ").strip())
+                page,
+                heading,
+                _LINK.sub(_plain, unit.strip().strip("|").replace(" | ", ": ").replace("\\|", "|").strip()),
             )
 
 

@@ -354,7 +354,7 @@ def test_help_of_a_topic_is_its_page_with_links_as_topics() -> None:
     ("question", "answer"),
     [
         ("why is my gpu slow", "why its clock is held down"),
-        ("what does can't tell mean?", "The interval of the difference contains both"),
+        ("what does can't tell mean?", "neither lies beyond ±1 % nor within it"),
         ("delete a run", "`gputui rm RUN F`"),
         ("vllm benchmark", "`gputui serve-bench http://127.0.0.1:8000`"),
         ("where are my results stored", "`gputui paths` prints"),
@@ -366,7 +366,7 @@ def test_help_with_words_of_a_question_shows_the_paragraphs_that_answer_it(
     shown = gputui_here("help", *question.split())
     assert shown.returncode == 0
     assert answer in " ".join(shown.stdout.split())
-    assert shown.stdout.count("  gputui help ") == 3
+    assert 1 <= shown.stdout.count("\n  gputui help ") <= 3
 
 
 def test_options_of_the_monitor_work_without_its_name_and_only_there() -> None:
