@@ -7,73 +7,16 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import click
 
+from gputui.cli.help import explained, help_option
 from gputui.cli.options import COMPLETES
 from gputui.cli.output import readable_output, wrapped
+from gputui.cli.verbs import COMMANDS, ELSEWHERE, GROUPS, NOUNS, SPELT, Command, understood
 from gputui.errors import EXIT_BUG, EXIT_CASE_FAILED, EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE, GputuiError
 from gputui.store.text import clean_text
 from gputui.version import __version__, commit
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command; to add one, add its file and a line in COMMANDS."""
-
-    name: str
-    module: str
-    """Below `gputui.cli`; defines a click command called `command`."""
-    summary: str
-    may_be_meant: bool = True
-    """Whether it may be the answer to a misspelt word: not if it ends, removes or changes something."""
-
-
-COMMANDS: tuple[Command, ...] = (
-    Command("monitor", "monitor", "Watch GPUs, host and processes live; the same as `gputui` alone."),
-    Command("run", "run", "Measure a profile and store the result."),
-    Command("bakeoff", "bakeoff", "Measure several boxes at once over ssh and compare them."),
-    Command(
-        "serve-bench", "serve_bench", "Load-test an LLM server: time to first token, tokens/s, its limit."
-    ),
-    Command("snapshot", "snapshot", "Print one reading of every GPU and the host."),
-    Command("doctor", "doctor", "Check whether this box is healthy and ready to measure."),
-    Command("demo", "demo", "Show the monitor with made-up GPUs."),
-    Command("attach", "attach", "Watch a run in progress."),
-    Command("join", "join", "Lend this box to a run across several hosts."),
-    Command("stop", "stop", "End a run in progress and keep what is finished.", may_be_meant=False),
-    Command("record", "record", "Record the box while any program runs."),
-    Command("compare", "compare", "Compare result files, or the variants within one."),
-    Command("results", "results_screen", "Browse result files and runs."),
-    Command("advise", "advise", "Estimate what a job takes and costs on each box; rent or buy."),
-    Command("fit", "fit", "See whether a model fits on a GPU, and what the cheapest costs."),
-    Command("facts", "facts", "Show what is known about a GPU without measuring it."),
-    Command("prices", "prices", "Show what GPUs cost to rent; import a price list."),
-    Command("reference", "reference", "Collect results into a reference: what boxes of one model reach."),
-    Command("profiles", "profiles", "List what can be measured, and what would run here."),
-    Command("new-workload", "new_workload", "Write a template for a workload of your own."),
-    Command("runs", "runs", "List the runs of a result file."),
-    Command("show", "show", "Show one run in full."),
-    Command("replay", "replay", "Replay the telemetry of a run in the monitor."),
-    Command("merge", "merge", "Merge result files into one.", may_be_meant=False),
-    Command("export", "export", "Export runs to Parquet for Spark, polars, DuckDB and others."),
-    Command("share", "share", "Write a report or file to share with a provider or anyone else."),
-    Command("label", "label", "Rename a run.", may_be_meant=False),
-    Command("rm", "rm", "Remove a run from a result file.", may_be_meant=False),
-    Command("import", "importing", "Import torch.profiler traces, or a run directory."),
-    Command("completion", "completion", "Print a shell completion script."),
-    Command("paths", "paths", "Show where files are kept, and how to remove them."),
-)
-
-ELSEWHERE = {
-    **dict.fromkeys(("top", "htop", "nvtop", "btop", "nvitop", "watch", "status", "live"), "monitor"),
-    **dict.fromkeys(("check", "health"), "doctor"),
-    **dict.fromkeys(("bench", "benchmark"), "run"),
-    **dict.fromkeys(("list", "ls"), "runs"),
-    "diff": "compare",
-}
-"""What people call these commands, by the names that other tools have."""
 
 _READING = frozenset(
     ("compare", "advise", "fit", "reference", "runs", "show", "merge", "export", "share", "label", "rm")
@@ -82,69 +25,70 @@ _READING = frozenset(
 
 
 class _Lazy(click.Group):
-    """A group that lists its commands without importing them."""
+    """A group that lists its commands without importing them: those of the first screen, or of a noun."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [c.name for c in COMMANDS]
+        groups = [NOUNS[self.name]] if self.name in NOUNS else [g for g in GROUPS if g.title and not g.noun]
+        names = [one.name for group in groups for one in group.commands if not one.option]
+        return names if self.name in NOUNS else [*names, *NOUNS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = next((c for c in COMMANDS if c.name == cmd_name), None)
-        if found is None:
-            return None
-        module = importlib.import_module(f"gputui.cli.{found.module}")
-        command: click.Command = module.command
-        if COMPLETES in os.environ:
-            from gputui.cli.completion import add_completions
-
-            add_completions(command, cmd_name)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(c.name, c.summary) for c in COMMANDS])
-        formatter.write_paragraph()
-        formatter.write_text(
-            "Documentation: gputui help TOPIC, such as installing, measuring, monitor.md, compare.md, sql."
-        )
+        group = NOUNS.get(self.name or "")
+        if group is None and cmd_name in NOUNS:
+            return _Lazy(cmd_name, params=[help_option()], help=NOUNS[cmd_name].question)
+        found = (one for one in (group.commands if group else COMMANDS) if one.name == cmd_name)
+        return next(map(_loaded, found), None)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if ctx.resilient_parsing:  # a shell completes what is not complete
+        if ctx.resilient_parsing or args[0].startswith("-"):  # a shell completes what is not complete
             return super().resolve_command(ctx, args)
-        if args and args[0] == "help":  # as git and docker have it
-            if not args[1:] or args[1] in ctx.help_option_names:
-                click.echo(self.get_help(ctx))
-                ctx.exit()
-            if args[2:] or self.get_command(ctx, args[1]) is None:
-                from gputui.cli.pages import page_of
+        if args[0] == "help":
+            from gputui.cli.pages import page_of
 
-                click.echo_via_pager(page_of(" ".join(args[1:])))
-                ctx.exit()
-            args = [args[1], "--help"]
-        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            import difflib
-            import shlex
+            click.echo_via_pager(page_of(" ".join(args[1:])))
+            ctx.exit()
+        if self.get_command(ctx, args[0]) is None:
+            typed = f"{ctx.command_path} {args[0]}".partition(" ")[2]
+            raise GputuiError(f"no command `{typed}`; {_meant(args[0])}")
+        if args[0] in _READING:
+            from gputui.store.opening import one_deadline
 
-            names = {c.name: c.may_be_meant for c in COMMANDS}
-            close = difflib.get_close_matches(args[0], names, n=1)
-            meant = ELSEWHERE.get(args[0]) or next((name for name in close if names[name]), "")
-            hint = f"did you mean `gputui {meant}`?" if meant else f"one of {', '.join(names)}"
-            if args[0].endswith(".db"):
-                hint = f"to see what is in it: gputui results {shlex.quote(args[0])}"
-            elif args[0].endswith((".json", ".json.gz")):
-                hint = f"to read a trace: gputui import {shlex.quote(args[0])}"
-            else:
-                from gputui.services.profiles.loader import shipped_profiles  # only a wrong word needs them
-
-                if args[0] in (profile.name for profile in shipped_profiles()):
-                    hint = f"did you mean `gputui run {args[0]}`?"
-            raise GputuiError(f"unknown command '{args[0]}'", hint)
+            ctx.with_resource(one_deadline())
         return super().resolve_command(ctx, args)
 
 
+def _loaded(found: Command) -> click.Command:
+    module = importlib.import_module(f"gputui.cli.{found.module}")
+    command = explained(module.command, found.name, getattr(module, "COMMON", ()))
+    if COMPLETES in os.environ:
+        from gputui.cli.completion import add_completions
+
+        add_completions(command, found.name)
+    return command
+
+
+def _meant(word: str) -> str:
+    """What to type instead of a word that is no command."""
+    import difflib
+    import shlex
+
+    from gputui.services.profiles.loader import shipped_profiles
+
+    if word.endswith(".db"):
+        return f"to see what is in it: gputui results {shlex.quote(word)}"
+    if word.endswith((".json", ".json.gz")):
+        return f"to read a trace: gputui import {shlex.quote(word)}"
+    may_be = {one.name: one.may_be_meant for one in COMMANDS}
+    close = [name for name in difflib.get_close_matches(word, may_be, n=1) if may_be[name]]
+    meant = SPELT[ELSEWHERE.get(word, *close)] if close or word in ELSEWHERE else ""
+    if word in (profile.name for profile in shipped_profiles()):
+        meant = f"run {word}"
+    return f"you may mean `gputui {meant}`" if meant else "gputui --help lists the commands"
+
+
 _CONTEXT = {
-    "help_option_names": ["-h", "--help"],
     "color": True,  # else click would silently strip what looks like an escape sequence
 }
 
@@ -156,7 +100,7 @@ def _print_version(context: click.Context, parameter: click.Parameter, is_set: b
         context.exit()
 
 
-@click.group(cls=_Lazy, invoke_without_command=True, context_settings=_CONTEXT)
+@click.group(cls=_Lazy, params=[help_option()], invoke_without_command=True, context_settings=_CONTEXT)
 @click.option(
     "--version",
     "-V",
@@ -224,10 +168,6 @@ def gputui(
                 f"{option} before {context.invoked_subcommand}: it is for the screens that `gputui` opens",
                 f"gputui {option}; or see gputui {context.invoked_subcommand} --help",
             )
-    if context.invoked_subcommand in _READING:
-        from gputui.store.opening import one_deadline
-
-        context.with_resource(one_deadline())
     return EXIT_DONE
 
 
@@ -245,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _status_of(words: list[str]) -> int:
     ours = words.index("--") if "--" in words else len(words)  # the rest belongs to another program
     debug = "--debug" in words[:ours]
-    words = [w for w in words[:ours] if w != "--debug"] + words[ours:]
+    words = understood([w for w in words[:ours] if w != "--debug"]) + words[ours:]
     try:
         status = gputui.main(words, prog_name="gputui", standalone_mode=False)
     except GputuiError as error:
@@ -303,7 +243,9 @@ def _explained(error: click.ClickException) -> tuple[str, str]:
 
         text = error.message[:1].lower() + error.message[1:].rstrip(".")
         close = difflib.get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0.7)
-        hint = f"did you mean {close[0]}? {called} --help explains the options" if close else hint
+        ending = {SPELT[one.name] for one in COMMANDS if not one.may_be_meant}
+        if close and f"{name} {close[0]}" not in ending:
+            hint = f"did you mean {close[0]}? {called} --help explains the options"
     return f"{name}: {text}" if name else text, hint
 
 

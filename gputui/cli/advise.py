@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from gputui.services.results.selectors import Selection
 
 
+COMMON = ("--job", "--price", "--instance", "--buy", "--precision", "--workload", "--verbose", "--json")
+
+
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="F[@RUN]...")
 @click.option(
@@ -71,7 +74,9 @@ if TYPE_CHECKING:
     metavar="W",
     help="Power a box draws, in watts.  [measured, GPUs only]",
 )
-@click.option("--power-price", type=click.FloatRange(0, 100), default=0.0, metavar="USD", help="Per kWh.")
+@click.option(
+    "--power-price", type=click.FloatRange(0, 100), default=0.0, metavar="USD", help="What a kWh costs."
+)
 @click.option(
     "--cooling",
     type=click.FloatRange(0, 2),
@@ -79,7 +84,13 @@ if TYPE_CHECKING:
     metavar="SHARE",
     help="Share of the power added for cooling, 0.1 to 0.3.",
 )
-@click.option("--staff", type=click.FloatRange(0, 1e9), default=0.0, metavar="USD", help="Per month.")
+@click.option(
+    "--staff",
+    type=click.FloatRange(0, 1e9),
+    default=0.0,
+    metavar="USD",
+    help="What staff for it costs per month.",
+)
 @click.option(
     "--utilisation",
     type=click.FloatRange(0, 1, min_open=True),

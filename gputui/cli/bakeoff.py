@@ -37,6 +37,11 @@ _HOW_TO_LEAVE = (
     "Ctrl-\\ leaves this view while the runs go on; gputui attach comes back to it.",
 )
 
+COMMON = (
+    "--host", "--hosts", "--local", "--db", "--price", "--budget", "--device", "--only",
+    "--resume", "--clean", "--yes", "--via", "--slurm",
+)  # fmt: skip
+
 
 @click.command()
 @click.argument("profile", required=False)
@@ -62,14 +67,14 @@ _HOW_TO_LEAVE = (
     "--slurm",
     "partitions",
     multiple=True,
-    metavar="'[LOGIN:]PARTITION [OPTION ...]'",
-    help="A batch job for each kind of node there; options are those of sbatch.",
+    metavar="[LOGIN:]PARTITION",
+    help="A batch job for each kind of node there; options of sbatch may follow in the same quotes.",
 )
 @click.option("--local", is_flag=True, help="Measure this box too, as the baseline.")
 @click.option(
     "--db",
     type=click.Path(path_type=Path, readable=False),
-    help="Result file.  [$GPUTUI_DB, else the one `gputui paths` names]",
+    help="Result file.  [$GPUTUI_DB, else see `gputui paths`]",
 )
 @click.option(
     "--price", "prices", multiple=True, metavar="[HOST=]USD_PER_H", help="What a box costs per hour."

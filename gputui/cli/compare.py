@@ -46,6 +46,12 @@ def _columns(
     return () if text is None else columns_of(text)
 
 
+COMMON = (
+    "--by", "--verbose", "--all", "--output", "--baseline", "--pool",
+    "--fail-if-slower", "--columns", "--tui", "--a", "--b",
+)  # fmt: skip
+
+
 class _Sides(click.Command):
     """A command whose `--a` and `--b` take all words up to the next option."""
 
@@ -72,11 +78,19 @@ class _Sides(click.Command):
 @click.option(
     "--by",
     type=click.Choice(list(DIMENSIONS)),
-    help="Compare by this within the files: precision, for example, is fp32 vs amp.",
+    metavar="WHAT",
+    help=f"Within the files: {', '.join(DIMENSIONS)}.",
 )
 @click.option("--baseline", metavar="X", help="The side to use as baseline.  [the first]")
 @click.option("--pool", is_flag=True, help="Pool the launches of all runs of a side.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="Output format.  [text]")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="text",
+    metavar="FORM",
+    help=f"{', '.join(FORMATS)}.  [text]",
+)
 @click.option(
     "--columns",
     callback=_columns,
@@ -132,7 +146,7 @@ def command(
     window: str | None,
     matrix: bool,
 ) -> int:
-    """Compare result files, the first as the baseline; of one file, its variants.
+    """Compare result files, the first as the baseline; of one file its variants, of two traces their steps.
 
     F takes the newest run of each case, F@RUN one run: its short id, its label, `latest` or `latest~1`.
     `reference:NAME` is boxes of one model (gputui reference list). A directory is all result files in it.

@@ -34,13 +34,15 @@ if TYPE_CHECKING:
 
 _TOPIC = 15
 
+COMMON = ("--all", "--host", "--hosts", "--via", "--json")
+
 
 @click.command()
 @click.option("--python", metavar="EXE", help="Interpreter to check.  [the first that has torch]")
 @click.option(
     "--db",
     type=click.Path(path_type=Path),
-    help="Result file.  [$GPUTUI_DB, else the one `gputui paths` names]",
+    help="Result file.  [$GPUTUI_DB, else see `gputui paths`]",
 )
 @click.option(
     "--all", "shows_all", is_flag=True, help="Show all lines, even if they do not fit the terminal."

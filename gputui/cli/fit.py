@@ -28,6 +28,11 @@ _LEAST_SHARE = 0.01
 _LEAST_PARAMS, _MOST_PARAMS = 1000, 10**14
 """A smaller number is one of billions without its letter."""
 
+COMMON = (
+    "--infer", "--batch", "--context", "--precision", "--gpu", "--all", "--gpus", "--kv-precision",
+    "--layers", "--width",
+)  # fmt: skip
+
 
 @click.command()
 @click.argument("size", metavar="[N]", required=False)

@@ -24,7 +24,7 @@ from gputui.store.reading import open_result
 @click.option(
     "--db",
     type=click.Path(path_type=Path, readable=False),
-    help="Result file.  [$GPUTUI_DB, else the one `gputui paths` names]",
+    help="Result file.  [$GPUTUI_DB, else see `gputui paths`]",
 )
 @click.option("--label", default="", help="Label of a trace's run.  [its file name]")
 @click.option(

@@ -17,6 +17,8 @@ from gputui.errors import EXIT_DONE
 if TYPE_CHECKING:
     from gputui.services.hosts.host import Host
 
+COMMON = ("--host", "--interval", "--price")
+
 
 @click.command()
 @click.option(

@@ -69,7 +69,7 @@ class _RecordCommand(click.Command):
 @click.option(
     "--db",
     type=click.Path(path_type=Path),
-    help="Result file.  [$GPUTUI_DB, else the one `gputui paths` names]",
+    help="Result file.  [$GPUTUI_DB, else see `gputui paths`]",
 )
 @click.option(
     "--interval", type=float, default=1.0, show_default=True, metavar="S", help="Seconds between readings."

@@ -53,13 +53,15 @@ if TYPE_CHECKING:
     from gputui.model.machine import Machine
     from gputui.services.compare.rerun import RepeatedRun
 
+COMMON = ("--db", "--device", "--only", "--precision", "--budget", "--label", "--price", "--python")
+
 
 @click.command()
 @click.argument("profile", required=False)
 @click.option(
     "--db",
     type=click.Path(path_type=Path, readable=False),
-    help="Result file.  [$GPUTUI_DB, else the one `gputui paths` names]",
+    help="Result file.  [$GPUTUI_DB, else see `gputui paths`]",
 )
 @click.option("--python", "pythons", multiple=True, metavar="EXE", help="Interpreter to measure; repeatable.")
 @click.option(
@@ -148,8 +150,8 @@ def command(
     """Measure PROFILE and store the result.
 
     It is a name, a .toml file, or a .py file with a workload of your own; without one, `quick`. With --like
-    or --against it is left out, or is the .toml or .py file that holds the programs or the workload of the
-    other run. Exits with 6 if nothing was measured.
+    or --against it is left out, or is the .toml or .py file that the other run was of. Exits with 6 if
+    nothing was measured.
     """
     check_label(label)
     if notify and detach:

@@ -55,6 +55,11 @@ Examples:
   gputui serve-bench https://api.example.com/v1 --model M --api-key-env KEY
 """
 
+COMMON = (
+    "--db", "--model", "--concurrency", "--rate", "--slo", "--profile", "--budget", "--price",
+    "--label", "--api-key-env", "--api-price",
+)  # fmt: skip
+
 
 def _attained(context: click.Context, parameter: click.Parameter, value: float) -> float:
     if not 0.5 <= value <= 0.99:
@@ -140,7 +145,7 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
 @click.option(
     "--db",
     type=click.Path(path_type=Path, readable=False),
-    help="Result file.  [$GPUTUI_DB, else the one `gputui paths` names]",
+    help="Result file.  [$GPUTUI_DB, else see `gputui paths`]",
 )
 @click.option("--label", default="", help="A name for this run.")
 @click.option("--price", type=price_from, metavar="USD_PER_H", help="What the whole box costs per hour.")

@@ -25,6 +25,8 @@ from gputui.store.opening import expanded
 from gputui.store.reading import TelemetrySummary, open_result
 from gputui.store.selecting import find_run
 
+COMMON = ("--verbose", "--all", "--json")
+
 
 @click.command()
 @click.argument("run", metavar="[RUN|F@RUN]", default="latest")

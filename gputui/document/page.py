@@ -98,6 +98,7 @@ class Page:
 
     def table(self, table: Table, margin: int = 0) -> list[str]:
         """A table; columns that have no room are left out, and where all must stay their cells go on below.
+        Without headings it has no line for them.
 
         Returns the headings of the columns that are shown.
         """
@@ -107,7 +108,7 @@ class Page:
             if number:
                 self.line()
             for place, lines in enumerate(lines_of(part, room)):
-                for line in lines:
+                for line in lines if place or any(column.heading for column in part) else ():
                     self._add((lead, *line), table.styles[place - 1] if place and table.styles else "")
         return [column.heading for column in columns]
 

@@ -20,8 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from journals import make_journal
 
-from gputui.cli import COMMANDS, ELSEWHERE, main
 from gputui.cli import gputui as group
+from gputui.cli import main
+from gputui.cli.verbs import COMMANDS, ELSEWHERE, SPELT
 from gputui.errors import EXIT_BUG, GputuiError
 from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.runs.start import blocks_from, budget_from, launches_from, price_from
@@ -338,29 +339,57 @@ def misspelt() -> list[str]:
     return words
 
 
-def test_no_near_miss_is_answered_with_a_command_that_ends_or_changes_something() -> None:
+def test_no_near_miss_is_answered_with_a_command_that_ends_or_removes_something() -> None:
     names = {command.name for command in COMMANDS}
-    changing = {"stop", "rm", "merge", "label"}
     suggested = set()
     for word in {*misspelt(), *ELSEWHERE} - names - {"", "-"}:
         with pytest.raises(GputuiError) as caught:
             group.resolve_command(click.Context(group), [word])
-        if found := re.match(r"did you mean `gputui ([a-z-]+)`", caught.value.hint):
+        if found := re.search(r"`; you may mean `gputui ([a-z -]+)`$", caught.value.message):
             suggested.add(found[1])
-    assert suggested & names >= {"monitor", "attach", "compare", "show"}
-    assert not suggested & changing
+    assert suggested == {SPELT[name] for name in names - {"stop", "rm"}}
+
+
+@pytest.mark.parametrize("word", ["--stp", "--stopp", "--top"])
+def test_nor_is_an_option(capsys: pytest.CaptureFixture[str], word: str) -> None:
+    status, _, err = printed(capsys, "run", word)
+    assert (status, f"run: no such option '{word}'" in err, "did you mean" in err) == (2, True, False)
+    assert "did you mean --attach?" in printed(capsys, "run", "--atach")[2]
+
+
+@pytest.mark.parametrize(
+    ("word", "verb"),
+    [
+        *((word, "monitor") for word in ("top", "htop", "nvtop", "watch", "status", "gpus")),
+        *((word, "doctor") for word in ("test", "health", "check")),
+        *((word, "db runs") for word in ("list", "ls")),
+        ("bench", "run"),
+        ("diff", "compare"),
+        ("price", "prices"),
+        ("trace", "db import"),
+        ("quick", "run quick"),
+        ("compile", "run compile"),
+        ("atach", "run --attach"),
+        ("mrege", "db merge"),
+    ],
+)
+def test_words_of_other_tools_and_misspelt_ones_lead_to_the_verb_in_one_line(
+    capsys: pytest.CaptureFixture[str], word: str, verb: str
+) -> None:
+    expected = f"gputui: no command `{word}`; you may mean `gputui {verb}`\n"
+    assert printed(capsys, word) == (2, "", expected)
+
+
+def test_a_word_that_means_nothing_leads_to_the_list_also_below_a_noun(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert printed(capsys, "stpo")[2] == "gputui: no command `stpo`; gputui --help lists the commands\n"
+    assert printed(capsys, "db", "shwo")[2] == "gputui: no command `db shwo`; you may mean `gputui show`\n"
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("atach",), "did you mean `gputui attach`"),
-        *(
-            ((word,), "did you mean `gputui monitor`?")
-            for word in ("top", "htop", "nvtop", "watch", "status")
-        ),
-        (("quick",), "did you mean `gputui run quick`?"),
-        (("compile",), "did you mean `gputui run compile`?"),
         (("a.db",), "gputui results a.db"),
         (("step trace.json.gz",), "gputui import 'step trace.json.gz'"),
         (("merge",), "merge: missing argument 'IN...'\n  gputui merge [OPTIONS] IN...; gputui merge --help"),
@@ -373,8 +402,10 @@ def test_no_near_miss_is_answered_with_a_command_that_ends_or_changes_something(
         (("run", "--device", "gpu:99"), "gpu:99"),
         (("run", "--device", "GPU-not-a-uuid"), "GPU-not-a-uuid"),
         (("run", "--device", "tpu"), "cpu, gpu, gpu:N"),
-        (("attach", "nothing"), "no run is in progress"),
-        (("stop", "nothing"), "no run is in progress"),
+        *(
+            ((*words, "nothing"), "no run is in progress")
+            for words in (("attach",), ("stop",), ("run", "--attach"), ("run", "--stop"))
+        ),
         *(
             ((*words, "--via", "false", "--dir", ""), "--dir '': names no directory")
             for words in (("bakeoff", "--clean", "--yes"), ("monitor",), ("doctor",), ("snapshot",))
@@ -421,7 +452,7 @@ def _numeric_options() -> Iterator[tuple[str, click.Option]]:
                 blocks_from,
                 price_from,
             )
-            if isinstance(parameter, click.Option) and is_number:
+            if isinstance(parameter, click.Option) and is_number and not parameter.count:
                 yield command.name, parameter
 
 

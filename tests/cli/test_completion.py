@@ -14,8 +14,9 @@ from click.testing import CliRunner
 from pty_harness import Terminal
 from stored_runs import store
 
-from gputui.cli import COMMANDS, gputui
+from gputui.cli import gputui
 from gputui.cli.completion import _COMPLETED, command
+from gputui.cli.verbs import GROUPS
 
 SHELLS = [shell for shell in ("bash", "zsh", "fish") if shutil.which(shell)]
 
@@ -79,7 +80,17 @@ def test_profiles_workloads_runs_labels_and_gpus_are_completed(shell: str) -> No
     assert "H200" in completed(shell, "gputui facts H20")
     offers = completed(shell, "gputui show a.db@b")
     assert offers == (["before"] if shell == "bash" else ["a.db@before"])
-    assert {command.name for command in COMMANDS} == set(completed(shell, "gputui "))
+    on_screen = {
+        one.name
+        for group in GROUPS
+        if group.title and not group.noun
+        for one in group.commands
+        if not one.option
+    }
+    assert {*on_screen, "db", "self"} == set(completed(shell, "gputui "))
+    assert set(completed(shell, "gputui db ")) == {"runs", "merge", "export", "import", "label", "rm"}
+    assert completed(shell, "gputui db label b") == completed(shell, "gputui label b") == ["before"]
+    assert completed(shell, "gputui run --list q") == ["quick"]
 
 
 @pytest.mark.slow

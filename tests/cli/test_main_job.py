@@ -185,7 +185,7 @@ def test_a_run_that_measured_nothing_leads_to_its_reasons_not_to_a_comparison_or
 @pytest.mark.parametrize(
     ("words", "status", "expected"),
     [
-        (("comapre",), 2, "did you mean `gputui compare`"),
+        (("comapre",), 2, "you may mean `gputui compare`"),
         (("--notify", "run"), 2, "--notify before run: it is for the screens"),
         (("run", "qick"), 2, "did you mean quick?"),
         (("run", "--precison", "amp"), 2, "did you mean --precision?"),

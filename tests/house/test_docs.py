@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import re
 from pathlib import Path
 
 import click
 import pytest
 
-from gputui.cli import COMMANDS, Command
+from gputui.cli import gputui
+from gputui.cli.verbs import COMMANDS, GROUPS, NOUNS, Command
 from gputui.services.profiles.loader import Profile, shipped_profiles
 from gputui.worker.contract import Workload
 from gputui.worker.contract_check import UNITS
@@ -29,13 +29,14 @@ PLACEHOLDERS = {"NAME", "WHICH"}
 
 def options_of(command: Command) -> list[tuple[str, ...]]:
     """Its options, each with all its names."""
-    made = importlib.import_module(f"gputui.cli.{command.module}").command
+    made = gputui.get_command(click.Context(gputui), command.name)
+    assert made is not None
     all_of_it = (made, *made.commands.values()) if isinstance(made, click.Group) else (made,)
     return [
         tuple(parameter.opts)
         for one in all_of_it
         for parameter in one.params
-        if isinstance(parameter, click.Option)
+        if isinstance(parameter, click.Option) and "--help" not in parameter.opts
     ]
 
 
@@ -68,11 +69,22 @@ def test_the_layout_names_every_room_and_every_screen(repository: Path, pages: d
 def test_the_pages_name_every_command_and_each_of_its_options(
     command: Command, pages: dict[str, str]
 ) -> None:
-    assert f"`gputui {command.name}`" in pages["README.md"]
     assert f"`gputui {command.name}" in pages["commands.md"]
     of_it = "\n".join(text for text in pages.values() if f"gputui {command.name}" in text)
     unnamed = [names for names in options_of(command) if not any(is_named(name, of_it) for name in names)]
     assert unnamed == []
+
+
+def test_the_readme_names_what_the_first_screen_has(pages: dict[str, str]) -> None:
+    on_screen = [
+        one.name
+        for group in GROUPS
+        if group.title and not group.noun
+        for one in group.commands
+        if not one.option
+    ]
+    missing = [name for name in (*on_screen, *NOUNS) if f"`gputui {name}`" not in pages["README.md"]]
+    assert missing == []
 
 
 def test_the_pages_name_no_option_that_does_not_exist(pages: dict[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,9 @@ import click
 import pytest
 
 from gputui.cli import gputui
+from gputui.cli.help import help_page
+from gputui.cli.verbs import COMMANDS
+from gputui.document.page import console_on
 
 NOT = (
     "inconclusive",
@@ -57,13 +61,15 @@ def pages(repository: Path) -> Iterator[tuple[str, str]]:
 
 
 def helps() -> Iterator[tuple[str, str]]:
-    """What `--help` of each command prints."""
+    """What `--help --all` of each command prints."""
+    out = console_on(io.StringIO(), 80, is_terminal=False)
     with click.Context(gputui, info_name="gputui") as context:
-        yield "gputui --help", gputui.get_help(context)
-        for name in gputui.list_commands(context):
-            command = gputui.get_command(context, name)
-            assert command is not None
-            yield f"gputui {name} --help", command.get_help(click.Context(command, context, info_name=name))
+        yield "gputui --help", "\n".join(help_page(context, out).lines)
+        for name in (command.name for command in COMMANDS):
+            found = gputui.get_command(context, name)
+            assert found is not None
+            page = help_page(click.Context(found, context, info_name=name), out, shows_all=True)
+            yield f"gputui {name} --help", "\n".join(page.lines)
 
 
 def messages(repository: Path) -> Iterator[tuple[str, str]]:
