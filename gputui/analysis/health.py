@@ -11,8 +11,8 @@ from gputui.model.absent import Missing
 from gputui.model.live import FOREIGN, HIDDEN, LOST, DeviceSample, ProcessSample
 from gputui.model.units import format_percent
 
-Severity = Literal["warn", "alarm"]
-"""Also names of styles."""
+Severity = Literal["note", "warn", "alarm"]
+"""What has passed or slows nothing; what to keep an eye on; what is true now and matters."""
 Cause = Literal["power", "thermal", "other"]
 
 POWER_CAP = 0x4
@@ -31,10 +31,10 @@ CAUSES: tuple[tuple[Cause, str, int], ...] = (
 """Name, the driver's counter of nanoseconds, and the clocks-event reasons that indicate it now."""
 
 XIDS: Mapping[int, tuple[str, Severity]] = {
-    13: ("a program used the GPU wrongly, mostly by an index out of range", "warn"),
-    31: ("a program touched memory of the GPU that is not its own", "warn"),
-    43: ("a program made the GPU stop, and was ended", "warn"),
-    45: ("a program was ended while it used the GPU", "warn"),
+    13: ("a program used the GPU wrongly, mostly by an index out of range", "note"),
+    31: ("a program touched memory of the GPU that is not its own", "note"),
+    43: ("a program made the GPU stop, and was ended", "note"),
+    45: ("a program was ended while it used the GPU", "note"),
     48: ("a memory error could not be corrected: results may be wrong", "alarm"),
     63: ("a bad row of the memory is replaced when the GPU is reset", "warn"),
     64: ("a bad row of the memory could not be replaced: exchange the GPU", "alarm"),
@@ -47,6 +47,7 @@ XIDS: Mapping[int, tuple[str, Severity]] = {
     120: ("the GPU's own processor failed", "alarm"),
 }
 """https://docs.nvidia.com/deploy/xid-errors/, those that boxes for rent show."""
+WORST_FIRST: Mapping[str, int] = {"alarm": 0, "warn": 1, "note": 2}
 STALE_AFTER_S = 3.0
 BUSY_PCT = 10.0
 """From here on a GPU counts as busy: an idle one trains its link down to save power."""
@@ -54,6 +55,10 @@ NEAR_C = 5.0
 """So close to where it slows itself, a GPU is hot."""
 NOW_S = 10.0
 """What slowed a GPU within this time still does: a driver reports it now and then, not all the time."""
+ALARM_S = 3.0
+"""So much of the last minute a GPU must be slowed for an alarm, unless it is as hot as it may be."""
+AT_CAP_SHARE = 0.97
+"""From this share of its power limit on, a GPU that reports a power cap is held back by it."""
 REPORTED_SHARE = 0.005
 """A smaller share of throttled time is not reported once it is over."""
 
@@ -68,6 +73,8 @@ class Slowed:
     """0 to 1; None or absent if unknown."""
     since_s: Mapping[Cause, float] = field(default_factory=dict)
     """How long ago each cause was last seen; absent if it was not."""
+    last_minute_s: Mapping[Cause, float] = field(default_factory=dict)
+    """Seconds of the last minute, of each cause that was seen within NOW_S."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,11 @@ class GpuFinding:
     """One sentence without its full stop."""
     short: str = ""
     """For narrow places: `POWER-CAPPED at 600 W`; empty if the word is short."""
+
+    @property
+    def style(self) -> str:
+        """What has passed is grey."""
+        return "dim" if self.severity == "note" else self.severity
 
     @property
     def brief(self) -> str:
@@ -105,7 +117,7 @@ def health(
         if foreign:
             who = "1 process" if foreign == 1 else f"{foreign} processes"
             found.append(GpuFinding("SHARED", "warn", f"{who} of other users on this GPU"))
-    return tuple(sorted(found, key=lambda finding: finding.severity != "alarm"))
+    return tuple(sorted(found, key=lambda finding: WORST_FIRST[finding.severity]))
 
 
 def foreign_processes(processes: Sequence[ProcessSample] | Missing, user: str) -> dict[int, int]:
@@ -138,17 +150,6 @@ def age(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def throttle_words(bits: int) -> tuple[str, ...]:
-    """What throttles a GPU now, from its clocks-event reasons."""
-    words = (
-        (POWER_CAP, "POWER-CAPPED"),
-        (SW_THERMAL | HW_THERMAL, "THERMAL"),
-        (HW_POWER_BRAKE, "POWER BRAKE"),
-        (HW_SLOWDOWN, "HW SLOWDOWN"),
-    )
-    return tuple(word for mask, word in words if bits & mask)
-
-
 def _reachable(now_ns: int, gpu: DeviceSample, stale_after_s: float) -> list[GpuFinding]:
     age_s = (now_ns - gpu.t_ns) / 1e9
     stale = f"STALE {age(age_s)}" if age_s >= stale_after_s else ""
@@ -163,38 +164,43 @@ def _reachable(now_ns: int, gpu: DeviceSample, stale_after_s: float) -> list[Gpu
 def _slowed(gpu: DeviceSample, slowed: Slowed) -> list[GpuFinding]:
     bits = int(number(gpu.values, "throttle_bits") or 0)
     found: list[GpuFinding] = []
+    if _is_now(bits & (SW_THERMAL | HW_THERMAL), slowed, "thermal"):
+        severity: Severity = "alarm" if _is_hot(gpu) else _severity(slowed, "thermal")
+        found.append(_slowed_finding("THERMAL", severity, _heat_sentence(gpu), slowed, "thermal"))
+    else:
+        found += [*_past("slowed by heat", "heat held the clocks down", slowed, "thermal"), *_warm(gpu)]
     if _is_now(bits & POWER_CAP, slowed, "power"):
         found.append(_power_capped(gpu, slowed))
-    elif _was(slowed, "power"):
-        found.append(_past("POWER-CAPPED", "the power limit held the clocks down", slowed, "power"))
-    if _is_now(bits & (SW_THERMAL | HW_THERMAL), slowed, "thermal"):
-        found.append(_slowed_finding("THERMAL", "alarm", _heat_sentence(gpu), slowed, "thermal"))
-    elif _was(slowed, "thermal"):
-        found.append(_past("THERMAL", "heat held the clocks down", slowed, "thermal"))
     else:
-        found += _warm(gpu)
+        found += _past("capped", "the power limit held the clocks down", slowed, "power")
     if bits & HW_POWER_BRAKE:
         why = "the box tells the GPU to draw less: its power supply is at its limit"
-        found.append(_slowed_finding("POWER BRAKE", "alarm", why, slowed, "other"))
+        found.append(_slowed_finding("POWER BRAKE", _severity(slowed, "other"), why, slowed, "other"))
     elif bits & HW_SLOWDOWN and not bits & HW_THERMAL:
         why = "the hardware has halved the clocks or worse: heat, or the power supply"
-        found.append(_slowed_finding("HW SLOWDOWN", "alarm", why, slowed, "other"))
+        found.append(_slowed_finding("HW SLOWDOWN", _severity(slowed, "other"), why, slowed, "other"))
     return found
 
 
-def _warm(gpu: DeviceSample) -> list[GpuFinding]:
+def _is_hot(gpu: DeviceSample) -> bool:
     now, limit = number(gpu.values, "temperature_c"), number(gpu.values, "temperature_limit_c")
-    if now is None or limit is None or now < limit - NEAR_C:
+    return now is not None and limit is not None and now >= limit - NEAR_C
+
+
+def _warm(gpu: DeviceSample) -> list[GpuFinding]:
+    if not _is_hot(gpu):
         return []
-    return [GpuFinding("HOT", "warn", f"{now:.0f} °C: it slows itself from {limit:.0f} °C on")]
+    now, limit = (number(gpu.values, key) or 0.0 for key in ("temperature_c", "temperature_limit_c"))
+    why = f"{now:.0f} °C: it slows itself from {limit:.0f} °C on"
+    return [GpuFinding("HOT", "alarm" if now >= limit else "warn", why)]
+
+
+def _severity(slowed: Slowed, cause: Cause) -> Severity:
+    return "alarm" if slowed.last_minute_s.get(cause, 0.0) >= ALARM_S else "warn"
 
 
 def _is_now(bits: int, slowed: Slowed, cause: Cause) -> bool:
     return bool(bits) or slowed.since_s.get(cause, NOW_S) < NOW_S
-
-
-def _was(slowed: Slowed, cause: Cause) -> bool:
-    return (slowed.shares.get(cause) or 0) >= REPORTED_SHARE
 
 
 def _share_of_time(slowed: Slowed, cause: Cause) -> str:
@@ -213,16 +219,23 @@ def _slowed_finding(word: str, severity: Severity, why: str, slowed: Slowed, cau
 
 
 def _power_capped(gpu: DeviceSample, slowed: Slowed) -> GpuFinding:
-    limit = number(gpu.values, "power_limit_w")
+    limit, power = number(gpu.values, "power_limit_w"), number(gpu.values, "power_w")
     word, part = "POWER-CAPPED", _share_of_time(slowed, "power")
     if limit is None:
         return _slowed_finding(word, "warn", _power_sentence(gpu), slowed, "power")
     word += f" at {limit:.0f} W"
-    return GpuFinding(f"{word}, {part}" if part else word, "warn", _power_sentence(gpu), word)
+    severity: Severity = "warn" if power is None or power >= AT_CAP_SHARE * limit else "note"
+    return GpuFinding(f"{word}, {part}" if part else word, severity, _power_sentence(gpu), word)
 
 
-def _past(word: str, why: str, slowed: Slowed, cause: Cause) -> GpuFinding:
-    return _slowed_finding(f"was {word}", "warn", f"{why} in that time, but not now", slowed, cause)
+def _past(word: str, why: str, slowed: Slowed, cause: Cause) -> list[GpuFinding]:
+    """`was capped 0.8 % of 5 min, 2 min ago`."""
+    since_s, part = slowed.since_s.get(cause), _share_of_time(slowed, cause)
+    if since_s is None or not part:
+        return []
+    ago = f"{age(since_s if since_s >= 99.5 else since_s // 10 * 10)} ago"
+    brief = f"was {word} {part.partition(' of ')[0]}, {ago}"
+    return [GpuFinding(f"was {word} {part}, {ago}", "note", f"{why} in that time, but not now", brief)]
 
 
 def _power_sentence(gpu: DeviceSample) -> str:
@@ -247,7 +260,7 @@ def _errors(gpu: DeviceSample) -> list[GpuFinding]:
     found: list[GpuFinding] = []
     xids, last = number(gpu.values, "xid_count"), number(gpu.values, "xid_last")
     if xids and last is not None:
-        what, severity = XIDS.get(int(last), ("an error in the log of the driver", "alarm"))
+        what, severity = XIDS.get(int(last), ("an error in the log of the driver", "warn"))
         times = "" if xids == 1 else f", the last of {xids:.0f}"
         found.append(GpuFinding(f"Xid {last:.0f}", severity, f"{what}{times}"))
     count = number(gpu.values, "ecc_uncorrected_count")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gputui.analysis.health import HW_SLOWDOWN, GpuFinding, Slowed, foreign_processes, health
+from gputui.analysis.health import HW_SLOWDOWN, Cause, GpuFinding, Slowed, foreign_processes, health
 from gputui.model.absent import Missing
 from gputui.model.live import (
     ENDED,
@@ -97,11 +97,49 @@ def test_a_power_cap_of_unknown_share_is_reported_without_one() -> None:
 
 def test_what_limited_the_clocks_a_moment_ago_is_still_reported() -> None:
     now = gpu(throttle_bits=0, temperature_c=71.0, temperature_limit_c=87.0)
-    (finding,) = found(now, Slowed(200.0, {"thermal": 0.2}))
-    assert finding.word == "was THERMAL 20 % of 3 min"
-    assert finding.severity == "warn"
+    (finding,) = found(now, Slowed(200.0, {"thermal": 0.2}, {"thermal": 44.0}))
+    assert finding.word == "was slowed by heat 20 % of 3 min, 40 s ago"
+    assert finding.brief == "was slowed by heat 20 %, 40 s ago"
+    assert (finding.severity, finding.style) == ("note", "dim")
     assert finding.why == "heat held the clocks down in that time, but not now"
-    assert words(now, Slowed(300.0, {"thermal": 0.004})) == []
+    assert words(now, Slowed(300.0, {"thermal": 0.004}, {"thermal": 44.0})) == []
+
+
+def test_a_power_cap_is_a_caution_only_within_3_percent_of_the_cap() -> None:
+    seen = Slowed(300.0, {"power": 0.3}, {"power": 0.0})
+    severities = [
+        found(gpu(throttle_bits=bits, power_limit_w=600.0, power_w=power_w), seen)[0].severity
+        for bits in (0x4, 0)
+        for power_w in (600.0, 583.0, 581.0, 90.0)
+    ]
+    assert severities == 2 * ["warn", "warn", "note", "note"]
+
+
+@pytest.mark.parametrize(
+    ("bits", "word"), [(0x20, "THERMAL"), (0x40, "THERMAL"), (0x80, "POWER BRAKE"), (0x8, "HW SLOWDOWN")]
+)
+def test_what_slows_a_gpu_is_an_alarm_once_it_took_5_percent_of_the_last_minute(bits: int, word: str) -> None:
+    cause: Cause = "thermal" if word == "THERMAL" else "other"
+    cool = gpu(throttle_bits=bits, temperature_c=60.0, temperature_limit_c=90.0)
+    for seconds, severity in ((0.0, "warn"), (2.9, "warn"), (3.0, "alarm")):
+        (finding,) = found(cool, Slowed(60.0, {}, {cause: 0.0}, {cause: seconds}))
+        assert (finding.word, finding.severity) == (word, severity)
+
+
+@pytest.mark.parametrize(
+    ("temperature_c", "bits", "wanted"),
+    [
+        (84.0, 0x20, ("THERMAL", "warn")),
+        (85.0, 0x0, ("HOT", "warn")),
+        (88.0, 0x20, ("THERMAL", "alarm")),
+        (90.0, 0x0, ("HOT", "alarm")),
+    ],
+)
+def test_heat_at_the_limit_is_an_alarm_at_once(
+    temperature_c: float, bits: int, wanted: tuple[str, str]
+) -> None:
+    (finding,) = found(gpu(throttle_bits=bits, temperature_c=temperature_c, temperature_limit_c=90.0))
+    assert (finding.word, finding.severity) == wanted
 
 
 def test_values_that_are_no_numbers_are_no_findings() -> None:
@@ -193,5 +231,5 @@ def test_a_gpu_within_5_degrees_of_where_it_slows_itself_is_hot(
 
 def test_a_slowdown_without_a_cause_and_an_old_value_are_explained() -> None:
     halved = "the hardware has halved the clocks or worse: heat, or the power supply"
-    assert found(gpu(throttle_bits=HW_SLOWDOWN)) == [GpuFinding("HW SLOWDOWN", "alarm", halved)]
+    assert found(gpu(throttle_bits=HW_SLOWDOWN)) == [GpuFinding("HW SLOWDOWN", "warn", halved)]
     assert found(gpu(age_s=99.6)) == [GpuFinding("STALE 2 min", "warn", "the last reading is 2 min old")]

@@ -27,7 +27,7 @@ def gpu_values(device: int, second: float) -> dict[str, Value]:
     wave = 0.5 + 0.5 * math.sin(second / 7 + device)
     busy = [98, 76, 0, 100, 34, 55, 87, 12][device % 8]
     busy = round(busy * (0.8 + 0.2 * wave))
-    power = 90 + 6.0 * busy
+    power = 90 + 6.0 * busy if device % 8 != 3 else 694 + 4 * wave
     return {
         "name": "H200 SXM",
         "uuid": f"GPU-{device:08x}",

@@ -17,6 +17,7 @@ from builders import H200, make_interpreter, make_machine, make_torchless_interp
 from journals import CPU_MACHINE, GPU_MACHINE
 
 from gputui.analysis.box_rates import rates_of_both, rates_of_one
+from gputui.analysis.health import Slowed
 from gputui.analysis.peak_tests import Expectation, PeakTest, Standing, check_performance
 from gputui.errors import GputuiError
 from gputui.model.journal import (
@@ -269,7 +270,7 @@ def _gpu(index: int, seconds: int, *, is_busy: bool = True, is_throttled: bool =
     ramp = [min(max(place - 3, 0) / 6, 1.0) if is_busy else 0.0 for place in range(seconds // 4)]
     bins = {
         "sm_clock_mhz": tuple(345 + 1635 * share - 5 * (place % 3) for place, share in enumerate(ramp)),
-        "power_w": tuple(78 + 600 * share + place % 5 for place, share in enumerate(ramp)),
+        "power_w": tuple(78 + 618 * share + place % 5 for place, share in enumerate(ramp)),
         "temperature_c": tuple(
             33 + 31 * share * min(1, 0.5 + place / 90) for place, share in enumerate(ramp)
         ),
@@ -277,8 +278,8 @@ def _gpu(index: int, seconds: int, *, is_busy: bool = True, is_throttled: bool =
         "sm_busy_pct": tuple(99 * share for share in ramp),
     }
     now = {key: values[-1] for key, values in bins.items()}
-    throttled = {"POWER-CAPPED": 0.34} if is_throttled else {}
-    return DeviceHistory(index, {**now, "throttle_bits": 4 if is_throttled else 0}, 4.0, bins, throttled)
+    slowed = Slowed(300.0, {"power": 0.34 if is_throttled else 0.0}, {"power": 0.0} if is_throttled else {})
+    return DeviceHistory(index, {**now, "throttle_bits": 4 if is_throttled else 0}, 4.0, bins, slowed)
 
 
 def _host(seconds: int) -> DeviceHistory:

@@ -75,7 +75,12 @@ def moving_gpus(gpus: int, processes: int, pids: Sequence[int] = ()) -> str:
         period = 7 + 2 * gpu
         lines += [f"{gpu} {key} ~ {low} {high} {period} {gpu}" for key, low, high in _PACED]
     if gpus > 1:
-        lines += ["1 event_reasons 0x4", "1 field 74 + 0 400000000", "1 sm_clock_mhz ~ 1400 1600 9"]
+        lines += [
+            "1 event_reasons 0x4",
+            "1 field 186 ~ 684000 699000 7",
+            "1 field 74 + 0 400000000",
+            "1 sm_clock_mhz ~ 1400 1600 9",
+        ]
     used = [900] * gpus
     for n in range(processes):
         gpu, pid = n % gpus, pids[n] if n < len(pids) else 900_000 + n

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gputui.analysis.contention import CONTENTION
-from gputui.analysis.health import BUSY_PCT, GpuFinding, foreign_processes, health
+from gputui.analysis.health import BUSY_PCT, NEAR_C, GpuFinding, foreign_processes, health
 from gputui.machine import join_gpu, nvml_addresses
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
@@ -23,8 +23,6 @@ NOTED = ("POWER-CAPPED", "SHARED", "STALE")
 alarm."""
 OTHERS_SHARE = 0.25
 """Share of all CPUs that other programs may use before results on this CPU suffer visibly."""
-NEAR_SLOWING_C = 5.0
-"""A GPU as near as this to the temperature at which it slows down will reach it under load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +111,18 @@ def gpu_checks(gpus: Iterable[DeviceSample], sample: LiveSample, user: str) -> I
         is_slowed = any(finding.word.startswith("THERMAL") for finding in found)
         if is_slowed or not isinstance(now, int | float) or not isinstance(limit, int | float):
             continue
-        if now >= limit - NEAR_SLOWING_C:
+        if now >= limit - NEAR_C:
             hot = f"{now:.0f} °C before the run, slows down at {limit:.0f} °C on"
-            yield Check(f"GPU {gpu.device} heat", "note", hot, "let it cool down, or check its fans")
+            yield Check(
+                f"GPU {gpu.device} heat",
+                "problem" if now >= limit else "note",
+                hot,
+                "let it cool down, or check its fans",
+            )
 
 
 def _of_finding(gpu: DeviceSample, finding: GpuFinding) -> Check:
-    is_noted = finding.severity == "warn" and finding.word.removeprefix("was ").startswith(NOTED)
+    is_noted = finding.severity == "note" or (finding.severity == "warn" and finding.word.startswith(NOTED))
     step = "" if is_noted else "have the box repaired, or rent another"
     found = f"{finding.word}: {finding.why}"
     return Check(f"GPU {gpu.label}", "note" if is_noted else "problem", found, step)

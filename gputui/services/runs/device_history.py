@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gputui.analysis.health import throttle_words
+from gputui.analysis.health import Slowed
+from gputui.analysis.throttling import Throttling
 from gputui.metrics import STORED, live_values
 from gputui.model.absent import Missing
 from gputui.model.series import TimeSeries
@@ -17,8 +18,6 @@ from gputui.store.journal_reader import TelemetryTail
 READING_HOLDS_S = 10.0
 """Older values are not shown as those of now."""
 MOST_BINS = 240
-_LONGEST_GAP_S = 2.5
-"""A reading stands for the time since the one before, at most for this."""
 _CHARTED = frozenset(metric.key for metric in STORED if metric.hue)
 
 
@@ -34,8 +33,8 @@ class DeviceHistory:
     """Length of a bin in seconds."""
     bins: Mapping[str, tuple[float | None, ...]]
     """Means by metric since sampling began, oldest first; None where nothing was read."""
-    throttled: Mapping[str, float] = field(default_factory=dict)
-    """By reason, as `POWER-CAPPED`, the share of the sampled time; 0 to 1."""
+    slowed: Slowed = field(default_factory=Slowed)
+    """What throttled it lately."""
 
     def series(self, key: str) -> TimeSeries:
         """A metric since sampling began."""
@@ -48,10 +47,6 @@ class DeviceHistory:
     @property
     def is_host(self) -> bool:
         return self.device == HOST
-
-    @property
-    def throttled_now(self) -> tuple[str, ...]:
-        return throttle_words(int(self.now.get("throttle_bits", 0)))
 
 
 class HistoryReader:
@@ -83,9 +78,7 @@ class _BinnedMeans:
         self._sums: dict[str, list[tuple[float, int]]] = {}
         """Sum and number of values of each bin."""
         self._newest: dict[str, tuple[int, float | int]] = {}
-        self._last_ns: int | None = None
-        self._sampled_s = 0.0
-        self._throttled_s: dict[str, float] = {}
+        self._throttling = Throttling()
 
     def add(self, reading: Reading) -> None:
         place = max(reading.t_ns - self._began_ns, 0) // (self._bin_s * 10**9)
@@ -100,13 +93,7 @@ class _BinnedMeans:
                 bins.extend([(0.0, 0)] * (place + 1 - len(bins)))
                 total, count = bins[place]
                 bins[place] = total + value, count + 1
-        if "throttle_bits" in reading.values:
-            since_ns = reading.t_ns if self._last_ns is None else self._last_ns
-            passed_s = min((reading.t_ns - since_ns) / 1e9, _LONGEST_GAP_S)
-            self._last_ns = reading.t_ns
-            self._sampled_s += passed_s
-            for word in throttle_words(int(reading.values["throttle_bits"])):
-                self._throttled_s[word] = self._throttled_s.get(word, 0.0) + passed_s
+        self._throttling.add(reading.t_ns, reading.values)
 
     def shown(self, device: int, now_ns: int) -> DeviceHistory:
         holds_ns = READING_HOLDS_S * 1e9
@@ -118,7 +105,7 @@ class _BinnedMeans:
                 key: tuple([total / count if count else None for total, count in bins])
                 for key, bins in self._sums.items()
             },
-            {word: s / self._sampled_s for word, s in self._throttled_s.items() if self._sampled_s},
+            self._throttling.slowed,
         )
 
 

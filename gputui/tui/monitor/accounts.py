@@ -3,48 +3,29 @@
 from __future__ import annotations
 
 import copy
-from collections import deque
-from dataclasses import dataclass
 
-from gputui.analysis.health import CAUSES, Cause, Slowed
+from gputui.analysis.throttling import LONGEST_STEP_NS, Throttling
 from gputui.metrics import number
 from gputui.model.live import DeviceSample
 
-WINDOW_NS = 300 * 1_000_000_000
-"""Throttling is reported for the last five minutes."""
-LONGEST_STEP_NS = 30 * 1_000_000_000
-"""The time between readings further apart than this counts as unknown."""
 IDLE_PCT = 1.0
 """A GPU that is busy for less than this share of the time is idle."""
 _HOUR_NS = 3600 * 1_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Counts:
-    """Time throttled up to one instant, by cause in the order of CAUSES."""
-
-    t_ns: int
-    counted_ns: tuple[float | None, ...]
-    """As counted by the driver."""
-    seen_ns: tuple[float, ...]
-    """Summed up from the reasons at each reading, for drivers that do not count."""
 
 
 class Account:
     """What one GPU has used since the monitor was opened."""
 
     __slots__ = (
-        "_counts",
         "_energy_mj",
         "_idle_from_ns",
         "_power_w",
-        "_seen_ns",
-        "_slowed_at_ns",
         "_t_ns",
         "energy_is_estimate",
         "energy_j",
         "has_energy",
         "idle_ns",
+        "throttling",
     )
 
     def __init__(self) -> None:
@@ -57,12 +38,9 @@ class Account:
         self._t_ns: int | None = None
         self._energy_mj: float | None = None
         self._power_w: float | None = None
-        self._seen_ns = (0.0,) * len(CAUSES)
-        self._slowed_at_ns: dict[Cause, int] = {}
-        """When each cause was last seen, by the reasons or because the driver's counter grew."""
         self._idle_from_ns: int | None = None
         """Since when it has been idle; None while it works."""
-        self._counts: deque[_Counts] = deque()
+        self.throttling = Throttling()
 
     def add(self, device: DeviceSample) -> None:
         """Add a reading; adding it again changes nothing."""
@@ -74,7 +52,6 @@ class Account:
         values = device.values
         step = device.t_ns - self._t_ns if self._t_ns is not None else 0
         energy, power = number(values, "energy_mj"), number(values, "power_w")
-        bits = number(values, "throttle_bits")
         busy = number(values, "sm_busy_pct")
         is_idle = busy is not None and busy < IDLE_PCT
         if not is_idle or step > LONGEST_STEP_NS:
@@ -85,20 +62,8 @@ class Account:
             self._use(step, energy, power)
             if is_idle:
                 self.idle_ns += step
-            if bits:
-                self._seen_ns = tuple(
-                    seen + (step if int(bits) & mask else 0)
-                    for seen, (_, _, mask) in zip(self._seen_ns, CAUSES, strict=True)
-                )
         self._t_ns, self._energy_mj, self._power_w = device.t_ns, energy, power
-        counted = tuple(number(values, key) for _, key, _ in CAUSES)
-        before = self._counts[-1].counted_ns if self._counts else counted
-        for (cause, _, mask), was, now in zip(CAUSES, before, counted, strict=True):
-            has_grown = was is not None and now is not None and now > was
-            if has_grown or int(bits or 0) & mask:
-                self._slowed_at_ns[cause] = device.t_ns
-        if bits is not None or any(count is not None for count in counted):
-            self._count(_Counts(device.t_ns, counted, self._seen_ns))
+        self.throttling.add(device.t_ns, values)
 
     def _use(self, step_ns: int, energy: float | None, power: float | None) -> None:
         if energy is not None and self._energy_mj is not None and energy >= self._energy_mj:
@@ -108,56 +73,13 @@ class Account:
             self.energy_j += (power + self._power_w) / 2 * step_ns / 1e9
             self.energy_is_estimate = self.has_energy = True
 
-    def _count(self, counts: _Counts) -> None:
-        kept = self._counts
-        if kept and counts.t_ns - kept[-1].t_ns > LONGEST_STEP_NS:
-            kept.clear()
-        kept.append(counts)
-        while len(kept) > 2 and counts.t_ns - kept[1].t_ns >= WINDOW_NS:
-            kept.popleft()
-        # Readings five times a second are no better here than one a second.
-        if len(kept) > 2 and kept[-2].t_ns - kept[-3].t_ns < 900_000_000:
-            del kept[-2]
-
-    @property
-    def throttle_span_s(self) -> float:
-        """The time that shares refer to, at most five minutes."""
-        if len(self._counts) < 2:
-            return 0.0
-        return min(self._counts[-1].t_ns - self._counts[0].t_ns, WINDOW_NS) / 1e9
-
-    @property
-    def slowed(self) -> Slowed:
-        """Shares of the last five minutes, or of the known part of them."""
-        shares = {name: self.throttled_share(name) for name, _, _ in CAUSES}
-        now_ns = self._t_ns or 0
-        since_s = {cause: (now_ns - t_ns) / 1e9 for cause, t_ns in self._slowed_at_ns.items()}
-        return Slowed(self.throttle_span_s, shares, since_s)
-
     def idle_since_ns(self, now_ns: int) -> int:
         """For how long it has been idle until now; 0 while it works."""
         return 0 if self._idle_from_ns is None else max(now_ns - self._idle_from_ns, 0)
 
-    def throttled_share(self, cause: Cause) -> float | None:
-        """Share of the last five minutes, or of the known part of them, in which a cause slowed the GPU.
-
-        None if nothing is known yet, or the driver's counter was reset.
-        """
-        which = next(i for i, (name, _, _) in enumerate(CAUSES) if name == cause)
-        if len(self._counts) < 2:
-            return None
-        first, last = self._counts[0], self._counts[-1]
-        start, end = first.counted_ns[which], last.counted_ns[which]
-        if start is None or end is None:
-            start, end = first.seen_ns[which], last.seen_ns[which]
-        if last.t_ns <= first.t_ns or end < start:
-            return None
-        return min((end - start) / (last.t_ns - first.t_ns), 1.0)
-
     def copied(self) -> Account:
         twin = copy.copy(self)
-        twin._counts = self._counts.copy()
-        twin._slowed_at_ns = self._slowed_at_ns.copy()
+        twin.throttling = self.throttling.copied()
         return twin
 
 

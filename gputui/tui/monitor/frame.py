@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.health import NEAR_C, GpuFinding
+from gputui.analysis.health import NEAR_C, GpuFinding, Severity
 from gputui.metrics import Metric, Units, number, word
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.units import counted, format_usd, with_prefix
@@ -115,18 +115,20 @@ class Frame:
         return self.loads.at((device.device, "memory"), share_pct, self.now_ns, limit_from=FULL_FROM)
 
     def load_of_power(self, device: DeviceSample) -> LoadLevel:
-        """Near its limit while the driver says that the power limit holds the clocks down."""
+        """Near its limit while it draws what its power cap allows."""
         if device.problem is not None:
             return LoadLevel.IDLE
-        is_held = any(
-            finding.brief.startswith("POWER-CAPPED") for finding in self.findings.get(device.device, ())
-        )
-        share = 90.0 if is_held else 89.0
+        share = 90.0 if self._is(device, "warn", "POWER-CAPPED") else 89.0
         held = self.loads.at((device.device, "power"), share, self.now_ns, limit_from=90.0)
         if held is LoadLevel.NEAR_LIMIT:
             return held
         busy_pct = number(device.values, "sm_busy_pct")
         return LoadLevel.WORKING if busy_pct is None else self.load_of_busy(device, busy_pct)
+
+    def _is(self, device: DeviceSample, severity: Severity, *words: str) -> bool:
+        """Whether one of its findings begins with one of these words and is that severe."""
+        findings = self.findings.get(device.device, ())
+        return any(one.severity == severity and one.word.startswith(words) for one in findings)
 
     def load_of_temperature(self, device: DeviceSample) -> LoadLevel:
         """Near its limit within 5 degrees of where the GPU slows itself."""
@@ -134,7 +136,7 @@ class Frame:
         limit = number(device.values, "temperature_limit_c")
         if celsius is None or limit is None or device.problem is not None:
             return LoadLevel.WORKING
-        if celsius >= limit:
+        if self._is(device, "alarm", "HOT", "THERMAL"):
             return LoadLevel.FAILED
         key = (device.device, "temperature")
         return self.loads.at(key, celsius, self.now_ns, idle_below=-100.0, limit_from=limit - NEAR_C)
@@ -152,9 +154,9 @@ def findings_spans(findings: Sequence[GpuFinding], room: int, *, brief: bool = F
         rest = f" +{len(findings) - place - 1}" if place + 1 < len(findings) else ""
         taken = sum(len(span.text) for span in spans)
         if spans and taken + 2 + len(text) + len(rest) > room:
-            spans.append(Span(f" +{len(findings) - place}", finding.severity))
+            spans.append(Span(f" +{len(findings) - place}", finding.style))
             break
-        spans += [Span("  " if spans else ""), Span(text, finding.severity)]
+        spans += [Span("  " if spans else ""), Span(text, finding.style)]
     return spans
 
 

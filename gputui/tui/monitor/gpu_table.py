@@ -188,13 +188,10 @@ def _health(frame: Frame, device: DeviceSample, room: int) -> list[Span]:
     spans: list[Span] = []
     if device.parent is not None and frame.load_of_memory(device) is LoadLevel.NEAR_LIMIT:
         spans = [Span("FULL", "warn"), Span("  ")]
-    if findings:
-        return [*spans, *findings_spans(findings, room - 6 * bool(spans), brief=True)]
-    if spans:
-        return spans
-    if is_idle(frame, device):
+    is_past = all(finding.severity == "note" for finding in findings)
+    if is_past and not spans and is_idle(frame, device):
         return [Span(idle_text(frame, device) if device.parent is None else "idle", "dim")]
-    return []
+    return [*spans, *findings_spans(findings, room - 6 * bool(spans), brief=True)]
 
 
 @dataclass(frozen=True, slots=True)

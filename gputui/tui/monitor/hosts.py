@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputui.analysis.health import GpuFinding, age, health
+from gputui.analysis.health import WORST_FIRST, GpuFinding, age, health
+from gputui.analysis.throttling import Throttling
 from gputui.document.bars import gauge
 from gputui.metrics import number
 from gputui.model.absent import Missing
@@ -25,7 +26,6 @@ HOSTS_ACTIONS: tuple[Action, ...] = (
     Action("sort", "s", "Sort", "Those with faults first, or in the order they were named"),
 )
 _NAME_CELLS, _NARROW_NAME_CELLS = 24, 16
-_SEVERITY = {"alarm": 0, "warn": 1}
 _ABSENT = "—"
 _GAUGE_CELLS, _BUSY_CELLS, _MEMORY_CELLS, _NARROW_MEMORY_CELLS, _LOAD_CELLS = 8, 10, 15, 8, 6
 _WIDE = 100
@@ -44,11 +44,17 @@ class HostsModel:
         self._top = 0
         self._faults_first = False
         self._seen: tuple[HostSample, ...] = ()
+        self._throttling: dict[tuple[str, int], Throttling] = {}
         self._message = ""
 
     def take(self, seen: Sequence[HostSample]) -> None:
         """The hosts as they were heard last, in the order they were named."""
         self._seen = tuple(seen)
+        for one in seen:
+            for gpu in () if one.sample is None else one.sample.gpus:
+                self._throttling.setdefault((one.host.name, gpu.device), Throttling()).add(
+                    gpu.t_ns, gpu.values
+                )
         if not self._selected and seen:
             self._selected = seen[0].host.name
 
@@ -84,7 +90,7 @@ class HostsModel:
     def lines(self, width: int, height: int, now_ns: int) -> tuple[Line, ...]:
         """Exactly `height` lines of `width` cells; `now_ns` is monotonic."""
         ordered = self._ordered(now_ns)
-        said, style = _in_full(self._selected, ordered, now_ns, is_narrow=width < _WIDE)
+        said, style = self._in_full(self._selected, ordered, now_ns, is_narrow=width < _WIDE)
         room = max(height - 3 - bool(said), 1)
         at = next((n for n, one in enumerate(ordered) if one.host.name == self._selected), 0)
         self._top = min(max(self._top, at - room + 1, 0), at)
@@ -103,7 +109,7 @@ class HostsModel:
     def _ordered(self, now_ns: int) -> list[HostSample]:
         if not self._faults_first:
             return list(self._seen)
-        return sorted(self._seen, key=lambda one: _SEVERITY.get(_worst(one, now_ns)[1], 2))
+        return sorted(self._seen, key=lambda one: WORST_FIRST.get(self._worst(one, now_ns)[1], 2))
 
     def _header(self, width: int, now_ns: int) -> Line:
         heard = [one for one in self._seen if not one.problem and one.sample is not None]
@@ -114,12 +120,12 @@ class HostsModel:
             parts.append(f"{sum(map(_is_busy, gpus))} of {len(gpus)} GPUs busy")
         if whole_w is not None:
             parts.append(f"{whole_w / 1000:.1f} kW" if whole_w >= 1000 else f"{whole_w:.0f} W")
-        faults = [style for one in self._seen if (style := _worst(one, now_ns)[1]) in _SEVERITY]
+        faults = [style for one in self._seen if (style := self._worst(one, now_ns)[1]) in ("alarm", "warn")]
         spans = [Span("gputui", "title"), Span("  " + " · ".join(parts))]
         if faults:
             spans += [
                 Span(" · "),
-                Span(f"{len(faults)} with a fault", min(faults, key=_SEVERITY.__getitem__)),
+                Span(f"{len(faults)} with a fault", min(faults, key=WORST_FIRST.__getitem__)),
             ]
         return fitted(spans, width)
 
@@ -129,7 +135,7 @@ class HostsModel:
             Span("▸ " if is_selected else "  ", "accent"),
             Span(left(clean(one.host.name), name_cells), "selected" if is_selected else ""),
         ]
-        word, style = _worst(one, now_ns)
+        word, style = self._worst(one, now_ns)
         if one.sample is None:
             return fitted([*spans, Span("  "), Span(word, style or "dim")], width)
         dim = "dim" if one.problem else ""
@@ -163,18 +169,47 @@ class HostsModel:
             spans += [Span(key, "accent"), Span(f" {title}  ", "dim")]
         return tuple(spans)
 
+    def _in_full(
+        self, name: str, seen: Sequence[HostSample], now_ns: int, *, is_narrow: bool
+    ) -> tuple[str, str]:
+        """What ails a host, for the line that has room for all of it, and its style; empty if its row has."""
+        one = next((one for one in seen if one.host.name == name), None)
+        if one is None:
+            return "", ""
+        word, style = self._worst(one, now_ns)
+        found = [] if one.problem else self._found(one)
+        if not word or not (one.hint or is_narrow or len(found) > 1):
+            return "", ""
+        words = ", ".join(_named(*pair) for pair in found) or word
+        return f"{clean(name)}: {words}", style
 
-def _in_full(name: str, seen: Sequence[HostSample], now_ns: int, *, is_narrow: bool) -> tuple[str, str]:
-    """What ails a host, for the line that has room for all of it, and its style; empty if its row has."""
-    one = next((one for one in seen if one.host.name == name), None)
-    if one is None:
-        return "", ""
-    word, style = _worst(one, now_ns)
-    found = [] if one.problem else _found(one)
-    if not word or not (one.hint or is_narrow or len(found) > 1):
-        return "", ""
-    words = ", ".join(_named(*pair) for pair in found) or word
-    return f"{clean(name)}: {words}", style
+    def _worst(self, one: HostSample, now_ns: int) -> tuple[str, str]:
+        """What ails a host most, and its style; two empty texts if nothing does."""
+        if one.problem:
+            silent = f"silent for {age((now_ns - one.heard_ns) / 1e9)}: " if one.heard_ns else ""
+            is_connecting = one.problem == "connecting"
+            hint = f" ({one.hint})" if one.hint else ""
+            return f"{silent}{clean(one.problem)}{clean(hint)}", "dim" if is_connecting else "alarm"
+        if one.sample is None:
+            return "", ""
+        if isinstance(one.sample.host.problem, Missing):
+            return clean(one.sample.host.problem.reason), "warn"
+        found = self._found(one)
+        if not found:
+            return "", ""
+        more = f" +{len(found) - 1}" if len(found) > 1 else ""
+        return cut(f"{_named(*found[0])}{more}", 48), found[0][0].style
+
+    def _found(self, one: HostSample) -> list[tuple[GpuFinding, DeviceSample]]:
+        """What its GPUs suffer from, the worst first."""
+        if one.sample is None or isinstance(one.sample.host.problem, Missing):
+            return []
+        found = [
+            (finding, gpu)
+            for gpu in one.sample.gpus
+            for finding in health(one.sample.t_ns, gpu, self._throttling[one.host.name, gpu.device].slowed)
+        ]
+        return sorted(found, key=lambda pair: WORST_FIRST[pair[0].severity])
 
 
 def _heading(name_cells: int, width: int) -> Line:
@@ -214,32 +249,6 @@ def _busy(one: HostSample) -> tuple[float | None, str]:
 def _total(devices: Sequence[DeviceSample], key: str) -> float | None:
     known = [v for device in devices if (v := number(device.values, key)) is not None]
     return sum(known) if known else None
-
-
-def _worst(one: HostSample, now_ns: int) -> tuple[str, str]:
-    """What ails a host most, and its style; two empty texts if nothing does."""
-    if one.problem:
-        silent = f"silent for {age((now_ns - one.heard_ns) / 1e9)}: " if one.heard_ns else ""
-        is_connecting = one.problem == "connecting"
-        hint = f" ({one.hint})" if one.hint else ""
-        return f"{silent}{clean(one.problem)}{clean(hint)}", "dim" if is_connecting else "alarm"
-    if one.sample is None:
-        return "", ""
-    if isinstance(one.sample.host.problem, Missing):
-        return clean(one.sample.host.problem.reason), "warn"
-    found = _found(one)
-    if not found:
-        return "", ""
-    more = f" +{len(found) - 1}" if len(found) > 1 else ""
-    return cut(f"{_named(*found[0])}{more}", 48), found[0][0].severity
-
-
-def _found(one: HostSample) -> list[tuple[GpuFinding, DeviceSample]]:
-    """What its GPUs suffer from, the worst first."""
-    if one.sample is None or isinstance(one.sample.host.problem, Missing):
-        return []
-    found = [(finding, gpu) for gpu in one.sample.gpus for finding in health(one.sample.t_ns, gpu)]
-    return sorted(found, key=lambda pair: _SEVERITY.get(pair[0].severity, 2))
 
 
 def _named(finding: GpuFinding, gpu: DeviceSample) -> str:

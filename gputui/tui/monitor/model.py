@@ -618,7 +618,7 @@ class MonitorModel:
             gpu.device: health(
                 snapshot.now_ns,
                 gpu,
-                snapshot.ledger.account(gpu.device).slowed,
+                snapshot.ledger.account(gpu.device).throttling.slowed,
                 foreign.get(gpu.device, 0),
                 stale_after_s,
             )
@@ -798,8 +798,8 @@ def _why(frame: Frame, gpu: DeviceSample, room: int) -> list[Span]:
     first = findings[0]
     text = f"{clean(first.word)}: {clean(first.why)}"
     if width_of(text) > room:
-        return [Span(cut(f"{clean(first.brief)}: {clean(first.why)}", room), first.severity)]
-    return [Span(text, first.severity), *(Span(clean(one.brief), one.severity) for one in findings[1:])]
+        return [Span(cut(f"{clean(first.brief)}: {clean(first.why)}", room), first.style)]
+    return [Span(text, first.style), *(Span(clean(one.brief), one.style) for one in findings[1:])]
 
 
 def _parents(gpus: Sequence[DeviceSample]) -> list[DeviceSample]:

@@ -85,9 +85,8 @@ def _states(frame: Frame, width: int, *, has_idle: bool) -> list[Span]:
     spans += [Span("  "), Span(counted(slices, "slice"), "dim")] if slices else []
     spans += [Span("  "), Span(f"{gone} LOST", "alarm")] if gone else []
     spans += [Span("  "), Span(f"{len(lost) - gone} SILENT", "alarm")] if len(lost) > gone else []
-    troubled = [
-        frame.findings[gpu.device] for gpu in frame.gpus if gpu.problem is None and frame.findings[gpu.device]
-    ]
+    readable = [frame.findings[gpu.device] for gpu in frame.gpus if gpu.problem is None]
+    troubled = [found for found in readable if found and found[0].severity != "note"]
     if not troubled:
         return spans
     if width >= _ROOMY_FROM:
@@ -103,8 +102,8 @@ def _kind(brief: str) -> str:
     """`POWER-CAPPED at 600 W` as `power-capped`."""
     if brief.startswith("PCIe"):
         return "on a slow link"
-    word = brief.removeprefix("was ").split(" ")[0]
-    return ("was " if brief.startswith("was ") else "") + (word if word == "ECC" else word.lower())
+    word = brief.split(" ")[0]
+    return word if word == "ECC" else word.lower()
 
 
 def _power(frame: Frame, *, is_short: bool) -> list[Span]:

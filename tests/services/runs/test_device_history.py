@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from gputui.analysis.health import throttle_words
 from gputui.metrics import CURRENT
 from gputui.model.absent import Missing
 from gputui.model.journal import TELEMETRY_NAME
@@ -71,13 +70,12 @@ def test_a_long_run_gets_longer_bins_not_more(tmp_path: Path) -> None:
 
 def test_throttling_is_a_share_of_the_sampled_time_whatever_the_rate_of_sampling(tmp_path: Path) -> None:
     reader = HistoryReader(tmp_path)
-    (capped,) = throttle_words(4)
     slow = [Reading(0, second * SECOND, {"throttle_bits": 0}) for second in range(11)]
     fast = [Reading(0, 10 * SECOND + n * SECOND // 10, {"throttle_bits": 4}) for n in range(1, 101)]
     write(tmp_path, [*slow, *fast])
     shown = polled(reader, 20)[0]
-    assert shown.throttled_now == (capped,)
-    assert shown.throttled[capped] == pytest.approx(0.5)
+    assert shown.slowed.since_s == {"power": 0.0}
+    assert shown.slowed.shares["power"] == pytest.approx(0.5)
 
 
 def test_a_file_that_the_sampler_thinned_is_followed_without_counting_anything_twice(tmp_path: Path) -> None:

@@ -18,11 +18,11 @@ from gputui.tui.monitor.settings import MonitorSettings
 
 
 def device(second: float = 0.0, **changes: Value) -> DeviceSample:
-    return sample(1, second, changes={0: changes}).gpus[0]
+    return sample(1, second, changes={0: {"power_w": 690.0, **changes}}).gpus[0]
 
 
 def words(gpu: DeviceSample, *, now_ns: int | None = None, account: Account | None = None) -> list[str]:
-    findings = health(gpu.t_ns if now_ns is None else now_ns, gpu, (account or Account()).slowed)
+    findings = health(gpu.t_ns if now_ns is None else now_ns, gpu, (account or Account()).throttling.slowed)
     return [finding.word for finding in findings]
 
 
@@ -60,7 +60,7 @@ def test_throttle_reasons_are_shown_in_words(bits: int, expected: list[str]) -> 
 def test_the_share_of_the_last_five_minutes_stands_beside_the_word() -> None:
     account = account_over(900, throttled_power_ns=0.12)
     assert words(device(900.0), account=account) == ["POWER-CAPPED at 700 W, 12 % of 5 min"]
-    assert account.throttled_share("thermal") == 0
+    assert account.throttling.share("thermal") == 0
 
 
 def test_throttling_that_is_over_is_told_in_the_past_tense() -> None:
@@ -69,10 +69,10 @@ def test_throttling_that_is_over_is_told_in_the_past_tense() -> None:
         changes = {"throttled_power_ns": min(second, 100) * SECOND, "throttled_thermal_ns": 0}
         account.add(device(float(second), **changes))
     gpu = device(199.0)
-    (finding,) = health(gpu.t_ns, gpu, account.slowed)
-    assert finding.word == "was POWER-CAPPED 50 % of 3 min"
+    (finding,) = health(gpu.t_ns, gpu, account.throttling.slowed)
+    assert finding.word == "was capped 50 % of 3 min, 90 s ago"
     assert finding.why == "the power limit held the clocks down in that time, but not now"
-    assert finding.severity == "warn"
+    assert (finding.severity, finding.style) == ("note", "dim")
 
 
 def test_throttling_that_is_seen_now_and_then_is_not_told_in_another_tense_each_second() -> None:
@@ -83,7 +83,7 @@ def test_throttling_that_is_seen_now_and_then_is_not_told_in_another_tense_each_
             float(second), throttle_bits=0x4 if second % 4 == 0 else 0, throttled_power_ns=NOT_REPORTED
         )
         account.add(gpu)
-        told |= {finding.brief for finding in health(gpu.t_ns, gpu, account.slowed)}
+        told |= {finding.brief for finding in health(gpu.t_ns, gpu, account.throttling.slowed)}
     assert told == {"POWER-CAPPED at 700 W"}
 
 
@@ -91,8 +91,8 @@ def test_throttling_that_is_seen_now_and_then_is_not_told_in_another_tense_each_
     ("changes", "word", "severity"),
     [
         ({"xid_count": 1, "xid_last": 79}, "Xid 79", "alarm"),
-        ({"xid_count": 2, "xid_last": 13}, "Xid 13", "warn"),
-        ({"xid_count": 1, "xid_last": 4242}, "Xid 4242", "alarm"),
+        ({"xid_count": 2, "xid_last": 13}, "Xid 13", "note"),
+        ({"xid_count": 1, "xid_last": 4242}, "Xid 4242", "warn"),
         ({"xid_count": 0, "xid_last": NOT_REPORTED}, "", ""),
         ({"remapped_rows_count": 3, "remapped_rows_pending": 1}, "ROW REMAP PENDING", "warn"),
         ({"remapped_rows_pending": 1, "remapped_rows_failed": 1}, "ROW REMAP FAILED", "alarm"),
@@ -111,7 +111,7 @@ def test_throttling_that_is_long_over_is_no_longer_shown() -> None:
     account = Account()
     for second in range(700):
         account.add(device(float(second), throttled_thermal_ns=min(second, 100) * SECOND))
-    assert account.throttled_share("thermal") == 0
+    assert account.throttling.share("thermal") == 0
     assert words(device(700.0), account=account) == []
 
 
@@ -120,7 +120,7 @@ def test_without_counters_the_share_is_added_up_from_the_reasons() -> None:
     for second in range(101):
         bits = 0x4 if second % 4 == 0 else 0
         account.add(device(float(second), throttle_bits=bits, throttled_power_ns=NOT_REPORTED))
-    share = account.throttled_share("power")
+    share = account.throttling.share("power")
     assert share is not None
     assert share == pytest.approx(0.25, abs=0.02)
 
@@ -129,7 +129,7 @@ def test_a_counter_that_was_reset_shows_nothing_rather_than_nonsense() -> None:
     account = Account()
     account.add(device(0.0, throttled_power_ns=50 * SECOND))
     account.add(device(1.0, throttled_power_ns=0))
-    assert account.throttled_share("power") is None
+    assert account.throttling.share("power") is None
 
 
 def test_a_link_trained_narrow_is_always_shown_and_a_slow_one_only_while_busy() -> None:

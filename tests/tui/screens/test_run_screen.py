@@ -569,7 +569,7 @@ def test_nothing_is_meant_by_colour_alone() -> None:
         return text_of(model, 120, 40)
 
     throttled, free = told(watching_gpu()), told(watching_gpu(is_throttled=False))
-    assert "POWER-CAPPED 34 % of the run" in throttled
+    assert "POWER-CAPPED at 700 W, 34 % of 5 min" in throttled
     assert "not throttled" in free
     assert re.search(r"▸ membw base fp32 +running ", free)
     assert re.search(r"! GPU 0: its clock fell", free)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gputui.analysis.health import health
 from gputui.document.bars import gauge_spans
 from gputui.metrics import Metric, charted, limits_of, without_unit, word
 from gputui.model.absent import Missing
 from gputui.model.devices import HOST
+from gputui.model.live import DeviceSample
 from gputui.model.machine import Machine
-from gputui.model.units import counted, format_clock, format_percent
+from gputui.model.units import counted, format_clock
 from gputui.services.runs.device_history import MOST_BINS, DeviceHistory
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.tui.terminal.lines import Line, Span
@@ -19,8 +21,6 @@ from gputui.tui.widgets.time_chart import axis_cells, time_axis, time_chart
 
 BUSY_FROM_PCT = 5.0
 STEAL_FROM_PCT = 1.0
-THROTTLED_FROM = 0.005
-"""A smaller share of the run is not reported once it is over."""
 _STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, MOST_BINS)
 """Bins in a cell."""
 
@@ -132,26 +132,22 @@ def _heading(progress: ProgressSnapshot, device: DeviceHistory, width: int) -> L
         state: list[Sequence[Span]] = [*_host_notes(device)]
     else:
         name = [Span(f"GPU {device.device}", "title")]
-        state = [_throttling(device)]
+        state = [_health(device, progress.machine)]
         if "sm_busy_pct" in device.now:
             state.insert(0, (Span(f"{device.now['sm_busy_pct']:.0f} % busy"),))
     title = joined((name, (Span(clean(model)),) if model else (), *state))
     return section(title, width)
 
 
-def _throttling(device: DeviceHistory) -> tuple[Span, ...]:
-    """What slows it now, and for which share of the run something did."""
-    if not device.throttled:
-        known = "throttle_bits" in device.now
-        return (Span("not throttled", "good") if known else Span("throttling is not read", "dim"),)
-    spans: list[Span] = []
-    for reason, share in sorted(device.throttled.items(), key=lambda pair: -pair[1]):
-        is_now = reason in device.throttled_now
-        if is_now or share >= THROTTLED_FROM:
-            when = "" if is_now else "was "
-            text = f"{when}{reason} {format_percent(share)} of the run"
-            spans.append(Span(text if not spans else f", {text}", "warn"))
-    return tuple(spans) or (Span("not throttled", "good"),)
+def _health(device: DeviceHistory, machine: Machine | None) -> tuple[Span, ...]:
+    """What the Monitor says of it."""
+    if not device.slowed.shares:
+        return (Span("throttling is not read", "dim"),)
+    values = {**limits_of(machine, device.device), **device.now}
+    findings = health(0, DeviceSample(device.device, "run", 0, values), device.slowed)
+    if not findings:
+        return (Span("not throttled", "good"),)
+    return joined([(Span(finding.word, finding.style),) for finding in findings], ", ")
 
 
 def _host_notes(host: DeviceHistory) -> list[tuple[Span, ...]]:
