@@ -18,6 +18,7 @@ from textual.pilot import Pilot
 from tour import NAME as TOUR
 from tour import SCENES, SIZE, Rows, moving_picture
 
+from gputui.document.theme import Depth, Palette
 from gputui.errors import EXIT_MACHINE_LACKS, GputuiError
 from gputui.recording.collector import live_collector
 from gputui.services.runs.process import runs_in_progress, stop
@@ -31,7 +32,6 @@ from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.screen import RunScreen
 from gputui.tui.shell.registry import SCREENS
 from gputui.tui.shell.shell_screen import ShellScreen
-from gputui.tui.terminal.theme import Depth
 
 SIZES = ((80, 24), SIZE)
 NAMES = (
@@ -212,7 +212,7 @@ async def _driven(album: _Album, drive: Callable[[_Camera], object]) -> None:
     bell = Bell()
     feed = live_collector(1.0, bell.ring)  # never started: the monitor is not looked at
     model = MonitorModel(MonitorSettings(), title="this box")
-    app = MonitorApp(model, feed, bell, depth=Depth.TRUE, screens=SCREENS)
+    app = MonitorApp(model, feed, bell, palette=Palette(Depth.TRUE), screens=SCREENS)
     async with app.run_test(size=SIZES[-1]) as pilot:
         work = drive(_Camera(app, pilot, album))
         assert asyncio.iscoroutine(work)

@@ -17,9 +17,9 @@ from rich.style import Style
 from rich.terminal_theme import TerminalTheme
 from textual.strip import Strip
 
+from gputui.document.theme import Depth, Palette, definition
 from gputui.tui.terminal.cell_diff import cells_of
 from gputui.tui.terminal.lines import Line
-from gputui.tui.terminal.theme import Depth, definition
 
 CELL_WIDTH, CELL_HEIGHT = 8, 17
 FONT_SIZE = 13.2
@@ -52,7 +52,7 @@ class Colours:
 
 def colours_of(style: str) -> Colours:
     """A style of the theme as a terminal with all colours shows it."""
-    words = definition(style, Depth.TRUE).split()
+    words = definition(style, Palette(Depth.TRUE)).split()
     behind = words[words.index("on") + 1] if "on" in words else ""
     before = next((word for word in words if word.startswith("#") and word != behind), FOREGROUND)
     if "reverse" in words:

@@ -9,23 +9,21 @@ from typing import NamedTuple
 from gputui.analysis.health import CAUSES, NOW_S, Cause, Slowed
 from gputui.metrics import Values, number
 
-WINDOW_NS = 300 * 1_000_000_000
-"""Throttling is reported for the last five minutes."""
+WINDOW_NS, _MINUTE_NS = 300 * 1_000_000_000, 60 * 1_000_000_000
+"""Throttling is reported for the last five minutes; the last one decides about alarms."""
 LONGEST_STEP_NS = 30 * 1_000_000_000
 """The time between readings further apart than this counts as unknown."""
-_MINUTE_NS = 60 * 1_000_000_000
 _CREEP = 0.05
 """A counter that grows by a smaller share of the time counts moments that slow nothing."""
 
 
 class _Counts(NamedTuple):
-    """Time throttled up to one instant, by cause in the order of CAUSES."""
+    """Time throttled until then, by cause in the order of CAUSES: as the driver counts it, and summed up from
+    the reasons at each reading."""
 
     t_ns: int
     counted_ns: tuple[float | None, ...]
-    """As counted by the driver."""
     seen_ns: tuple[float, ...]
-    """Summed up from the reasons at each reading, for drivers that do not count."""
 
 
 class Throttling:
@@ -59,12 +57,9 @@ class Throttling:
             has_grown = was is not None and now is not None and now - was > _CREEP * step_ns
             if has_grown or bits & mask:
                 self._slowed_at_ns[cause] = t_ns
-        self._keep(_Counts(t_ns, counted, self._seen_ns))
-
-    def _keep(self, counts: _Counts) -> None:
         kept = self._counts
-        kept.append(counts)
-        while len(kept) > 2 and counts.t_ns - kept[1].t_ns >= WINDOW_NS:
+        kept.append(_Counts(t_ns, counted, self._seen_ns))
+        while len(kept) > 2 and t_ns - kept[1].t_ns >= WINDOW_NS:
             kept.popleft()
         # Readings five times a second are no better here than one a second.
         if len(kept) > 2 and kept[-2].t_ns - kept[-3].t_ns < 900_000_000:

@@ -8,27 +8,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import IO
 
+from gputui.document.background import palette_here
 from gputui.document.plain_text import in_encoding
 from gputui.document.spans import Span, wrapped
 from gputui.document.table import Table, changed, columns_that_fit, lines_of, parts_of
+from gputui.document.theme import Depth, Palette, sgr
 from gputui.store.text import clean_text
 
-_CODES = {"title": "1", "dim": "2", "track": "2", "italic": "3", "good": "32", "warn": "33", "accent": "36"}
-"""Of styles, as terminals know them: colours of the user's own palette."""
+_PLAIN = {"title": "1", "dim": "2", "track": "2", "italic": "3"}
+"""Of styles that have no colour, as terminals know them."""
 _QUIET = ("dim", "track")
 """Styles that stay as they are in a row that stands out."""
 
 
 @dataclass
 class Console:
-    """Where a page is shown, and how large that is."""
+    """Where a page is shown, how large that is, and its colours; without any, a palette of no depth."""
 
     file: IO[str]
     width: int
     height: int
     is_terminal: bool
     has_styles: bool
-    has_colours: bool
+    palette: Palette
 
     @property
     def encoding(self) -> str:
@@ -36,7 +38,11 @@ class Console:
 
 
 def console_on(
-    file: IO[str], width: int | None = None, *, height: int | None = None, is_terminal: bool | None = None
+    file: IO[str],
+    width: int | None = None,
+    *,
+    height: int | None = None,
+    is_terminal: bool | None = None,
 ) -> Console:
     """A console that writes to `file`; without a size in that of the terminal, or 80 columns (or $COLUMNS).
 
@@ -55,7 +61,7 @@ def console_on(
         lines if height is None else height,
         is_terminal,
         has_styles,
-        has_styles and not os.environ.get("NO_COLOR"),
+        palette_here() if has_styles else Palette(Depth.NONE),
     )
 
 
@@ -133,11 +139,12 @@ class Page:
         self.lines.append("".join(map(self._written, spans)))
 
     def _written(self, span: Span) -> str:
-        codes = [code for name in span.style.split() if (code := _CODES.get(name)) and self._has(code)]
+        codes = [code for name in span.style.split() if (code := self._code(name))]
         return f"\x1b[{';'.join(codes)}m{span.text}\x1b[0m" if codes and span.text.strip(" ") else span.text
 
-    def _has(self, code: str) -> bool:
-        return self.out.has_styles if len(code) == 1 else self.out.has_colours
+    def _code(self, name: str) -> str:
+        coloured = sgr(name, self.out.palette) if self.out.palette.depth else ""
+        return coloured or (_PLAIN.get(name, "") if self.out.has_styles else "")
 
 
 def _both(of_row: str, style: str) -> str:

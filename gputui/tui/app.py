@@ -13,6 +13,7 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.screen import Screen
 
+from gputui.document.theme import THEMES, Palette
 from gputui.services.runs.active import RunsWatch
 from gputui.services.runs.alerts_watch import AlertsWatch
 from gputui.services.runs.notifications import notification
@@ -25,7 +26,6 @@ from gputui.tui.terminal.cell_diff import CellDiff
 from gputui.tui.terminal.driver import TerminalClosed
 from gputui.tui.terminal.renderer import FastPaint
 from gputui.tui.terminal.signals import end_by_signal
-from gputui.tui.terminal.theme import Depth
 
 HUNG_UP = 129
 INTERRUPTED = 130
@@ -105,18 +105,17 @@ class MonitorApp(FastPaint):
         bell: Bell,
         actions: Iterable[Action] = (),
         on_request: Callable[[object], None] = lambda request: None,
-        depth: Depth | None = None,
+        palette: Palette | None = None,
         screens: Iterable[ScreenEntry] = (),
         ascii_only: bool = False,
         shown: CellDiff | None = None,
     ) -> None:
-        """`shown` is what the terminal already shows, in this depth."""
-        super().__init__(depth, shown)
+        """`shown` is what the terminal already shows, in this palette."""
+        super().__init__(palette, shown)
         self.ascii_only = ascii_only
         """Whether screens use only ASCII characters."""
         self._entries = {entry.id: entry for entry in screens}
         self._opened: dict[str, Screen[None]] = {}
-        self._has_theme = False
         self.runs_in_progress = 0
         """As of the last check, a few seconds ago at most."""
         self._runs_watch: RunsWatch | None = None
@@ -133,7 +132,7 @@ class MonitorApp(FastPaint):
         for entry in self._entries.values():
             self.bind(entry.key, f"open_screen({entry.id!r})", description=entry.title, show=False)
         self._disable_tooltips = self._disable_notifications = True  # two widgets fewer to lay out
-        self._monitor = MonitorScreen(model, feed, bell, self.depth, actions, on_request)
+        self._monitor = MonitorScreen(model, feed, bell, actions, on_request)
         self._feed = feed
 
     def run_until_ended(self, *, mouse: bool = True) -> int:
@@ -302,16 +301,23 @@ class MonitorApp(FastPaint):
         self.push_screen(Palette((*screen.shown_actions, *opening, *of_app)), chosen)
 
     def _apply_theme(self) -> None:
-        """Register the theme when the first stock widget is shown: the monitor has none."""
-        if self._has_theme:
-            return
+        """Give stock widgets their colours, once the first is shown: the monitor has none."""
         from gputui.tui.widgets.screen_theme import theme_for
 
-        self._has_theme = True
         self.animation_level = "none"
-        theme = theme_for(self.depth)
+        theme = theme_for(self.palette)
         self.register_theme(theme)
         self.theme = theme.name
+
+    def action_theme(self) -> None:
+        """Draw in the next theme."""
+        place = THEMES.index(self.palette.of_theme) + 1
+        self.palette = self.palette._replace(theme=THEMES[place % len(THEMES)].id)
+        self._shown.use(self.palette)
+        self._apply_theme()
+        self.repaint()
+        if isinstance(self.screen, AppScreen):
+            self.screen.say(f"colours: {self.palette.of_theme.title}", "good")
 
     async def action_quit(self) -> None:
         self._leave(0)

@@ -41,7 +41,7 @@ class HostsScreen(PaintedScreen, inherit_bindings=False):
     def compose(self) -> ComposeResult:
         app = self.app
         assert isinstance(app, FastPaint)
-        self._view = LinesView(app.depth)
+        self._view = LinesView()
         yield self._view
 
     def on_mount(self) -> None:
@@ -139,7 +139,6 @@ class HostsApp(MonitorApp):
                 model,
                 feed,
                 bell,
-                self.depth,
                 model.actions,
                 lambda request: _handle(request, feed, model),
             )

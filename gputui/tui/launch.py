@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from time import monotonic, monotonic_ns
 from typing import TYPE_CHECKING
 
+from gputui.document.background import palette_here
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.services.support.background import WRITES
@@ -19,6 +20,7 @@ from gputui.tui.terminal.loading import load_asyncio, thaw, without_collecting
 from gputui.tui.terminal.splash import draw, first_picture
 
 if TYPE_CHECKING:
+    from gputui.document.theme import Palette
     from gputui.services.playback.replay import Playback
     from gputui.tui.monitor.model import MonitorModel
     from gputui.tui.monitor.screen import Feed
@@ -118,9 +120,10 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                     model.add(sample)
             if complaint:
                 model.say(complaint)
+            palette = palette_here(settings.theme)
             shown = None
             if not options.opens:
-                shown = _drawn_early(model, feed, first_readings)
+                shown = _drawn_early(model, feed, first_readings, palette)
             with without_collecting():
                 from gputui.tui.app import MonitorApp
             app = MonitorApp(
@@ -129,6 +132,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 bell,
                 model.actions,
                 lambda request: _handle(request, feed, model.say),
+                palette,
                 screens=screens,
                 ascii_only=options.is_ascii,
                 shown=shown,
@@ -149,6 +153,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
         kept = replace(kept, interval_s=loaded.interval_s)  # a one-time option
     if app.chose_notifies is not None:
         kept = replace(kept, notify=app.chose_notifies)
+    kept = replace(kept, theme=app.palette.theme)
     if options.keeps_settings and kept != loaded:
         try:
             save_settings(path, kept)
@@ -158,17 +163,16 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
     return status
 
 
-def _drawn_early(model: MonitorModel, feed: Feed, news: threading.Event) -> CellDiff:
+def _drawn_early(model: MonitorModel, feed: Feed, news: threading.Event, palette: Palette) -> CellDiff:
     """Draw the first frame before Textual is loaded, which takes longer than reading all GPUs.
 
     Returns what the terminal shows, which is unknown if the GPUs have not been read in time. `news` is set
     when there is a new sample.
     """
     from gputui.tui.terminal.cell_diff import CellDiff
-    from gputui.tui.terminal.theme import depth_of
 
     size = os.get_terminal_size(1)
-    shown = CellDiff(depth_of(os.environ), size.columns, size.lines)
+    shown = CellDiff(palette, size.columns, size.lines)
     deadline_s = monotonic() + _FIRST_READINGS_S
     while isinstance((sample := feed.latest()).processes, Missing) and monotonic() < deadline_s:
         news.wait(deadline_s - monotonic())

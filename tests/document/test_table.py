@@ -92,7 +92,7 @@ def test_a_row_that_stands_out_keeps_the_colours_of_its_cells(monkeypatch: pytes
     cells = ("gemm", Span("-36 %", "warn"), Span("│", "track"))
     table = table_of(("case", "b vs a", ""), [cells], styles=["title"])
     _, row = page_of(table, 80, is_terminal=True)
-    assert row == "\x1b[1mgemm\x1b[0m \x1b[1;33m-36 %\x1b[0m  \x1b[2m│\x1b[0m"
+    assert row == "\x1b[1mgemm\x1b[0m \x1b[1;33m-36 %\x1b[0m  \x1b[90m│\x1b[0m"
     monkeypatch.setenv("NO_COLOR", "1")
     _, row = page_of(table, 80, is_terminal=True)
     assert row == "\x1b[1mgemm\x1b[0m \x1b[1m-36 %\x1b[0m  \x1b[2m│\x1b[0m"

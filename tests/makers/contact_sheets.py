@@ -21,12 +21,13 @@ if __name__ == "__main__":
 
 from browser import CHROMIUM, Browser, browser
 from every_screen import Look, app_states, drawn_states, store_serving
+from palettes import INDEXED, INDEXED_LIGHT, PLAIN, SIXTEEN, SIXTEEN_LIGHT, TRUE
 from rich.terminal_theme import TerminalTheme
 from screen_goldens import store_on_gpu, store_three
 from shell_app import Row
 from terminal_svg import Ground, contact_sheet
 
-from gputui.tui.terminal.theme import Depth
+from gputui.document.theme import Palette
 
 _TANGO = [
     (0x2E, 0x34, 0x36),
@@ -51,14 +52,14 @@ _BRIGHT = [
 DARK = Ground("#14171c", "#d4d4d4", TerminalTheme((0x14, 0x17, 0x1C), (0xD4, 0xD4, 0xD4), _TANGO, _BRIGHT))
 UBUNTU = Ground("#300a24", "#ffffff", TerminalTheme((0x30, 0x0A, 0x24), (255, 255, 255), _TANGO, _BRIGHT))
 LIGHT = Ground("#fdf6e3", "#2e3436", TerminalTheme((0xFD, 0xF6, 0xE3), (0x2E, 0x34, 0x36), _TANGO, _BRIGHT))
-LOOKS: dict[str, tuple[Depth, bool, Ground]] = {
-    "dark": (Depth.TRUE, False, DARK),
-    "256": (Depth.INDEXED, False, UBUNTU),
-    "light": (Depth.LIGHT, False, LIGHT),
-    "16": (Depth.ANSI, False, UBUNTU),
-    "16-light": (Depth.ANSI_LIGHT, False, LIGHT),
-    "none": (Depth.NONE, False, DARK),
-    "ascii": (Depth.ANSI, True, DARK),
+LOOKS: dict[str, tuple[Palette, bool, Ground]] = {
+    "dark": (TRUE, False, DARK),
+    "256": (INDEXED, False, UBUNTU),
+    "light": (INDEXED_LIGHT, False, LIGHT),
+    "16": (SIXTEEN, False, UBUNTU),
+    "16-light": (SIXTEEN_LIGHT, False, LIGHT),
+    "none": (PLAIN, False, DARK),
+    "ascii": (SIXTEEN, True, DARK),
 }
 """Depth of colours, whether only ASCII is drawn, and the terminal's colours."""
 SIZES = ("80x24", "120x40", "200x50")
@@ -93,8 +94,8 @@ def main() -> None:
         for size in chosen.sizes.split(","):
             width, height = map(int, size.split("x"))
             for look in chosen.looks.split(","):
-                depth, ascii_only, ground = LOOKS[look]
-                found = asyncio.run(states(Look(width, height, depth, ascii_only), chosen.screens))
+                palette, ascii_only, ground = LOOKS[look]
+                found = asyncio.run(states(Look(width, height, palette, ascii_only), chosen.screens))
                 words = chosen.only.split(",")
                 kept = {name: rows for name, rows in found.items() if any(word in name for word in words)}
                 _write(chosen.folder, f"{look}-{size}", kept, width, ground, tab)

@@ -12,12 +12,14 @@ from builders import make_plan
 from monitor_golden import SECONDS, faulty, no_gpu
 from monitor_golden import model as monitor
 from monitor_samples import SECOND, START, sample, with_instances
+from palettes import INDEXED, PLAIN
 from run_screen_golden import models as run_models
 from run_screen_golden import watching
 from screen_goldens import FLOW, GPU_FLOW
 from shell_app import Row, make_app, press, rows_of, settled
 from stored_loads import Server, load_cases, load_lines, store_loads
 
+from gputui.document.theme import Palette
 from gputui.model.journal import CaseEnd
 from gputui.model.live import LiveSample
 from gputui.model.serving import LoadNow, LoadStep
@@ -30,7 +32,6 @@ from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.pictures import picture as run_picture
 from gputui.tui.terminal.cell_diff import rich_style
 from gputui.tui.terminal.lines import Line, without_marked_blanks
-from gputui.tui.terminal.theme import Depth
 
 MONITORS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("1gpu", 1, ()),
@@ -82,7 +83,7 @@ class Look:
 
     width: int
     height: int
-    depth: Depth = Depth.INDEXED
+    palette: Palette = INDEXED
     ascii_only: bool = False
 
 
@@ -90,15 +91,15 @@ def drawn_states(look: Look) -> Iterator[tuple[str, list[Row]]]:
     """States of the Monitor and of the Run screen, which are drawn without an app."""
     for name, made in _monitors(look.ascii_only):
         lines = made.lines(look.width, look.height, START + SECONDS * SECOND)
-        yield f"monitor-{name}", _rows(lines, look.depth)
+        yield f"monitor-{name}", _rows(lines, look.palette)
     for name, hosts in _hosts(look.ascii_only):
         lines = hosts.lines(look.width, look.height, START + SECONDS * SECOND)
-        yield f"monitor-{name}", _rows(lines, look.depth)
+        yield f"monitor-{name}", _rows(lines, look.palette)
     for name, run in (*run_models(), ("load", _offering())):
         shown = run_picture(
             run, look.width, look.height, 42 * SECOND, ends="14:31", ascii_only=look.ascii_only
         )
-        yield f"run-{name}", _rows(shown, look.depth)
+        yield f"run-{name}", _rows(shown, look.palette)
 
 
 def _hosts(ascii_only: bool) -> Iterator[tuple[str, HostsModel]]:
@@ -202,10 +203,10 @@ def store_serving(place: Path) -> None:
     store_loads(place / "other.db", Server(slots=10, decode_s=0.009), number=2, requests=150)
 
 
-def _rows(lines: tuple[Line, ...] | list[Line], depth: Depth) -> list[Row]:
-    if depth is Depth.NONE:
+def _rows(lines: tuple[Line, ...] | list[Line], palette: Palette) -> list[Row]:
+    if palette == PLAIN:
         lines = [without_marked_blanks(line) for line in lines]
-    return [[(span.text, rich_style(span.style, depth)) for span in line] for line in lines]
+    return [[(span.text, rich_style(span.style, palette)) for span in line] for line in lines]
 
 
 async def app_states(look: Look) -> AsyncIterator[tuple[str, list[Row]]]:
@@ -213,7 +214,7 @@ async def app_states(look: Look) -> AsyncIterator[tuple[str, list[Row]]]:
 
     GPUTUI_DB names the first of them.
     """
-    app = make_app(depth=look.depth, ascii_only=look.ascii_only)
+    app = make_app(palette=look.palette, ascii_only=look.ascii_only)
 
     place = Path(os.environ["GPUTUI_DB"]).parent
     with chdir(place):

@@ -26,6 +26,7 @@ import pyte
 DEADLINE_S = 300.0
 """Far beyond any normal duration; a test that waits this long has failed."""
 _MODE_QUERY = re.compile(rb"\x1b\[\?(2026|2048)\$p")
+_BACKGROUND_QUERY = b"\x1b]11;?\x1b\\"
 _NOT_OF_PYTE = re.compile(rb"\x1b\[[<>=][0-9;]*u")
 _PART_OF_SEQUENCE = re.compile(rb"\x1b(\[[?<>=]?[0-9;]*\$?)?$")
 _TICK_S = 0.02
@@ -66,8 +67,12 @@ class Terminal:
         answers: bool = True,
         bytes_per_s: float | None = None,
         answer_after_s: float = 0.0,
+        background: str = "",
     ) -> None:
+        """With a `background`, `#rrggbb`, it says that one; without one it does not know the question."""
         self.answers = answers
+        self._background = background
+        self._asked = 0
         self._bytes_per_s = bytes_per_s
         self._answer_after_s = answer_after_s
         self._late_answers: SimpleQueue[_Written | None] = SimpleQueue()
@@ -290,6 +295,11 @@ class Terminal:
             for query in _MODE_QUERY.finditer(data):
                 if query[1] == b"2026":
                     self._answer(b"\x1b[?2026;2$y")
+            while self._asked < self.raw.count(_BACKGROUND_QUERY):
+                self._asked += 1
+                if self._background:
+                    parts = "/".join(2 * self._background[at : at + 2] for at in (1, 3, 5))
+                    self._answer(f"\x1b]11;rgb:{parts}\x1b\\".encode())
             self._stream.feed(_NOT_OF_PYTE.sub(b"", data))
             self._changed.notify_all()
 

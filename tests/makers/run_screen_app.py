@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+from palettes import INDEXED
 from textual.binding import Binding
 from textual.screen import Screen
 
 from gputui.tui.screens.run.screen import RunScreen
 from gputui.tui.terminal.renderer import FastPaint
 from gputui.tui.terminal.signals import end_by_signal
-from gputui.tui.terminal.theme import Depth
 
 
 class RunScreenApp(FastPaint):
@@ -20,7 +20,7 @@ class RunScreenApp(FastPaint):
     BINDINGS = [Binding("q", "quit", "Quit")]  # noqa: RUF012 - Textual declares it so
 
     def __init__(self) -> None:
-        super().__init__(Depth.INDEXED)
+        super().__init__(INDEXED)
         self.run_screen = RunScreen(ascii_only=False)
         self.leave_message: str | None = None
         self.results: list[tuple[str, tuple[str, ...]]] = []

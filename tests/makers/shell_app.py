@@ -6,21 +6,22 @@ import re
 from collections.abc import Iterable
 
 from moving_lines import MovingLines, Ticking
+from palettes import INDEXED
 from rich.color import Color
 from rich.style import Style
 from textual.pilot import Pilot
 
+from gputui.document.theme import Palette, definition
 from gputui.tui.app import MonitorApp
 from gputui.tui.shell.registry import SCREENS
 from gputui.tui.shell.shell_screen import ShellScreen
-from gputui.tui.terminal.theme import WIDGET_COLOURS, Depth, definition
 
 DEADLINE_S = 300.0
 Row = list[tuple[str, Style]]
 """Pieces of text from left to right."""
 
 
-def make_app(*opens: str, ascii_only: bool = False, depth: Depth = Depth.INDEXED) -> MonitorApp:
+def make_app(*opens: str, ascii_only: bool = False, palette: Palette = INDEXED) -> MonitorApp:
     """The app, with a monitor of small lines behind it."""
     collector = Ticking(None)
     app = MonitorApp(
@@ -28,7 +29,7 @@ def make_app(*opens: str, ascii_only: bool = False, depth: Depth = Depth.INDEXED
         collector,
         collector.bell,
         (),
-        depth=depth,
+        palette=palette,
         screens=SCREENS,
         ascii_only=ascii_only,
     )
@@ -65,8 +66,7 @@ def picture(app: MonitorApp) -> str:
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-_STATES = {Color.parse(definition(name, Depth.INDEXED).split()[-1]) for name in ("good", "warn", "alarm")}
-_STATES |= {Color.parse(WIDGET_COLOURS[Depth.INDEXED][name]) for name in ("good", "warn", "alarm")}
+_STATES = {Color.parse(definition(name, INDEXED).split()[-1]) for name in ("good", "warn", "alarm")}
 
 
 def rows_of(app: MonitorApp) -> list[Row]:

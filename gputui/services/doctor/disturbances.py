@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gputui.analysis.contention import CONTENTION
-from gputui.analysis.health import BUSY_PCT, NEAR_C, GpuFinding, foreign_processes, health
+from gputui.analysis.health import BUSY_PCT, GpuFinding, foreign_processes, health
 from gputui.machine import join_gpu, nvml_addresses
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
@@ -92,37 +92,26 @@ def _busy_share(sample: LiveSample) -> float | None:
 
 
 def gpu_checks(gpus: Iterable[DeviceSample], sample: LiveSample, user: str) -> Iterator[Check]:
-    """What a GPU suffers from, who else uses it, and whether it is hot already."""
+    """What a GPU suffers from, and who else uses it."""
     foreign = foreign_processes(sample.processes, user)
     lost = {gpu.device for gpu in sample.gpus if gpu.problem is not None}
     for gpu in gpus:
         if gpu.parent in lost:
             continue  # why its GPU cannot be read is reported once
-        found = health(sample.t_ns, gpu, foreign=foreign.get(gpu.device, 0))
-        for finding in found:
-            if finding.word != "HOT":  # the check of its heat below says it with both temperatures
-                yield _of_finding(gpu, finding)
+        for finding in health(sample.t_ns, gpu, foreign=foreign.get(gpu.device, 0)):
+            yield _of_finding(gpu, finding)
         busy = gpu.values.get("sm_busy_pct")
         if isinstance(busy, int | float) and busy >= BUSY_PCT:
             step = "whatever runs there lowers every rate; to see it:"
             found_busy = f"{busy:.0f} % busy before the run"
             yield Check(f"GPU {gpu.device} use", "note", found_busy, step, "gputui snapshot --processes")
-        now, limit = gpu.values.get("temperature_c"), gpu.values.get("temperature_limit_c")
-        is_slowed = any(finding.word.startswith("THERMAL") for finding in found)
-        if is_slowed or not isinstance(now, int | float) or not isinstance(limit, int | float):
-            continue
-        if now >= limit - NEAR_C:
-            hot = f"{now:.0f} °C before the run, slows down at {limit:.0f} °C on"
-            yield Check(
-                f"GPU {gpu.device} heat",
-                "problem" if now >= limit else "note",
-                hot,
-                "let it cool down, or check its fans",
-            )
 
 
 def _of_finding(gpu: DeviceSample, finding: GpuFinding) -> Check:
     is_noted = finding.severity == "note" or (finding.severity == "warn" and finding.word.startswith(NOTED))
+    if finding.word == "HOT":
+        state: State = "problem" if finding.severity == "alarm" else "note"
+        return Check(f"GPU {gpu.label} heat", state, finding.why, "let it cool down, or check its fans")
     step = "" if is_noted else "have the box repaired, or rent another"
     found = f"{finding.word}: {finding.why}"
     return Check(f"GPU {gpu.label}", "note" if is_noted else "problem", found, step)

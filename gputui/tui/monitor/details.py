@@ -42,12 +42,13 @@ def details_lines(frame: Frame, device: DeviceSample, width: int) -> list[Line]:
     if not findings:
         lines.append(fitted((Span("nothing ails it", "good"),), width))
     account = frame.ledger.account(device.device)
-    throttling = account.throttling
     lines.append(fitted((Span(account_text(frame, (account,), len(frame.gpus))),), width))
-    shares = [(name, throttling.share(name)) for name, _, _ in CAUSES]
+    shares = [(name, account.throttling.share(name)) for name, _, _ in CAUSES]
     causes = ", ".join(f"{name} {format_percent(share)}" for name, share in shares if share is not None)
     if causes:
-        lines.append(fitted((Span(f"slowed, of the last {age(throttling.span_s)}: {causes}"),), width))
+        lines.append(
+            fitted((Span(f"slowed, of the last {age(account.throttling.span_s)}: {causes}"),), width)
+        )
     lines.append(fitted((), width))
     lines += _values(frame, device, frame.sample.absent, width)
     for one in frame.instances[device.device]:

@@ -23,7 +23,6 @@ from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.terminal.painted_screen import PaintedScreen
 from gputui.tui.terminal.renderer import FastPaint
-from gputui.tui.terminal.theme import Depth
 from gputui.tui.widgets.app_context import shell_of
 
 PAINT_EVERY_S = 1.0
@@ -63,7 +62,6 @@ class MonitorScreen(PaintedScreen, inherit_bindings=False):
         model: MonitorModel,
         feed: Feed,
         bell: Bell,
-        depth: Depth,
         actions: Iterable[Action],
         on_request: Callable[[object], None],
     ) -> None:
@@ -72,7 +70,7 @@ class MonitorScreen(PaintedScreen, inherit_bindings=False):
         self._feed = feed
         self._bell = bell
         self._on_request = on_request
-        self._view = LinesView(depth)
+        self._view = LinesView()
         self._mounted_s = self._painted_s = 0.0
         self.shown_actions = tuple(actions)
         self._by_key = {key: action.id for action in self.shown_actions for key in action.key.split(",")}

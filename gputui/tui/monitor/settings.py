@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from gputui.document.theme import THEMES
 from gputui.errors import GputuiError
 from gputui.services.support.home import make_directory
 from gputui.tui.monitor.metrics import DEFAULT_METRICS, OF_GPUS
@@ -39,6 +40,8 @@ class MonitorSettings:
     tree: bool = False
     notify: bool = False
     """Whether the terminal notifies of runs, on all screens."""
+    theme: str = THEMES[0].id
+    """Id of one of THEMES, for all screens and for what commands print."""
 
 
 def load_settings(path: Path) -> tuple[MonitorSettings, str]:
@@ -114,6 +117,7 @@ def _fitting(key: str, value: object) -> object | None:
         "memory_unit": MEMORY_UNITS,
         "temperature_unit": TEMPERATURE_UNITS,
         "sort": tuple(column.id for column in COLUMNS),
+        "theme": tuple(theme.id for theme in THEMES),
     }
     return value if value in allowed.get(key, ()) else None
 

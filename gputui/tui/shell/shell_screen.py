@@ -92,8 +92,7 @@ class ShellScreen(Screen[None]):
         """Whether its widgets are mounted."""
 
     def compose(self) -> ComposeResult:
-        depth = shell_of(self).depth
-        self._header, self._message_view, self._hints = (LinesView(depth) for _ in range(3))
+        self._header, self._message_view, self._hints = (LinesView() for _ in range(3))
         for view in (self._header, self._message_view, self._hints):
             view.add_class("shell-line")
         self.set_class(shell_of(self).ascii_only, "-ascii")

@@ -15,8 +15,8 @@ from rich.cells import cell_len, split_graphemes
 from rich.color import Color, ColorSystem
 from rich.style import Style
 
+from gputui.document.theme import INDEXED, Depth, Palette, definition
 from gputui.tui.terminal.lines import Line, Span, without_marked_blanks
-from gputui.tui.terminal.theme import Depth, definition
 
 if TYPE_CHECKING:  # Textual takes long to load, and the first frame is drawn before
     from textual.strip import Strip
@@ -42,19 +42,17 @@ _RIGHT_HALF = ""
 _SYSTEMS = {
     Depth.NONE: ColorSystem.TRUECOLOR,
     Depth.ANSI: ColorSystem.STANDARD,
-    Depth.ANSI_LIGHT: ColorSystem.STANDARD,
     Depth.INDEXED: ColorSystem.EIGHT_BIT,
     Depth.TRUE: ColorSystem.TRUECOLOR,
-    Depth.LIGHT: ColorSystem.EIGHT_BIT,
 }
 
 Placed: TypeAlias = "tuple[int, Strip]"
 """A strip and its first column."""
 
 
-@lru_cache(maxsize=128)
-def rich_style(name: str, depth: Depth) -> Style:
-    return Style.parse(definition(name, depth))
+@lru_cache(maxsize=256)
+def rich_style(name: str, palette: Palette) -> Style:
+    return Style.parse(definition(name, palette))
 
 
 class TextStyle(NamedTuple):
@@ -66,17 +64,17 @@ class TextStyle(NamedTuple):
 
 
 class TextStyles:
-    """Rich styles as SGR parameters at one colour depth, cached."""
+    """Rich styles as SGR parameters in one palette, cached."""
 
-    def __init__(self, depth: Depth) -> None:
-        self._depth = depth
+    def __init__(self, palette: Palette) -> None:
+        self._palette, self._depth = palette, palette.depth
         self._known: dict[Style, TextStyle] = {}
         self._named: dict[str, TextStyle] = {}
 
     def named(self, name: str) -> TextStyle:
         sgr = self._named.get(name)
         if sgr is None:
-            sgr = self._named[name] = self.of(rich_style(name, self._depth))
+            sgr = self._named[name] = self.of(rich_style(name, self._palette))
         return sgr
 
     def of(self, style: Style | None) -> TextStyle:
@@ -109,16 +107,8 @@ def _short(colour: Color | None) -> Color | None:
     """A colour of 24 bits as the same one of the 256, if it is one: its sequence is half as long."""
     if colour is None or colour.triplet is None:
         return colour
-    red, green, blue = colour.triplet
-    if red == green == blue and red % 10 == 8 and red < 248:
-        return Color.from_ansi(232 + red // 10)
-    if all(level in _CUBE for level in colour.triplet):
-        return Color.from_ansi(16 + 36 * _CUBE.index(red) + 6 * _CUBE.index(green) + _CUBE.index(blue))
-    return colour
-
-
-_CUBE = (0, 95, 135, 175, 215, 255)
-"""Levels of the 6x6x6 colours from 16 on; greys from 232 on are 8, 18 ... 238."""
+    number = INDEXED.get(colour.triplet.hex)
+    return colour if number is None else Color.from_ansi(number)
 
 
 def width_of(text: str) -> int:
@@ -164,10 +154,15 @@ class CellDiff:
     last active: whatever else writes text resets it, and then the contents are unknown.
     """
 
-    def __init__(self, depth: Depth, width: int = 0, height: int = 0) -> None:
-        self._text_styles = TextStyles(depth)
-        self._depth = depth
-        self.resize(width, height)
+    def __init__(self, palette: Palette, width: int = 0, height: int = 0) -> None:
+        self.size = (width, height)
+        self.use(palette)
+
+    def use(self, palette: Palette) -> None:
+        """Write in these colours; the next picture must be complete."""
+        self._text_styles = TextStyles(palette)
+        self._depth = palette.depth
+        self.forget()
 
     def resize(self, width: int, height: int) -> None:
         """Resize; the contents of the terminal are unknown afterwards."""

@@ -20,6 +20,7 @@ from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
+from gputui.document.background import ANSWERS
 from gputui.tui.terminal import splash
 from gputui.tui.terminal.output import TerminalOutput
 
@@ -186,8 +187,15 @@ class QuietDriver(LinuxDriver):
         parser = XTermParser(self._debug)
         decode = getincrementaldecoder("utf-8")("replace").decode
         pastes = PasteFilter()
+        typed = ANSWERS.feed(b"")  # before, while answers were waited for
         try:
             while not self.exit_event.is_set():
+                text = pastes.feed(decode(typed))
+                for event in parser.feed(text) if text else ():
+                    self.process_message(event)
+                for event in parser.tick():
+                    self.process_message(event)
+                typed = b""
                 ready = dict(poll.poll(_until_timeout_ms(parser)))
                 if self.fileno in ready:
                     typed = _read(self.fileno)
@@ -197,12 +205,8 @@ class QuietDriver(LinuxDriver):
                             self._answers.notify_all()
                         self.send_message(TerminalClosed())
                         break
-                    if parser._timeout_time is None and self._is_answer(typed):
-                        continue
-                    for event in parser.feed(pastes.feed(decode(typed))) if typed else ():
-                        self.process_message(event)
-                for event in parser.tick():
-                    self.process_message(event)
+                    is_answer = parser._timeout_time is None and self._is_answer(typed)
+                    typed = b"" if is_answer else ANSWERS.feed(typed)
         finally:
             with contextlib.suppress(EOFError, ParseError):
                 for _ in parser.feed(""):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Protocol, cast
 
 from rich.segment import Segment
 from rich.style import Style
@@ -11,22 +12,26 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
+from gputui.document.theme import Depth, Palette
 from gputui.tui.terminal.cell_diff import rich_style, width_of
 from gputui.tui.terminal.lines import Line, Span, without_marked_blanks
-from gputui.tui.terminal.theme import Depth
 
 
 @lru_cache(maxsize=1024)  # charts never repeat: more would only fill memory
-def _segment(span: Span, depth: Depth) -> Segment:
-    return Segment(span.text, rich_style(span.style, depth))
+def _segment(span: Span, palette: Palette) -> Segment:
+    return Segment(span.text, rich_style(span.style, palette))
 
 
-def strip_of(line: Line, width: int, depth: Depth) -> Strip:
+def strip_of(line: Line, width: int, palette: Palette) -> Strip:
     """A line as a Textual strip, cut or padded to a width."""
-    if depth is Depth.NONE:
+    if palette.depth is Depth.NONE:
         line = without_marked_blanks(line)
     cells = sum(width_of(span.text) for span in line)
-    return Strip([_segment(span, depth) for span in line], cells).adjust_cell_length(width, Style.null())
+    return Strip([_segment(span, palette) for span in line], cells).adjust_cell_length(width, Style.null())
+
+
+class _Coloured(Protocol):
+    palette: Palette
 
 
 class LinesView(Widget, can_focus=False, inherit_bindings=False):
@@ -34,12 +39,11 @@ class LinesView(Widget, can_focus=False, inherit_bindings=False):
 
     DEFAULT_CSS = "LinesView { width: 100%; height: 100%; }"
 
-    def __init__(self, depth: Depth) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._depth = depth
         self._lines: tuple[Line, ...] = ()
         self._strips: dict[int, Strip] = {}
-        self._width = 0
+        self._drawn_for: tuple[int, Palette] | None = None
 
     def show(self, lines: tuple[Line, ...]) -> bool:
         """Show these lines from the top, and nothing below them. True if any of them is new."""
@@ -68,14 +72,14 @@ class LinesView(Widget, can_focus=False, inherit_bindings=False):
 
     def render_line(self, y: int) -> Strip:
         """The strip of a row; the same object as long as the line is the same."""
-        width = self.size.width
-        if width != self._width:
+        width, palette = self.size.width, cast(_Coloured, self.app).palette
+        if self._drawn_for != (width, palette):
             self._strips.clear()
-            self._width = width
+            self._drawn_for = width, palette
         strip = self._strips.get(y)
         if strip is None:
             line = self._lines[y] if y < len(self._lines) else ()
-            strip = self._strips[y] = strip_of(line, width, self._depth)
+            strip = self._strips[y] = strip_of(line, width, palette)
         return strip
 
     def render_lines(self, crop: Region) -> list[Strip]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from time import monotonic
 
@@ -16,12 +15,13 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
+from gputui.document.background import palette_here
+from gputui.document.theme import Palette
 from gputui.tui.terminal.cell_diff import CellDiff, Placed
 from gputui.tui.terminal.driver import QuietDriver
 from gputui.tui.terminal.flow_control import FrameGate
 from gputui.tui.terminal.lines import Line
 from gputui.tui.terminal.lines_view import LinesView
-from gputui.tui.terminal.theme import Depth, depth_of
 
 SYNC_BEGIN, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 SYNC_FROM = 1200
@@ -36,11 +36,11 @@ class FastPaint(App[int]):
     Nothing in a dropped frame is lost: the widgets hold it, and the next frame shows it.
     """
 
-    def __init__(self, depth: Depth | None = None, shown: CellDiff | None = None) -> None:
-        """`shown` is what the terminal already shows, in this depth."""
-        self.depth = depth_of(os.environ) if depth is None else depth
+    def __init__(self, palette: Palette | None = None, shown: CellDiff | None = None) -> None:
+        """`shown` is what the terminal already shows, in this palette."""
+        self.palette = palette_here() if palette is None else palette
         super().__init__(driver_class=QuietDriver, ansi_color=True)
-        self._shown = CellDiff(self.depth) if shown is None else shown
+        self._shown = CellDiff(self.palette) if shown is None else shown
         self._gate = FrameGate(monotonic())
         self._is_behind = False
         self._retry: asyncio.TimerHandle | None = None

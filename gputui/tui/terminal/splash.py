@@ -1,4 +1,5 @@
-"""The splash screen, shown before anything slow is imported. Standard library only."""
+"""The splash screen, shown before anything slow is imported, while the terminal is asked for its background.
+Standard library only."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from gputui.document.background import ask
 from gputui.tui.terminal.signals import ending_as_exit
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[m\x1b[2J"
@@ -38,6 +40,7 @@ def first_picture(fd: int, heading: str, note: str = "starting") -> Iterator[Non
             picture = f"{_ENTER}\x1b[1;1H\x1b[1m{heading[:width]}\x1b[m\x1b[2;1H{note[:width]}"
             _Terminal.is_taken = True
             os.write(fd, picture.encode("utf-8", "replace"))
+            ask()
             yield
         finally:
             if _Terminal.is_taken:

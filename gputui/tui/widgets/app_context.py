@@ -6,14 +6,14 @@ from typing import Protocol, cast, runtime_checkable
 
 from textual.widget import Widget
 
-from gputui.tui.terminal.theme import Depth
+from gputui.document.theme import Palette
 
 
 @runtime_checkable
 class Shell(Protocol):
     """The app as widgets and screens see it."""
 
-    depth: Depth
+    palette: Palette
     ascii_only: bool
     runs_in_progress: int
 

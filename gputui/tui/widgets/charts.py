@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from gputui.tui.terminal.theme import TONES
+from gputui.document.theme import TONES
 from gputui.tui.widgets.history import SECOND_NS, Series
 
 STEP_NS = 5 * SECOND_NS

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from gputui.tui.terminal.cell_diff import rich_style
+from gputui.document.theme import SELECTED
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import strip_of
 from gputui.tui.widgets.app_context import shell_of
@@ -149,11 +149,9 @@ class LinesList(ScrollView, can_focus=True):
         room = self.scrollable_content_region.width
         whole = (Span(marker, "accent"), *line)
         if not is_selected:
-            return strip_of(fitted(whole, room), width, shell.depth)
-        behind = rich_style("selected", shell.depth)
-        if not shell.depth.has_backgrounds:
-            whole = tuple(Span(span.text, "title") for span in whole)  # reverse video inverts colours
-        return strip_of(fitted(whole, room), room, shell.depth).apply_style(behind)
+            return strip_of(fitted(whole, room), width, shell.palette)
+        chosen = (Span(span.text, (span.style or "title") + SELECTED) for span in fitted(whole, room))
+        return strip_of(tuple(chosen), room, shell.palette)
 
     @property
     def _keys(self) -> list[int]:

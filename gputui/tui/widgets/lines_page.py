@@ -58,7 +58,7 @@ class LinesPage(ScrollView, can_focus=True):
         if shell.ascii_only and below > 0 and y == self.size.height - 1 > 0:  # there is no scrollbar
             more = f"  {below} more v"
             line = (*in_ascii(fitted(line, max(width - len(more), 0))), Span(more, "dim"))
-        return strip_of(line, width, shell.depth)
+        return strip_of(line, width, shell.palette)
 
 
 def _text_of(line: Line) -> str:

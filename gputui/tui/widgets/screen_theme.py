@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from textual.theme import Theme
 
-from gputui.tui.terminal.theme import WIDGET_COLOURS, Depth
-
-NAME = "gputui"
+from gputui.document.theme import SIXTEEN, Palette, definition
 
 
-def theme_for(depth: Depth) -> Theme:
-    """The theme at a depth; without colours, the cursor is shown in reverse video."""
-    colours = WIDGET_COLOURS[depth]
-    plain = not depth.has_backgrounds
-    chosen, behind_chosen = (
-        ("ansi_default", colours["dim"]) if plain else (colours["selected"], colours["selected on"])
-    )
+def theme_for(palette: Palette) -> Theme:
+    """The theme in a palette; without colours, the cursor is shown in reverse video."""
+    plain = not palette.has_backgrounds
+    roles = ("accent", "good", "warn", "alarm", "dim", "track")
+    words = {role: definition(role, palette).split(" ")[-1] for role in roles}
+    colours = {
+        role: word if word.startswith("#") else f"ansi_{word if word in SIXTEEN else 'default'}"
+        for role, word in words.items()
+    }
+    cursor, _, behind = ("ansi_default",) * 3 if plain else definition("selected", palette).split()[1:]
+    chosen, behind_chosen = ("ansi_default", colours["dim"]) if plain else ("#ffffff", "#005f87")
     return Theme(
-        name=NAME,
+        name=f"gputui {palette.theme} {palette.background}",
         ansi=True,
-        dark=not depth.is_light,
+        dark=not palette.is_light,
         primary=colours["accent"],
         secondary=colours["accent"],
         accent=colours["accent"],
@@ -32,8 +34,8 @@ def theme_for(depth: Depth) -> Theme:
         panel="ansi_default",
         boost="ansi_default",
         variables={
-            "block-cursor-foreground": colours["cursor"],
-            "block-cursor-background": colours["cursor on"],
+            "block-cursor-foreground": cursor,
+            "block-cursor-background": behind,
             "block-cursor-text-style": "reverse" if plain else "bold",
             "block-cursor-blurred-foreground": "ansi_default",
             "block-cursor-blurred-background": "ansi_default",

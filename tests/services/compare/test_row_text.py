@@ -15,6 +15,7 @@ from journals import GPU_MACHINE
 from gputui.analysis.judgement import RATE, Judgement
 from gputui.analysis.verdict import Verdict
 from gputui.document.page import Console, Page, console_on
+from gputui.document.theme import Depth, Palette
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case
@@ -86,7 +87,9 @@ COLORS = {"32": "green", "33": "yellow", "36": "cyan"}
 
 
 def terminal(width: int, height: int = 100) -> Console:
-    return Console(io.StringIO(), width, height, is_terminal=True, has_styles=True, has_colours=True)
+    return Console(
+        io.StringIO(), width, height, is_terminal=True, has_styles=True, palette=Palette(Depth.ANSI)
+    )
 
 
 def painted(page: Page) -> Iterator[tuple[str, str]]:
@@ -117,7 +120,7 @@ def test_as_many_rows_are_printed_as_fit_on_the_screen_and_the_others_are_counte
     answer = Answer(comparisons, ((),) * len(comparisons), Headline(("The answer.",)))
     for height in (20, 30):
         made = io.StringIO()
-        out = Console(made, 100, height, is_terminal=True, has_styles=False, has_colours=False)
+        out = Console(made, 100, height, is_terminal=True, has_styles=False, palette=Palette(Depth.NONE))
         for page in comparison_pages(asked, answer, (), out, lines_below=2):
             page.show()
         text = made.getvalue()

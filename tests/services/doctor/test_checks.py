@@ -383,7 +383,7 @@ def test_before_a_run_only_its_own_gpus_and_the_load_are_named_in_the_words_of_d
     assert found(1).keys() == {"neighbours", "GPU 1 use"}
     by_doctor = {check.topic: check.found for check in judged(box)}
     assert found(0, 1).items() <= by_doctor.items()
-    assert found(0)["GPU 0 heat"] == "84 °C before the run, slows down at 87 °C on"
+    assert found(0)["GPU 0 heat"] == "84 °C: it slows itself from 87 °C on"
     assert the(box, "GPU 0 heat").next_step == "let it cool down, or check its fans"
 
 

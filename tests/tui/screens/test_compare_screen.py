@@ -12,6 +12,7 @@ import pytest
 from chrome_traces import write_training
 from command_line import gputui_here
 from journals import CPU_MACHINE, GPU_MACHINE
+from palettes import INDEXED, INDEXED_LIGHT, PLAIN, SIXTEEN, SIXTEEN_LIGHT
 from quick_runs import place_reference
 from screen_goldens import store_three
 from shell_app import make_app, picture, press, rows_of, settled
@@ -20,6 +21,7 @@ from stored_runs import HOSTILE, store, store_gpu
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from gputui.document.theme import Palette
 from gputui.model.absent import Missing
 from gputui.services.compare.columns import RATE
 from gputui.services.compare.pairing import SLOWED, Flag
@@ -34,7 +36,6 @@ from gputui.tui.screens.compare.by_dialog import AskBy
 from gputui.tui.screens.compare.evidence_page import evidence_page
 from gputui.tui.screens.compare.rows_table import row_line
 from gputui.tui.screens.compare.screen import CompareScreen
-from gputui.tui.terminal.theme import Depth
 from gputui.tui.widgets.dialogs import AskText
 from gputui.tui.widgets.lines_list import LinesList
 from gputui.tui.widgets.lines_page import LinesPage
@@ -482,11 +483,11 @@ async def test_stored_runs_that_make_a_pair_are_offered_and_enter_compares_the_f
         assert app.screen is not screen
 
 
-@pytest.mark.parametrize("depth", [Depth.NONE, Depth.ANSI])
+@pytest.mark.parametrize("palette", [PLAIN, SIXTEEN])
 async def test_the_row_of_what_separates_the_sides_is_in_reverse_where_it_has_no_background(
-    db: Path, depth: Depth
+    db: Path, palette: Palette
 ) -> None:
-    app = make_app(depth=depth)
+    app = make_app(palette=palette)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
         await press(pilot, "g")
@@ -615,8 +616,14 @@ async def test_what_colours_say_words_and_marks_say_too(tmp_path: Path) -> None:
     )
     sizes = ((80, 24), (120, 40), (200, 50))
     taken: dict[tuple[int, tuple[int, int]], set[str]] = {}
-    for depth in (Depth.INDEXED, Depth.LIGHT, Depth.ANSI, Depth.ANSI_LIGHT, Depth.NONE):
-        app = make_app(depth=depth)
+    for palette in (
+        INDEXED,
+        INDEXED_LIGHT,
+        SIXTEEN,
+        SIXTEEN_LIGHT,
+        PLAIN,
+    ):
+        app = make_app(palette=palette)
         async with app.run_test(size=(100, 30)) as pilot:
             for number, (sides, _) in enumerate(cases):
                 await opened(pilot, *sides)

@@ -14,6 +14,7 @@ from chrome_traces import write_training
 from hand_made import make_case, measured
 from journals import CPU_MACHINE, GPU_MACHINE
 from moving_lines import Ticking
+from palettes import INDEXED, INDEXED_LIGHT, PLAIN, SIXTEEN, SIXTEEN_LIGHT
 from pty_harness import Terminal
 from screen_goldens import FOLDER, SIZES, pictures, store_on_gpu, store_three
 from shell_app import make_app, picture, press, rows_of, settled
@@ -22,6 +23,7 @@ from stored_runs import HOSTILE, passed, run_id_of, store
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from gputui.document.theme import Palette
 from gputui.model.absent import Missing
 from gputui.recording.worker_process import log_of
 from gputui.services.results.step_breakdown import breakdown_of
@@ -39,7 +41,6 @@ from gputui.tui.screens.results.screen import ResultsScreen
 from gputui.tui.screens.results.tables import GROUPS, chosen_operators
 from gputui.tui.screens.results.timeline import chart_place
 from gputui.tui.shell.registry import SCREENS
-from gputui.tui.terminal.theme import Depth
 from gputui.tui.widgets.dialogs import AskText, Confirm
 
 
@@ -555,9 +556,9 @@ async def test_the_mark_of_the_selected_row_is_apart_from_its_text(db: Path) -> 
         assert re.search(r" -\d+ to \+\d+ % ", shown)
 
 
-@pytest.mark.parametrize("depth", [Depth.NONE, Depth.ANSI])
-async def test_selected_text_shows_where_colours_are_few(db: Path, depth: Depth) -> None:
-    app = make_app(depth=depth)
+@pytest.mark.parametrize("palette", [PLAIN, SIXTEEN])
+async def test_selected_text_shows_where_colours_are_few(db: Path, palette: Palette) -> None:
+    app = make_app(palette=palette)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, str(db))
         for keys in (("o", "a", "b", "shift+home"), ("escape", "slash", "a", "b", "shift+home")):
@@ -566,9 +567,12 @@ async def test_selected_text_shows_where_colours_are_few(db: Path, depth: Depth)
             assert "ab" in shown
 
 
-@pytest.mark.parametrize("depth", [Depth.NONE, Depth.ANSI, Depth.INDEXED, Depth.LIGHT])
-async def test_the_cursor_of_an_empty_field_is_the_text_colour_in_reverse(db: Path, depth: Depth) -> None:
-    app = make_app(depth=depth)
+@pytest.mark.parametrize(
+    "palette",
+    [PLAIN, SIXTEEN, INDEXED, INDEXED_LIGHT],
+)
+async def test_the_cursor_of_an_empty_field_is_the_text_colour_in_reverse(db: Path, palette: Palette) -> None:
+    app = make_app(palette=palette)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, str(db))
         for keys in (("o",), ("escape", "slash")):
@@ -806,8 +810,14 @@ async def test_a_wide_screen_shows_the_selected_run_and_its_main_case_on_every_b
 
 async def test_the_preview_says_the_same_in_any_colours(db: Path) -> None:
     taken = []
-    for depth in (Depth.INDEXED, Depth.LIGHT, Depth.ANSI, Depth.ANSI_LIGHT, Depth.NONE):
-        app = make_app(depth=depth)
+    for palette in (
+        INDEXED,
+        INDEXED_LIGHT,
+        SIXTEEN,
+        SIXTEEN_LIGHT,
+        PLAIN,
+    ):
+        app = make_app(palette=palette)
         async with app.run_test(size=(120, 40)) as pilot:
             await opened(pilot, str(db))
             taken.append(picture(app))

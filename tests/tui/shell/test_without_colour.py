@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from every_screen import Look, app_states, drawn_states, store_serving
+from palettes import INDEXED, PLAIN
 from rich.style import Style
 from screen_goldens import store_on_gpu, store_three
 from shell_app import Row, only_coloured
 
 from gputui.tui.terminal.cell_diff import rich_style
-from gputui.tui.terminal.theme import Depth
 
 _OF_NOW = ("run", "doctor", "palette", "log")
 """States of this box at this moment: what they say may change between two looks."""
@@ -33,8 +33,8 @@ def is_colourless(rows: Iterable[Row]) -> bool:
 
 @pytest.mark.parametrize("size", [(80, 24), pytest.param((200, 50), marks=pytest.mark.slow)])
 def test_the_monitor_and_the_run_screen_say_the_same_without_colours(size: tuple[int, int]) -> None:
-    coloured = dict(drawn_states(Look(*size, Depth.INDEXED)))
-    plain = dict(drawn_states(Look(*size, Depth.NONE)))
+    coloured = dict(drawn_states(Look(*size, INDEXED)))
+    plain = dict(drawn_states(Look(*size, PLAIN)))
     assert coloured.keys() == plain.keys()
     for name, rows in coloured.items():
         assert only_coloured(rows) == [], name
@@ -49,8 +49,8 @@ async def test_every_other_screen_and_dialog_says_the_same_without_colours(
     monkeypatch.setenv("GPUTUI_DB", str(store_three(tmp_path)))
     store_on_gpu(tmp_path / "a.db")
     store_serving(tmp_path)
-    coloured = {name: rows async for name, rows in app_states(Look(80, 24, Depth.INDEXED))}
-    plain = {name: rows async for name, rows in app_states(Look(80, 24, Depth.NONE))}
+    coloured = {name: rows async for name, rows in app_states(Look(80, 24, INDEXED))}
+    plain = {name: rows async for name, rows in app_states(Look(80, 24, PLAIN))}
     assert coloured.keys() == plain.keys()
     for name, rows in coloured.items():
         assert only_coloured(rows) == [], name
@@ -59,6 +59,6 @@ async def test_every_other_screen_and_dialog_says_the_same_without_colours(
 
 
 def test_a_state_that_only_a_colour_tells_is_found() -> None:
-    lost = rich_style("alarm", Depth.INDEXED)
+    lost = rich_style("alarm", INDEXED)
     assert only_coloured([[("GPU 0 ", Style.null()), ("● LOST", lost)]]) == []
     assert only_coloured([[("GPU 0 ", Style.null()), ("●", lost)]]) == ["GPU 0 ●"]

@@ -9,6 +9,7 @@ import pytest
 from emulator import Emulator, Picture, as_textual_writes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from palettes import EACH, INDEXED, INDEXED_LIGHT, PLAIN, SIXTEEN, SIXTEEN_LIGHT, TRUE, TRUE_LIGHT
 from rich._palettes import EIGHT_BIT_PALETTE
 from rich.color import Color
 from rich.segment import Segment
@@ -16,10 +17,11 @@ from rich.style import Style
 from textual.strip import Strip
 from wcwidth import wcswidth, wcwidth
 
+from gputui.document.background import palette_here
+from gputui.document.theme import STYLES, Depth, Palette
 from gputui.tui.terminal.cell_diff import _ONE_CELL_EACH, CellDiff, TextStyles, cells_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import strip_of
-from gputui.tui.terminal.theme import STYLES, Depth, depth_of
 
 WIDTH, HEIGHT = 30, 6
 
@@ -64,7 +66,7 @@ def pictures(draw: st.DrawFn) -> Picture:
 def test_any_sequence_of_pictures_is_shown_as_textual_would(
     shown: list[Picture], data: st.DataObject
 ) -> None:
-    diff = CellDiff(Depth.TRUE, WIDTH, HEIGHT)
+    diff = CellDiff(TRUE, WIDTH, HEIGHT)
     emulator = Emulator(WIDTH, HEIGHT)
     emulator.feed("left over from before" * 9)
     current: list[Sequence[tuple[int, Strip]]] = []
@@ -82,7 +84,7 @@ def test_any_sequence_of_pictures_is_shown_as_textual_would(
 def test_a_strip_over_half_of_a_wide_character_leaves_no_half(
     below: Strip, above: list[tuple[int, Strip]]
 ) -> None:
-    diff = CellDiff(Depth.TRUE, WIDTH, 1)
+    diff = CellDiff(TRUE, WIDTH, 1)
     emulator = Emulator(WIDTH, 1)
     emulator.feed(diff.diff({0: [(0, below)]}))
     for x, strip in above:
@@ -104,14 +106,14 @@ def spans(draw: st.DrawFn) -> Line:
 def test_lines_are_shown_as_the_strips_made_of_them(
     shown: list[dict[int, Line]], are_strips_between: bool
 ) -> None:
-    diff = CellDiff(Depth.TRUE, WIDTH, HEIGHT)
+    diff = CellDiff(TRUE, WIDTH, HEIGHT)
     emulator = Emulator(WIDTH, HEIGHT)
     emulator.feed("left over from before" * 9)
     current: dict[int, Line] = dict.fromkeys(range(HEIGHT), ())
     for rows in ({}, *shown):
         current |= rows
         emulator.feed(diff.diff_lines(rows))
-        strips = [[(0, strip_of(current[y], WIDTH, Depth.TRUE))] for y in range(HEIGHT)]
+        strips = [[(0, strip_of(current[y], WIDTH, TRUE))] for y in range(HEIGHT)]
         assert emulator.cells() == as_textual_writes(strips, WIDTH).cells()
         if are_strips_between:
             emulator.feed(diff.diff(dict(enumerate(strips))))
@@ -147,37 +149,39 @@ MOVING_WIDTH, MOVING_HEIGHT = 40, 12
 
 
 @settings(max_examples=30, deadline=None)
-@given(moving_rows(), st.sampled_from([Depth.TRUE, Depth.INDEXED, Depth.ANSI]))
-def test_a_moving_picture_is_shown_as_one_written_afresh(pictures: list[list[Line]], depth: Depth) -> None:
-    diff, emulator = CellDiff(depth, MOVING_WIDTH, MOVING_HEIGHT), Emulator(MOVING_WIDTH, MOVING_HEIGHT)
+@given(moving_rows(), st.sampled_from([TRUE, INDEXED, SIXTEEN]))
+def test_a_moving_picture_is_shown_as_one_written_afresh(
+    pictures: list[list[Line]], palette: Palette
+) -> None:
+    diff, emulator = CellDiff(palette, MOVING_WIDTH, MOVING_HEIGHT), Emulator(MOVING_WIDTH, MOVING_HEIGHT)
     for picture in pictures:
         emulator.feed(diff.diff_lines(dict(enumerate(picture))))
         afresh = Emulator(MOVING_WIDTH, MOVING_HEIGHT)
-        afresh.feed(CellDiff(depth, MOVING_WIDTH, MOVING_HEIGHT).diff_lines(dict(enumerate(picture))))
-        strips = [[(0, strip_of(line, MOVING_WIDTH, depth))] for line in picture]
+        afresh.feed(CellDiff(palette, MOVING_WIDTH, MOVING_HEIGHT).diff_lines(dict(enumerate(picture))))
+        strips = [[(0, strip_of(line, MOVING_WIDTH, palette))] for line in picture]
         assert emulator.cells() == afresh.cells()
-        if depth is Depth.TRUE:
+        if palette == TRUE:
             assert emulator.cells() == as_textual_writes(strips, MOVING_WIDTH).cells()
 
 
 def lines(*texts: str, style: str = "") -> dict[int, list[tuple[int, Strip]]]:
-    return {y: [(0, strip_of((Span(text, style),), WIDTH, Depth.INDEXED))] for y, text in enumerate(texts)}
+    return {y: [(0, strip_of((Span(text, style),), WIDTH, INDEXED))] for y, text in enumerate(texts)}
 
 
 def test_nothing_changed_is_no_bytes() -> None:
-    diff = CellDiff(Depth.INDEXED, WIDTH, 2)
+    diff = CellDiff(INDEXED, WIDTH, 2)
     assert diff.diff(lines("one", "two"))
     assert diff.diff(lines("one", "two")) == ""
 
 
 def test_only_the_changed_cells_are_written() -> None:
-    diff = CellDiff(Depth.INDEXED, WIDTH, 1)
+    diff = CellDiff(INDEXED, WIDTH, 1)
     diff.diff(lines("power 300 W"))
     assert diff.diff(lines("power 301 W")) == "\x1b[1;9H1"
 
 
 def test_cells_between_changed_ones_are_written_where_no_move_is_shorter() -> None:
-    diff = CellDiff(Depth.INDEXED, WIDTH, 1)
+    diff = CellDiff(INDEXED, WIDTH, 1)
     diff.diff(lines("a12b123c─d"))
     assert diff.diff(lines("A12B123C─D")) == "\x1b[1HA12B\x1b[8GC\x1b[CD"
     line: Line = (Span("a", "good"), Span("12", "warn"), Span("b", "good"))
@@ -187,7 +191,7 @@ def test_cells_between_changed_ones_are_written_where_no_move_is_shorter() -> No
 
 
 def test_figures_below_each_other_are_written_with_the_shortest_moves() -> None:
-    diff = CellDiff(Depth.INDEXED, WIDTH, HEIGHT)
+    diff = CellDiff(INDEXED, WIDTH, HEIGHT)
     diff.diff(lines(*["gpu  11 W   22 C"] * HEIGHT))
     after = ["gpu  33 W   44 C", "gpu  35 W   45 C", "gpu  11 W   22 C", *["gpu  36 W   47 C"] * 3]
     down, up = "\x1bD\b\b", "\x1bM\b\b"
@@ -197,7 +201,7 @@ def test_figures_below_each_other_are_written_with_the_shortest_moves() -> None:
 
 
 def test_colours_are_switched_once_and_last_until_the_next_picture() -> None:
-    diff = CellDiff(Depth.ANSI, WIDTH, 3)
+    diff = CellDiff(SIXTEEN, WIDTH, 3)
     both = {y: (Span("ok  ", "good"), Span("hot", "warn")) for y in range(3)}
     diff.diff_lines(both)
     changed = {y: (Span("OK  ", "good"), Span("HOT", "warn")) for y in range(3)}
@@ -207,7 +211,7 @@ def test_colours_are_switched_once_and_last_until_the_next_picture() -> None:
 
 
 def test_a_blank_tail_is_erased() -> None:
-    diff = CellDiff(Depth.INDEXED, WIDTH, 1)
+    diff = CellDiff(INDEXED, WIDTH, 1)
     diff.diff(lines("a long line of text"))
     assert diff.diff(lines("a")) == "\x1b[1;3H\x1b[K"
     diff.diff(lines("a 20"))
@@ -215,7 +219,7 @@ def test_a_blank_tail_is_erased() -> None:
 
 
 def test_long_blanks_inside_a_line_are_erased_but_not_where_they_have_a_colour() -> None:
-    diff = CellDiff(Depth.INDEXED, WIDTH, 1)
+    diff = CellDiff(INDEXED, WIDTH, 1)
     diff.diff(lines("x" * 29))
     assert diff.diff(lines("a" + " " * 20 + "b" + " " * 7 + "c")) == "\x1b[1Ha\x1b[20X\x1b[22Gb       c"
     assert " " * 20 in diff.diff(lines("a" + " " * 20 + "b", style="selected"))
@@ -224,7 +228,7 @@ def test_long_blanks_inside_a_line_are_erased_but_not_where_they_have_a_colour()
 def test_a_strip_that_moved_is_drawn_where_it_is_now() -> None:
     strip = Strip([Segment("here")])
     blank = Strip([Segment(" " * 4)])
-    diff = CellDiff(Depth.INDEXED, WIDTH, 1)
+    diff = CellDiff(INDEXED, WIDTH, 1)
     diff.diff({0: [(0, strip), (4, blank)]})
     assert diff.diff({0: [(0, blank), (4, strip)]}) == "\x1b[1H    here"
     diff.diff({0: [(4, strip), (8, blank)]})
@@ -232,28 +236,28 @@ def test_a_strip_that_moved_is_drawn_where_it_is_now() -> None:
 
 
 def test_a_style_is_switched_only_where_it_changes() -> None:
-    diff = CellDiff(Depth.ANSI, WIDTH, 1)
+    diff = CellDiff(SIXTEEN, WIDTH, 1)
     line: Line = (Span("ab", "good"), Span("cd", "good"), Span("ef"))
-    written = diff.diff({0: [(0, strip_of(line, WIDTH, Depth.ANSI))]})
+    written = diff.diff({0: [(0, strip_of(line, WIDTH, SIXTEEN))]})
     assert written == "\x1b[m\x1b[2J\x1b[1;5Hef\x1b[32m\rabcd"
 
 
 def test_after_forgetting_all_is_written_again() -> None:
-    diff = CellDiff(Depth.INDEXED, WIDTH, 1)
+    diff = CellDiff(INDEXED, WIDTH, 1)
     first = diff.diff(lines("one"))
     diff.forget()
     assert diff.diff(lines("one")) == first
 
 
 def test_of_a_wide_character_both_halves_are_written() -> None:
-    diff = CellDiff(Depth.INDEXED, WIDTH, 1)
+    diff = CellDiff(INDEXED, WIDTH, 1)
     diff.diff(lines("ab温c"))
     assert diff.diff(lines("ab度c")) == "\x1b[1;3H度"
     assert diff.diff(lines("a温c")) == "\x1b[1;2H温\x1b[4Gc "
 
 
 def test_after_a_character_of_disputed_width_the_column_is_set() -> None:
-    diff = CellDiff(Depth.INDEXED, WIDTH, 1)
+    diff = CellDiff(INDEXED, WIDTH, 1)
     assert diff.diff(lines("温度x")).endswith("\x1b[1H温\x1b[3G度\x1b[5Gx")
 
 
@@ -263,7 +267,7 @@ def test_after_a_character_of_disputed_width_the_column_is_set() -> None:
 )
 def test_what_a_terminal_would_obey_never_reaches_it(text: str) -> None:
     assert all(cell.isprintable() for cell in cells_of(text))
-    written = CellDiff(Depth.INDEXED, WIDTH, 1).diff(lines(text)).removeprefix("\x1b[m\x1b[2J\x1b[1H")
+    written = CellDiff(INDEXED, WIDTH, 1).diff(lines(text)).removeprefix("\x1b[m\x1b[2J\x1b[1H")
     assert written.removesuffix("\x1b[K").isprintable()
     written.encode()
 
@@ -275,40 +279,46 @@ def test_what_counts_as_one_cell_is_one_cell_in_terminals() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "depth"),
+    ("environment", "palette"),
     [
-        ({"TERM": "xterm-256color"}, Depth.INDEXED),
-        ({"TERM": "xterm-256color", "GPUTUI_LIGHT": "0"}, Depth.INDEXED),
-        ({"TERM": "xterm-256color", "GPUTUI_LIGHT": "1"}, Depth.LIGHT),
-        ({"TERM": "xterm-kitty", "GPUTUI_LIGHT": "1"}, Depth.LIGHT),
-        ({"TERM": "xterm", "GPUTUI_LIGHT": "1"}, Depth.ANSI_LIGHT),
-        ({"TERM": "vt100", "GPUTUI_LIGHT": "1"}, Depth.NONE),
-        ({"TERM": "xterm-256color", "GPUTUI_LIGHT": "1", "NO_COLOR": "1"}, Depth.NONE),
+        ({"TERM": "xterm-256color"}, INDEXED),
+        ({"TERM": "xterm-256color", "GPUTUI_LIGHT": "0"}, INDEXED),
+        ({"TERM": "xterm-256color", "GPUTUI_LIGHT": "1"}, INDEXED_LIGHT),
+        ({"TERM": "xterm-kitty", "GPUTUI_LIGHT": "1"}, TRUE_LIGHT),
+        ({"TERM": "xterm", "GPUTUI_LIGHT": "1"}, SIXTEEN_LIGHT),
+        ({"TERM": "vt100", "GPUTUI_LIGHT": "1"}, PLAIN),
+        ({"TERM": "xterm-256color", "GPUTUI_LIGHT": "1", "NO_COLOR": "1"}, PLAIN),
     ],
 )
 def test_a_light_background_is_respected_where_there_are_colours(
-    environment: dict[str, str], depth: Depth
+    environment: dict[str, str], palette: Palette, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert depth_of(environment) is depth
+    for name in ("COLORTERM", "NO_COLOR", "TEXTUAL_COLOR_SYSTEM", "GPUTUI_LIGHT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    found = palette_here()
+    assert found.depth is palette.depth
+    assert found.is_light is palette.is_light or found.depth is Depth.NONE
 
 
-@pytest.mark.parametrize("depth", Depth)
-def test_each_style_is_written_in_the_colours_of_its_depth(depth: Depth) -> None:
+@pytest.mark.parametrize("palette", EACH)
+def test_each_style_is_written_in_the_colours_of_its_depth(palette: Palette) -> None:
     words = [name.replace(" ", "-") or "plain" for name in STYLES]
     line = tuple(Span(f"{word} ", name) for word, name in zip(words, STYLES, strict=True))
-    diff = CellDiff(depth, 800, 1)
-    written = diff.diff({0: [(0, strip_of(line, 800, depth))]})
-    assert ("38;2;" in written) == (depth is Depth.TRUE)
-    assert ("38;5;" in written) == (depth in (Depth.INDEXED, Depth.LIGHT, Depth.TRUE))
+    diff = CellDiff(palette, 800, 1)
+    written = diff.diff({0: [(0, strip_of(line, 800, palette))]})
+    assert ("38;2;" in written) == (palette.depth is Depth.TRUE)
+    assert ("38;5;" in written) == (palette.depth >= Depth.INDEXED)
     numbers = {
         int(n)
         for part in written.split("\x1b[")[3:]
         for n in part.partition("m")[0].split(";")
         if n.isdigit()
     }
-    if depth is Depth.NONE:
+    if palette == PLAIN:
         assert numbers <= {0, 1, 4, 7}
-    if depth in (Depth.ANSI, Depth.ANSI_LIGHT):
+    if palette in (SIXTEEN, SIXTEEN_LIGHT):
         assert numbers <= {0, 1, 7, *range(30, 38), *range(90, 98)}
     emulator = Emulator(800, 1)
     emulator.feed(written)
@@ -316,7 +326,7 @@ def test_each_style_is_written_in_the_colours_of_its_depth(depth: Depth) -> None
 
 
 def test_a_colour_of_24_bits_that_is_one_of_the_256_is_written_as_such() -> None:
-    styles = TextStyles(Depth.TRUE)
+    styles = TextStyles(TRUE)
     assert styles.of(Style(color="#5fafd7", bgcolor="#262626")).of_text == "38;5;74;48;5;235"
     assert styles.of(Style(color="#5fafd8")).of_text == "38;2;95;175;216"
     for number in range(16, 256):
@@ -336,8 +346,8 @@ def test_without_colours_the_blanks_and_bars_beside_a_warning_are_not_marked() -
     )
     drawn = []
     for lines in (True, False):
-        diff, emulator = CellDiff(Depth.NONE, 40, 1), Emulator(40, 1)
-        strip = {0: [(0, strip_of(line, 40, Depth.NONE))]}
+        diff, emulator = CellDiff(PLAIN, 40, 1), Emulator(40, 1)
+        strip = {0: [(0, strip_of(line, 40, PLAIN))]}
         emulator.feed(diff.diff_lines({0: line}) if lines else diff.diff(strip))
         drawn.append(emulator.screen.buffer[0])
     for row in drawn:
@@ -349,7 +359,7 @@ def test_without_colours_the_blanks_and_bars_beside_a_warning_are_not_marked() -
 def test_a_full_screen_of_noise_ends_the_same_as_written_afresh() -> None:
     """Many long rows, against what Textual writes: a larger picture than the generated ones."""
     chance = random.Random(5)
-    diff = CellDiff(Depth.TRUE, 200, 50)
+    diff = CellDiff(TRUE, 200, 50)
     emulator = Emulator(200, 50)
     styles = [Style(), Style(color="green"), Style(bgcolor="color(24)", bold=True)]
     for _ in range(4):

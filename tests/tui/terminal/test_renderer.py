@@ -10,6 +10,7 @@ from time import monotonic
 
 import pytest
 from emulator import Emulator, as_textual_writes
+from palettes import TRUE
 from rich.style import Style
 from textual import events
 from textual._context import visible_screen_stack
@@ -25,7 +26,6 @@ from gputui.tui.terminal.driver import CURSOR_QUERY, QuietDriver
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.terminal.renderer import FastPaint
-from gputui.tui.terminal.theme import Depth
 
 DEADLINE_S = 300.0
 both_ways = pytest.mark.parametrize("is_direct", [False, True], ids=["composed", "direct"])
@@ -57,10 +57,10 @@ class Pictures(FastPaint):
     """One view, and a hook after each display; with `is_direct` its rows bypass Textual's compositor."""
 
     def __init__(self, is_direct: bool = False) -> None:
-        super().__init__(Depth.TRUE)
+        super().__init__(TRUE)
         self.is_direct = is_direct
         self.driver_class = PaperDriver
-        self.view = LinesView(self.depth)
+        self.view = LinesView()
         self.displayed = asyncio.Event()
 
     def compose(self) -> ComposeResult:

@@ -1,4 +1,4 @@
-"""Every text is readable on dark and on light terminals, from 256 colours on: its contrast is 4.5 (WCAG)."""
+"""Every text of every theme is readable on dark and on light terminals, from 256 colours on."""
 
 from __future__ import annotations
 
@@ -9,25 +9,32 @@ import pytest
 from monitor_golden import SECONDS, faulty
 from monitor_golden import model as monitor
 from monitor_samples import SECOND, START, sample
+from palettes import EACH, INDEXED, INDEXED_LIGHT, PLAIN, SIXTEEN, SIXTEEN_LIGHT, TRUE, TRUE_LIGHT
 from rich.color import Color, ColorSystem
 from rich.style import Style
 from screen_goldens import store_three
 from shell_app import make_app, press, settled
 
-from gputui.tui.app import MonitorApp
-from gputui.tui.terminal.cell_diff import rich_style
-from gputui.tui.terminal.theme import (
+from gputui.document.theme import (
+    APART,
     LETTERS,
     SELECTED,
     SHAPES,
     STYLES,
-    WIDGET_COLOURS,
+    THEMES,
     Depth,
+    Palette,
+    Theme,
+    contrast,
     definition,
     depth_of,
+    sgr,
 )
+from gputui.tui.app import MonitorApp
+from gputui.tui.terminal.cell_diff import rich_style
 from gputui.tui.widgets.charts import body_styles
 from gputui.tui.widgets.plain_ascii import wants_ascii
+from gputui.tui.widgets.screen_theme import theme_for
 
 LEAST = 4.5
 DARK = {
@@ -39,8 +46,19 @@ DARK = {
 }
 """Default backgrounds of terminals."""
 LIGHT = {"white": "#ffffff", "Tango": "#d3d7cf", "Solarized": "#fdf6e3"}
-PLAIN = {Depth.INDEXED: "#d3d7cf", Depth.TRUE: "#d3d7cf", Depth.LIGHT: "#2e3436"}
-"""The default text colours of GNOME's palettes."""
+TEXT = {False: "#d3d7cf", True: "#2e3436"}
+"""The default text colours of GNOME's palettes, on dark and on light."""
+COLOURED = (INDEXED, INDEXED_LIGHT, TRUE, TRUE_LIGHT)
+TERMINALS = {
+    "white": "#ffffff",
+    "black": "#000000",
+    "Solarized light": "#fdf6e3",
+    "Solarized dark": "#002b36",
+    "Ubuntu": "#300a24",
+    "VS Code dark": "#1e1e1e",
+    "VS Code light": "#f8f8f8",
+}
+"""Backgrounds that terminals say they have."""
 NO_LETTERS = frozenset(" ━╸╺─┄│├└┌┐┘▁▂▃▄▅▆▇█")
 
 Pair = tuple[str, str]
@@ -61,27 +79,16 @@ def shown_exactly(style: Style) -> Pair:
     return text, behind
 
 
-def ratio(one: str, other: str) -> float:
-    """https://www.w3.org/TR/WCAG21/#dfn-contrast-ratio"""
-    low, high = sorted(map(luminance, (one, other)))
-    return (high + 0.05) / (low + 0.05)
-
-
-def luminance(colour: str) -> float:
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (v / 12.92 if v <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4 for v in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
 def pair_of(style: Style) -> Pair:
     pair = shown_as(style.color), shown_as(style.bgcolor)
     return pair[::-1] if style.reverse else pair
 
 
-def least_ratio(pair: Pair, depth: Depth = Depth.INDEXED) -> float:
+def least_ratio(pair: Pair, palette: Palette = INDEXED) -> float:
     letters, background = pair
-    grounds = LIGHT if depth is Depth.LIGHT else DARK
-    return min(ratio(letters or PLAIN[depth], background or behind) for behind in grounds.values())
+    grounds = LIGHT if palette.is_light else DARK
+    text = letters or TEXT[palette.is_light]
+    return min(contrast(text, background or behind) for behind in grounds.values())
 
 
 def pairs_on(app: MonitorApp) -> dict[Pair, str]:
@@ -118,24 +125,93 @@ def walk() -> Iterator[tuple[str, ...]]:
     yield ("L",)
 
 
-@pytest.mark.parametrize("depth", PLAIN)
+@pytest.mark.parametrize("palette", COLOURED)
 @pytest.mark.parametrize("style", [*LETTERS, *(name + SELECTED for name in LETTERS), "selected"])
-def test_every_style_of_letters_can_be_read(style: str, depth: Depth) -> None:
-    assert least_ratio(shown_exactly(Style.parse(definition(style, depth))), depth) >= LEAST
+def test_every_style_of_letters_can_be_read(style: str, palette: Palette) -> None:
+    assert least_ratio(shown_exactly(Style.parse(definition(style, palette))), palette) >= LEAST
 
 
 @pytest.mark.parametrize("style", SHAPES)
 def test_every_shape_can_be_seen(style: str) -> None:
-    for depth in PLAIN:
+    for palette in COLOURED:
         least = 1.5 if style == "track" else 2.5
-        assert least_ratio(shown_exactly(Style.parse(definition(style, depth))), depth) >= least
+        assert least_ratio(shown_exactly(Style.parse(definition(style, palette))), palette) >= least
+
+
+def colours_on(palette: Palette) -> dict[str, str]:
+    """Of letters, by style, as the terminal shows them on its own background and on the selected row."""
+    pairs = {name: shown_exactly(Style.parse(definition(name, palette))) for name in LETTERS}
+    return {name: text for name, (text, _) in pairs.items() if text}
+
+
+@pytest.mark.parametrize("depth", [Depth.INDEXED, Depth.TRUE])
+@pytest.mark.parametrize("background", TERMINALS.values(), ids=TERMINALS)
+@pytest.mark.parametrize("theme", [theme for theme in THEMES if theme.dark and not theme.background])
+def test_letters_of_every_theme_can_be_read_on_the_background_that_the_terminal_says(
+    theme: Theme, background: str, depth: Depth
+) -> None:
+    palette = Palette(depth, background, theme.id)
+    assert palette.is_light == (contrast(background, "#000000") > contrast(background, "#ffffff"))
+    letters = colours_on(palette)
+    assert len(letters) == len(LETTERS) - 2
+    assert min(contrast(text, background) for text in letters.values()) >= max(LEAST, theme.contrast)
+    selected = [shown_exactly(Style.parse(definition(name + SELECTED, palette))) for name in LETTERS]
+    assert min(contrast(text, behind) for text, behind in selected) >= LEAST
+
+
+@pytest.mark.parametrize("depth", [Depth.INDEXED, Depth.TRUE])
+@pytest.mark.parametrize("background", TERMINALS.values(), ids=TERMINALS)
+@pytest.mark.parametrize("theme", [theme for theme in THEMES if theme.dark])
+def test_what_is_well_and_what_is_not_differ_in_luminance_and_to_the_red_green_blind(
+    theme: Theme, background: str, depth: Depth
+) -> None:
+    shown = colours_on(Palette(depth, background, theme.id))
+    assert contrast(shown["good"], shown["warn"]) >= APART
+    assert contrast(to_deuteranopes(shown["good"]), to_deuteranopes(shown["warn"])) >= 1.3
+
+
+def to_deuteranopes(colour: str) -> str:
+    """Machado, Oliveira and Fernandes 2009, severity 1: https://doi.org/10.1109/TVCG.2009.113."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
+    rows = (
+        (0.367322, 0.860646, -0.227968),
+        (0.280085, 0.672501, 0.047413),
+        (-0.011820, 0.042940, 0.968881),
+    )
+    seen = [min(max(sum(a * b for a, b in zip(row, linear, strict=True)), 0.0), 1.0) for row in rows]
+    encoded = [12.92 * v if v <= 0.0031308 else 1.055 * v ** (1 / 2.4) - 0.055 for v in seen]
+    return "#" + "".join(f"{round(255 * v):02x}" for v in encoded)
+
+
+def test_a_theme_for_a_dark_or_a_light_background_is_so_whatever_the_terminal_says() -> None:
+    for background in TERMINALS.values():
+        assert Palette(Depth.TRUE, background, "light").is_light
+        assert not Palette(Depth.TRUE, background, "dark").is_light
+    assert Palette(Depth.TRUE, "#ffffff", "no such theme").of_theme == THEMES[0]
+
+
+def test_the_theme_of_the_terminal_uses_its_sixteen_colours_alone() -> None:
+    for background, words in (("#000000", "cyan"), ("#ffffff", "blue")):
+        palette = Palette(Depth.TRUE, background, "terminal")
+        assert definition("accent", palette) == words
+        assert not [style for style in STYLES if "#" in definition(style, palette)]
+        assert definition("warn" + SELECTED, palette) == "reverse"
+
+
+def test_a_page_is_written_in_the_colours_of_the_screens() -> None:
+    assert sgr("warn", TRUE) == "38;5;214", "shorter than as 24 bits"
+    assert sgr("warn", Palette(Depth.TRUE, "#ffffff", "solarized")) == "38;2;147;111;0"
+    assert sgr("alarm", SIXTEEN) == "1;91"
+    assert sgr("warn", SIXTEEN_LIGHT) == "31"
+    assert (sgr("", INDEXED), sgr("dim", SIXTEEN)) == ("", "")
 
 
 def test_with_sixteen_colours_no_body_of_a_chart_is_as_bright_as_letters() -> None:
-    for depth in (Depth.ANSI, Depth.ANSI_LIGHT):
-        assert [style for style in SHAPES if not definition(style, depth)] == []
-    assert definition("clock", Depth.ANSI) == "", "figures are letters"
-    assert definition("clock 1", Depth.NONE) == ""
+    for palette in (SIXTEEN, SIXTEEN_LIGHT):
+        assert [style for style in SHAPES if not definition(style, palette)] == []
+    assert definition("clock", SIXTEEN) == "", "figures are letters"
+    assert definition("clock 1", PLAIN) == ""
 
 
 def test_the_history_of_a_lost_gpu_is_fainter_than_that_of_the_others() -> None:
@@ -148,36 +224,36 @@ def test_the_history_of_a_lost_gpu_is_fainter_than_that_of_the_others() -> None:
 
 
 def test_with_sixteen_colours_letters_never_use_bright_black() -> None:
-    faint = {style for style in STYLES if "bright_black" in definition(style, Depth.ANSI)}
+    faint = {style for style in STYLES if "bright_black" in definition(style, SIXTEEN)}
     assert faint == {"track", "stale"} <= set(SHAPES)
-    assert definition("dim", Depth.ANSI) == ""
-    assert WIDGET_COLOURS[Depth.ANSI]["dim"] == "ansi_default"
+    assert definition("dim", SIXTEEN) == ""
 
 
 def test_with_sixteen_colours_on_a_light_background_no_letter_has_a_pale_one() -> None:
     pale = ("yellow", "cyan", "green", "white", "bright")
-    shown = {style: definition(style, Depth.ANSI_LIGHT) for style in LETTERS}
+    shown = {style: definition(style, SIXTEEN_LIGHT) for style in LETTERS}
     assert not {style: words for style, words in shown.items() if any(one in words for one in pale)}
-    letters = {name: c for name, c in WIDGET_COLOURS[Depth.ANSI_LIGHT].items() if name != "track"}
-    assert not {name: words for name, words in letters.items() if any(one in words for one in pale)}
+    of_widgets = theme_for(SIXTEEN_LIGHT)
+    letters = (of_widgets.accent, of_widgets.success, of_widgets.warning, of_widgets.error)
+    assert letters == ("ansi_blue", "ansi_default", "ansi_red", "ansi_red")
     assert shown["warn"] != shown["alarm"] != ""
 
 
 def test_every_style_is_known_and_without_colours_uses_none() -> None:
-    for depth in Depth:
+    for palette in EACH:
         for style in STYLES:
-            parsed = Style.parse(definition(style, depth))
-            assert depth is not Depth.NONE or (parsed.color, parsed.bgcolor) == (None, None)
-    assert definition("alarm" + SELECTED, Depth.ANSI) == "bold reverse"
-    assert definition("warn" + SELECTED, Depth.INDEXED) == "color(214) on color(235)"
+            parsed = Style.parse(definition(style, palette))
+            assert palette.depth is not Depth.NONE or (parsed.color, parsed.bgcolor) == (None, None)
+    assert definition("alarm" + SELECTED, SIXTEEN) == "bold reverse"
+    assert definition("warn" + SELECTED, INDEXED) == "#ffaf00 on #262626"
 
 
 def test_a_chart_of_several_rows_rises_from_its_mid_tone_to_its_full_tone() -> None:
-    tones = [definition(style, Depth.TRUE) for style in body_styles("compute", 4)]
-    assert (tones[0], tones[-1]) == (definition("compute", Depth.TRUE), "#5f87af")
+    tones = [definition(style, TRUE) for style in body_styles("compute", 4)]
+    assert (tones[0], tones[-1]) == (definition("compute", TRUE), "#5f87af")
     assert len(set(tones)) == 4
-    for depth in (Depth.INDEXED, Depth.LIGHT):  # two tones would read as two series
-        assert {definition(style, depth) for style in body_styles("compute", 8)} == {"color(67)"}
+    for palette in (INDEXED, Palette(Depth.INDEXED, "#ffffff")):  # two tones would read as two series
+        assert {definition(style, palette) for style in body_styles("compute", 8)} == {"#5f87af"}
     assert body_styles("power", 1) == ("power 1",)
 
 
@@ -204,25 +280,25 @@ def test_every_text_of_the_monitor_can_be_read(keys: tuple[str, ...]) -> None:
     faint = {
         text: style
         for style, text in styles.items()
-        if least_ratio(pair_of(rich_style(style, Depth.INDEXED))) < LEAST
+        if least_ratio(pair_of(rich_style(style, INDEXED))) < LEAST
     }
     assert not faint
     assert len(styles) > 2
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("depth", [Depth.INDEXED, Depth.LIGHT])
+@pytest.mark.parametrize("palette", [INDEXED, INDEXED_LIGHT])
 async def test_every_text_of_every_screen_can_be_read(
-    depth: Depth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    palette: Palette, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUTUI_DB", str(store_three(tmp_path)))
-    app = make_app(depth=depth)
+    app = make_app(palette=palette)
     found: dict[Pair, str] = {}
     async with app.run_test(size=(100, 30)) as pilot:
         await settled(pilot)
         for keys in walk():
             await press(pilot, *keys)
             found |= pairs_on(app)
-    ratios = {text: (pair, least_ratio(pair, depth)) for pair, text in found.items()}
+    ratios = {text: (pair, least_ratio(pair, palette)) for pair, text in found.items()}
     assert not {text: ratio for text, ratio in ratios.items() if ratio[1] < LEAST}
     assert len(found) > 5

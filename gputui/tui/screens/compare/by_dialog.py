@@ -116,6 +116,6 @@ class AskBy(ModalScreen[str | None]):
 
     def _drawn(self, line: str, *, is_selected: bool = False) -> Content:
         text = text_in_ascii(line) if shell_of(self).ascii_only else line
-        if is_selected and not shell_of(self).depth.has_backgrounds:
+        if is_selected and not shell_of(self).palette.has_backgrounds:
             return Content.styled(left(text, self._room + len(MARKER)), "reverse")
         return Content(text)

@@ -91,8 +91,7 @@ class CompareScreen(ShellScreen):
 
     def compose_body(self) -> ComposeResult:
         """The answer, the rows and what the selected one rests on; a page for all of it, one for messages."""
-        depth = shell_of(self).depth
-        self._top, self._heading, self._below, self._beside = (LinesView(depth) for _ in range(4))
+        self._top, self._heading, self._below, self._beside = (LinesView() for _ in range(4))
         self._below.id, self._beside.id = "below", "beside"
         self._left = Vertical(self._heading, self._table, self._below)
         with ContentSwitcher(initial="notice", id="level"):

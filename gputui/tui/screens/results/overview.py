@@ -8,6 +8,7 @@ from statistics import median
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.bars import gauge_spans
+from gputui.document.theme import TONES
 from gputui.metrics import charted, limits_of
 from gputui.model.absent import Missing
 from gputui.model.devices import HOST
@@ -42,7 +43,6 @@ from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results.largest_operators import largest_operators
 from gputui.tui.screens.results.load_lines import headline, load_lines, loads_of, note_lines
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.terminal.theme import TONES
 from gputui.tui.widgets.cells import clean, fitted, left, side_by_side, width_of
 from gputui.tui.widgets.paragraphs import paragraph
 from gputui.tui.widgets.sections import section

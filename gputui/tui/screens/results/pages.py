@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gputui.document.theme import FAMILIES, TONES
 from gputui.model.absent import Missing
 from gputui.model.profiled import MEMORY_PARTS, MemoryPoint
 from gputui.model.result import CaseResult
@@ -21,7 +22,6 @@ from gputui.tui.screens.results.last_words import last_words
 from gputui.tui.screens.results.overview import share_lines, step_lines
 from gputui.tui.screens.results.rests_on import rests_on_lines
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.terminal.theme import FAMILIES, TONES
 from gputui.tui.widgets.paragraphs import paragraph
 from gputui.tui.widgets.table_lines import table_lines
 

@@ -116,7 +116,7 @@ class RunPane(Vertical):
     def compose(self) -> ComposeResult:
         yield self._tabs
         yield self._switcher
-        self._below = LinesView(shell_of(self).depth)
+        self._below = LinesView()
         self._below.display = False
         yield self._below
 

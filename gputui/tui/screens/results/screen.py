@@ -118,8 +118,7 @@ class ResultsScreen(ShellScreen):
         self._preview_job: Job[Any] | None = None
 
     def compose_body(self) -> ComposeResult:
-        depth = shell_of(self).depth
-        self._preview, self._below = LinesView(depth), LinesView(depth)
+        self._preview, self._below = LinesView(), LinesView()
         self._below.id = "below"
         with ContentSwitcher(initial="notice", id="level"):
             yield self._files_table

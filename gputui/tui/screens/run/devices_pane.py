@@ -141,12 +141,11 @@ def _heading(progress: ProgressSnapshot, device: DeviceHistory, width: int) -> L
 
 def _health(device: DeviceHistory, machine: Machine | None) -> tuple[Span, ...]:
     """What the Monitor says of it."""
-    if not device.slowed.shares:
-        return (Span("throttling is not read", "dim"),)
     values = {**limits_of(machine, device.device), **device.now}
     findings = health(0, DeviceSample(device.device, "run", 0, values), device.slowed)
     if not findings:
-        return (Span("not throttled", "good"),)
+        is_read = bool(device.slowed.shares)
+        return (Span("not throttled", "good") if is_read else Span("throttling is not read", "dim"),)
     return joined([(Span(finding.word, finding.style),) for finding in findings], ", ")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from time import monotonic_ns
@@ -37,7 +36,6 @@ from gputui.tui.shell.registry import header_line
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.terminal.painted_screen import PaintedScreen
 from gputui.tui.terminal.renderer import FastPaint
-from gputui.tui.terminal.theme import depth_of
 from gputui.tui.widgets.app_context import Shell
 from gputui.tui.widgets.plain_ascii import in_ascii, wants_ascii
 
@@ -92,8 +90,7 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
 
     def compose(self) -> ComposeResult:
         """The one widget."""
-        app = self.app
-        self._view = LinesView(app.depth if isinstance(app, FastPaint) else depth_of(os.environ))
+        self._view = LinesView()
         yield self._view
 
     def on_mount(self) -> None:

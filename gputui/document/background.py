@@ -1,0 +1,103 @@
+"""The background of the terminal, which is asked for it once: OSC 11, and DA1 behind it.
+
+A terminal that does not know the first question answers the second one alone, so nobody waits for long.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import select
+import termios
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+from gputui.document.theme import SOME_DARK, SOME_LIGHT, Depth, Palette, depth_of
+
+QUERY = "\x1b]11;?\x1b\\\x1b[c"
+WAIT_S, LATE_S = 0.3, 1.0
+"""After the question: an unanswered one means dark, and answers are no longer expected at the end. An answer
+that nobody takes would be typed into the user's shell."""
+_ANSWER = re.compile(
+    rb"\x1b\]11;(?:rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+))?[^\x07\x1b]*(?:\x07|\x1b\\)"
+)
+_LAST_ANSWER = re.compile(rb"\x1b\[\?[0-9;]*c")
+_BEGUN = re.compile(rb"\x1b(?:\](?:1(?:1(?:;[^\x07\x1b]*\x1b?)?)?)?|\[(?:\?[0-9;]*)?)?$")
+
+
+class Answers:
+    """Takes the terminal's answers out of what is typed."""
+
+    def __init__(self) -> None:
+        self.background = ""
+        self.asked_s: float | None = None
+        """When; 0 if it was decided not to, None before."""
+        self.are_all = False
+        self._held = self._typed = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """What was typed. What may begin an answer is held back while one may come."""
+        data = self._held + data
+        for red, green, blue in filter(all, _ANSWER.findall(data)):
+            parts = (round(255 * int(part, 16) / (16 ** len(part) - 1)) for part in (red, green, blue))
+            self.background = "#" + "".join(f"{part:02x}" for part in parts)
+        rest = _ANSWER.sub(b"", data)
+        rest, count = _LAST_ANSWER.subn(b"", rest)
+        self.are_all |= count > 0
+        may_come = not self.are_all and monotonic() < (self.asked_s or 0.0) + 5 * LATE_S
+        begun = _BEGUN.search(rest) if may_come else None
+        end = begun.start() if begun else len(rest)
+        typed, self._typed, self._held = self._typed + rest[:end], b"", rest[end:]
+        return typed
+
+    def wait(self, seconds: float) -> None:
+        """Until all are there or this time has passed since the question; what is typed comes with `feed`."""
+        until_s = (self.asked_s or 0.0) + seconds
+        while self.asked_s and not self.are_all and (left_s := until_s - monotonic()) > 0:
+            if select.select([0], [], [], left_s)[0]:
+                self._typed = self.feed(os.read(0, 4096) or b"\x1b[?c")
+
+
+ANSWERS = Answers()  # of the terminal of this process
+
+
+def ask() -> list[Any] | None:
+    """Ask, if this process has the terminal for itself; its attributes before, if it did.
+
+    They are left without echo. Nothing is asked where something was typed, or GPUTUI_LIGHT is set.
+    """
+    is_first, ANSWERS.asked_s = ANSWERS.asked_s is None, ANSWERS.asked_s or 0.0
+    with suppress(OSError, termios.error):
+        is_ours = os.isatty(0) and os.isatty(1) and os.tcgetpgrp(0) == os.getpgrp()
+        answers = depth_of(os.environ) > Depth.NONE and os.environ.get("TERM", "") not in ("", "linux")
+        if not (is_first and is_ours and answers) or os.environ.get("GPUTUI_LIGHT"):
+            return None
+        before, quiet = termios.tcgetattr(0), termios.tcgetattr(0)
+        quiet[3] &= ~(termios.ECHO | termios.ICANON)
+        termios.tcsetattr(0, termios.TCSANOW, quiet)
+        if not select.select([0], [], [], 0)[0]:
+            ANSWERS.asked_s = monotonic()
+            os.write(1, QUERY.encode())
+        return before
+    return None
+
+
+def palette_here(theme: str = "") -> Palette:
+    """The colours for this terminal, which is asked the first time."""
+    before = ask()
+    ANSWERS.wait(WAIT_S)
+    if before is not None and (ANSWERS.are_all or not ANSWERS.asked_s):
+        _give_back(before)
+    elif before is not None:
+        atexit.register(_give_back, before)
+    known = {"": ANSWERS.background or SOME_DARK, "0": SOME_DARK}
+    background = known.get(os.environ.get("GPUTUI_LIGHT", ""), SOME_LIGHT)
+    return Palette(depth_of(os.environ), background, theme)
+
+
+def _give_back(before: list[Any]) -> None:
+    with suppress(OSError, termios.error):
+        ANSWERS.wait(LATE_S)
+        termios.tcsetattr(0, termios.TCSANOW, before)

@@ -1,0 +1,114 @@
+"""Light or dark, as the terminal says: one that answers, one that stays silent, and one that is late."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pty_harness import Terminal
+
+from gputui.document.background import QUERY, Answers
+from gputui.document.theme import SOME_DARK, Depth, Palette, definition, sgr
+
+REPOSITORY = Path(__file__).parents[3]
+APP = REPOSITORY / "tests" / "makers" / "moving_lines.py"
+PAGE = """
+import sys
+from gputui.document.page import Page, console_on
+page = Page(console_on(sys.stdout))
+page.line("caution", "warn")
+page.show()
+print("shown")
+"""
+NO_VARIABLES = dict.fromkeys(("GPUTUI_LIGHT", "NO_COLOR", "COLORTERM", "CI"), "")
+GROUNDS = ("#ffffff", "#000000", "#fdf6e3", "#002b36", "#300a24", "#1e1e1e", "#f8f8f8")
+
+
+def terminal_of(*command: str, **others: object) -> Terminal:
+    environment = {**NO_VARIABLES, "PYTHONPATH": str(REPOSITORY)}
+    return Terminal([sys.executable, *command], environment=environment, **others)  # type: ignore[arg-type]
+
+
+def palette(background: str) -> Palette:
+    return Palette(Depth.INDEXED, background)
+
+
+@pytest.mark.parametrize("background", GROUNDS)
+def test_a_page_has_the_colours_for_the_background_that_the_terminal_says(background: str) -> None:
+    with terminal_of("-c", PAGE, background=background) as terminal:
+        assert terminal.ended() == 0
+        terminal.wait_for("shown")
+        assert f"\x1b[{sgr('warn', palette(background))}mcaution".encode() in terminal.raw
+        assert terminal.attributes_now == terminal.attributes_before
+        assert terminal.unread() == b""
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["it knows no such question", "it never answers"])
+def test_a_terminal_that_says_no_background_counts_as_dark(answers: bool) -> None:
+    with terminal_of("-c", PAGE, answers=answers) as terminal:
+        assert terminal.ended() == 0
+        terminal.wait_for("shown")
+        assert f"\x1b[{sgr('warn', palette(SOME_DARK))}mcaution".encode() in terminal.raw
+        assert terminal.attributes_now == terminal.attributes_before
+
+
+def test_an_answer_that_comes_late_is_neither_shown_nor_left_for_the_shell() -> None:
+    with terminal_of("-c", PAGE, background="#ffffff", answer_after_s=0.6) as terminal:
+        assert terminal.ended() == 0
+        assert "rgb" not in terminal.text
+        assert terminal.attributes_now == terminal.attributes_before
+        assert terminal.unread() == b""
+
+
+def test_what_is_no_terminal_is_asked_nothing() -> None:
+    with terminal_of("-c", PAGE.replace("sys.stdout", "sys.stderr")) as terminal:
+        assert terminal.ended() == 0
+    piped = subprocess.run([sys.executable, "-c", PAGE], capture_output=True, cwd=REPOSITORY, check=True)
+    assert b"\x1b" not in piped.stdout + piped.stderr
+
+
+def test_nothing_is_asked_where_a_variable_says_it() -> None:
+    environment = {**NO_VARIABLES, "PYTHONPATH": str(REPOSITORY), "GPUTUI_LIGHT": "1"}
+    with Terminal([sys.executable, "-c", PAGE], environment=environment, background="#000000") as terminal:
+        assert terminal.ended() == 0
+        assert QUERY.encode() not in terminal.raw
+
+
+@pytest.mark.parametrize("background", ["#ffffff", "#002b36"])
+def test_the_demo_is_drawn_for_the_background_that_the_terminal_says(background: str) -> None:
+    with terminal_of("-m", "gputui", "demo", background=background, columns=100, lines=30) as terminal:
+        terminal.wait_for("8x H200")
+        accent = definition("accent", palette(background)).removeprefix("#")
+        terminal.wait_for(lambda: accent in {cell.fg for cell in terminal.screen.buffer[29].values()})
+        terminal.type(b"q")
+        assert terminal.ended() == 0
+        assert terminal.unread() == b""
+
+
+def test_a_late_answer_is_no_key_of_the_app_and_a_key_typed_before_is() -> None:
+    others = {"background": "#ffffff", "answer_after_s": 1.0}
+    with terminal_of(str(APP), "still", "patient", "splash", **others) as terminal:
+        terminal.wait_for("starting")
+        terminal.type(b"m")
+        terminal.wait_for("presses 1 more")
+        terminal.wait_for(lambda: terminal.raw.count(b"\x1b[6n") >= 2)
+        terminal.type(b"m")
+        terminal.wait_for("presses 2 more")
+        terminal.type(b"q")
+        assert terminal.ended() == 0
+
+
+@given(st.binary(max_size=40), st.lists(st.integers(0, 60), max_size=4))
+def test_answers_are_taken_out_wherever_they_are_cut(typed: bytes, cuts: list[int]) -> None:
+    typed = typed.replace(b"\x1b", b"")
+    answers = Answers()
+    answers.asked_s = float("inf")
+    stream = typed + b"\x1b]11;rgb:fdfd/f6f6/e3e3\x1b\\" + b"\x1b[?62;22c" + typed
+    ends = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+    passed = b"".join(answers.feed(stream[a:b]) for a, b in pairwise(ends))
+    assert (passed, answers.background, answers.are_all) == (2 * typed, "#fdf6e3", True)
