@@ -9,6 +9,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.screen import Screen
 
+from gputui.document.background import palette_here
 from gputui.services.hosts.live import HostFeed
 from gputui.tui.app import MonitorApp
 from gputui.tui.monitor.hosts import HOSTS_ACTIONS, HostsModel
@@ -114,8 +115,8 @@ class HostsApp(MonitorApp):
         self._feeds = {feed.host.name: feed for feed in feeds}
         self._settings = settings
         self._user = user
-        first = feeds[0]
-        super().__init__(MonitorModel(settings, title=first.host.name), first, Bell(), ascii_only=ascii_only)
+        model = MonitorModel(settings, title=feeds[0].host.name)
+        super().__init__(model, feeds[0], Bell(), palette=palette_here(settings.theme), ascii_only=ascii_only)
         self._hosts = HostsScreen(HostsModel(ascii_only), feeds, self._open_host)
         self._panes: dict[str, HostPanes] = {}
 

@@ -21,13 +21,13 @@ if __name__ == "__main__":
 
 from browser import CHROMIUM, Browser, browser
 from every_screen import Look, app_states, drawn_states, store_serving
-from palettes import INDEXED, INDEXED_LIGHT, PLAIN, SIXTEEN, SIXTEEN_LIGHT, TRUE
+from palettes import INDEXED, PLAIN, SIXTEEN, SIXTEEN_LIGHT, TRUE
 from rich.terminal_theme import TerminalTheme
 from screen_goldens import store_on_gpu, store_three
 from shell_app import Row
 from terminal_svg import Ground, contact_sheet
 
-from gputui.document.theme import Palette
+from gputui.document.theme import Depth, Palette
 
 _TANGO = [
     (0x2E, 0x34, 0x36),
@@ -55,7 +55,7 @@ LIGHT = Ground("#fdf6e3", "#2e3436", TerminalTheme((0xFD, 0xF6, 0xE3), (0x2E, 0x
 LOOKS: dict[str, tuple[Palette, bool, Ground]] = {
     "dark": (TRUE, False, DARK),
     "256": (INDEXED, False, UBUNTU),
-    "light": (INDEXED_LIGHT, False, LIGHT),
+    "light": (Palette(Depth.TRUE, "#fdf6e3"), False, LIGHT),
     "16": (SIXTEEN, False, UBUNTU),
     "16-light": (SIXTEEN_LIGHT, False, LIGHT),
     "none": (PLAIN, False, DARK),

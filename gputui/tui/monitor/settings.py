@@ -41,7 +41,7 @@ class MonitorSettings:
     notify: bool = False
     """Whether the terminal notifies of runs, on all screens."""
     theme: str = THEMES[0].id
-    """Id of one of THEMES, for all screens and for what commands print."""
+    """Id of one of THEMES, for all screens."""
 
 
 def load_settings(path: Path) -> tuple[MonitorSettings, str]:

@@ -70,9 +70,7 @@ def table_of(actions: Iterable[Action]) -> str:
 APP_ACTIONS: tuple[Action, ...] = (
     Action("help", "question_mark", "Help", "The keys of the screen that is shown"),
     Action("quit", "q,ctrl+backslash", "Quit", "Leave gputui; a run in progress goes on"),
-    Action(
-        "theme", "T", "Colours", "Draw in the next theme: light, dark, for the colour-blind, Solarized"
-    ),
+    Action("theme", "T", "Colours", "Draw in the next theme: light, dark, for the colour-blind, Solarized"),
     Action("repaint", "ctrl+l", "Repaint", "Draw the whole screen again"),
     Action("suspend_process", "ctrl+z", "Suspend", "Put it aside; `fg` of the shell brings it back"),
     Action("interrupt", "ctrl+c", "Quit", "Leave, also in the middle of typing"),

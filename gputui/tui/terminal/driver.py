@@ -190,8 +190,7 @@ class QuietDriver(LinuxDriver):
         typed = ANSWERS.feed(b"")  # before, while answers were waited for
         try:
             while not self.exit_event.is_set():
-                text = pastes.feed(decode(typed))
-                for event in parser.feed(text) if text else ():
+                for event in parser.feed(text) if (text := pastes.feed(decode(typed))) else ():
                     self.process_message(event)
                 for event in parser.tick():
                     self.process_message(event)

@@ -90,6 +90,29 @@ def test_the_demo_is_drawn_for_the_background_that_the_terminal_says(background:
         assert terminal.unread() == b""
 
 
+def test_a_key_turns_the_theme_which_is_kept(tmp_path: Path) -> None:
+    def drawn_in(terminal: Terminal, theme: str) -> None:
+        accent = definition("accent", Palette(Depth.INDEXED, "#ffffff", theme)).removeprefix("#")
+        terminal.wait_for(lambda: accent in {cell.fg for cell in terminal.screen.buffer[29].values()})
+
+    environment = {**NO_VARIABLES, "PYTHONPATH": str(REPOSITORY), "XDG_CONFIG_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "gputui"]
+    others = {"environment": environment, "background": "#ffffff", "columns": 100, "lines": 30}
+    with Terminal(command, **others) as terminal:  # type: ignore[arg-type]
+        drawn_in(terminal, "auto")
+        terminal.type(b"T")
+        terminal.wait_for("colours: for a dark background")
+        terminal.type(b"?")
+        drawn_in(terminal, "dark")
+        terminal.type(b"q")
+        assert terminal.ended() == 0
+    assert 'theme = "dark"' in (tmp_path / "gputui" / "monitor.toml").read_text()
+    with Terminal(command, **others) as terminal:  # type: ignore[arg-type]
+        drawn_in(terminal, "dark")
+        terminal.type(b"q")
+        assert terminal.ended() == 0
+
+
 def test_a_late_answer_is_no_key_of_the_app_and_a_key_typed_before_is() -> None:
     others = {"background": "#ffffff", "answer_after_s": 1.0}
     with terminal_of(str(APP), "still", "patient", "splash", **others) as terminal:

@@ -257,6 +257,24 @@ def test_a_chart_of_several_rows_rises_from_its_mid_tone_to_its_full_tone() -> N
     assert body_styles("power", 1) == ("power 1",)
 
 
+async def test_a_key_turns_the_theme_of_every_screen_and_its_widgets() -> None:
+    app = make_app(palette=INDEXED)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "3")
+        shown = []
+        for _ in THEMES:
+            await press(pilot, "T")
+            accent = Color.parse(definition("accent", app.palette).split()[-1])
+            colours = {
+                style.color for row in app.shown_rows() for strip in row for _, style, _ in strip if style
+            }
+            assert accent in colours
+            shown.append((app.palette.theme, app.current_theme.accent))
+        assert [theme for theme, _ in shown] == [theme.id for theme in (*THEMES[1:], THEMES[0])]
+        assert len({accent for _, accent in shown}) >= 6
+        assert app.palette == INDEXED
+
+
 @pytest.mark.parametrize("term", ["linux", "vt100", "vt220", "dumb"])
 def test_terminals_whose_fonts_lack_blocks_get_ascii(term: str) -> None:
     assert wants_ascii({"TERM": term})
