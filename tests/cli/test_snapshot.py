@@ -109,9 +109,11 @@ def test_each_gpu_has_a_line_and_one_that_is_lost_says_so_in_its_place() -> None
 
 def test_what_ails_a_gpu_stands_on_its_line() -> None:
     ill = "* event_reasons 0x4\n* pcie_width 4\n* pcie_width_max 16\n"
-    (found,) = gpus(EIGHT + "driver gpus 1\n" + ill)
+    (found,) = gpus(EIGHT + "driver gpus 1\n* field 186 690000\n" + ill)
     assert [finding["word"] for finding in found["health"]] == ["POWER-CAPPED at 700 W", "PCIe x4 of x16"]
     assert all(finding["severity"] == "warn" and finding["why"] for finding in found["health"])
+    (far_below,) = gpus(EIGHT + "driver gpus 1\n* event_reasons 0x4\n")
+    assert [finding["severity"] for finding in far_below["health"]] == ["note"]
 
 
 def test_rates_are_known_since_everything_is_read_twice() -> None:
