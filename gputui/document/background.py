@@ -9,7 +9,6 @@ import atexit
 import os
 import re
 import select
-import termios
 from contextlib import suppress
 from time import monotonic
 from typing import Any
@@ -69,24 +68,33 @@ def ask() -> list[Any] | None:
     They are left without echo. Nothing is asked where something was typed, or GPUTUI_LIGHT is set.
     """
     is_first, ANSWERS.asked_s = ANSWERS.asked_s is None, ANSWERS.asked_s or 0.0
-    with suppress(OSError, termios.error):
-        is_ours = os.isatty(0) and os.isatty(1) and os.tcgetpgrp(0) == os.getpgrp()
-        answers = depth_of(os.environ) > Depth.NONE and os.environ.get("TERM", "") not in ("", "linux")
-        if not (is_first and is_ours and answers) or os.environ.get("GPUTUI_LIGHT"):
-            return None
-        before, quiet = termios.tcgetattr(0), termios.tcgetattr(0)
-        quiet[3] &= ~(termios.ECHO | termios.ICANON)
-        termios.tcsetattr(0, termios.TCSANOW, quiet)
-        if not select.select([0], [], [], 0)[0]:
-            ANSWERS.asked_s = monotonic()
-            os.write(1, QUERY.encode())
-        return before
+    has_answer = depth_of(os.environ) > Depth.NONE and os.environ.get("TERM", "") not in ("", "linux")
+    with suppress(OSError):
+        if (
+            is_first
+            and has_answer
+            and not os.environ.get("GPUTUI_LIGHT")
+            and os.name == "posix"
+            and os.isatty(0)
+            and os.isatty(1)
+            and os.tcgetpgrp(0) == os.getpgrp()  # a process in the background would be stopped
+        ):
+            import termios  # not available on Windows
+
+            with suppress(termios.error):
+                before, quiet = termios.tcgetattr(0), termios.tcgetattr(0)
+                quiet[3] &= ~(termios.ECHO | termios.ICANON)
+                termios.tcsetattr(0, termios.TCSANOW, quiet)
+                if not select.select([0], [], [], 0)[0]:
+                    ANSWERS.asked_s = monotonic()
+                    os.write(1, QUERY.encode())
+                return before
     return None
 
 
-def palette_here(theme: str = "") -> Palette:
-    """The colours for this terminal, which is asked the first time."""
-    before = ask()
+def palette_here(theme: str = "", *, asks: bool = True) -> Palette:
+    """The colours for this terminal, which is asked the first time, if it may be."""
+    before = ask() if asks else None
     ANSWERS.wait(WAIT_S)
     if before is not None and (ANSWERS.are_all or not ANSWERS.asked_s):
         _give_back(before)
@@ -98,6 +106,8 @@ def palette_here(theme: str = "") -> Palette:
 
 
 def _give_back(before: list[Any]) -> None:
+    import termios
+
     with suppress(OSError, termios.error):
         ANSWERS.wait(LATE_S)
         termios.tcsetattr(0, termios.TCSANOW, before)

@@ -61,7 +61,7 @@ def console_on(
         lines if height is None else height,
         is_terminal,
         has_styles,
-        palette_here() if has_styles else Palette(Depth.NONE),
+        palette_here(asks=file.isatty()) if has_styles else Palette(Depth.NONE),
     )
 
 

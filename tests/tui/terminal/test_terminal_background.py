@@ -68,6 +68,11 @@ def test_an_answer_that_comes_late_is_neither_shown_nor_left_for_the_shell() -> 
 def test_what_is_no_terminal_is_asked_nothing() -> None:
     with terminal_of("-c", PAGE.replace("sys.stdout", "sys.stderr")) as terminal:
         assert terminal.ended() == 0
+    with terminal_of(
+        "-c", PAGE.replace("sys.stdout))", "__import__('io').StringIO(), is_terminal=True))")
+    ) as cell:
+        assert cell.ended() == 0, "as in a notebook, whose kernel forces colours"
+        assert QUERY.encode() not in cell.raw
     piped = subprocess.run([sys.executable, "-c", PAGE], capture_output=True, cwd=REPOSITORY, check=True)
     assert b"\x1b" not in piped.stdout + piped.stderr
 
