@@ -11,21 +11,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from builders import make_machine
 from command_line import gputui, wait_until
 from monitor_samples import sample, text_of
 from pty_harness import Terminal
 from sshd import Servers, needs_sshd
 from test_strangers import stranger
 
+from gputui.analysis.throttling import Throttling
 from gputui.model.absent import Missing
-from gputui.model.live import LiveSample
+from gputui.model.live import LiveSample, Value
 from gputui.recording.live_changes import Changes
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.live import HostFeed, HostSample
 from gputui.services.hosts.replica import Replica
+from gputui.services.runs.device_history import DeviceHistory
 from gputui.tui.monitor.hosts import HOSTS_ACTIONS, HostsModel
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
+from gputui.tui.screens.run.devices_pane import _health
 from gputui.tui.shell.keymap import table_of
 from gputui.tui.terminal.lines import Span
 
@@ -187,6 +191,33 @@ def test_a_host_that_never_ends_its_first_message_is_given_up(
 def heard(name: str, gpus: int = 8, case: str = "") -> HostSample:
     whole = sample(gpus=gpus, second=1.0)
     return HostSample(Host(name, ()), whole, case, whole.t_ns, "", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "word", "style"),
+    [
+        ({"throttle_bits": 0x20, "temperature_c": 60.0}, "THERMAL", "alarm"),
+        ({"throttle_bits": 0x4, "power_w": 690.0}, "POWER-CAPPED at 700 W", "warn"),
+        ({"throttle_bits": 0x4, "power_w": 400.0}, "POWER-CAPPED at 700 W", "dim"),
+    ],
+)
+def test_the_list_of_hosts_the_panes_and_the_run_screen_judge_alike(
+    changes: dict[str, Value], word: str, style: str
+) -> None:
+    hosts, panes, run = HostsModel(), MonitorModel(MonitorSettings(), title="gpu-a"), Throttling()
+    for second in range(6):
+        now = sample(gpus=1, second=float(second), changes={0: changes})
+        hosts.take([HostSample(Host("gpu-a", ()), now, "", now.t_ns, "", "", 0)])
+        panes.add(now)
+        run.add(now.t_ns, now.gpus[0].values)
+    (row,) = [line for line in hosts.lines(120, 12, now.t_ns) if "gpu-a" in "".join(s.text for s in line)]
+    of_hosts = next(span for span in row if word.split()[0] in span.text)
+    of_panes = next(span for line in panes.lines(120, 30, now.t_ns) for span in line if word in span.text)
+    figures = {key: value for key, value in now.gpus[0].values.items() if isinstance(value, int | float)}
+    history = DeviceHistory(0, figures, 1.0, {}, run.slowed)
+    (of_run, *_) = _health(history, make_machine("NVIDIA H200"))
+    assert [one.style for one in (of_hosts, of_panes, of_run)] == [style] * 3
+    assert of_run.text.startswith(word.split(" ")[0])
 
 
 def test_each_host_has_its_line_and_the_one_that_is_silent_says_since_when_and_why() -> None:
