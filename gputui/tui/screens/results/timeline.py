@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from gputui.analysis.statistics import hodges_lehmann
+from gputui.document.theme import SELECTED
 from gputui.metrics import charted, limits_of
 from gputui.model.devices import HOST
 from gputui.model.result import CaseResult
@@ -21,7 +22,6 @@ from gputui.store.reading import MeasuredSpan, TelemetrySeries
 from gputui.tui.screens.results.overview import main_series, step_lines
 from gputui.tui.screens.results.window import TimeWindow
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.terminal.theme import SELECTED
 from gputui.tui.widgets.cells import fitted, left, right
 from gputui.tui.widgets.charts import area, body_styles
 from gputui.tui.widgets.paragraphs import paragraph
