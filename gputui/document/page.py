@@ -13,7 +13,11 @@ from gputui.document.spans import Span, wrapped
 from gputui.document.table import Table, changed, columns_that_fit, lines_of, parts_of
 from gputui.store.text import clean_text
 
-_CODES = {"title": "1", "dim": "2", "track": "2", "italic": "3", "good": "32", "warn": "33", "accent": "36"}
+_CODES = {
+    "title": "1", "dim": "2", "track": "2", "italic": "3",
+    "good": "32", "warn": "33", "accent": "36", "alarm": "91",
+    "compute": "36", "memory": "95", "power": "32", "clock": "94", "link": "94",
+}  # fmt: skip
 """Of styles, as terminals know them: colours of the user's own palette."""
 _QUIET = ("dim", "track")
 """Styles that stay as they are in a row that stands out."""
@@ -95,6 +99,10 @@ class Page:
         for number, part in enumerate([whole] if is_whole else wrapped(whole, self.width)):
             begin = len(first) if number == 0 else 0
             self._add((Span(part[:begin], "title"), Span(part[begin:], style)))
+
+    def spans(self, line: Iterable[Span]) -> None:
+        """A line of pieces in their styles, as long as it is."""
+        self._add([Span(self._plain(text), style) for text, style in line])
 
     def table(self, table: Table, margin: int = 0) -> list[str]:
         """A table; columns that have no room are left out, and where all must stay their cells go on below.

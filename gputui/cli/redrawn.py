@@ -1,0 +1,44 @@
+"""Lines at the end of a terminal that are rewritten in place, below what has scrolled up for good."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gputui.document.spans import width_of
+
+_STYLED = re.compile(r"\x1b\[[\d;]*m")
+
+
+class Redrawn:
+    """What such lines need to be changed: texts for a terminal that moves its cursor; it writes none itself.
+
+    The cursor stays in the last line, so that as many lines as the terminal has fit without scrolling.
+    """
+
+    def __init__(self) -> None:
+        self._lines: tuple[str, ...] = ()
+        self._columns = 0
+
+    def drawing(self, lines: Sequence[str], columns: int) -> str:
+        """What makes these the lines; of the same size, only those that differ are in it."""
+        is_kept = columns == self._columns and len(lines) >= len(self._lines)
+        before = self._lines if is_kept else ()
+        begin = _up(len(before)) if is_kept else self.erasing(columns) or "\r"
+        changed = [
+            "" if place < len(before) and line == before[place] else f"\x1b[K{line}"
+            for place, line in enumerate(lines)
+        ]
+        self._lines, self._columns = tuple(lines), columns
+        return begin + "\n".join(changed)
+
+    def erasing(self, columns: int) -> str:
+        """What removes them; a terminal that has become narrower goes on with long lines in the next row."""
+        rows = sum(-(-width_of(_STYLED.sub("", line)) // max(columns, 1)) or 1 for line in self._lines)
+        self._lines = ()
+        return f"{_up(rows)}\x1b[J" if rows else ""
+
+
+def _up(rows: int) -> str:
+    """To the first cell of so many rows, the last of which has the cursor."""
+    return f"\x1b[{rows - 1}A\r" if rows > 1 else "\r"
