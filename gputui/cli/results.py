@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gputui.analysis.contention import CONTENTION
 from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.page import Console, Page
@@ -19,7 +20,13 @@ from gputui.model.units import (
 )
 from gputui.services.results.case_table import brief_table
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.headline import case_order, headline_sentences, is_bad_news, size_order
+from gputui.services.results.headline import (
+    HAD_THE_CPU,
+    case_order,
+    headline_sentences,
+    is_bad_news,
+    size_order,
+)
 from gputui.services.results.labels import (
     case_name,
     ending_words,
@@ -77,6 +84,8 @@ def print_run(
         for line in missing_lines(run):
             end.line(line, "dim")
         notes = run_notes(run, is_brief=True)
+        if any(sentence.startswith(HAD_THE_CPU) for sentence in rest):
+            notes = [note for note in notes if not note.startswith(CONTENTION)]
         if notes or unmeasured:
             end.line(" · ".join((*notes, "more: --verbose")), "dim")
         lines = end.height + sum(-(-line_width(line) // out.width) for line in footer)

@@ -23,7 +23,7 @@ def picture_lines(
 ) -> list[Line]:
     """What runs, how far it is, what was measured of each case, the load of the box, and the keys."""
     # what draws takes a while to import, and pipes do without
-    from gputui.tui.screens.run.cases_pane import case_lines, overall
+    from gputui.tui.screens.run.cases_pane import cases_so_far, overall
     from gputui.tui.screens.run.devices_pane import device_rows, host_lines
     from gputui.tui.screens.run.load_pane import load_lines
     from gputui.tui.widgets.cells import fitted
@@ -36,7 +36,7 @@ def picture_lines(
     if progress.load is not None:
         foot = [*load_lines(progress.load, width, 2, has_axis=False), *foot]
     room = height - len(head) - len(foot) - 1
-    cases, _ = case_lines(progress, width, room)
+    cases, _ = cases_so_far(progress, width, room)
     spare = room - len(cases)
     gaps = [[()] if spare > number else [] for number in range(3)]
     named = [Span(part, "accent" if place % 2 else "") for place, part in enumerate(_KEYS.split(f" {keys}"))]

@@ -207,7 +207,8 @@ def finish(
     else:
         out = console()
         for result, one in zip(results, looks, strict=True):
-            click.echo()
+            if not out.is_terminal:  # which has the place of the picture
+                click.echo()
             is_last = result is results[-1]
             which = [f"{result.summary.short_id}: {runtime_name(result.summary)}"]
             print_run(

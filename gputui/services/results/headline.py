@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from gputui.analysis.contention import CONTENTION
 from gputui.analysis.peak_tests import (
     ABOVE_LIMIT,
     BELOW_NORMAL,
@@ -35,6 +34,7 @@ from gputui.services.results.throughput import speed_ratio, speeds_of
 from gputui.services.results.waiting import contention_of, is_undecidable
 from gputui.worker.workloads import WORKLOADS
 
+HAD_THE_CPU = "Other programs had the CPU"
 _TITLES = {workload.name: workload.title for workload in WORKLOADS}
 _OF_USER = {"step": "your step {}", "command": "your program {}", "record": "your recording {}"}
 _CLASSES = ("training", "inference", "ceiling", "host")
@@ -280,8 +280,7 @@ def _busy(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
     main, _ = min(speeds, key=lambda pair: case_order(pair[0].case))
     share = contention_of(main)
     rest = ", too much to decide anything" if is_undecidable(main) else "; rates are without it"
-    time = f"{CONTENTION} for {format_percent(share)} of the time"
-    return f"Measured on a busy box: {time}{rest}." if share else ""
+    return f"{HAD_THE_CPU} {format_percent(share)} of the time{rest}." if share else ""
 
 
 def _but_precision(case: Case) -> tuple[str, str, str]:

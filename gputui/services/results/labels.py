@@ -234,7 +234,9 @@ def not_measured_line(endings: Sequence[tuple[str, str]], of: int) -> str:
     if not endings:
         return ""
     counts = Counter(_lack(outcome, reason) for outcome, reason in endings)
-    kinds = [f"{n} {lack if n > 1 else lack.replace('need', 'needs', 1)}" for lack, n in counts.most_common()]
+    kinds = [
+        f"{n} {lack if n > 1 else lack.replace('need ', 'needs ', 1)}" for lack, n in counts.most_common()
+    ]
     return f"{len(endings)} of {counted(of, 'case')} not measured: {', '.join(kinds)}"
 
 
@@ -242,8 +244,18 @@ def _lack(outcome: str, reason: str) -> str:
     """What cases of this ending lack, in words that follow their number."""
     if outcome not in NOT_RUN:
         return _ENDS.get(outcome, outcome)
-    lacks = {"no GPU": "need a GPU", "TF32": "need TF32", "budget": "had too little time"}
-    return next((words for word, words in lacks.items() if word in reason), f"{_ENDS[outcome]}: {reason}")
+    return next((words for word, words in _LACKS if word in reason), f"{_ENDS[outcome]}: {reason}")
+
+
+_LACKS = (
+    ("no GPU", "need a GPU"),
+    ("TF32", "need TF32"),
+    *(
+        (word, "had too little time")
+        for word in ("budget", "no time was left", "first step took", "do not fit")
+    ),
+)
+"""What a reason has in it, and what cases then lack."""
 
 
 def some_of(names: Sequence[str]) -> str:
@@ -261,8 +273,8 @@ def mostly_assumed(run: Run) -> str:
     elif _would_be_measured(run):
         how = "a launch failed: run again"
     elif run.summary.status == "finished" and run.summary.replicates >= LAUNCHES_MEASURED:
-        how = "starting more would have taken too long: raise --budget"
-    return f"the interval is mostly assumed; {how}"
+        how = "more need a longer --budget"
+    return f"± is mostly assumed; {how}"
 
 
 def _launches_assumed(run: Run) -> int:
@@ -343,7 +355,7 @@ def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
         few = _launches_assumed(run)
         notes.append(f"{'one launch' if few == 1 else f'{few} launches'}: {assumed}")
     starved = [c for c in run.cases if run.summary.status != "interrupted" and _never_had_time(c)]
-    if starved:
+    if starved and not is_brief:  # they are among those that were not measured
         notes.append(f"too little time for {which(starved)}: raise --budget, or choose fewer with --only")
     unsettled = [c for c in run.cases if any(m.outcome == "ok" and m.stable is False for m in c.measurements)]
     if unsettled:

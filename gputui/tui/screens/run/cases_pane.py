@@ -57,7 +57,7 @@ def overall(progress: ProgressSnapshot, width: int, now_ns: int, ends: str) -> L
     return fitted((Span(" "), *gauge_spans(share, 1.0, room, "accent"), Span("  "), *text), width)
 
 
-def case_lines(
+def cases_so_far(
     progress: ProgressSnapshot, width: int, rows: int, scrolled: int = 0
 ) -> tuple[list[Line], int]:
     """At most `rows` lines: headings, cases around the one in progress, and what is not in sight.

@@ -8,7 +8,7 @@ from gputui.analysis.statistics import Interval
 from gputui.model.units import axis_of_seconds, counted, format_clock, format_seconds
 from gputui.services.runs.progress import Happened, ProgressSnapshot, TimedCase
 from gputui.tui.screens.run.actions import KEYS
-from gputui.tui.screens.run.cases_pane import case_lines, overall
+from gputui.tui.screens.run.cases_pane import cases_so_far, overall
 from gputui.tui.screens.run.devices_pane import device_charts, device_rows, host_lines
 from gputui.tui.screens.run.load_pane import load_lines
 from gputui.tui.screens.run.model import RunModel, WatchedRuns
@@ -83,7 +83,7 @@ def _two_columns(model: RunModel, progress: ProgressSnapshot, width: int, height
 
 
 def _cases(model: RunModel, progress: ProgressSnapshot, width: int, rows: int) -> list[Line]:
-    lines, model.scrolled = case_lines(progress, width, rows, model.scrolled)
+    lines, model.scrolled = cases_so_far(progress, width, rows, model.scrolled)
     return lines
 
 
