@@ -36,7 +36,8 @@ class Redrawn:
         """What removes them; a terminal that has become narrower goes on with long lines in the next row."""
         rows = sum(-(-width_of(_STYLED.sub("", line)) // max(columns, 1)) or 1 for line in self._lines)
         self._lines = ()
-        return f"{_up(rows)}\x1b[J" if rows else ""
+        # Row by row: of a screen that is cleared from its first cell on, tmux keeps the lines in its history.
+        return _up(rows) + "\x1b[B".join(["\x1b[K"] * rows) + _up(rows) if rows else ""
 
 
 def _up(rows: int) -> str:

@@ -159,7 +159,7 @@ def test_only_lines_that_differ_are_written() -> None:
 def test_a_narrower_terminal_has_its_longer_lines_removed_with_the_rows_they_go_on_in() -> None:
     rows = Redrawn()
     rows.drawing(["\x1b[1m" + "x" * 80 + "\x1b[0m", "short"], 80)
-    assert rows.drawing(["x" * 40, "short"], 40).startswith("\x1b[2A\r\x1b[J")
+    assert rows.drawing(["x" * 40, "short"], 40).startswith("\x1b[2A\r\x1b[K\x1b[B\x1b[K\x1b[B\x1b[K\x1b[2A")
 
 
 # What is in it
