@@ -51,7 +51,6 @@ class Progress:
         plans: Sequence[Plan],
         *,
         live: bool,
-        is_of_this_clock: bool = False,
         histories: Sequence[HistoryReader] = (),
         into: str = "",
         keys: str = "",
@@ -60,7 +59,7 @@ class Progress:
         `into` the file they are stored in, and `keys` are for the picture."""
         self._plans = plans
         self._live = live
-        self._tracker = ProgressTracker(plans, is_of_this_clock=is_of_this_clock)
+        self._tracker = ProgressTracker(plans)
         self._histories, self._into, self._keys = histories, into, keys
         self._rows = Redrawn()
         self._blocks: dict[tuple[int, int], list[Block]] = {}

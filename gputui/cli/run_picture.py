@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 
 from gputui.document.spans import Line, Span
 from gputui.model.plan import Plan
@@ -47,14 +48,14 @@ def picture_lines(
 
 def _heading(progress: ProgressSnapshot, plans: Sequence[Plan], into: str, width: int) -> Line:
     """`quick on AMD EPYC, 2 cores   torch 2.13.0+cpu            a.db`."""
-    from gputui.tui.widgets.cells import clean, fitted, line_width
+    from gputui.tui.widgets.cells import clean, fitted, line_width, width_of
 
     spans = [Span(clean(" and ".join(dict.fromkeys(plan.profile for plan in plans))), "title")]
     if progress.machine is not None:
         spans.append(Span(f" on {clean(machine_words(progress.machine))}"))
     if progress.runtime is not None and len(plans) == 1:
         spans.append(Span(f"   {clean(torch_in(progress.runtime))}", "dim"))
-    room = width - line_width((Span(" "), *spans)) - 3
-    named = clean(into)
-    end = Span(f"{named:>{room + 3}}" if len(named) <= room else "", "dim")
-    return fitted((Span(" "), *spans, end), width)
+    room = width - line_width(spans) - 4
+    named = next((name for name in map(clean, (into, Path(into).name)) if width_of(name) <= room), "")
+    gap = " " * (room + 3 - width_of(named))
+    return fitted((Span(" "), *spans, Span(gap + named, "dim")), width)

@@ -107,7 +107,6 @@ def watch(
     with Progress(
         plans,
         live=live,
-        is_of_this_clock=is_here,
         histories=[HistoryReader(run.run_dir) for run in runs] if is_here else [],
         into=from_here(str(runs[0].target)),
         keys=keys,

@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
+from time import monotonic
 from types import SimpleNamespace
 
 import pyte
 import pytest
 from builders import H200, make_interpreter, make_machine, make_plan
+from command_line import WORDS, write_spin_profile
 from hand_made import make_case, measured
 from hypothesis import given
 from hypothesis import strategies as st
 from journals import CPU_MACHINE, GPU_MACHINE, RUNTIME
+from pty_harness import Terminal
 from run_screen_golden import RUN
 
 from gputui.cli import progress as progress_of_cli
@@ -325,3 +329,24 @@ def test_a_terminal_without_line_glyphs_gets_letters_of_the_same_width(
     drawn = capsys.readouterr().err
     assert drawn.isascii()
     assert max(map(len, re.sub(r"\x1b\[[\d;]*[A-Za-z]|\r", "", drawn).split("\n"))) <= 80
+
+
+def test_in_a_real_terminal_the_picture_follows_its_size_and_the_end_has_its_place(tmp_path: Path) -> None:
+    profile = write_spin_profile(tmp_path / "spin.toml", replicates=3, threads=("1", "all"))
+    words = [*WORDS, "run", str(profile), "--yes", "--db", str(tmp_path / "a.db")]
+    with Terminal(words, 80, 24) as terminal:
+        heading = re.compile(r"^ spin on .*, \d+ cores? .*a\.db$", re.MULTILINE)
+        terminal.wait_for(lambda: heading.search(terminal.text) is not None)
+        begun, begun_s = len(terminal.raw), monotonic()
+        terminal.wait_for("pass 2 of 3")
+        terminal.resize(60, 12)
+        narrow = re.compile(r"^ [━╸─]+ +\d+ %  .*ends \d\d:\d\d$", re.MULTILINE)  # without the pass
+        terminal.wait_for(lambda: narrow.search(terminal.text) is not None)
+        terminal.resize(80, 24)
+        terminal.wait_for("pass 3 of 3")
+        assert terminal.ended() == 0
+        written = len(terminal.raw) - begun
+        assert "stored as " in terminal.text
+        assert "Ctrl-C" not in terminal.text
+        assert " left" not in terminal.text
+    assert written < 1000 * (monotonic() - begun_s) + 4000  # and what the run ends with

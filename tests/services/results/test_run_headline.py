@@ -11,12 +11,14 @@ from hand_made import make_run, measured, recording, steady, unmeasured
 from journals import GPU_MACHINE, make_case
 from test_expected import H200, at_rate, copy, gemm, shipped_case
 
+from gputui.cli.output import step_lines
 from gputui.cli.results import missing_lines, print_run
 from gputui.document.page import console_on
 from gputui.document.spans import Span
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult
 from gputui.services.results.headline import headline_sentences, run_headline
+from gputui.services.results.next_steps import NextStep
 
 LINKS = [at_rate(55.4e9, "xfer", "256m-h2d"), at_rate(55.0e9, "xfer", "256m-d2h")]
 TRAINING = [at_rate(31.2e3, "gpt_train", "base", "fp32"), at_rate(215e3, "gpt_train", "base", "amp")]
@@ -188,3 +190,14 @@ def test_cases_that_an_interrupted_run_did_not_finish_are_one_kind() -> None:
     assert missing_lines(make_run(*cut, skipped, status="interrupted")) == [
         "3 of 3 cases not measured: 2 did not finish, 1 needs a GPU"
     ]
+
+
+def test_bad_news_is_amber_and_bold_other_answers_bold_and_commands_are_cyan() -> None:
+    command = tuple(step_lines([NextStep("gputui doctor", "why")], console_on(io.StringIO())))
+    for cases, style in (([gemm(300)], "1;33"), ([gemm(780)], "1")):
+        page = io.StringIO()
+        out = console_on(page, 80, is_terminal=True)
+        print_run(out, make_run(*cases, machine=GPU_MACHINE), footer=command)
+        first, *_, last = page.getvalue().splitlines()
+        assert first.startswith(f"\x1b[{style}m")
+        assert last == "\x1b[2mnext: \x1b[0m\x1b[36mgputui doctor\x1b[0m\x1b[2m  # why\x1b[0m"
