@@ -34,7 +34,7 @@ from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Measurement
 from gputui.model.serving import LoadNow, LoadStep, ServerFound
 from gputui.model.telemetry import HOST
-from gputui.model.units import counted, format_rate, format_seconds, format_spread, three_digits
+from gputui.model.units import counted, format_rate, format_spread
 from gputui.recording.pacing import FIRST_STARTUP_S, FIRST_STARTUP_WITHOUT_TORCH_S, profiled_s
 from gputui.services.results.labels import (
     gpu_number,
@@ -267,16 +267,6 @@ class OfferedLoad:
     def is_open(self) -> bool:
         """Whether requests arrive at a rate, whatever the server does."""
         return bool(self.now) and self.now[-1].rate_per_s is not None
-
-
-def load_now_words(now: LoadNow) -> str:
-    """`26.1 req/s answered, 4 in flight, TTFT 52.0 ms`."""
-    words = [f"{three_digits(now.ended_per_s)} req/s ended", f"{now.in_flight} in flight"]
-    if now.rate_per_s is not None:
-        words[0] += f" of {three_digits(now.rate_per_s)} offered"
-    if now.ttft_s is not None:
-        words.append(f"TTFT {format_seconds(now.ttft_s)}")
-    return ", ".join(words)
 
 
 @dataclass(frozen=True, slots=True)

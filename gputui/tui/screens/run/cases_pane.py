@@ -135,9 +135,10 @@ def _table(cases: Sequence[CaseProgress], shared: str, *, has_times: bool) -> Ta
             Column("DONE", [f"{case.launches_done}/{case.launches}" for case in cases]),
             Column(f"{'RATE':>{_RATE}}{'':{_UNIT}}", rates),
             Column(f"{'95 %':>{_SPREAD}}", [Span(case.spread, "dim") for case in cases], True),
-            *(times if has_times else [Drawing(draw, _LEAST_BAR, _MOST_BAR, 1.5, wishes=((3, _GAUGE),))]),
+            *([] if has_times else [Drawing(draw, _LEAST_BAR, _MOST_BAR, 1.5, wishes=((3, _GAUGE),))]),
             *([Column("OF PEAK", peaks, True, 1)] if has_sheet else []),
             Column(f"{'STATE':{_STATE}}", states, priority=2),
             Column("", launch, priority=3),
+            *(times if has_times else []),
         )
     )
