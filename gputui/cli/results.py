@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gputui.analysis.contention import CONTENTION
 from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.page import Console, Page
-from gputui.document.spans import Line, line_width
+from gputui.document.spans import Line, Span, line_width
 from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run
@@ -48,6 +49,10 @@ _OTHER_LINES = 4
 _MOST_NAMED = 2
 """Kinds of failure."""
 _BAR = 20
+_RATES = 4
+"""Columns of `brief_table` that say how fast a case is."""
+_GAIN = 2.5
+"""What precisions bring goes after the bars, before costs and shares of the peak."""
 _Speeds = Sequence[tuple[CaseResult, SpeedEstimate]]
 
 
@@ -122,7 +127,7 @@ def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None
     room = None if most_lines is None else max(most_lines - page.height, _LEAST_ROWS)
     rows = case_rows(measured, room)
     if rows:
-        page.table(brief_table(run, rows, _BAR))
+        page.table(_with_gains(brief_table(run, rows, _BAR), run, rows))
     metrics = _metric_rows(run)
     has_metrics = not metrics or room is None or len(rows) + len(metrics) + 2 <= room
     if metrics and has_metrics:
@@ -136,6 +141,26 @@ def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None
     )
     if left:
         page.line(f"{' and '.join(left)}: --all")
+
+
+def _with_gains(table: Table, run: Run, rows: _Speeds) -> Table:
+    """With a column of what each precision brings beside fp32, as `compare` of this run has it."""
+    from gputui.services.compare.pairing import Side, SideCase, compare_sides
+    from gputui.services.compare.row_text import judgement_text, style_of
+
+    by_precision: dict[str, list[SideCase]] = {"fp32": []}
+    for case in run.cases:
+        by_precision.setdefault(case.case.variant.precision, []).append(SideCase(run.summary, case))
+    single, *others = (Side(name, run.summary, tuple(cases)) for name, cases in by_precision.items())
+    gains = {
+        row.b.result.case_id: Span(judgement_text(row.rate, with_interval=False), style_of(row.rate))
+        for other in others
+        for row in compare_sides(single, other, ignore="precision").rows
+        if row.b.result is not None and row.rate.ratio is not None
+    }
+    column = Column("beside fp32", [gains.get(case.case_id, "") for case, _ in rows], priority=_GAIN)
+    columns = (*table.columns[:_RATES], column, *table.columns[_RATES:])
+    return replace(table, columns=columns) if gains else table
 
 
 def case_rows(measured: _Speeds, room: int | None) -> _Speeds:
