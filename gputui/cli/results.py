@@ -124,11 +124,13 @@ def missing_lines(run: Run) -> list[str]:
 
 def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None) -> None:
     """The cases that fit, then the other figures if they fit; a line counts what did not."""
+    metrics = _metric_rows(run)
     room = None if most_lines is None else max(most_lines - page.height, _LEAST_ROWS)
+    if room is not None and len(measured) == room + 1 and not metrics:
+        room += 1  # in place of the line that would count it
     rows = case_rows(measured, room)
     if rows:
         page.table(_with_gains(brief_table(run, rows, _BAR), run, rows))
-    metrics = _metric_rows(run)
     has_metrics = not metrics or room is None or len(rows) + len(metrics) + 2 <= room
     if metrics and has_metrics:
         page.line()

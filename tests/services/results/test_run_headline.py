@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from builders import make_interpreter, make_machine
 from hand_made import make_run, measured, recording, steady, unmeasured
 from journals import GPU_MACHINE, make_case
 from test_expected import H200, at_rate, copy, gemm, shipped_case
@@ -17,6 +18,8 @@ from gputui.document.page import console_on
 from gputui.document.spans import Span
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult
+from gputui.services.profiles.loader import find_profile
+from gputui.services.profiles.planner import resolve_plan
 from gputui.services.results.headline import headline_sentences, run_headline
 from gputui.services.results.next_steps import NextStep
 
@@ -201,3 +204,23 @@ def test_bad_news_is_amber_and_bold_other_answers_bold_and_commands_are_cyan() -
         first, *_, last = page.getvalue().splitlines()
         assert first.startswith(f"\x1b[{style}m")
         assert last == "\x1b[2mnext: \x1b[0m\x1b[36mgputui doctor\x1b[0m\x1b[2m  # why\x1b[0m"
+
+
+def test_of_quick_on_a_busy_cpu_every_case_and_the_whole_end_fit_24_lines() -> None:
+    plan = resolve_plan(find_profile("quick"), make_interpreter(cuda=None), make_machine())
+    cases = tuple(
+        replace(measured(one.case, steady(0.1), waited_share=0.4), case_id=one.case_id)
+        if one.outcome is None
+        else unmeasured(one.case, one.outcome, one.reason)
+        for one in plan.cases
+    )
+    footer = [(Span(line),) for line in ("stored as 1 in a.db", "next: a command", "      another")]
+    page = io.StringIO()
+    out = console_on(page, 80, height=24, is_terminal=True)
+    print_run(out, make_run(*cases), footer=footer)
+    lines = re.sub(r"\x1b\[[\d;]*m", "", page.getvalue()).splitlines()
+    assert len(lines) <= 23  # and the prompt
+    assert (
+        sum(re.match("(gemm|membw|conv_train|gpt_train|decode) ", line) is not None for line in lines) == 12
+    )
+    assert "23 of 35 cases not measured: 20 need a GPU, 3 need TF32" in lines
