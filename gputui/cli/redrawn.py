@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from gputui.document.spans import width_of
 
+_WHOLE_EVERY = 30
+"""Drawings: whatever a key or another program wrote into the lines meanwhile is gone then."""
 _STYLED = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -19,12 +21,14 @@ class Redrawn:
     def __init__(self) -> None:
         self._lines: tuple[str, ...] = ()
         self._columns = 0
+        self._drawings = 0
 
     def drawing(self, lines: Sequence[str], columns: int) -> str:
-        """What makes these the lines; of the same size, only those that differ are in it."""
+        """What makes these the lines; of the same size, mostly only those that differ are in it."""
+        self._drawings += 1
         is_kept = columns == self._columns and len(lines) >= len(self._lines)
-        before = self._lines if is_kept else ()
-        begin = _up(len(before)) if is_kept else self.erasing(columns) or "\r"
+        begin = _up(len(self._lines)) if is_kept else self.erasing(columns) or "\r"
+        before = self._lines if self._drawings % _WHOLE_EVERY else ()
         changed = [
             "" if place < len(before) and line == before[place] else f"\x1b[K{line}"
             for place, line in enumerate(lines)

@@ -160,6 +160,15 @@ def test_only_lines_that_differ_are_written() -> None:
     assert rows.drawing(["first", "other", "third"], 80).strip("\r\n") == "\x1b[2A"
 
 
+def test_what_a_key_has_done_to_the_lines_is_gone_half_a_minute_later() -> None:
+    terminal, rows = Emulated(20, 9), Redrawn()
+    terminal.feed(rows.drawing(["first", "second"], 20))
+    terminal.feed("x\n")  # somebody types
+    for number in range(30):
+        terminal.feed(rows.drawing(["first", f"now {number}"], 20))
+    assert terminal.lines[-2:] == ["first", "now 29"]
+
+
 def test_a_narrower_terminal_has_its_longer_lines_removed_with_the_rows_they_go_on_in() -> None:
     rows = Redrawn()
     rows.drawing(["\x1b[1m" + "x" * 80 + "\x1b[0m", "short"], 80)
