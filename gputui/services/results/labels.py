@@ -359,7 +359,7 @@ def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
         notes.append(f"too little time for {which(starved)}: raise --budget, or choose fewer with --only")
     unsettled = [c for c in run.cases if any(m.outcome == "ok" and m.stable is False for m in c.measurements)]
     if unsettled:
-        notes.append(f"not stable after warm-up: {which(unsettled)}")
+        notes.append(f"still speeding up or slowing down after warm-up: {which(unsettled)}")
     crowded = [c for c in run.cases if is_crowded(c)]
     if crowded:
         names = which(crowded, lambda case: f"{case_name(case)} {_waited(case)} of the time")
