@@ -118,11 +118,6 @@ class PerformanceCheck:
     standing: Standing | None = None
     """Where a reference of its model is known."""
 
-    @property
-    def has_small_tests_only(self) -> bool:
-        """Whether all tests were too small for the device, so that published figures say nothing of them."""
-        return all(judged.peak_test.is_small for judged in self.peak_tests)
-
 
 def check_performance(
     device_name: str,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from gputui.cli.bakeoff import see_through
@@ -42,9 +40,8 @@ def command(run: str, notify: bool, shows_all: bool, verbose: bool, as_json: boo
     plans = [Spec.read(found.run_dir).plan for found in runs]
     name = runs[0].short_id
     ending = f"to end it: gputui stop {name}"
-    if sys.stderr.isatty():
-        click.echo(f"Ctrl-C leaves it running; {ending}", err=True)
     hold_signals()
     left = f"the run continues; {ending}; to see it again: gputui attach {name}"
-    watched = watch(runs, plans, alerts_of(runs, plans, is_late=True) if notify else None, left=left)
+    alerts = alerts_of(runs, plans, is_late=True) if notify else None
+    watched = watch(runs, plans, alerts, left=left, keys=f"Ctrl-C leaves it running; {ending}")
     return finish(runs, watched, runs[0].target, as_json=as_json, is_verbose=verbose, shows_all=shows_all)

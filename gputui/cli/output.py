@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, TextIO, cast
 
 from gputui.cli.surroundings import unattended
 from gputui.document.plain_text import command_lines, in_encoding
+from gputui.document.spans import Span
 from gputui.store.text import clean_lines, clean_text
 
 if TYPE_CHECKING:
     from gputui.document.page import Console
+    from gputui.document.spans import Line
     from gputui.services.results.next_steps import NextStep
 
 
@@ -86,11 +88,15 @@ def console() -> Console:
     return console_on(drawn_on(sys.stdout))
 
 
-def step_lines(steps: Iterable[NextStep], out: Console) -> Iterator[str]:
+def step_lines(steps: Iterable[NextStep], out: Console) -> Iterator[Line]:
     """`next: gputui compare a.db OTHER.db  # why`, and the other commands below it."""
     for number, step in enumerate(steps):
         prefix = "      " if number else "next: "
-        yield from command_lines(step.command, out.width if out.is_terminal else None, prefix, step.why)
+        width = out.width if out.is_terminal else None
+        for place, line in enumerate(command_lines(step.command, width, prefix, step.why)):
+            lead = "" if place else prefix
+            command, mark, why = line.removeprefix(lead).partition("  # ")
+            yield Span(lead, "dim"), Span(command, "accent"), Span(f"{mark}{why}", "dim")
 
 
 def report_written(path: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-import click
-
+from gputui.analysis.contention import CONTENTION
 from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.page import Console, Page
+from gputui.document.spans import Line, Span, line_width
 from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run
@@ -20,15 +21,20 @@ from gputui.model.units import (
 )
 from gputui.services.results.case_table import brief_table
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.headline import case_order, run_headline, size_order
+from gputui.services.results.headline import (
+    HAD_THE_CPU,
+    case_order,
+    headline_sentences,
+    is_bad_news,
+    size_order,
+)
 from gputui.services.results.labels import (
-    NOT_RUN,
     case_name,
     ending_words,
     is_recording,
     metric_range,
     metric_text,
-    needs_budget,
+    not_measured_line,
     outcome_words,
     run_notes,
     some_of,
@@ -40,8 +46,13 @@ from gputui.services.results.throughput import speed_of, speeds_of
 _LEAST_ROWS = 3
 _OTHER_LINES = 4
 """The headings of the table, what is left out of it, the line below it, and the prompt."""
-_MOST_MISSING = 2
+_MOST_NAMED = 2
+"""Kinds of failure."""
 _BAR = 20
+_RATES = 4
+"""Columns of `brief_table` that say how fast a case is."""
+_GAIN = 2.5
+"""What precisions bring goes after the bars, before costs and shares of the peak."""
 _Speeds = Sequence[tuple[CaseResult, SpeedEstimate]]
 
 
@@ -49,7 +60,7 @@ def print_run(
     out: Console,
     run: Run,
     heading: Sequence[str] = (),
-    footer: Sequence[str] = (),
+    footer: Sequence[Line] = (),
     *,
     is_verbose: bool = False,
     shows_all: bool = False,
@@ -63,7 +74,10 @@ def print_run(
     The headline is the run's, unless another is given.
     """
     page, end = Page(out), Page(out)
-    page.line(headline or run_headline(run), "title")
+    answer, *rest = (headline,) if headline else headline_sentences(run) or ("",)
+    page.line(answer, "title warn" if is_bad_news(performance_checks(run)) and not headline else "title")
+    if rest:
+        page.line(" ".join(rest))
     for line in heading:
         page.line(line)
     page.line()
@@ -73,72 +87,50 @@ def print_run(
         page.line()
     else:
         for line in missing_lines(run):
-            end.line(line)
+            end.line(line, "dim")
         notes = run_notes(run, is_brief=True)
+        if any(sentence.startswith(HAD_THE_CPU) for sentence in rest):
+            notes = [note for note in notes if not note.startswith(CONTENTION)]
         if notes or unmeasured:
-            end.line(" · ".join((*_measured_of(run), *notes, "more: --verbose")))
-        lines = end.height + sum(-(-len(line) // out.width) for line in footer)
+            end.line(" · ".join((*notes, "more: --verbose")), "dim")
+        lines = end.height + sum(-(-line_width(line) // out.width) for line in footer)
         is_whole = shows_all or not out.is_terminal
         room = None if is_whole else int(out.height * share) - lines - _OTHER_LINES
         if measured:
             _write_cases(page, run, measured, room)
             page.line()
         page.add(end)
+    for one in footer:
+        page.spans(one)  # the terminal breaks it, so that a command can be copied whole
     page.show()
-    for line in footer:
-        click.echo(line)  # the terminal breaks it, so that a command can be copied whole
 
 
 def missing_lines(run: Run) -> list[str]:
-    """Which cases were not measured and why, the failures first; two lines at most, the second may count.
+    """Cases that failed or ran out of memory, by name; then in one line how many were not measured, and why.
 
-    Why a run was interrupted is in its headline, not beside the cases that it did not finish; so is how a
-    recording ended.
+    Why a run was interrupted is in its headline, and so is how a recording ended.
     """
     if is_recording(run):
         return []
-    is_cut = run.summary.status == "interrupted"
-    found: dict[tuple[bool, str, str], list[str]] = {}
-    for case in run.cases:
-        if isinstance(speed_of(case), Missing):
-            is_plan = case.outcome in NOT_RUN
-            how, why = ending_words(case)
-            why = "" if is_cut and case.outcome == "interrupted" else why
-            found.setdefault((is_plan, how, why), []).append(case.case.name)
-    kinds = sorted(found.items(), key=lambda kind: kind[0][0])
-    lines = [
-        f"{counted(len(names), 'case') if is_plan else some_of(names)} {': '.join(filter(None, words))}"
-        for (is_plan, *words), names in kinds
-    ]
-    if len(lines) <= _MOST_MISSING:
-        return lines
-    shown = _MOST_MISSING - 1
-    left = sum(len(names) for _, names in kinds[shown:])
-    return [*lines[:shown], f"{counted(left, 'more case')} not measured"]
-
-
-def _measured_of(run: Run) -> list[str]:
-    """How many of the cases that can run on this box were measured, if some were not, but any was."""
-    able = [
-        case
-        for case in run.cases
-        if case.outcome not in NOT_RUN or (case.outcome == "skipped" and needs_budget(case))
-    ]
-    count = len(speeds_of(run))
-    if not 0 < count < len(able):
-        return []
-    if len(able) < len(run.cases):
-        return [f"measured {count} of the {counted(len(able), 'case')} that can run here"]
-    return [f"measured {count} of {counted(len(able), 'case')}"]
+    lost = [case for case in run.cases if isinstance(speed_of(case), Missing)]
+    found: dict[str, list[str]] = {}
+    for case in lost:
+        if case.outcome in ("failed", "oom"):
+            found.setdefault(": ".join(filter(None, ending_words(case))), []).append(case.case.name)
+    named = [f"{some_of(names)} {how}" for how, names in found.items()]
+    total = not_measured_line([(case.outcome, case.reason) for case in lost], len(run.cases))
+    return [*named[:_MOST_NAMED], *filter(None, [total])]
 
 
 def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None) -> None:
     """The cases that fit, then the other figures if they fit; a line counts what did not."""
+    metrics = _metric_rows(run)
     room = None if most_lines is None else max(most_lines - page.height, _LEAST_ROWS)
+    if room is not None and len(measured) == room + 1 and not metrics:
+        room += 1  # in place of the line that would count it
     rows = case_rows(measured, room)
     if rows:
-        page.table(brief_table(run, rows, _BAR))
-    metrics = _metric_rows(run)
+        page.table(_with_gains(brief_table(run, rows, _BAR), run, rows))
     has_metrics = not metrics or room is None or len(rows) + len(metrics) + 2 <= room
     if metrics and has_metrics:
         page.line()
@@ -151,6 +143,26 @@ def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None
     )
     if left:
         page.line(f"{' and '.join(left)}: --all")
+
+
+def _with_gains(table: Table, run: Run, rows: _Speeds) -> Table:
+    """With a column of what each precision brings beside fp32, as `compare` of this run has it."""
+    from gputui.services.compare.pairing import Side, SideCase, compare_sides
+    from gputui.services.compare.row_text import judgement_text, style_of
+
+    by_precision: dict[str, list[SideCase]] = {"fp32": []}
+    for case in run.cases:
+        by_precision.setdefault(case.case.variant.precision, []).append(SideCase(run.summary, case))
+    single, *others = (Side(name, run.summary, tuple(cases)) for name, cases in by_precision.items())
+    gains = {
+        row.b.result.case_id: Span(judgement_text(row.rate, with_interval=False), style_of(row.rate))
+        for other in others
+        for row in compare_sides(single, other, ignore="precision").rows
+        if row.b.result is not None and row.rate.ratio is not None
+    }
+    column = Column("beside fp32", [gains.get(case.case_id, "") for case, _ in rows], priority=_GAIN)
+    columns = (*table.columns[:_RATES], column, *table.columns[_RATES:])
+    return replace(table, columns=columns) if gains else table
 
 
 def case_rows(measured: _Speeds, room: int | None) -> _Speeds:

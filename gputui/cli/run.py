@@ -19,7 +19,6 @@ from gputui.cli.output import wrapped
 from gputui.cli.recovered import report_missing_home, report_recovered
 from gputui.cli.watching import (
     ALL_HELP,
-    HOW_TO_LEAVE,
     NOTIFY_HELP,
     VERBOSE_HELP,
     alerts_of,
@@ -205,8 +204,6 @@ def command(
         runs = start_runs(requests, target)
         wait_until_begun(runs)
         return _leave(runs, as_json, target, model)
-    if sys.stderr.isatty():
-        click.echo(HOW_TO_LEAVE, err=True)
     hold_signals()
     runs = start_runs(requests, target)
     plans = [request.plan for request in requests]

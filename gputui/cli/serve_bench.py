@@ -12,7 +12,6 @@ from gputui.cli.options import MACHINE_HELP, machine_from
 from gputui.cli.output import wrapped
 from gputui.cli.recovered import report_missing_home, report_recovered
 from gputui.cli.watching import (
-    HOW_TO_LEAVE,
     NOTIFY_HELP,
     alerts_of,
     finish,
@@ -225,8 +224,6 @@ def command(
             click.echo(f"run {runs[0].short_id} continues in the background")
             click.echo(f"watch it: gputui attach {runs[0].short_id}; end it: gputui stop {runs[0].short_id}")
         return EXIT_DONE
-    if sys.stderr.isatty():
-        click.echo(HOW_TO_LEAVE, err=True)
     hold_signals()
     runs = start_runs([request], prepared.target)
     watched = watch(runs, [request.plan], alerts_of(runs, [request.plan]) if notify else None)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import click
-
 from gputui.document.page import Console, Page
+from gputui.document.spans import Line
 from gputui.document.table import table_of
 from gputui.model.absent import Missing
 from gputui.model.journal import NOTHING_MEASURED, Price
@@ -32,7 +31,7 @@ def print_serving(
     run: Run,
     serving: ServingRun,
     heading: Sequence[str] = (),
-    footer: Sequence[str] = (),
+    footer: Sequence[Line] = (),
     *,
     is_verbose: bool = False,
     api_price: tuple[float, float] | None = None,
@@ -67,6 +66,6 @@ def print_serving(
     hosted = [] if api_price is None else [break_even_line(serving, price, api_price)]
     for line in (*hosted, *unmeasured_lines(serving), *serving_notes(serving)):
         page.line(line)
+    for one in footer:
+        page.spans(one)  # the terminal breaks it, so that a command can be copied whole
     page.show()
-    for line in footer:
-        click.echo(line)  # the terminal breaks it, so that a command can be copied whole

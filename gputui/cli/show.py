@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from gputui.cli.watching import ALL_HELP
+from gputui.document.spans import Line, Span
 from gputui.errors import EXIT_DONE
 from gputui.metrics import with_unit
 from gputui.model.absent import Missing
@@ -94,10 +95,10 @@ def command(
 
     out = console()
     heading = ["", *run_heading(found)] if verbose else run_heading_in_one(found)
-    footer = [*where_messages_are(found)]
+    footer: list[Line] = [(Span(line),) for line in where_messages_are(found)]
     warnings_kept = sum(event.level != "info" for event in events)
     if not verbose:
-        footer += [f"{counted(warnings_kept, 'warning')}: --verbose"] if warnings_kept else []
+        footer += [(Span(f"{counted(warnings_kept, 'warning')}: --verbose"),)] if warnings_kept else []
         named = _export_named(run, file) if path.parent == exports_cache() else path
         steps = next_steps([found], named, comparable, passes=passes.values())
         if named != path:  # nothing is stored in an export

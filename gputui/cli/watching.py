@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -17,17 +18,21 @@ import click
 
 from gputui.cli.output import beneath
 from gputui.cli.progress import Progress
+from gputui.document.page import console_on
+from gputui.document.spans import Line, Span
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, EXIT_NO_RESULT, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import NOTHING_MEASURED, RunEnd, Stored
 from gputui.model.plan import Plan
 from gputui.services.results.labels import has_failed, has_measured
+from gputui.services.results.selectors import from_here
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.runs.alerts import Alerts
+from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.finishing import see_stored
 from gputui.services.runs.notifications import notification
-from gputui.services.runs.process import LiveRun, called, follow, stop
+from gputui.services.runs.process import LiveRun, called, follow, is_of_this_boot, stop
 
 if TYPE_CHECKING:
     from gputui.document.page import Console
@@ -36,8 +41,10 @@ if TYPE_CHECKING:
     from gputui.services.results.next_steps import NextStep
     from gputui.services.serving.curve import ServingRun
 
+_STEPS_NAMED = 2
+"""At the end of a run."""
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-HOW_TO_LEAVE = "Ctrl-C ends the run, Ctrl-\\ leaves it running"
+HOW_TO_LEAVE = "Ctrl-C ends it and keeps what is measured, Ctrl-\\ leaves it running"
 ALL_HELP = "Show all cases, even if they do not fit the terminal."
 VERBOSE_HELP = "Add efficiency, notes, and why cases were not measured."
 NOTIFY_HELP = "Ring and show a desktop notification when the run ends, a case fails or memory runs out."
@@ -62,12 +69,18 @@ def alerts_of(runs: Sequence[LiveRun], plans: Sequence[Plan], *, is_late: bool =
 
 
 def watch(
-    runs: Sequence[LiveRun], plans: Sequence[Plan], alerts: Alerts | None = None, *, left: str = ""
+    runs: Sequence[LiveRun],
+    plans: Sequence[Plan],
+    alerts: Alerts | None = None,
+    *,
+    left: str = "",
+    keys: str = HOW_TO_LEAVE,
 ) -> Watched:
     """Show progress until every run is stored, or its supervisor is gone.
 
     SIGINT and SIGTERM end the runs; a hang-up and SIGQUIT end this process and leave the runs. `left` is for
     a viewer of runs that another process started: it says this after SIGINT or SIGTERM, and leaves them too.
+    `keys` is what a terminal says of that.
     The terminal rings for `alerts`; other streams get none of them.
     """
     watched = Watched()
@@ -86,7 +99,18 @@ def watch(
         progress.interject(left or f"the run continues; to see it again: gputui attach {runs[0].short_id}")
         os._exit(EXIT_DONE if number == signal.SIGQUIT else 128 + number)
 
-    with Progress(plans, live=sys.stderr.isatty()) as progress:
+    is_here = all(map(is_of_this_boot, runs))
+    is_terminal = sys.stderr.isatty()
+    live = is_terminal and console_on(sys.stderr).has_styles
+    if is_terminal and not live:
+        click.echo(keys, err=True)
+    with Progress(
+        plans,
+        live=live,
+        histories=[HistoryReader(run.run_dir) for run in runs] if is_here else [],
+        into=from_here(str(runs[0].target)),
+        keys=keys,
+    ) as progress:
         interrupt = leave if left else pass_on
         for number, handler in zip(WATCHED, (interrupt, interrupt, hang_up, leave), strict=True):
             signal.signal(number, handler)
@@ -182,7 +206,8 @@ def finish(
     else:
         out = console()
         for result, one in zip(results, looks, strict=True):
-            click.echo()
+            if not out.is_terminal:  # which has the place of the picture
+                click.echo()
             is_last = result is results[-1]
             which = [f"{result.summary.short_id}: {runtime_name(result.summary)}"]
             print_run(
@@ -233,18 +258,17 @@ def _who_stored(index: int, run: LiveRun, watched: Watched) -> str:
 
 def _last_lines(
     target: Path, results: Sequence[Run], steps: Iterable[NextStep], out: Console
-) -> Iterator[str]:
+) -> Iterator[Line]:
     """Where the runs are, what to type next, and in an SSH shell how the file is fetched."""
     from gputui.cli.output import step_lines
     from gputui.document.plain_text import command_lines
-    from gputui.services.results.selectors import from_here
 
     here = from_here(str(target))
     short_ids = [result.summary.short_id for result in results]
     for trace in (trace for short_id in short_ids for trace in traces_of(short_id, target)):
-        yield f"trace: {from_here(str(trace))}; {HOW_TO_OPEN}"
-    yield f"stored as {' and '.join(short_ids)} in {here}"
-    yield from step_lines(steps, out)
+        yield (Span(f"trace: {from_here(str(trace))}; {HOW_TO_OPEN}"),)
+    yield (Span(f"stored as {' and '.join(short_ids)} in {here}", "dim"),)
+    yield from step_lines(islice(steps, _STEPS_NAMED), out)
     connection = os.environ.get("SSH_CONNECTION", "").split()
     if len(connection) == 4 and any(case.outcome == "ok" for result in results for case in result.cases):
         user = os.environ.get("USER") or "USER"
@@ -252,4 +276,5 @@ def _last_lines(
         option = "" if port == "22" else f"-P {port} "
         host = f"[{address}]" if ":" in address else address
         command = f"scp {option}{user}@{host}:{shlex.quote(str(target))} ."
-        yield from command_lines(command, out.width if out.is_terminal else None, "fetch: ")
+        for line in command_lines(command, out.width if out.is_terminal else None, "fetch: "):
+            yield (Span(line),)

@@ -102,6 +102,10 @@ class Page:
             begin = len(first) if number == 0 else 0
             self._add((Span(part[:begin], "title"), Span(part[begin:], style)))
 
+    def spans(self, line: Iterable[Span]) -> None:
+        """A line of pieces in their styles, as long as it is."""
+        self._add([Span(self._plain(text), style) for text, style in line])
+
     def table(self, table: Table, margin: int = 0) -> list[str]:
         """A table; columns that have no room are left out, and where all must stay their cells go on below.
         Without headings it has no line for them.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # JSON
 
+import pyte
 import pytest
 from command_line import gputui_here
 from hypothesis import given, settings
@@ -132,16 +133,22 @@ def test_launches_of_two_interpreters_alternate(watched: Watched) -> None:
     assert order == [run["run_id"] for run in watched.results["runs"]] * 2
 
 
-def test_on_a_terminal_one_line_with_the_time_left_is_rewritten_and_is_gone_at_the_end(
+def test_on_a_terminal_a_picture_with_the_time_left_is_rewritten_and_is_gone_at_the_end(
     watched: Watched,
 ) -> None:
-    drawn = re.findall(r"\r\x1b\[K(\d+:\d\d ~\d+:\d\d left [^\r\n\x1b]+)", watched.screen)
-    assert drawn, watched.screen
-    assert max(map(len, drawn)) < 80
+    plain = re.sub(r"\x1b\[[\d;]*m", "", watched.screen)
+    assert re.search(
+        r"^\x1b\[K [━╸─]+ +\d+ %  about \d+:\d\d left, ends \d\d:\d\d  pass \d of 2", plain, re.MULTILINE
+    )
+    for number in (1, 2):
+        assert re.search(rf"\[{number}\] spin +2/2 +[\d.]+ \wB/s .* [━╸─]+  ok", plain), plain
 
-    remains = [line.rpartition("\x1b[K")[2].strip("\r") for line in watched.screen.split("\n")]
-    assert not [line for line in remains if " left " in line or "nearly done" in line]
-    assert len([line for line in remains if re.search(r"\[[12]\] spin mini .* blocks$", line)]) == 4
+    screen = pyte.HistoryScreen(80, 25, history=1000)
+    pyte.Stream(screen).feed(watched.screen)
+    assert not screen.history.top
+    remains = [line.rstrip() for line in screen.display if line.strip()]
+    assert not [line for line in remains if " left" in line or "spin  " in line or "Ctrl-C" in line]
+    assert remains[0].startswith("checking ")
 
 
 def test_two_runs_of_one_file_are_named_and_compared(watched: Watched) -> None:

@@ -1,25 +1,19 @@
-"""The progress line of a run, and what a signal handler prints in the middle of it."""
+"""The lines that a pipe gets of a run in progress, and what a signal handler prints in the middle of one."""
 
 from __future__ import annotations
 
 import io
-import re
 import signal
 import sys
-from types import SimpleNamespace
 
 import pytest
 from builders import make_plan
 from hand_made import make_case, make_run, measured
 
-from gputui.cli import progress as line_of_runs
 from gputui.cli.progress import Progress
 from gputui.cli.results import print_run
 from gputui.document.page import console_on
 from gputui.model.journal import CaseEnd, LaunchStart
-from gputui.model.units import format_rate
-from gputui.services.results.throughput import speed_of_launch
-from gputui.services.runs import progress as course_of_runs
 
 
 class _Interrupted(io.RawIOBase):
@@ -74,29 +68,3 @@ def test_of_many_passes_the_first_has_a_line_for_each_case_and_the_others_one_ea
     assert first.endswith(f"launch 1 {plan.cases[0].case.name}")
     assert ended.endswith("unsupported: a reason")
     assert [line.split(" ", 1)[1] for line in others] == [f"pass {number} of 4" for number in (2, 3, 4)]
-
-
-def test_the_line_names_run_case_and_block_and_is_rewritten_at_most_once_a_second(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    now_s = 100.0
-    clock = SimpleNamespace(monotonic=lambda: now_s, monotonic_ns=lambda: round(now_s * 1e9))
-    monkeypatch.setattr(line_of_runs, "time", clock)
-    monkeypatch.setattr(course_of_runs, "time", clock)
-    monkeypatch.setenv("COLUMNS", "80")
-    case = make_case()
-    (measurement,) = measured(case, (0.1,) * 4).measurements
-    plan = make_plan([0], cases=[case])
-    with Progress([plan, plan], live=True) as progress:
-        for block, passed_s in zip(measurement.blocks, (0.5, 0.4, 0.6, 0.0), strict=True):
-            progress.hear(1, block)
-            progress.tick()
-            now_s += passed_s
-    *drawn, last = re.findall(r"\r\x1b\[K([^\r\x1b]*)", capfd.readouterr().err)
-    rate = format_rate(speed_of_launch(case, measurement.blocks), case.unit)
-    name = f"[2] {case.name}"
-    assert drawn == [
-        f"0:00 ~0:03 left {name}: block 1, {rate}",
-        f"0:01 ~0:03 left {name}: block 4, {rate}",
-    ]
-    assert last == ""

@@ -116,11 +116,11 @@ def test_a_viewer_whose_terminal_is_taken_away_leaves_the_run_going(tmp_path: Pa
     if command == "attach":
         detached(profile, db)
     viewer = Terminal("attach") if command == "attach" else Terminal("run", "--yes", profile, "--db", db)
-    viewer.wait_for(b"block")
+    viewer.wait_for(b"running")
     viewer.close()
     assert viewer.end() == 129
     if command == "run":
-        assert b"\r\x1b[K" in viewer.seen, "with a terminal the line is rewritten in place"
+        assert b"\r\x1b[K" in viewer.seen, "with a terminal lines are rewritten in place"
     wait_until_ended(only_run_dir())
     assert statuses(db) == ["finished"]
 
@@ -130,13 +130,14 @@ def test_no_end_of_a_viewer_ends_a_run_that_it_did_not_start(tmp_path: Path) -> 
     profile = write_long_profile(tmp_path / "spin.toml")
     db = tmp_path / "a.db"
     owner = Terminal("run", "--yes", profile, "--db", db)
-    owner.wait_for(b"block")
+    owner.wait_for(b"running")
     name = only_run_dir().name[-8:]
     on_terminal = Terminal("attach")
-    on_terminal.wait_for(b"block")
+    on_terminal.wait_for(b"running")
     on_terminal.type(b"\x03")
     assert on_terminal.end() == 128 + signal.SIGINT
-    assert f"Ctrl-C leaves it running; to end it: gputui stop {name}".encode() in on_terminal.seen
+    plain = re.sub(rb"\x1b\[[\d;]*m", b"", on_terminal.seen)
+    assert f"Ctrl-C leaves it running; to end it: gputui stop {name}".encode() in plain
     assert f"the run continues; to end it: gputui stop {name}; to see it".encode() in on_terminal.seen
     for number in (signal.SIGTERM, signal.SIGINT):
         viewer = start_gputui("attach", name)

@@ -15,12 +15,13 @@ from model_server import Behaviour, serving
 from shell_app import make_app, picture, press, settled
 from stored_loads import Server, load_cases, load_lines, store_loads
 
+from gputui.cli.run_picture import picture_lines
 from gputui.model.journal import Figure, LaunchStart, RunStart
 from gputui.model.plan import PlannedCase, PlannedLoad
 from gputui.model.serving import LoadNow, LoadStep, ServerFound
 from gputui.model.telemetry import HOST
 from gputui.services.runs.device_history import DeviceHistory
-from gputui.services.runs.progress import ProgressTracker, load_now_words
+from gputui.services.runs.progress import ProgressTracker
 from gputui.tui.screens.run.load_pane import load_lines as pane_lines
 from gputui.tui.screens.run.model import InProgress, RunModel, WatchedRuns
 from gputui.tui.screens.run.watching import watching
@@ -171,11 +172,21 @@ def test_between_two_loads_the_pane_says_so() -> None:
     assert "6.40 req/s: the queue grew  ·  3.20 req/s: 98 %" in before
 
 
-def test_the_live_line_of_a_load_says_what_ends_and_what_waits() -> None:
-    now = LoadNow(0, 0, 0, 8, None, 8, 26, _SECOND, 0.052, 0.01, 0)
-    assert load_now_words(now) == "26.0 req/s ended, 8 in flight, TTFT 52.0 ms"
-    offered = LoadNow(0, 0, 0, None, 30.0, 8, 26, _SECOND, None, None, 0)
-    assert load_now_words(offered) == "26.0 req/s ended of 30.0 offered, 8 in flight"
+def test_below_a_shells_prompt_the_load_stands_between_its_case_and_the_host() -> None:
+    progress = replace(_tracker().picture(), devices=(_device(HOST, 150.0),))
+    lines = _text(picture_lines(progress, [make_plan([3])], "a.db", "Ctrl-C ends it", 80, 24))
+    assert len(lines) <= 24
+    places = [
+        next(place for place, line in enumerate(lines) if re.match(begin, line))
+        for begin in (
+            " ▸ ",
+            "── serve:chat limit ",
+            "  4.00 req/s ended",
+            "── host ",
+        )
+    ]
+    assert places == sorted(places)
+    assert lines[-1] == " Ctrl-C ends it"
 
 
 def test_a_budget_in_which_nothing_could_be_measured_is_refused_with_one_that_is_enough(

@@ -1,11 +1,10 @@
-"""The answer of one run in a few sentences: is the box normal, how fast is the main case, what AMP brings."""
+"""The answer of one run in a few sentences: how fast is the main case, what AMP brings, is the box normal."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
-from gputui.analysis.contention import CONTENTION
 from gputui.analysis.peak_tests import (
     ABOVE_LIMIT,
     BELOW_NORMAL,
@@ -35,6 +34,7 @@ from gputui.services.results.throughput import speed_ratio, speeds_of
 from gputui.services.results.waiting import contention_of, is_undecidable
 from gputui.worker.workloads import WORKLOADS
 
+HAD_THE_CPU = "Other programs had the CPU"
 _TITLES = {workload.name: workload.title for workload in WORKLOADS}
 _OF_USER = {"step": "your step {}", "command": "your program {}", "record": "your recording {}"}
 _CLASSES = ("training", "inference", "ceiling", "host")
@@ -125,17 +125,28 @@ def case_subject(case: Case, among: Sequence[Case], *, with_precision: bool = Tr
 
 
 def run_headline(run: Run) -> str:
-    """At most four short sentences, the answer first."""
+    """All of `headline_sentences`."""
+    return " ".join(headline_sentences(run))
+
+
+def headline_sentences(run: Run) -> tuple[str, ...]:
+    """At most a few, the answer first: that the box is below normal, else how fast its main case is."""
     if run.summary.profile == TRACE_PROFILE:
-        return "An imported trace: where its steps spend their time, without rates."
+        return ("An imported trace: where its steps spend their time, without rates.",)
     speeds = speeds_of(run)
     if is_recording(run) and not speeds:
-        return _recorded(run)
+        return (_recorded(run),)
     checks = performance_checks(run)
     if any(case.case.variant.device_class == "gpu" for case, _ in speeds):
         checks = tuple(check for check in checks if check.device_index is not None)
-    sentences = [*_box(checks), _busy(speeds), _main(speeds), _ended(run, has_some=bool(speeds))]
-    return " ".join(filter(None, sentences))
+    box, main = _box(checks), [_main(speeds)]
+    answer = [*box, *main] if is_bad_news(checks) else [*main, *box]
+    return tuple(filter(None, (*answer, _busy(speeds), _ended(run, has_some=bool(speeds)))))
+
+
+def is_bad_news(checks: Sequence[PerformanceCheck]) -> bool:
+    """Whether a device is below what its kind does, or its measurement impossible."""
+    return any(check.word in (BELOW_NORMAL, ABOVE_LIMIT) for check in checks)
 
 
 def _recorded(run: Run) -> str:
@@ -160,12 +171,13 @@ _GPUS_TOLD = 2
 
 
 def _box(checks: Sequence[PerformanceCheck]) -> list[str]:
-    """Whether these devices do what others of their kind do; of many, one stands for all normal ones."""
+    """Whether these devices do what others of their kind do, where that is known; of many normal ones, one
+    stands for all."""
     odd = [check for check in checks if check.word in (BELOW_NORMAL, ABOVE_LIMIT)]
     rest = [check for check in checks if check not in odd]
     told = checks if len(checks) <= _GPUS_TOLD else [*odd, *rest[:1]]
     sentences = [sentence for check in told for sentence in _device(check, many=len(checks) > 1)]
-    if len(told) < len(checks):
+    if sentences and len(told) < len(checks):
         sentences.append(f"The same holds for {counted(len(checks) - len(told), 'other GPU')}.")
     return sentences
 
@@ -173,8 +185,8 @@ def _box(checks: Sequence[PerformanceCheck]) -> list[str]:
 def _device(check: PerformanceCheck, *, many: bool) -> list[str]:
     standing = check.standing
     where = f"GPU {check.device_index}: " if many else ""
-    if standing is not None and check.word == NO_REFERENCE and not many:
-        return [standing.text]
+    if check.word == NO_REFERENCE:
+        return []
     below = [one for one in check.peak_tests if one.word == BELOW_NORMAL and _is_of_boxes(one)]
     if standing is not None and check.word == BELOW_NORMAL and below:
         remarks = "".join(f", {remark}" for remark in standing.remarks)
@@ -183,7 +195,7 @@ def _device(check: PerformanceCheck, *, many: bool) -> list[str]:
         source = f"reference of {standing.months}"
         return [f"{BELOW_NORMAL}: {where}{than} ({source}): {standing.lowest}{remarks}."]
     published = _published(check, many=many)
-    return published if standing is None or many else [*published, standing.text]
+    return published if standing is None or many or not standing.judges else [*published, standing.text]
 
 
 def _is_of_boxes(judged: JudgedPeakTest) -> bool:
@@ -196,11 +208,6 @@ def _published(check: PerformanceCheck, *, many: bool) -> list[str]:
     name = check.device_name.removeprefix("NVIDIA ")
     which = f"GPU {check.device_index} ({name})" if many else f"this {name}"
     judged = [one for one in check.peak_tests if one.word != NO_REFERENCE]
-    if check.word == NO_REFERENCE:
-        if check.has_small_tests_only:
-            return [f"The peak tests were too small to judge {which}."]
-        judged_by = "for this CPU" if check.device_index is None else f"to judge {which} by"
-        return [f"No published figures {judged_by}."]
     hits = [one for one in judged if one.word == check.word]
     rest = len(judged) - len(hits)
     others = (
@@ -273,8 +280,7 @@ def _busy(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
     main, _ = min(speeds, key=lambda pair: case_order(pair[0].case))
     share = contention_of(main)
     rest = ", too much to decide anything" if is_undecidable(main) else "; rates are without it"
-    time = f"{CONTENTION} for {format_percent(share)} of the time"
-    return f"Measured on a busy box: {time}{rest}." if share else ""
+    return f"{HAD_THE_CPU} {format_percent(share)} of the time{rest}." if share else ""
 
 
 def _but_precision(case: Case) -> tuple[str, str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 
@@ -11,6 +12,7 @@ from gputui.analysis.verdict import LAUNCHES_MEASURED, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import FOUND_BY_TRYING, WHOLE_BOX, Case
 from gputui.model.journal import NOTHING_MEASURED
+from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import RECORD_PROFILE
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 from gputui.model.units import (
@@ -44,8 +46,12 @@ def day(run: RunSummary) -> str:
 
 
 def device_words(run: RunSummary) -> str:
-    """The box in a few words: its GPUs, or its CPU and usable cores."""
-    machine = run.machine
+    """The box of a run in a few words."""
+    return machine_words(run.machine)
+
+
+def machine_words(machine: Machine) -> str:
+    """A box in a few words: its GPUs, or its CPU and usable cores."""
     if machine.gpus:
         names = [gpu.name.removeprefix("NVIDIA ") for gpu in machine.gpus]
         return ", ".join(f"{names.count(name)}x {name}" for name in dict.fromkeys(names))
@@ -56,9 +62,14 @@ def device_words(run: RunSummary) -> str:
 
 
 def torch_words(run: RunSummary) -> str:
+    """The torch of a run, as `torch_in`."""
+    return torch_in(run.runtime)
+
+
+def torch_in(runtime: Runtime) -> str:
     """`torch 2.13.0+cpu`, or that there is none; empty for a recording, which asks no interpreter."""
-    version = run.runtime.torch_version
-    if not run.runtime.python_version:
+    version = runtime.torch_version
+    if not runtime.python_version:
         return ""
     return "no torch" if isinstance(version, Missing) else f"torch {version}"
 
@@ -218,6 +229,35 @@ def ending_words(case: CaseResult) -> tuple[str, str]:
     return _ENDS.get(case.outcome, case.outcome), reason
 
 
+def not_measured_line(endings: Sequence[tuple[str, str]], of: int) -> str:
+    """`23 of 35 cases not measured: 20 need a GPU, 3 need TF32`, of outcomes with reasons; empty for none."""
+    if not endings:
+        return ""
+    counts = Counter(_lack(outcome, reason) for outcome, reason in endings)
+    kinds = [
+        f"{n} {lack if n > 1 else lack.replace('need ', 'needs ', 1)}" for lack, n in counts.most_common()
+    ]
+    return f"{len(endings)} of {counted(of, 'case')} not measured: {', '.join(kinds)}"
+
+
+def _lack(outcome: str, reason: str) -> str:
+    """What cases of this ending lack, in words that follow their number."""
+    if outcome not in NOT_RUN:
+        return _ENDS.get(outcome, outcome)
+    return next((words for word, words in _LACKS if word in reason), f"{_ENDS[outcome]}: {reason}")
+
+
+_LACKS = (
+    ("no GPU", "need a GPU"),
+    ("TF32", "need TF32"),
+    *(
+        (word, "had too little time")
+        for word in ("budget", "no time was left", "first step took", "do not fit")
+    ),
+)
+"""What a reason has in it, and what cases then lack."""
+
+
 def some_of(names: Sequence[str]) -> str:
     """The first three, and how many more there are."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
@@ -233,8 +273,8 @@ def mostly_assumed(run: Run) -> str:
     elif _would_be_measured(run):
         how = "a launch failed: run again"
     elif run.summary.status == "finished" and run.summary.replicates >= LAUNCHES_MEASURED:
-        how = "starting more would have taken too long: raise --budget"
-    return f"the interval is mostly assumed; {how}"
+        how = "more need a longer --budget"
+    return f"± is mostly assumed; {how}"
 
 
 def _launches_assumed(run: Run) -> int:
@@ -315,11 +355,11 @@ def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
         few = _launches_assumed(run)
         notes.append(f"{'one launch' if few == 1 else f'{few} launches'}: {assumed}")
     starved = [c for c in run.cases if run.summary.status != "interrupted" and _never_had_time(c)]
-    if starved:
+    if starved and not is_brief:  # they are among those that were not measured
         notes.append(f"too little time for {which(starved)}: raise --budget, or choose fewer with --only")
     unsettled = [c for c in run.cases if any(m.outcome == "ok" and m.stable is False for m in c.measurements)]
     if unsettled:
-        notes.append(f"not stable after warm-up: {which(unsettled)}")
+        notes.append(f"still speeding up or slowing down after warm-up: {which(unsettled)}")
     crowded = [c for c in run.cases if is_crowded(c)]
     if crowded:
         names = which(crowded, lambda case: f"{case_name(case)} {_waited(case)} of the time")

@@ -19,7 +19,7 @@ from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import JOURNAL_NAME, STORED_NAME, Line, Price, Stored
 from gputui.model.machine import Runtime
 from gputui.model.plan import Plan
-from gputui.recording.lock import is_held, read_holder
+from gputui.recording.lock import boot_id, is_held, read_holder
 from gputui.recording.spec import Spec
 from gputui.services.runs.held_runs import held_runs
 from gputui.services.support.paths import directories_in, hash_key, new_run_directory, run_directories
@@ -199,6 +199,12 @@ def holds_a_journal(run_dir: Path) -> bool:
         return (run_dir / JOURNAL_NAME).stat().st_size > 0
     except OSError:
         return False
+
+
+def is_of_this_boot(run: LiveRun) -> bool:
+    """Whether the clock of its journal is ours, and what its sampler reads is of this machine."""
+    holder = read_holder(run.run_dir)
+    return run.supervisor is not None or (holder is not None and holder.boot_id == boot_id())
 
 
 def called(run: LiveRun) -> str:

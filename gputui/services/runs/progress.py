@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from gputui.analysis.statistics import Interval, hodges_lehmann_interval, median
 from gputui.analysis.verdict import SpeedEstimate
@@ -24,20 +25,28 @@ from gputui.model.journal import (
     MachineFound,
     RunEnd,
     RunStart,
+    RuntimeFound,
     Stored,
 )
-from gputui.model.machine import Machine
+from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import Plan, PlannedLaunch
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Measurement
 from gputui.model.serving import LoadNow, LoadStep, ServerFound
 from gputui.model.telemetry import HOST
-from gputui.model.units import counted, format_rate, format_seconds, format_spread, three_digits
+from gputui.model.units import counted, format_rate, format_spread
 from gputui.recording.pacing import FIRST_STARTUP_S, FIRST_STARTUP_WITHOUT_TORCH_S, profiled_s
-from gputui.services.results.labels import gpu_number, interval_words, shared_case_words, short_case_name
+from gputui.services.results.labels import (
+    gpu_number,
+    interval_words,
+    not_measured_line,
+    shared_case_words,
+    short_case_name,
+)
 from gputui.services.results.roofline import PeakShare, peak_share
-from gputui.services.results.throughput import speed_of
-from gputui.services.runs.device_history import DeviceHistory
+from gputui.services.results.throughput import speed_of, speed_of_launch
+from gputui.services.results.waiting import own_times, waited_of
+from gputui.services.runs.device_history import DeviceHistory, HistoryReader
 from gputui.store.text import clean_text
 from gputui.worker.launch.timed_launch import ENOUGH_HALF_WIDTH, MAX_BLOCK_S
 from gputui.worker.workloads import WORKLOADS
@@ -48,6 +57,7 @@ second."""
 EVENTS_KEPT = 200
 LAST_WORDS_KEPT = 50
 LOADS_KEPT = 600
+_NO_BLOCK = Missing("no block has been timed yet")
 _WITH_WARM_UP = 1.3
 """Times the timed blocks: building, the first step, and warm-up until three blocks agree."""
 
@@ -173,6 +183,8 @@ class CaseProgress:
     ttft_s: float | None = None
     """Of a load on a server, the median over its launches of their medians; None while there is none."""
     tpot_s: float | None = None
+    of_fastest: float | None = None
+    """Its rate as a share of the fastest case that does the same work in this run; None before a rate."""
 
     @property
     def is_now(self) -> bool:
@@ -257,16 +269,6 @@ class OfferedLoad:
         return bool(self.now) and self.now[-1].rate_per_s is not None
 
 
-def load_now_words(now: LoadNow) -> str:
-    """`26.1 req/s answered, 4 in flight, TTFT 52.0 ms`."""
-    words = [f"{three_digits(now.ended_per_s)} req/s ended", f"{now.in_flight} in flight"]
-    if now.rate_per_s is not None:
-        words[0] += f" of {three_digits(now.rate_per_s)} offered"
-    if now.ttft_s is not None:
-        words.append(f"TTFT {format_seconds(now.ttft_s)}")
-    return ", ".join(words)
-
-
 @dataclass(frozen=True, slots=True)
 class ProgressSnapshot:
     """Everything shown of runs in progress at one moment."""
@@ -295,6 +297,31 @@ class ProgressSnapshot:
     """What is offered to a server now; None while nothing is."""
     server_is_here: bool | None = None
     """Whether the server under load runs on this box; None for a run without one."""
+    runtime: Runtime | None = None
+    """The software under test, once the journal has it."""
+    pass_number: int = 0
+    """Of the pass in progress, from 1; 0 before the first."""
+    passes: int = 0
+    """Planned; each measures every case once."""
+    waited_share: float | Missing = _NO_BLOCK
+    """Of the newest block: what its threads waited for CPUs that others held; 0 to 1."""
+
+    def ends_at(self, now: datetime) -> str:
+        """The time of day at which it is expected to end, as `14:31`; empty if unknown."""
+        if self.left_s is None or self.is_storing:
+            return ""
+        return f"{now + timedelta(seconds=self.left_s):%H:%M}"
+
+    @property
+    def to_run(self) -> tuple[CaseProgress, ...]:
+        """The cases that are run here."""
+        return tuple(case for case in self.cases if case.launches)
+
+    @property
+    def not_run_line(self) -> str:
+        """How many cases are not run here, and why; empty if all are."""
+        left = [(case.state, case.reason) for case in self.cases if not case.launches]
+        return not_measured_line(left, len(self.cases))
 
 
 @dataclass(slots=True)
@@ -368,6 +395,7 @@ class _Rate:
     """What is known of the rate of a case, after so many blocks."""
 
     blocks: int
+    units_per_s: float = 0.0
     rate: str = ""
     spread: str = ""
     peak: PeakShare | None = None
@@ -383,6 +411,8 @@ class ProgressTracker:
         self._plans = plans
         self._started_ns: dict[int, int] = {}
         self._machines: dict[int, Machine] = {}
+        self._runtime: Runtime | None = None
+        self._pass_number = 0
         self._under_test: int | None = None
         self._rates: dict[tuple[int, int], _Rate] = {}
         self._timed: tuple[int, int] | None = None
@@ -432,11 +462,14 @@ class ProgressTracker:
             self._started_ns[index] = line.started_ns
         elif isinstance(line, MachineFound):
             self._machines[index] = line.machine
+        elif isinstance(line, RuntimeFound):
+            self._runtime = line.runtime
         elif isinstance(line, CasePlanned):
             case = self._cases.get((index, line.planned.case_id))
             if case is not None:
                 case.device_index, case.device_name = line.device_index, line.device_name
         elif isinstance(line, LaunchStart):
+            self._pass_number = max(self._pass_number, line.replicate + 1)
             for case_id in line.case_ids:
                 self._become(index, case_id, "starting")
                 planned = self._cases.get((index, case_id))
@@ -486,14 +519,17 @@ class ProgressTracker:
         elif isinstance(line, Stored):
             self.stored[index] = line
 
-    def picture(self) -> ProgressSnapshot:
+    def picture(self, histories: Sequence[HistoryReader] = ()) -> ProgressSnapshot:
+        """`histories` of what the samplers read, one for each run; none if their clock is not ours."""
+        under_way = next((at for at in range(len(self._plans)) if at not in self.ended), len(self._plans) - 1)
+        rates = {key: self._rate(*key) for key in self._cases}
         left_s = self.pace.left_s()
         passed_s = self.pace.elapsed_s()
         is_storing = len(self.ended) == len(self._plans)
         return ProgressSnapshot(
             begun_ns=self.pace.begun_ns,
             left_s=left_s,
-            cases=tuple(self._progress_of(*key) for key in self._cases),
+            cases=tuple(self._progress_of(*key, rate) for key, rate in rates.items()),
             strip=self._strip(),
             events=tuple(self._events),
             is_storing=is_storing,
@@ -504,15 +540,27 @@ class ProgressTracker:
             last_words=tuple(self._last_words),
             load=self._load(),
             server_is_here=self._server_is_here,
+            devices=histories[under_way].poll(time.monotonic_ns()) if histories else (),
+            runtime=self._runtime,
+            pass_number=self._pass_number,
+            passes=max((plan.replicates for plan in self._plans), default=0),
+            waited_share=self._waited_share(),
         )
+
+    def _waited_share(self) -> float | Missing:
+        return _NO_BLOCK if self._timed is None else waited_of(self._newest_blocks(self._timed)[-1])
+
+    def _newest_blocks(self, key: tuple[int, int]) -> list[Block]:
+        """Of the newest launch of a case that has any."""
+        return next(one.blocks for one in reversed(self._cases[key].launched.values()) if one.blocks)
 
     @property
     def _now(self) -> tuple[int, int] | None:
         """Run and number of a case that a worker is executing."""
         return next((key for key, case in self._cases.items() if case.is_now), None)
 
-    def _progress_of(self, index: int, case_id: int) -> CaseProgress:
-        case, rate = self._cases[index, case_id], self._rate(index, case_id)
+    def _progress_of(self, index: int, case_id: int, rate: _Rate) -> CaseProgress:
+        case = self._cases[index, case_id]
         return CaseProgress(
             index,
             self._name(index, case_id),
@@ -528,7 +576,16 @@ class ProgressTracker:
             self._short_name(index, case_id),
             self._median_figure(index, case_id, "ttft_p50_s"),
             self._median_figure(index, case_id, "tpot_p50_s"),
+            self._of_fastest(case, rate),
         )
+
+    def _of_fastest(self, case: _Case, rate: _Rate) -> float | None:
+        alike = [
+            known.units_per_s
+            for key, known in self._rates.items()
+            if self._cases[key].case.work == case.case.work
+        ]
+        return rate.units_per_s / max(alike) if rate.units_per_s else None
 
     def _median_figure(self, index: int, case_id: int, key: str) -> float | None:
         values = self._figures.get((index, case_id), {}).get(key)
@@ -666,9 +723,9 @@ class ProgressTracker:
         result = case.result(case_id)
         speed = speed_of(result)
         if isinstance(speed, Missing):
-            steps_ns = [block.block_ns / block.steps for m in result.measurements for block in m.blocks]
-            units_per_s = case.case.units_per_step / max(median(steps_ns), 1e-9) * 1e9
-            made = _Rate(case.blocks, format_rate(units_per_s, case.case.unit))
+            blocks = [block for measurement in result.measurements for block in measurement.blocks]
+            units_per_s = speed_of_launch(case.case, blocks[-INTERVAL_BLOCKS:])
+            made = _Rate(case.blocks, units_per_s, format_rate(units_per_s, case.case.unit))
         else:
             made = self._estimated(index, result, speed)
         self._rates[index, case_id] = made
@@ -683,6 +740,7 @@ class ProgressTracker:
         ]
         return _Rate(
             self._cases[index, result.case_id].blocks,
+            speed.units_per_s,
             format_rate(speed.units_per_s, result.case.unit),
             interval_words(speed),
             None if machine is None else peak_share(result, beside, machine),
@@ -692,16 +750,16 @@ class ProgressTracker:
         if self._timed is None:
             return None
         case = self._cases[self._timed]
+        units = case.case.units_per_step
         launches = [
-            tuple(block.block_ns / block.steps / 1e9 for block in launched.blocks[-INTERVAL_BLOCKS:])
+            tuple([units * s for s in own_times(case.case, launched.blocks[-INTERVAL_BLOCKS:])])
             for launched in case.launched.values()
             if launched.blocks
         ]
         *earlier, step_s = launches
-        blocks = len(next(one for one in reversed(case.launched.values()) if one.blocks).blocks)
+        blocks = len(self._newest_blocks(self._timed))
         interval = hodges_lehmann_interval(step_s)
         centre_s = max(median(step_s) if isinstance(interval, Missing) else interval.estimate, 1e-12)
-        units = case.case.units_per_step
         spread = ""
         if isinstance(interval, Interval):
             spread = format_spread(

@@ -1,4 +1,4 @@
-"""The first sentences of a run: is the box normal, how fast is its main case, what AMP brings."""
+"""The first sentences of a run: how fast is its main case, what AMP brings, is the box normal."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ import re
 from dataclasses import replace
 
 import pytest
+from builders import make_interpreter, make_machine
 from hand_made import make_run, measured, recording, steady, unmeasured
 from journals import GPU_MACHINE, make_case
 from test_expected import H200, at_rate, copy, gemm, shipped_case
 
+from gputui.cli.output import step_lines
 from gputui.cli.results import missing_lines, print_run
 from gputui.document.page import console_on
+from gputui.document.spans import Span
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult
-from gputui.services.results.headline import run_headline
+from gputui.services.profiles.loader import find_profile
+from gputui.services.profiles.planner import resolve_plan
+from gputui.services.results.headline import headline_sentences, run_headline
+from gputui.services.results.next_steps import NextStep
 
 LINKS = [at_rate(55.4e9, "xfer", "256m-h2d"), at_rate(55.0e9, "xfer", "256m-d2h")]
 TRAINING = [at_rate(31.2e3, "gpt_train", "base", "fp32"), at_rate(215e3, "gpt_train", "base", "amp")]
@@ -43,8 +49,10 @@ def test_what_is_low_is_named_together_and_a_normal_box_is_called_normal() -> No
     assert headline(gemm(300), copy(2.62)).startswith(
         "BELOW NORMAL: matrix products with amp run at 39 % and memory at 61 % of what an H200 does "
     )
-    assert headline(gemm(780), copy(4.28)).startswith("This H200 is normal in all 2 peak tests. ")
-    assert headline(gemm(780)).startswith("This H200 is normal in its one peak test. ")
+    assert headline(gemm(780), copy(4.28)) == (
+        "Matrix product: 780 TFLOP/s. This H200 is normal in all 2 peak tests."
+    )
+    assert headline(gemm(780)).endswith(" This H200 is normal in its one peak test.")
 
 
 def test_more_than_the_physical_peak_is_called_an_error_before_anything_else() -> None:
@@ -61,19 +69,16 @@ def test_the_article_fits_the_name_as_it_is_spelled(name: str, article: str) -> 
     assert f"of what {article}" in headline(slow)
 
 
-def test_without_published_figures_the_main_case_still_answers() -> None:
+def test_without_published_figures_the_main_case_answers_and_nothing_is_said_of_normal() -> None:
     product = at_rate(1.5e12, "gemm", "mini", device_class="cpu", device_name="Xeon 8481C")
     slower = [
         at_rate(rate, "gpt_train", "mini", precision, device_class="cpu")
         for rate, precision in ((2000.0, "fp32"), (1000.0, "amp"))
     ]
     assert without_ends(run_headline(make_run(product, *slower))) == (
-        "No published figures for this CPU. GPT training: 1.00k tok/s with amp, 50 % slower than fp32 (ends)."
+        "GPT training: 1.00k tok/s with amp, 50 % slower than fp32 (ends)."
     )
-
-
-def test_tests_too_small_for_the_device_are_no_lack_of_figures() -> None:
-    assert headline(gemm(300, "mini")).startswith("The peak tests were too small to judge this H200.")
+    assert headline(gemm(300, "mini")) == "Matrix product: 300 TFLOP/s."
 
 
 def test_what_failed_is_said_and_what_kept_everything_from_being_measured() -> None:
@@ -110,13 +115,13 @@ def test_a_whole_program_is_answered_in_time() -> None:
     assert run_headline(make_run(program)).startswith("Hashing: ")
 
 
-def test_contention_is_named_before_the_speed_it_makes_doubtful() -> None:
+def test_contention_is_named_beside_the_speed_it_makes_doubtful() -> None:
     busy = measured(make_case("gpt_train"), steady(0.1), waited_share=0.4)
     quiet = measured(make_case("gpt_train"), steady(0.1), waited_share=0.01)
-    doubt = "busy box: CPU contention from other processes for 40 % of the time; rates are without it."
-    assert doubt in run_headline(make_run(busy))
-    assert run_headline(make_run(busy)).index(doubt) < run_headline(make_run(busy)).index("GPT training")
-    assert "busy" not in run_headline(make_run(quiet))
+    doubt = "Other programs had the CPU 40 % of the time; rates are without it."
+    answer, said = headline_sentences(make_run(busy))
+    assert (answer.startswith("GPT training: "), said) == (True, doubt)
+    assert "programs" not in run_headline(make_run(quiet))
 
 
 def test_of_a_box_that_others_had_for_most_of_the_time_no_precision_is_called_faster() -> None:
@@ -125,68 +130,58 @@ def test_of_a_box_that_others_had_for_most_of_the_time_no_precision_is_called_fa
         for precision, seconds in (("fp32", 0.3), ("amp", 0.1))
     )
     said = run_headline(make_run(single, replace(mixed, case_id=1)))
-    assert "for 80 % of the time, too much to decide anything." in said
+    assert "Other programs had the CPU 80 % of the time, too much to decide anything." in said
     assert "with amp, can't tell if faster than fp32 (" in said
 
 
-def on_terminal(
-    capsys: pytest.CaptureFixture[str], rows: int, cases: list[CaseResult], *, shows_all: bool = False
-) -> list[str]:
+def on_terminal(rows: int, cases: list[CaseResult], *, shows_all: bool = False) -> list[str]:
     """What a terminal of so many rows at 80 columns shows of a run, its footer included."""
     page = io.StringIO()
     out = console_on(page, 80, is_terminal=True)
     out.height = rows
+    footer = [(Span("stored as 1 in a.db"),), (Span("next: "), Span("compare"))]
     price = Price(3.5, 2, "stated", "", "", "", "")
     run = make_run(*cases, machine=GPU_MACHINE, price=price)
-    print_run(out, run, ["run 1"], ["stored as 1 in a.db", "next: compare"], shows_all=shows_all)
-    return (page.getvalue() + capsys.readouterr().out).splitlines()
+    print_run(out, run, ["run 1"], footer, shows_all=shows_all)
+    return re.sub(r"\x1b\[[\d;]*m", "", page.getvalue()).splitlines()
 
 
-def test_a_terminal_of_24_lines_holds_the_answer_and_the_next_command_whatever_the_run_has(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_terminal_of_24_lines_holds_the_answer_and_the_next_command_whatever_the_run_has() -> None:
     small = [at_rate(1e12, "gemm", "mini", device_class="cpu", device_name="X") for _ in range(20)]
     cases = [*small, gemm(780), copy(2.62), *LINKS, *TRAINING]
-    lines = on_terminal(capsys, 24, cases)
+    lines = on_terminal(24, cases)
     assert len(lines) <= 23
-    assert max(len(re.sub(r"\x1b\[[\d;]*m", "", line)) for line in lines) <= 80
+    assert max(map(len, lines)) <= 80
     assert "BELOW NORMAL" in lines[0]
     assert "next: compare" in lines[-1]
     shown = "\n".join(lines)
     assert "gpt_train base amp" in shown
     assert "membw base" in shown
     assert "more cases: --all" in shown
-    assert len(on_terminal(capsys, 24, cases, shows_all=True)) > 30
+    assert len(on_terminal(24, cases, shows_all=True)) > 30
 
 
-def test_the_reasons_of_what_was_not_measured_stand_on_the_first_screen(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_failed_is_named_and_one_line_adds_up_what_was_not_measured() -> None:
     oom = unmeasured(shipped_case("gpt_train", "xl", "amp"), "oom", "OutOfMemoryError; see the log")
     crash = unmeasured(
         shipped_case("decode", "base", "amp"), "failed", "RuntimeError; its message is in the worker's log"
     )
-    skipped = unmeasured(shipped_case("conv_train", "base", "amp"), "skipped", "no GPU in this machine")
-
-    two = on_terminal(capsys, 24, [gemm(780), oom, crash])
-    assert "gpt_train xl gpu amp ran out of memory" in two
-    assert "decode base gpu amp failed: RuntimeError" in two
-    three = on_terminal(capsys, 24, [gemm(780), oom, crash, skipped])
-    assert "gpt_train xl gpu amp ran out of memory" in three
-    assert "2 more cases not measured" in three
-    assert "1 case did not run: no GPU in this machine" in on_terminal(capsys, 24, [gemm(780), skipped])
-
-
-def test_what_can_run_here_is_counted_apart_from_what_cannot(capsys: pytest.CaptureFixture[str]) -> None:
-    no_gpu = unmeasured(shipped_case("conv_train", "base", "amp"), "skipped", "no GPU in this machine")
-    no_mode = unmeasured(shipped_case("conv_train", "base", "tf32"), "unsupported", "a mode of NVIDIA GPUs")
+    no_gpu = unmeasured(shipped_case("conv_train", "base", "amp"), "skipped", "no GPU: no driver is loaded")
+    no_mode = unmeasured(shipped_case("conv_train", "base", "tf32"), "unsupported", "TF32 is a mode of GPUs")
     slow = unmeasured(shipped_case("decode", "base", "amp"), "skipped", "too slow: raise --budget")
+    alone = unmeasured(shipped_case("ddp", "base", "amp"), "unsupported", "2 GPUs are needed, torch sees 1")
 
-    assert "measured 1 of 2 cases ·" in "\n".join(on_terminal(capsys, 24, [gemm(780), slow]))
-    mixed = "\n".join(on_terminal(capsys, 24, [gemm(780), slow, slow, no_gpu, no_mode]))
-    assert "more cases not measured" in mixed
-    assert "measured 1 of the 3 cases that can run here ·" in mixed
-    assert "measured" not in "\n".join(on_terminal(capsys, 24, [gemm(780), no_gpu, no_mode]))
+    assert missing_lines(make_run(gemm(780), no_gpu, no_gpu, no_gpu, no_mode, no_mode, slow)) == [
+        "6 of 7 cases not measured: 3 need a GPU, 2 need TF32, 1 had too little time"
+    ]
+    assert missing_lines(make_run(gemm(780), alone)) == [
+        "1 of 2 cases not measured: 1 cannot run: 2 GPUs are needed, torch sees 1"
+    ]
+    assert missing_lines(make_run(gemm(780), copy(4.0))) == []
+    shown = on_terminal(24, [gemm(780), oom, crash, no_gpu])
+    assert "gpt_train xl gpu amp ran out of memory" in shown
+    assert "decode base gpu amp failed: RuntimeError" in shown
+    assert "3 of 4 cases not measured: 1 ran out of memory, 1 failed, 1 needs a GPU" in shown
 
 
 def test_cases_that_an_interrupted_run_did_not_finish_are_one_kind() -> None:
@@ -194,8 +189,38 @@ def test_cases_that_an_interrupted_run_did_not_finish_are_one_kind() -> None:
         unmeasured(shipped_case(name, "base", "amp"), "interrupted", why)
         for name, why in (("gpt_train", "stopped by SIGINT"), ("decode", "the run ended first"))
     ]
-    skipped = unmeasured(shipped_case("conv_train", "base", "amp"), "skipped", "no GPU in this machine")
+    skipped = unmeasured(shipped_case("conv_train", "base", "amp"), "skipped", "no GPU: no driver")
     assert missing_lines(make_run(*cut, skipped, status="interrupted")) == [
-        "gpt_train base gpu amp, decode base gpu amp did not finish",
-        "1 case did not run: no GPU in this machine",
+        "3 of 3 cases not measured: 2 did not finish, 1 needs a GPU"
     ]
+
+
+def test_bad_news_is_amber_and_bold_other_answers_bold_and_commands_are_cyan() -> None:
+    command = tuple(step_lines([NextStep("gputui doctor", "why")], console_on(io.StringIO())))
+    for cases, style in (([gemm(300)], r"1;[\d;]+"), ([gemm(780)], "1")):
+        page = io.StringIO()
+        out = console_on(page, 80, is_terminal=True)
+        print_run(out, make_run(*cases, machine=GPU_MACHINE), footer=command)
+        first, *_, last = page.getvalue().splitlines()
+        assert re.match(rf"\x1b\[{style}m", first)
+        assert re.search(r"\x1b\[\d[\d;]+mgputui doctor\x1b\[0m", last)
+
+
+def test_of_quick_on_a_busy_cpu_every_case_and_the_whole_end_fit_24_lines() -> None:
+    plan = resolve_plan(find_profile("quick"), make_interpreter(cuda=None), make_machine())
+    cases = tuple(
+        replace(measured(one.case, steady(0.1), waited_share=0.4), case_id=one.case_id)
+        if one.outcome is None
+        else unmeasured(one.case, one.outcome, one.reason)
+        for one in plan.cases
+    )
+    footer = [(Span(line),) for line in ("stored as 1 in a.db", "next: a command", "      another")]
+    page = io.StringIO()
+    out = console_on(page, 80, height=24, is_terminal=True)
+    print_run(out, make_run(*cases), footer=footer)
+    lines = re.sub(r"\x1b\[[\d;]*m", "", page.getvalue()).splitlines()
+    assert len(lines) <= 23  # and the prompt
+    assert (
+        sum(re.match("(gemm|membw|conv_train|gpt_train|decode) ", line) is not None for line in lines) == 12
+    )
+    assert "23 of 35 cases not measured: 20 need a GPU, 3 need TF32" in lines

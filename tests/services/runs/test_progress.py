@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 from builders import make_plan
+from hand_made import measured
 from journals import GPU_MACHINE, make_case
 from run_screen_golden import RUN, lines_of, plan
 
-from gputui.analysis.statistics import Interval
+from gputui.analysis.statistics import Interval, median
 from gputui.model.absent import Missing
 from gputui.model.journal import (
     JOURNAL_SCHEMA,
@@ -31,7 +32,8 @@ from gputui.model.result import CaseResult, Measurement
 from gputui.model.telemetry import HOST
 from gputui.model.units import format_rate
 from gputui.services.results.labels import interval_words
-from gputui.services.results.throughput import speed_of
+from gputui.services.results.throughput import speed_of, speed_of_launch
+from gputui.services.results.waiting import own_times
 from gputui.services.runs.progress import (
     EVENTS_KEPT,
     INTERVAL_BLOCKS,
@@ -300,3 +302,30 @@ def test_a_case_that_was_timed_is_being_profiled_until_its_pass_has_come() -> No
         tracker.hear(0, line)
         states.append(tracker.picture().cases[0].state)
     assert list(dict.fromkeys(states)) == ["starting", "timing", "profiling", "ok"]
+
+
+def test_on_a_busy_box_every_speed_of_a_run_in_progress_is_without_the_waiting_for_cpus() -> None:
+    case = make_case("gemm")
+    (busy,) = measured(case, (0.1, 0.13, 0.1, 0.2, 0.11, 0.17), waited_share=0.4).measurements
+    plan = make_plan([0], cases=[case])
+    for count in (3, 6):  # with too few blocks for an interval, and with enough
+        progress = ProgressTracker([plan])
+        for block in busy.blocks[:count]:
+            progress.hear(0, block)
+        seen = progress.picture()
+        assert seen.strip is not None
+        own = format_rate(speed_of_launch(case, busy.blocks[:count]), case.unit)
+        raw = case.units_per_step / median([b.block_ns * 1e-9 / b.steps for b in busy.blocks[:count]])
+        assert seen.cases[0].rate == own != format_rate(raw, case.unit)
+        step_s = own_times(case, busy.blocks[:count])
+        assert seen.strip.step_s == tuple(case.units_per_step * second for second in step_s)
+        assert seen.waited_share == pytest.approx(0.4, abs=0.01)
+
+
+def test_a_bar_is_the_share_of_the_fastest_case_that_does_the_same_work() -> None:
+    slow, fast = (make_case("gemm", precision=precision) for precision in ("fp32", "amp"))
+    progress = ProgressTracker([make_plan([0, 1, 2], cases=[slow, fast, make_case("membw")])])
+    for case_id, step_ns in enumerate((4 * SECOND, SECOND, 9 * SECOND)):
+        progress.hear(0, Block(0, case_id, 0, 1, 0, step_ns, None, None))
+    first, second, alone = progress.picture().cases
+    assert [first.of_fastest, second.of_fastest, alone.of_fastest] == pytest.approx([0.25, 1.0, 1.0])

@@ -483,7 +483,7 @@ async def test_a_run_opens_with_its_overview_the_answer_first(db: Path, size: tu
     async with app.run_test(size=size) as pilot:
         screen = await opened(pilot, f"{db}@cccc0001")
         page = screen._pane._page.text
-        assert page.startswith("No published figures for this CPU. GPT training: 40.9k tok/s.")
+        assert page.startswith("GPT training: 40.9k tok/s.")
         assert re.search(r"gpt_train +40\.9k +tok/s +-\d+ to \+\d+ % .* 20 % of gemm", page)
         assert "a step of gpt_train mini cpu fp32 all cores  100 ms" in page
         assert "gemm 75 %" in page
@@ -532,7 +532,7 @@ async def test_the_launches_of_a_run_are_counted_once(tmp_path: Path) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot, f"{tmp_path / 'a.db'}@latest")
         shown = " ".join(picture(app).split())
-        assert "launches 1 launch a case: the interval is mostly assumed; --launches 3 measures it" in shown
+        assert "launches 1 launch a case: ± is mostly assumed; --launches 3 measures it" in shown
 
 
 async def test_labels_that_differ_at_their_ends_stay_different_where_they_are_cut(tmp_path: Path) -> None:

@@ -8,13 +8,12 @@ import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from time import monotonic, monotonic_ns
+from time import monotonic
 
 from gputui.errors import GputuiError, MachineLacks
 from gputui.model.absent import Missing
 from gputui.model.result import Run
 from gputui.model.serving import ServingRecords
-from gputui.recording.lock import boot_id, read_holder
 from gputui.recording.spec import Spec
 from gputui.services.doctor.disturbances import disturbances, gpus_of
 from gputui.services.hosts.bakeoff import Bakeoff, bakeoff_in_progress, find_bakeoff
@@ -36,6 +35,7 @@ from gputui.services.runs.process import (
     LiveRun,
     called,
     follow,
+    is_of_this_boot,
     runs_in_progress,
     start_runs,
     stop,
@@ -293,8 +293,7 @@ class BackgroundTasks:
             group, plans, str(runs[0].target), with_python, tuple(str(run.run_dir / "logs") for run in runs)
         )
         self._say_unless(ends, lambda model: model.know_watched(watched))
-        holder = read_holder(runs[0].run_dir)
-        is_here = holder is not None and holder.boot_id == boot_id()
+        is_here = is_of_this_boot(runs[0])
         progress = ProgressTracker(plans, is_of_this_clock=is_here)
         histories = [HistoryReader(run.run_dir) for run in runs] if is_here else []
         told_s = 0.0
@@ -321,11 +320,9 @@ class BackgroundTasks:
         histories: Sequence[HistoryReader],
     ) -> None:
         """`histories` of the runs; empty if they are not of this boot, so that their clock is another."""
-        under_way = next((index for index in range(len(runs)) if index not in progress.ended), len(runs) - 1)
-        picture = progress.picture()
+        picture = progress.picture(histories)
         words = tuple(self._in_full(said, runs[said.run]) for said in picture.last_words)
-        devices = histories[under_way].poll(monotonic_ns()) if histories else ()
-        picture = replace(picture, devices=devices, last_words=words)
+        picture = replace(picture, last_words=words)
         self._say_unless(ends, lambda model: model.know_progress(runs[0].run_id, picture))
 
     def _in_full(self, said: LogTail, run: LiveRun) -> LogTail:

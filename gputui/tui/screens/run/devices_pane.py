@@ -11,7 +11,8 @@ from gputui.model.absent import Missing
 from gputui.model.devices import HOST
 from gputui.model.live import DeviceSample
 from gputui.model.machine import Machine
-from gputui.model.units import counted, format_clock
+from gputui.model.units import counted, format_clock, format_percent
+from gputui.services.results.waiting import CROWDED_SHARE
 from gputui.services.runs.device_history import MOST_BINS, DeviceHistory
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.tui.terminal.lines import Line, Span
@@ -129,7 +130,7 @@ def _heading(progress: ProgressSnapshot, device: DeviceHistory, width: int) -> L
     model = word(limits_of(progress.machine, device.device), "name").removeprefix("NVIDIA ")
     if device.is_host:
         name = [Span("host" if progress.server_is_here is not False else "this box, the client", "title")]
-        state: list[Sequence[Span]] = [*_host_notes(device)]
+        state: list[Sequence[Span]] = [*_host_notes(device), *_others_share(progress)]
     else:
         name = [Span(f"GPU {device.device}", "title")]
         state = [_health(device, progress.machine)]
@@ -154,6 +155,14 @@ def _host_notes(host: DeviceHistory) -> list[tuple[Span, ...]]:
     if steal < STEAL_FROM_PCT:
         return []
     return [(Span(f"{steal:.0f} % taken by the hypervisor", "warn"),)]
+
+
+def _others_share(progress: ProgressSnapshot) -> list[tuple[Span, ...]]:
+    """`other programs 0 %`: what they have of the time in which the case wants a CPU."""
+    share = progress.waited_share
+    if isinstance(share, Missing):
+        return []
+    return [(Span(f"other programs {format_percent(share)}", "warn" if share > CROWDED_SHARE else "dim"),)]
 
 
 def _others(progress: ProgressSnapshot, device: DeviceHistory) -> str:

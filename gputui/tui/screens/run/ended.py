@@ -18,8 +18,8 @@ from gputui.document.table import Column, Drawing, Table
 from gputui.model.units import counted, format_percent, format_rate
 from gputui.services.results.case_table import CaseLine, rates_table
 from gputui.services.results.next_steps import NextStep
+from gputui.tui.screens.run.cases_pane import STATE_STYLES
 from gputui.tui.screens.run.model import EndedRuns, RunModel
-from gputui.tui.screens.run.watching import STATE_STYLES
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, line_width
 from gputui.tui.widgets.range_plot import Axis, axis_labels, range_plot

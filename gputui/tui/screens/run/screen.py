@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from time import monotonic_ns
 
 from textual import events
@@ -178,7 +178,8 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
         head = (header_line("run", heading(self.model), width),) if isinstance(app, Shell) else ()
         of_app = bool(getattr(app, "ascii_only", False)) or wants_ascii()
         ascii_only = of_app if self._ascii_only is None else self._ascii_only
-        ends = ends_at(self.model, datetime.now())
+        progress = self.model.progress
+        ends = "" if progress is None else progress.ends_at(datetime.now())
         body = picture(
             self.model, width, height - len(head), monotonic_ns(), ends=ends, ascii_only=ascii_only
         )
@@ -235,14 +236,6 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
             self.post_message(self.LeaveAsked(request.said))
         else:
             self.call_next(self.app.run_action, "quit")
-
-
-def ends_at(model: RunModel, now: datetime) -> str:
-    """The time of day at which the run that is watched is expected to end, as `14:31`; empty if unknown."""
-    progress = model.progress
-    if progress is None or progress.left_s is None or progress.is_storing:
-        return ""
-    return f"{now + timedelta(seconds=progress.left_s):%H:%M}"
 
 
 SCREEN = RunScreen

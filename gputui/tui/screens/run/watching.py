@@ -5,39 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputui.analysis.statistics import Interval
-from gputui.document.bars import gauge_spans
-from gputui.document.table import Column, Table
 from gputui.model.units import axis_of_seconds, counted, format_clock, format_seconds
-from gputui.services.runs.progress import CaseProgress, Happened, ProgressSnapshot, TimedCase
+from gputui.services.runs.progress import Happened, ProgressSnapshot, TimedCase
 from gputui.tui.screens.run.actions import KEYS
+from gputui.tui.screens.run.cases_pane import cases_so_far, overall
 from gputui.tui.screens.run.devices_pane import device_charts, device_rows, host_lines
 from gputui.tui.screens.run.load_pane import load_lines
 from gputui.tui.screens.run.model import RunModel, WatchedRuns
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, filled, fitted, left, line_width, right, side_by_side
 from gputui.tui.widgets.charts import BLOCKS, body_styles, level_of
-from gputui.tui.widgets.sections import joined, section
-from gputui.tui.widgets.table_lines import table_lines
+from gputui.tui.widgets.sections import section
 
 _TALL, _LOW, _WIDE, _VERY_WIDE = 34, 24, 110, 170
 """From the first height on there is room for charts of several rows, above the second for the host; from the
 first width on for gauges in the table, from the second on for the devices beside it."""
 _EVENTS = 6
-STATE_STYLES = {
-    "ok": "good",
-    "failed": "alarm",
-    "oom": "alarm",
-    "interrupted": "warn",
-    "timing": "accent",
-    "warm": "accent",
-    "starting": "accent",
-    "profiling": "accent",
-}
-_STATE_WORDS = {"timing": "running", "warm": "running"}
-_STATE, _RATE, _UNIT, _SPREAD = 9, 5, 7, 12
-_GAUGE = 12
-_TIME, _FOR_TIMES = 8, 76
-"""Cells of a time of a load on a server, and from which width there is room for two."""
 _AXIS = 8
 """Cells of the ends of the axis of the chart of blocks."""
 
@@ -51,7 +34,7 @@ def watching(model: RunModel, width: int, height: int, now_ns: int, ends: str = 
             fitted((Span("  reading its journal ...", "dim"),), width),
         ]
     is_tall = height >= _TALL
-    lines = [_overall(progress, width, now_ns, ends)]
+    lines = [overall(progress, width, now_ns, ends)]
     others = len(model.in_progress) - 1
     if others > 0:
         more = f"  {counted(others, 'more run')} in progress: {KEYS['next']} shows the next"
@@ -60,7 +43,7 @@ def watching(model: RunModel, width: int, height: int, now_ns: int, ends: str = 
         lines += [_where(watched, width), fitted((), width)]
     if is_tall and width >= _VERY_WIDE:
         return [*lines, *_two_columns(model, progress, width, height - len(lines))]
-    needed = 1 + len(_to_run(progress)) + (1 if _has_rest(progress) else 0)
+    needed = 1 + len(progress.to_run) + bool(progress.not_run_line)
     hosts = host_lines(progress, width)
     # charts take what the cases leave
     if not is_tall:
@@ -76,7 +59,7 @@ def watching(model: RunModel, width: int, height: int, now_ns: int, ends: str = 
         strip = _strip(progress, width, rows, has_axis=True)
         below = [fitted((), width), *strip, *device_charts(progress, width, rows), *hosts]
     rows = min(max(height - len(lines) - len(below) - events - 1, 3), needed)
-    lines += [*_case_table(model, progress, width, rows), *below]
+    lines += [*_cases(model, progress, width, rows), *below]
     return [*lines, *_events(progress, width, max(height - len(lines), 0))]
 
 
@@ -84,13 +67,13 @@ def _two_columns(model: RunModel, progress: ProgressSnapshot, width: int, height
     """Cases, blocks and events on the left, the devices on the right."""
     beside = 66
     room = width - beside - 3
-    needed = 1 + len(_to_run(progress)) + (1 if _has_rest(progress) else 0)
+    needed = 1 + len(progress.to_run) + bool(progress.not_run_line)
     spare = (
         height - needed - 2 * _EVENTS - 5
     )  # not what the events leave: the chart would shrink as they come
     strip = _strip(progress, room, min(max(spare, 5), 10), has_axis=True)
     rows = min(needed, height - len(strip) - 10)
-    mine = [*_case_table(model, progress, room, rows), fitted((), room), *strip]
+    mine = [*_cases(model, progress, room, rows), fitted((), room), *strip]
     mine = filled([*mine, *_events(progress, room, height - len(mine))], room, height)
     hosts = host_lines(progress, beside, 3)
     chart_rows = max((height - 2 - len(hosts)) // 5 - 1, 2)
@@ -99,132 +82,15 @@ def _two_columns(model: RunModel, progress: ProgressSnapshot, width: int, height
     return side_by_side([[(*line, Span("  ")) for line in mine], theirs], width)
 
 
-# How far it is
-
-
-def _overall(progress: ProgressSnapshot, width: int, now_ns: int, ends: str) -> Line:
-    """`━━━━━━━━──── 69 %  10 of 14 cases  about 3:40 left, ends 14:31  8:12 gone`."""
-    gone = format_clock((now_ns - progress.begun_ns) / 1e9)
-    cases = _to_run(progress)
-    done = sum(min(case.launches_done, case.launches) for case in cases)
-    count = f"{done} of {counted(sum(case.launches for case in cases), 'launch')}"
-    share = progress.share_done
-    if progress.is_storing:
-        left_words: tuple[Span, ...] = (Span("storing the results", "title"),)
-    elif progress.left_s is None or share is None:
-        left_words = (Span("until its program ends", "title"),)
-    else:
-        words = f"about {format_clock(progress.left_s)} left" if progress.left_s >= 1 else "nearly done"
-        left_words = (Span(words, "title"), Span(f", ends {ends}" if ends else ""))
-    percent = () if share is None else (Span(f"{100 * share:3.0f} %", "title"),)
-    parts = [percent, (Span(count),), left_words, (Span(f"{gone} gone", "dim"),)]
-    while line_width(joined(parts)) > width - 24 and len(parts) > 2:
-        parts.remove(parts[1] if len(parts) == 3 else parts[-1])
-    text = joined(parts)
-    room = width - line_width(text) - 4
-    return fitted((Span(" "), *gauge_spans(share, 1.0, room, "accent"), Span("  "), *text), width)
+def _cases(model: RunModel, progress: ProgressSnapshot, width: int, rows: int) -> list[Line]:
+    lines, model.scrolled = cases_so_far(progress, width, rows, model.scrolled)
+    return lines
 
 
 def _where(watched: WatchedRuns, width: int) -> Line:
     text = f"  into {clean(watched.target)}"
     text += f" with {clean(watched.with_python)}" if watched.with_python else ""
     return fitted((Span(text, "dim"),), width)
-
-
-# The cases
-
-
-def _to_run(progress: ProgressSnapshot) -> list[CaseProgress]:
-    return [case for case in progress.cases if case.launches]
-
-
-def _has_rest(progress: ProgressSnapshot) -> bool:
-    """Whether there are cases that do not run here."""
-    return any(not case.launches for case in progress.cases)
-
-
-def _case_table(model: RunModel, progress: ProgressSnapshot, width: int, rows: int) -> list[Line]:
-    """At most `rows` lines: headings, cases around the one in progress, and what is not in sight."""
-    cases = _to_run(progress)
-    not_run = _not_run(progress)
-    room = max(rows - 1, 1)
-    is_cut = len(cases) > room - (1 if not_run else 0)
-    if is_cut or not_run:
-        room = max(room - 1, 1)
-    now = next((i for i, case in enumerate(cases) if case.is_now), 0)
-    model.scrolled = min(model.scrolled, max(len(cases) - room, 0))
-    first = min(max(now - room * 2 // 3, 0) + model.scrolled, max(len(cases) - room, 0))
-    has_times = progress.server_is_here is not None and width >= _FOR_TIMES
-    shown = cases[first : first + room]
-    table = _cases_shown(shown, progress.shared_words, has_times=has_times)
-    lines = list(table_lines(table, width, margin=3, marks=[case.is_now for case in shown]))
-    notes = [*_hidden(cases[:first], "above"), *_hidden(cases[first + room :], "below"), *not_run]
-    if notes:
-        lines.append(fitted((Span(f"  {' · '.join(notes)}", "dim"),), width))
-    return lines
-
-
-def _hidden(cases: Sequence[CaseProgress], where: str) -> list[str]:
-    """`6 more above: all ok`, `4 more above: 3 ok, 1 failed`."""
-    counts: dict[str, int] = {}
-    for case in cases:
-        counts[case.state] = counts.get(case.state, 0) + 1
-    if not counts:
-        return []
-    if len(counts) > 1:
-        states = ", ".join(f"{count} {state}" for state, count in counts.items())
-    else:
-        states = ("all " if len(cases) > 1 else "") + cases[0].state
-    return [f"{len(cases)} more {where}: {states}"]
-
-
-def _not_run(progress: ProgressSnapshot) -> list[str]:
-    count = sum(not case.launches for case in progress.cases)
-    if not count:
-        return []
-    reason = next((case.reason for case in progress.cases if not case.launches and case.reason), "")
-    return [f"{count} not run here{': ' if reason else ''}{clean(reason)}"]
-
-
-def _cases_shown(cases: Sequence[CaseProgress], shared: str, *, has_times: bool) -> Table:
-    """What is known of these cases; headings are as wide as most cells get, so that columns stay in place."""
-    what = "LOAD" if has_times else "CASE"
-    launch = [[gauge_spans(case.share_done, 1.0, _GAUGE, "accent") if case.is_now else ()] for case in cases]
-    of_peak = [
-        [() if case.peak is None else gauge_spans(case.peak.share, 1.0, _GAUGE, "compute")] for case in cases
-    ]
-    rates = [case.rate.partition(" ") for case in cases]
-    peaks = ["" if case.peak is None else case.peak.text for case in cases]
-    times = [
-        Column(f"{title:>{_TIME}}", ["" if one is None else format_seconds(one) for one in of], True)
-        for title, of in (("TTFT", [c.ttft_s for c in cases]), ("TPOT", [c.tpot_s for c in cases]))
-    ]
-    return Table(
-        (
-            Column(
-                f"{what} ({shared})" if shared and not has_times else what,
-                [
-                    Span(case.short_name or case.name, "title" if case.is_now else "" if case.rate else "dim")
-                    for case in cases
-                ],
-                breaks=True,
-            ),
-            Column(
-                f"{'STATE':{_STATE}}",
-                [
-                    Span(_STATE_WORDS.get(case.state, case.state), STATE_STYLES.get(case.state, "dim"))
-                    for case in cases
-                ],
-            ),
-            Column("DONE", [f"{case.launches_done}/{case.launches}" for case in cases]),
-            Column("", launch, priority=3),
-            Column(f"{'RATE':>{_RATE}}", [Span(number, "title") for number, _, _ in rates], True),
-            Column(" " * _UNIT, [Span(unit, "dim") for _, _, unit in rates]),
-            Column(f"{'95 %':>{_SPREAD}}", [case.spread for case in cases], True),
-            *([Column("OF PEAK", peaks, True, 1), Column("", of_peak, priority=2)] if any(peaks) else []),
-            *(times if has_times else []),
-        )
-    )
 
 
 # The blocks

@@ -1,0 +1,384 @@
+"""The picture of a run that a terminal keeps at its end while a shell follows the run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+from types import SimpleNamespace
+
+import pyte
+import pytest
+from builders import H200, make_interpreter, make_machine, make_plan
+from command_line import WORDS, write_spin_profile
+from hand_made import make_case, measured
+from hypothesis import given
+from hypothesis import strategies as st
+from journals import CPU_MACHINE, GPU_MACHINE, RUNTIME
+from pty_harness import Terminal
+from run_screen_golden import RUN
+
+from gputui.cli import progress as progress_of_cli
+from gputui.cli.progress import Progress
+from gputui.cli.redrawn import Redrawn
+from gputui.cli.run_picture import MOST_COLUMNS, picture_lines
+from gputui.document.spans import Line, line_width
+from gputui.model.journal import (
+    JOURNAL_SCHEMA,
+    Block,
+    CaseEnd,
+    CasePlanned,
+    CaseWarm,
+    Event,
+    LaunchEnd,
+    LaunchesLeftOut,
+    LaunchStart,
+    MachineFound,
+    RunStart,
+    RuntimeFound,
+)
+from gputui.model.journal import Line as JournalLine
+from gputui.model.machine import Machine
+from gputui.model.plan import Plan
+from gputui.model.telemetry import HOST
+from gputui.services.profiles.loader import find_profile
+from gputui.services.profiles.planner import resolve_plan
+from gputui.services.runs import progress as progress_of_runs
+from gputui.services.runs.device_history import DeviceHistory
+from gputui.services.runs.progress import ProgressSnapshot, ProgressTracker
+
+SECOND = 10**9
+TEXTS = st.text("ab━ ", min_size=1, max_size=20).map(str.rstrip)
+HOST_NOW = DeviceHistory(
+    HOST,
+    {"cpu_busy_pct": 198.0, "memory_used_bytes": 3 * 2**30, "load_1min": 2.1, "cpu_clock_mhz": 2600.0},
+    1.0,
+    dict.fromkeys(("cpu_busy_pct", "memory_used_bytes", "load_1min", "cpu_clock_mhz"), (100.0, 200.0)),
+)
+
+
+class Emulated:
+    """A terminal that receives what `Redrawn` and a shell write, with its scrollback."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        self.screen = pyte.HistoryScreen(columns, rows, history=1000)
+        self._stream = pyte.Stream(self.screen)
+
+    def feed(self, text: str) -> None:
+        self._stream.feed(re.sub(r"\r?\n", "\r\n", text))  # as the kernel does
+
+    @property
+    def lines(self) -> list[str]:
+        """All of it, what has scrolled up first, without blank lines at the end."""
+        above = ["".join(row[x].data for x in range(self.screen.columns)) for row in self.screen.history.top]
+        found = [line.rstrip() for line in (*above, *self.screen.display)]
+        while found and not found[-1]:
+            found.pop()
+        return found
+
+
+def planned(machine: Machine) -> Plan:
+    """The profile `quick` on this box."""
+    interpreter = make_interpreter(H200) if machine.gpus else make_interpreter(cuda=None)
+    box = make_machine("NVIDIA H200") if machine.gpus else make_machine()
+    return resolve_plan(find_profile("quick"), interpreter, box)
+
+
+def journal_of(plan: Plan, machine: Machine) -> Iterator[JournalLine]:
+    """A run of this plan, block by block; a second for each launch."""
+    yield RunStart(JOURNAL_SCHEMA, RUN.run_ids[0], 0, 0, 0, "0", "quick", 1, 1, 1, 140.0, "", None)
+    yield MachineFound(machine)
+    yield RuntimeFound(RUNTIME)
+    for case in plan.cases:
+        on_gpu = case.case.variant.device_class == "gpu"
+        yield CasePlanned(case, 0 if on_gpu else None, "NVIDIA H200" if on_gpu else "Xeon 8481C")
+    for launch in plan.launches:
+        now_ns = (1 + launch.launch_id) * SECOND
+        number = launch.launch_id
+        yield LaunchStart(number, launch.replicate, launch.case_ids, 1, 9.0, now_ns)
+        for case_id in launch.case_ids:
+            precision = plan.cases[case_id].case.variant.precision
+            used = "amp-bf16" if precision == "amp" else precision
+            yield CaseWarm(number, case_id, used, 1, 2, 3, 3, True, 10, now_ns)
+        for index in range(6):
+            for case_id in launch.case_ids:
+                taken_ns = SECOND // 2 + (index * 7919 % 13) * 100_000
+                yield Block(number, case_id, index, 10, now_ns, taken_ns, None, taken_ns, 0)
+        for case_id in launch.case_ids:
+            yield CaseEnd(number, case_id, "ok", "", 6, now_ns)
+        yield LaunchEnd(number, "ok", "", 0, "", now_ns)
+
+
+def pictured(plan: Plan, machine: Machine, *, until: int) -> ProgressSnapshot:
+    """After so many lines of its journal."""
+    tracker = ProgressTracker([plan])
+    for line in list(journal_of(plan, machine))[:until]:
+        tracker.hear(0, line)
+    return replace(tracker.picture(), devices=(HOST_NOW,))
+
+
+def text_of(lines: Sequence[Line]) -> str:
+    return "\n".join("".join(span.text for span in line).rstrip() for line in lines)
+
+
+# Rewriting in place
+
+
+@given(
+    above=st.lists(TEXTS.filter(bool), max_size=12),
+    pictures=st.lists(st.lists(TEXTS, min_size=1, max_size=9), min_size=1, max_size=6),
+    said=st.lists(st.none() | TEXTS.filter(bool), min_size=6, max_size=6),
+)
+def test_whatever_the_lines_become_all_that_was_said_stands_above_them_once_and_in_order(
+    above: list[str], pictures: list[list[str]], said: list[str | None]
+) -> None:
+    terminal, rows = Emulated(20, 9), Redrawn()
+    terminal.feed("".join(f"{line}\r\n" for line in above))
+    kept = list(above)
+    for lines, word in zip(pictures, said, strict=False):
+        if word is not None:
+            terminal.feed(f"{rows.erasing(20)}{word}\r\n")
+            kept.append(word)
+        terminal.feed(rows.drawing(lines, 20))
+        wanted = [*kept, *lines]
+        while wanted and not wanted[-1]:
+            wanted.pop()
+        assert terminal.lines == wanted
+    terminal.feed(rows.erasing(20))
+    assert terminal.lines == kept
+
+
+PIECES = st.tuples(st.sampled_from(["", "1", "36", "1;33"]), st.text("ab━", min_size=1, max_size=4))
+STYLED = st.lists(PIECES, max_size=4).map(
+    lambda pieces: "".join(f"\x1b[{code}m{text}\x1b[0m" if code else text for code, text in pieces)
+)
+
+
+@given(pictures=st.lists(st.lists(STYLED, min_size=3, max_size=3), min_size=2, max_size=5))
+def test_what_is_kept_of_a_line_has_the_letters_and_the_colours_of_the_new_one(
+    pictures: list[list[str]],
+) -> None:
+    terminal, rows, fresh = Emulated(20, 5), Redrawn(), Emulated(20, 5)
+    for lines in pictures:
+        terminal.feed(rows.drawing(lines, 20))
+    fresh.feed(Redrawn().drawing(pictures[-1], 20))
+    for y in range(3):
+        cells = [
+            [
+                (cell.data, cell.fg, cell.bold)
+                for x in range(20)
+                if (cell := one.screen.buffer[y][x]).data != " "
+            ]
+            for one in (terminal, fresh)
+        ]
+        assert cells[0] == cells[1]
+
+
+def test_only_lines_that_differ_are_written() -> None:
+    rows = Redrawn()
+    rows.drawing(["first", "second", "third"], 80)
+    written = rows.drawing(["first", "other", "third"], 80)
+    assert "other" in written
+    assert "first" not in written
+    assert "third" not in written
+    assert rows.drawing(["first", "other", "third"], 80).strip("\r\n") == "\x1b[2A"
+
+
+def test_what_a_key_has_done_to_the_lines_is_gone_half_a_minute_later() -> None:
+    terminal, rows = Emulated(20, 9), Redrawn()
+    terminal.feed(rows.drawing(["first", "second"], 20))
+    terminal.feed("x\n")  # somebody types
+    for number in range(30):
+        terminal.feed(rows.drawing(["first", f"now {number}"], 20))
+    assert terminal.lines[-2:] == ["first", "now 29"]
+
+
+def test_a_narrower_terminal_has_its_longer_lines_removed_with_the_rows_they_go_on_in() -> None:
+    rows = Redrawn()
+    rows.drawing(["\x1b[1m" + "x" * 80 + "\x1b[0m", "short"], 80)
+    assert rows.drawing(["x" * 40, "short"], 40).startswith("\x1b[2A\r\x1b[K\x1b[B\x1b[K\x1b[B\x1b[K\x1b[2A")
+
+
+# What is in it
+
+
+@pytest.mark.parametrize("machine", [CPU_MACHINE, GPU_MACHINE], ids=["cpu", "gpu"])
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40), (40, 24), (80, 10), (80, 3), (60, 1)])
+def test_it_is_never_larger_than_the_terminal_or_24_rows_and_ends_with_the_keys(
+    machine: Machine, columns: int, rows: int
+) -> None:
+    plan = planned(machine)
+    count = len(list(journal_of(plan, machine)))
+    for until in (0, 3, count // 3, count):
+        lines = picture_lines(
+            pictured(plan, machine, until=until), [plan], "a.db", "Ctrl-C ends it", columns, rows
+        )
+        assert len(lines) <= min(rows, 24)
+        assert {line_width(line) for line in lines if line} <= {min(columns, MOST_COLUMNS)}
+        assert text_of(lines[-1:]).strip() == "Ctrl-C ends it"
+
+
+def test_of_quick_on_a_cpu_every_case_is_in_sight_at_80x24_with_rate_interval_bar_and_passes() -> None:
+    plan = planned(CPU_MACHINE)
+    journal = list(journal_of(plan, CPU_MACHINE))
+    at = next(n for n, one in enumerate(journal) if isinstance(one, LaunchStart) and one.replicate == 2)
+    text = text_of(picture_lines(pictured(plan, CPU_MACHINE, until=at + 4), [plan], "a.db", "Ctrl-C", 80, 24))
+    assert re.search(r"^ quick on Xeon 8481C, 1 core   torch 2.11.0\+cpu +a\.db$", text, re.MULTILINE)
+    assert re.search(r"^ ━+╸?─* +\d+ %  about \d:\d\d left, ends \d\d:\d\d  pass 3 of 8$", text, re.MULTILINE)
+    row = r"^( ▸)? +%s +[23]/8 +[\d.]+k? +\S+/s +\S+.* %%  ━[━╸─]+  (ok|running|starting)$"
+    for planned_case in plan.cases:
+        case = planned_case.case
+        if planned_case.outcome is None:
+            threads = " 1t" if case.variant.threads == "1" else ""
+            name = rf"{case.work.workload} {case.variant.precision}{threads}"
+            assert re.search(row % name, text, re.MULTILINE), (name, text)
+    assert "23 of 35 cases not measured: 20 need a GPU, 3 need TF32" in text
+    assert re.search(r"── host  Xeon 8481C  other programs 0 % ──", text)
+    assert "CPU    2.0 cores" in text
+
+
+def test_on_a_gpu_the_bars_are_shares_of_the_data_sheets_peak_and_cases_without_room_are_counted() -> None:
+    plan = planned(GPU_MACHINE)
+    journal = list(journal_of(plan, GPU_MACHINE))
+    text = text_of(
+        picture_lines(pictured(plan, GPU_MACHINE, until=len(journal) // 3), [plan], "a.db", "Ctrl-C", 80, 24)
+    )
+    assert re.search(r"^   CASE +DONE +RATE +95 % +OF PEAK$", text, re.MULTILINE), text
+    assert re.search(r"^   gpt_train base fp32 .* ±3 %  ━[━╸─]{5,} +\d+ %$", text, re.MULTILINE), text
+    assert re.search(
+        r"^   \d+ above: ok · \d+ below: ok · 3 of 35 cases not measured: 3 need TF32$", text, re.MULTILINE
+    )
+    assert len(text.split("\n")) == 24
+
+
+# On a terminal
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Advances by its `now_s`."""
+    clock = SimpleNamespace(now_s=100.0)
+    clock.monotonic = lambda: clock.now_s
+    clock.monotonic_ns = lambda: round(clock.now_s * 1e9)
+    monkeypatch.setattr(progress_of_cli, "time", clock)
+    monkeypatch.setattr(progress_of_runs, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of one of 80x24."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "24")
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+def test_it_is_drawn_at_most_once_a_second_in_less_than_a_kilobyte_a_second(
+    clock: SimpleNamespace, terminal: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = planned(CPU_MACHINE)
+    begun_s, drawn = clock.now_s, [""]
+    with Progress([plan], live=True) as progress:
+        for line in journal_of(plan, CPU_MACHINE):
+            progress.hear(0, line)
+            if isinstance(line, Block):
+                clock.now_s += 0.2
+                progress.tick()
+                drawn.append(capsys.readouterr().err)
+    taken_s = clock.now_s - begun_s
+    assert taken_s / 2 < sum(map(bool, drawn)) <= taken_s + 1
+    assert len("".join(drawn).encode()) / taken_s < 1000
+
+
+def test_what_goes_wrong_scrolls_up_once_and_the_picture_goes_on_below_it(
+    clock: SimpleNamespace, terminal: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = make_plan([0], [0], cases=[make_case()])
+    (measurement,) = measured(make_case(), (0.1,) * 6).measurements
+    said: list[JournalLine] = [
+        CaseEnd(0, 0, "failed", "it broke", 1, SECOND),
+        LaunchEnd(0, "failed", "it died", -11, "Traceback:\n  in build", SECOND),
+        Event("warning", "the clock fell", SECOND),
+        LaunchesLeftOut((1,), "time was up after 1 of 2 launches", SECOND),
+    ]
+    screen = Emulated(80, 24)
+    with Progress([plan], live=True) as progress:
+        progress.hear(0, LaunchStart(0, 0, (0,), 1, 9.0, SECOND))
+        for line in (*measurement.blocks, *said):
+            progress.hear(0, line)
+            progress.tick()
+            clock.now_s += 1.0
+        screen.feed(capsys.readouterr().err)
+        above, _, picture = "\n".join(screen.lines).partition("\n test")
+        assert [re.sub(r"^\d:\d\d ", "", line) for line in above.split("\n")] == [
+            f"{plan.cases[0].case.name}  failed: it broke",
+            "launch 1: failed: it died; its log ends:",
+            "    Traceback:",
+            "      in build",
+            "warning: the clock fell",
+            "time was up after 1 of 2 launches",
+        ]
+        assert "pass 1 of 2" in picture
+    screen.feed(capsys.readouterr().err)
+    assert "\n".join(screen.lines) == above
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_no_color_takes_the_colours_and_nothing_else(
+    clock: SimpleNamespace,
+    terminal: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    no_color: str,
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    plan = planned(CPU_MACHINE)
+    with Progress([plan], live=True) as progress:
+        for line in list(journal_of(plan, CPU_MACHINE))[:60]:
+            progress.hear(0, line)
+        progress.tick()
+    drawn = capsys.readouterr().err
+    codes = set(re.findall(r"\x1b\[([\d;]+)m", drawn))
+    assert "1" in codes
+    assert any(len(code) > 1 for code in codes) == (not no_color)
+    assert "━" in drawn
+
+
+def test_a_terminal_without_line_glyphs_gets_letters_of_the_same_width(
+    clock: SimpleNamespace,
+    terminal: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("GPUTUI_ASCII", "1")
+    plan = planned(CPU_MACHINE)
+    with Progress([plan], live=True) as progress:
+        for line in list(journal_of(plan, CPU_MACHINE))[:60]:
+            progress.hear(0, line)
+        progress.tick()
+    drawn = capsys.readouterr().err
+    assert drawn.isascii()
+    assert max(map(len, re.sub(r"\x1b\[[\d;]*[A-Za-z]|\r", "", drawn).split("\n"))) <= 80
+
+
+def test_in_a_real_terminal_the_picture_follows_its_size_and_the_end_has_its_place(tmp_path: Path) -> None:
+    profile = write_spin_profile(tmp_path / "spin.toml", replicates=3, threads=("1", "all"))
+    words = [*WORDS, "run", str(profile), "--yes", "--db", str(tmp_path / "a.db")]
+    with Terminal(words, 80, 24) as terminal:
+        heading = re.compile(r"^ spin on .*, \d+ cores? .*a\.db$", re.MULTILINE)
+        terminal.wait_for(lambda: heading.search(terminal.text) is not None)
+        begun, begun_s = len(terminal.raw), monotonic()
+        terminal.wait_for("pass 2 of 3")
+        terminal.resize(60, 12)
+        narrow = re.compile(r"^ [━╸─]+ +\d+ %  .*ends \d\d:\d\d$", re.MULTILINE)  # without the pass
+        terminal.wait_for(lambda: narrow.search(terminal.text) is not None)
+        terminal.resize(80, 24)
+        terminal.wait_for("pass 3 of 3")
+        assert terminal.ended() == 0
+        written = len(terminal.raw) - begun
+        assert "stored as " in terminal.text
+        assert "Ctrl-C" not in terminal.text
+        assert " left" not in terminal.text
+    assert written < 1000 * (monotonic() - begun_s) + 4000  # and what the run ends with
