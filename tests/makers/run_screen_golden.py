@@ -190,7 +190,7 @@ def watching() -> RunModel:
     return model
 
 
-def watching_gpu(*, begun: int = 11, is_throttled: bool = True) -> RunModel:
+def watching_gpu(*, begun: int = 10, is_throttled: bool = True) -> RunModel:
     """A run on the first of two GPUs, whose launch number `begun` is going on."""
     made = resolve_plan(GPU_PROFILE, make_interpreter(H200), make_machine("NVIDIA H200", "NVIDIA H200"))
     progress = ProgressTracker([made], is_of_this_clock=True)
