@@ -11,7 +11,7 @@ from gputui.document.table import table_of
 from gputui.metrics import Metric, charted
 from gputui.model.devices import HOST
 from gputui.model.result import CaseResult
-from gputui.model.units import counted, format_percent, format_seconds
+from gputui.model.units import counted, format_seconds
 from gputui.services.compare.columns import COLUMNS
 from gputui.services.compare.headline import subject
 from gputui.services.compare.html_loads import loads_part
@@ -20,7 +20,6 @@ from gputui.services.compare.row_text import no_difference_words
 from gputui.services.compare.svg import (
     Line,
     line_chart,
-    part_bar,
     time_axis,
     time_histogram,
     value_axis,
@@ -34,8 +33,8 @@ from gputui.services.compare.tables import (
     row_table,
 )
 from gputui.services.compare.telemetry_overlay import MOST_METRICS
-from gputui.services.compare.why import Why, part_name, sentence, signed
-from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
+from gputui.services.compare.why import Why, sentence
+from gputui.services.compare.why_text import drawn_part_table, finding_lines, trust_line, unattributed
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.waiting import step_times_of
 
@@ -97,33 +96,8 @@ def _why(why: Why | None, name: str) -> str:
         return f"{_heading('What holds a step back', name)}{findings}" if findings else ""
     longer = "longer" if found.difference_ns > 0 else "less"
     title = f"Why a step of b takes {format_seconds(abs(found.difference_ns) * 1e-9)} {longer}"
-    in_figures = (
-        f"<p>{safe(sentence(why.row, found))}.</p>{table(part_table(found))}"
-        f'<p class="dim">{safe(trust_line(found))}</p>'
-    )
-    more = f"{findings}{folded('The step in figures', in_figures)}"
-    return f"{_heading(title, name)}{part_bars(found)}{more}"
-
-
-def part_bars(found: Attribution) -> str:
-    """A bar for each part with a relevant difference, and one for the rest."""
-    shown = found.shown()
-    bars = [(part_name(one), one.difference_ns) for one in shown]
-    rest_ns = found.difference_ns - sum(one.difference_ns for one in shown)
-    if rest_ns:
-        bars.append((counted(len(found.parts) - len(shown), "other"), rest_ns))
-    least, most = min(0, *(ns for _, ns in bars)), max(0, *(ns for _, ns in bars))
-    rows = "".join(
-        f'<span class="name">{safe(name)}</span>'
-        f'<span class="n">{signed(ns)}{_share(ns, found.difference_ns)}</span>{part_bar(ns, least, most)}'
-        for name, ns in bars
-    )
-    return f'<div class="parts">{rows}</div>'
-
-
-def _share(ns: int, of_ns: int) -> str:
-    share = ns / of_ns if of_ns else 0.0
-    return f", {format_percent(share)}" if 0 < share <= 1 else ""
+    words = f'<p>{safe(sentence(why.row, found))}.</p><p class="dim">{safe(trust_line(found))}</p>'
+    return f"{_heading(title, name)}{table(drawn_part_table(found))}{words}{findings}"
 
 
 def _times(row: Row, name: str) -> str:

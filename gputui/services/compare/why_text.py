@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gputui.analysis.attribution import Attribution, Part
+from gputui.document.bars import bars
 from gputui.document.table import Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.units import format_percent, format_ratio, format_seconds
@@ -12,6 +13,7 @@ from gputui.services.compare.tables import Naming
 from gputui.services.compare.why import Why, part_name, signed
 from gputui.services.results.conditions import NOT_PROFILED
 
+_WIDEST_BAR = 40
 _LEAST_NS = 500
 """A cell that would say less than half a microsecond stays empty."""
 
@@ -33,6 +35,17 @@ def part_table(found: Attribution) -> Table:
     )
     rows = [[*row, *[""] * (len(headings) - len(row))] for row in rows]
     return table_of(headings, rows, range(1, len(headings)), priorities={4: 2, 5: 2, 6: 3, 7: 3})
+
+
+def drawn_part_table(found: Attribution) -> Table:
+    """The same with a bar for each difference, in the colour of its sign."""
+    shown_ns = [part.difference_ns for part in found.shown()]
+    rest_ns = found.difference_ns - sum(shown_ns)
+    changes_ns = [*shown_ns, *([rest_ns] if len(found.parts) > len(shown_ns) else [])]
+    sizes = [*map(abs, changes_ns), None]
+    styles = [*("good" if ns < 0 else "warn" for ns in changes_ns), ""]
+    drawn = bars(sizes, max(map(abs, changes_ns), default=0), styles, most=_WIDEST_BAR)
+    return Table((*part_table(found).columns, drawn))
 
 
 def trust_line(found: Attribution) -> str:

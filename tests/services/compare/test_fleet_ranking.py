@@ -136,7 +136,7 @@ def test_the_band_behind_a_box_is_that_of_its_own_kind() -> None:
     other = replace(CPU_MACHINE, cpu=replace(CPU_MACHINE.cpu, model="Even Processor"))
     alike = [box(f"e{n}.db", 0.1, 0.2, machine=other) for n in range(6)]
     page = fleet_text(fleet_of([*alike, *even(6)]), "html")
-    widths = re.findall(r'class="band" x="[\d.]+%" width="([\d.]+)%"', page)
+    widths = re.findall(r'class="band" x="[\d.]+%" height="100%" width="([\d.]+)%"', page)
     assert [float(width) > 0 for width in widths] == [True, False, *[True] * 6, *[False] * 6]
 
 
@@ -148,10 +148,15 @@ def test_kinds_whose_intervals_overlap_tie() -> None:
     assert "(a tie)" in fleet.headline
     other_kind, fast = (kind.name for kind in fleet.kinds)
     page = fleet_text(fleet, "html")
-    assert f"; ties with {fast}</td>" in page
-    assert f"; ties with {other_kind}</td>" in page
+    assert re.findall(
+        r"<td class=\"breaks\">([^<]*)</td><td class=\"n\">6<.*<td>([^<]*)</td></tr>", page
+    ) == [
+        (other_kind, fast),
+        (fast, other_kind),
+    ]
     apart = [box(f"s{n}.db", 0.1 * (1 + _WOBBLE[n]), machine=GPU_MACHINE) for n in range(6)]
-    assert fleet_text(fleet_of([*even(6), *twins, *apart]), "html").count("ties with") == 2
+    page = fleet_text(fleet_of([*even(6), *twins, *apart]), "html")
+    assert sorted(re.findall(r"<td class=\"n\">6<.*<td>([^<]*)</td></tr>", page)) == ["", fast, other_kind]
 
 
 def test_all_forms_have_the_same_boxes_and_the_same_words() -> None:
@@ -434,6 +439,6 @@ def test_the_page_of_a_ranking_begins_with_the_answer_and_runs_nothing() -> None
     fleet = fleet_of([*even(12), box("<b>bad.db", 0.014, 0.028)])
     page = fleet_text(fleet, "html")
     assert "<h1>&lt;b&gt;bad is 28&#160;% slower than the other 12" in page
-    assert page.count('<tr class="first">') == 1 + 1 + 13, "who stands out, the kind, and every box"
+    assert page.count('<td class="drawn">') == 1 + 1 + 13, "who stands out, the kind, and every box"
     assert "<script" not in page
     assert "http" not in page.replace("http-equiv", "")
