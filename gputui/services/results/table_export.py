@@ -19,11 +19,10 @@ from gputui.model.devices import HOST
 from gputui.model.journal import to_plain, trace_name
 from gputui.model.profiled import Operator
 from gputui.model.result import CaseResult, RunSummary
-from gputui.services.results.browser import FileEntry, RunDetail
+from gputui.services.results.browser import FileEntry, RunDetail, breakdown_for
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import case_name, device_words, measured_first, run_notes
 from gputui.services.results.metrics import CaseMetric, metrics_of
-from gputui.services.results.step_breakdown import breakdown_of
 from gputui.services.results.throughput import speed_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.waiting import waited_share
@@ -158,8 +157,7 @@ def operators_sheet(detail: RunDetail, case: CaseResult, operators: Sequence[Ope
 
 def step_sheet(detail: RunDetail, case: CaseResult) -> Sheet | Missing:
     """The parts of a step, a row for each phase; their shares sum to 1."""
-    found = detail.passes.get(case.case_id)
-    breakdown = Missing("it has no profiled pass") if found is None else breakdown_of(found, case)
+    breakdown = breakdown_for(detail, case)
     if isinstance(breakdown, Missing):
         return breakdown
     rows = tuple(
