@@ -34,7 +34,7 @@ from gputui.services.compare.tables import (
 )
 from gputui.services.compare.telemetry_overlay import MOST_METRICS
 from gputui.services.compare.why import Why, sentence
-from gputui.services.compare.why_text import drawn_part_table, finding_lines, trust_line, unattributed
+from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.waiting import step_times_of
 
@@ -97,7 +97,7 @@ def _why(why: Why | None, name: str) -> str:
     longer = "longer" if found.difference_ns > 0 else "less"
     title = f"Why a step of b takes {format_seconds(abs(found.difference_ns) * 1e-9)} {longer}"
     words = f'<p>{safe(sentence(why.row, found))}.</p><p class="dim">{safe(trust_line(found))}</p>'
-    return f"{_heading(title, name)}{table(drawn_part_table(found))}{words}{findings}"
+    return f"{_heading(title, name)}{table(part_table(found, is_drawn=True))}{words}{findings}"
 
 
 def _times(row: Row, name: str) -> str:

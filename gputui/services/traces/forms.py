@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gputui.document.html import bullets, letter, page_of, part, safe, table, with_units
 from gputui.document.markdown import escaped, markdown_list, markdown_table
-from gputui.services.compare.why_text import drawn_part_table, part_table
+from gputui.services.compare.why_text import part_table
 from gputui.services.traces.difference import (
     TraceDifference,
     kernel_table,
@@ -33,7 +33,7 @@ def difference_as_page(found: TraceDifference) -> str:
             f'<p class="dim">{names}</p><h1>{with_units(safe(first))}</h1>',
             f'<p class="lead">{safe(" ".join(rest))}</p>',
             f'\n<div class="sides">{boxes}</div>',
-            part("Where the difference lies", table(drawn_part_table(found.attribution))),
+            part("Where the difference lies", table(part_table(found.attribution, is_drawn=True))),
             part("The kernels that differ most", table(kernels, "long") if kernels.rows else ""),
             part("What to know of these traces", bullets(notes(found), "notes")),
         )

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from gputui.analysis.attribution import Attribution
 from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import LAUNCHES_MEASURED, RatioEstimate, SpeedEstimate
-from gputui.document.bars import bars
-from gputui.document.table import Column, Table, table_of
+from gputui.document.table import table_of
 from gputui.model.absent import Missing
 from gputui.model.units import (
     counted,
@@ -28,8 +26,8 @@ from gputui.services.compare.row_text import (
     style_of,
     time_text,
 )
-from gputui.services.compare.why import Why, part_name, signed
-from gputui.services.compare.why_text import time_text as nanoseconds_text
+from gputui.services.compare.why import Why
+from gputui.services.compare.why_text import part_table
 from gputui.services.results.waiting import step_times_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, width_of
@@ -42,8 +40,6 @@ from gputui.tui.widgets.wrapping import wrapped
 FAMILIES_OF_SIDES = ("compute", "power")
 """Of the charts of the baseline and of the other side."""
 _LABEL = 3
-_WIDEST_BAR = 40
-_LEAST_BAR = 6
 
 
 def title_line(row: Row, name: str, width: int, hint: str = "") -> Line:
@@ -199,38 +195,13 @@ def _whisker(edges: Sequence[float], low: float, high: float, width: int) -> str
     return " " * first + "━" * (middle - first) + "●" + "━" * (last - middle)
 
 
-def why_lines(why: Why | None, width: int, most: int, *, has_sides: bool) -> list[Line]:
-    """The parts of a step that differ most, each with its share as a bar; `has_sides` adds their times.
-
-    Nothing of a row that says no difference, nor where it was not profiled.
-    """
+def why_lines(why: Why | None, width: int, most: int) -> list[Line]:
+    """The parts of a step that differ most, as bars; nothing of a row that says no difference, nor where it
+    was not profiled."""
     if why is None or isinstance(why.attribution, Missing) or most < 1:
         return []
-    found: Attribution = why.attribution
-    shown = found.shown()[:most]
-    times = [(nanoseconds_text(part.time_a_ns), nanoseconds_text(part.time_b_ns)) for part in shown]
-    texts = [
-        [part_name(part), *pair, signed(part.difference_ns)] for part, pair in zip(shown, times, strict=True)
-    ]
-    changes_ns = [part.difference_ns for part in shown]
-    others = len(found.parts) - len(shown)
-    if others and len(shown) < most:
-        changes_ns.append(found.difference_ns - sum(changes_ns))
-        texts.append([counted(others, "other"), "", "", signed(changes_ns[-1])])
-    total_ns = found.difference_ns
-    shares = [ns / total_ns if total_ns else 0.0 for ns in changes_ns]
-    styles = ["" if share <= 0 else "warn" if total_ns > 0 else "good" for share in shares]
-    names, on_a, on_b, changes = zip(*texts, strict=True)
-    percents = [format_percent(share) if 0.005 <= share <= 1 else "" for share in shares]
-    sides = [Column("", [Span(text, "dim") for text in side], True, 3) for side in (on_a, on_b)]
-    columns = (
-        Column("", names, breaks=True),
-        *(sides if has_sides else ()),
-        Column("", [*map(Span, changes, styles)], True),
-        bars([max(share, 0.0) for share in shares], 1.0, styles, least=_LEAST_BAR, most=_WIDEST_BAR),
-        Column("", [Span(percent, "dim") for percent in percents], True, 2),
-    )
-    return list(table_lines(Table(columns), width, margin=0, has_headings=False))
+    table = part_table(why.attribution, most, is_drawn=True)
+    return list(table_lines(table, width, margin=0, has_headings=False))
 
 
 def step_text(why: Why | None) -> str:

@@ -101,7 +101,7 @@ def pane_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
     lines = [title_line(row, shown.name, width, HINT), *values]
     room = height - len(lines)
     if width < _TWO_COLUMNS or room < 6:
-        reasons = why_lines(shown.why, width - 10, max(min(room, 5), 0), has_sides=False)
+        reasons = why_lines(shown.why, width - 10, max(min(room, 5), 0))
         for place, reason in enumerate(reasons):
             lines.append((Span(f"  {'why' if place == 0 else '':8}", "dim"), *reason))
         return lines[:height]
@@ -111,7 +111,7 @@ def pane_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
         blocks.insert(0, blocks_heading(2 if room >= 10 else 1))
     why: list[Line] = []
     if step := step_text(shown.why):
-        why = [(Span(f"why: {step}", "dim"),), *why_lines(shown.why, half, room - 2, has_sides=True)]
+        why = [(Span(f"why: {step}", "dim"),), *why_lines(shown.why, half, room - 2)]
     else:
         why = [(Span("how sure", "dim"),), *sure_lines(row, half if blocks else width - 2)]
     columns = _beside(blocks, why, half) if blocks else [(Span("  "), *line) for line in why]
@@ -148,7 +148,7 @@ def beside_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
     if blocks := block_lines(row, letters, width, 2):
         lines += [(), blocks_heading(2), *blocks]
     if step := step_text(shown.why):
-        lines += [(), (Span(f"why: {step}", "dim"),), *why_lines(shown.why, width, 6, has_sides=True)]
+        lines += [(), (Span(f"why: {step}", "dim"),), *why_lines(shown.why, width, 6)]
     sure = [(), (Span("how sure", "dim"),), *sure_lines(row, width)]
     if shown.curves is not None:
         during = telemetry_lines(shown.curves, letters, width)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gputui.model.absent import Missing
 from gputui.services.compare.why import Why, sentence
-from gputui.services.compare.why_text import drawn_part_table, finding_lines, trust_line
+from gputui.services.compare.why_text import finding_lines, part_table, trust_line
 from gputui.services.results.conditions import NOT_PROFILED
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.paragraphs import paragraph
@@ -22,7 +22,7 @@ def why_lines(why: Why | None, width: int) -> tuple[Line, ...]:
             lines += paragraph("gputui run --trace makes a profiled pass of every case", width, "dim")
     else:
         lines += paragraph(sentence(why.row, why.attribution), width)
-        lines += table_lines(drawn_part_table(why.attribution), width)
+        lines += table_lines(part_table(why.attribution, is_drawn=True), width)
         lines += paragraph(trust_line(why.attribution), width, "dim")
     for text in finding_lines(why):
         lines += paragraph(text, width, indent=2)
