@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.statistics import median
-from gputui.document.html import bullets, folded, letter, part, safe, table
+from gputui.document.html import bullets, folded, html_of, letter, part, safe, table
+from gputui.document.parts import Section
 from gputui.document.table import table_of
 from gputui.metrics import Metric, charted
 from gputui.model.devices import HOST
@@ -24,17 +25,10 @@ from gputui.services.compare.svg import (
     time_histogram,
     value_axis,
 )
-from gputui.services.compare.tables import (
-    Naming,
-    column_table,
-    left_out,
-    metric_table,
-    remarks,
-    row_table,
-)
+from gputui.services.compare.tables import Naming, below_rows, row_table
 from gputui.services.compare.telemetry_overlay import MOST_METRICS
 from gputui.services.compare.why import Why, sentence
-from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
+from gputui.services.compare.why_text import finding_lines, part_table, trust_line
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.waiting import step_times_of
 
@@ -76,7 +70,6 @@ def pair_details(
                 f'<div class="pair">{others}</div>' if others else "",
             ),
             folded("All figures", _figures(comparison, whys, naming)),
-            folded("Cases that only one side has, or neither", bullets(left_out(comparison, naming))),
             "</section>",
         )
     )
@@ -201,13 +194,5 @@ def _differences(differs: Sequence[tuple[str, str, str]]) -> str:
 
 def _figures(comparison: Comparison, whys: Sequence[Why], naming: Naming) -> str:
     rows = table(row_table(comparison, naming))
-    return "".join(
-        (
-            rows,
-            bullets((f"[{number}] {note}" for number, note in enumerate(naming.notes, 1)), "notes"),
-            bullets(remarks(comparison, naming)),
-            bullets(unattributed(whys, naming)),
-            *(table(column_table(column, comparison, naming)) for column in COLUMNS if column.table_heading),
-            table(metric_table(comparison, naming)),
-        )
-    )
+    below = below_rows(comparison, whys, naming, [column for column in COLUMNS if column.table_heading])
+    return rows + "".join(html_of(part) for part in below if part and not isinstance(part, Section))

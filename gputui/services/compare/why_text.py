@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from gputui.analysis.attribution import Attribution, Part
 from gputui.document.bars import bars
 from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.units import format_percent, format_ratio, format_seconds
-from gputui.services.compare.tables import Naming
 from gputui.services.compare.why import Why, part_name, signed
-from gputui.services.results.conditions import NOT_PROFILED
 
 _WIDEST_BAR = 40
 _LEAST_NS = 500
@@ -64,16 +62,6 @@ def finding_lines(why: Why) -> Iterable[str]:
     for letter, findings in (("a", why.findings_a), ("b", why.findings_b)):
         for finding in findings:
             yield f"{letter} {finding.text}{' (rough)' if finding.confidence == 'low' else ''}"
-
-
-def unattributed(whys: Sequence[Why], naming: Naming) -> Iterable[str]:
-    """Rows whose difference is not attributed, by reason; omits those that were not profiled."""
-    absent: dict[str, list[str]] = {}
-    for why in whys:
-        if isinstance(why.attribution, Missing) and why.attribution.reason != NOT_PROFILED:
-            absent.setdefault(why.attribution.reason, []).append(naming.name(why.row))
-    for reason, names in absent.items():
-        yield f"why {', '.join(names)}: unknown: {reason}"
 
 
 def time_text(ns: int) -> str:
