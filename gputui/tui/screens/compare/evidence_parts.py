@@ -15,7 +15,7 @@ from gputui.model.units import (
     format_percent,
     format_seconds,
 )
-from gputui.services.compare.columns import ENERGY, PEAK, ComparisonColumn
+from gputui.services.compare.columns import COST, ENERGY, PEAK, ComparisonColumn
 from gputui.services.compare.pairing import Cell, Row
 from gputui.services.compare.row_text import (
     boxes_text,
@@ -28,6 +28,7 @@ from gputui.services.compare.row_text import (
 )
 from gputui.services.compare.why import Why
 from gputui.services.compare.why_text import part_table
+from gputui.services.results.labels import interval_words
 from gputui.services.results.waiting import step_times_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, width_of
@@ -97,32 +98,56 @@ def _alike(a: int, b: int, noun: str) -> str:
     return f"{counted(a, noun)} each" if a == b else f"{a} and {counted(b, noun)}"
 
 
-def value_table(row: Row, letter: str, width: int) -> list[Line]:
-    """Rate, time, share of the peak, cost and energy of both sides beside each other, with their verdicts."""
+def value_table(
+    row: Row, letter: str, width: int, *, in_full: bool = False, has_rates: bool = True
+) -> list[Line]:
+    """Rate, time, share of the peak, cost and energy of both sides beside each other, with their verdicts.
+
+    In full with intervals; `has_rates` False leaves out what the results of a load say.
+    """
     costs, unit = costs_text((row.a, row.b))
     cells = (row.a, row.b)
     rows: list[tuple[str, list[str], Judgement | None]] = [
-        (row.rate.respect, [rate_text(cell) for cell in cells], row.rate),
-        ("a step", [] if row.case.is_whole else [time_text(cell) for cell in cells], None),
-        ("of peak", [_of_side(PEAK, cell) for cell in cells], None),
-        (f"$ per {unit}", [cost or "—" for cost in costs], row.cost),
-        ("energy", [_of_side(ENERGY, cell) for cell in cells], row.energy),
+        ("of peak", [_of_side(PEAK, cell, cells, in_full) for cell in cells], None),
+        ("energy", [_of_side(ENERGY, cell, cells, in_full) for cell in cells], row.energy),
     ]
+    if has_rates:
+        rates = [_rate(cell, in_full) for cell in cells]
+        steps = [] if row.case.is_whole else [time_text(cell) for cell in cells]
+        costs = [_of_side(COST, cell, cells, in_full) for cell in cells]
+        rows[:0] = [(row.rate.respect, rates, row.rate), ("a step", steps, None)]
+        rows.insert(3, (f"$ per {unit}", costs, row.cost))
     shown: list[tuple[str | Span, ...]] = [
-        (Span(name, "dim"), *values, _judged(judged)) for name, values, judged in rows if {*values} - {"—"}
+        (Span(name, "dim"), *values, _judged(judged, in_full))
+        for name, values, judged in rows
+        if {*values} - {"—"}
     ]
-    return list(table_lines(table_of(("", "a", letter, f"{letter} vs a"), shown, (1, 2)), width, margin=0))
+    headings = ("", "a", letter, f"{letter} vs a")
+    table = table_of(headings, shown, (1, 2), (3,))
+    return list(table_lines(table, width, margin=0, folds=True)) if shown else []
 
 
-def _judged(judged: Judgement | None) -> Span:
+def _rate(cell: Cell, in_full: bool) -> str:
+    spread = f" {interval_words(cell.speed)}" if in_full and isinstance(cell.speed, SpeedEstimate) else ""
+    return rate_text(cell) + spread
+
+
+def _judged(judged: Judgement | None, in_full: bool) -> Span:
     if judged is None or judged.ratio is None:
         return Span("")
-    return Span(judgement_text(judged, with_interval=False), style_of(judged))
+    return Span(judgement_text(judged, with_interval=in_full), style_of(judged))
 
 
-def _of_side(column: ComparisonColumn, cell: Cell) -> str:
-    value = column.on_side(cell, in_full=False)
+def _of_side(column: ComparisonColumn, cell: Cell, beside: Sequence[Cell], in_full: bool) -> str:
+    value = column.on_side(cell, beside, in_full=in_full)
     return "—" if isinstance(value, Missing) else value
+
+
+def absent_lines(row: Row, width: int) -> Iterator[Line]:
+    """Why a side has no cost, energy or share of the peak."""
+    for column in (COST, ENERGY, PEAK):
+        for reason, letters in column.reasons([("a", row.a), ("b", row.b)]).items():
+            yield from paragraph(f"no {column.absent} of {' and '.join(letters)}: {reason}", width, "dim")
 
 
 def block_lines(row: Row, letters: str, width: int, rows: int) -> list[Line]:
@@ -231,6 +256,9 @@ def _method(estimate: RatioEstimate, *, has_blocks: bool) -> Iterator[str]:
     launches = f"{estimate.launches_a}/{estimate.launches_b} launches"
     blocks = f"{estimate.n_a}/{estimate.n_b} blocks, " if has_blocks else ""
     yield f"{estimate.method}; n {blocks}{launches}{pairs}"
+    if estimate.independent_a < estimate.n_a or estimate.independent_b < estimate.n_b:
+        worth = f"{estimate.independent_a}/{estimate.independent_b}"
+        yield f"neighbouring blocks resemble each other: they are worth {worth}"
     yield f"smallest detectable difference: {format_change(estimate.resolvable)}"
     if max(estimate.launches_a, estimate.launches_b) < LAUNCHES_MEASURED:
         yield "the spread between launches is assumed, not measured: --launches 3 measures it"
