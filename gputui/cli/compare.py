@@ -207,8 +207,7 @@ def command(
 
 
 def _rank(fleet: Fleet, form: str, output: Path | None, shows_all: bool) -> int:
-    from gputui.services.compare.fleet_formats import fleet_text
-    from gputui.services.compare.fleet_text import write_fleet
+    from gputui.services.compare.fleet_text import fleet_text, write_fleet
 
     if form == "text" and output is None:
         from gputui.cli.output import console

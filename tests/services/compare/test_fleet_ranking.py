@@ -36,9 +36,8 @@ from gputui.model.machine import Gpu, Machine
 from gputui.model.result import Run
 from gputui.model.units import format_rate
 from gputui.services.compare.fleet import Fleet, fleet_of
-from gputui.services.compare.fleet_formats import fleet_text
 from gputui.services.compare.fleet_sides import FleetSide, fleet_sides
-from gputui.services.compare.fleet_text import kind_table, shown_boxes, write_fleet
+from gputui.services.compare.fleet_text import fleet_text, kind_table, shown_boxes, write_fleet
 from gputui.services.compare.fleet_why import explained, ranking_of
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.throughput import rate_of, speed_of
