@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from gputui.analysis.cost import Cost
-from gputui.analysis.judgement import Judgement
 from gputui.document.html import bullets, command_line, folded, letter, page_of, part, safe, table, with_units
-from gputui.model.units import RATES, counted, format_percent, format_size_of_change, format_usd
+from gputui.model.units import format_percent, format_usd
 from gputui.services.compare.columns import COST
 from gputui.services.compare.headline import (
     Headline,
-    changing_row,
-    ends_words,
-    main_of_all,
     main_row,
-    same_case,
     subject,
 )
 from gputui.services.compare.html_details import pair_details
@@ -29,13 +23,8 @@ from gputui.services.compare.pairing import (
 )
 from gputui.services.compare.row_text import (
     choice_words,
-    costs_text,
-    judgement_text,
     letter_of,
-    mean_name,
     side_parts,
-    style_of,
-    verdict_text,
 )
 from gputui.services.compare.rows_table import RowOfSides, rows_of_sides, rows_table
 from gputui.services.compare.suggestions import effort_words
@@ -44,7 +33,6 @@ from gputui.services.compare.turning_points import break_even_usd_per_hour
 from gputui.services.compare.why import Why
 from gputui.services.results.conditions import Evidence
 
-_MOST_CARDS = 8
 _HOW_TO_READ = (
     "Above zero, b does more work than a in the same time. From three times on, a change is a factor.",
     "Intervals are 95 %. Faster and slower: the whole interval lies beyond 1 %. Same: it lies within.",
@@ -70,7 +58,6 @@ def comparisons_as_page(
             f'<p class="dim">{names}</p><h1>{with_units(safe(first))}</h1>',
             f'<p class="lead">{safe(" ".join(rest))}</p>' if rest else "",
             _sides(sides, ignore),
-            _cards(comparisons, ignore),
             _to_tell(headline),
             part("Every case" if len(pairs) > 1 else "b vs a, every case", _rows(comparisons, ignore)),
             _details(pairs, ignore, evidence),
@@ -96,94 +83,6 @@ def _sides(sides: Sequence[Side], ignore: str) -> str:
             f'<p class="dim">{safe(about)}</p></div>'
         )
     return f'\n<div class="sides">{"".join(boxes)}</div>'
-
-
-@dataclass(frozen=True, slots=True)
-class _Card:
-    label: str
-    value: str
-    detail: str
-    kind: str = "none"
-
-
-def _cards(comparisons: Sequence[Comparison], ignore: str) -> str:
-    if len(comparisons) > 1:
-        cards = _of_sides(comparisons)
-    else:
-        cards = [*(_of_means if ignore else _of_cases)(comparisons[0])]
-        if any(row.rate.ratio is not None for row in comparisons[0].rows):
-            cards.append(_how_sure(comparisons[0]))
-    drawn = "".join(
-        f'<div class="card"><p class="dim">{safe(card.label)}</p>'
-        f'<p class="value {card.kind}">{safe(card.value)}</p>'
-        f'<p class="dim">{safe(card.detail)}</p></div>'
-        for card in cards[:_MOST_CARDS]
-    )
-    return f'\n<div class="cards">{drawn}</div>' if drawn else ""
-
-
-def _of_cases(comparison: Comparison) -> Iterable[_Card]:
-    """The main case, what its work costs, and the case that would change the choice."""
-    main = main_row(comparison.rows)
-    if main is None:
-        return
-    yield _judged(subject(main, comparison.rows), main.rate, _interval(main.rate))
-    noun = RATES[main.case.unit].noun
-    if isinstance(main.a.cost, Cost) and isinstance(main.b.cost, Cost):
-        (a, b), unit = costs_text((main.a, main.b))
-        yield _judged(f"cost per {noun}", main.cost, f"{b} vs {a} per {unit}")
-    other, _ = changing_row(main, comparison.rows)
-    if other is not None:
-        cost = f", {judgement_text(other.cost, with_interval=False)}" if other.cost.differs else ""
-        yield _judged(subject(other, comparison.rows), other.rate, f"{_interval(other.rate)}{cost}")
-
-
-def _of_means(comparison: Comparison) -> Iterable[_Card]:
-    for group in comparison.groups:
-        if group.rate.ratio is not None:
-            yield _judged(mean_name(group), group.rate, _interval(group.rate))
-
-
-def _of_sides(comparisons: Sequence[Comparison]) -> list[_Card]:
-    """Each side's main case against the baseline."""
-    main = main_of_all(comparisons)
-    if main is None:
-        return []
-    cards = []
-    name = subject(main, comparisons[0].rows)
-    for place, comparison in enumerate(comparisons):
-        row = same_case(main, comparison)
-        if row is not None:
-            cost = f", {judgement_text(row.cost, with_interval=False)}" if row.cost.differs else ""
-            cards.append(
-                _judged(f"{letter_of(place)} vs a, {name}", row.rate, f"{_interval(row.rate)}{cost}")
-            )
-    return cards
-
-
-def _judged(label: str, judgement: Judgement, detail: str) -> _Card:
-    value = judgement_text(judgement, with_interval=False) if judgement.differs else verdict_text(judgement)
-    return _Card(label, value, detail, style_of(judgement))
-
-
-def _interval(judgement: Judgement) -> str:
-    """The ends beside a size whose direction a word tells: `34 to 38 %`; with signs where it is undecided."""
-    if not judgement.differs or judgement.ratio is None:
-        return ends_words(judgement)
-    size, ends = format_size_of_change(*judgement.ratio)
-    return f"{ends}x" if size.endswith("x") else f"{ends} %"
-
-
-def _how_sure(comparison: Comparison) -> _Card:
-    known = [row for row in comparison.rows if row.rate.ratio is not None]
-    open_rows = sum(not row.rate.is_decided for row in known)
-    absent = len(comparison.rows) - len(known)
-    of_all = f"{len(known) - open_rows} of {counted(len(comparison.rows), 'case')}"
-    value = (
-        f"all {counted(len(known), 'case')}" if not open_rows and not absent and len(known) > 1 else of_all
-    )
-    details = [f"{open_rows} can't tell" if open_rows else "", f"{absent} not comparable" if absent else ""]
-    return _Card("decided", value, ", ".join(filter(None, details)) or "at 95 %")
 
 
 def _to_tell(headline: Headline) -> str:

@@ -8,7 +8,6 @@ import re
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from html import unescape
 from importlib import resources
 from pathlib import Path
 
@@ -33,9 +32,7 @@ from gputui.services.compare.pairing import (
     Flag,
     compare_sides,
     side_of_runs,
-    sides_by,
 )
-from gputui.services.compare.row_text import judgement_text, mean_name
 from gputui.services.compare.svg import Line, line_chart, time_axis, time_histogram
 from gputui.services.compare.why import Why
 from gputui.services.results.conditions import Evidence
@@ -221,7 +218,6 @@ def test_the_page_of_two_boxes_answers_first_and_folds_what_is_evidence() -> Non
     marks = (
         "<h1>",
         'class="sides"',
-        'class="cards"',
         'class="forest"',
         'class="bars"',
         'class="times"',
@@ -267,22 +263,9 @@ def test_the_price_at_which_costs_are_even_is_named_where_costs_differ() -> None
     assert "costs the same on both sides" not in page_named("one row")
 
 
-def test_three_boxes_without_a_common_case_have_a_page_without_cards() -> None:
+def test_three_boxes_without_a_common_case_have_a_page_that_says_so() -> None:
     page = page_of([run_of(1.0, [case]) for case in FEW])
     assert "<h1>Nothing to compare" in page
-    assert 'class="card"' not in page
-
-
-def test_the_cards_of_two_precisions_are_their_means() -> None:
-    run = run_of(1.6, [case_of(GPT, name) for name in ("fp32", "amp")])
-    sides = sides_by("precision", [run])
-    comparison = compare_sides(*sides, ignore="precision")
-    evidence = _Recorded((), trust=False)
-    headline = headline_of([comparison], [()], "precision", evidence)
-    page = comparisons_as_page([(comparison, ())], "precision", headline, evidence)
-    (group,) = [one for one in comparison.groups if one.rate.ratio is not None]
-    (value,) = re.findall(rf'<p class="dim">{mean_name(group)}</p><p class="value \w+">([^<]*)</p>', page)
-    assert unescape(value).replace("\xa0", " ") == judgement_text(group.rate, with_interval=False)
 
 
 def test_four_boxes_have_a_column_each_and_their_own_letter_in_every_drawing() -> None:
@@ -325,14 +308,13 @@ def luminance(color: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_colour_of_text_has_contrast_on_the_page_and_on_a_card(scheme: str) -> None:
+def test_every_colour_of_text_has_contrast_on_the_page(scheme: str) -> None:
     style = resources.files("gputui.document").joinpath("page.css").read_text(encoding="utf-8")
     light, dark = style.split("@media (prefers-color-scheme: dark)")
     colors = dict(COLORS.findall(light if scheme == "light" else dark))
     for name in ("ink", "dim", "good", "warn", "accent", "a", "b", "c", "d"):
-        for behind in ("page", "card"):
-            bright, dim = sorted((luminance(colors[name]), luminance(colors[behind])), reverse=True)
-            assert (bright + 0.05) / (dim + 0.05) >= 4.5, (name, behind)
+        bright, dim = sorted((luminance(colors[name]), luminance(colors["page"])), reverse=True)
+        assert (bright + 0.05) / (dim + 0.05) >= 4.5, name
 
 
 # Charts
