@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 
-from gputui.document.parts import Code, Links, Part
+from gputui.document.parts import Code, Links, Part, Section
 from gputui.document.spans import Span
 from gputui.document.table import Column, Drawing, Table
 from gputui.store.text import clean_text
@@ -96,8 +96,10 @@ def _class(*kinds: str) -> str:
     return f' class="{words}"' if words else ""
 
 
-def html_of(one: Part) -> str:
-    """A part of a section."""
+def html_of(one: Part | Section) -> str:
+    """A part of a section, which may be a smaller one."""
+    if isinstance(one, Section):
+        return f"<h4>{safe(one.title)}</h4>{''.join(map(html_of, one.parts))}"
     if isinstance(one, str):
         return f"<p>{safe(one)}</p>"
     if isinstance(one, Table):

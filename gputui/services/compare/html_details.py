@@ -8,7 +8,6 @@ from gputui.analysis.attribution import Attribution
 from gputui.analysis.order_statistics import Percentile
 from gputui.analysis.statistics import median
 from gputui.document.html import bullets, folded, html_of, letter, part, safe, table
-from gputui.document.parts import Section
 from gputui.document.table import table_of
 from gputui.metrics import Metric, charted
 from gputui.model.absent import Missing, known
@@ -29,8 +28,8 @@ from gputui.services.compare.svg import (
 )
 from gputui.services.compare.tables import Naming, below_rows, row_table
 from gputui.services.compare.telemetry_overlay import MOST_METRICS
-from gputui.services.compare.why import Why, sentence
-from gputui.services.compare.why_text import finding_lines, part_table, trust_line
+from gputui.services.compare.why import Why
+from gputui.services.compare.why_text import finding_lines, part_table
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.waiting import step_times_of
 from gputui.services.serving.curve import CLOSED, Level, ServingRun, Times, serving_of
@@ -101,8 +100,7 @@ def _why(why: Why | None, name: str) -> str:
         return f"{_heading('What holds a step back', name)}{findings}" if findings else ""
     longer = "longer" if found.difference_ns > 0 else "less"
     title = f"Why a step of b takes {format_seconds(abs(found.difference_ns) * 1e-9)} {longer}"
-    words = f'<p>{safe(sentence(why.row, found))}.</p><p class="dim">{safe(trust_line(found))}</p>'
-    return f"{_heading(title, name)}{table(part_table(found, is_drawn=True))}{words}{findings}"
+    return f"{_heading(title, name)}{table(part_table(found, is_drawn=True), 'parts')}{findings}"
 
 
 def _times(row: Row, name: str) -> str:
@@ -202,7 +200,7 @@ def _differences(differs: Sequence[tuple[str, str, str]]) -> str:
 def _figures(comparison: Comparison, whys: Sequence[Why], naming: Naming) -> str:
     rows = table(row_table(comparison, naming))
     below = below_rows(comparison, whys, naming, [column for column in COLUMNS if column.table_heading])
-    return rows + "".join(html_of(part) for part in below if part and not isinstance(part, Section))
+    return rows + "".join(html_of(part) for part in below if part)
 
 
 # Loads on a server: output and times by number of users as charts, all loads in tables

@@ -33,7 +33,7 @@ def difference_as_page(found: TraceDifference) -> str:
             f'<p class="dim">{names}</p><h1>{with_units(safe(first))}</h1>',
             f'<p class="lead">{safe(" ".join(rest))}</p>',
             f'\n<div class="sides">{boxes}</div>',
-            part("Where the difference lies", table(part_table(found.attribution, is_drawn=True))),
+            part("Where the difference lies", table(part_table(found.attribution, is_drawn=True), "parts")),
             part("The kernels that differ most", table(kernels, "long") if kernels.rows else ""),
             part("What to know of these traces", bullets(notes(found), "notes")),
         )
