@@ -1,9 +1,8 @@
-"""The ranking of many boxes as text, Markdown and CSV, and in any of its forms."""
+"""The ranking of many boxes as text, Markdown and CSV."""
 
 from __future__ import annotations
 
 import io
-import json
 import math
 from collections.abc import Sequence
 
@@ -13,7 +12,7 @@ from gputui.document.spans import Span
 from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.units import cost_unit, counted, format_change, format_rate, format_usd, listed
-from gputui.services.compare.fleet import Fleet, Kind, RankedBox, fleet_as_json
+from gputui.services.compare.fleet import Fleet, Kind, RankedBox
 from gputui.services.compare.row_text import style_of_word
 from gputui.services.support.csv_cells import Value, csv_text
 
@@ -141,17 +140,6 @@ def fleet_as_text(fleet: Fleet) -> str:
     page = io.StringIO()
     write_fleet(console_on(page, 120), fleet, shows_all=True)
     return page.getvalue()
-
-
-def fleet_text(fleet: Fleet, form: str) -> str:
-    """What `gputui compare --format FORM` prints of many sides, with all boxes."""
-    if form == "html":
-        from gputui.services.compare.fleet_html import fleet_as_page  # with the parts of the page of two
-
-        return fleet_as_page(fleet)
-    if form == "json":
-        return json.dumps(fleet_as_json(fleet), indent=1) + "\n"
-    return {"text": fleet_as_text, "markdown": fleet_as_markdown, "csv": fleet_as_csv}[form](fleet)
 
 
 def fleet_as_csv(fleet: Fleet) -> str:
