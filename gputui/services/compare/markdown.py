@@ -8,17 +8,8 @@ from gputui.document.markdown import escaped, markdown_of
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn
 from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import Comparison
-from gputui.services.compare.row_text import (
-    choice_words,
-    difference_words,
-    no_difference_words,
-    part_words,
-    side_words,
-)
-from gputui.services.compare.tables import Naming, absent_lines, below_rows, row_table
+from gputui.services.compare.tables import Naming, about_lines, absent_lines, below_rows, row_table
 from gputui.services.compare.why import Why
-
-_ANY_WIDTH = 10_000
 
 
 def comparisons_as_markdown(
@@ -43,15 +34,12 @@ def _one(
     place: int,
 ) -> str:
     naming = Naming(comparison, ignore)
-    differs = "; ".join(map(difference_words, comparison.differs))
-    told = f"differs: {differs}" if differs else "" if ignore else no_difference_words(comparison)
-    sides = (
-        f"{letter}: {side_words(side, ignore, _ANY_WIDTH)}"
-        for letter, side in (("a", comparison.a), ("b", comparison.b))
-    )
-    about = (*sides, part_words(place) if place else "", *choice_words(comparison, ignore), told)
     rows = row_table(comparison, naming, columns or None)
     below = [column for column in COLUMNS if column.default == "below" and not columns]
     absent = absent_lines(comparison, columns)
-    parts = (tuple(filter(None, about)), rows, *below_rows(comparison, whys, naming, below, absent))
+    parts = (
+        about_lines(comparison, ignore, place),
+        rows,
+        *below_rows(comparison, whys, naming, below, absent),
+    )
     return "\n".join(markdown_of(part) for part in parts if part)

@@ -15,10 +15,15 @@ from gputui.services.compare.pairing import Comparison, Row, performance_checks_
 from gputui.services.compare.row_text import (
     boxes_text,
     change_text,
+    choice_words,
+    difference_words,
     figure_values,
     figure_verdict,
+    no_difference_words,
+    part_words,
     row_name,
     shared_words,
+    side_words,
     unmeasured_words,
 )
 from gputui.services.compare.rows_table import is_absent, rows_table
@@ -26,6 +31,8 @@ from gputui.services.compare.why import Why, sentence
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line
 from gputui.services.results.conditions import NOT_PROFILED
 from gputui.services.results.labels import ending_words, lost_words, some_of
+
+_ANY_WIDTH = 10_000
 
 
 class Naming:
@@ -49,6 +56,18 @@ class Naming:
         if said not in self.notes:
             self.notes.append(said)
         return f" [{self.notes.index(said) + 1}]"
+
+
+def about_lines(comparison: Comparison, ignore: str, place: int = 0) -> tuple[str, ...]:
+    """Both sides, which runs were chosen, and what differs, of the comparison at this place."""
+    differs = "; ".join(map(difference_words, comparison.differs))
+    told = f"differs: {differs}" if differs else "" if ignore else no_difference_words(comparison)
+    sides = (
+        f"{letter}: {side_words(side, ignore, _ANY_WIDTH)}"
+        for letter, side in (("a", comparison.a), ("b", comparison.b))
+    )
+    about = (*sides, part_words(place) if place else "", *choice_words(comparison, ignore), told)
+    return tuple(filter(None, about))
 
 
 def row_table(
