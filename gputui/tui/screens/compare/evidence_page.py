@@ -54,8 +54,9 @@ def evidence_page(
         lines += [*result_lines(row, width), (), *load_lines(loads, row, width), ()]
     elif isinstance(row.estimate, Missing):
         lines += paragraph(row.estimate.reason, width)
-    lines += value_table(row, "b", width, in_full=True, has_rates=not row.case.is_load)
-    lines += [*absent_lines(row, width), ()]
+    values = value_table(row, "b", width, in_full=True, has_rates=not row.case.is_load)
+    values += absent_lines(row, width)
+    lines += [*values, ()] if values else ()
     lines += sure_lines(row, width)
     if row.case.is_load:
         lines += [(), *load_notes(loads, width)]
