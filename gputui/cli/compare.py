@@ -15,7 +15,7 @@ from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ENERGY, ComparisonColumn, columns_of
 from gputui.services.compare.fleet import FLEET_FROM, Fleet
-from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_of
+from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_of, ranking_text
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
 from gputui.services.compare.pairing import DIMENSIONS
 from gputui.services.compare.session import ComparisonRequest, ask
@@ -221,7 +221,6 @@ def command(
 
 
 def _rank(fleet: Fleet, form: str, output: Path | None, shows_all: bool) -> int:
-    from gputui.services.compare.fleet_formats import fleet_text
     from gputui.services.compare.fleet_text import write_fleet
 
     if form == "text" and output is None:
@@ -229,7 +228,7 @@ def _rank(fleet: Fleet, form: str, output: Path | None, shows_all: bool) -> int:
 
         write_fleet(console(), fleet, shows_all)
         return EXIT_DONE
-    text = fleet_text(fleet, form)
+    text = ranking_text(fleet, form)
     if output is None:
         click.echo(text, nl=False)
     else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.errors import EXIT_DONE, GputuiError
-from gputui.model.absent import Missing
+from gputui.model.absent import Missing, known
 
 if TYPE_CHECKING:
     from gputui.document.table import Table
@@ -196,21 +196,18 @@ def _plain(row: InstanceRow, today: datetime.date) -> dict[str, object]:
     from gputui.facts.instances import is_on_demand
     from gputui.services.prices.price_list import date_of, is_recent
 
-    def figure(value: float | Missing) -> float | None:
-        return None if isinstance(value, Missing) else value
-
     return {
         "provider": row.provider,
         "instance_type": row.instance_type,
         "gpu": row.gpu,
         "gpu_count": row.gpu_count,
-        "usd_per_hour": figure(row.usd_per_hour),
+        "usd_per_hour": known(row.usd_per_hour),
         "price_kind": row.price_kind,
         "is_on_demand": not isinstance(row.usd_per_hour, Missing) and is_on_demand(row.price_kind),
         "region": row.region,
         "price_date": row.price_date,
         "is_recent": is_recent(date_of(row), today),
-        "spot_usd_per_hour": figure(row.spot_usd_per_hour),
+        "spot_usd_per_hour": known(row.spot_usd_per_hour),
         "spot_date": row.spot_date,
         "source": list(dict.fromkeys((*row.source, *row.spot_source))),
         "confidence": row.confidence,

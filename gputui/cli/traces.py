@@ -18,6 +18,7 @@ from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run
 from gputui.model.units import counted
+from gputui.services.compare.why_text import part_table
 from gputui.services.results.labels import day
 from gputui.services.results.selectors import from_here, run_and_file
 from gputui.services.traces.difference import (
@@ -25,7 +26,6 @@ from gputui.services.traces.difference import (
     difference_of,
     kernel_table,
     notes,
-    parts_of,
     sentences,
     side_lines,
 )
@@ -171,7 +171,7 @@ def _draw(found: TraceDifference, out: Console) -> None:
     page.line()
     for line in side_lines(found):
         page.line(line)
-    for table in (parts_of(found), kernel_table(found, out.width)):
+    for table in (part_table(found.attribution), kernel_table(found, out.width)):
         if table.rows:
             page.line()
             page.table(table)

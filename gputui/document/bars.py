@@ -53,4 +53,16 @@ def bars(
         ]
         return Column("", drawn)
 
-    return Drawing(draw, least, most, priority)
+    def picture() -> tuple[str, Sequence[str]]:
+        return "", [_bar(value, high, style) for value, style in zip(values, of_each, strict=True)]
+
+    return Drawing(draw, least, most, priority, picture=picture)
+
+
+def _bar(value: float | None, high: float, style: str) -> str:
+    """For a page, as wide as its place."""
+    if value is None:
+        return ""
+    width = 100 * min(max(value / high, 0.0), 1.0) if high > 0 else 0.0
+    bar = '<rect class="{}" width="{:.2f}%" y="25%" height="50%" rx="2"/>'
+    return f'<svg class="bars" aria-hidden="true">{bar.format("track", 100)}{bar.format(style, width)}</svg>'

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 
-from gputui.document.parts import Code, Links, Part
-from gputui.document.table import Table
+from gputui.document.parts import Code, Links, Part, Section
+from gputui.document.spans import Span
+from gputui.document.table import Column, Drawing, Table
 from gputui.store.text import clean_text
 from gputui.version import __version__
 
@@ -49,26 +50,56 @@ def bullets(lines: Iterable[str], kind: str = "") -> str:
     return f"\n<ul{of_kind}>{items}</ul>" if items else ""
 
 
-def table(found: Table | None) -> str:
-    """A table that scrolls within the page where it is too wide."""
+def table(found: Table | None, kind: str = "") -> str:
+    """A table that scrolls within the page where it is too wide. Drawings without a picture are left out.
+
+    The page's style sheet leaves columns of high priority out of some kinds of tables where it is narrow.
+    """
     if found is None:
         return ""
-    numeric = [column.is_right for column in found.written]
-    head, *rows = (
-        "".join(_cell(tag, text, is_right) for text, is_right in zip(cells, numeric, strict=True))
-        for tag, cells in (("th", found.headings), *(("td", cells) for cells in found.rows))
+    columns = [cells for column in found.columns for cells in _cells_of(column)]
+    head, *rows = map("".join, zip(*columns, strict=True))
+    styles = found.styles or [""] * len(rows)
+    body = "".join(f"<tr{_class(style)}>{row}</tr>\n" for style, row in zip(styles, rows, strict=True))
+    return (
+        f'\n<div class="wide"><table{_class(kind)}><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody>'
+        "</table></div>"
     )
-    body = "".join(f"<tr>{row}</tr>\n" for row in rows)
-    return f'\n<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>'
 
 
-def _cell(tag: str, text: str, is_numeric: bool) -> str:
+def _cells_of(column: Column | Drawing) -> Iterator[list[str]]:
+    """The heading and the cells of a column, then those that take their place where there is less room."""
+    if isinstance(column, Drawing):
+        if column.picture is not None:
+            heading, drawn = column.picture()
+            yield [f'<th class="drawn">{heading}</th>', *(f'<td class="drawn">{one}</td>' for one in drawn)]
+        return
+    kinds = ["n" if column.is_right else "", "breaks" if column.breaks else ""]
+    priority = f"p{int(column.priority)}" if column.priority and not column.breaks else ""
+    yield _texts(column, [*kinds, priority])
+    if priority and column.narrow is not None:
+        yield _texts(column.narrow, [*kinds, f"instead {priority}"])
+
+
+def _texts(column: Column, kinds: Sequence[str]) -> list[str]:
     """Numbers are aligned to the right."""
-    return f"<{tag}{' class=n' if is_numeric else ''}>{safe(text)}</{tag}>"
+    styles = (cell.style if isinstance(cell, Span) else "" for cell in column.cells)
+    cells = zip(styles, column.texts, strict=True)
+    return [
+        f"<th{_class(*kinds)}>{safe(column.heading)}</th>",
+        *(f"<td{_class(*kinds, style)}>{safe(text)}</td>" for style, text in cells),
+    ]
 
 
-def html_of(one: Part) -> str:
-    """A part of a section."""
+def _class(*kinds: str) -> str:
+    words = " ".join(filter(None, kinds))
+    return f' class="{words}"' if words else ""
+
+
+def html_of(one: Part | Section) -> str:
+    """A part of a section, which may be a smaller one."""
+    if isinstance(one, Section):
+        return f"<h4>{safe(one.title)}</h4>{''.join(map(html_of, one.parts))}"
     if isinstance(one, str):
         return f"<p>{safe(one)}</p>"
     if isinstance(one, Table):

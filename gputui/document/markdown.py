@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from gputui.document.parts import Code, Links, Part
+from gputui.document.parts import Code, Links, Part, Section
 from gputui.document.table import Table
 from gputui.store.text import clean_text
 
@@ -22,8 +22,13 @@ def escaped(text: str) -> str:
     return _LINKS.sub(lambda found: f"{found.group()}<!-- -->", plain)
 
 
-def markdown_of(part: Part) -> str:
-    """A part between blank lines."""
+def markdown_of(part: Part | Section) -> str:
+    """A part between blank lines; a section within others begins with its title."""
+    if isinstance(part, Section):
+        first, *rest = part.parts
+        lead = f"**{escaped(part.title)}:** {escaped(first)}\n" if isinstance(first, str) else ""
+        head = [lead] if lead else [f"**{escaped(part.title)}**\n", markdown_of(first)]
+        return "\n".join((*head, *map(markdown_of, rest)))
     if isinstance(part, str):
         return f"{escaped(part)}\n"
     if isinstance(part, Table):

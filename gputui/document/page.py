@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from gputui.document.background import palette_here
+from gputui.document.parts import Section
 from gputui.document.plain_text import in_encoding
 from gputui.document.spans import Span, wrapped
 from gputui.document.table import Table, changed, columns_that_fit, lines_of, parts_of
@@ -121,6 +122,30 @@ class Page:
                 for line in lines if place or any(column.heading for column in part) else ():
                     self._add((lead, *line), table.styles[place - 1] if place and table.styles else "")
         return [column.heading for column in columns]
+
+    def part(self, part: str | Table | tuple[str, ...] | Section) -> None:
+        """A paragraph, a list without marks, a table below a blank line, or a section: the same, further in,
+        behind its title."""
+        if isinstance(part, Section):
+            self.line()
+            first, *rest = part.parts
+            if isinstance(first, str):
+                self.line(first, lead=f"{part.title}: ")
+            else:
+                self.line(f"{part.title}:", "title")
+                rest = [first]
+            for one in rest:
+                if isinstance(one, Table):
+                    self.table(one, margin=2)
+                else:
+                    assert isinstance(one, tuple), "what it has besides its paragraph are tables and lists"
+                    self.part(tuple(f"  {line}" for line in one))
+        elif isinstance(part, Table):
+            self.line()
+            self.table(part)
+        else:
+            for line in [part] if isinstance(part, str) else part:
+                self.line(line)
 
     def add(self, page: Page) -> None:
         """All that is on another one."""

@@ -48,6 +48,8 @@ class Drawing:
     priority: float = 1
     wishes: tuple[tuple[float, int], ...] = ()
     """Priorities of columns, and how wide it must be for them to stay, where that is more than `least`."""
+    picture: Callable[[], tuple[str, Sequence[str]]] | None = None
+    """Of a page: its heading and a cell for each row, as SVG."""
 
 
 @dataclass(frozen=True, slots=True)

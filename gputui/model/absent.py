@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,3 +16,8 @@ class Missing:
 
     def __str__(self) -> str:
         return f"— ({self.reason})"
+
+
+def known(value: _Value | Missing) -> _Value | None:
+    """The value, or None for whoever has no use for the reason."""
+    return None if isinstance(value, Missing) else value

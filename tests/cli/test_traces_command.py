@@ -62,7 +62,7 @@ def test_a_difference_is_written_as_a_page_and_as_markdown(pair: tuple[Path, Pat
     page = (tmp_path / "r.html").read_text()
     assert "<b>a<" not in page
     assert "default-src 'none'" in page
-    assert page.count('<svg class="plot bars"') >= 1
+    assert page.count('<svg class="bars"') >= 1
     printed = gputui_here("compare", *names, "--format", "markdown").stdout
     assert printed == (tmp_path / "r.md").read_text(encoding="utf-8")
     assert r"b\|c" in printed

@@ -101,8 +101,17 @@ def test_a_row_that_stands_out_keeps_the_colours_of_its_cells(monkeypatch: pytes
 def test_markdown_and_html_have_every_column_whatever_the_width() -> None:
     table = Table((Column("case", ["a|b"]), Column("rate", ["<1"], True, priority=9)))
     assert markdown_table(table) == "| case | rate |\n| --- | ---: |\n| a\\|b | \\<1 |\n"
-    assert "<th class=n>rate</th>" in html_table(table)
-    assert "<td class=n>&lt;1</td>" in html_table(table)
+    assert '<th class="n p9">rate</th>' in html_table(table)
+    assert '<td class="n p9">&lt;1</td>' in html_table(table)
+
+
+def test_a_page_keeps_styles_draws_bars_and_has_a_narrow_column_beside_the_wide_one() -> None:
+    narrow = Column("b vs a", [Span("-36 %", "warn")], True)
+    wide = Column("b vs a", [Span("-36 % (-38 to -34)", "warn")], True, 6, narrow)
+    page = html_table(Table((wide, bars([0.25], 1.0, "good")), styles=["title"]))
+    assert '<tr class="title">' in page
+    assert '<td class="n p6 warn">-36 % (-38 to -34)</td><td class="n instead p6 warn">-36 %</td>' in page
+    assert '<rect class="good" width="25.00%"' in page
 
 
 @pytest.mark.parametrize("unit", ["%", "s", "ms", "GiB", "GB/s"])

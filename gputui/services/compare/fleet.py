@@ -23,7 +23,7 @@ from gputui.analysis.fleet import (
 from gputui.analysis.quantiles import t_quantile
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import NoResult
-from gputui.model.absent import Missing
+from gputui.model.absent import Missing, known
 from gputui.model.case import Case
 from gputui.model.units import counted, format_change, format_rate, format_size_of_change, listed
 from gputui.services.compare.fleet_sides import NOUNS, FleetSide
@@ -335,10 +335,6 @@ def _usd(case: SideCase) -> float | Missing:
 
 def fleet_as_json(fleet: Fleet) -> dict[str, object]:
     """The ranking, with rates in units per second and shares of the median of the kind."""
-
-    def known(value: float | Missing) -> float | None:
-        return None if isinstance(value, Missing) else value
-
     return {
         "schema": 1,
         "by": fleet.by,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gputui.analysis.fleet import spread_of
-from gputui.document.html import bullets, folded, page_of, part, safe, with_units
+from gputui.document.html import bullets, folded, page_of, part, safe, table, with_units
+from gputui.document.intervals import PAGE_CELLS, Interval, axis_of, intervals
+from gputui.document.spans import Span
+from gputui.document.table import Column, Drawing, Table
 from gputui.model.absent import Missing
-from gputui.model.units import counted, format_change, format_rate, listed
+from gputui.model.units import counted, listed
 from gputui.services.compare.fleet import Fleet, Kind, RankedBox
-from gputui.services.compare.fleet_text import price_text, style_of_box, why_of
-from gputui.services.compare.svg import ChangeAxis, axis_over
+from gputui.services.compare.fleet_text import box_table, kind_table, style_of_box, why_of
 
 _AT_ONCE = 40
 """Boxes of a kind that are shown without a click, besides those that stand out."""
@@ -25,7 +27,7 @@ def fleet_as_page(fleet: Fleet) -> str:
         (
             f'<p class="dim">{safe(title)}: {safe(fleet.subject)}</p><h1>{with_units(safe(first))}</h1>',
             f'<p class="lead">{safe(" ".join(rest))}</p>' if rest else "",
-            part("Stands out", _forest(fleet, out)),
+            part("Stands out", _boxes(fleet, out)),
             part("All" if len(fleet.kinds) == 1 else "Kinds, the fastest first", _kinds(fleet)),
             *(_of_kind(fleet, kind) for kind in fleet.kinds),
             bullets([f"not measured there: {listed(fleet.unmeasured)}"] if fleet.unmeasured else [], "notes"),
@@ -51,90 +53,48 @@ def _how_to_read(fleet: Fleet) -> Iterable[str]:
 
 def _kinds(fleet: Fleet) -> str:
     """A row for each kind, with all of its boxes as dots."""
-    axis = _axis(fleet.boxes)
-    lines = "".join(
-        f'<tr class="first"><th>{safe(kind.name)}</th>'
-        f'<td class="n rate">{safe(format_rate(kind.spread.median, fleet.case.unit))}</td>'
-        f'<td class="n change">{kind.spread.boxes}</td>'
-        f'<td class="drawn">{_plot(fleet, [box for box in fleet.boxes if box.kind == kind.name], axis)}</td>'
-        f'<td class="verdict">{safe(_about(fleet, kind))}</td></tr>\n'
-        for kind in fleet.kinds
-    )
-    many = counted(2, fleet.noun).removeprefix("2 ")
-    head = (
-        f'<th>kind</th><th class="n rate">median</th><th class="n change">{safe(many)}</th>'
-        f'<th class="drawn">{axis.labels()}</th><th class="verdict">middle 90 %</th>'
-    )
-    return f'<table class="forest fleet"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>'
-
-
-def _about(fleet: Fleet, kind: Kind) -> str:
-    ends = (format_rate(end, fleet.case.unit) for end in (kind.spread.low, kind.spread.high))
-    tie = next(tier for tier in fleet.tiers if kind in tier)
-    words = [" to ".join(ends)]
-    if not isinstance(kind.usd_per_million, Missing):
-        words.append(price_text(kind.usd_per_million, fleet.case.unit))
-    if len(tie) > 1:
-        words.append(f"ties with {listed([one.name for one in tie if one != kind])}")
-    return "; ".join(words)
+    of_kinds = [[box for box in fleet.boxes if box.kind == kind.name] for kind in fleet.kinds]
+    tiers = [next(tier for tier in fleet.tiers if kind in tier) for kind in fleet.kinds]
+    ties = [
+        ", ".join(other.name for other in tier if other is not kind)
+        for kind, tier in zip(fleet.kinds, tiers, strict=True)
+    ]
+    columns = [*kind_table(fleet).columns, _drawing(fleet, of_kinds)]
+    columns += [Column("ties with", ties)] if any(ties) else []
+    return table(Table(tuple(columns)), "forest fleet")
 
 
 def _of_kind(fleet: Fleet, kind: Kind) -> str:
     """All boxes of a kind, the fastest first; many are folded."""
     boxes = [box for box in fleet.boxes if box.kind == kind.name]
     title = f"Every {fleet.noun}" if len(fleet.kinds) == 1 else kind.name
-    drawn = _forest(fleet, boxes)
+    drawn = _boxes(fleet, boxes)
     if len(boxes) > _AT_ONCE:
         return folded(f"{title}, {len(boxes)} of them", drawn)
     return part(title, drawn)
 
 
-def _forest(fleet: Fleet, boxes: Sequence[RankedBox]) -> str:
+def _boxes(fleet: Fleet, boxes: Sequence[RankedBox]) -> str:
     if not boxes:
         return ""
-    axis = _axis(fleet.boxes)
-    ranks = {box.name: rank for rank, box in enumerate(fleet.boxes, 1)}
-    lines = "".join(_line(fleet, box, ranks[box.name], axis) for box in boxes)
-    head = (
-        f'<th>{safe(fleet.noun)}</th><th class="n rate">rate</th><th class="n change">all cases</th>'
-        f'<th class="drawn">{axis.labels()}</th><th class="verdict">stands out</th>'
-    )
-    return f'<table class="forest fleet"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>'
+    *columns, _ = box_table(fleet, boxes).columns
+    why = Column("stands out", [Span(why_of(fleet, box), style_of_box(box)) for box in boxes], breaks=True)
+    return table(Table((*columns, _drawing(fleet, [[box] for box in boxes]), why)), "forest fleet")
 
 
-def _axis(boxes: Sequence[RankedBox]) -> ChangeAxis:
-    """One for all boxes, so that tables can be held against each other."""
-    apart = [end for box in boxes if not isinstance(box.apart, Missing) for end in box.apart]
-    return axis_over((*(box.overall for box in boxes), *apart))
-
-
-def _line(fleet: Fleet, box: RankedBox, rank: int, axis: ChangeAxis) -> str:
-    colour, change = style_of_box(box) or "same", format_change(box.overall)
-    return (
-        f'<tr class="first"><th>{safe(f"{rank}. {box.name}")}</th>'
-        f'<td class="n rate">{safe(format_rate(box.speed.units_per_s, fleet.case.unit))}</td>'
-        f'<td class="n change"><b class="{colour}">{safe(change)}</b></td>'
-        f'<td class="drawn">{_plot(fleet, [box], axis)}</td>'
-        f'<td class="verdict">{safe(why_of(fleet, box))}</td></tr>\n'
+def _drawing(fleet: Fleet, rows: Sequence[Sequence[RankedBox]]) -> Drawing:
+    """Boxes of one kind in a row, over the middle 90 % of their kind; a box alone with its interval. The axis
+    is one for all boxes, so that tables can be held against each other."""
+    kinds = [spread_of([box.overall for box in fleet.boxes if box.kind == row[0].kind]) for row in rows]
+    return intervals(
+        [[_interval(box, is_alone=len(row) == 1) for box in row] for row in rows],
+        bands=[(kind.low, kind.high) for kind in kinds],
+        axis=axis_of((_interval(box, is_alone=True) for box in fleet.boxes), PAGE_CELLS),
     )
 
 
-def _plot(fleet: Fleet, boxes: Sequence[RankedBox], axis: ChangeAxis) -> str:
-    """Boxes of one kind on the axis, over the middle 90 % of their kind."""
-    kind = spread_of([box.overall for box in fleet.boxes if box.kind == boxes[0].kind])
-    low, high = axis.at(kind.low), axis.at(kind.high)
-    drawn = [f'<rect class="band" x="{low:.2f}%" width="{high - low:.2f}%" height="100%"/>{axis.grid()}']
-    for box in boxes:
-        colour = style_of_box(box) or "same"
-        if len(boxes) == 1 and not isinstance(box.apart, Missing):
-            ends = (axis.at(end) for end in box.apart)
-            drawn.append(
-                '<line class="interval {}" x1="{:.2f}%" x2="{:.2f}%" y1="50%" y2="50%"/>'.format(
-                    colour, *ends
-                )
-            )
-        radius = 5.5 if len(boxes) == 1 else 4
-        drawn.append(
-            f'<circle class="point {colour}" cx="{axis.at(box.overall):.2f}%" cy="50%" r="{radius}"/>'
-        )
-    return f'<svg class="plot" aria-hidden="true">{"".join(drawn)}</svg>'
+def _interval(box: RankedBox, *, is_alone: bool) -> Interval:
+    low = high = box.overall
+    if is_alone and not isinstance(box.apart, Missing):
+        low, high = box.apart
+    return Interval(box.overall, low, high, "●", style_of_box(box) or "dim")

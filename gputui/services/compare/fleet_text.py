@@ -1,4 +1,4 @@
-"""The ranking of many boxes as text and Markdown."""
+"""The ranking of many boxes as text, Markdown and CSV."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gputui.model.absent import Missing
 from gputui.model.units import cost_unit, counted, format_change, format_rate, format_usd, listed
 from gputui.services.compare.fleet import Fleet, Kind, RankedBox
 from gputui.services.compare.row_text import style_of_word
+from gputui.services.support.csv_cells import Value, csv_text
 
 ROWS = 20
 """Boxes that are shown where there is no room for all."""
@@ -139,3 +140,38 @@ def fleet_as_text(fleet: Fleet) -> str:
     page = io.StringIO()
     write_fleet(console_on(page, 120), fleet, shows_all=True)
     return page.getvalue()
+
+
+def fleet_as_csv(fleet: Fleet) -> str:
+    """A row for each box by rank and then for those without the main case, as `csv_text` writes them."""
+    rows = [_row(fleet, rank) for rank in range(len(fleet.boxes))]
+    rows += [dict.fromkeys(rows[0]) | {"name": name} for name in fleet.unmeasured]
+    return csv_text((rows[0], *(row.values() for row in rows)))
+
+
+def _row(fleet: Fleet, place: int) -> dict[str, Value]:
+    box = fleet.boxes[place]
+    gpu = box.side.gpu
+    apart = (None, None) if isinstance(box.apart, Missing) else box.apart
+    usd = box.usd_per_million
+    return {
+        "rank": place + 1,
+        "name": box.name,
+        "kind": box.kind,
+        "machine": box.side.run.machine.machine_id,
+        "device_index": None if gpu is None else gpu.index,
+        "run": box.side.run.short_id,
+        **fleet.case.identity(),
+        "units_per_s": box.speed.units_per_s,
+        "units_per_s_low": box.speed.low,
+        "units_per_s_high": box.speed.high,
+        "of_kind": box.of_kind,
+        "overall": box.overall,
+        "overall_low": apart[0],
+        "overall_high": apart[1],
+        "cases": box.cases,
+        "stands_out": box.stands_out,
+        "where": "; ".join(f"{name} {ratio:.4f}" for name, ratio in box.where),
+        "why": fleet.why.get(box.name, ""),
+        "usd_per_million": None if isinstance(usd, Missing) else usd,
+    }

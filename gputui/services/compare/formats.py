@@ -1,4 +1,4 @@
-"""Makes and saves a comparison in any of its forms."""
+"""Makes and saves a comparison, or a ranking, in any of its forms."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gputui.errors import GputuiError
 from gputui.services.compare.columns import ENERGY, ComparisonColumn
+from gputui.services.compare.fleet import Fleet, fleet_as_json
 from gputui.services.compare.pairing import Comparison
 from gputui.services.compare.session import Answer, Asked
 from gputui.services.compare.why import Why
@@ -87,3 +88,23 @@ def comparison_text(
     from gputui.services.compare.html import comparisons_as_page
 
     return comparisons_as_page(pairs, asked.ignore, answer.headline, asked.evidence)
+
+
+def ranking_text(fleet: Fleet, form: str) -> str:
+    """What `gputui compare --format FORM` prints of many sides, with all boxes."""
+    from gputui.services.compare import fleet_text
+
+    if form == "html":
+        from gputui.services.compare.fleet_html import fleet_as_page
+
+        return fleet_as_page(fleet)
+    if form == "json":
+        import json
+
+        return json.dumps(fleet_as_json(fleet), indent=1) + "\n"
+    made = {
+        "text": fleet_text.fleet_as_text,
+        "markdown": fleet_text.fleet_as_markdown,
+        "csv": fleet_text.fleet_as_csv,
+    }
+    return made[form](fleet)

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from gputui.analysis.cost import Cost
-from gputui.analysis.judgement import Judgement
-from gputui.document.html import bullets, command_line, folded, letter, page_of, part, safe, with_units
-from gputui.model.case import Case
-from gputui.model.units import RATES, counted, format_percent, format_size_of_change, format_usd
+from gputui.document.html import bullets, command_line, folded, letter, page_of, part, safe, table, with_units
+from gputui.model.units import format_percent, format_usd
 from gputui.services.compare.columns import COST
 from gputui.services.compare.headline import (
     Headline,
-    changing_row,
-    ends_words,
-    main_of_all,
     main_row,
-    same_case,
     subject,
 )
 from gputui.services.compare.html_details import pair_details
@@ -29,29 +22,17 @@ from gputui.services.compare.pairing import (
     performance_checks_of_side,
 )
 from gputui.services.compare.row_text import (
-    case_heading,
     choice_words,
-    costs_text,
-    judgement_text,
     letter_of,
-    mean_name,
-    mean_point_text,
-    point_text,
-    rate_text,
-    rates_text,
-    row_name,
-    shared_words,
     side_parts,
-    verdict_text,
 )
+from gputui.services.compare.rows_table import RowOfSides, rows_of_sides, rows_table
 from gputui.services.compare.suggestions import effort_words
-from gputui.services.compare.svg import ChangeAxis, change_axis, change_bar, interval_plot, kind_of
 from gputui.services.compare.tables import Naming, disturbances
 from gputui.services.compare.turning_points import break_even_usd_per_hour
 from gputui.services.compare.why import Why
 from gputui.services.results.conditions import Evidence
 
-_MOST_CARDS = 8
 _HOW_TO_READ = (
     "Above zero, b does more work than a in the same time. From three times on, a change is a factor.",
     "Intervals are 95 %. Faster and slower: the whole interval lies beyond 1 %. Same: it lies within.",
@@ -77,10 +58,8 @@ def comparisons_as_page(
             f'<p class="dim">{names}</p><h1>{with_units(safe(first))}</h1>',
             f'<p class="lead">{safe(" ".join(rest))}</p>' if rest else "",
             _sides(sides, ignore),
-            _cards(comparisons, ignore),
             _to_tell(headline),
-            part("Every case" if len(pairs) > 1 else "b vs a, every case", _forest(comparisons, ignore)),
-            part("Cost", _cost(comparisons, ignore)),
+            part("Every case" if len(pairs) > 1 else "b vs a, every case", _rows(comparisons, ignore)),
             _details(pairs, ignore, evidence),
             folded("How to read this page", bullets(_HOW_TO_READ)),
         )
@@ -106,94 +85,6 @@ def _sides(sides: Sequence[Side], ignore: str) -> str:
     return f'\n<div class="sides">{"".join(boxes)}</div>'
 
 
-@dataclass(frozen=True, slots=True)
-class _Card:
-    label: str
-    value: str
-    detail: str
-    kind: str = "none"
-
-
-def _cards(comparisons: Sequence[Comparison], ignore: str) -> str:
-    if len(comparisons) > 1:
-        cards = _of_sides(comparisons)
-    else:
-        cards = [*(_of_means if ignore else _of_cases)(comparisons[0])]
-        if any(row.rate.ratio is not None for row in comparisons[0].rows):
-            cards.append(_how_sure(comparisons[0]))
-    drawn = "".join(
-        f'<div class="card"><p class="dim">{safe(card.label)}</p>'
-        f'<p class="value {card.kind}">{safe(card.value)}</p>'
-        f'<p class="dim">{safe(card.detail)}</p></div>'
-        for card in cards[:_MOST_CARDS]
-    )
-    return f'\n<div class="cards">{drawn}</div>' if drawn else ""
-
-
-def _of_cases(comparison: Comparison) -> Iterable[_Card]:
-    """The main case, what its work costs, and the case that would change the choice."""
-    main = main_row(comparison.rows)
-    if main is None:
-        return
-    yield _judged(subject(main, comparison.rows), main.rate, _interval(main.rate))
-    noun = RATES[main.case.unit].noun
-    if isinstance(main.a.cost, Cost) and isinstance(main.b.cost, Cost):
-        (a, b), unit = costs_text((main.a, main.b))
-        yield _judged(f"cost per {noun}", main.cost, f"{b} vs {a} per {unit}")
-    other, _ = changing_row(main, comparison.rows)
-    if other is not None:
-        cost = f", {judgement_text(other.cost, with_interval=False)}" if other.cost.differs else ""
-        yield _judged(subject(other, comparison.rows), other.rate, f"{_interval(other.rate)}{cost}")
-
-
-def _of_means(comparison: Comparison) -> Iterable[_Card]:
-    for group in comparison.groups:
-        if group.rate.ratio is not None:
-            yield _judged(mean_name(group), group.rate, _interval(group.rate))
-
-
-def _of_sides(comparisons: Sequence[Comparison]) -> list[_Card]:
-    """Each side's main case against the baseline."""
-    main = main_of_all(comparisons)
-    if main is None:
-        return []
-    cards = []
-    name = subject(main, comparisons[0].rows)
-    for place, comparison in enumerate(comparisons):
-        row = same_case(main, comparison)
-        if row is not None:
-            cost = f", {judgement_text(row.cost, with_interval=False)}" if row.cost.differs else ""
-            cards.append(
-                _judged(f"{letter_of(place)} vs a, {name}", row.rate, f"{_interval(row.rate)}{cost}")
-            )
-    return cards
-
-
-def _judged(label: str, judgement: Judgement, detail: str) -> _Card:
-    value = judgement_text(judgement, with_interval=False) if judgement.differs else verdict_text(judgement)
-    return _Card(label, value, detail, kind_of(judgement))
-
-
-def _interval(judgement: Judgement) -> str:
-    """The ends beside a size whose direction a word tells: `34 to 38 %`; with signs where it is undecided."""
-    if not judgement.differs or judgement.ratio is None:
-        return ends_words(judgement)
-    size, ends = format_size_of_change(*judgement.ratio)
-    return f"{ends}x" if size.endswith("x") else f"{ends} %"
-
-
-def _how_sure(comparison: Comparison) -> _Card:
-    known = [row for row in comparison.rows if row.rate.ratio is not None]
-    open_rows = sum(not row.rate.is_decided for row in known)
-    absent = len(comparison.rows) - len(known)
-    of_all = f"{len(known) - open_rows} of {counted(len(comparison.rows), 'case')}"
-    value = (
-        f"all {counted(len(known), 'case')}" if not open_rows and not absent and len(known) > 1 else of_all
-    )
-    details = [f"{open_rows} can't tell" if open_rows else "", f"{absent} not comparable" if absent else ""]
-    return _Card("decided", value, ", ".join(filter(None, details)) or "at 95 %")
-
-
 def _to_tell(headline: Headline) -> str:
     if not headline.steps:
         return ""
@@ -202,65 +93,27 @@ def _to_tell(headline: Headline) -> str:
     return f'\n<div class="tell"><p><b>{purpose}</b>, {effort}:</p>{commands}</div>'
 
 
-def _forest(comparisons: Sequence[Comparison], ignore: str) -> str:
-    """A row for each case and side, in the order of the first comparison, on one axis."""
-    by_case: dict[Case, list[tuple[str, Row]]] = {}
-    for place, comparison in enumerate(comparisons):
-        for row in comparison.rows:
-            by_case.setdefault(row.case, []).append((letter_of(place), row))
-    is_many = len(comparisons) > 1
-    common = shared_words((rows[0][1] for rows in by_case.values()), ignore)
-    judged = [row.rate for rows in by_case.values() for _, row in rows]
-    axis = change_axis(judged)
-    lines = []
-    for rows in by_case.values():
-        for place, (side, row) in enumerate(rows):
-            name = "" if place else row_name(row, common, ignore, is_short=True)
-            rates = ("", rate_text(row.b)) if place else rates_text(row)
-            change = point_text(row.rate) or "—"
-            lines.append(_line(name, rates, side if is_many else "", change, row.rate, axis))
-    for group in () if is_many else comparisons[0].groups:
-        if group.rate.ratio is not None and group.common > 1:
-            name, change = mean_name(group), mean_point_text(group.rate)
-            lines.append(_line(name, ("", ""), "", change, group.rate, axis, "mean"))
-    if not lines:
-        return ""
-    case = case_heading(common)
-    has_axis = any(one.ratio is not None for one in judged)
-    head = (
-        f'<th>{safe(case)}</th><th class="n rate">a</th><th class="n rate">{"" if is_many else "b"}</th>'
-        f'<th class="n change">{"vs a" if is_many else "b vs a"}</th>'
-        f'<th class="drawn">{axis.labels() if has_axis else ""}</th><th class="verdict">verdict, 95 %</th>'
+def _rows(comparisons: Sequence[Comparison], ignore: str) -> str:
+    """The table of rows with their intervals drawn, and what is to know of it."""
+    is_pair = len(comparisons) == 1
+    rows: Sequence[RowOfSides] = (
+        [(row,) for row in comparisons[0].rows]
+        if is_pair
+        else rows_of_sides(comparisons, ignore, one_sided=False)
     )
+    if not rows:
+        return ""
+    made = rows_table(comparisons, rows, ignore, note=_absence, is_drawn=True, has_means=is_pair)
     doubts, notes = _notes(comparisons, ignore)
     return (
-        f'<table class="forest"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
-        f"{bullets(doubts, 'doubts')}{bullets(notes, 'notes')}"
+        table(made.table, "forest" if is_pair else "forest many")
+        + bullets(doubts, "doubts")
+        + bullets((*notes, *_about_costs(comparisons)), "notes")
     )
 
 
-def _line(
-    name: str,
-    rates: tuple[str, str],
-    side: str,
-    change: str,
-    judgement: Judgement,
-    axis: ChangeAxis,
-    kind_of_row: str = "",
-) -> str:
-    kind = kind_of(judgement)
-    is_absent = judgement.ratio is None
-    words = [kind_of_row, "first" if name else "", "absent" if is_absent else ""]
-    cells = "".join(f'<td class="n rate">{safe(rate)}</td>' for rate in rates)
-    more = judgement.reason if is_absent else ends_words(judgement)
-    drawn = "" if is_absent else f'<td class="drawn">{interval_plot(judgement, axis)}</td>'
-    return (
-        f'<tr class="{" ".join(filter(None, words))}"><th>{safe(name)}</th>{cells}'
-        f'<td class="n change">{f"{letter(side)} " if side else ""}<b class="{kind}">{safe(change)}</b></td>'
-        f'{drawn}<td class="verdict"{" colspan=2" if is_absent else ""}>'
-        f'<b class="{kind}">{safe(verdict_text(judgement))}</b>'
-        f' <span class="ends">{with_units(safe(more))}</span></td></tr>\n'
-    )
+def _absence(row: Row) -> str:
+    return f": {row.rate.reason}" if row.rate.ratio is None else ""
 
 
 def _notes(comparisons: Sequence[Comparison], ignore: str) -> tuple[list[str], list[str]]:
@@ -278,51 +131,10 @@ def _notes(comparisons: Sequence[Comparison], ignore: str) -> tuple[list[str], l
     return list(dict.fromkeys(doubts)), notes
 
 
-def _cost(comparisons: Sequence[Comparison], ignore: str) -> str:
-    """What a unit of work costs on each side, where a side has a price."""
-    is_many = len(comparisons) > 1
-    priced = [
-        (letter_of(place), row)
-        for place, comparison in enumerate(comparisons)
-        for row in comparison.rows
-        if isinstance(row.a.cost, Cost) or isinstance(row.b.cost, Cost)
-    ]
-    if not priced:
-        return ""
-    if all(row.cost.ratio is None for _, row in priced):
-        return bullets(_unpriced(comparisons), "notes")
-    common = shared_words((row for _, row in priced), ignore)
-    axis = change_axis(row.cost for _, row in priced)
-    order = list(dict.fromkeys(row.case for _, row in priced))
-    lines = []
-    last: Case | None = None
-    for side, row in sorted(priced, key=lambda one: order.index(one[1].case)):
-        (a, b), unit = costs_text((row.a, row.b))
-        kind, is_first = kind_of(row.cost), row.case != last
-        last = row.case
-        name = row_name(row, common, ignore, is_short=True) if is_first else ""
-        of_side = f"{letter(side)} " if is_many else ""
-        word = verdict_text(row.cost) if row.cost.ratio is not None else ""
-        lines.append(
-            f"<tr{' class=first' if is_first else ''}><th>{safe(name)}</th>"
-            f'<td class="n of-a">{safe(a or "—") if is_first else ""}</td>'
-            f'<td class="n{"" if is_many else " of-b"}">{safe(b or "—")}</td>'
-            f'<td class="unit">{safe(unit and f"per {unit}")}</td>'
-            f'<td class="n change">{of_side}<b class="{kind}">{safe(point_text(row.cost) or "—")}</b></td>'
-            f'<td class="drawn">{change_bar(row.cost, axis)}</td>'
-            f'<td class="verdict"><b class="{kind}">{safe(word)}</b></td></tr>\n'
-        )
-    case = case_heading(common)
-    head = (
-        f'<th>{safe(case)}</th><th class="n">a</th><th class="n">{"other" if is_many else "b"}</th>'
-        f'<th class="unit"></th><th class="n change">{"vs a" if is_many else "b vs a"}</th>'
-        f'<th class="drawn">{axis.labels()}</th><th class="verdict"></th>'
-    )
-    notes = [*_shares(comparisons), *_unpriced(comparisons), *_break_even(comparisons)]
-    return (
-        f'<table class="forest costs"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{''.join(lines)}</tbody></table>{bullets(notes, 'notes')}"
-    )
+def _about_costs(comparisons: Sequence[Comparison]) -> Iterable[str]:
+    """What is to know of costs, where a side has a price."""
+    if any(isinstance(cell.cost, Cost) for _, cells in _cells(comparisons) for cell in cells):
+        yield from (*_shares(comparisons), *_unpriced(comparisons), *_break_even(comparisons))
 
 
 def _cells(comparisons: Sequence[Comparison]) -> Iterable[tuple[str, list[Cell]]]:

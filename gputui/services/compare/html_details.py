@@ -2,46 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from gputui.analysis.attribution import Attribution
+from gputui.analysis.order_statistics import Percentile
 from gputui.analysis.statistics import median
-from gputui.document.html import bullets, folded, letter, part, safe, table
+from gputui.document.html import bullets, folded, html_of, letter, part, safe, table
 from gputui.document.table import table_of
 from gputui.metrics import Metric, charted
+from gputui.model.absent import Missing, known
 from gputui.model.devices import HOST
 from gputui.model.result import CaseResult
-from gputui.model.units import counted, format_percent, format_seconds
+from gputui.model.series import TimeSeries
+from gputui.model.units import counted, format_seconds, three_digits
 from gputui.services.compare.columns import COLUMNS
 from gputui.services.compare.headline import subject
-from gputui.services.compare.html_loads import loads_part
 from gputui.services.compare.pairing import Comparison, Row, Side
 from gputui.services.compare.row_text import no_difference_words
 from gputui.services.compare.svg import (
     Line,
     line_chart,
-    part_bar,
     time_axis,
     time_histogram,
     value_axis,
 )
-from gputui.services.compare.tables import (
-    Naming,
-    column_table,
-    left_out,
-    metric_table,
-    remarks,
-    row_table,
-)
+from gputui.services.compare.tables import Naming, below_rows, row_table
 from gputui.services.compare.telemetry_overlay import MOST_METRICS
-from gputui.services.compare.why import Why, part_name, sentence, signed
-from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
+from gputui.services.compare.why import Why
+from gputui.services.compare.why_text import finding_lines, part_table
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.waiting import step_times_of
+from gputui.services.serving.curve import CLOSED, Level, ServingRun, Times, serving_of
+from gputui.services.serving.text import (
+    curve_table,
+    measured_levels,
+    server_line,
+    serving_notes,
+    unmeasured_lines,
+)
 
 _PIECES = 300
 """Of a run over time: more would not be seen."""
 _MOST_DEVICES = 2
+_LEAST_POINTS = 2
+"""Of a line in a chart of loads."""
 
 
 def pair_details(
@@ -77,7 +81,6 @@ def pair_details(
                 f'<div class="pair">{others}</div>' if others else "",
             ),
             folded("All figures", _figures(comparison, whys, naming)),
-            folded("Cases that only one side has, or neither", bullets(left_out(comparison, naming))),
             "</section>",
         )
     )
@@ -97,33 +100,7 @@ def _why(why: Why | None, name: str) -> str:
         return f"{_heading('What holds a step back', name)}{findings}" if findings else ""
     longer = "longer" if found.difference_ns > 0 else "less"
     title = f"Why a step of b takes {format_seconds(abs(found.difference_ns) * 1e-9)} {longer}"
-    in_figures = (
-        f"<p>{safe(sentence(why.row, found))}.</p>{table(part_table(found))}"
-        f'<p class="dim">{safe(trust_line(found))}</p>'
-    )
-    more = f"{findings}{folded('The step in figures', in_figures)}"
-    return f"{_heading(title, name)}{part_bars(found)}{more}"
-
-
-def part_bars(found: Attribution) -> str:
-    """A bar for each part with a relevant difference, and one for the rest."""
-    shown = found.shown()
-    bars = [(part_name(one), one.difference_ns) for one in shown]
-    rest_ns = found.difference_ns - sum(one.difference_ns for one in shown)
-    if rest_ns:
-        bars.append((counted(len(found.parts) - len(shown), "other"), rest_ns))
-    least, most = min(0, *(ns for _, ns in bars)), max(0, *(ns for _, ns in bars))
-    rows = "".join(
-        f'<span class="name">{safe(name)}</span>'
-        f'<span class="n">{signed(ns)}{_share(ns, found.difference_ns)}</span>{part_bar(ns, least, most)}'
-        for name, ns in bars
-    )
-    return f'<div class="parts">{rows}</div>'
-
-
-def _share(ns: int, of_ns: int) -> str:
-    share = ns / of_ns if of_ns else 0.0
-    return f", {format_percent(share)}" if 0 < share <= 1 else ""
+    return f"{_heading(title, name)}{table(part_table(found, is_drawn=True), 'parts')}{findings}"
 
 
 def _times(row: Row, name: str) -> str:
@@ -149,11 +126,6 @@ def _times(row: Row, name: str) -> str:
 
 def _heading(title: str, name: str) -> str:
     return f"<h2>{safe(title)}</h2>" if name else f"<h4>{safe(title)}</h4>"
-
-
-def _loads(comparison: Comparison, evidence: Evidence) -> str:
-    has_loads = any(row.case.is_load for row in comparison.rows)
-    return loads_part(comparison, evidence) if has_loads else ""
 
 
 def _ends(left: str, middle: str, right: str) -> str:
@@ -227,13 +199,74 @@ def _differences(differs: Sequence[tuple[str, str, str]]) -> str:
 
 def _figures(comparison: Comparison, whys: Sequence[Why], naming: Naming) -> str:
     rows = table(row_table(comparison, naming))
-    return "".join(
-        (
-            rows,
-            bullets((f"[{number}] {note}" for number, note in enumerate(naming.notes, 1)), "notes"),
-            bullets(remarks(comparison, naming)),
-            bullets(unattributed(whys, naming)),
-            *(table(column_table(column, comparison, naming)) for column in COLUMNS if column.table_heading),
-            table(metric_table(comparison, naming)),
+    below = below_rows(comparison, whys, naming, [column for column in COLUMNS if column.table_heading])
+    return rows + "".join(html_of(part) for part in below if part)
+
+
+# Loads on a server: output and times by number of users as charts, all loads in tables
+
+
+def _loads(comparison: Comparison, evidence: Evidence) -> str:
+    """Of the newest run of each side; empty if neither offered loads."""
+    if not any(row.case.is_load for row in comparison.rows):
+        return ""
+    sides = []
+    for side_letter, side in (("a", comparison.a), ("b", comparison.b)):
+        run_id = side.run.run_id
+        loads = serving_of(evidence.run(run_id), evidence.loads(run_id))
+        if not isinstance(loads, Missing):
+            sides.append((side_letter, loads))
+    if not sides:
+        return ""
+    charts = "".join(
+        _by_users(title, unit, sides, of)
+        for title, unit, of in (
+            ("output", "tok/s", lambda level: known(level.output_per_s)),
+            ("median TTFT", "ms", lambda level: _median_ms(level.ttft)),
+            ("median TPOT", "ms", lambda level: _median_ms(level.tpot)),
         )
     )
+    how = "By number of users, the figures those of the most; b in dashes."
+    drawn = f'<p class="dim">{how}</p><div class="charts">{charts}</div>'
+    return (drawn if charts else "") + "".join(_table(side, loads) for side, loads in sides)
+
+
+def _by_users(
+    title: str,
+    unit: str,
+    sides: Sequence[tuple[str, ServingRun]],
+    of: Callable[[Level], float | None],
+) -> str:
+    lines = []
+    for side, loads in sides:
+        points = [
+            (float(level.users), value)
+            for level in loads.levels
+            if level.kind == CLOSED and level.users and (value := of(level)) is not None
+        ]
+        if len(points) >= _LEAST_POINTS:
+            lines.append(Line(side, side, TimeSeries(*zip(*points, strict=True))))
+    if not lines:
+        return ""
+    most = max(users for line in lines for users in line.series.seconds)
+    low, high = value_axis(lines)
+    words = (f"0 to {most:.0f} users", f"{_short(low)} to {_short(high)} {unit}")
+    ends = "".join(f"<span>{safe(text)}</span>" for text in words)
+    chart = line_chart(f"{title} by number of users", lines, most)
+    best = ", ".join(f"{letter(line.side)} {safe(_short(line.series.values[-1]))}" for line in lines)
+    return f'<div><p class="of">{safe(title)} {best} {safe(unit)}</p>{chart}<p class="ends">{ends}</p></div>'
+
+
+def _table(side: str, loads: ServingRun) -> str:
+    levels = measured_levels(loads)
+    found = curve_table(levels) if levels else None
+    lines: Iterable[str] = (*unmeasured_lines(loads), *serving_notes(loads))
+    return f"<h3>{letter(side)} {safe(server_line(loads))}</h3>{table(found)}{bullets(lines, 'notes')}"
+
+
+def _median_ms(times: Times) -> float | None:
+    return 1e3 * times.p50_s.value if isinstance(times.p50_s, Percentile) else None
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else three_digits(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,16 +12,14 @@ from gputui.errors import GputuiError, NoResult
 from gputui.services.compare.csv import comparison_records
 from gputui.services.compare.formats import comparison_text, save_comparison
 from gputui.services.compare.pairing import DIMENSIONS, Comparison
-from gputui.services.compare.row_text import difference_words, side_words
 from gputui.services.compare.session import Answer, Asked, ask
-from gputui.services.compare.tables import Naming, remarks, row_table
+from gputui.services.compare.tables import Naming, about_lines, remarks, row_table
 from gputui.services.compare.why import Why
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 _WIDTH = 80
-_ANY_WIDTH = 10_000
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -86,11 +84,5 @@ def compare(
 def _pair(comparison: Comparison, ignore: str) -> str:
     naming = Naming(comparison, ignore)
     rows = table(row_table(comparison, naming))
-    notes: Iterable[str] = (f"[{number}] {note}" for number, note in enumerate(naming.notes, 1))
-    sides = (
-        f"{letter}: {side_words(side, ignore, _ANY_WIDTH)}"
-        for letter, side in (("a", comparison.a), ("b", comparison.b))
-    )
-    differs = "; ".join(map(difference_words, comparison.differs))
-    lines = (*sides, *([f"differs: {differs}"] if differs else []))
-    return bullets(lines) + rows + bullets((*notes, *remarks(comparison, naming)))
+    notes = (f"[{number}] {note}" for number, note in enumerate(naming.notes, 1))
+    return bullets(about_lines(comparison, ignore)) + rows + bullets((*notes, *remarks(comparison, naming)))

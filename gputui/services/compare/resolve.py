@@ -12,7 +12,7 @@ import math
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -95,6 +95,13 @@ class RowStanding:
         return f"can't tell ({ends})"
 
 
+def lines_of_rows(rows: Collection[RowStanding], percent: float) -> Iterator[str]:
+    """A line for each, those that are decided first."""
+    width = max((len(row.name) for row in rows), default=0)
+    for row in sorted(rows, key=lambda row: (row.word not in DECIDED, row.look)):
+        yield f"{row.name:<{width}}  {row.phrase(percent)}, {counted(row.launches, 'launch')}"
+
+
 @dataclass(frozen=True, slots=True)
 class Looks:
     """What was asked of a run, and what its looks found."""
@@ -145,10 +152,7 @@ class Looks:
 
     def lines(self) -> Iterator[str]:
         """A line for each row, those that are decided first, and how sure they are."""
-        width = max((len(row.name) for row in self.rows), default=0)
-        for row in sorted(self.rows, key=lambda row: (row.word not in DECIDED, row.look)):
-            launches = counted(row.launches, "launch")
-            yield f"{row.name:<{width}}  {row.phrase(self.percent)}, {launches}"
+        yield from lines_of_rows(self.rows, self.percent)
         confidence = 100 * (1 - error_rate_of(self.looks))
         yield f"b is this run; {confidence:.3g} % intervals, so that all checks together are 97 % sure"
 

@@ -14,7 +14,7 @@ from gputui.model.result import Run
 from gputui.model.units import counted, listed
 from gputui.recording.spec import Spec
 from gputui.services.compare.pairing import Pairing, pairing, side_of_runs
-from gputui.services.compare.resolve import RowStanding, standings_of
+from gputui.services.compare.resolve import RowStanding, lines_of_rows, standings_of
 from gputui.services.hosts.bakeoff import Bakeoff, BatchPart, Rounds
 from gputui.services.hosts.host import Host
 from gputui.services.profiles.planner import plan_again
@@ -58,10 +58,7 @@ class HostStanding:
     def lines(self) -> Iterator[str]:
         """A heading, a line for each row, those that are decided first, and how sure they are."""
         yield f"{self.name} against {self.base}, to ±{self.rounds.percent:g} %"
-        width = max((len(row.name) for row in self.rows.values()), default=0)
-        for row in sorted(self.rows.values(), key=lambda row: (row.word not in DECIDED, row.look)):
-            launches = counted(row.launches, "launch")
-            yield f"  {row.name:<{width}}  {row.phrase(self.rounds.percent)}, {launches}"
+        yield from (f"  {line}" for line in lines_of_rows(self.rows.values(), self.rounds.percent))
 
 
 def how_sure(rounds: Rounds) -> str:

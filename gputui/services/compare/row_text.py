@@ -221,6 +221,12 @@ def style_of_word(word: str) -> str:
     return _STYLES.get(word, "dim")
 
 
+def mark_of(judgement: Judgement) -> str:
+    """`●`, hollow where it is undecided; a diamond of a mean."""
+    marks = "◆◇" if isinstance(judgement.estimate, GeometricMean) else "●○"
+    return marks[not judgement.is_decided]
+
+
 def judgement_text(judgement: Judgement, *, with_interval: bool = True) -> str:
     """Its verdict in words: `36 % slower (34 to 38)`, `41.2x as fast (39.8 to 42.1)`, `3.09x the cost (3.01
     to 3.17)`, `can't tell (-3 to +9 %)`."""

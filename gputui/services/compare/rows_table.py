@@ -4,16 +4,15 @@ what to leave out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.analysis.judgement import Judgement
+from gputui.document.intervals import Interval, intervals
 from gputui.document.spans import Span, width_of
-from gputui.document.table import Cell as TableCell
 from gputui.document.table import Column, Drawing, Table
 from gputui.model.absent import Missing
 from gputui.services.compare.columns import COLUMNS, RATE, RATIO, ComparisonColumn
-from gputui.services.compare.forest import forest_axis, mark_of
 from gputui.services.compare.pairing import (
     GROUPS,
     MEANS,
@@ -32,6 +31,7 @@ from gputui.services.compare.row_text import (
     costs_text,
     doubted_point_text,
     letter_of,
+    mark_of,
     mean_name,
     mean_point_text,
     point_text,
@@ -46,8 +46,6 @@ RowOfSides = tuple[Row | None, ...]
 """One case against the baseline, by side; None on a side where neither it nor the baseline has it."""
 
 _ABSENT = Span("—", "dim")
-_LEAST_DRAWN, _MOST_DRAWN = 9, 56
-"""Cells of the drawn intervals."""
 _FASTEST, _HEADING, _COST, _VALUES, _INTERVAL, _PRICES = 3, 3.5, 4, 5, 6, 7
 """What goes first where there is little room: prices, intervals in figures, rates, costs, what the heading
 says of all cases, the fastest side, the drawing."""
@@ -327,24 +325,18 @@ def _doubted(judgement: Judgement) -> str:
 
 def _drawing(items: Sequence[Item], sides: Sequence[int]) -> Drawing:
     """The intervals of the sides in sight, with their letters where there are several."""
+    return intervals([[*_intervals(item, sides)] for item in items], _WISHES)
 
-    def draw(cells: int, beside: Sequence[Column]) -> Column:
-        headings = {column.heading for column in beside}
-        shown = [side for side in sides if len(sides) == 1 or f"{letter_of(side)} vs a" in headings]
-        judged = [[(side, one) for side in shown if (one := item.judgement(side))] for item in items]
-        axis = forest_axis([one for of in judged for _, one in of], cells)
-        drawn: list[TableCell] = [
-            [
-                tuple(Span(text, "track" if one is None else style_of(one)) for text, one in pieces)
-                for pieces in axis.lines(
-                    [(mark_of(one) if len(sides) == 1 else letter_of(side), one) for side, one in of]
-                )
-            ]
-            for of in judged
-        ]
-        return Column(axis.heading(), drawn)
 
-    return Drawing(draw, _LEAST_DRAWN, _MOST_DRAWN, wishes=_WISHES)
+def _intervals(item: Item, sides: Sequence[int]) -> Iterator[Interval]:
+    for side in sides:
+        judged = item.judgement(side)
+        if judged is None or judged.ratio is None:
+            continue
+        mark, beside = mark_of(judged), ""
+        if len(sides) > 1:
+            mark, beside = letter_of(side), f"{letter_of(side)} vs a"
+        yield Interval(*judged.ratio, mark, style_of(judged), beside)
 
 
 def _verdict(item: Item, note: Callable[[Row], str]) -> Span:

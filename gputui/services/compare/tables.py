@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from gputui.analysis.attribution import Attribution
 from gputui.analysis.verdict import BAND, RatioEstimate
+from gputui.document.parts import Section
 from gputui.document.table import Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.units import format_change, format_percent
@@ -13,14 +15,24 @@ from gputui.services.compare.pairing import Comparison, Row, performance_checks_
 from gputui.services.compare.row_text import (
     boxes_text,
     change_text,
+    choice_words,
+    difference_words,
     figure_values,
     figure_verdict,
+    no_difference_words,
+    part_words,
     row_name,
     shared_words,
+    side_words,
     unmeasured_words,
 )
 from gputui.services.compare.rows_table import is_absent, rows_table
+from gputui.services.compare.why import Why, sentence
+from gputui.services.compare.why_text import finding_lines, part_table, trust_line
+from gputui.services.results.conditions import NOT_PROFILED
 from gputui.services.results.labels import ending_words, lost_words, some_of
+
+_ANY_WIDTH = 10_000
 
 
 class Naming:
@@ -44,6 +56,18 @@ class Naming:
         if said not in self.notes:
             self.notes.append(said)
         return f" [{self.notes.index(said) + 1}]"
+
+
+def about_lines(comparison: Comparison, ignore: str, place: int = 0) -> tuple[str, ...]:
+    """Both sides, which runs were chosen, and what differs, of the comparison at this place."""
+    differs = "; ".join(map(difference_words, comparison.differs))
+    told = f"differs: {differs}" if differs else "" if ignore else no_difference_words(comparison)
+    sides = (
+        f"{letter}: {side_words(side, ignore, _ANY_WIDTH)}"
+        for letter, side in (("a", comparison.a), ("b", comparison.b))
+    )
+    about = (*sides, part_words(place) if place else "", *choice_words(comparison, ignore), told)
+    return tuple(filter(None, about))
 
 
 def row_table(
@@ -181,3 +205,45 @@ def left_out(comparison: Comparison, naming: Naming) -> Iterable[str]:
         if alone:
             names = ", ".join(dict.fromkeys(naming.name(row) for row in alone))
             yield f"only with {naming.ignore} {side.name}: {names}"
+
+
+def below_rows(
+    comparison: Comparison,
+    whys: Sequence[Why],
+    naming: Naming,
+    columns: Iterable[ComparisonColumn],
+    more: Iterable[str] = (),
+) -> Iterator[str | Table | tuple[str, ...] | Section]:
+    """Notes, remarks with `more` of them, reasons, figures, tables of these columns, and what was left out.
+
+    An empty text stands before what is set apart.
+    """
+    yield tuple(f"[{number}] {note}" for number, note in enumerate(naming.notes, 1))
+    yield (*remarks(comparison, naming), *more, *performance_lines(comparison))
+    for why in whys:
+        yield from _reasons(why, naming.name(why.row))
+    if absent := tuple(unattributed(whys, naming)):
+        yield from ("", absent)
+    tables = (metric_table(comparison, naming), *(column_table(one, comparison, naming) for one in columns))
+    yield from (table for table in tables if table is not None)
+    yield tuple(left_out(comparison, naming))
+
+
+def _reasons(why: Why, name: str) -> Iterator[Section]:
+    """Nothing of what was not profiled."""
+    found, findings = why.attribution, tuple(finding_lines(why))
+    if isinstance(found, Attribution):
+        parts = (sentence(why.row, found), part_table(found), (trust_line(found), *findings))
+        yield Section(f"why {name}", parts)
+    elif findings:
+        yield Section(name, (findings,))
+
+
+def unattributed(whys: Sequence[Why], naming: Naming) -> Iterable[str]:
+    """Rows whose difference is not attributed, by reason; omits those that were not profiled."""
+    absent: dict[str, list[str]] = {}
+    for why in whys:
+        if isinstance(why.attribution, Missing) and why.attribution.reason != NOT_PROFILED:
+            absent.setdefault(why.attribution.reason, []).append(naming.name(why.row))
+    for reason, names in absent.items():
+        yield f"why {', '.join(names)}: unknown: {reason}"

@@ -6,10 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from io import StringIO
 
-from gputui.analysis.attribution import Attribution
 from gputui.document.page import Console, Page, console_on
 from gputui.document.plain_text import command_lines
-from gputui.document.table import Table
 from gputui.model.absent import Missing
 from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import counted
@@ -28,18 +26,8 @@ from gputui.services.compare.rows_table import RowOfSides, first_of, rows_of_sid
 from gputui.services.compare.session import Answer, Asked
 from gputui.services.compare.spread_text import spread_lines
 from gputui.services.compare.suggestions import effort_words
-from gputui.services.compare.tables import (
-    Naming,
-    absent_lines,
-    column_table,
-    left_out,
-    metric_table,
-    missing_lines,
-    performance_lines,
-    remarks,
-)
-from gputui.services.compare.why import Why, sentence
-from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
+from gputui.services.compare.tables import Naming, absent_lines, below_rows, column_table, missing_lines
+from gputui.services.compare.why import Why
 
 _LEAST_ROWS = 3
 _LINES_AROUND = 4
@@ -240,7 +228,8 @@ def _write_rows(
     shown = page.table(made.table)
     for column in columns:
         if column.table_heading and column.headings[0] not in shown:
-            _write_table(page, column_table(column, comparison, naming))
+            table = column_table(column, comparison, naming)
+            page.part(table or ())
 
 
 def _write_drawn(page: Page, comparison: Comparison, ignore: str, most_lines: int | None) -> int:
@@ -303,42 +292,6 @@ def _write_more(
     naming = Naming(comparison, ignore)
     for row in comparison.rows:
         naming.note(row)
-    for number, note in enumerate(naming.notes, 1):
-        page.line(f"[{number}] {note}")
-    for line in (*remarks(comparison, naming), *spread_lines(comparison), *performance_lines(comparison)):
-        page.line(line)
-    _write_whys(page, whys, naming)
-    _write_table(page, metric_table(comparison, naming))
-    for column in COLUMNS:
-        if column.default == "below" and not columns:
-            _write_table(page, column_table(column, comparison, naming))
-    for line in left_out(comparison, naming):
-        page.line(line)
-
-
-def _write_table(page: Page, table: Table | None) -> None:
-    if table is not None:
-        page.line()
-        page.table(table)
-
-
-def _write_whys(page: Page, whys: Sequence[Why], naming: Naming) -> None:
-    """The block of each row, then those that have none with the reason; nothing of what was not profiled."""
-    for why in whys:
-        name = naming.name(why.row)
-        found = why.attribution
-        if isinstance(found, Attribution):
-            page.line()
-            page.line(sentence(why.row, found), lead=f"why {name}: ")
-            page.table(part_table(found), margin=2)
-            page.line(f"  {trust_line(found)}")
-        elif why.findings_a or why.findings_b:
-            page.line()
-            page.line(f"{name}:", "title")
-        for line in finding_lines(why):
-            page.line(f"  {line}")
-    absent = list(unattributed(whys, naming))
-    if absent:
-        page.line()
-    for line in absent:
-        page.line(line)
+    below = [column for column in COLUMNS if column.default == "below" and not columns]
+    for part in below_rows(comparison, whys, naming, below, spread_lines(comparison)):
+        page.part(part)

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from gputui.analysis.findings import Finding
+from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.serving import ServingRecords
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.findings import findings_of_case
 from gputui.services.results.selectors import Selection, run_in
+from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
 from gputui.services.results.worker_logs import end_of_log, logs_of
 from gputui.services.support.background import Job
 from gputui.services.support.paths import default_result_file, run_directories
@@ -79,6 +81,12 @@ class RunDetail:
     """Of the cases whose profiled pass is believed and has some."""
     loads: ServingRecords
     """What was offered to a server, request by request; empty for other runs."""
+
+
+def breakdown_for(detail: RunDetail, case: CaseResult) -> StepBreakdown | Missing:
+    """The step breakdown of a case; Missing with the reason."""
+    found = detail.passes.get(case.case_id)
+    return Missing("it has no profiled pass") if found is None else breakdown_of(found, case)
 
 
 def recent_files(

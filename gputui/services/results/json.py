@@ -8,7 +8,7 @@ from typing import Any  # JSON
 from gputui.analysis.cost import Cost
 from gputui.analysis.peak_tests import PerformanceCheck
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.model.absent import Missing
+from gputui.model.absent import Missing, known
 from gputui.model.case import Case
 from gputui.model.journal import to_plain
 from gputui.model.profiled import ProfiledPass
@@ -37,7 +37,7 @@ def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> d
                 "outcome": case.outcome,
                 "reason": case.reason,
                 "speed": speed_as_json(speed_of(case)),
-                "waited_share": _number(waited_share(case)),
+                "waited_share": known(waited_share(case)),
                 "cost": cost_as_json(cost_of(case, run.summary.price), case.case.unit),
                 "figures": metrics_as_json(case),
                 "uses": [to_plain(use) for use in uses_of(case, run.cases, run.summary.machine)],
@@ -68,10 +68,6 @@ def summary_as_json(run: RunSummary) -> dict[str, Any]:
     return {"short_id": run.short_id, **plain}
 
 
-def _number(value: float | Missing) -> float | None:
-    return None if isinstance(value, Missing) else value
-
-
 def case_identity(case: Case) -> dict[str, Any]:
     """What was measured, and in which variant."""
     return {
@@ -91,7 +87,7 @@ def _profiled(case: CaseResult, passes: Mapping[int, ProfiledPass]) -> dict[str,
         return None
     plain: dict[str, Any] = to_plain(found)
     timed_ns = timed_step_ns(case)
-    return {**plain, "timed_step_ns": _number(timed_ns)}
+    return {**plain, "timed_step_ns": known(timed_ns)}
 
 
 def speed_as_json(speed: SpeedEstimate | Missing) -> dict[str, Any]:

@@ -153,7 +153,7 @@ def run_heading(run: Run) -> Iterator[str]:
     cpu = machine.cpu
     cores = f"{cpu.usable_cores} core{'s' if cpu.usable_cores != 1 else ''}"
     yield (
-        f"CPU      {known(cpu.model)}, {cores}, {cpu.usable_threads:g} of"
+        f"CPU      {cpu.model}, {cores}, {cpu.usable_threads:g} of"
         f" {cpu.host_threads} threads ({cpu.limited_by})"
     )
     memory = machine.memory
@@ -166,15 +166,15 @@ def run_heading(run: Run) -> Iterator[str]:
     if not machine.gpus:
         yield (f"GPU      none: {machine.gpus_absent}")
     layers = ", ".join(f"{layer.name} ({layer.layer})" for layer in machine.layers)
-    yield (f"platform {layers or 'unknown'}; instance {known(machine.instance_type)}")
-    yield (f"system   {known(machine.os_name)}, kernel {known(machine.kernel)}, {known(machine.libc)}")
-    yield (f"driver   {known(machine.driver_version)}, CUDA up to {known(machine.cuda_driver_version)}")
+    yield (f"platform {layers or 'unknown'}; instance {machine.instance_type}")
+    yield (f"system   {machine.os_name}, kernel {machine.kernel}, {machine.libc}")
+    yield (f"driver   {machine.driver_version}, CUDA up to {machine.cuda_driver_version}")
     if not runtime.python_version:
-        yield f"runtime  {known(runtime.torch_version)}"
+        yield f"runtime  {runtime.torch_version}"
     else:
         yield (
-            f"runtime  Python {runtime.python_version}, torch {known(runtime.torch_version)},"
-            f" CUDA {known(runtime.torch_cuda)}, cuDNN {known(runtime.cudnn_version)}"
+            f"runtime  Python {runtime.python_version}, torch {runtime.torch_version},"
+            f" CUDA {runtime.torch_cuda}, cuDNN {runtime.cudnn_version}"
         )
     price = summary.price
     if not isinstance(price, Missing):
@@ -188,11 +188,6 @@ def run_heading_in_one(run: Run) -> tuple[str]:
     label = f" ({summary.label})" if summary.label else ""
     parts = (summary.profile, device_words(summary), torch_words(summary), day(summary))
     return (f"run {summary.short_id}{label}: {', '.join(filter(None, parts))}",)
-
-
-def known(value: object) -> str:
-    """A value, or a dash and why there is none."""
-    return f"— ({value.reason})" if isinstance(value, Missing) else str(value)
 
 
 def metric_range(metric: CaseMetric) -> str:

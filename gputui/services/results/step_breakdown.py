@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from gputui.model.absent import Missing
@@ -79,24 +79,20 @@ def is_believed(breakdown: StepBreakdown) -> bool:
 
 
 def _over_types(rows: Sequence[Operator]) -> tuple[Operator, ...]:
-    found: dict[tuple[str, str, str, str], Operator] = {}
+    found: dict[tuple[str, str, str, str], list[Operator]] = {}
     for row in rows:
-        key = (row.phase, row.category, row.operator, row.shapes)
-        same = found.get(key)
-        found[key] = row if same is None else _added(same, row)
-    return tuple(sorted(found.values(), key=lambda row: -row.time_ns))
+        found.setdefault((row.phase, row.category, row.operator, row.shapes), []).append(row)
+    return tuple(sorted(map(added_up, found.values()), key=lambda row: -row.time_ns))
 
 
-def _added(a: Operator, b: Operator) -> Operator:
-    return Operator(
-        phase=a.phase,
-        category=a.category,
-        operator=a.operator,
-        shapes=a.shapes,
-        dtypes=a.dtypes if a.dtypes == b.dtypes else "",
-        calls=a.calls + b.calls,
-        events=a.events + b.events,
-        time_ns=a.time_ns + b.time_ns,
-        cpu_ns=a.cpu_ns + b.cpu_ns,
-        kernels=a.kernels + b.kernels,
+def added_up(rows: Sequence[Operator]) -> Operator:
+    """Rows as one, which is called as the first; without types where these differ."""
+    return replace(
+        rows[0],
+        dtypes=rows[0].dtypes if len({row.dtypes for row in rows}) == 1 else "",
+        calls=sum(row.calls for row in rows),
+        events=sum(row.events for row in rows),
+        time_ns=sum(row.time_ns for row in rows),
+        cpu_ns=sum(row.cpu_ns for row in rows),
+        kernels=sum(row.kernels for row in rows),
     )

@@ -14,16 +14,15 @@ from pathlib import Path
 
 from gputui.errors import GputuiError
 from gputui.metrics import STORED
-from gputui.model.absent import Missing
+from gputui.model.absent import Missing, known
 from gputui.model.devices import HOST
 from gputui.model.journal import to_plain, trace_name
 from gputui.model.profiled import Operator
 from gputui.model.result import CaseResult, RunSummary
-from gputui.services.results.browser import FileEntry, RunDetail
+from gputui.services.results.browser import FileEntry, RunDetail, breakdown_for
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import case_name, device_words, measured_first, run_notes
 from gputui.services.results.metrics import CaseMetric, metrics_of
-from gputui.services.results.step_breakdown import breakdown_of
 from gputui.services.results.throughput import speed_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.waiting import waited_share
@@ -71,7 +70,7 @@ def runs_sheet(path: Path, runs: Sequence[RunSummary]) -> Sheet:
             run.status_reason,
             device_words(run),
             None if isinstance(run.price, Missing) else run.price.usd_per_hour,
-            _known(run.runtime.torch_version),
+            known(run.runtime.torch_version),
             run.gputui_version,
         )
         for run in runs
@@ -105,7 +104,7 @@ def cases_sheet(detail: RunDetail) -> Sheet:
 
 def _speed(case: CaseResult) -> tuple[Value, ...]:
     speed, unit, units = speed_of(case), case.case.unit, case.case.units_per_step
-    waited = _known(waited_share(case))
+    waited = known(waited_share(case))
     if isinstance(speed, Missing):
         return unit, None, None, None, units, None, None, None, waited
     per_s = speed.units_per_s
@@ -114,7 +113,7 @@ def _speed(case: CaseResult) -> tuple[Value, ...]:
 
 def _metric(metric: CaseMetric) -> tuple[Value, ...]:
     why = metric.value.reason if isinstance(metric.value, Missing) else None
-    return metric.key, metric.unit, _known(metric.value), metric.low, metric.high, why
+    return metric.key, metric.unit, known(metric.value), metric.low, metric.high, why
 
 
 def blocks_sheet(detail: RunDetail, case: CaseResult) -> Sheet:
@@ -158,8 +157,7 @@ def operators_sheet(detail: RunDetail, case: CaseResult, operators: Sequence[Ope
 
 def step_sheet(detail: RunDetail, case: CaseResult) -> Sheet | Missing:
     """The parts of a step, a row for each phase; their shares sum to 1."""
-    found = detail.passes.get(case.case_id)
-    breakdown = Missing("it has no profiled pass") if found is None else breakdown_of(found, case)
+    breakdown = breakdown_for(detail, case)
     if isinstance(breakdown, Missing):
         return breakdown
     rows = tuple(
@@ -179,7 +177,7 @@ def memory_sheet(detail: RunDetail, case: CaseResult) -> Sheet | Missing:
         (
             *(point.point, point.allocated_bytes, point.weights_bytes, point.gradients_bytes),
             *(point.optimizer_bytes, point.activations_bytes, point.inputs_bytes, point.other_bytes),
-            _known(point.reserved_bytes),
+            known(point.reserved_bytes),
         )
         for point in found.memory
     )
@@ -317,10 +315,6 @@ def _about(detail: RunDetail, case: CaseResult | None = None) -> dict[str, str]:
 
 def _instant(utc_us: int) -> str:
     return datetime.fromtimestamp(utc_us / 1e6, timezone.utc).isoformat(timespec="milliseconds")
-
-
-def _known(value: Value | Missing) -> Value:
-    return None if isinstance(value, Missing) else value
 
 
 def _finite(value: Value) -> Value:

@@ -24,7 +24,7 @@ from gputui.model.units import (
 )
 from gputui.services.compare.json import judgement_as_json
 from gputui.services.compare.why import part_name, signed
-from gputui.services.compare.why_text import part_table, time_text
+from gputui.services.compare.why_text import time_text
 from gputui.services.traces.imported import TraceRun
 from gputui.services.traces.window import described
 
@@ -190,11 +190,6 @@ def side_lines(found: TraceDifference) -> list[str]:
 def notes(found: TraceDifference) -> list[str]:
     """What to know of each trace before believing it."""
     return [f"{run.name}: {note}" for run in (*found.a, *found.b) for note in run.notes]
-
-
-def parts_of(found: TraceDifference) -> Table:
-    """The parts of a step on both sides; they sum to it."""
-    return part_table(found.attribution)
 
 
 def kernel_table(found: TraceDifference, width: int = 120, most: int = _KERNELS_SHOWN) -> Table:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from gputui.document.html import bullets, letter, page_of, part, safe, table, with_units
 from gputui.document.markdown import escaped, markdown_list, markdown_table
-from gputui.services.compare.html_details import part_bars
+from gputui.services.compare.why_text import part_table
 from gputui.services.traces.difference import (
     TraceDifference,
     kernel_table,
     notes,
-    parts_of,
     sentences,
     side_lines,
 )
@@ -34,12 +33,8 @@ def difference_as_page(found: TraceDifference) -> str:
             f'<p class="dim">{names}</p><h1>{with_units(safe(first))}</h1>',
             f'<p class="lead">{safe(" ".join(rest))}</p>',
             f'\n<div class="sides">{boxes}</div>',
-            part("Where the difference lies", part_bars(found.attribution)),
-            part("The parts of a step", table(parts_of(found))),
-            part(
-                "The kernels that differ most",
-                f'<div class="long">{table(kernels)}</div>' if kernels.rows else "",
-            ),
+            part("Where the difference lies", table(part_table(found.attribution, is_drawn=True), "parts")),
+            part("The kernels that differ most", table(kernels, "long") if kernels.rows else ""),
             part("What to know of these traces", bullets(notes(found), "notes")),
         )
     )
@@ -53,7 +48,7 @@ def difference_as_markdown(found: TraceDifference) -> str:
     parts = (
         f"**{escaped(first)}** {escaped(' '.join(rest))}\n",
         markdown_list(side_lines(found)),
-        markdown_table(parts_of(found)),
+        markdown_table(part_table(found.attribution)),
         markdown_table(kernels) if kernels.rows else "",
         markdown_list(notes(found)),
     )

@@ -36,10 +36,10 @@ from gputui.model.machine import Gpu, Machine
 from gputui.model.result import Run
 from gputui.model.units import format_rate
 from gputui.services.compare.fleet import Fleet, fleet_of
-from gputui.services.compare.fleet_formats import fleet_text
 from gputui.services.compare.fleet_sides import FleetSide, fleet_sides
 from gputui.services.compare.fleet_text import kind_table, shown_boxes, write_fleet
 from gputui.services.compare.fleet_why import explained, ranking_of
+from gputui.services.compare.formats import ranking_text
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.throughput import rate_of, speed_of
 from gputui.services.support.background import Job
@@ -74,7 +74,7 @@ def even(count: int, step_s: float = 0.01, **kind: object) -> list[FleetSide]:
 
 
 def texts(fleet: Fleet) -> str:
-    return " ".join(fleet_text(fleet, "text").split())
+    return " ".join(ranking_text(fleet, "text").split())
 
 
 def test_a_slow_box_is_named_first_with_how_much_and_a_healthy_fleet_has_none() -> None:
@@ -122,7 +122,7 @@ def test_kinds_are_ranked_by_their_median_and_no_box_is_judged_by_another_kind()
     assert [kind.spread.boxes for kind in fleet.kinds] == [8, 8]
     assert [len(tier) for tier in fleet.tiers] == [1, 1]
     assert not any(one.stands_out for one in fleet.boxes)
-    tiers = {one["name"]: one["tier"] for one in json.loads(fleet_text(fleet, "json"))["kinds"]}
+    tiers = {one["name"]: one["tier"] for one in json.loads(ranking_text(fleet, "json"))["kinds"]}
     assert [tiers[kind.name] for kind in fleet.kinds] == [1, 2]
     fast, other_kind = (
         f"{kind.name} at {format_rate(kind.spread.median, GEMM.unit)}" for kind in fleet.kinds
@@ -135,8 +135,8 @@ def test_kinds_are_ranked_by_their_median_and_no_box_is_judged_by_another_kind()
 def test_the_band_behind_a_box_is_that_of_its_own_kind() -> None:
     other = replace(CPU_MACHINE, cpu=replace(CPU_MACHINE.cpu, model="Even Processor"))
     alike = [box(f"e{n}.db", 0.1, 0.2, machine=other) for n in range(6)]
-    page = fleet_text(fleet_of([*alike, *even(6)]), "html")
-    widths = re.findall(r'class="band" x="[\d.]+%" width="([\d.]+)%"', page)
+    page = ranking_text(fleet_of([*alike, *even(6)]), "html")
+    widths = re.findall(r'class="band" x="[\d.]+%" height="100%" width="([\d.]+)%"', page)
     assert [float(width) > 0 for width in widths] == [True, False, *[True] * 6, *[False] * 6]
 
 
@@ -147,16 +147,21 @@ def test_kinds_whose_intervals_overlap_tie() -> None:
     assert [len(tier) for tier in fleet.tiers] == [2]
     assert "(a tie)" in fleet.headline
     other_kind, fast = (kind.name for kind in fleet.kinds)
-    page = fleet_text(fleet, "html")
-    assert f"; ties with {fast}</td>" in page
-    assert f"; ties with {other_kind}</td>" in page
+    page = ranking_text(fleet, "html")
+    assert re.findall(
+        r"<td class=\"breaks\">([^<]*)</td><td class=\"n\">6<.*<td>([^<]*)</td></tr>", page
+    ) == [
+        (other_kind, fast),
+        (fast, other_kind),
+    ]
     apart = [box(f"s{n}.db", 0.1 * (1 + _WOBBLE[n]), machine=GPU_MACHINE) for n in range(6)]
-    assert fleet_text(fleet_of([*even(6), *twins, *apart]), "html").count("ties with") == 2
+    page = ranking_text(fleet_of([*even(6), *twins, *apart]), "html")
+    assert sorted(re.findall(r"<td class=\"n\">6<.*<td>([^<]*)</td></tr>", page)) == ["", fast, other_kind]
 
 
 def test_all_forms_have_the_same_boxes_and_the_same_words() -> None:
     fleet = fleet_of([*even(12), box("bad.db", 0.014, 0.028)])
-    found = json.loads(fleet_text(fleet, "json"))
+    found = json.loads(ranking_text(fleet, "json"))
     assert found["headline"] == fleet.headline
     assert [one["name"] for one in found["boxes"]] == [one.name for one in fleet.boxes]
     (kind,), per_s = found["kinds"], [one["per_s"] for one in found["boxes"]]
@@ -171,7 +176,7 @@ def test_all_forms_have_the_same_boxes_and_the_same_words() -> None:
     assert {one["cases"] for one in found["boxes"]} == {2}
     assert all(one["low_per_s"] < one["per_s"] < one["high_per_s"] for one in found["boxes"])
     assert all(one["low_per_s"] < one["median_per_s"] < one["high_per_s"] for one in found["kinds"])
-    text, page = texts(fleet), fleet_text(fleet, "markdown")
+    text, page = texts(fleet), ranking_text(fleet, "markdown")
     assert page.startswith(f"**{fleet.headline}**\n\n| ")
     for one in fleet.boxes:
         assert f" {one.name} " in text
@@ -191,7 +196,7 @@ def test_what_work_costs_is_in_the_ranking_as_json() -> None:
         price = Price(usd, 1.0, "stated", "", "", "", "")
         run = make_run(measured(case, steady(0.1)), machine=GPU_MACHINE, price=price)
         sides += fleet_sides([selected(f"{number}.db", run)])
-    found = json.loads(fleet_text(fleet_of(sides), "json"))
+    found = json.loads(ranking_text(fleet_of(sides), "json"))
     costs = sorted(one["usd_per_million"] for one in found["boxes"])
     assert costs == pytest.approx([costs[0], 2 * costs[0], 4 * costs[0]])
     assert found["kinds"][0]["usd_per_million"] == costs[1]
@@ -419,21 +424,21 @@ def test_a_ranking_fits_on_the_screen_and_says_how_many_boxes_are_left() -> None
 
 def test_a_table_of_the_ranking_has_a_row_for_each_box_and_no_formulas() -> None:
     fleet = fleet_of([*even(12), box("=bad.db", 0.014, 0.028)])
-    rows = list(csv.DictReader(io.StringIO(fleet_text(fleet, "csv"))))
+    rows = list(csv.DictReader(io.StringIO(ranking_text(fleet, "csv"))))
     assert [int(row["rank"]) for row in rows] == list(range(1, 14))
     (bad,) = [row for row in rows if row["stands_out"] == "slower"]
     assert bad["name"] == "'=bad"
     of_other_work = make_run(measured(make_case("conv_train"), steady(0.02)))
     (unmeasured,) = fleet_sides([selected("u.db", of_other_work)])
-    *_, last = csv.reader(io.StringIO(fleet_text(fleet_of([*even(6), unmeasured]), "csv")))
+    *_, last = csv.reader(io.StringIO(ranking_text(fleet_of([*even(6), unmeasured]), "csv")))
     assert last == ["", "u", *[""] * (len(rows[0]) - 2)]
     assert float(bad["overall_low"]) < float(bad["overall"]) < float(bad["overall_high"]) < 0.8
 
 
 def test_the_page_of_a_ranking_begins_with_the_answer_and_runs_nothing() -> None:
     fleet = fleet_of([*even(12), box("<b>bad.db", 0.014, 0.028)])
-    page = fleet_text(fleet, "html")
+    page = ranking_text(fleet, "html")
     assert "<h1>&lt;b&gt;bad is 28&#160;% slower than the other 12" in page
-    assert page.count('<tr class="first">') == 1 + 1 + 13, "who stands out, the kind, and every box"
+    assert page.count('<td class="drawn">') == 1 + 1 + 13, "who stands out, the kind, and every box"
     assert "<script" not in page
     assert "http" not in page.replace("http-equiv", "")

@@ -8,9 +8,7 @@ import re
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from html import unescape
 from importlib import resources
-from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
@@ -19,8 +17,6 @@ from hand_made import make_case, make_run, measured, steady, unmeasured
 from journals import GPU_MACHINE, H200
 
 from gputui.analysis.attribution import Attribution, Part, Split
-from gputui.analysis.judgement import RATE, Judgement
-from gputui.analysis.verdict import Verdict, compare_launches
 from gputui.document import html
 from gputui.document.html import command_line, with_units
 from gputui.model.absent import Missing
@@ -36,19 +32,8 @@ from gputui.services.compare.pairing import (
     Flag,
     compare_sides,
     side_of_runs,
-    sides_by,
 )
-from gputui.services.compare.row_text import judgement_text, mean_name
-from gputui.services.compare.svg import (
-    Line,
-    change_axis,
-    change_bar,
-    interval_plot,
-    line_chart,
-    part_bar,
-    time_axis,
-    time_histogram,
-)
+from gputui.services.compare.svg import Line, line_chart, time_axis, time_histogram
 from gputui.services.compare.why import Why
 from gputui.services.results.conditions import Evidence
 from gputui.store.reading import TelemetrySeries
@@ -171,6 +156,11 @@ PAGES = {
 }
 
 
+def rows_on(page: str) -> str:
+    """The table of all rows."""
+    return page[page.index('<table class="forest') :].partition("</table>")[0]
+
+
 @functools.cache
 def page_named(name: str) -> str:
     return PAGES[name]()
@@ -228,18 +218,18 @@ def test_the_page_of_two_boxes_answers_first_and_folds_what_is_evidence() -> Non
     marks = (
         "<h1>",
         'class="sides"',
-        'class="cards"',
         'class="forest"',
-        'class="forest costs"',
-        'class="parts"',
+        'class="bars"',
         'class="times"',
         'class="over-time"',
         "All figures",
     )
     places = [page.index(mark) for mark in marks]
     assert places == sorted(places)
-    assert page.count('<tr class="first">') == len(CASES)
-    tables = [found.start() for found in re.finditer('<div class="wide">', page)]
+    means = ("peak tests", "training", "inference")
+    assert rows_on(page).count('<td class="drawn">') == len(CASES) + len(means)
+    _, why, *tables = [found.start() for found in re.finditer('<div class="wide">', page)]
+    assert page.index("Why a step of b takes") < why < page.index("Times of blocks")
     assert tables
     for place in tables:
         assert page.count("<details>", 0, place) > page.count("</details>", 0, place)
@@ -247,9 +237,8 @@ def test_the_page_of_two_boxes_answers_first_and_folds_what_is_evidence() -> Non
 
 def test_a_side_without_memory_is_named_with_its_reason_in_the_row() -> None:
     page = page_named("out of memory")
-    (row,) = re.findall(r"<tr class=\"first absent\">.*", page)
-    assert "not comparable" in row
-    assert "b out of memory" in row
+    (row,) = re.findall(r"<tr>.*not comparable: b out of memory.*", rows_on(page))
+    assert GPT in row
     assert page.index("runs out of memory") < page.index("</h1>")
 
 
@@ -264,7 +253,8 @@ def test_the_page_of_an_undecided_case_has_the_commands_that_would_settle_it() -
 def test_without_a_price_on_one_side_the_page_says_how_to_get_costs() -> None:
     page = page_named("no price")
     assert "b: no price is stored: gputui run --price USD_PER_H stores one" in page
-    assert 'class="forest costs"' not in page
+    assert ">cost </th>" not in rows_on(page)
+    assert ">cost </th>" in rows_on(page_named("32 rows"))
 
 
 def test_the_price_at_which_costs_are_even_is_named_where_costs_differ() -> None:
@@ -273,35 +263,24 @@ def test_the_price_at_which_costs_are_even_is_named_where_costs_differ() -> None
     assert "costs the same on both sides" not in page_named("one row")
 
 
-def test_three_boxes_without_a_common_case_have_a_page_without_cards() -> None:
+def test_three_boxes_without_a_common_case_have_a_page_that_says_so() -> None:
     page = page_of([run_of(1.0, [case]) for case in FEW])
     assert "<h1>Nothing to compare" in page
-    assert 'class="card"' not in page
 
 
-def test_the_cards_of_two_precisions_are_their_means() -> None:
-    run = run_of(1.6, [case_of(GPT, name) for name in ("fp32", "amp")])
-    sides = sides_by("precision", [run])
-    comparison = compare_sides(*sides, ignore="precision")
-    evidence = _Recorded((), trust=False)
-    headline = headline_of([comparison], [()], "precision", evidence)
-    page = comparisons_as_page([(comparison, ())], "precision", headline, evidence)
-    (group,) = [one for one in comparison.groups if one.rate.ratio is not None]
-    (value,) = re.findall(rf'<p class="dim">{mean_name(group)}</p><p class="value \w+">([^<]*)</p>', page)
-    assert unescape(value).replace("\xa0", " ") == judgement_text(group.rate, with_interval=False)
-
-
-def test_four_boxes_have_a_row_each_in_every_case_and_their_own_letter() -> None:
+def test_four_boxes_have_a_column_each_and_their_own_letter_in_every_drawing() -> None:
     page = page_named("four boxes")
-    for letter in "bcd":
-        assert page.count(f'<td class="n change"><b class="side {letter}">') == 2 * len(CASES)
+    rows = rows_on(page)
+    assert re.findall(r">(\w) vs a</th>", rows) == [*"bcd"]
+    assert re.findall(r"cost (\w)", rows) == [*"bcd"]
+    assert re.findall(r">([a-z])</text>", rows) == [*"bcd"] * len(CASES)
     assert page.count("in detail</summary>") == 3
 
 
-def test_sides_behind_z_have_capitals_and_stay_behind_it_in_both_tables() -> None:
+def test_sides_behind_z_have_capitals_and_stay_behind_it() -> None:
     page = page_of([run_of(1 + number / 100, [case_of(GPT, "amp")]) for number in range(28)])
-    letters = re.findall(r'<td class="n change"><b class="side (.)">', page)
-    assert letters == 2 * [*"bcdefghijklmnopqrstuvwxyzBC"]
+    letters = re.findall(r">(.) vs a</th>", rows_on(page))
+    assert letters == [*"bcdefghijklmnopqrstuvwxyzBC"]
 
 
 def test_what_makes_a_row_doubtful_is_said_once_of_each_box_by_its_own_letter() -> None:
@@ -329,73 +308,16 @@ def luminance(color: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_colour_of_text_has_contrast_on_the_page_and_on_a_card(scheme: str) -> None:
+def test_every_colour_of_text_has_contrast_on_the_page(scheme: str) -> None:
     style = resources.files("gputui.document").joinpath("page.css").read_text(encoding="utf-8")
     light, dark = style.split("@media (prefers-color-scheme: dark)")
     colors = dict(COLORS.findall(light if scheme == "light" else dark))
     for name in ("ink", "dim", "good", "warn", "accent", "a", "b", "c", "d"):
-        for behind in ("page", "card"):
-            bright, dim = sorted((luminance(colors[name]), luminance(colors[behind])), reverse=True)
-            assert (bright + 0.05) / (dim + 0.05) >= 4.5, (name, behind)
+        bright, dim = sorted((luminance(colors[name]), luminance(colors["page"])), reverse=True)
+        assert (bright + 0.05) / (dim + 0.05) >= 4.5, name
 
 
 # Charts
-
-
-def judged(ratio: float, low: float, high: float, word: str = "faster") -> Judgement:
-    known = compare_launches([[1.0] * 6] * 3, [[1.0] * 6] * 3, prior_sd_a=0.02, prior_sd_b=0.02)
-    assert not isinstance(known, Missing)
-    return Judgement(RATE, replace(known, ratio=ratio, low=low, high=high), Verdict(word, ""))
-
-
-def percents(name: str, drawn: str) -> list[float]:
-    return [float(value) for value in re.findall(rf'{name}="([\d.]+)%"', drawn)]
-
-
-def test_equal_factors_are_equally_far_on_the_axis_and_none_leaves_it() -> None:
-    ratios = (0.25, 0.5, 1.0, 2.0, 4.0)
-    axis = change_axis([judged(ratio, ratio * 0.99, ratio * 1.01) for ratio in ratios])
-    places = [axis.at(ratio) for ratio in ratios]
-    gaps = [b - a for a, b in pairwise(places)]
-    assert gaps == pytest.approx([gaps[0]] * 4)
-    assert 0 < places[0] < places[-1] < 100
-    wide = change_axis([judged(1e6, 1e5, 1e7)])
-    assert wide.at(1e7) == 100
-
-
-@pytest.mark.parametrize("span", [(0.999, 1.001), (0.4, 1.02), (0.98, 3.9), (0.01, 90.0), (1.2, 1.3)])
-def test_the_ticks_of_an_axis_have_room_for_their_labels(span: tuple[float, float]) -> None:
-    axis = change_axis([judged(math.sqrt(span[0] * span[1]), *span)])
-    ticks = axis.ticks()
-    assert 1.0 in ticks
-    assert len(ticks) > 1
-    assert all(abs(axis.at(a) - axis.at(b)) >= 14 for a, b in combinations(ticks, 2))
-
-
-def test_an_interval_is_hollow_where_it_is_undecided_and_drawn_from_end_to_end() -> None:
-    axis = change_axis([judged(1.0, 0.5, 2.0)])
-    drawn = interval_plot(judged(1.1, 0.9, 1.3, "inconclusive"), axis)
-    line = drawn[drawn.index('class="interval') :]
-    assert 'class="point accent"' in drawn
-    assert percents("x1", line) + percents("x2", line) == pytest.approx(
-        [axis.at(0.9), axis.at(1.3)], abs=0.01
-    )
-    assert percents("cx", line) == pytest.approx([axis.at(1.1)], abs=0.01)
-    assert interval_plot(Judgement(RATE, Missing("b has it not"), Verdict("not comparable", "")), axis) == ""
-
-
-def test_bars_go_to_both_sides_of_no_change_by_their_size() -> None:
-    axis = change_axis([judged(0.5, 0.5, 0.5), judged(2.0, 2.0, 2.0)])
-    (left,), (width,) = (
-        percents(name, change_bar(judged(0.5, 0.5, 0.5, "slower"), axis)) for name in ("x", "width")
-    )
-    assert left + width == pytest.approx(axis.at(1.0), abs=0.02)
-    (left_of_part, width_of_part), (left_of_other, width_of_other) = (
-        [percents(name, part_bar(value, -60.0, 20.0))[-1] for name in ("x", "width")]
-        for value in (-60.0, 20.0)
-    )
-    assert width_of_part == pytest.approx(3 * width_of_other)
-    assert left_of_part + width_of_part == pytest.approx(left_of_other)
 
 
 def test_both_sides_share_an_axis_of_block_times() -> None:
@@ -421,12 +343,6 @@ def test_a_line_stops_where_nothing_was_measured() -> None:
     (path,) = re.findall(r'class="line a" d="([^"]*)"', chart)
     assert re.sub(r"[\d. ]", "", path) == "MLM"
     assert "nan" not in chart
-
-
-def test_no_interval_of_a_verdict_breaks_before_its_per_cent_sign() -> None:
-    ends = re.findall(r'<span class="ends">([^<]*)</span></td>', page_named("32 rows"))
-    assert sum("&#160;%" in one for one in ends) > len(ends) / 2
-    assert not any(re.search(r"\d %", one) for one in ends)
 
 
 COMMAND = "a$ gputui run quick --launches 3 --only gemm --db /home/somebody/results/of-a-box.db --label again"

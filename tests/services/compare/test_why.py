@@ -276,4 +276,4 @@ def test_markdown_and_the_page_say_why_as_well(both: Path, printed: Callable[...
     assert f"**why gpt_train:** {sentence}" in markdown
     assert "| part of a step | a | b | b - a |" in markdown
     assert html.escape(sentence) in page
-    assert re.search(r'class="name">gemm</span><span class="n">-[\d.]+ ms', page)
+    assert re.search(r'<td class="breaks">gemm</td>.*<td class="n">-[\d.]+ ms</td>.*<rect class="good"', page)

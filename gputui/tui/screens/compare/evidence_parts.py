@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from gputui.analysis.attribution import Attribution
 from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import LAUNCHES_MEASURED, RatioEstimate, SpeedEstimate
-from gputui.document.bars import bars
-from gputui.document.table import Column, Table, table_of
+from gputui.document.table import table_of
 from gputui.model.absent import Missing
 from gputui.model.units import (
     counted,
@@ -17,7 +15,7 @@ from gputui.model.units import (
     format_percent,
     format_seconds,
 )
-from gputui.services.compare.columns import ENERGY, PEAK, ComparisonColumn
+from gputui.services.compare.columns import COST, ENERGY, PEAK, ComparisonColumn
 from gputui.services.compare.pairing import Cell, Row
 from gputui.services.compare.row_text import (
     boxes_text,
@@ -28,8 +26,9 @@ from gputui.services.compare.row_text import (
     style_of,
     time_text,
 )
-from gputui.services.compare.why import Why, part_name, signed
-from gputui.services.compare.why_text import time_text as nanoseconds_text
+from gputui.services.compare.why import Why
+from gputui.services.compare.why_text import part_table
+from gputui.services.results.labels import interval_words
 from gputui.services.results.waiting import step_times_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, width_of
@@ -42,8 +41,6 @@ from gputui.tui.widgets.wrapping import wrapped
 FAMILIES_OF_SIDES = ("compute", "power")
 """Of the charts of the baseline and of the other side."""
 _LABEL = 3
-_WIDEST_BAR = 40
-_LEAST_BAR = 6
 
 
 def title_line(row: Row, name: str, width: int, hint: str = "") -> Line:
@@ -101,32 +98,56 @@ def _alike(a: int, b: int, noun: str) -> str:
     return f"{counted(a, noun)} each" if a == b else f"{a} and {counted(b, noun)}"
 
 
-def value_table(row: Row, letter: str, width: int) -> list[Line]:
-    """Rate, time, share of the peak, cost and energy of both sides beside each other, with their verdicts."""
+def value_table(
+    row: Row, letter: str, width: int, *, in_full: bool = False, has_rates: bool = True
+) -> list[Line]:
+    """Rate, time, share of the peak, cost and energy of both sides beside each other, with their verdicts.
+
+    In full with intervals; `has_rates` False leaves out what the results of a load say.
+    """
     costs, unit = costs_text((row.a, row.b))
     cells = (row.a, row.b)
     rows: list[tuple[str, list[str], Judgement | None]] = [
-        (row.rate.respect, [rate_text(cell) for cell in cells], row.rate),
-        ("a step", [] if row.case.is_whole else [time_text(cell) for cell in cells], None),
-        ("of peak", [_of_side(PEAK, cell) for cell in cells], None),
-        (f"$ per {unit}", [cost or "—" for cost in costs], row.cost),
-        ("energy", [_of_side(ENERGY, cell) for cell in cells], row.energy),
+        ("of peak", [_of_side(PEAK, cell, cells, in_full) for cell in cells], None),
+        ("energy", [_of_side(ENERGY, cell, cells, in_full) for cell in cells], row.energy),
     ]
+    if has_rates:
+        rates = [_rate(cell, in_full) for cell in cells]
+        steps = [] if row.case.is_whole else [time_text(cell) for cell in cells]
+        costs = [_of_side(COST, cell, cells, in_full) for cell in cells]
+        rows[:0] = [(row.rate.respect, rates, row.rate), ("a step", steps, None)]
+        rows.insert(3, (f"$ per {unit}", costs, row.cost))
     shown: list[tuple[str | Span, ...]] = [
-        (Span(name, "dim"), *values, _judged(judged)) for name, values, judged in rows if {*values} - {"—"}
+        (Span(name, "dim"), *values, _judged(judged, in_full))
+        for name, values, judged in rows
+        if {*values} - {"—"}
     ]
-    return list(table_lines(table_of(("", "a", letter, f"{letter} vs a"), shown, (1, 2)), width, margin=0))
+    headings = ("", "a", letter, f"{letter} vs a")
+    table = table_of(headings, shown, (1, 2), (3,))
+    return list(table_lines(table, width, margin=0, folds=True)) if shown else []
 
 
-def _judged(judged: Judgement | None) -> Span:
+def _rate(cell: Cell, in_full: bool) -> str:
+    spread = f" {interval_words(cell.speed)}" if in_full and isinstance(cell.speed, SpeedEstimate) else ""
+    return rate_text(cell) + spread
+
+
+def _judged(judged: Judgement | None, in_full: bool) -> Span:
     if judged is None or judged.ratio is None:
         return Span("")
-    return Span(judgement_text(judged, with_interval=False), style_of(judged))
+    return Span(judgement_text(judged, with_interval=in_full), style_of(judged))
 
 
-def _of_side(column: ComparisonColumn, cell: Cell) -> str:
-    value = column.on_side(cell, in_full=False)
+def _of_side(column: ComparisonColumn, cell: Cell, beside: Sequence[Cell], in_full: bool) -> str:
+    value = column.on_side(cell, beside, in_full=in_full)
     return "—" if isinstance(value, Missing) else value
+
+
+def absent_lines(row: Row, width: int) -> Iterator[Line]:
+    """Why a side has no cost, energy or share of the peak."""
+    for column in (COST, ENERGY, PEAK):
+        for reason, letters in column.reasons([("a", row.a), ("b", row.b)]).items():
+            yield from paragraph(f"no {column.absent} of {' and '.join(letters)}: {reason}", width, "dim")
 
 
 def block_lines(row: Row, letters: str, width: int, rows: int) -> list[Line]:
@@ -199,38 +220,13 @@ def _whisker(edges: Sequence[float], low: float, high: float, width: int) -> str
     return " " * first + "━" * (middle - first) + "●" + "━" * (last - middle)
 
 
-def why_lines(why: Why | None, width: int, most: int, *, has_sides: bool) -> list[Line]:
-    """The parts of a step that differ most, each with its share as a bar; `has_sides` adds their times.
-
-    Nothing of a row that says no difference, nor where it was not profiled.
-    """
+def why_lines(why: Why | None, width: int, most: int) -> list[Line]:
+    """The parts of a step that differ most, as bars; nothing of a row that says no difference, nor where it
+    was not profiled."""
     if why is None or isinstance(why.attribution, Missing) or most < 1:
         return []
-    found: Attribution = why.attribution
-    shown = found.shown()[:most]
-    times = [(nanoseconds_text(part.time_a_ns), nanoseconds_text(part.time_b_ns)) for part in shown]
-    texts = [
-        [part_name(part), *pair, signed(part.difference_ns)] for part, pair in zip(shown, times, strict=True)
-    ]
-    changes_ns = [part.difference_ns for part in shown]
-    others = len(found.parts) - len(shown)
-    if others and len(shown) < most:
-        changes_ns.append(found.difference_ns - sum(changes_ns))
-        texts.append([counted(others, "other"), "", "", signed(changes_ns[-1])])
-    total_ns = found.difference_ns
-    shares = [ns / total_ns if total_ns else 0.0 for ns in changes_ns]
-    styles = ["" if share <= 0 else "warn" if total_ns > 0 else "good" for share in shares]
-    names, on_a, on_b, changes = zip(*texts, strict=True)
-    percents = [format_percent(share) if 0.005 <= share <= 1 else "" for share in shares]
-    sides = [Column("", [Span(text, "dim") for text in side], True, 3) for side in (on_a, on_b)]
-    columns = (
-        Column("", names, breaks=True),
-        *(sides if has_sides else ()),
-        Column("", [*map(Span, changes, styles)], True),
-        bars([max(share, 0.0) for share in shares], 1.0, styles, least=_LEAST_BAR, most=_WIDEST_BAR),
-        Column("", [Span(percent, "dim") for percent in percents], True, 2),
-    )
-    return list(table_lines(Table(columns), width, margin=0, has_headings=False))
+    table = part_table(why.attribution, most, is_drawn=True)
+    return list(table_lines(table, width, margin=0, has_headings=False))
 
 
 def step_text(why: Why | None) -> str:
@@ -260,6 +256,9 @@ def _method(estimate: RatioEstimate, *, has_blocks: bool) -> Iterator[str]:
     launches = f"{estimate.launches_a}/{estimate.launches_b} launches"
     blocks = f"{estimate.n_a}/{estimate.n_b} blocks, " if has_blocks else ""
     yield f"{estimate.method}; n {blocks}{launches}{pairs}"
+    if estimate.independent_a < estimate.n_a or estimate.independent_b < estimate.n_b:
+        worth = f"{estimate.independent_a}/{estimate.independent_b}"
+        yield f"neighbouring blocks resemble each other: they are worth {worth}"
     yield f"smallest detectable difference: {format_change(estimate.resolvable)}"
     if max(estimate.launches_a, estimate.launches_b) < LAUNCHES_MEASURED:
         yield "the spread between launches is assumed, not measured: --launches 3 measures it"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from gputui.analysis.judgement import Judgement
 from gputui.document.table import Column, Table, table_of
@@ -31,54 +31,36 @@ from gputui.tui.widgets.sections import section
 from gputui.tui.widgets.table_lines import table_lines
 
 
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """One result on both sides."""
-
-    title: str
-    a: str
-    b: str
-    change: str
-    verdict: str
-    """Why there is none, if `change` is empty."""
-    style: str
-
-
 def result_lines(row: Row, width: int, letter: str = "b", *, is_brief: bool = False) -> Iterator[Line]:
     """A line for each result besides the rate; of a load on a server also its rate and its cost.
 
     `letter` is the side that is not the baseline. In brief it has no intervals, and no
     results that do not compare.
     """
-    results = list(_results(row, point_text if is_brief else change_text))
-    if is_brief:
-        results = [one for one in results if one.change]
-    if results:
-        rows = [
-            (Span(one.title, "dim"), one.a, one.b, one.change, Span(one.verdict, one.style))
-            for one in results
-        ]
+    shown = point_text if is_brief else change_text
+    rows = [one for one in _results(row, shown) if one[3] or not is_brief]
+    if rows:
         headings = ("", "a", letter, f"{letter} vs a", "verdict")
         yield from table_lines(table_of(headings, rows, (1, 2), (0, 4)), width, folds=True)
 
 
-def _results(row: Row, shown: Callable[[Judgement], str]) -> Iterator[_Result]:
-    if row.case.is_load:
-        change = "" if row.rate.ratio is None else shown(row.rate)
-        verdict = judged_word(row.rate) if change else row.rate.reason
-        yield _Result(
-            row.rate.respect, rate_text(row.a), rate_text(row.b), change, verdict, style_of(row.rate)
-        )
-        _, unit = costs_text((row.a, row.b))
-        if unit and row.cost.ratio is not None:
-            on_a, on_b = (cost_text(cell, (row.a, row.b), with_interval=False) for cell in (row.a, row.b))
-            word = judged_word(row.cost)
-            yield _Result(f"cost per {unit}", on_a, on_b, shown(row.cost), word, style_of(row.cost))
-    for figure in row.figures:
-        judged = figure.judgement
+def _results(row: Row, shown: Callable[[Judgement], str]) -> Iterator[tuple[str | Span, ...]]:
+    """Title, both sides, the change, and the verdict or why there is none."""
+
+    def result(title: str, sides: Iterable[str], judged: Judgement, word: str) -> tuple[str | Span, ...]:
         change = "" if judged.ratio is None else shown(judged)
-        style = style_of(judged) if change else "dim"
-        yield _Result(figure.title, *figure_values(figure), change, figure_verdict(figure), style)
+        return Span(title, "dim"), *sides, change, Span(word, style_of(judged) if change else "dim")
+
+    cells = row.a, row.b
+    if row.case.is_load:
+        word = row.rate.reason if row.rate.ratio is None else judged_word(row.rate)
+        yield result(row.rate.respect, map(rate_text, cells), row.rate, word)
+        _, unit = costs_text(cells)
+        if unit and row.cost.ratio is not None:
+            costs = (cost_text(cell, cells, with_interval=False) for cell in cells)
+            yield result(f"cost per {unit}", costs, row.cost, judged_word(row.cost))
+    for figure in row.figures:
+        yield result(figure.title, figure_values(figure), figure.judgement, figure_verdict(figure))
 
 
 def load_lines(sides: Sequence[ServingRun | Missing], row: Row, width: int) -> Iterator[Line]:

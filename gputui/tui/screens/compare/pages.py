@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from gputui.document.table import Column, Table
 from gputui.model.absent import Missing
@@ -15,7 +14,6 @@ from gputui.services.compare.row_text import (
     launches_words,
     letter_of,
     no_difference_words,
-    side_words,
     unmeasured_words,
 )
 from gputui.services.results.labels import day, device_words, torch_words
@@ -30,7 +28,6 @@ from gputui.tui.widgets.sections import section
 from gputui.tui.widgets.table_lines import table_lines
 from gputui.tui.widgets.wrapping import wrapped
 
-_ANY_WIDTH = 10_000
 _PLAIN = (0, 2, 3)
 """Of the parts of a side: name, box and price; the others are dim."""
 _NAME = 28
@@ -40,17 +37,8 @@ _NAME = 28
 def pair_lines(comparison: Comparison, place: int, ignore: str, width: int) -> tuple[Line, ...]:
     """Both sides of a pair, a line each; of a later side also its letter in the table."""
     letters = ("a", "b" if place == 0 else f"b ({letter_of(place)} in the table)")
-    return tuple(
-        (Span(f"{letter}  ", "title"), Span(_named(side, ignore, width - len(letter) - 2), "dim"))
-        for letter, side in zip(letters, (comparison.a, comparison.b), strict=True)
-    )
-
-
-def _named(side: Side, ignore: str, width: int) -> str:
-    """A side in one line of at most this width: its label, and the short name of its file."""
-    name, short = called(side), short_name(side.name)
-    name = name if name == short else f"{name}  {short}"
-    return cut(clean_text(side_words(replace(side, name=name), ignore, width)), width)
+    sides = [_parts(side, ignore) for side in (comparison.a, comparison.b)]
+    return tuple(_sides(letters, sides, width, margin=0))
 
 
 def top_lines(
@@ -185,8 +173,7 @@ def _stored(side: ListedRun) -> tuple[str, ...]:
 def differing(comparison: Comparison, ignore: str, width: int) -> tuple[Line, ...]:
     """What differs, a line each, and what was measured on neither side."""
     lines: list[Line] = []
-    for letter, side in (("a", comparison.a), ("b", comparison.b)):
-        lines += paragraph(f"{letter}  {_named(side, ignore, _ANY_WIDTH)}", width, indent=3)
+    lines += pair_lines(comparison, 0, ignore, width)
     lines += [(), (Span("differs", "title"),)]
     for difference in comparison.differs:
         lines += paragraph(f"  {clean_text(difference_words(difference))}", width, indent=4)

@@ -101,7 +101,7 @@ def pane_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
     lines = [title_line(row, shown.name, width, HINT), *values]
     room = height - len(lines)
     if width < _TWO_COLUMNS or room < 6:
-        reasons = why_lines(shown.why, width - 10, max(min(room, 5), 0), has_sides=False)
+        reasons = why_lines(shown.why, width - 10, max(min(room, 5), 0))
         for place, reason in enumerate(reasons):
             lines.append((Span(f"  {'why' if place == 0 else '':8}", "dim"), *reason))
         return lines[:height]
@@ -111,7 +111,7 @@ def pane_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
         blocks.insert(0, blocks_heading(2 if room >= 10 else 1))
     why: list[Line] = []
     if step := step_text(shown.why):
-        why = [(Span(f"why: {step}", "dim"),), *why_lines(shown.why, half, room - 2, has_sides=True)]
+        why = [(Span(f"why: {step}", "dim"),), *why_lines(shown.why, half, room - 2)]
     else:
         why = [(Span("how sure", "dim"),), *sure_lines(row, half if blocks else width - 2)]
     columns = _beside(blocks, why, half) if blocks else [(Span("  "), *line) for line in why]
@@ -148,7 +148,7 @@ def beside_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
     if blocks := block_lines(row, letters, width, 2):
         lines += [(), blocks_heading(2), *blocks]
     if step := step_text(shown.why):
-        lines += [(), (Span(f"why: {step}", "dim"),), *why_lines(shown.why, width, 6, has_sides=True)]
+        lines += [(), (Span(f"why: {step}", "dim"),), *why_lines(shown.why, width, 6)]
     sure = [(), (Span("how sure", "dim"),), *sure_lines(row, width)]
     if shown.curves is not None:
         during = telemetry_lines(shown.curves, letters, width)
@@ -157,27 +157,18 @@ def beside_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
     return [*lines, *sure][:height]
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
-    """An undecided row."""
-
-    row: Row
-    letter: str
-    """Of its side that is not the baseline."""
-
-
-def _open_rows(shown: ShownRow) -> list[_Open]:
-    """The selected row first."""
+def _open_rows(shown: ShownRow) -> list[tuple[Row, str]]:
+    """Undecided rows with the letter of the side that is not the baseline, the selected row first."""
     found = [
-        _Open(row, letter_of(place))
+        (row, letter_of(place))
         for place, comparison in enumerate(shown.loaded.answer.comparisons)
         for row in comparison.rows
         if row.rate.word == "inconclusive"
     ]
-    return sorted(found, key=lambda one: all(one.row is not row for row in shown.rows))
+    return sorted(found, key=lambda one: all(one[0] is not row for row in shown.rows))
 
 
-def _count(found: Sequence[_Open], loaded: Loaded) -> str:
+def _count(found: Sequence[object], loaded: Loaded) -> str:
     rows = sum(len(comparison.rows) for comparison in loaded.answer.comparisons)
     return f"{len(found)} of {counted(rows, 'row')}"
 
@@ -187,7 +178,7 @@ def unsure_line(shown: ShownRow, width: int, *, has_command: bool) -> Line:
     loaded, found = shown.loaded, _open_rows(shown)
     if not found:
         return ()
-    steps = [step for one in found for step in settling_steps(one.row, loaded.asked.evidence)]
+    steps = [step for row, _ in found for step in settling_steps(row, loaded.asked.evidence)]
     command = f": {clean_text(steps[0].command)}" if steps and has_command else ""
     return fitted((Span(f"can't tell {_count(found, loaded)}", "accent"), Span(command, "dim")), width)
 
@@ -203,22 +194,22 @@ def unsure_lines(shown: ShownRow, width: int, room: int = 0) -> list[Line]:
     heading = heading_line("can't tell", width, _count(found, loaded))
     rows: list[tuple[Line, list[Line]]] = []
     listed = found[:_MOST_UNSURE]
-    reasons = [one.row.verdict.reason for one in listed]
-    for one in listed:
-        name = clean_text(row_name(one.row, [], loaded.ignore))
-        reason = f"{judgement_text(one.row.rate)}: {one.row.verdict.reason}"
-        side = f" ({one.letter} vs a)" if len(loaded.answer.comparisons) > 1 else ""
+    reasons = [row.verdict.reason for row, _ in listed]
+    for row, letter in listed:
+        name = clean_text(row_name(row, [], loaded.ignore))
+        reason = f"{judgement_text(row.rate)}: {row.verdict.reason}"
+        side = f" ({letter} vs a)" if len(loaded.answer.comparisons) > 1 else ""
         head, more = f"  {name}{side}  ", []
-        if width_of(head) + width_of(reason) > width or reasons.count(one.row.verdict.reason) > 1:
-            reason = judgement_text(one.row.rate)
-            more = wrapped(one.row.verdict.reason, width - 2, 2)
-        below: list[Line] = [(Span(f"  {row}", "dim"),) for row in more]
-        steps = settling_steps(one.row, loaded.asked.evidence)
+        if width_of(head) + width_of(reason) > width or reasons.count(row.verdict.reason) > 1:
+            reason = judgement_text(row.rate)
+            more = wrapped(row.verdict.reason, width - 2, 2)
+        below: list[Line] = [(Span(f"  {text}", "dim"),) for text in more]
+        steps = settling_steps(row, loaded.asked.evidence)
         if not steps:
-            texts = next_steps(one.row, loaded.asked.evidence)
+            texts = next_steps(row, loaded.asked.evidence)
             below += [fitted((Span(f"  {clean_text(text)}", "dim"),), width) for text in texts[:_MOST_HINTS]]
         for step in steps:
-            box = step.box if step.box == "a" else one.letter
+            box = step.box if step.box == "a" else letter
             taken = f"  {_taken(step.seconds, step.usd)}"
             command = cut(clean_text(step.command), max(width - width_of(taken) - 6, 10))
             below.append(fitted((Span(f"  {box}$ "), Span(command, "accent"), Span(taken, "dim")), width))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, groupby
 from statistics import median
+from typing import NamedTuple
 
 from gputui.model.journal import Block
 from gputui.model.result import CaseResult
-from gputui.model.units import format_percent, format_seconds
+from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.results.waiting import CROWDED_SHARE, contention_of, own_launches_of
 from gputui.store.reading import BlockReasons
 from gputui.tui.terminal.lines import Line, Span
@@ -25,15 +26,14 @@ _CROWDED, _SLOWED, _CAPPED, _UNSEEN = "!", "T", "P", "?"
 _WORST_FIRST = (_SLOWED, _CAPPED, _UNSEEN, "")
 
 
-class _Point:
+class _Point(NamedTuple):
     """One column: one block or, if there are too many, adjacent ones."""
 
-    def __init__(self, seconds: float, launch: int, is_crowded: bool, held: str) -> None:
-        self.seconds = seconds
-        self.launch = launch
-        self.is_crowded = is_crowded
-        self.held = held
-        """Why its clocks were limited: a letter, or empty."""
+    seconds: float
+    launch: int
+    is_crowded: bool
+    held: str
+    """Why its clocks were limited: a letter, or empty."""
 
 
 def block_chart(case: CaseResult, reasons: Sequence[BlockReasons], width: int, rows: int) -> tuple[Line, ...]:
@@ -79,7 +79,7 @@ def chart_words(case: CaseResult, reasons: Sequence[BlockReasons]) -> tuple[str,
         f" ({format_seconds(median(own) * case.case.units_per_step)} without the waiting)" if own else ""
     )
     summary = (
-        f"{_counted(count, 'block')} in {_counted(launches, 'launch', 'es')},"
+        f"{counted(count, 'block')} in {counted(launches, 'launch')},"
         f" median {format_seconds(median(seconds))} per step{without},"
         f" slowest {format_percent(max(seconds) / min(seconds) - 1)} above fastest"
     )
@@ -90,7 +90,7 @@ def chart_words(case: CaseResult, reasons: Sequence[BlockReasons]) -> tuple[str,
     crowded = sum(p.is_crowded for p in points)
     if crowded:
         sentences.append(
-            f"of {_counted(count, 'block')}: {_CROWDED} CPU contention"
+            f"of {counted(count, 'block')}: {_CROWDED} CPU contention"
             f" over {format_percent(CROWDED_SHARE)} of the time it wanted them in {crowded}"
         )
     elif all(block.waited_ns is None for m in case.measurements for block in m.blocks):
@@ -114,11 +114,7 @@ def _throttle_words(reasons: Sequence[BlockReasons], blocks: int) -> str:
         parts.append(f"not throttled in {len(reasons)}")
     if len(reasons) < blocks:
         parts.append(f"{mark}unseen in {blocks - len(reasons)}")
-    return f"of {_counted(blocks, 'block')}: {', '.join(parts)}"
-
-
-def _counted(number: int, noun: str, ending: str = "s") -> str:
-    return f"{number} {noun}{ending if number > 1 else ''}"
+    return f"of {counted(blocks, 'block')}: {', '.join(parts)}"
 
 
 def _points(case: CaseResult, reasons: Sequence[BlockReasons]) -> list[_Point]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL
-from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.bars import gauge_spans
 from gputui.document.theme import TONES
 from gputui.metrics import charted, limits_of
@@ -21,7 +20,7 @@ from gputui.model.units import (
     format_percent,
     format_seconds,
 )
-from gputui.services.results.browser import RunDetail
+from gputui.services.results.browser import RunDetail, breakdown_for
 from gputui.services.results.case_table import brief_table
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import case_order, run_headline
@@ -34,7 +33,7 @@ from gputui.services.results.labels import (
     torch_words,
 )
 from gputui.services.results.roofline import peak_share
-from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
+from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.step_tables import CATEGORY_WORDS
 from gputui.services.results.throughput import speeds_of
 from gputui.services.serving.text import server_line
@@ -43,14 +42,18 @@ from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results.largest_operators import largest_operators
 from gputui.tui.screens.results.load_lines import headline, load_lines, loads_of, note_lines
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, fitted, left, side_by_side, width_of
+from gputui.tui.widgets.cells import clean, cut, fitted, left, side_by_side, width_of
 from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.sections import section
+from gputui.tui.widgets.sections import section, stacked
 from gputui.tui.widgets.table_lines import table_lines
 from gputui.tui.widgets.time_chart import time_axis, time_chart
 from gputui.tui.widgets.wrapping import wrapped
 
 _MOST_CHARTS = 4
+_MOST_CASES = 9
+"""In a preview."""
+_AROUND_CHARTS = 2
+"""Lines of heading and axis of telemetry."""
 _MARGIN = "   "
 _WIDE = 100
 _LEAST_SHARE = 0.01
@@ -66,39 +69,52 @@ _FAMILIES = ("compute", "memory", "power", "clock", "link")
 def overview_page(detail: RunDetail, width: int, height: int) -> tuple[Line, ...]:
     """All of it; the page is scrolled where a terminal is low, and charts use the room of a high one."""
     room = width - _SCROLLBAR
-    run = detail.run
-    lines = [*_answer(detail, room), *_facts(detail, room), ()]
-    loads = loads_of(detail)
-    if loads is not None:
-        lines += [*load_lines(loads, room), *note_lines(loads, room), ()]
-        series = main_series(detail)
-        return tuple(lines) if series is None else (*lines, *_grown(run, series, room, height - len(lines)))
-    measured = speeds_of(run)
-    if measured:
-        lines += [*_rates(run, measured, room), ()]
-    profiled = [(case, found) for case, found in _profiled(detail) if not isinstance(found, Missing)]
-    main = min(profiled, key=lambda pair: case_order(pair[0].case)) if profiled else None
-    if main is not None:
-        lines += [*step_lines(*main, room), ()]
+    answer, *blocks = _blocks(detail, room)
+    lines = [*answer, *(line for block in blocks if block for line in (*block, ()))]
     series = main_series(detail)
+    profiled = _profiled(detail)
     if series is not None:
-        lines += _grown(run, series, room, height - len(lines))
-    elif main is not None:
-        lines += _where(main[1], room, height - len(lines))
-        lines += largest_operators(detail, *main, room, height - len(lines))
+        lines += _grown(detail.run, series, room, height - len(lines))
+    elif profiled is not None:
+        lines += _where(profiled[1], room, height - len(lines))
+        lines += largest_operators(detail, *profiled, room, height - len(lines))
     return tuple(lines)
 
 
-def _answer(detail: RunDetail, width: int) -> Iterator[Line]:
-    run = detail.run
+def preview_lines(detail: RunDetail, width: int, height: int) -> list[Line]:
+    """The same beside the list of runs: below the name of the run the parts that fit whole."""
+    summary = detail.run.summary
+    title, about = f"{summary.short_id}  ", clean(f"{summary.profile}  {day(summary)}")
+    lines: list[Line] = [(Span(title, "title"), Span(cut(about, width - len(title)), "dim"))]
+    if summary.label:
+        lines.append((Span(cut(clean(summary.label), width)),))
+    lines += stacked(_blocks(detail, width, _MOST_CASES), height - len(lines))
+    series, room = main_series(detail), height - len(lines) - 1
+    most = min((room - _AROUND_CHARTS) // (_CHART_ROWS + 1), _MOST_CHARTS)
+    if series is not None and most > 0:
+        lines += [(), *_grown(detail.run, series, width, room, most)]
+    return [fitted(line, width) for line in lines]
+
+
+def _blocks(detail: RunDetail, width: int, most: int | None = None) -> Sequence[Sequence[Line]]:
+    """The answer, facts, at most so many rates or loads, and the step of the main case."""
+    loads, main = loads_of(detail), _profiled(detail)
+    measured: Iterable[Line] = _rates(detail.run, width, most)
+    if loads is not None:
+        measured = (*load_lines(loads, width, most), *(note_lines(loads, width) if most is None else ()))
+    step = () if main is None else step_lines(*main, width)
+    return [*map(list, (verdict_lines(detail, width), _facts(detail, width), measured, step))]
+
+
+def verdict_lines(detail: RunDetail, width: int) -> tuple[Line, ...]:
+    """What the run says."""
+    run, loads = detail.run, loads_of(detail)
     words = {check.word for check in performance_checks(run)}
     style = "alarm" if ABOVE_LIMIT in words else "warn" if BELOW_NORMAL in words else "title"
-    loads = loads_of(detail)
     text = run_headline(run) if loads is None else headline(detail, loads)
     if run.summary.profile == TRACE_PROFILE and detail.passes:
         text = sentence(next(iter(detail.passes.values())), run.cases[0].device_name)
-    for row in wrapped(clean(text), width - 1, 4):
-        yield fitted((Span(row, style),), width)
+    return paragraph(clean(text), width, style)
 
 
 def _facts(detail: RunDetail, width: int) -> Iterator[Line]:
@@ -121,6 +137,7 @@ def _facts(detail: RunDetail, width: int) -> Iterator[Line]:
         ("run", f"{summary.profile}, {day(summary)}{', ' if took else ''}{took}"),
         ("software" if loads is None else "server", software),
         ("launches", how_sure),
+        ("status", "" if summary.status == "finished" else f"{summary.status} {summary.status_reason}"),
     ]
     facts = [(name, clean(text)) for name, text in facts if text]
     abreast = 2 if width >= _WIDE else 1
@@ -140,22 +157,29 @@ def _facts(detail: RunDetail, width: int) -> Iterator[Line]:
 # Rates
 
 
-def _rates(run: Run, measured: Sequence[tuple[CaseResult, SpeedEstimate]], width: int) -> Iterator[Line]:
+def _rates(run: Run, width: int, most: int | None) -> Iterator[Line]:
+    measured = speeds_of(run)
+    if not measured:
+        return
     shares = [peak_share(case, run.cases, run.summary.machine) for case, _ in measured]
     of_sheet = any(share is not None and share.of == "peak" for share in shares)
     legend = "bar: of the data sheet's peak" if of_sheet else "bar: of this box's peak test"
     right_words = (Span(legend, "dim"),) if any(shares) else ()
     yield section((Span("rates", "title"),), width, right_words)
-    yield from table_lines(brief_table(run, measured), width, margin=len(_MARGIN))
+    yield from table_lines(brief_table(run, measured[:most]), width, margin=len(_MARGIN))
+    left = len(measured) - len(measured[:most])
+    if left:
+        yield fitted((Span(f"{_MARGIN}{left} more: enter", "dim"),), width)
 
 
 # A step
 
 
-def _profiled(detail: RunDetail) -> Iterator[tuple[CaseResult, StepBreakdown | Missing]]:
-    for case in detail.run.cases:
-        if case.case_id in detail.passes:
-            yield case, breakdown_of(detail.passes[case.case_id], case)
+def _profiled(detail: RunDetail) -> tuple[CaseResult, StepBreakdown] | None:
+    """The main case of those whose profiled pass is believed."""
+    found = [(case, breakdown_for(detail, case)) for case in detail.run.cases]
+    known = [(case, one) for case, one in found if not isinstance(one, Missing)]
+    return min(known, key=lambda pair: case_order(pair[0].case), default=None)
 
 
 def step_lines(case: CaseResult, breakdown: StepBreakdown, width: int) -> Iterator[Line]:
@@ -248,12 +272,14 @@ def main_series(detail: RunDetail) -> TelemetrySeries | None:
     return by_device[min(wanted)] if wanted else None
 
 
-def _grown(run: Run, series: TelemetrySeries, width: int, height: int) -> list[Line]:
+def _grown(
+    run: Run, series: TelemetrySeries, width: int, height: int, most: int = _MOST_CHARTS
+) -> list[Line]:
     """Telemetry, with charts as high as there is room for."""
-    lines = list(telemetry_lines(run, series, width))
+    lines = list(telemetry_lines(run, series, width, most))
     above_each_other = (len(lines) - 2) // (_CHART_ROWS + 1)
     rows = min((height - 2) // max(above_each_other, 1) - 1, _MOST_CHART_ROWS)
-    return lines if rows <= _CHART_ROWS else list(telemetry_lines(run, series, width, rows=rows))
+    return lines if rows <= _CHART_ROWS else list(telemetry_lines(run, series, width, most, rows))
 
 
 def telemetry_lines(

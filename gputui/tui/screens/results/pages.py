@@ -9,10 +9,9 @@ from gputui.model.absent import Missing
 from gputui.model.profiled import MEMORY_PARTS, MemoryPoint
 from gputui.model.result import CaseResult
 from gputui.model.units import format_bytes, format_percent, format_seconds
-from gputui.services.results.browser import RunDetail
+from gputui.services.results.browser import RunDetail, breakdown_for
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import case_name, run_heading, run_notes
-from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
 from gputui.services.results.step_tables import POINTS, memory_table, parts_of, step_words
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.store.reading import CaseConditions
@@ -214,12 +213,6 @@ def _findings(detail: RunDetail, width: int, *, has_steps: bool) -> tuple[Line, 
     while lines and not lines[0]:
         lines.pop(0)
     return tuple(lines) or paragraph("nothing to report about this run", width)
-
-
-def breakdown_for(detail: RunDetail, case: CaseResult) -> StepBreakdown | Missing:
-    """The step breakdown of a case; Missing with the reason."""
-    found = detail.passes.get(case.case_id)
-    return Missing("it has no profiled pass") if found is None else breakdown_of(found, case)
 
 
 def not_profiled(reason: str, width: int) -> tuple[Line, ...]:

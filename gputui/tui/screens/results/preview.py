@@ -1,167 +1,32 @@
-"""What stands beside and below the list of runs: the selected run, and its main case on every box."""
+"""What stands below the list of runs: the main case of the selected one on every box, its cases, marks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from gputui.analysis.cost import Cost
-from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL
 from gputui.document.bars import bars
 from gputui.document.table import Column, Table, table_of
-from gputui.model.absent import Missing
-from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.result import Run, RunSummary
 from gputui.model.units import (
     cost_unit,
-    counted,
-    format_hourly,
-    format_percent,
     format_rate,
-    format_seconds,
     format_usd,
 )
 from gputui.services.results.boxes import main_case, on_boxes
 from gputui.services.results.browser import RunDetail
-from gputui.services.results.headline import case_subject, run_headline
+from gputui.services.results.headline import case_subject
 from gputui.services.results.labels import (
     NOT_RUN,
-    day,
     device_words,
-    shared_case_words,
-    short_result_name,
-    torch_words,
 )
-from gputui.services.results.roofline import uses_of
-from gputui.services.results.step_breakdown import breakdown_of
-from gputui.services.results.throughput import speeds_of
-from gputui.services.serving.text import server_line
 from gputui.store.machines import runs_with_common_ids
 from gputui.store.text import clean_text
-from gputui.tui.screens.results.load_lines import headline, load_lines, loads_of
-from gputui.tui.screens.results.overview import main_series, step_lines, telemetry_lines
 from gputui.tui.screens.results.tables import CASE_HEADINGS, case_rows
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import cut, fitted
-from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.sections import section, stacked
+from gputui.tui.widgets.cells import fitted
+from gputui.tui.widgets.sections import section
 from gputui.tui.widgets.table_lines import table_lines
-
-_LABEL = 10
-_MOST_CASES = 9
-_AROUND_CHARTS, _CHART_LINES = 2, 4
-"""Lines of heading and axis of telemetry, and of each of its charts."""
-
-
-def preview_lines(detail: RunDetail, width: int, height: int) -> list[Line]:
-    """A run: verdict, box, shares of the peak, the step of its main case, telemetry, as far as they fit."""
-    run, summary = detail.run, detail.run.summary
-    title = f"{summary.short_id}  "
-    about = clean_text(f"{summary.profile}  {day(summary)}")
-    lines: list[Line] = [(Span(title, "title"), Span(cut(about, width - len(title)), "dim"))]
-    if summary.label:
-        lines.append((Span(cut(clean_text(summary.label), width)),))
-    blocks = (
-        verdict_lines(detail, width),
-        _facts(detail, width),
-        _loads(detail, width),
-        _peaks(run, width),
-        _step(detail, width),
-    )
-    lines += stacked(blocks, height - len(lines))
-    if charts := _telemetry(detail, width, height - len(lines) - 1):
-        lines += [(), *charts]
-    return [fitted(line, width) for line in lines]
-
-
-def verdict_lines(detail: RunDetail, width: int) -> list[Line]:
-    """What the run says, a line for each sentence."""
-    loads = loads_of(detail)
-    text = run_headline(detail.run) if loads is None else headline(detail, loads)
-    style = "warn" if text.startswith(BELOW_NORMAL) else "alarm" if text.startswith(ABOVE_LIMIT) else ""
-    lines: list[Line] = []
-    for number, sentence in enumerate(text.replace(". ", ".\n").splitlines()):
-        lines += paragraph(clean_text(sentence), width + 1, style if number == 0 else "")
-    return lines
-
-
-def _facts(detail: RunDetail, width: int) -> list[Line]:
-    summary = detail.run.summary
-    machine = summary.machine
-    launches = {speed.launches for _, speed in speeds_of(detail.run)}
-    took = []
-    if summary.ended_utc_us is not None:
-        seconds = (summary.ended_utc_us - summary.started_utc_us) / 1e6
-        took.append(format_seconds(seconds))
-        if not isinstance(summary.price, Missing):
-            took += [
-                format_usd(summary.price.usd_per_hour * seconds / 3600),
-                format_hourly(summary.price.usd_per_hour),
-            ]
-    driver = "" if isinstance(machine.driver_version, Missing) else machine.driver_version
-    loads = loads_of(detail)
-    facts = (
-        ("box", device_words(summary)),
-        ("software", torch_words(summary)) if loads is None else ("server", server_line(loads)),
-        ("driver", driver if machine.gpus else ""),
-        ("platform", "" if not machine.layers else " ".join(layer.name for layer in machine.layers)),
-        ("launches", "" if not launches else counted(max(launches), "launch") + " a case"),
-        ("took", ", ".join(took)),
-        ("status", "" if summary.status == "finished" else f"{summary.status} {summary.status_reason}"),
-    )
-    return [
-        (Span(f"{name:{_LABEL}}", "dim"), Span(clean_text(text), "warn" if name == "status" else ""))
-        for name, text in facts
-        if text
-    ]
-
-
-def _loads(detail: RunDetail, width: int) -> list[Line]:
-    loads = loads_of(detail)
-    return [] if loads is None else list(load_lines(loads, width, _MOST_CASES))
-
-
-def _peaks(run: Run, width: int) -> list[Line]:
-    """Cases with their share of the data sheet's peak as bars; empty where no peak is known."""
-    shares = [(case, share) for case in run.cases if (share := _of_sheet(case, run)) is not None]
-    if not shares:
-        return []
-    common = shared_case_words(case.case for case, _ in shares)
-    names = [short_result_name(case, common, is_short=True) for case, _ in shares]
-    said = f" ({' '.join(common)})" if common else ""
-    lines: list[Line] = [(Span(f"of the data sheet's peak{said}", "dim"),)]
-    known = [share for _, share in shares[:_MOST_CASES]]
-    columns = (
-        Column("", names[:_MOST_CASES], breaks=True),
-        bars(known, 1.0, "compute"),
-        Column("", [*map(format_percent, known)], True),
-    )
-    lines += table_lines(Table(columns), width, margin=0, has_headings=False)
-    if len(shares) > _MOST_CASES:
-        lines.append((Span(f"{len(shares) - _MOST_CASES} more: enter", "dim"),))
-    return lines
-
-
-def _of_sheet(case: CaseResult, run: Run) -> float | None:
-    uses = uses_of(case, run.cases, run.summary.machine)
-    return next((use.of_sheet for use in uses if not isinstance(use.of_sheet, Missing)), None)
-
-
-def _step(detail: RunDetail, width: int) -> list[Line]:
-    """The step of the main case as one bar."""
-    main = main_case(detail.run)
-    found = None if main is None else detail.passes.get(main.case_id)
-    if main is None or found is None:
-        return []
-    breakdown = breakdown_of(found, main)
-    return [] if isinstance(breakdown, Missing) else list(step_lines(main, breakdown, width))
-
-
-def _telemetry(detail: RunDetail, width: int, height: int) -> list[Line]:
-    """Metrics over the time of the run, as many as fit."""
-    series = main_series(detail)
-    most = (height - _AROUND_CHARTS) // _CHART_LINES
-    return (
-        [] if series is None or most < 1 else list(telemetry_lines(detail.run, series, width, min(most, 4)))
-    )
 
 
 def boxes_lines(detail: RunDetail, boxes: Sequence[Run], width: int, height: int) -> list[Line]:

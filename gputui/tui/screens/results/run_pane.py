@@ -15,7 +15,7 @@ from gputui.model.absent import Missing
 from gputui.model.profiled import Operator
 from gputui.model.result import CaseResult
 from gputui.services.results import table_export as saving
-from gputui.services.results.browser import RunDetail
+from gputui.services.results.browser import RunDetail, breakdown_for
 from gputui.services.results.labels import case_name, outcome_words
 from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.step_tables import operator_table
@@ -318,7 +318,7 @@ class RunPane(Vertical):
         if case is None:
             return Missing(f"this run has nothing for the tab {name}")
         if name == "operators":
-            breakdown = pages.breakdown_for(detail, case)
+            breakdown = breakdown_for(detail, case)
             if isinstance(breakdown, Missing):
                 return breakdown
             return saving.operators_sheet(detail, case, self._chosen(breakdown))
@@ -361,7 +361,7 @@ class RunPane(Vertical):
                 return paragraph("no block was measured in this run", width)
             return pages.not_profiled("no case of this run has a profiled pass", width)
         if name == "operators":
-            found = pages.breakdown_for(detail, case)
+            found = breakdown_for(detail, case)
             return pages.not_profiled(found.reason if isinstance(found, Missing) else "no operators", width)
         page = {"blocks": pages.blocks_page, "step": pages.step_page, "memory": pages.memory_page}[name]
         return page(detail, case, width, height)
@@ -425,14 +425,14 @@ class RunPane(Vertical):
         if not any(m.blocks for m in case.measurements):
             return (section(name, width), *paragraph(outcome_words(case), width))
         title = section(name, width, (Span("enter: its blocks", "dim"),))
-        breakdown = pages.breakdown_for(detail, case)
+        breakdown = breakdown_for(detail, case)
         step = () if isinstance(breakdown, Missing) else ((), *step_lines(case, breakdown, width))
         blocks = pages.blocks_page(detail, case, width, height - 1 - len(step))
         fits = len(blocks) + len(step) < height
         return (title, *blocks, *(step if fits else ()))
 
     def _fill_operators(self, detail: RunDetail, case: CaseResult) -> bool:
-        breakdown = pages.breakdown_for(detail, case)
+        breakdown = breakdown_for(detail, case)
         if isinstance(breakdown, Missing) or not breakdown.operators:
             return False
         table = operator_table(detail.passes[case.case_id], self._chosen(breakdown))

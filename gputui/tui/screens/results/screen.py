@@ -40,12 +40,11 @@ from gputui.tui.screens.results.notice import (
     no_runs,
     nothing,
 )
+from gputui.tui.screens.results.overview import preview_lines, verdict_lines
 from gputui.tui.screens.results.preview import (
     boxes_lines,
     cases_lines,
     marked_lines,
-    preview_lines,
-    verdict_lines,
 )
 from gputui.tui.screens.results.run_pane import OF_A_CASE, RunPane
 from gputui.tui.screens.results.runs_table import RunsTable
@@ -263,7 +262,7 @@ class ResultsScreen(ShellScreen):
             self._show_lines(self._preview, [fitted((Span("│ ", "track"), *line), wide) for line in lines])
             self._draw_below(detail, [], width - wide - 1, height - rows)
         else:
-            verdict = [] if detail is None else verdict_lines(detail, width)
+            verdict = [] if detail is None else [*verdict_lines(detail, width)]
             self._draw_below(detail, verdict, width, height - rows)
         if not self.is_busy:
             self._read_preview(contents, run)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.profiled import Operator
 from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.model.units import format_bytes, format_percent, format_rate, format_seconds
+from gputui.model.units import counted, format_bytes, format_percent, format_rate, format_seconds
 from gputui.services.results.browser import FileEntry
 from gputui.services.results.labels import (
     case_name,
@@ -22,6 +22,7 @@ from gputui.services.results.labels import (
     metric_text,
 )
 from gputui.services.results.metrics import metrics_of
+from gputui.services.results.step_breakdown import added_up
 from gputui.services.results.step_tables import CATEGORY_WORDS
 from gputui.services.results.throughput import speed_of
 from gputui.services.results.waiting import is_crowded, waited_share
@@ -145,17 +146,13 @@ def _added_up(rows: Sequence[Operator], by: str) -> list[Operator]:
         name = CATEGORY_WORDS.get(row.category, row.category) if by == "category" else row.phase
         groups.setdefault(name, []).append(row)
     return [
-        Operator(
+        replace(
+            added_up(members),
             phase="",
             category="",
-            operator=f"{name} ({len(members)} row{'s' if len(members) > 1 else ''})",
+            operator=f"{name} ({counted(len(members), 'row')})",
             shapes="",
             dtypes="",
-            calls=sum(m.calls for m in members),
-            events=sum(m.events for m in members),
-            time_ns=sum(m.time_ns for m in members),
-            cpu_ns=sum(m.cpu_ns for m in members),
-            kernels=sum(m.kernels for m in members),
         )
         for name, members in groups.items()
     ]
