@@ -125,7 +125,7 @@ def case_subject(case: Case, among: Sequence[Case], *, with_precision: bool = Tr
 
 
 def run_headline(run: Run) -> str:
-    """At most four short sentences, the answer first."""
+    """At most four short sentences, the answer first; before them that a run is made up."""
     if run.summary.profile == TRACE_PROFILE:
         return "An imported trace: where its steps spend their time, without rates."
     speeds = speeds_of(run)
@@ -134,7 +134,8 @@ def run_headline(run: Run) -> str:
     checks = performance_checks(run)
     if any(case.case.variant.device_class == "gpu" for case, _ in speeds):
         checks = tuple(check for check in checks if check.device_index is not None)
-    sentences = [*_box(checks), _busy(speeds), _main(speeds), _ended(run, has_some=bool(speeds))]
+    made_up = "DEMO DATA, nothing was measured." if run.summary.is_made_up else ""
+    sentences = [made_up, *_box(checks), _busy(speeds), _main(speeds), _ended(run, has_some=bool(speeds))]
     return " ".join(filter(None, sentences))
 
 

@@ -101,9 +101,10 @@ def screen_at(x: int, width: int) -> str:
     return ""
 
 
-def header_line(current: str, heading: str, width: int, runs: int = 0) -> Line:
-    """The first line of a screen: its heading, runs in progress, and the screens."""
+def header_line(current: str, heading: str, width: int, runs: int = 0, caution: str = "") -> Line:
+    """The first line of a screen: a caution, its heading, runs in progress, and the screens."""
     screens = narrowed(screens_line(current, runs), width)
     room = max(width - line_width(screens) - 1, 0)
-    left = fitted((Span("gputui", "title"), Span(f"  {clean_text(heading)}")), room)
+    warning = (Span(f"  {caution}", "warn"),) if caution else ()
+    left = fitted((Span("gputui", "title"), *warning, Span(f"  {clean_text(heading)}")), room)
     return fitted((*left, Span(" "), *screens), width)

@@ -13,6 +13,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 from gputui.errors import GputuiError
+from gputui.services.live.demo import CAUTION
 from gputui.services.support.background import Job
 from gputui.services.support.paths import copies_directory
 from gputui.store.text import clean_text
@@ -128,7 +129,9 @@ class ShellScreen(Screen[None]):
         if not self.is_ready:
             return
         width, shell = self.size.width, shell_of(self)
-        self._show(self._header, header_line(self.ID, self.heading(), width, shell.runs_in_progress))
+        caution = "" if shell.demo is None else CAUTION
+        header = header_line(self.ID, self.heading(), width, shell.runs_in_progress, caution)
+        self._show(self._header, header)
         self._show(self._message_view, fitted(self._message, width))
         self._show(self._hints, self._hints_line(width))
 
@@ -166,7 +169,14 @@ class ShellScreen(Screen[None]):
         self.give_up()
         self._is_quiet = is_quiet
         self._then, self._failed = then, failed or self._warn
-        self._job = Job(work, self._arrived, self._job_progressed, writes=writes)
+        demo = shell_of(self).demo
+
+        def with_files(job: Job[T]) -> T:
+            if demo is not None:
+                demo.write(job.say)
+            return work(job)
+
+        self._job = Job(with_files, self._arrived, self._job_progressed, writes=writes)
         self._job.start()
         self.refresh_lines()
 

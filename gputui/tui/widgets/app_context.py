@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from textual.widget import Widget
 
 from gputui.tui.terminal.theme import Depth
+
+if TYPE_CHECKING:
+    from gputui.services.playback.demo import Demo
 
 
 @runtime_checkable
@@ -16,6 +19,8 @@ class Shell(Protocol):
     depth: Depth
     ascii_only: bool
     runs_in_progress: int
+    demo: Demo | None
+    """What screens show instead of what this machine is and keeps; None outside of the demo."""
 
     @property
     def has_screens(self) -> bool:

@@ -73,6 +73,13 @@ class DoctorScreen(ShellScreen):
 
     def action_check(self) -> None:
         terminal = self._terminal
+        demo = shell_of(self).demo
+        if demo is not None:
+            from gputui.services.doctor.demo import made_up_box
+
+            self._take(made_up_box(demo, terminal))
+            self.refresh_lines()
+            return
 
         def work(job: Job[SystemState]) -> SystemState:
             return gathered(terminal, on_step=lambda what: job.say(f"looking at {what}"))

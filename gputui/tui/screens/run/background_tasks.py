@@ -48,11 +48,12 @@ from gputui.services.serving.curve import serving_of
 from gputui.services.serving.text import serving_headline
 from gputui.services.support.error_log import keep_error
 from gputui.services.support.paths import error_log, hash_key, make_directory_for
+from gputui.store.journal_reader import TelemetryTail
 from gputui.store.text import clean_text
 from gputui.store.writing import check_writable
 from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
 from gputui.tui.screens.run.model import EndedRuns, InProgress, RunModel, WatchedRuns
-from gputui.tui.screens.run.requests import AskHosts, CheckDraft, Start, Stop
+from gputui.tui.screens.run.requests import AskHosts, CheckDraft, Request, Start, Stop
 
 LOOK_EVERY_S = 2.0
 """For runs in progress that others started."""
@@ -66,6 +67,7 @@ class BackgroundTasks:
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
+        self._checker = DraftChecker()
         self._wake = threading.Condition()
         self._check: CheckDraft | None = None
         self._is_closed = False
@@ -85,6 +87,10 @@ class BackgroundTasks:
         """Begin to look."""
         for name, work in (("drafts", self._check_drafts), ("runs", self._look), ("jobs", self._work)):
             threading.Thread(target=work, name=f"run screen: {name}", daemon=True).start()
+
+    def refusal(self, request: Request) -> GputuiError | None:
+        """Why a request is not done here; None if it is."""
+        return None
 
     def close(self) -> None:
         """Report nothing from now on. Waits for no thread."""
@@ -190,7 +196,6 @@ class BackgroundTasks:
             self._say(lambda model: setattr(model, "left_bakeoff", found.name))
 
     def _check_drafts(self) -> None:
-        checker = DraftChecker()
         self._guarded(self._read_profiles)
         self._guarded(self._find_default_file)
         while True:
@@ -201,8 +206,8 @@ class BackgroundTasks:
             if self._is_closed or request is None:
                 return
             if request.anew:
-                checker.forget()
-            self._guarded(lambda request=request: self._check_one(checker, request))  # type: ignore[misc]
+                self._checker.forget()
+            self._guarded(lambda request=request: self._check_one(request))  # type: ignore[misc]
 
     def _read_profiles(self) -> None:
         profiles = shipped_profiles()
@@ -212,11 +217,11 @@ class BackgroundTasks:
         default = str(target_of(None))
         self._say(lambda model: setattr(model, "default_file", default))
 
-    def _check_one(self, checker: DraftChecker, request: CheckDraft) -> None:
+    def _check_one(self, request: CheckDraft) -> None:
         def probing(path: str) -> None:
             self._say(lambda model: setattr(model, "probing", path))
 
-        checked = checker.check(request.draft, request.editing, probing)
+        checked = self._checker.check(request.draft, request.editing, probing)
         self._say(lambda model: model.know_checked(checked))
 
     def _look(self) -> None:
@@ -296,7 +301,7 @@ class BackgroundTasks:
         holder = read_holder(runs[0].run_dir)
         is_here = holder is not None and holder.boot_id == boot_id()
         progress = ProgressTracker(plans, is_of_this_clock=is_here)
-        histories = [HistoryReader(run.run_dir) for run in runs] if is_here else []
+        histories = [HistoryReader(TelemetryTail(run.run_dir).poll) for run in runs] if is_here else []
         told_s = 0.0
         for index, line in follow(runs, TELL_EVERY_S):
             if ends.is_set():
