@@ -30,8 +30,8 @@ def command(gpus: int, is_ascii: bool, no_mouse: bool) -> int:
     demo: Demo | None = None
     try:
         demo = Demo(gpus)
-    except GputuiError as error:
-        click.echo(f"gputui: demo: only the monitor can be shown: {error.message}: {error.hint}", err=True)
+    except OSError as error:
+        click.echo(f"demo: only the monitor is shown, since no directory can be made: {error}", err=True)
 
     def feed(interval_s: float, on_sample: Callable[[], None]) -> DemoFeed:
         return DemoFeed(DemoBox(gpus), interval_s, on_sample)

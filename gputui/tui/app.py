@@ -260,7 +260,7 @@ class MonitorApp(FastPaint):
             from gputui.tui.shell.registry import load_screen
 
             self._apply_theme()
-            words = words or (self.demo.words(screen_id) if self.demo is not None else ())
+            words = words or (() if self.demo is None else self.demo.WORDS.get(screen_id, ()))
             screen = self._opened[screen_id] = load_screen(entry)
             self.install_screen(screen, screen_id)
         if self.screen is not screen:

@@ -7,23 +7,17 @@ from dataclasses import replace
 
 from gputui.services.doctor.checks import SystemState, Terminal
 from gputui.services.live.demo import EARLIER_S, USER, DemoBox
-from gputui.services.playback.demo import Demo
-from gputui.services.playback.demo_runs import BOXES
-
-_FREE_BYTES = 812 * 2**30
+from gputui.services.playback.demo import BOXES, Demo, interpreter_of
 
 
 def made_up_box(demo: Demo, terminal: Terminal) -> SystemState:
     """Everything that the checks look at; only the terminal is real."""
-    cores = 96
-    cpu = replace(BOXES[0].cpu, sockets=2, host_cores=cores, host_threads=cores, usable_threads=cores)
-    box = replace(BOXES[0], name="8x H200", cpu=replace(cpu, usable_cores=cores), memory_gib=1008)
-    box = replace(box, gpus=demo.gpus)
+    box = replace(BOXES[0], gpus=tuple(replace(BOXES[0].gpus[0], index=index) for index in range(demo.gpus)))
     return SystemState(
-        machine=box.machine,
+        machine=box,
         sample=DemoBox(demo.gpus).at(EARLIER_S, time.monotonic_ns()),
         user=USER,
-        interpreter=box.interpreter,
+        interpreter=interpreter_of(box),
         found_as="made up",
         passed_over=(),
         clock_source="tsc",
@@ -31,7 +25,7 @@ def made_up_box(demo: Demo, terminal: Terminal) -> SystemState:
         terminal=terminal,
         result_file=demo.db,
         state_directory=demo.db.parent,
-        free_bytes={demo.db.parent: _FREE_BYTES},
+        free_bytes={demo.db.parent: 812 * 2**30},
         file_error=None,
         unwritable={},
         missing_home="",

@@ -12,7 +12,6 @@ from importlib import resources
 
 from gputui.facts.tables import instance_rows
 from gputui.model.nvml_codes import nvml_reason
-from gputui.model.plan import DEMO_PROFILE, RECORD_PROFILE, TRACE_PROFILE
 from gputui.model.serving import SERVE_PROFILE
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.serving.profiles import shipped_request_profiles
@@ -166,8 +165,7 @@ def _profiles() -> frozenset[str]:
 
 def profile(text: str) -> str | None:
     """A profile that comes with gputui, or what stands in place of one."""
-    own = (RECORD_PROFILE, TRACE_PROFILE, DEMO_PROFILE, "step", SERVE_PROFILE)
-    return text if text in _profiles() or text in own else None
+    return text if text in _profiles() or text in ("record", "trace", "demo", "step", SERVE_PROFILE) else None
 
 
 _WORKLOADS = {workload.name: workload for workload in WORKLOADS}

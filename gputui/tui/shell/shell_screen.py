@@ -13,7 +13,6 @@ from textual.message import Message
 from textual.screen import Screen
 
 from gputui.errors import GputuiError
-from gputui.services.live.demo import CAUTION
 from gputui.services.support.background import Job
 from gputui.services.support.paths import copies_directory
 from gputui.store.text import clean_text
@@ -107,8 +106,13 @@ class ShellScreen(Screen[None]):
         raise NotImplementedError
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A key that is typed before the widgets are there does nothing."""
-        return self.is_ready and super().check_action(action, parameters)
+        """A key that is typed before the widgets are there does nothing; nor does one that asks for a file in
+        the demo, which shows its own only."""
+        return (
+            self.is_ready
+            and not (action in ("open_path", "open_files") and shell_of(self).demo is not None)
+            and super().check_action(action, parameters)
+        )
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.refresh_lines)
@@ -129,9 +133,12 @@ class ShellScreen(Screen[None]):
         if not self.is_ready:
             return
         width, shell = self.size.width, shell_of(self)
-        caution = "" if shell.demo is None else CAUTION
-        header = header_line(self.ID, self.heading(), width, shell.runs_in_progress, caution)
-        self._show(self._header, header)
+        self._show(
+            self._header,
+            header_line(
+                self.ID, self.heading(), width, shell.runs_in_progress, is_demo=shell.demo is not None
+            ),
+        )
         self._show(self._message_view, fitted(self._message, width))
         self._show(self._hints, self._hints_line(width))
 
@@ -169,10 +176,9 @@ class ShellScreen(Screen[None]):
         self.give_up()
         self._is_quiet = is_quiet
         self._then, self._failed = then, failed or self._warn
-        demo = shell_of(self).demo
 
         def with_files(job: Job[T]) -> T:
-            if demo is not None:
+            if (demo := shell_of(self).demo) is not None:
                 demo.write(job.say)
             return work(job)
 

@@ -20,7 +20,6 @@ class Shell(Protocol):
     ascii_only: bool
     runs_in_progress: int
     demo: Demo | None
-    """What screens show instead of what this machine is and keeps; None outside of the demo."""
 
     @property
     def has_screens(self) -> bool:

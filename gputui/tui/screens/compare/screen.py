@@ -442,10 +442,6 @@ class CompareScreen(ShellScreen):
     def action_open_files(self) -> None:
         """Ask for files."""
 
-        if shell_of(self).demo is not None:
-            self.say("the demo shows its own file only; to see yours: gputui", "warn")
-            return
-
         def opened(text: str | None) -> None:
             try:
                 words = tuple(shlex.split(text or ""))

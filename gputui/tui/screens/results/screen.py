@@ -392,10 +392,6 @@ class ResultsScreen(ShellScreen):
             self._notice("result files", how_to_list_again, back_to="monitor")
 
     def action_open_path(self) -> None:
-        if shell_of(self).demo is not None:
-            self.say("the demo shows its own file only; to see yours: gputui", "warn")
-            return
-
         def opened(text: str | None) -> None:
             if text and text.strip():
                 path, run = split_selector(text.strip())

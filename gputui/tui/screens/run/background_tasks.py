@@ -14,6 +14,7 @@ from gputui.errors import GputuiError, MachineLacks
 from gputui.model.absent import Missing
 from gputui.model.result import Run
 from gputui.model.serving import ServingRecords
+from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.lock import boot_id, read_holder
 from gputui.recording.spec import Spec
 from gputui.services.doctor.disturbances import disturbances, gpus_of
@@ -21,6 +22,7 @@ from gputui.services.hosts.bakeoff import Bakeoff, bakeoff_in_progress, find_bak
 from gputui.services.hosts.preparing import command_on, named_in, new_bakeoff, profile_for_hosts
 from gputui.services.hosts.preparing import prepare as prepare_hosts
 from gputui.services.profiles.loader import shipped_profiles
+from gputui.services.profiles.user_workload import is_step_file
 from gputui.services.results.case_table import CaseLine, case_lines
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import run_headline
@@ -53,7 +55,7 @@ from gputui.store.text import clean_text
 from gputui.store.writing import check_writable
 from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
 from gputui.tui.screens.run.model import EndedRuns, InProgress, RunModel, WatchedRuns
-from gputui.tui.screens.run.requests import AskHosts, CheckDraft, Request, Start, Stop
+from gputui.tui.screens.run.requests import AskHosts, CheckDraft, Start, Stop
 
 LOOK_EVERY_S = 2.0
 """For runs in progress that others started."""
@@ -87,10 +89,6 @@ class BackgroundTasks:
         """Begin to look."""
         for name, work in (("drafts", self._check_drafts), ("runs", self._look), ("jobs", self._work)):
             threading.Thread(target=work, name=f"run screen: {name}", daemon=True).start()
-
-    def refusal(self, request: Request) -> GputuiError | None:
-        """Why a request is not done here; None if it is."""
-        return None
 
     def close(self) -> None:
         """Report nothing from now on. Waits for no thread."""
@@ -362,6 +360,45 @@ class BackgroundTasks:
                 change(model)
 
         self._say(unless_ended)
+
+
+class DemoTasks(BackgroundTasks):
+    """Follows a made-up run, and starts no process: no run, and no interpreter to ask what it has."""
+
+    def __init__(self, tell: Tell) -> None:
+        from gputui.services.playback.demo import BOXES, MadeUpProgress, interpreter_of
+
+        super().__init__(tell)
+        self._progress = MadeUpProgress()
+        self._checker = DraftChecker(BOXES[0], ChosenInterpreter(interpreter_of(BOXES[0]), "made up"))
+        self._group = InProgress(("demo",), "demo")
+
+    def open(self) -> None:
+        self._in_thread("drafts", self._check_drafts)
+        self._say(lambda model: model.know_in_progress((self._group,)))
+
+    def check(self, request: CheckDraft) -> None:
+        if request.draft.python or is_step_file(request.draft.profile):
+            self._refuse()  # a file of the user's would be executed
+        else:
+            super().check(replace(request, anew=False))
+
+    def _refuse(self, *_: object, **__: object) -> None:
+        self._say(
+            lambda model: model.know_refused(
+                GputuiError("the demo starts and stops nothing", "on your own box: gputui run quick")
+            )
+        )
+
+    start = ask_hosts = follow_hosts = start_hosts = stop_hosts = stop = _refuse
+
+    def _watch(self, run_id: str, ends: threading.Event) -> None:
+        watched = WatchedRuns(self._group, (self._progress.plan,), "demo.db", "a made-up torch")
+        self._say_unless(ends, lambda model: model.know_watched(watched))
+        while not ends.is_set():
+            picture = self._progress.picture()
+            self._say_unless(ends, lambda model, picture=picture: model.know_progress(run_id, picture))  # type: ignore[misc]
+            ends.wait(TELL_EVERY_S)
 
 
 def _keep(error: GputuiError) -> None:

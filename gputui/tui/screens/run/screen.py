@@ -11,10 +11,9 @@ from textual import events
 from textual.app import ComposeResult
 from textual.message import Message
 
-from gputui.services.live.demo import CAUTION
 from gputui.services.support.paths import copies_directory
 from gputui.tui.screens.run.actions import ACTIONS, BY_KEY
-from gputui.tui.screens.run.background_tasks import BackgroundTasks
+from gputui.tui.screens.run.background_tasks import BackgroundTasks, DemoTasks
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.pictures import heading, picture
 from gputui.tui.screens.run.requests import (
@@ -100,8 +99,6 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
     def on_mount(self) -> None:
         """Begin to look around."""
         if isinstance(self.app, Shell) and self.app.demo is not None:
-            from gputui.tui.screens.run.demo_tasks import DemoTasks
-
             self._tasks = DemoTasks(self._tell)
         self._tasks.open()
         self._show(*self.app.size)
@@ -183,9 +180,11 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
         if self._view is None:
             return
         app = self.app
-        caution = CAUTION if isinstance(app, Shell) and app.demo is not None else ""
-        title = header_line("run", heading(self.model), width, caution=caution)
-        head = (title,) if isinstance(app, Shell) else ()
+        head = (
+            (header_line("run", heading(self.model), width, is_demo=isinstance(self._tasks, DemoTasks)),)
+            if isinstance(app, Shell)
+            else ()
+        )
         of_app = bool(getattr(app, "ascii_only", False)) or wants_ascii()
         ascii_only = of_app if self._ascii_only is None else self._ascii_only
         ends = ends_at(self.model, datetime.now())
@@ -204,10 +203,6 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
         self.paint()
 
     def _do(self, request: Request) -> None:
-        refused = self._tasks.refusal(request)
-        if refused is not None:
-            self.model.know_refused(refused)
-            return
         match request:
             case CheckDraft():
                 self._tasks.check(request)
