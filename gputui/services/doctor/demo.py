@@ -12,7 +12,12 @@ from gputui.services.playback.demo import BOXES, Demo, interpreter_of
 
 def made_up_box(demo: Demo, terminal: Terminal) -> SystemState:
     """Everything that the checks look at; only the terminal is real."""
-    box = replace(BOXES[0], gpus=tuple(replace(BOXES[0].gpus[0], index=index) for index in range(demo.gpus)))
+    box = replace(
+        BOXES[0],
+        cpu=replace(BOXES[0].cpu, host_cores=96, host_threads=96, usable_threads=96.0, usable_cores=96),
+        memory=replace(BOXES[0].memory, host_bytes=1008 * 2**30, usable_bytes=1008 * 2**30),
+        gpus=tuple(replace(BOXES[0].gpus[0], index=index) for index in range(demo.gpus)),
+    )
     return SystemState(
         machine=box,
         sample=DemoBox(demo.gpus).at(EARLIER_S, time.monotonic_ns()),
