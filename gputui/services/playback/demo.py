@@ -52,12 +52,12 @@ from gputui.store.journal_reader import JournalContents
 from gputui.version import __version__
 
 _S, _MIB = 10**9, 2**20
-_LAUNCHES, _BLOCKS, _BLOCK_S, _BUDGET_S, _PROFILED_STEPS, _READINGS_PER_S = 4, 10, 0.08, 200.0, 10, 10
+_LAUNCHES, _BLOCKS, _BLOCK_S, _BUDGET_S, _PROFILED_STEPS, _READINGS_PER_S = 4, 10, 0.14, 300.0, 10, 10
 _LAUNCH_SPREAD, _BLOCK_SPREAD = 0.004, 0.003  # of the times of a GPU; those of a CPU vary three times as much
 # When the run on the first box began, and how long before it the next.
 _STORED_UTC_US, _APART_US = 1_795_270_000_000_000, 5_400_000_000
 # The box with a run in progress, and how long that has gone on when it is first looked at.
-_RUNNING, _GONE_NS = 1, 60 * _S
+_RUNNING, _GONE_NS = 1, 100 * _S
 
 _DATA: dict[str, Any] = tomllib.loads(
     resources.files("gputui.services.playback").joinpath("demo.toml").read_text("utf-8")
