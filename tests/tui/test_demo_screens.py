@@ -176,6 +176,8 @@ async def test_the_run_goes_on_and_its_keys_start_and_stop_nothing(app: MonitorA
         await press(pilot, "a")
         while screen.model.view != "watch":
             await settled(pilot)
+        await pilot.press("q")  # no question: nothing goes on
+    assert app.return_value == 0
     assert psutil.Process().children() == children
 
 

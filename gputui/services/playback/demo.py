@@ -327,8 +327,8 @@ class Demo:
 
     def __init__(self, gpus: int) -> None:
         """Make the directory. Raises OSError."""
-        self.gpus = gpus
-        self._lock, self._is_written, self._stack = threading.Lock(), False, ExitStack()
+        self.gpus, self._is_written = gpus, False
+        self._lock, self._stack = threading.Lock(), ExitStack()
         name = self._stack.enter_context(TemporaryDirectory("", "gputui-demo-", None, True))
         self._stack.enter_context(chdir(name))
         self.db = Path(name, "demo.db")

@@ -371,17 +371,15 @@ class DemoTasks(BackgroundTasks):
         super().__init__(tell)
         self._progress = MadeUpProgress()
         self._checker = DraftChecker(BOXES[0], ChosenInterpreter(interpreter_of(BOXES[0]), "made up"))
-        self._group = InProgress(("demo",), "demo")
+        self._group = InProgress(("demo",), "demo", outlives=False)
 
     def open(self) -> None:
         self._in_thread("drafts", self._check_drafts)
         self._say(lambda model: model.know_in_progress((self._group,)))
 
     def check(self, request: CheckDraft) -> None:
-        if request.draft.python or is_step_file(request.draft.profile):
-            self._refuse()  # a file of the user's would be executed
-        else:
-            super().check(replace(request, anew=False))
+        executes = request.draft.python or is_step_file(request.draft.profile)
+        (self._refuse if executes else super().check)(replace(request, anew=False))
 
     def _refuse(self, *_: object, **__: object) -> None:
         self._say(
@@ -393,8 +391,12 @@ class DemoTasks(BackgroundTasks):
     start = ask_hosts = follow_hosts = start_hosts = stop_hosts = stop = _refuse
 
     def _watch(self, run_id: str, ends: threading.Event) -> None:
-        watched = WatchedRuns(self._group, (self._progress.plan,), "demo.db", "a made-up torch")
-        self._say_unless(ends, lambda model: model.know_watched(watched))
+        self._say_unless(
+            ends,
+            lambda model: model.know_watched(
+                WatchedRuns(self._group, (self._progress.plan,), "demo.db", "a made-up torch")
+            ),
+        )
         while not ends.is_set():
             picture = self._progress.picture()
             self._say_unless(ends, lambda model, picture=picture: model.know_progress(run_id, picture))  # type: ignore[misc]
