@@ -52,12 +52,12 @@ from gputui.store.journal_reader import JournalContents
 from gputui.version import __version__
 
 _S, _MIB = 10**9, 2**20
-_LAUNCHES, _BLOCKS, _BLOCK_S, _BUDGET_S, _PROFILED_STEPS, _READINGS_PER_S = 4, 10, 0.14, 300.0, 10, 10
+_LAUNCHES, _BLOCKS, _BLOCK_S, _BUDGET_S, _PROFILED_STEPS, _READINGS_PER_S = 4, 10, 0.16, 320.0, 10, 10
 _LAUNCH_SPREAD, _BLOCK_SPREAD = 0.004, 0.003  # of the times of a GPU; those of a CPU vary three times as much
 # When the run on the first box began, and how long before it the next.
 _STORED_UTC_US, _APART_US = 1_795_270_000_000_000, 5_400_000_000
 # The box with a run in progress, and how long that has gone on when it is first looked at.
-_RUNNING, _GONE_NS = 1, 100 * _S
+_RUNNING, _GONE_NS = 1, 138 * _S
 
 _DATA: dict[str, Any] = tomllib.loads(
     resources.files("gputui.services.playback").joinpath("demo.toml").read_text("utf-8")
@@ -241,7 +241,7 @@ def _readings(number: int, plan: Plan, contents: JournalContents) -> Iterator[Re
     chance, data, cores = random.Random(number), _DATA["box"][number], BOXES[number].cpu.usable_cores
     changes = [one for one in contents.lines if isinstance(one, LaunchStart | CaseWarm | CaseEnd)]
     times_ns, (idle_w, most_w) = [one.t_ns for one in changes], data["power_w"]
-    power_w, temperature_c, energy_mj = idle_w, 49.0, 9e9
+    power_w, temperature_c, energy_mj = idle_w, 50.0, 9e9
     for tick in range((times_ns[-1] - times_ns[0]) * _READINGS_PER_S // _S):
         t_ns = times_ns[0] + tick * _S // _READINGS_PER_S
         last = changes[bisect_right(times_ns, t_ns) - 1]
@@ -252,7 +252,7 @@ def _readings(number: int, plan: Plan, contents: JournalContents) -> Iterator[Re
         threads = cores if case is not None and case.variant.threads == "all" else 1
         power_w = min(0.3 * power_w + 0.7 * (most_w * share or idle_w) * chance.gauss(1, 0.01), most_w)
         is_capped = power_w > 0.97 * most_w
-        temperature_c += 0.004 * (40 + 32 * power_w / most_w - temperature_c)
+        temperature_c += 0.002 * (40 + 32 * power_w / most_w - temperature_c)
         energy_mj += 1000 * power_w / _READINGS_PER_S
         yield Reading(
             0,
