@@ -121,9 +121,13 @@ def _journal(number: int, plan: Plan, started_utc_us: int, started_ns: int) -> J
         label=f"demo {_DATA['box'][number]['name']}",
         price=Price(_DATA["box"][number]["usd_per_hour"], 1, "stated", "", "", "", ""),
     )
-    lines: list[Line] = [start, MachineFound(box), RuntimeFound(_RUNTIME)]
     device = {"gpu": (0, box.gpus[0].name), "cpu": (None, str(box.cpu.model))}
-    lines += [CasePlanned(one, *device[one.case.variant.device_class]) for one in plan.cases]
+    lines: list[Line] = [
+        start,
+        MachineFound(box),
+        RuntimeFound(_RUNTIME),
+        *(CasePlanned(one, *device[one.case.variant.device_class]) for one in plan.cases),
+    ]
     t_ns = started_ns + _S
     for launch in plan.launches:
         key, threads = launch.launch_id, launch.threads

@@ -398,7 +398,8 @@ class DemoTasks(BackgroundTasks):
             ),
         )
         while not ends.is_set():
-            picture = self._progress.picture()
+            with self._wake:  # the thread that followed before may still be here
+                picture = self._progress.picture()
             self._say_unless(ends, lambda model, picture=picture: model.know_progress(run_id, picture))  # type: ignore[misc]
             ends.wait(TELL_EVERY_S)
 
