@@ -245,7 +245,7 @@ def test_the_process_is_as_it_was_afterwards(tmp_path: Path, monkeypatch: pytest
 def test_a_copy_of_the_file_cannot_pass_for_a_measurement(runs: tuple[Run, ...], demo: Demo) -> None:
     run = runs[0]
     problems = problems_of_run(Candidate("demo.db", run, {}))
-    assert list(problems) == ["'demo' is not a built-in profile"]
+    assert list(problems) == ["'demo (made up)' is not a built-in profile"]
     label_run(demo.db, run.summary.run_id, "my box")
     assert CAUTION in gputui("show", "latest", demo.db).stdout
     page = demo.db.with_name("page.md")

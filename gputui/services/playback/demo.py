@@ -333,7 +333,9 @@ class Demo:
         """Make the directory. Raises OSError."""
         self.gpus, self._is_written = gpus, False
         self._lock, self._stack = threading.Lock(), ExitStack()
-        name = self._stack.enter_context(TemporaryDirectory("", "gputui-demo-", None, True))
+        name = self._stack.enter_context(
+            TemporaryDirectory(prefix="gputui-demo-", ignore_cleanup_errors=True)
+        )
         self._stack.enter_context(chdir(name))
         self.db = Path(name, "demo.db")
         own = {"GPUTUI_DB": str(self.db), "GPUTUI_STATE": name}

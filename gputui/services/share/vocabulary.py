@@ -165,7 +165,11 @@ def _profiles() -> frozenset[str]:
 
 def profile(text: str) -> str | None:
     """A profile that comes with gputui, or what stands in place of one."""
-    return text if text in _profiles() or text in ("record", "trace", "demo", "step", SERVE_PROFILE) else None
+    return (
+        text
+        if text in _profiles() or text in ("record", "trace", "demo (made up)", "step", SERVE_PROFILE)
+        else None
+    )
 
 
 _WORKLOADS = {workload.name: workload for workload in WORKLOADS}
