@@ -1,4 +1,4 @@
-"""Make the pictures of the screens: `python screenshots/make.py [-o DIR] [--measure [PROFILE]]`."""
+"""Make the pictures of the screens: `python screenshots/make.py [-o DIR] [--tour] [--measure [PROFILE]]`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from demo_pictures import pictures
-from measured_pictures import QUICK, Subject, measured_pictures
+from measured_pictures import QUICK, Subject, measured_pictures, tour
+from tour import NAME as TOUR
 
 from gputui.errors import GputuiError
 
@@ -24,8 +25,11 @@ def main() -> None:
         metavar="PROFILE",
         help="measure twice, and make pictures of the other screens too [gemm and gpt_train of quick]",
     )
+    parser.add_argument("--tour", action="store_true", help="make the moving picture too")
     chosen = parser.parse_args()
     made = dict(pictures())
+    if chosen.tour:
+        made[TOUR] = tour()
     if chosen.measure is not None:
         subject = Subject(chosen.measure) if chosen.measure else QUICK
         try:

@@ -1,4 +1,7 @@
-"""Pictures of the screens beside the Monitor: the app itself is driven, and what it shows was measured."""
+"""Pictures of the screens beside the Monitor: the app itself is driven, and what it shows was measured.
+
+The moving picture shows the same screens in the demo, where nothing is left to be measured.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from time import monotonic
 
 from terminal_svg import pieces_of, svg_of_pieces
 from textual.pilot import Pilot
-from tour import NAME as TOUR
 from tour import SCENES, SIZE, Rows, moving_picture
 
 from gputui.document.theme import Depth, Palette
 from gputui.errors import EXIT_MACHINE_LACKS, GputuiError
 from gputui.recording.collector import live_collector
+from gputui.services.playback.demo import Demo
 from gputui.services.runs.process import runs_in_progress, stop
 from gputui.tui.app import MonitorApp
 from gputui.tui.monitor.model import MonitorModel
@@ -58,7 +61,8 @@ _BLOCKS = 6
 """So many blocks of a case are seen while a run goes on: enough for an interval."""
 _LONGEST_S = 1800.0
 _LOOK_EVERY_S = 0.05
-_FILM_EVERY_S = 2.0
+_FILM_EVERY_S, _FILMED = 1.0, 8
+"""Of a run in progress."""
 _ENDS_WITHIN_S = 60.0
 
 
@@ -76,7 +80,7 @@ QUICK = Subject("quick", "gemm gpt_train")
 
 
 def measured_pictures(subject: Subject, told: Callable[[str], None]) -> dict[str, str]:
-    """Names of files and what belongs into them, the moving one too: measures twice, in its own directory.
+    """Names of files and what belongs into them: measures twice, in its own directory.
 
     `told` gets a line for each thing that is begun. GputuiError where nothing can be measured.
     """
@@ -95,7 +99,18 @@ def measured_pictures(subject: Subject, told: Callable[[str], None]) -> dict[str
             asyncio.run(_driven(album, _looking_back))
         finally:
             _end_runs()
-    return album.pictures | {TOUR: moving_picture(album.scenes)}
+    return album.pictures
+
+
+def tour() -> str:
+    """The moving picture: the screens of the demo."""
+    album = _Album({}, {name: [] for name in SCENES})
+    demo = Demo(8)
+    try:
+        asyncio.run(_driven(album, _touring, demo))
+    finally:
+        demo.close()
+    return moving_picture(album.scenes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +223,12 @@ class _Camera:
         return [pieces_of(strips) for strips in self.app.shown_rows()]
 
 
-async def _driven(album: _Album, drive: Callable[[_Camera], object]) -> None:
+async def _driven(album: _Album, drive: Callable[[_Camera], object], demo: Demo | None = None) -> None:
     bell = Bell()
     feed = live_collector(1.0, bell.ring)  # never started: the monitor is not looked at
     model = MonitorModel(MonitorSettings(), title="this box")
     app = MonitorApp(model, feed, bell, palette=Palette(Depth.TRUE), screens=SCREENS)
+    app.demo = demo
     async with app.run_test(size=SIZES[-1]) as pilot:
         work = drive(_Camera(app, pilot, album))
         assert asyncio.iscoroutine(work)
@@ -227,18 +243,8 @@ async def _first_run(camera: _Camera, subject: Subject) -> None:
     await _start(camera, model)
     await camera.until(lambda: model.view == "ended" or _is_well_on(model), "the first blocks")
     await camera.take("run-progress")
-    camera.film("run")
-    while model.view != "ended":
-        next_s = monotonic() + _FILM_EVERY_S
-        await camera.until(partial(_is_over_or_later, model, next_s), "the end of the run")
-        if model.view != "ended":
-            camera.film("run")
+    await camera.until(lambda: model.view == "ended", "the end of the run")
     await camera.take("run-ended")
-    camera.film("ended")
-
-
-def _is_over_or_later(model: RunModel, next_s: float) -> bool:
-    return model.view == "ended" or monotonic() > next_s
 
 
 async def _second_run(camera: _Camera, subject: Subject) -> None:
@@ -318,12 +324,32 @@ async def _looking_back(camera: _Camera) -> None:
     screen = camera.app.screen
     assert isinstance(screen, CompareScreen)
     await camera.take("compare-rows")
-    camera.film("compare")
     await camera.press("home", *["down"] * _telling_row(screen), "enter")
     await camera.take("compare-evidence")
-    camera.film("evidence")
     await camera.open("doctor")
     await camera.take("doctor")
+
+
+async def _touring(camera: _Camera) -> None:
+    await camera.open("run")
+    screen = camera.app.screen
+    assert isinstance(screen, RunScreen)
+    await camera.until(lambda: screen.model.progress is not None, "the made-up run")
+    for _ in range(_FILMED):
+        next_s = monotonic() + _FILM_EVERY_S
+        await camera.until(partial(_is_later, next_s), "the next moment")
+        camera.film("run")
+    await camera.open("results")
+    await camera.settled()
+    camera.film("boxes")
+    await camera.open("compare")
+    camera.film("compare")
+    await camera.press("enter")
+    camera.film("evidence")
+
+
+def _is_later(than_s: float) -> bool:
+    return monotonic() > than_s
 
 
 def _telling_row(screen: CompareScreen) -> int:

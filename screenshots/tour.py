@@ -1,4 +1,4 @@
-"""The moving picture of README.md: the live view on made-up GPUs, a run, two runs compared."""
+"""The moving picture of README.md: GPUs live, a run, three boxes, two of them compared; all of the demo."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Rows = Sequence[Sequence[Piece]]
 
 SCENES: Mapping[str, tuple[str, float]] = {
     "run": ("gputui run: what is measured, and when it will be done (sped up)", 6.0),
-    "ended": ("what the box does, and what that is worth", 3.0),
-    "compare": ("gputui compare: who is faster, by how much, how sure", 4.0),
-    "evidence": ("and why", 3.0),
+    "boxes": ("gputui results: what each box does, and what a token costs there", 4.0),
+    "compare": ("gputui compare: who is faster, by how much, how sure, at what price", 5.0),
+    "evidence": ("and why", 4.0),
 }
-"""The caption of each scene of the measured runs, and how many seconds it lasts; in their order."""
-_LIVE = "gputui: the live view, here with made-up GPUs (gputui demo)"
+"""The caption of each scene, and how many seconds it lasts; in their order."""
+_LIVE = "gputui: the live view, here on made-up data (gputui demo)"
 _LIVE_FRAMES = 5
 """A second each."""
 _MOST_FRAMES = 9
@@ -37,7 +37,9 @@ def moving_picture(shots: Mapping[str, Sequence[Rows]]) -> str:
     for name, (caption, seconds) in SCENES.items():
         chosen = _spread(shots[name])
         frames += [_with_caption(rows, caption, seconds / len(chosen)) for rows in chosen]
-    return moving_svg(frames, SIZE[0], "gputui: the live view on made-up GPUs, a run, and two runs compared")
+    return moving_svg(
+        frames, SIZE[0], "gputui demo: GPUs live, a run, three boxes, and two of them compared; all made up"
+    )
 
 
 def _live() -> Iterator[Frame]:

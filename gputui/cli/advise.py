@@ -319,6 +319,8 @@ def _box(
 
     side = side_of_runs(selection.text, selection.runs, pool=pool, history=selection.history)
     text = selection.text
+    if side.run.is_made_up:
+        raise GputuiError(f"{text}: DEMO DATA, nothing was measured", "measure a box: gputui run quick")
     price = price_of(stated.get(text), typed.get(text), side.run.machine) or price_of_run(side.run)
     cpu_price: Price | Missing = Missing("not stated")
     if text in cpus:

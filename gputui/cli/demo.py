@@ -16,15 +16,22 @@ from gputui.model.units import counted
 @click.option("--ascii", "is_ascii", is_flag=True, help="Draw with ASCII characters only.  [$GPUTUI_ASCII]")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 def command(gpus: int, is_ascii: bool, no_mouse: bool) -> int:
-    """Look around in the monitor on made-up GPUs: every screen says DEMO DATA.
+    """Look around in every screen on made-up data: GPUs, a run, three boxes compared. All say DEMO DATA.
 
-    No GPU is needed, and none is read.
+    No GPU is needed, nothing is measured or started, and no file stays.
     """
     if why := no_terminal():
         raise GputuiError(f"demo: {why}", "gputui snapshot prints one reading of this box")
     from gputui.services.live.demo import CAUTION, USD_PER_HOUR_AND_GPU, USER, DemoBox, DemoFeed
+    from gputui.services.playback.demo import Demo
     from gputui.tui.launch import LiveOptions, show_live
     from gputui.tui.widgets.plain_ascii import wants_ascii
+
+    demo: Demo | None = None
+    try:
+        demo = Demo(gpus)
+    except OSError as error:
+        click.echo(f"demo: only the monitor is shown, since no directory can be made: {error}", err=True)
 
     def feed(interval_s: float, on_sample: Callable[[], None]) -> DemoFeed:
         return DemoFeed(DemoBox(gpus), interval_s, on_sample)
@@ -37,6 +44,8 @@ def command(gpus: int, is_ascii: bool, no_mouse: bool) -> int:
         has_mouse=not no_mouse,
         keeps_settings=False,
         user=USER,
+        has_screens=demo is not None,
         is_demo=True,
+        demo=demo,
     )
     return show_live(feed, options)

@@ -33,6 +33,7 @@ from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.finishing import see_stored
 from gputui.services.runs.notifications import notification
 from gputui.services.runs.process import LiveRun, called, follow, is_of_this_boot, stop
+from gputui.store.journal_reader import TelemetryTail
 
 if TYPE_CHECKING:
     from gputui.document.page import Console
@@ -107,7 +108,7 @@ def watch(
     with Progress(
         plans,
         live=live,
-        histories=[HistoryReader(run.run_dir) for run in runs] if is_here else [],
+        histories=[HistoryReader(TelemetryTail(run.run_dir).poll) for run in runs] if is_here else [],
         into=from_here(str(runs[0].target)),
         keys=keys,
     ) as progress:

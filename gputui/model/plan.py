@@ -22,6 +22,8 @@ TRACE_PROFILE = "trace"
 """In place of a profile: the run is an imported trace."""
 REFERENCE_PROFILE = "reference"
 """In place of a profile: the run stands for the boxes of a reference."""
+DEMO_PROFILE = "demo (made up)"
+"""In place of a profile: the run is made up. No file of a profile is called so."""
 MIN_BLOCKS = 5
 """A launch with fewer is not a measurement; the worker, which imports nothing of ours, repeats this
 number."""

@@ -11,7 +11,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Block, Figure, Price
 from gputui.model.machine import Machine, Runtime
-from gputui.model.plan import REFERENCE_PROFILE
+from gputui.model.plan import DEMO_PROFILE, REFERENCE_PROFILE
 
 _Read = TypeVar("_Read", "CaseResult", "Run")
 _Found = TypeVar("_Found")
@@ -114,6 +114,11 @@ class RunFacts:
     def is_reference(self) -> bool:
         """Whether it stands for the boxes of a reference."""
         return self.profile == REFERENCE_PROFILE
+
+    @property
+    def is_made_up(self) -> bool:
+        """Whether it is a run of `gputui demo`."""
+        return self.profile == DEMO_PROFILE
 
 
 @dataclass(frozen=True, slots=True)

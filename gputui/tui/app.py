@@ -7,7 +7,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from textual.binding import Binding
 from textual.message import Message
@@ -26,6 +26,9 @@ from gputui.tui.terminal.cell_diff import CellDiff
 from gputui.tui.terminal.driver import TerminalClosed
 from gputui.tui.terminal.renderer import FastPaint
 from gputui.tui.terminal.signals import end_by_signal
+
+if TYPE_CHECKING:
+    from gputui.services.playback.demo import Demo
 
 HUNG_UP = 129
 INTERRUPTED = 130
@@ -114,6 +117,8 @@ class MonitorApp(FastPaint):
         super().__init__(palette, shown)
         self.ascii_only = ascii_only
         """Whether screens use only ASCII characters."""
+        self.demo: Demo | None = None
+        """What screens show instead of what this machine is and keeps; None outside of the demo."""
         self._entries = {entry.id: entry for entry in screens}
         self._opened: dict[str, Screen[None]] = {}
         self.runs_in_progress = 0
@@ -254,6 +259,7 @@ class MonitorApp(FastPaint):
             from gputui.tui.shell.registry import load_screen
 
             self._apply_theme()
+            words = words or (() if self.demo is None else self.demo.WORDS.get(screen_id, ()))
             screen = self._opened[screen_id] = load_screen(entry)
             self.install_screen(screen, screen_id)
         if self.screen is not screen:

@@ -21,6 +21,7 @@ from gputui.tui.terminal.splash import draw, first_picture
 
 if TYPE_CHECKING:
     from gputui.document.theme import Palette
+    from gputui.services.playback.demo import Demo
     from gputui.services.playback.replay import Playback
     from gputui.tui.monitor.model import MonitorModel
     from gputui.tui.monitor.screen import Feed
@@ -57,6 +58,8 @@ class LiveOptions:
     """Notify of runs, whatever the settings say."""
     is_demo: bool = False
     """The feed is a `DemoFeed`: charts start with its earlier samples."""
+    demo: Demo | None = None
+    """What the other screens of the demo show; closed at the end."""
     is_replay: bool = False
     """The feed is a `Playback`: keys control it."""
 
@@ -137,12 +140,15 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 ascii_only=options.is_ascii,
                 shown=shown,
             )
+            app.demo = options.demo
             app.notifies = options.notifies or loaded.notify
             if options.opens:
                 app.opens_first = (options.opens[0], options.opens[1:])
             status = app.run_until_ended(mouse=options.has_mouse)
         finally:
             feed.close()
+            if options.demo is not None:
+                options.demo.close()
             thaw()
     if status == EXIT_DONE and app.runs_in_progress:
         count = app.runs_in_progress

@@ -59,7 +59,7 @@ def test_pictures_of_the_other_screens_show_what_was_measured_and_leave_nothing_
     done = make(tmp_path / "shots", "--measure", spin)
     assert done.returncode == 0, done.stderr
     made = {path.name: path for path in (tmp_path / "shots").iterdir()}
-    assert made.keys() >= MEASURED - PROFILED | {TOUR}
+    assert made.keys() >= MEASURED - PROFILED
     texts = {name: "\n".join(text_of(made[name]).itertext()) for name in sorted(MEASURED - PROFILED)}
     for name, text in texts.items():
         assert "href" not in made[name].read_text()
@@ -73,12 +73,22 @@ def test_pictures_of_the_other_screens_show_what_was_measured_and_leave_nothing_
         assert "one core" in texts[f"results-runs-{size}.svg"]
         assert "median" in texts[f"results-blocks-{size}.svg"]
         assert "a step" in texts[f"compare-evidence-{size}.svg"]
-    tour = "\n".join(text_of(made[TOUR]).itertext())
-    assert all(caption in tour for caption, _ in SCENES.values())
-    assert "DEMO DATA" in tour
-    assert made[TOUR].stat().st_size < MOST_BYTES
     assert not Path(os.environ["GPUTUI_DB"]).exists()
     assert not Path(os.environ["GPUTUI_STATE"]).exists()
+
+
+@pytest.mark.slow
+def test_the_moving_picture_is_of_the_demo_and_leaves_no_question_open(tmp_path: Path) -> None:
+    done = make(tmp_path / "shots", "--tour")
+    assert done.returncode == 0, done.stderr
+    shots = (tmp_path / "shots" / TOUR, MAKE.with_name(TOUR))
+    for shot in shots:
+        text = "\n".join(text_of(shot).itertext())
+        assert all(caption in text for caption, _ in SCENES.values())
+        assert "DEMO DATA" in text
+        assert "cheaper per token" in text
+        assert not re.search("unknown|not profiled|no profiled pass", text)
+        assert shot.stat().st_size < MOST_BYTES
 
 
 def test_the_gallery_shows_every_picture_that_there_is(repository: Path) -> None:

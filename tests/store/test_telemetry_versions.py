@@ -27,6 +27,7 @@ from gputui.services.playback.replay import open_replay
 from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.recovery import import_journal, recover_orphans
 from gputui.services.support.paths import run_directories
+from gputui.store.journal_reader import TelemetryTail
 from gputui.store.reading import open_result
 
 UNKNOWN = Column("unknown_pct", "f", "gpu")
@@ -136,7 +137,7 @@ def test_what_is_stored_of_another_version_can_be_shown_and_replayed(
 @pytest.mark.parametrize("version", VERSIONS.values(), ids=list(VERSIONS))
 def test_a_run_in_progress_of_another_version_is_shown_live(tmp_path: Path, version: Version) -> None:
     journal_by(version.form, tmp_path)
-    shown = HistoryReader(tmp_path).poll(READINGS[-1].t_ns)
+    shown = HistoryReader(TelemetryTail(tmp_path).poll).poll(READINGS[-1].t_ns)
     assert not isinstance(shown, Missing)
     assert shown[-1].device == 0
     assert shown[-1].now["sm_busy_pct"] == 98
@@ -209,7 +210,9 @@ def test_a_header_that_cannot_be_understood_is_reported_wherever_telemetry_is_re
     assert events_of(db) == [("error", f"left out of the journal: {left_out}")]
     with open_result(db) as result:
         assert sum(len(m.blocks) for c in result.run(RUN_ID).cases for m in c.measurements) > 0
-    assert HistoryReader(run_dir).poll(STARTED_NS) == (Missing(f"no telemetry: {why}") if head else ())
+    assert HistoryReader(TelemetryTail(run_dir).poll).poll(STARTED_NS) == (
+        Missing(f"no telemetry: {why}") if head else ()
+    )
 
 
 def test_rows_that_do_not_fit_their_header_are_counted(tmp_path: Path) -> None:

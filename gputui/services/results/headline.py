@@ -130,7 +130,10 @@ def run_headline(run: Run) -> str:
 
 
 def headline_sentences(run: Run) -> tuple[str, ...]:
-    """At most a few, the answer first: that the box is below normal, else how fast its main case is."""
+    """At most a few, the answer first: that the box is below normal, else how fast its main case is.
+
+    Before them stands that a run is made up.
+    """
     if run.summary.profile == TRACE_PROFILE:
         return ("An imported trace: where its steps spend their time, without rates.",)
     speeds = speeds_of(run)
@@ -141,7 +144,8 @@ def headline_sentences(run: Run) -> tuple[str, ...]:
         checks = tuple(check for check in checks if check.device_index is not None)
     box, main = _box(checks), [_main(speeds)]
     answer = [*box, *main] if is_bad_news(checks) else [*main, *box]
-    return tuple(filter(None, (*answer, _busy(speeds), _ended(run, has_some=bool(speeds)))))
+    made_up = "DEMO DATA, nothing was measured." if run.summary.is_made_up else ""
+    return tuple(filter(None, (made_up, *answer, _busy(speeds), _ended(run, has_some=bool(speeds)))))
 
 
 def is_bad_news(checks: Sequence[PerformanceCheck]) -> bool:

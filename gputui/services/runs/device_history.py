@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from gputui.analysis.health import Slowed
 from gputui.analysis.throttling import Throttling
@@ -13,7 +12,6 @@ from gputui.metrics import STORED, live_values
 from gputui.model.absent import Missing
 from gputui.model.series import TimeSeries
 from gputui.model.telemetry import HOST, Reading
-from gputui.store.journal_reader import TelemetryTail
 
 READING_HOLDS_S = 10.0
 """Older values are not shown as those of now."""
@@ -52,14 +50,15 @@ class DeviceHistory:
 class HistoryReader:
     """Follows the telemetry of a run. For one thread."""
 
-    def __init__(self, run_dir: Path) -> None:
-        self._tail = TelemetryTail(run_dir)
+    def __init__(self, poll: Callable[[], Sequence[Reading] | Missing]) -> None:
+        """`poll` returns what was read since it was called last, as that of a `TelemetryTail` does."""
+        self._poll = poll
         self._began_ns: int | None = None
         self._devices: dict[int, _BinnedMeans] = {}
 
     def poll(self, now_ns: int) -> tuple[DeviceHistory, ...] | Missing:
         """Every device, the host first; `now_ns` is the monotonic time. Missing with the reason."""
-        readings = self._tail.poll()
+        readings = self._poll()
         if isinstance(readings, Missing):
             return readings
         for reading in readings:

@@ -387,9 +387,10 @@ class DraftChecker:
     Uses the same functions as `prepare`.
     """
 
-    def __init__(self) -> None:
-        self._machine: Machine | None = None
-        self._chosen: dict[str, ChosenInterpreter] = {}
+    def __init__(self, machine: Machine | None = None, chosen: ChosenInterpreter | None = None) -> None:
+        """The box, and the interpreter if none is stated; None to look for them."""
+        self._machine = machine
+        self._chosen = {} if chosen is None else {"": chosen}
 
     def check(
         self, draft: Draft, editing: str = "", on_probe: Callable[[str], None] = lambda path: None

@@ -370,7 +370,7 @@ def _repeat(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     own = [case.case.name for case in tried if vocabulary.workload(case.case.work.workload) is None]
     if len(own) < len(tried):
         of_gpu = any(case.case.variant.device_class == "gpu" for case in tried)
-        is_shipped = vocabulary.profile(run.profile) is not None
+        is_shipped = vocabulary.profile(run.profile) is not None and not run.is_made_up
         torch = (
             "PyTorch"
             if isinstance(run.runtime.torch_version, Missing)

@@ -164,8 +164,12 @@ def _profiles() -> frozenset[str]:
 
 
 def profile(text: str) -> str | None:
-    """A profile that comes with gputui."""
-    return text if text in _profiles() or text in ("record", "trace", "step", SERVE_PROFILE) else None
+    """A profile that comes with gputui, or what stands in place of one."""
+    return (
+        text
+        if text in _profiles() or text in ("record", "trace", "demo (made up)", "step", SERVE_PROFILE)
+        else None
+    )
 
 
 _WORKLOADS = {workload.name: workload for workload in WORKLOADS}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputui.model.units import counted
+from gputui.services.live.demo import CAUTION
 from gputui.store.text import clean_text
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import fitted, line_width
@@ -101,9 +102,16 @@ def screen_at(x: int, width: int) -> str:
     return ""
 
 
-def header_line(current: str, heading: str, width: int, runs: int = 0) -> Line:
+def header_line(current: str, heading: str, width: int, runs: int = 0, *, is_demo: bool = False) -> Line:
     """The first line of a screen: its heading, runs in progress, and the screens."""
     screens = narrowed(screens_line(current, runs), width)
     room = max(width - line_width(screens) - 1, 0)
-    left = fitted((Span("gputui", "title"), Span(f"  {clean_text(heading)}")), room)
+    left = fitted(
+        (
+            Span("gputui", "title"),
+            *((Span(f"  {CAUTION}", "warn"),) if is_demo else ()),
+            Span(f"  {clean_text(heading)}"),
+        ),
+        room,
+    )
     return fitted((*left, Span(" "), *screens), width)

@@ -105,8 +105,13 @@ class ShellScreen(Screen[None]):
         raise NotImplementedError
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A key that is typed before the widgets are there does nothing."""
-        return self.is_ready and super().check_action(action, parameters)
+        """A key that is typed before the widgets are there does nothing; nor does one that asks for a file in
+        the demo, which shows its own only."""
+        return (
+            self.is_ready
+            and not (action in ("open_path", "open_files") and shell_of(self).demo is not None)
+            and super().check_action(action, parameters)
+        )
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.refresh_lines)
@@ -127,7 +132,12 @@ class ShellScreen(Screen[None]):
         if not self.is_ready:
             return
         width, shell = self.size.width, shell_of(self)
-        self._show(self._header, header_line(self.ID, self.heading(), width, shell.runs_in_progress))
+        self._show(
+            self._header,
+            header_line(
+                self.ID, self.heading(), width, shell.runs_in_progress, is_demo=shell.demo is not None
+            ),
+        )
         self._show(self._message_view, fitted(self._message, width))
         self._show(self._hints, self._hints_line(width))
 
@@ -165,7 +175,13 @@ class ShellScreen(Screen[None]):
         self.give_up()
         self._is_quiet = is_quiet
         self._then, self._failed = then, failed or self._warn
-        self._job = Job(work, self._arrived, self._job_progressed, writes=writes)
+
+        def with_files(job: Job[T]) -> T:
+            if (demo := shell_of(self).demo) is not None:
+                demo.write(job.say)
+            return work(job)
+
+        self._job = Job(with_files, self._arrived, self._job_progressed, writes=writes)
         self._job.start()
         self.refresh_lines()
 

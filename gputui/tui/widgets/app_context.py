@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from textual.widget import Widget
 
 from gputui.document.theme import Palette
+
+if TYPE_CHECKING:
+    from gputui.services.playback.demo import Demo
 
 
 @runtime_checkable
@@ -16,6 +19,7 @@ class Shell(Protocol):
     palette: Palette
     ascii_only: bool
     runs_in_progress: int
+    demo: Demo | None
 
     @property
     def has_screens(self) -> bool:

@@ -12,6 +12,7 @@ from gputui.model.absent import Missing
 from gputui.model.journal import TELEMETRY_NAME
 from gputui.model.telemetry import HOST, Reading
 from gputui.services.runs.device_history import MOST_BINS, READING_HOLDS_S, DeviceHistory, HistoryReader
+from gputui.store.journal_reader import TelemetryTail
 
 SECOND = 10**9
 
@@ -40,7 +41,7 @@ def gpu(at_s: float, **values: float) -> Reading:
 
 
 def test_the_newest_value_of_each_metric_is_that_of_now_until_it_is_too_old(tmp_path: Path) -> None:
-    reader = HistoryReader(tmp_path)
+    reader = HistoryReader(TelemetryTail(tmp_path).poll)
     assert reader.poll(0) == ()
     write(tmp_path, [gpu(1, power_w=100.0, temperature_c=60.0), gpu(2, power_w=200.0)])
     assert polled(reader, 3)[0].now == {"power_w": 200.0, "temperature_c": 60.0}
@@ -49,7 +50,7 @@ def test_the_newest_value_of_each_metric_is_that_of_now_until_it_is_too_old(tmp_
 
 
 def test_bins_are_means_since_sampling_began_and_a_gap_is_none(tmp_path: Path) -> None:
-    reader = HistoryReader(tmp_path)
+    reader = HistoryReader(TelemetryTail(tmp_path).poll)
     write(tmp_path, [Reading(HOST, 10 * SECOND, {"load_1min": 1.0})])
     write(tmp_path, [gpu(11, power_w=100.0), gpu(11.5, power_w=300.0), gpu(13, power_w=50.0)])
     shown = polled(reader, 13)
@@ -60,7 +61,7 @@ def test_bins_are_means_since_sampling_began_and_a_gap_is_none(tmp_path: Path) -
 
 
 def test_a_long_run_gets_longer_bins_not_more(tmp_path: Path) -> None:
-    reader = HistoryReader(tmp_path)
+    reader = HistoryReader(TelemetryTail(tmp_path).poll)
     seconds = 3 * MOST_BINS
     write(tmp_path, [gpu(second, power_w=float(second)) for second in range(seconds)])
     shown = polled(reader, seconds)[0]
@@ -69,7 +70,7 @@ def test_a_long_run_gets_longer_bins_not_more(tmp_path: Path) -> None:
 
 
 def test_throttling_is_a_share_of_the_sampled_time_whatever_the_rate_of_sampling(tmp_path: Path) -> None:
-    reader = HistoryReader(tmp_path)
+    reader = HistoryReader(TelemetryTail(tmp_path).poll)
     slow = [Reading(0, second * SECOND, {"throttle_bits": 0}) for second in range(11)]
     fast = [Reading(0, 10 * SECOND + n * SECOND // 10, {"throttle_bits": 4}) for n in range(1, 101)]
     write(tmp_path, [*slow, *fast])
@@ -79,7 +80,7 @@ def test_throttling_is_a_share_of_the_sampled_time_whatever_the_rate_of_sampling
 
 
 def test_a_file_that_the_sampler_thinned_is_followed_without_counting_anything_twice(tmp_path: Path) -> None:
-    reader = HistoryReader(tmp_path)
+    reader = HistoryReader(TelemetryTail(tmp_path).poll)
     readings = [gpu(second, power_w=100.0 + second) for second in range(20)]
     write(tmp_path, readings)
     before = polled(reader, 20)[0].bins["power_w"]
@@ -90,7 +91,7 @@ def test_a_file_that_the_sampler_thinned_is_followed_without_counting_anything_t
 
 
 def test_a_row_that_is_still_being_written_waits_for_the_next_look(tmp_path: Path) -> None:
-    reader = HistoryReader(tmp_path)
+    reader = HistoryReader(TelemetryTail(tmp_path).poll)
     row = CURRENT.encode(gpu(2, power_w=7.0))
     write(tmp_path, [gpu(1, power_w=5.0)])
     path = tmp_path / TELEMETRY_NAME

@@ -20,6 +20,7 @@ from gputui.services.doctor.checks import (
     judged,
     readiness,
 )
+from gputui.services.doctor.demo import made_up_box
 from gputui.services.doctor.disturbances import Check
 from gputui.services.doctor.readings import Reading, readings
 from gputui.services.support.background import Job
@@ -72,10 +73,14 @@ class DoctorScreen(ShellScreen):
         self._draw(keeps_place=True)
 
     def action_check(self) -> None:
-        terminal = self._terminal
+        terminal, demo = self._terminal, shell_of(self).demo
 
         def work(job: Job[SystemState]) -> SystemState:
-            return gathered(terminal, on_step=lambda what: job.say(f"looking at {what}"))
+            return (
+                gathered(terminal, on_step=lambda what: job.say(f"looking at {what}"))
+                if demo is None
+                else made_up_box(demo, terminal)
+            )
 
         self.begin(work, self._take)
 

@@ -14,12 +14,14 @@ from gputui.errors import GputuiError, MachineLacks
 from gputui.model.absent import Missing
 from gputui.model.result import Run
 from gputui.model.serving import ServingRecords
+from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.spec import Spec
 from gputui.services.doctor.disturbances import disturbances, gpus_of
 from gputui.services.hosts.bakeoff import Bakeoff, bakeoff_in_progress, find_bakeoff
 from gputui.services.hosts.preparing import command_on, named_in, new_bakeoff, profile_for_hosts
 from gputui.services.hosts.preparing import prepare as prepare_hosts
 from gputui.services.profiles.loader import shipped_profiles
+from gputui.services.profiles.user_workload import is_step_file
 from gputui.services.results.case_table import CaseLine, case_lines
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import run_headline
@@ -48,6 +50,7 @@ from gputui.services.serving.curve import serving_of
 from gputui.services.serving.text import serving_headline
 from gputui.services.support.error_log import keep_error
 from gputui.services.support.paths import error_log, hash_key, make_directory_for
+from gputui.store.journal_reader import TelemetryTail
 from gputui.store.text import clean_text
 from gputui.store.writing import check_writable
 from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
@@ -66,6 +69,7 @@ class BackgroundTasks:
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
+        self._checker = DraftChecker()
         self._wake = threading.Condition()
         self._check: CheckDraft | None = None
         self._is_closed = False
@@ -190,7 +194,6 @@ class BackgroundTasks:
             self._say(lambda model: setattr(model, "left_bakeoff", found.name))
 
     def _check_drafts(self) -> None:
-        checker = DraftChecker()
         self._guarded(self._read_profiles)
         self._guarded(self._find_default_file)
         while True:
@@ -201,8 +204,8 @@ class BackgroundTasks:
             if self._is_closed or request is None:
                 return
             if request.anew:
-                checker.forget()
-            self._guarded(lambda request=request: self._check_one(checker, request))  # type: ignore[misc]
+                self._checker.forget()
+            self._guarded(lambda request=request: self._check_one(request))  # type: ignore[misc]
 
     def _read_profiles(self) -> None:
         profiles = shipped_profiles()
@@ -212,11 +215,11 @@ class BackgroundTasks:
         default = str(target_of(None))
         self._say(lambda model: setattr(model, "default_file", default))
 
-    def _check_one(self, checker: DraftChecker, request: CheckDraft) -> None:
+    def _check_one(self, request: CheckDraft) -> None:
         def probing(path: str) -> None:
             self._say(lambda model: setattr(model, "probing", path))
 
-        checked = checker.check(request.draft, request.editing, probing)
+        checked = self._checker.check(request.draft, request.editing, probing)
         self._say(lambda model: model.know_checked(checked))
 
     def _look(self) -> None:
@@ -295,7 +298,7 @@ class BackgroundTasks:
         self._say_unless(ends, lambda model: model.know_watched(watched))
         is_here = is_of_this_boot(runs[0])
         progress = ProgressTracker(plans, is_of_this_clock=is_here)
-        histories = [HistoryReader(run.run_dir) for run in runs] if is_here else []
+        histories = [HistoryReader(TelemetryTail(run.run_dir).poll) for run in runs] if is_here else []
         told_s = 0.0
         for index, line in follow(runs, TELL_EVERY_S):
             if ends.is_set():
@@ -354,6 +357,48 @@ class BackgroundTasks:
                 change(model)
 
         self._say(unless_ended)
+
+
+class DemoTasks(BackgroundTasks):
+    """Follows a made-up run, and starts no process: no run, and no interpreter to ask what it has."""
+
+    def __init__(self, tell: Tell) -> None:
+        from gputui.services.playback.demo import BOXES, MadeUpProgress, interpreter_of
+
+        super().__init__(tell)
+        self._progress = MadeUpProgress()
+        self._checker = DraftChecker(BOXES[0], ChosenInterpreter(interpreter_of(BOXES[0]), "made up"))
+        self._group = InProgress(("demo",), "demo", outlives=False)
+
+    def open(self) -> None:
+        self._in_thread("drafts", self._check_drafts)
+        self._say(lambda model: model.know_in_progress((self._group,)))
+
+    def check(self, request: CheckDraft) -> None:
+        executes = request.draft.python or is_step_file(request.draft.profile)
+        (self._refuse if executes else super().check)(replace(request, anew=False))
+
+    def _refuse(self, *_: object, **__: object) -> None:
+        self._say(
+            lambda model: model.know_refused(
+                GputuiError("the demo starts and stops nothing", "on your own box: gputui run quick")
+            )
+        )
+
+    start = ask_hosts = follow_hosts = start_hosts = stop_hosts = stop = _refuse
+
+    def _watch(self, run_id: str, ends: threading.Event) -> None:
+        self._say_unless(
+            ends,
+            lambda model: model.know_watched(
+                WatchedRuns(self._group, (self._progress.plan,), "demo.db", "a made-up torch")
+            ),
+        )
+        while not ends.is_set():
+            with self._wake:  # the thread that followed before may still be here
+                picture = self._progress.picture()
+            self._say_unless(ends, lambda model, picture=picture: model.know_progress(run_id, picture))  # type: ignore[misc]
+            ends.wait(TELL_EVERY_S)
 
 
 def _keep(error: GputuiError) -> None:

@@ -42,6 +42,8 @@ class InProgress:
     run_ids: tuple[str, ...]
     called: str
     """Short ids, with labels; safe to show."""
+    outlives: bool = True
+    """Whether they go on when the program is left."""
 
     @property
     def short_id(self) -> str:
@@ -478,7 +480,13 @@ class RunModel:
         elif action_id == "back":
             self._choose_again()
         elif action_id == "copy" and self.watched is not None:
-            self._ask(Copy(f"gputui attach {self.watched.in_progress.short_id}"))
+            self._ask(
+                Copy(
+                    f"gputui attach {self.watched.in_progress.short_id}"
+                    if self.watched.in_progress.outlives
+                    else self.command
+                )
+            )
         else:
             return False
         return True
@@ -508,7 +516,9 @@ class RunModel:
 
     def _leave(self) -> bool:
         """Say first that a run goes on; without one the key is for the program around this screen."""
-        if not self.in_progress and not self._hosts_go_on and self.view != "starting":
+        if not (
+            any(run.outlives for run in self.in_progress) or self._hosts_go_on or self.view == "starting"
+        ):
             return False
         self.question = "leave"
         return True

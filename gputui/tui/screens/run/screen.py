@@ -12,7 +12,7 @@ from textual.message import Message
 
 from gputui.services.support.paths import copies_directory
 from gputui.tui.screens.run.actions import ACTIONS, BY_KEY
-from gputui.tui.screens.run.background_tasks import BackgroundTasks
+from gputui.tui.screens.run.background_tasks import BackgroundTasks, DemoTasks
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.pictures import heading, picture
 from gputui.tui.screens.run.requests import (
@@ -95,6 +95,8 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Begin to look around."""
+        if isinstance(self.app, Shell) and self.app.demo is not None:
+            self._tasks = DemoTasks(self._tell)
         self._tasks.open()
         self._show(*self.app.size)
 
@@ -175,7 +177,11 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
         if self._view is None:
             return
         app = self.app
-        head = (header_line("run", heading(self.model), width),) if isinstance(app, Shell) else ()
+        head = (
+            (header_line("run", heading(self.model), width, is_demo=isinstance(self._tasks, DemoTasks)),)
+            if isinstance(app, Shell)
+            else ()
+        )
         of_app = bool(getattr(app, "ascii_only", False)) or wants_ascii()
         ascii_only = of_app if self._ascii_only is None else self._ascii_only
         progress = self.model.progress

@@ -1,0 +1,257 @@
+"""`gputui demo`: five screens on made-up data, which says so and stays where it is."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from command_line import gputui
+from pty_harness import Terminal
+from shell_app import make_app, picture, press, settled
+
+from gputui.model.result import Run
+from gputui.services.live.demo import CAUTION
+from gputui.services.playback.demo import BOXES, Demo, MadeUpProgress
+from gputui.services.results.reference_making import Candidate, problems_of_run
+from gputui.store.editing import label_run
+from gputui.store.reading import open_result
+from gputui.tui.app import MonitorApp
+from gputui.tui.screens.compare.screen import CompareScreen
+from gputui.tui.screens.results.screen import ResultsScreen
+from gputui.tui.screens.run.screen import RunScreen
+
+UNANSWERED = re.compile(r"unknown|not profiled|no profiled pass|not known|not sampled")
+TABS = 9
+"""Of a run on the Results screen."""
+
+
+@pytest.fixture
+def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Demo]:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made = Demo(8)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def app(demo: Demo) -> MonitorApp:
+    made = make_app()
+    made.demo = demo
+    return made
+
+
+@pytest.fixture
+def runs(demo: Demo) -> tuple[Run, ...]:
+    demo.write(lambda step: None)
+    with open_result(demo.db) as file:
+        return tuple(file.run(summary.run_id) for summary in file.summaries())
+
+
+def demo_in_a_terminal(repository: Path, directory: Path, before: str = "", lines: int = 40) -> Terminal:
+    code = f"{before}\nfrom gputui.cli import main\nraise SystemExit(main(['demo']))"
+    environment = {"PYTHONPATH": str(repository), "TMPDIR": str(directory)}
+    return Terminal([sys.executable, "-c", code], 120, lines, environment=environment)
+
+
+def test_each_screen_opens_in_the_terminal_says_so_and_leaves_no_file(
+    repository: Path, tmp_path: Path
+) -> None:
+    shown = {
+        b"2": "launch",
+        b"3": "on every box",
+        b"4": "cheaper per token",
+        b"5": "LOST",
+        b"1": "8x H200",
+    }
+    with demo_in_a_terminal(repository, tmp_path) as terminal:
+        terminal.wait_for("8x H200")
+        for key, words in shown.items():
+            terminal.type(key)
+            terminal.wait_for(lambda key=key: f"[{key.decode()} " in terminal.text.splitlines()[0])  # type: ignore[misc]
+            terminal.wait_for(words)
+            assert CAUTION in terminal.text.splitlines()[0]
+        terminal.type(b"q")
+        assert terminal.ended() == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_demos_at_once_have_a_file_each(repository: Path, tmp_path: Path) -> None:
+    with (
+        demo_in_a_terminal(repository, tmp_path) as one,
+        demo_in_a_terminal(repository, tmp_path) as other,
+    ):
+        for terminal in (one, other):
+            terminal.wait_for("8x H200")
+            terminal.type(b"3")
+        for terminal in (one, other):
+            terminal.wait_for("on every box")
+        assert len(list(tmp_path.iterdir())) == 2
+        one.type(b"q")
+        assert one.ended() == 0
+        other.type(b"4")
+        other.wait_for("cheaper per token")
+
+
+def test_without_a_temporary_directory_the_monitor_is_shown_alone(repository: Path, tmp_path: Path) -> None:
+    none = f"import tempfile; tempfile.tempdir = {str(tmp_path / 'none')!r}"
+    with demo_in_a_terminal(repository, tmp_path, none) as terminal:
+        terminal.wait_for("8x H200")
+        assert "Res" not in terminal.text.splitlines()[0]
+        terminal.type(b"q")
+        assert terminal.ended() == 0
+        before_the_monitor, _, _ = bytes(terminal.raw).partition(b"8x H200")
+        assert b"only the monitor is shown" in before_the_monitor
+
+
+async def test_a_file_that_cannot_be_written_is_reported_where_it_is_needed(
+    app: MonitorApp, demo: Demo
+) -> None:
+    demo.db.mkdir()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await press(pilot, "3")
+        assert "demo.db" in picture(app)
+        assert "directory" in picture(app)
+        assert CAUTION in picture(app).splitlines()[0]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_every_tab_of_every_stored_run_has_an_answer(app: MonitorApp, size: tuple[int, int]) -> None:
+    async with app.run_test(size=size) as pilot:
+        await press(pilot, "3")
+        for place, box in enumerate(BOXES):
+            await press(pilot, *["down"] * bool(place), "enter")
+            assert isinstance(app.screen, ResultsScreen)
+            for _ in range(TABS):
+                text = picture(app)
+                assert CAUTION in text.splitlines()[0]
+                assert not UNANSWERED.search(text), text
+                await press(pilot, "tab")
+            await press(pilot, "escape")
+            assert box.gpus[0].name.removeprefix("NVIDIA ") in picture(app)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_the_comparison_says_what_each_row_costs_and_why(
+    app: MonitorApp, size: tuple[int, int]
+) -> None:
+    async with app.run_test(size=size) as pilot:
+        await press(pilot, "4")
+        screen = app.screen
+        assert isinstance(screen, CompareScreen)
+        text = picture(app)
+        assert CAUTION in text.splitlines()[0]
+        assert "cheaper" in text
+        assert re.search(r"why +gemm", text)
+        assert screen.comparison is not None
+        assert len(screen.comparison.rows) == 32
+        open_rows = [row for row in screen.comparison.rows if not screen.has_reasons(row)]
+        assert [row.verdict.word for row in open_rows] == ["inconclusive"]
+        await press(pilot, "enter")
+        assert "efficiency" in picture(app) or size == (80, 24)
+        await press(pilot, *["pagedown"] * 2)
+        assert not UNANSWERED.search(picture(app))
+
+
+async def test_the_run_goes_on_and_its_keys_start_and_stop_nothing(app: MonitorApp) -> None:
+    children = psutil.Process().children()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await press(pilot, "2")
+        screen = app.screen
+        assert isinstance(screen, RunScreen)
+        while screen.model.progress is None:
+            await settled(pilot)
+        assert CAUTION in picture(app).splitlines()[0]
+        assert re.search("GPU 0  H100 PCIe|host  AMD EPYC", picture(app))
+        for keys in (("x", "y"), ("escape", "r")):
+            await press(pilot, *keys)
+            while not screen.model.notice[0]:
+                await settled(pilot)
+            assert "the demo starts and stops nothing" in picture(app)
+        await press(pilot, "a")
+        while screen.model.view != "watch":
+            await settled(pilot)
+        await pilot.press("q")  # no question: nothing goes on
+    assert app.return_value == 0
+    assert psutil.Process().children() == children
+
+
+async def test_the_demo_opens_no_other_file(app: MonitorApp) -> None:
+    async with app.run_test(size=(120, 40)) as pilot:
+        for screen, key in (("3", "o"), ("4", "o")):
+            await press(pilot, screen)
+            before = app.screen
+            await press(pilot, key)
+            assert app.screen is before
+
+
+async def test_the_checks_are_of_the_made_up_box(app: MonitorApp) -> None:
+    async with app.run_test(size=(120, 60)) as pilot:
+        await press(pilot, "5")
+        text = picture(app)
+        assert CAUTION in text.splitlines()[0]
+        assert "Ready to measure on 6 of 8 GPUs" in text
+        assert "GPU 7           LOST" in text
+        assert "96 cores" in text
+
+
+def test_a_run_in_progress_begins_anew_after_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gputui.services.playback.demo._GONE_NS", 600 * 10**9)
+    progress = MadeUpProgress()
+    assert progress.picture().is_storing
+    again = progress.picture()
+    assert not again.is_storing
+    assert again.share_done is not None
+    assert again.share_done < 0.1
+
+
+def test_each_case_of_the_stored_runs_has_a_sound_profiled_pass(runs: tuple[Run, ...], demo: Demo) -> None:
+    with open_result(demo.db) as file:
+        for run in runs:
+            passes = file.profiled(run.summary.run_id)
+            assert sorted(passes) == sorted(case.case_id for case in run.cases if case.outcome == "ok")
+            assert [found.fault() for found in passes.values()] == [""] * len(passes)
+            assert all(found.memory for found in passes.values())
+
+
+def test_the_runs_are_the_same_each_time(runs: tuple[Run, ...]) -> None:
+    other = Demo(1)
+    try:
+        other.write(lambda step: None)
+        with open_result(other.db) as again:
+            for run in runs:
+                assert again.run(run.summary.run_id).cases == run.cases
+    finally:
+        other.close()
+
+
+def test_the_process_is_as_it_was_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GPUTUI_DB", "mine.db")
+    made = Demo(8)
+    assert os.environ["GPUTUI_DB"] == str(made.db)
+    assert Path.cwd() == made.db.parent
+    made.close()
+    assert os.environ["GPUTUI_DB"] == "mine.db"
+    assert Path.cwd() == tmp_path
+    assert not made.db.parent.exists()
+
+
+def test_a_copy_of_the_file_cannot_pass_for_a_measurement(runs: tuple[Run, ...], demo: Demo) -> None:
+    run = runs[0]
+    problems = problems_of_run(Candidate("demo.db", run, {}))
+    assert list(problems) == ["'demo (made up)' is not a built-in profile"]
+    label_run(demo.db, run.summary.run_id, "my box")
+    assert CAUTION in gputui("show", "latest", demo.db).stdout
+    page = demo.db.with_name("page.md")
+    assert gputui("share", f"{demo.db}@latest", "-o", page).returncode == 0
+    assert CAUTION in page.read_text()
+    assert "gputui run demo" not in page.read_text()
+    advised = gputui("advise", f"{demo.db}@latest", "--job", "train 1e9 tokens")
+    assert advised.returncode != 0
+    assert CAUTION in advised.stderr
