@@ -16,12 +16,17 @@ from gputui.model.units import counted
 @click.option("--ascii", "is_ascii", is_flag=True, help="Draw with ASCII characters only.  [$GPUTUI_ASCII]")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 def command(gpus: int, is_ascii: bool, no_mouse: bool) -> int:
-    """Look around in the monitor on made-up GPUs: every screen says DEMO DATA.
+    """Look around in the monitor on made-up GPUs: it says DEMO DATA. The other screens are of this box.
 
     No GPU is needed, and none is read.
     """
     if why := no_terminal():
         raise GputuiError(f"demo: {why}", "gputui snapshot prints one reading of this box")
+    return show_demo(gpus, is_ascii=is_ascii, has_mouse=not no_mouse)
+
+
+def show_demo(gpus: int = 8, *, is_ascii: bool = False, has_mouse: bool = True) -> int:
+    """Run the app on so many made-up GPUs until the user leaves; returns the exit status."""
     from gputui.services.live.demo import CAUTION, USD_PER_HOUR_AND_GPU, USER, DemoBox, DemoFeed
     from gputui.tui.launch import LiveOptions, show_live
     from gputui.tui.widgets.plain_ascii import wants_ascii
@@ -34,9 +39,10 @@ def command(gpus: int, is_ascii: bool, no_mouse: bool) -> int:
         caution=CAUTION,
         usd_per_hour=gpus * USD_PER_HOUR_AND_GPU,
         is_ascii=is_ascii or wants_ascii(),
-        has_mouse=not no_mouse,
+        has_mouse=has_mouse,
         keeps_settings=False,
         user=USER,
+        has_screens=True,
         is_demo=True,
     )
     return show_live(feed, options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from moving_lines import MovingLines, Ticking
 from rich.color import Color
@@ -11,6 +11,7 @@ from rich.style import Style
 from textual.pilot import Pilot
 
 from gputui.tui.app import MonitorApp
+from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.shell.registry import SCREENS
 from gputui.tui.shell.shell_screen import ShellScreen
 from gputui.tui.terminal.theme import WIDGET_COLOURS, Depth, definition
@@ -20,14 +21,16 @@ Row = list[tuple[str, Style]]
 """Pieces of text from left to right."""
 
 
-def make_app(*opens: str, ascii_only: bool = False, depth: Depth = Depth.INDEXED) -> MonitorApp:
-    """The app, with a monitor of small lines behind it."""
-    collector = Ticking(None)
+def make_app(
+    *opens: str, ascii_only: bool = False, depth: Depth = Depth.INDEXED, model: MonitorModel | None = None
+) -> MonitorApp:
+    """The app, with a monitor of small lines behind it, or of a model that has its samples."""
+    collector = Ticking(None) if model is None else Held(model)
     app = MonitorApp(
-        MovingLines(is_still=True),
+        MovingLines(is_still=True) if model is None else model,
         collector,
         collector.bell,
-        (),
+        () if model is None else model.actions,
         depth=depth,
         screens=SCREENS,
         ascii_only=ascii_only,
@@ -35,6 +38,27 @@ def make_app(*opens: str, ascii_only: bool = False, depth: Depth = Depth.INDEXED
     if opens:
         app.opens_first = (opens[0], opens[1:])
     return app
+
+
+class Held(Ticking):
+    """Has no sample but the one that a model holds."""
+
+    def __init__(self, model: MonitorModel) -> None:
+        super().__init__(None)
+        assert model._sample is not None
+        self._last = model._sample
+
+
+async def until(pilot: Pilot[int], is_so: Callable[[], bool]) -> None:
+    """Let the app work until a condition holds."""
+    from asyncio import sleep
+    from time import monotonic
+
+    end_s = monotonic() + DEADLINE_S
+    while not is_so():
+        assert monotonic() < end_s, picture(pilot.app)  # type: ignore[arg-type]
+        await sleep(0.01)
+        await pilot.pause()
 
 
 async def settled(pilot: Pilot[int]) -> None:
