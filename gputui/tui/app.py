@@ -65,8 +65,6 @@ class TakesArguments(Protocol):
 
 
 _NOT_IN_PALETTE = ("interrupt", "palette")
-_MOST_USED = 20
-"""Choices of the palette that are remembered."""
 _ALWAYS = ("ctrl+c", "ctrl+z")
 """Keys that no widget may handle."""
 
@@ -114,11 +112,13 @@ class MonitorApp(FastPaint):
         self.chose_notifies: bool | None = None
         """The user's choice, None if there was none."""
         self.used: list[str] = []
-        """What was chosen in the palette, the last first."""
+        """What was chosen in the palette, the last first; 20 at most."""
         self._alerts: AlertsWatch | None = None
         self._hook_before = threading.excepthook
         for action in SCREENS_ACTIONS if self._entries else ():
-            self.bind(action.key, action.id, description=action.title, show=False)
+            self._bindings.bind(  # at once: what is typed right behind the palette's key goes to the palette
+                action.key, action.id, action.title, show=False, priority=action.id == "palette"
+            )
         for entry in self._entries.values():
             self.bind(entry.key, f"open_screen({entry.id!r})", description=entry.title, show=False)
         self._disable_tooltips = self._disable_notifications = True  # two widgets fewer to lay out
@@ -288,12 +288,14 @@ class MonitorApp(FastPaint):
         from gputui.tui.shell.palette import Choices, Palette
 
         screen = self.screen
+        if isinstance(screen, Palette):
+            screen.dismiss(None)
         if not isinstance(screen, AppScreen):  # a dialog or a page covers it
             return
 
         def chosen(hit: Hit | None) -> None:
             if hit is not None:
-                self.used = list(dict.fromkeys((str(hit.text), *self.used)))[:_MOST_USED]
+                self.used = list(dict.fromkeys((str(hit.text), *self.used)))[:20]
                 hit.command()
 
         def read() -> None:

@@ -21,14 +21,11 @@ from gputui.tui.widgets.lines_page import LinesPage
 from gputui.tui.widgets.paragraphs import paragraph
 from gputui.tui.widgets.wrapping import wrapped
 
-_SCROLLBAR = 1
-_MOST_LINES = 20
-"""Of an error."""
 _TABLE_RULE = re.compile(r"\n[|:-]+(?=\n)")
 
 
 class PageScreen(ModalScreen[None]):
-    """Lines that fit the width; a message about what was copied ends in the last of them."""
+    """Lines that fit the width beside a scrollbar, below a message about what was copied."""
 
     DEFAULT_CSS = "PageScreen { background: ansi_default; }"
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
@@ -61,7 +58,7 @@ class PageScreen(ModalScreen[None]):
         self._fill((Span(copy(self.app, self._page.text, copies_directory()), "good"),))
 
     def _fill(self, *above: Line) -> None:
-        self._page.show((*above, *self._lines_of(self.size.width - _SCROLLBAR)))
+        self._page.show((*above, *self._lines_of(self.size.width - 1)))
 
 
 def help_lines(actions: Iterable[Action], entries: Iterable[ScreenEntry], width: int) -> list[Line]:
@@ -81,7 +78,7 @@ def log_lines(path: Path, width: int) -> Iterator[Line]:
     none = "None so far. Errors appear where they happen, and are kept here."
     for error in errors or (none,):
         style = "dim" if error.startswith(" ") else ""
-        yield from ((Span(row, style),) for row in wrapped(error, width, _MOST_LINES))
+        yield from ((Span(row, style),) for row in wrapped(error, width, 20))
 
 
 def doc_lines(text: str, width: int) -> Iterator[Line]:

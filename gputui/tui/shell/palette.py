@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.command import Hit, Hits, Provider
@@ -90,7 +91,7 @@ class Palette(ModalScreen[Hit | None]):
     Palette #sentence { height: 1; scrollbar-size: 0 0; }
     """
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
-        Binding("escape,ctrl+p", "leave", "Back", show=False),
+        Binding("escape", "leave", "Back", show=False),
         Binding("down,ctrl+n", "step(1)", show=False, priority=True),
         Binding("up", "step(-1)", show=False, priority=True),
         Binding("pagedown", "step(10)", show=False, priority=True),
@@ -122,7 +123,13 @@ class Palette(ModalScreen[Hit | None]):
     async def add(self, choices: Iterable[Choice]) -> None:
         """More to choose from; the cursor stays in its row."""
         self._choices.add(choices)
-        if self.is_attached:
+        if self.is_attached and self.is_mounted:
+            await self._fill()
+
+    async def on_key(self, event: events.Key) -> None:
+        """Take a letter that was typed before the field had the focus."""
+        if event.is_printable and event.character:
+            self.query_one(Input).insert_text_at_cursor(event.character)
             await self._fill()
 
     async def on_input_changed(self, event: Input.Changed) -> None:

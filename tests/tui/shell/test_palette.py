@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from monitor_golden import model
 from monitor_samples import sample
+from pty_harness import Terminal
 from shell_app import make_app, picture, press, settled, until
 from stored_runs import store
 from textual.command import Hit
@@ -16,6 +18,8 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widgets import Input
 
+from gputui.services.support.paths import monitor_file
+from gputui.tui.monitor.settings import load_settings
 from gputui.tui.screens.results.actions import ACTIONS as RESULTS_ACTIONS
 from gputui.tui.screens.run.screen import RunScreen
 from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action
@@ -265,3 +269,16 @@ async def test_a_file_that_cannot_be_read_is_listed_without_runs() -> None:
         assert "file b.db" in found
         await press(pilot, *keys_of("b.db"), "enter")
         await until(pilot, lambda: "not a DuckDB database" in picture(app))
+
+
+def test_a_burst_of_keys_opens_doctor_and_the_choice_is_kept(repository: Path) -> None:
+    environment = {"PYTHONPATH": str(repository), "PYTHONUTF8": "1"}
+    with Terminal([sys.executable, "-m", "gputui"], environment=environment) as terminal:
+        terminal.wait_for("[1 Mon]")
+        terminal.type(b"\x10do\r")
+        terminal.wait_for("[5 Doc]")
+        terminal.type(b"q")
+        assert terminal.ended() == 0
+    settings, complaint = load_settings(monitor_file())
+    assert settings.palette == ("5\tDoctor",)
+    assert complaint == ""
