@@ -10,6 +10,7 @@ from terminal_svg import svg_of
 from gputui.services.live.demo import CAUTION, USD_PER_HOUR_AND_GPU, USER, DemoBox, watched
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
+from gputui.tui.shell.registry import screens_line
 
 SECONDS = 330
 """Long enough to fill the charts of five minutes, the longest shown."""
@@ -61,6 +62,7 @@ def _drawn(picture: _Picture) -> str:
         title=f"{picture.gpus or 'no'} made-up GPU{'' if picture.gpus == 1 else 's'}",
         caution=CAUTION,
         user=USER,
+        screens=screens_line("monitor"),
         now=lambda: now_ns,
     )
     for sample in watched(box, SECONDS):

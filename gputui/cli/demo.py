@@ -22,6 +22,11 @@ def command(gpus: int, is_ascii: bool, no_mouse: bool) -> int:
     """
     if why := no_terminal():
         raise GputuiError(f"demo: {why}", "gputui snapshot prints one reading of this box")
+    return show_demo(gpus, is_ascii=is_ascii, has_mouse=not no_mouse)
+
+
+def show_demo(gpus: int = 8, *, is_ascii: bool = False, has_mouse: bool = True) -> int:
+    """Run the app on so many made-up GPUs until the user leaves; returns the exit status."""
     from gputui.services.live.demo import CAUTION, USD_PER_HOUR_AND_GPU, USER, DemoBox, DemoFeed
     from gputui.services.playback.demo import Demo
     from gputui.tui.launch import LiveOptions, show_live
@@ -41,7 +46,7 @@ def command(gpus: int, is_ascii: bool, no_mouse: bool) -> int:
         caution=CAUTION,
         usd_per_hour=gpus * USD_PER_HOUR_AND_GPU,
         is_ascii=is_ascii or wants_ascii(),
-        has_mouse=not no_mouse,
+        has_mouse=has_mouse,
         keeps_settings=False,
         user=USER,
         has_screens=demo is not None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import platform
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,7 +100,7 @@ def show_app(
     """Run the app on this terminal, starting with the screen and arguments in `opens`; returns the exit
     status."""
     from gputui.recording.collector import live_collector
-    from gputui.tui.launch import LiveOptions, show_live
+    from gputui.tui.launch import SHOW_DEMO, LiveOptions, show_live
     from gputui.tui.widgets.plain_ascii import wants_ascii
 
     options = LiveOptions(
@@ -113,7 +114,13 @@ def show_app(
         opens=opens,
         notifies=notifies,
     )
-    return show_live(live_collector, options)
+    status = show_live(live_collector, options)
+    while status == SHOW_DEMO:
+        from gputui.cli.demo import show_demo
+
+        options = replace(options, opens=())
+        status = show_demo(is_ascii=is_ascii, has_mouse=has_mouse) or show_live(live_collector, options)
+    return status
 
 
 def instead_of_live(what: str, why: str) -> int:

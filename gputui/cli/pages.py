@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import math
 import re
 import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
-from importlib.resources.abc import Traversable
-from pathlib import Path
 from typing import NamedTuple
 
 from gputui.errors import GputuiError
+from gputui.services.support.documentation import text_of, topics
 
-_LINK = re.compile(r"\[([^\]]+)\]\(([^)]*)\)")
 _UNIT = re.compile(r"\n\n+(?!```)|\n(?=- |\d+\. |\|)")
 """Ends a paragraph with its example, an item of a list, or a row of a table."""
 _TABLE_HEAD = re.compile(r"^\|.*\|\n\|[-:| ]+\|$", re.MULTILINE)
@@ -52,14 +49,6 @@ _SILENT = re.compile(
 )
 
 
-def topics() -> dict[str, Traversable]:
-    """The pages by name, in the wheel or in a clone."""
-    inside = importlib.resources.files("gputui").joinpath("docs")
-    place = inside if inside.is_dir() else Path(__file__).resolve().parents[2] / "docs"
-    pages = {page.name.removesuffix(".md"): page for page in place.iterdir() if page.name.endswith(".md")}
-    return {name: pages[name] for name in sorted(pages)}
-
-
 def page_of(topic: str) -> str:
     """The text of a page with links as the names of topics, or else the paragraphs that answer a question.
 
@@ -68,7 +57,7 @@ def page_of(topic: str) -> str:
     """
     name, pages = topic.removesuffix(".md"), topics()
     if name in pages:
-        return _LINK.sub(_plain, pages[name].read_text(encoding="utf-8"))
+        return text_of(pages[name])
     found = found_in_pages(topic)
     if not found or not topic.strip():
         import difflib
@@ -104,9 +93,7 @@ def found_in_pages(question: str) -> list[Paragraph]:
     Ranked by BM25 over stems: words that few paragraphs have count most.
     """
     asked = set(_stems(question))
-    pieces = [
-        piece for name, page in topics().items() for piece in _paragraphs(name, page.read_text("utf-8"))
-    ]
+    pieces = [piece for name, page in topics().items() for piece in _paragraphs(name, text_of(page))]
     counts = [
         Counter(
             _stems(piece.text) + _HEADING_WEIGHT * _stems(piece.heading) + _PAGE_WEIGHT * _stems(piece.page)
@@ -143,7 +130,7 @@ def _paragraphs(page: str, text: str) -> Iterator[Paragraph]:
             yield Paragraph(
                 page,
                 heading,
-                _LINK.sub(_plain, unit.strip().strip("|").replace(" | ", ": ").replace("\\|", "|").strip()),
+                unit.strip().strip("|").replace(" | ", ": ").replace("\\|", "|").strip(),
             )
 
 
@@ -157,11 +144,3 @@ def _stem(word: str) -> str:
 
 
 _FIRST = {_stem(word): _stem(group.split()[0]) for group in _SAME for word in group.split()}
-
-
-def _plain(link: re.Match[str]) -> str:
-    words, target = link.groups()
-    name = target.partition("#")[0].removesuffix(".md")
-    if "://" in target:
-        return f"{words} <{target}>"
-    return f"{words} (gputui help {name}.md)" if name in topics() else words

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import threading
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from textual.binding import Binding
-from textual.message import Message
 from textual.screen import Screen
 
 from gputui.document.theme import THEMES, Palette
 from gputui.services.runs.active import RunsWatch
 from gputui.services.runs.alerts_watch import AlertsWatch
 from gputui.services.runs.notifications import notification
+from gputui.services.support.paths import default_result_file
+from gputui.tui.monitor.frame import short_name
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.screen import Feed, MonitorScreen
 from gputui.tui.monitor.wakeup import Bell
@@ -29,7 +32,9 @@ from gputui.tui.terminal.signals import end_by_signal
 
 if TYPE_CHECKING:
     from gputui.services.playback.demo import Demo
+    from gputui.tui.shell.palette import Choice
 
+T = TypeVar("T")
 HUNG_UP = 129
 INTERRUPTED = 130
 
@@ -58,30 +63,6 @@ class TakesArguments(Protocol):
 
     def show_words(self, words: tuple[str, ...]) -> None:
         """Show what the arguments name, as on the command line."""
-
-
-class RunsCounted(Message, bubble=False):
-    """The number of runs in progress changed."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__()
-        self.count = count
-
-
-class AlertCame(Message, bubble=False):
-    """Something happened to a run that the user wants to be notified of."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.text = text
-
-
-class ThreadFailed(Message, bubble=False):
-    """A thread ended with an unexpected error."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.text = text
 
 
 _NOT_IN_PALETTE = ("interrupt", "palette")
@@ -128,15 +109,22 @@ class MonitorApp(FastPaint):
         """The first screen and its arguments; None for the monitor."""
         self.notifies = False
         """Whether the terminal notifies of events in runs; set before the app runs."""
+        self.invites = False
+        """Whether the monitor shows what a newcomer asks while there is no result file."""
         self.chose_notifies: bool | None = None
         """The user's choice, None if there was none."""
+        self.used: list[str] = []
+        """What was chosen in the palette, the last first; 20 at most."""
         self._alerts: AlertsWatch | None = None
         self._hook_before = threading.excepthook
         for action in SCREENS_ACTIONS if self._entries else ():
-            self.bind(action.key, action.id, description=action.title, show=False)
+            self._bindings.bind(  # at once: what is typed right behind the palette's key goes to the palette
+                action.key, action.id, action.title, show=False, priority=action.id == "palette"
+            )
         for entry in self._entries.values():
             self.bind(entry.key, f"open_screen({entry.id!r})", description=entry.title, show=False)
         self._disable_tooltips = self._disable_notifications = True  # two widgets fewer to lay out
+        self._model = model
         self._monitor = MonitorScreen(model, feed, bell, actions, on_request)
         self._feed = feed
 
@@ -169,46 +157,62 @@ class MonitorApp(FastPaint):
     def on_terminal_closed(self, _: TerminalClosed) -> None:
         self._leave(HUNG_UP)
 
-    def on_ready(self) -> None:
-        """The first frame is on the screen: start watching runs, and open another screen if requested."""
-        if self._entries:
-            self._runs_watch = RunsWatch(self._runs_changed)
-            self._runs_watch.start()
-            self._watch_alerts()
+    def on_mount(self) -> None:
+        """Open the screen that was asked for before anything is painted: the monitor stays unseen."""
         if self.opens_first is not None:
             self.open_screen(*self.opens_first)
+
+    def on_ready(self) -> None:
+        """The first frame is on the screen: start watching runs."""
+        if self._entries:
+            self._runs_watch = RunsWatch(partial(self._in_app, self._take_runs))
+            self._runs_watch.start()
+            self._watch_alerts()
+            self._look_for_results()
+
+    def _look_for_results(self) -> None:
+        """Find out, in a thread, whether the monitor should show what a newcomer asks."""
+        if self.invites and not default_result_file().is_file():
+            threading.Thread(target=self._find_results, name="gputui-newcomer", daemon=True).start()
+        else:
+            self._model.invite(None)
+
+    def _find_results(self) -> None:
+        from gputui.services.profiles.loader import find_profile
+        from gputui.services.results.browser import recent_files
+
+        has_results = bool(recent_files(Path()))
+        self._in_app(self._model.invite, None if has_results else find_profile("quick").budget_s)
 
     @property
     def has_screens(self) -> bool:
         """Whether there are screens besides the monitor."""
         return bool(self._entries)
 
-    def on_runs_counted(self, message: RunsCounted) -> None:
-        self.runs_in_progress = message.count
-        self._monitor.name_screens(screens_line("monitor", message.count))
+    def _in_app(self, call: Callable[[T], object], value: T) -> None:
+        """Called in threads."""
+        with suppress(RuntimeError):  # the app has ended in the meantime
+            self.call_later(call, value)
+
+    def _take_runs(self, count: int) -> None:
+        self.runs_in_progress = count
+        self._look_for_results()
+        self._monitor.name_screens(screens_line("monitor", count))
         if isinstance(self.screen, RefreshesLines):
             self.screen.refresh_lines()
 
-    def _runs_changed(self, count: int) -> None:
-        with suppress(RuntimeError):  # the app has ended in the meantime
-            self.post_message(RunsCounted(count))
-
     def _watch_alerts(self) -> None:
         if self.notifies and self._alerts is None:
-            self._alerts = AlertsWatch(self._alert_came)
+            self._alerts = AlertsWatch(partial(self._in_app, self._notify))
             self._alerts.start()
         elif not self.notifies and self._alerts is not None:
             self._alerts.close()
             self._alerts = None
 
-    def _alert_came(self, text: str) -> None:
-        with suppress(RuntimeError):  # the app has ended in the meantime
-            self.post_message(AlertCame(text))
-
-    def on_alert_came(self, message: AlertCame) -> None:
-        """Notify; written between two frames."""
+    def _notify(self, text: str) -> None:
+        """Written between two frames."""
         if self.notifies and self._driver is not None:
-            self._driver.write(notification(message.text).decode("utf-8"))
+            self._driver.write(notification(text).decode("utf-8"))
 
     def action_ring(self) -> None:
         """Turn notifications on or off."""
@@ -224,12 +228,11 @@ class MonitorApp(FastPaint):
         if error is None:
             return
         self.keep_error("gputui", "".join(traceback.format_exception(error)).rstrip())
-        with suppress(RuntimeError):  # the app has ended in the meantime
-            self.post_message(ThreadFailed(f"{type(error).__name__}: {error}"))
+        self._in_app(self._say_bug, f"{type(error).__name__}: {error}")
 
-    def on_thread_failed(self, message: ThreadFailed) -> None:
+    def _say_bug(self, what: str) -> None:
         if isinstance(self.screen, AppScreen):
-            self.screen.say(f"this is a bug in gputui: {message.text}: L shows where", "warn")
+            self.screen.say(f"this is a bug in gputui: {what}: L shows where", "warn")
 
     def keep_error(self, screen_id: str, text: str) -> None:
         """Write an error that a screen has shown to the error log."""
@@ -240,10 +243,10 @@ class MonitorApp(FastPaint):
 
     def action_open_log(self) -> None:
         from gputui.services.support.paths import error_log
-        from gputui.tui.shell.log_screen import LogScreen
+        from gputui.tui.shell.page_screen import PageScreen, log_lines
 
         self._apply_theme()
-        self.push_screen(LogScreen(error_log()))
+        self.push_screen(PageScreen(partial(log_lines, error_log())))
 
     def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
         """Show a screen in its previous state; `words` are arguments as on the command line."""
@@ -275,36 +278,64 @@ class MonitorApp(FastPaint):
 
     def action_help(self) -> None:
         """Show the keys of the current screen."""
-        from gputui.tui.shell.help_screen import HelpScreen
+        from gputui.tui.shell.page_screen import PageScreen, help_lines
 
         self._apply_theme()
         actions = self.screen.shown_actions if isinstance(self.screen, AppScreen) else ()
-        self.push_screen(HelpScreen(actions, tuple(self._entries.values())))
+        self.push_screen(PageScreen(partial(help_lines, actions, tuple(self._entries.values()))))
 
     def action_palette(self) -> None:
-        """Show the palette of all actions of the current screen."""
-        from gputui.tui.shell.palette import Palette
+        """Show the palette: what can be done here, and what can be opened."""
+        from textual.command import Hit
+
+        from gputui.tui.shell.palette import Choices, Palette
 
         screen = self.screen
-        if not isinstance(screen, AppScreen):  # a dialog covers it
+        if isinstance(screen, Palette):
+            screen.dismiss(None)
+        if not isinstance(screen, AppScreen):  # a dialog or a page covers it
             return
-        opening = [
-            Action(entry.id, entry.key, entry.title, entry.tooltip) for entry in self._entries.values()
-        ]
-        of_app = [action for action in (*SCREENS_ACTIONS, *APP_ACTIONS) if action.id not in _NOT_IN_PALETTE]
 
-        def chosen(action: Action | None) -> None:
-            if action is None:
-                return
-            if action in opening:
-                self.open_screen(action.id)
-            elif action in screen.shown_actions:
-                screen.press(action.id)
-            else:
-                self.call_later(self.run_action, action.id)
+        def chosen(hit: Hit | None) -> None:
+            if hit is not None:
+                self.used = list(dict.fromkeys((str(hit.text), *self.used)))[:20]
+                hit.command()
 
+        def read() -> None:
+            from gputui.tui.shell.nouns import nouns
+
+            path = getattr(self._opened.get("results"), "path", None)
+            self._in_app(palette.add, list(nouns(path, self.open_screen, self._open_page)))
+
+        palette = Palette(Choices(self.screen, self._verbs(screen), self.used))
         self._apply_theme()
-        self.push_screen(Palette((*screen.shown_actions, *opening, *of_app)), chosen)
+        self.push_screen(palette, chosen)
+        threading.Thread(target=read, name="gputui-palette", daemon=True).start()
+
+    def _verbs(self, screen: AppScreen) -> Iterator[Choice]:
+        """Screens, keys, and GPUs."""
+        for entry in self._entries.values():
+            action = Action(entry.id, entry.key, entry.title, entry.tooltip)
+            yield action, partial(self.open_screen, entry.id)
+        for action in screen.shown_actions:
+            yield action, partial(screen.press, action.id)
+        for action in (*SCREENS_ACTIONS, *APP_ACTIONS):
+            if action.id not in _NOT_IN_PALETTE:
+                yield action, partial(self.call_later, self.run_action, action.id)
+        for gpu in self._model.shown_gpus():
+            name = f"GPU {gpu.label} {short_name(gpu)}"
+            action = Action("", "", name, "All its values, and why some are absent")
+            yield action, partial(self._open_gpu, gpu.device)
+
+    def _open_gpu(self, device: int) -> None:
+        self._model.show_details(device)
+        self.open_screen("monitor")
+        self._monitor.paint()
+
+    def _open_page(self, text: str) -> None:
+        from gputui.tui.shell.page_screen import PageScreen, doc_lines
+
+        self.push_screen(PageScreen(partial(doc_lines, text)))
 
     def _apply_theme(self) -> None:
         """Give stock widgets their colours, once the first is shown: the monitor has none."""

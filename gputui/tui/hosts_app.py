@@ -14,7 +14,7 @@ from gputui.services.hosts.live import HostFeed
 from gputui.tui.app import MonitorApp
 from gputui.tui.monitor.hosts import HOSTS_ACTIONS, HostsModel
 from gputui.tui.monitor.model import MonitorModel
-from gputui.tui.monitor.requests import EndProcess, SetInterval, WantProcesses
+from gputui.tui.monitor.requests import EndProcess, SetInterval, ShowDemo, WantProcesses
 from gputui.tui.monitor.screen import MonitorScreen
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.monitor.wakeup import Bell
@@ -156,3 +156,5 @@ def _handle(request: object, feed: HostFeed, model: MonitorModel) -> None:
         feed.want_processes(request.wanted)
     elif isinstance(request, EndProcess):
         model.say(f"process {request.pid} is on {feed.host.name}: end it there")
+    elif isinstance(request, ShowDemo):
+        model.say("to see made-up GPUs: gputui demo")

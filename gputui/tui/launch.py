@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from gputui.tui.monitor.screen import Feed
     from gputui.tui.terminal.cell_diff import CellDiff
 
+SHOW_DEMO = -1
+"""In place of an exit status: the user wants to see the demo."""
 _FIRST_READINGS_S = 0.05
 """How long to wait for them: threads that read get little done while code is loaded."""
 _READERS_END_S = 0.02
@@ -65,7 +67,7 @@ class LiveOptions:
 
 
 def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: LiveOptions) -> int:
-    """Show the live view on this terminal until the user leaves; returns the exit status.
+    """Show the live view on this terminal until the user leaves; returns the exit status, or SHOW_DEMO.
 
     `feed_of` takes the interval in seconds and a function to call when there is a new sample. Sampling starts
     before the screen's code is loaded. Settings that cannot be saved are reported on stderr.
@@ -90,7 +92,6 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
         try:
             with without_collecting():
                 from gputui.tui.monitor.model import MonitorModel
-                from gputui.tui.shell.keymap import SCREENS_ACTIONS, Action
                 from gputui.tui.shell.registry import SCREENS, screens_line
 
             recording: Playback | None = None
@@ -108,11 +109,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 caution=options.caution,
                 user=options.user,
                 screens=screens_line("monitor") if screens else (),
-                opening=[
-                    Action(entry.id, entry.key, entry.title, f"{entry.title}: {entry.tooltip}")
-                    for entry in screens
-                ]
-                + list(SCREENS_ACTIONS if screens else ()),
+                opening="; ".join(f"{entry.key} {entry.title}: {entry.tooltip}" for entry in screens[1:]),
                 recording=recording,
             )
             if options.is_demo:
@@ -134,7 +131,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 feed,
                 bell,
                 model.actions,
-                lambda request: _handle(request, feed, model.say),
+                lambda request: _handle(request, feed, model.say, app.exit),
                 palette,
                 screens=screens,
                 ascii_only=options.is_ascii,
@@ -142,6 +139,8 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
             )
             app.demo = options.demo
             app.notifies = options.notifies or loaded.notify
+            app.used = list(loaded.palette)
+            app.invites = loaded.questions and not options.is_demo
             if options.opens:
                 app.opens_first = (options.opens[0], options.opens[1:])
             status = app.run_until_ended(mouse=options.has_mouse)
@@ -157,6 +156,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
     kept = model.settings
     if options.interval_s is not None and kept.interval_s == options.interval_s:
         kept = replace(kept, interval_s=loaded.interval_s)  # a one-time option
+    kept = replace(kept, palette=tuple(app.used))
     if app.chose_notifies is not None:
         kept = replace(kept, notify=app.chose_notifies)
     kept = replace(kept, theme=app.palette.theme)
@@ -165,7 +165,8 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
             save_settings(path, kept)
         except GputuiError as error:
             print(f"gputui: {error.message}\n  {error.hint}", file=sys.stderr)
-    _end_before_python(status)
+    if status != SHOW_DEMO:
+        _end_before_python(status)
     return status
 
 
@@ -207,15 +208,22 @@ def _end_before_python(status: int) -> None:
         os._exit(status)
 
 
-def _handle(request: object, feed: Feed, say: Callable[[str, str], None]) -> None:
+def _handle(
+    request: object, feed: Feed, say: Callable[[str, str], None], leave: Callable[[int], None]
+) -> None:
     """Handle a request of the model that concerns the feed or another process, and report the outcome."""
+    from gputui.services.live.demo import DemoFeed
     from gputui.sources.processes import end_process
-    from gputui.tui.monitor.requests import EndProcess, SetInterval, WantProcesses
+    from gputui.tui.monitor.requests import EndProcess, SetInterval, ShowDemo, WantProcesses
 
     if isinstance(request, SetInterval):
         feed.set_interval(request.seconds)
     elif isinstance(request, WantProcesses):
         feed.want_processes(request.wanted)
+    elif isinstance(request, ShowDemo) and isinstance(feed, DemoFeed):
+        say("these are the made-up GPUs", "")
+    elif isinstance(request, ShowDemo):
+        leave(SHOW_DEMO)
     elif isinstance(request, EndProcess):
         try:
             end_process(request.pid, request.start_ticks, signal.Signals[request.signal])

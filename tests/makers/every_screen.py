@@ -44,7 +44,6 @@ MONITORS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("filter", 4, ("filter",)),
     ("details", 4, ("next-gpu", "details")),
     ("metrics", 4, ("metrics", "down")),
-    ("keys", 4, ("keys",)),
 )
 """Names, numbers of GPUs, and actions that lead there."""
 DIALOGS: tuple[tuple[str, tuple[str, ...]], ...] = (

@@ -117,9 +117,6 @@ def pictures() -> Iterator[tuple[str, str]]:
     made.press("details")
     made.press("metrics")
     yield "monitor_metrics_80x24.txt", picture(made, 80, 24)
-    made.press("keys")
-    for width, height in SIZES:
-        yield f"monitor_keys_{width}x{height}.txt", picture(made, width, height)
     made = model(no_gpu)
     for width, height in SIZES:
         yield f"monitor_no_gpu_{width}x{height}.txt", picture(made, width, height)

@@ -22,8 +22,8 @@ class RunScreenApp(FastPaint):
     def __init__(self) -> None:
         super().__init__(INDEXED)
         self.run_screen = RunScreen(ascii_only=False)
-        self.leave_message: str | None = None
-        self.results: list[tuple[str, tuple[str, ...]]] = []
+        self.is_left = False
+        self.opened: list[tuple[str, tuple[str, ...]]] = []
         self.digits: list[str] = []
 
     def on_load(self) -> None:
@@ -38,12 +38,8 @@ class RunScreenApp(FastPaint):
             self.digits.append(key)
 
     async def action_quit(self) -> None:
-        self.leave_message = ""
+        self.is_left = True
         self.exit(0)
 
-    def on_run_screen_leave_asked(self, message: RunScreen.LeaveAsked) -> None:
-        self.leave_message = message.said
-        self.exit(0)
-
-    def on_run_screen_results_asked(self, message: RunScreen.ResultsAsked) -> None:
-        self.results.append((message.target, message.run_ids))
+    def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
+        self.opened.append((screen_id, words))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from moving_lines import MovingLines, Ticking
 from palettes import INDEXED
@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 
 from gputui.document.theme import Palette, definition
 from gputui.tui.app import MonitorApp
+from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.shell.registry import SCREENS
 from gputui.tui.shell.shell_screen import ShellScreen
 
@@ -21,14 +22,16 @@ Row = list[tuple[str, Style]]
 """Pieces of text from left to right."""
 
 
-def make_app(*opens: str, ascii_only: bool = False, palette: Palette = INDEXED) -> MonitorApp:
-    """The app, with a monitor of small lines behind it."""
-    collector = Ticking(None)
+def make_app(
+    *opens: str, ascii_only: bool = False, palette: Palette = INDEXED, model: MonitorModel | None = None
+) -> MonitorApp:
+    """The app, with a monitor of small lines behind it, or of a model that has its samples."""
+    collector = Ticking(None) if model is None else Held(model)
     app = MonitorApp(
-        MovingLines(is_still=True),
+        MovingLines(is_still=True) if model is None else model,
         collector,
         collector.bell,
-        (),
+        () if model is None else model.actions,
         palette=palette,
         screens=SCREENS,
         ascii_only=ascii_only,
@@ -36,6 +39,27 @@ def make_app(*opens: str, ascii_only: bool = False, palette: Palette = INDEXED) 
     if opens:
         app.opens_first = (opens[0], opens[1:])
     return app
+
+
+class Held(Ticking):
+    """Has no sample but the one that a model holds."""
+
+    def __init__(self, model: MonitorModel) -> None:
+        super().__init__(None)
+        assert model._sample is not None
+        self._last = model._sample
+
+
+async def until(pilot: Pilot[int], is_so: Callable[[], bool]) -> None:
+    """Let the app work until a condition holds."""
+    from asyncio import sleep
+    from time import monotonic
+
+    end_s = monotonic() + DEADLINE_S
+    while not is_so():
+        assert monotonic() < end_s, picture(pilot.app)  # type: ignore[arg-type]
+        await sleep(0.01)
+        await pilot.pause()
 
 
 async def settled(pilot: Pilot[int]) -> None:

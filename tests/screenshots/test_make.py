@@ -18,7 +18,7 @@ from tour import SCENES
 
 from gputui.tui.shell.registry import SCREENS
 
-SHOWN = {entry.id: f"{entry.key} {entry.short}" for entry in SCREENS}
+SHOWN = {entry.id: entry for entry in SCREENS}
 MAKE = Path(__file__).parents[2] / "screenshots" / "make.py"
 MEASURED = {f"{name}-{width}x{height}.svg" for name in NAMES for width, height in SIZES}
 PROFILED = {name for name in MEASURED if name.startswith(("results-operators", "results-step"))}
@@ -64,7 +64,8 @@ def test_pictures_of_the_other_screens_show_what_was_measured_and_leave_nothing_
     for name, text in texts.items():
         assert "href" not in made[name].read_text()
         assert "DEMO DATA" not in text
-        assert f"[{SHOWN[name.partition('-')[0]]}]" in text
+        entry = SHOWN[name.partition("-")[0]]
+        assert f"[{entry.key} {entry.short if '80x24' in name else entry.title}]" in text
         assert text_of(made[name]).get("width") == str(int(name.split("-")[-1].split("x")[0]) * 8 + 20)
     for size in ("80x24", "120x40"):
         assert "spin mini cpu fp32 1 thread" in texts[f"run-progress-{size}.svg"]

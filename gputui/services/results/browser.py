@@ -98,7 +98,7 @@ def recent_files(
     """
     default = default_result_file(environ).expanduser().absolute()
     found: dict[Path, FileEntry] = {}
-    for path in (default, *opened, *_named(default.parent), *_named(directory.absolute())):
+    for path in (default, *opened, *_named(default.parent), *map(Path.absolute, _named(directory))):
         with suppress(OSError):
             stat = path.stat()
             if path.is_file():

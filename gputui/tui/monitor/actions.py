@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gputui.tui.shell.keymap import APP_ACTIONS
 from gputui.tui.shell.keymap import Action as Action
 from gputui.tui.shell.keymap import shown_key as shown_key
 from gputui.tui.shell.keymap import shown_keys as shown_keys
@@ -34,6 +33,7 @@ ACTIONS: tuple[Action, ...] = (
         "End the selected process: asks, and checks that it is still the same one",
         "a process",
     ),
+    Action("demo", "d", "Demo", "Look at eight made-up GPUs at work; q comes back"),
     Action(
         "next-gpu",
         "tab,g",
@@ -59,9 +59,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("slower", "minus", "Slower", "Sample less often, down to every ten seconds"),
     Action("back", "escape", "Back", "Leave details, metrics, the filter or the question"),
     Action("erase", "backspace", "Erase", "Delete a letter of the filter; elsewhere the same as Back"),
-    Action("keys", "question_mark", "Help", "The keys of the screen that is shown"),
 )
-_AS_LIVE = frozenset({"next-gpu", "details", "metrics", "zoom-in", "zoom-out", "units", "keys"})
+_AS_LIVE = frozenset({"next-gpu", "details", "metrics", "zoom-in", "zoom-out", "units"})
 
 REPLAY_ACTIONS: tuple[Action, ...] = (
     Action("pause", "space", "Pause", "Pause or resume the replay; at its end, play it again"),
@@ -79,8 +78,6 @@ REPLAY_ACTIONS: tuple[Action, ...] = (
     Action("page-down", "pagedown", "Page down", "Go one page further down in a list"),
     Action("page-up", "pageup", "Page up", "Go one page further up in a list"),
     Action("toggle", "enter", "Choose", "Open the selected GPU; switch a metric"),
-    Action("back", "escape,backspace", "Back", "Leave details, metrics or the keys"),
+    Action("back", "escape,backspace", "Back", "Leave details or metrics"),
 )
 """Keys of a replay: those that control sampling and processes are missing."""
-OF_THE_APP: tuple[Action, ...] = tuple(action for action in APP_ACTIONS if action.id != "help")
-"""Actions of the app on every screen."""

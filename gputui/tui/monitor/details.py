@@ -1,4 +1,4 @@
-"""Lists that replace the panes: all values of one GPU, the choice of metrics, and the keys."""
+"""Lists that replace the panes: all values of one GPU, and the choice of metrics."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from gputui.metrics import METRICS, Units, with_unit
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, Value
 from gputui.model.units import format_percent, with_prefix
-from gputui.tui.monitor.actions import OF_THE_APP
 from gputui.tui.monitor.frame import Frame, account_text, device_title
 from gputui.tui.monitor.metrics import OF_GPUS
-from gputui.tui.shell.keymap import Action
-from gputui.tui.shell.keys_page import EVERY_SCREEN, THIS_SCREEN, key_lines
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, ruled, width_of
 from gputui.tui.widgets.wrapping import wrapped
@@ -86,11 +83,6 @@ def metrics_lines(chosen: Sequence[str], cursor: int, width: int) -> list[Line]:
         text = f"{mark} {left(metric.id, 13)} {metric.title}"
         lines.append(fitted((Span(left(text, width), "selected" if place == cursor else ""),), width))
     return lines
-
-
-def keys_lines(actions: Sequence[Action], opening: Sequence[Action], width: int) -> list[Line]:
-    """All keys with descriptions, those of the screen first; as many lines as needed."""
-    return key_lines(((THIS_SCREEN, actions), (EVERY_SCREEN, (*opening, *OF_THE_APP))), width)
 
 
 def value_text(key: str, value: Value, units: Units) -> str:

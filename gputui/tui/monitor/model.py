@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gputui.analysis.health import STALE_AFTER_S, foreign_processes, health, is_lost
@@ -14,7 +15,7 @@ from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.units import counted
 from gputui.tui.monitor.accounts import Ledger
 from gputui.tui.monitor.actions import ACTIONS, REPLAY_ACTIONS
-from gputui.tui.monitor.details import details_lines, keys_lines, metrics_lines
+from gputui.tui.monitor.details import details_lines, metrics_lines
 from gputui.tui.monitor.frame import ChartPool, Frame, account_text, span_of, span_text, used_in_short
 from gputui.tui.monitor.gpu_card import gpu_card
 from gputui.tui.monitor.gpu_table import gpu_table
@@ -24,8 +25,10 @@ from gputui.tui.monitor.metric_chart import charts, chosen_metrics
 from gputui.tui.monitor.metrics import OF_GPUS, OF_THE_HOST, metric_named
 from gputui.tui.monitor.process_columns import command_text, is_of_here
 from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessList
+from gputui.tui.monitor.questions import HEIGHT as QUESTIONS_HEIGHT
+from gputui.tui.monitor.questions import question_lines
 from gputui.tui.monitor.recording import change_speed, pause_or_go_on, position_spans
-from gputui.tui.monitor.requests import EndProcess, Request, SetInterval, WantProcesses
+from gputui.tui.monitor.requests import EndProcess, Request, SetInterval, ShowDemo, WantProcesses
 from gputui.tui.monitor.settings import (
     INTERVALS_S,
     MEMORY_UNITS,
@@ -45,7 +48,6 @@ from gputui.tui.monitor.summary import summary_line
 from gputui.tui.monitor.users import FROM as USERS_FROM
 from gputui.tui.monitor.users import WIDTH as USERS_WIDTH
 from gputui.tui.monitor.users import users_lines
-from gputui.tui.shell.keymap import SCREENS_ACTIONS, Action
 from gputui.tui.shell.registry import narrowed
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import (
@@ -91,6 +93,7 @@ class _Hits:
     gpus: list[tuple[Rect, int]] = field(default_factory=list)
     processes: Rect | None = None
     list: Rect | None = None
+    has_questions: bool = False
 
 
 _ABOVE = 2
@@ -98,6 +101,8 @@ _ABOVE = 2
 _SCROLL_CELLS = 16
 _RULED_FROM = 6
 """From this number of rows on, processes have a rule above their heading."""
+_LEAST_BESIDE_QUESTIONS = 4
+"""Rows of processes that stay when a newcomer's questions stand below them."""
 _GAUGES_REST_BELOW = 100
 """Columns. A small terminal is often a slow one."""
 _LEAST_LEFT = 16
@@ -117,15 +122,15 @@ class MonitorModel:
         caution: str = "",
         user: str = "",
         screens: Line = (),
-        opening: Sequence[Action] = (),
+        opening: str = "",
         recording: Playback | None = None,
         now: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """`usd_per_hour` is the price of the whole box; processes of other users than `user` are counted.
 
-        `screens` lists the screens of the app, at the right end of the first line; `opening` are the keys to
-        them. `caution`, for a feed without real measurements, is shown before the title. With a `recording`,
-        keys control its position, and ages refer to its clock.
+        `screens` lists the screens of the app, at the right end of the first line; `opening` says how to open
+        those that work without a GPU. `caution`, for a feed without real measurements, is shown before the
+        title. With a `recording`, keys control its position, and ages refer to its clock.
         """
         self._recording = recording
         self.actions = ACTIONS if recording is None else REPLAY_ACTIONS
@@ -133,7 +138,7 @@ class MonitorModel:
         if recording is not None:  # recordings have no process lists
             settings = replace(settings, show_processes=False)
         self._screens = screens
-        self._opening = tuple(opening)
+        self._opening = opening
         self._settings = settings
         self._ascii_only = ascii_only
         self._title = clean(title[:1000]).strip()
@@ -149,6 +154,7 @@ class MonitorModel:
         self._table = ProcessList(settings.sort, descending=settings.descending, tree=settings.tree)
         self._mode = ""
         self._question: EndQuestion | None = None
+        self._quick_s: float | None = None
         self._selected_gpu: int | None = None
         self._scroll = 0
         self._page = 1
@@ -188,10 +194,10 @@ class MonitorModel:
             "first": lambda: self._move(-(10**9)),
             "last": lambda: self._move(10**9),
             "end": self._ask,
+            "demo": ShowDemo,
             "next-gpu": self._next_gpu,
             "details": self._details,
             "metrics": lambda: self._open("metrics"),
-            "keys": lambda: self._open("keys"),
             "toggle": self._toggle,
             "yes": self._send,
             "no": self._send_none,
@@ -231,6 +237,11 @@ class MonitorModel:
     def name_screens(self, screens: Line) -> None:
         """Replace the right end of the first line."""
         self._screens = screens
+
+    def invite(self, quick_s: float | None) -> None:
+        """Show what a newcomer asks; `quick_s` is how long the profile quick takes, None hides it."""
+        self._quick_s = quick_s
+        self._changes += 1
 
     def add(self, sample: LiveSample) -> None:
         """Add the newest sample, even while paused. Adding it again changes nothing."""
@@ -374,7 +385,7 @@ class MonitorModel:
             self._question.signal = min(max(self._question.signal + step, 0), len(SIGNALS) - 1)
         elif self._mode == "metrics":
             self._scroll = min(max(self._scroll + by, 0), len(OF_GPUS) - 1)
-        elif self._mode in ("details", "keys"):
+        elif self._mode == "details":
             self._scroll = max(self._scroll + by, 0)
         elif self._recording is not None:
             return  # recordings have no process lists
@@ -386,6 +397,9 @@ class MonitorModel:
             self._table.move(by)
 
     def _ask(self) -> None:
+        if self._hits.has_questions:
+            self._settings = replace(self._settings, questions=False)
+            return
         process = self._table.selected_process() if self._settings.show_processes else None
         if process is None:
             self.say("no process is selected: down selects one")
@@ -400,7 +414,7 @@ class MonitorModel:
             self._question = EndQuestion(process.pid, process.start_ticks, command_text(process))
 
     def _next_gpu(self) -> None:
-        names = [device.device for device in self._shown_gpus()]
+        names = [device.device for device in self.shown_gpus()]
         if not names:
             self.say("there is no GPU")
             return
@@ -412,10 +426,16 @@ class MonitorModel:
     def _details(self) -> None:
         if self._mode == "details":
             self._mode = ""
-        elif not self._shown_gpus():
+        elif not self.shown_gpus():
             self.say("there is no GPU to show details of")
         else:
-            self._mode, self._scroll, self._question = "details", 0, None
+            self.show_details(self._selected_gpu)
+
+    def show_details(self, device: int | None) -> None:
+        """Of a GPU; of the first for None."""
+        self._selected_gpu = device
+        self._mode, self._scroll, self._question = "details", 0, None
+        self._changes += 1
 
     def _open(self, mode: str) -> None:
         """Show a list that needs no GPU, or close it if it is open."""
@@ -502,7 +522,8 @@ class MonitorModel:
         else:
             self._back()
 
-    def _shown_gpus(self) -> list[DeviceSample]:
+    def shown_gpus(self) -> list[DeviceSample]:
+        """All GPUs, without their instances."""
         sample = self._paused.sample if self._paused is not None else self._sample
         return [] if sample is None else _parents(sample.gpus)
 
@@ -532,19 +553,13 @@ class MonitorModel:
             self._loads.gauges_rest = width < _GAUGES_REST_BELOW
             lines = [self._header(width, frame.span_ns), summary_line(frame, width)]
             counts = ""
-            if self._mode in ("metrics", "keys") or (self._mode == "details" and frame.gpus):
+            if self._mode == "metrics" or (self._mode == "details" and frame.gpus):
                 lines += self._list(frame, width, height - _ABOVE - 1)
             else:
                 top = _ABOVE + int(height >= ROOMY)
                 instances = [len(frame.instances[gpu.device]) for gpu in frame.gpus]
                 self._most_processes = max(self._most_processes, self._table.total)
-                layout = laid_out(
-                    width,
-                    height - top - 1,
-                    instances,
-                    with_lower=self._settings.show_processes,
-                    processes=self._most_processes,
-                )
+                layout = self._laid_out(width, height - top - 1, instances)
                 lines = filled(lines, width, top)
                 hidden_gpus = 0
                 if layout.form == "single":
@@ -559,6 +574,9 @@ class MonitorModel:
                 lines, counts = self._with_rest(lines, frame, layout, width, top, hidden_gpus)
                 if frame.gpus and not layout.lower.height and len(lines) < height - 1:
                     lines.append(fitted((_account(frame, width),), width))
+                if self._hits.has_questions and self._quick_s is not None:
+                    lines = filled(lines, width, height - 1 - QUESTIONS_HEIGHT)
+                    lines += question_lines(frame, self._quick_s, width)
             self._charts.turn()
             lines = [*filled(lines, width, height - 1), self._status(frame, counts, width)]
         if self._ascii_only:
@@ -641,11 +659,27 @@ class MonitorModel:
             self._selected_gpu,
         )
 
+    def _laid_out(self, width: int, height: int, instances: Sequence[int]) -> Layout:
+        """With rows for a newcomer's questions at the end, if they take none from GPUs in a table."""
+        of = partial(
+            laid_out,
+            width,
+            instances=instances,
+            with_lower=self._settings.show_processes,
+            processes=self._most_processes,
+        )
+        layout = of(height)
+        if self._quick_s is None or not self._settings.questions or self._table.selected is not None:
+            return layout
+        less = of(height - QUESTIONS_HEIGHT)
+        keeps_gpus = (less.form, less.list.height) == (layout.form, layout.list.height)
+        self._hits.has_questions = keeps_gpus and less.lower.height >= _LEAST_BESIDE_QUESTIONS
+        return less if self._hits.has_questions else layout
+
     def _gpu_overview(self, frame: Frame, layout: Layout, width: int, top: int) -> tuple[list[Line], int]:
         """Cards, rows, or what stands in place of GPUs; and how many GPUs are out of view."""
         if layout.form == "none":
-            screens = [action for action in self._opening[1:] if action not in SCREENS_ACTIONS]
-            opening = "; ".join(f"{action.key} {action.tooltip}" for action in screens)
+            opening = "" if self._hits.has_questions else self._opening
             return without_gpus(frame, opening, width, layout.host.height), 0
         if layout.form == "cards":
             return self._cards(frame, layout.gpus, width), 0
@@ -739,15 +773,13 @@ class MonitorModel:
         return fitted((*lefts, Span(" "), *rights), width)
 
     def _list(self, frame: Frame, width: int, height: int) -> list[Line]:
-        """Details of a GPU, the choice of metrics, or the keys, scrolled."""
+        """Details of a GPU, or the choice of metrics, scrolled."""
         self._hits.list = Rect(0, _ABOVE, width, height)
         self._page = max(height - 2, 1)
         if self._mode == "metrics":
             lines = metrics_lines(self._settings.metrics, self._scroll, width)
             top = self._scroll_top(height)
             return filled(lines[top : top + height], width, height)
-        if self._mode == "keys":
-            return self._scrolled(keys_lines(self.actions, self._opening, width), width, height)
         if self._selected_gpu is None:
             self._selected_gpu = frame.gpus[0].device
         gpu = next(one for one in frame.gpus if one.device == self._selected_gpu)
@@ -780,7 +812,9 @@ class MonitorModel:
             return fitted((Span(cut(self._message, width), self._message_style),), width)
         has_process = self._settings.show_processes and table.total > 0
         there = [what for what, is_so in (("a GPU", frame.gpus), ("a process", has_process)) if is_so]
-        return hints_line(counts, self._mode, width, there, self.actions)
+        asks = self._hits.has_questions  # then the key to end a process is the one that hides them
+        actions = [action for action in self.actions if not (asks and action.id == "end")]
+        return hints_line(counts, self._mode, width, there, actions)
 
 
 def _account(frame: Frame, room: int) -> Span:

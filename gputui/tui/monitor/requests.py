@@ -30,4 +30,8 @@ class WantProcesses:
     wanted: bool
 
 
-Request = EndProcess | SetInterval | WantProcesses
+class ShowDemo:
+    """Show made-up GPUs instead of this box, until the user leaves them."""
+
+
+Request = EndProcess | SetInterval | WantProcesses | ShowDemo

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -42,6 +43,10 @@ class MonitorSettings:
     """Whether the terminal notifies of runs, on all screens."""
     theme: str = THEMES[0].id
     """Id of one of THEMES, for all screens."""
+    questions: bool = True
+    """Whether a newcomer's questions are shown while there is no result file."""
+    palette: tuple[str, ...] = ()
+    """What was chosen in the palette of all screens, the last first."""
 
 
 def load_settings(path: Path) -> tuple[MonitorSettings, str]:
@@ -102,7 +107,7 @@ def save_settings(path: Path, settings: MonitorSettings) -> None:
 
 def _fitting(key: str, value: object) -> object | None:
     """A value as the settings take it; None if it is invalid."""
-    if key in ("show_processes", "descending", "tree", "notify"):
+    if key in ("show_processes", "descending", "tree", "notify", "questions"):
         return value if isinstance(value, bool) else None
     if isinstance(value, bool):
         return None
@@ -112,6 +117,8 @@ def _fitting(key: str, value: object) -> object | None:
         known = [metric.id for metric in OF_GPUS]
         chosen = [name for name in value if isinstance(name, str) and name in known]
         return tuple(dict.fromkeys(chosen)) if len(chosen) == len(value) and chosen else None
+    if key == "palette" and isinstance(value, list):
+        return tuple(value) if all(isinstance(name, str) for name in value) else None
     allowed: dict[str, tuple[object, ...]] = {
         "zoom_min": ZOOMS_MIN,
         "memory_unit": MEMORY_UNITS,
@@ -126,5 +133,5 @@ def _toml(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
-        return "[" + ", ".join(f'"{item}"' for item in value) + "]"
-    return f'"{value}"' if isinstance(value, str) else str(value)
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)

@@ -6,7 +6,8 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from gputui.model.units import counted
-from gputui.tui.monitor.actions import OF_THE_APP, Action, shown_key
+from gputui.tui.monitor.actions import Action, shown_key
+from gputui.tui.shell.keymap import APP_ACTIONS
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, line_width, width_of
 
@@ -21,7 +22,7 @@ SIGNALS: tuple[tuple[str, str], ...] = (
 _FIRST_SIGNAL = 2
 _HINTS: Mapping[str, tuple[str, ...]] = {
     "": (
-        "keys",
+        "help",
         "quit",
         "pause",
         "seek-back",
@@ -35,7 +36,6 @@ _HINTS: Mapping[str, tuple[str, ...]] = {
     ),
     "details": ("back", "next-gpu", "down", "pause"),
     "metrics": ("back", "toggle", "down", "up"),
-    "keys": ("back", "down", "up"),
 }
 
 
@@ -84,7 +84,7 @@ def hints_line(counts: str, mode: str, width: int, there: Container[str], action
     """As many keys of `actions` as fit, except those that need something not in `there`, and counts."""
     spans: list[Span] = []
     room = width - (width_of(counts) + 2 if counts else 0)
-    by_id = {action.id: action for action in (*actions, *OF_THE_APP)}
+    by_id = {action.id: action for action in (*actions, *APP_ACTIONS)}
     for name in _HINTS.get(mode, _HINTS[""]):
         action = by_id.get(name)
         if action is None or (action.needs and action.needs not in there):

@@ -80,6 +80,11 @@ APP_ACTIONS: tuple[Action, ...] = (
 SCREENS_ACTIONS: tuple[Action, ...] = (
     Action("ring", "N", "Notify", "Ring when a run ends, a case fails or memory runs out; or no longer"),
     Action("open_log", "L", "Log", "Errors shown on the screens, with time and place"),
-    Action("palette", "ctrl+p", "Palette", "Everything that keys do here, found by a few letters"),
+    Action(
+        "palette",
+        "ctrl+p",
+        "Palette",
+        "Screens, keys, runs, files, GPUs, profiles and pages, found by a few letters",
+    ),
 )
 """Keys of every screen if there are several."""

@@ -1,13 +1,15 @@
-"""The palette: all available actions, searchable."""
+"""The palette: screens, keys, runs, files, GPUs, profiles and pages, found by a few letters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
+from textual.command import Hit, Hits, Provider
 from textual.containers import Vertical
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Input
 
 from gputui.store.text import clean_text
@@ -18,15 +20,58 @@ from gputui.tui.widgets.lines_page import LinesPage
 from gputui.tui.widgets.plain_table import PlainTable
 from gputui.tui.widgets.wrapping import wrapped
 
-_NOTHING = Action("", "", "", "Nothing fits: fewer letters, or others")
-_MOST_LINES = 4
-"""Of a description: the longest needs this many at 40 columns."""
+_NOTHING = "Nothing fits: fewer letters, or others"
+_LONGEST = 140
+"""Cells of a sentence that are shown in full under the table; the longest of an action is shorter."""
+_MOST_ROWS = 200
 _LINES_AROUND = 3
 """The frame, and what is typed."""
+_CURSOR_KEYS = ("up", "down", "left", "right", "home", "end", "pageup", "pagedown", "tab", "j", "k")
+
+Choice = tuple[Action, Callable[[], object]]
+"""What is shown, and what choosing it does."""
 
 
-class Palette(ModalScreen[Action | None]):
-    """Returns the chosen action; None after esc."""
+class Choices(Provider):
+    """Finds choices by words: first those whose title begins with them, and among these those used before.
+
+    Others keep their order, but cursor keys come last.
+    """
+
+    def __init__(self, screen: Screen[object], choices: Iterable[Choice], used: Sequence[str]) -> None:
+        super().__init__(screen)
+        self._choices: list[Choice] = []
+        self._used = used
+        self.add(choices)
+
+    def add(self, choices: Iterable[Choice]) -> None:
+        self._choices += choices
+        self._choices.sort(key=lambda choice: choice[0].key.partition(",")[0] in _CURSOR_KEYS)
+
+    async def search(self, query: str) -> Hits:
+        """All that fit, in any order, their text a key, a tab and a title; everything fits nothing typed."""
+        words = clean_text(query).lower().split()
+        for place, (action, does) in enumerate(self._choices):
+            text, fit = f"{shown_key(action)}\t{clean_text(action.title)}", _fit(action, words)
+            use = 0.9 - self._used.index(text) / 100 if text in self._used else 0
+            if fit:
+                yield Hit(
+                    (fit + use - place / 1e6) / 4, action.title, does, text, clean_text(action.sentence)
+                )
+
+
+def _fit(action: Action, words: Sequence[str]) -> int:
+    """3 if the title begins with the words, 2 if they begin words of it, 1 if all occur, 0 if not."""
+    title = action.title.lower()
+    if title.startswith(" ".join(words)):
+        return 3
+    if all(f" {word}" in f" {title}" for word in words):
+        return 2
+    return int(all(word in f"{title} {action.tooltip.lower()}" for word in words))
+
+
+class Palette(ModalScreen[Hit | None]):
+    """Returns what was chosen; None after esc."""
 
     DEFAULT_CSS = """
     Palette { align: center top; background: ansi_default; }
@@ -46,22 +91,22 @@ class Palette(ModalScreen[Action | None]):
     Palette #sentence { height: 1; scrollbar-size: 0 0; }
     """
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
-        Binding("escape,ctrl+p", "leave", "Back", show=False),
+        Binding("escape", "leave", "Back", show=False),
         Binding("down,ctrl+n", "step(1)", show=False, priority=True),
         Binding("up", "step(-1)", show=False, priority=True),
         Binding("pagedown", "step(10)", show=False, priority=True),
         Binding("pageup", "step(-10)", show=False, priority=True),
     ]
 
-    def __init__(self, actions: Iterable[Action]) -> None:
+    def __init__(self, choices: Choices) -> None:
         super().__init__()
-        self._actions = tuple(actions)
-        self._shown: Sequence[Action] = ()
+        self._choices = choices
+        self._shown: Sequence[Hit] = ()
 
     def compose(self) -> ComposeResult:
         with Vertical(), Vertical() as box:
             box.styles.border = ("ascii" if shell_of(self).ascii_only else "solid", "ansi_default")
-            field = Input(placeholder="what to do; enter does it, esc leaves")
+            field = Input(placeholder="type a command, a run, a file or a page; esc leaves")
             field.cursor_blink = False
             yield field
             table = PlainTable(("key", "action", "what it does"))
@@ -69,15 +114,28 @@ class Palette(ModalScreen[Action | None]):
             yield table
             yield LinesPage(id="sentence")
 
-    def on_mount(self) -> None:
+    async def on_mount(self) -> None:
         if shell_of(self).ascii_only:
             self.query_one(PlainTable).styles.scrollbar_size_vertical = 0
-        self._fill("")
+        await self._fill()
         self.query_one(Input).focus()
 
-    def on_input_changed(self, event: Input.Changed) -> None:
+    async def add(self, choices: Iterable[Choice]) -> None:
+        """More to choose from; the cursor stays in its row."""
+        self._choices.add(choices)
+        if self.is_attached and self.is_mounted:
+            await self._fill()
+
+    async def on_key(self, event: events.Key) -> None:
+        """Take a letter that was typed before the field had the focus."""
+        if event.is_printable and event.character:
+            self.query_one(Input).insert_text_at_cursor(event.character)
+            await self._fill()
+
+    async def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
-        self._fill(event.value)
+        self.query_one(PlainTable).move_cursor(row=0)
+        await self._fill()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -85,11 +143,11 @@ class Palette(ModalScreen[Action | None]):
         self.dismiss(self._shown[place] if place < len(self._shown) else None)
 
     def on_resize(self) -> None:
-        """Reserve room for the longest description, so that the table does not change its height."""
-        width = self.query_one(PlainTable).size.width
-        most = max((len(_sentence(action, width)) for action in self._actions), default=1)
+        """Reserve room for the longest sentence, so that the table does not change its height."""
+        table = self.query_one(PlainTable)
+        most = -(-_LONGEST // max(table.size.width, 10))
         self.query_one("#sentence").styles.height = most
-        self.query_one(PlainTable).styles.max_height = max(self.size.height - most - _LINES_AROUND, 2)
+        table.styles.max_height = max(self.size.height - most - _LINES_AROUND, 2)
         self.call_after_refresh(self._describe)
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
@@ -107,26 +165,16 @@ class Palette(ModalScreen[Action | None]):
         """Move the table's cursor from the field."""
         self.query_one(PlainTable).step(rows)
 
-    def _fill(self, text: str) -> None:
-        self._shown = found(text, self._actions)
-        table = self.query_one(PlainTable)
-        table.fill([(shown_key(action), action.title, action.sentence) for action in self._shown])
-        table.move_cursor(row=0)
+    async def _fill(self) -> None:
+        hits = [hit async for hit in self._choices.search(self.query_one(Input).value)]
+        self._shown = sorted((hit for hit in hits if isinstance(hit, Hit)), reverse=True)[:_MOST_ROWS]
+        rows = [(*str(hit.text).split("\t", 1), str(hit.help)) for hit in self._shown]
+        self.query_one(PlainTable).fill(rows)
         self._describe()
 
     def _describe(self) -> None:
         """Show the full description of the selected action."""
         place, page = self.query_one(PlainTable).cursor_row, self.query_one("#sentence", LinesPage)
-        here = self._shown[place] if place < len(self._shown) else _NOTHING
-        page.show(tuple((Span(row, "dim"),) for row in _sentence(here, page.size.width)))
-
-
-def _sentence(action: Action, width: int) -> list[str]:
-    return wrapped(action.sentence, max(width, 10), _MOST_LINES)
-
-
-def found(text: str, actions: Sequence[Action]) -> list[Action]:
-    """Actions that contain all words of a text; those whose title starts with it first."""
-    words = clean_text(text).lower().split()
-    fitting = [a for a in actions if all(word in f"{a.title} {a.tooltip}".lower() for word in words)]
-    return sorted(fitting, key=lambda action: not action.title.lower().startswith(" ".join(words)))
+        sentence = str(self._shown[place].help) if place < len(self._shown) else _NOTHING
+        rows = wrapped(sentence, max(page.size.width, 10), page.size.height)
+        page.show(tuple((Span(row, "dim"),) for row in rows))

@@ -24,7 +24,7 @@ class ScreenEntry:
     id: str
     title: str
     short: str
-    """Three letters, for the header."""
+    """Three letters, for a narrow header."""
     tooltip: str
 
     @property
@@ -49,6 +49,8 @@ _LONG_WORDS = " in progress: key"
 """Replaced by a colon where space is short."""
 _LEAST_LEFT, _ROOM_FOR_HEADING = 5, 16
 """Cells of the first line that stay free before keys and names, and before the long text about runs."""
+_FULL_NAMES_FROM, _ROOM_FOR_SHORT_TEXTS = 100, 24
+"""Columns from which on names are not shortened, and cells of the first line that stay free before them."""
 
 
 def load_screen(entry: ScreenEntry) -> Screen[None]:
@@ -58,7 +60,7 @@ def load_screen(entry: ScreenEntry) -> Screen[None]:
 
 
 def screens_line(current: str, runs: int = 0) -> Line:
-    """All screens with their keys, the current one in brackets: ` 1 Mon [3 Res]`.
+    """All screens with their keys, the current one in brackets: ` 1 Monitor [3 Results]`.
 
     They are preceded by the number of runs in progress and the key that shows them.
     """
@@ -69,9 +71,15 @@ def screens_line(current: str, runs: int = 0) -> Line:
 def narrowed(screens: Line, width: int) -> Line:
     """A line of `screens_line` for a first line of `width` cells.
 
-    Where space is short, the text about runs is shortened, then dropped; then keys are shown without names.
+    Where space is short, names have three letters, and the text about runs is shortened, then dropped; then
+    keys are shown without names.
     """
     room = width - _LEAST_LEFT
+    names = screens[-len(SCREENS) :]
+    if width < _FULL_NAMES_FROM or line_width(names) > width - _ROOM_FOR_SHORT_TEXTS:
+        pairs = zip(SCREENS, names, strict=True)
+        short = (Span(span.text.replace(entry.title, entry.short), span.style) for entry, span in pairs)
+        screens = (*screens[: -len(SCREENS)], *short)
     if screens and screens[0].style == "warn":
         if line_width(screens) > width - _ROOM_FOR_HEADING:
             screens = (Span(screens[0].text.replace(_LONG_WORDS, ":"), "warn"), *screens[1:])
@@ -84,9 +92,9 @@ def narrowed(screens: Line, width: int) -> Line:
 
 def _names(current: str) -> Line:
     return tuple(
-        Span(f"[{entry.key} {entry.short}]", "accent")
+        Span(f"[{entry.key} {entry.title}]", "accent")
         if entry.id == current
-        else Span(f" {entry.key} {entry.short} ", "dim")
+        else Span(f" {entry.key} {entry.title} ", "dim")
         for entry in SCREENS
     )
 

@@ -166,6 +166,7 @@ def test_without_a_driver_the_host_is_shown_with_the_cause_and_the_cure(
     lines: list[str] | None, cause: str, cure: str
 ) -> None:
     box = box_without_library() if lines is None else Box(*lines)
+    Path("a.db").touch()
     with box.monitor() as terminal:
         terminal.wait_for(cause)
         assert cure in terminal.text
@@ -305,7 +306,7 @@ def test_a_call_that_hangs_stops_neither_keys_nor_the_other_gpus_nor_the_end() -
         terminal.wait_for(lambda: pane(terminal, 2) != moving)
         terminal.type(b"?")
         terminal.wait_for("─ Keys of this screen ──")
-        terminal.wait_for("Results: Result files and runs")
+        terminal.wait_for("Choose a profile and watch it")
         terminal.type(b"?")
         wait_for_pane(terminal, 1, "the driver has not answered for ")
         leave(terminal)
@@ -517,7 +518,7 @@ def test_a_small_terminal_without_unicode_and_mouse_is_served_too() -> None:
     with Box("0 error * 15", gpus=2).monitor("--ascii", "--no-mouse", columns=40, lines=10) as terminal:
         terminal.wait_for("LOST")
         terminal.type(b"?")
-        terminal.wait_for("more lines: down")
+        terminal.wait_for(" more v")
         terminal.type(b"?")
         terminal.resize(30, 8)
         terminal.wait_for("gputui needs 40x10 cells here;")
@@ -548,7 +549,7 @@ def test_a_terminal_that_is_not_utf_8_gets_ascii_also_of_hostile_names(
     with box.monitor() as terminal:
         terminal.wait_for(r"cafe\x1b[31m")
         terminal.wait_for(lambda: "pwned" in row_of(terminal, child.pid))
-        for screen in ("2 Run", "3 Res", "4 Cmp", "5 Doc"):
+        for screen in ("2 Run", "3 Results", "4 Compare", "5 Doctor"):
             terminal.type(screen[:1].encode())
             terminal.wait_for(f"[{screen}]")
         terminal.type(b"1")

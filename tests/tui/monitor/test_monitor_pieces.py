@@ -425,7 +425,19 @@ def test_many_gpus_have_a_heat_strip() -> None:
 
 def test_settings_come_back_as_they_were_kept(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "monitor.toml"
-    kept = MonitorSettings(0.2, 30, ("power", "busy"), "GB", "F", False, "cpu", False, True)
+    kept = MonitorSettings(
+        interval_s=0.2,
+        zoom_min=30,
+        metrics=("power", "busy"),
+        memory_unit="GB",
+        temperature_unit="F",
+        show_processes=False,
+        sort="cpu",
+        descending=False,
+        tree=True,
+        questions=False,
+        palette=("5\tDoctor", '\trun 12345678 quick "a\\b" 温度'),
+    )
     save_settings(path, kept)
     assert load_settings(path) == (kept, "")
     assert [file.name for file in path.parent.iterdir()] == ["monitor.toml"]

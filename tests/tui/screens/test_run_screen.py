@@ -181,10 +181,10 @@ async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path
             r"spin mini cpu fp32 1 thread +[\d.]+ +[MG]B/s +(?:±|-[\d.]+ to \+)[\d.]+ %", shown(pilot)
         )
         await pilot.press("o")
-        await until(pilot, lambda: bool(app.results))
-        assert app.results == [(str(tmp_path / "tui.db"), model.ended.in_progress.run_ids)]
+        await until(pilot, lambda: bool(app.opened))
+        assert app.opened == [("results", (f"{tmp_path / 'tui.db'}@{model.ended.in_progress.short_id}",))]
         await pilot.press("q")
-        await until(pilot, lambda: app.leave_message == "")
+        await until(pilot, lambda: app.is_left)
     words = shlex.split(command)
     assert words[:3] == ["gputui", "run", str(spin)]
     words[words.index(str(tmp_path / "tui.db"))] = str(tmp_path / "cli.db")
@@ -267,7 +267,7 @@ async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_ask
         await pilot.press("q")
         assert "Leave? The run continues" in shown(pilot)
         await pilot.press("escape")
-        assert one.leave_message is None
+        assert not one.is_left
         await pilot.press("x", "y")
         for viewer in (pilot, second):
             app = viewer.app
@@ -275,7 +275,7 @@ async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_ask
             await until(viewer, lambda app=app: app.run_screen.model.view == "ended")  # type: ignore[misc]
         assert one.run_screen.model.ended == two.run_screen.model.ended
         assert "interrupted: stopped by SIGTERM" in shown(pilot)
-        await until(pilot, lambda: one.run_screen.in_progress == 0)
+        await until(pilot, lambda: not one.run_screen.model.in_progress)
         await pilot.press("escape")
         assert "What to measure" in shown(pilot)
     assert other.wait(DEADLINE_S) == 143
@@ -301,10 +301,9 @@ async def test_the_run_goes_on_when_the_screen_is_left_and_another_key_comes_bac
         await until(pilot, lambda: is_timing(app))
         await pilot.press(keys[0])
         assert "Leave? The run continues" in shown(pilot)
+        assert f"gputui attach {only_run_dir().name[-8:]}" in app.run_screen.model.parting_words
         await pilot.press(keys[1])
-        await until(pilot, lambda: app.leave_message is not None)
-        assert app.leave_message is not None
-        assert f"gputui attach {only_run_dir().name[-8:]}" in app.leave_message
+        await until(pilot, lambda: app.is_left)
     wait_until(lambda: (only_run_dir() / JOURNAL_NAME).exists(), "it goes on")
     assert gputui("attach", "no-such").stderr.count("in progress: ") == 1
 

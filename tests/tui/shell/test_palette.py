@@ -1,45 +1,153 @@
-"""The palette: every action of the current screen and of the app, searchable."""
+"""The palette: screens, keys, runs, files, GPUs, profiles and pages, found by a few letters."""
 
 from __future__ import annotations
 
-import pytest
-from shell_app import make_app, picture, press, settled
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
+import pytest
+from monitor_golden import model
+from monitor_samples import sample
+from pty_harness import Terminal
+from shell_app import make_app, picture, press, settled, until
+from stored_runs import store
+from textual.command import Hit
+from textual.pilot import Pilot
+from textual.screen import Screen
+from textual.widgets import Input
+
+from gputui.services.support.paths import monitor_file
+from gputui.tui.monitor.settings import load_settings
 from gputui.tui.screens.results.actions import ACTIONS as RESULTS_ACTIONS
+from gputui.tui.screens.run.screen import RunScreen
 from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action
-from gputui.tui.shell.palette import Palette, found
+from gputui.tui.shell.page_screen import PageScreen
+from gputui.tui.shell.palette import Choices, Palette
 from gputui.tui.widgets.plain_table import PlainTable
 
-
-def test_words_are_looked_for_in_titles_and_sentences_and_titles_come_first() -> None:
-    actions = (
-        Action("a", "a", "Sort", "By the next column"),
-        Action("b", "b", "Mark", "Mark a run to sort it out"),
-        Action("c", "c", "Quit", "Leave"),
-    )
-    assert [a.id for a in found("sort", actions)] == ["a", "b"]
-    assert [a.id for a in found("run mark", actions)] == ["b"]
-    assert found("nothing of that", actions) == []
-    assert len(found("", actions)) == 3
+SORT = Action("a", "a", "Sort", "By the next column")
+MARK = Action("b", "b", "Mark", "Mark a run to sort it out")
+DOWN = Action("c", "down,j", "Down", "The next line")
+DOCTOR = Action("d", "5", "Doctor", "Can this box measure?")
+PAGE = Action("", "", "docs sorting", "Sort out; Mark")
 
 
-async def test_the_palette_of_a_screen_holds_its_actions_those_of_the_app_and_the_screens() -> None:
+async def titles(query: str, *actions: Action, used: tuple[str, ...] = ()) -> list[str]:
+    choices = Choices(Screen(), [(action, lambda: None) for action in actions], used)
+    hits = [hit async for hit in choices.search(query) if isinstance(hit, Hit)]
+    return [str(hit.match_display) for hit in sorted(hits, reverse=True)]
+
+
+def keys_of(letters: str) -> list[str]:
+    names = {" ": "space", ".": "full_stop"}
+    return [names.get(letter, letter) for letter in letters]
+
+
+def first(pilot: Pilot[int]) -> str:
+    """The title in the first row."""
+    table = pilot.app.screen.query_one(PlainTable)
+    return table.get_row_at(0)[1].plain if table.row_count else ""
+
+
+async def opened(pilot: Pilot[int], last: str = "docs traces") -> Palette:
+    """The palette, when it has read what it finds besides keys."""
+    await press(pilot, "ctrl+p")
+    palette = pilot.app.screen
+    assert isinstance(palette, Palette)
+    await until(pilot, lambda: any(hit.match_display == last for hit in palette._shown))
+    return palette
+
+
+async def test_titles_that_begin_with_the_words_come_first_then_words_in_titles_then_in_sentences() -> None:
+    actions = (MARK, PAGE, SORT, DOCTOR)
+    assert await titles("sort", *actions) == ["Sort", "docs sorting", "Mark"]
+    assert await titles("run mark", *actions) == ["Mark"]
+    assert await titles("nothing of that", *actions) == []
+    assert await titles("", *actions) == ["Mark", "docs sorting", "Sort", "Doctor"]
+
+
+async def test_cursor_keys_come_last_and_what_was_chosen_before_comes_first_among_equals() -> None:
+    assert await titles("do", DOWN, PAGE, DOCTOR) == ["docs sorting", "Doctor", "Down"]
+    assert await titles("do", DOWN, PAGE, DOCTOR, used=("5\tDoctor",)) == ["Doctor", "docs sorting", "Down"]
+    used = ("b\tMark", "a\tSort")
+    assert await titles("", SORT, DOCTOR, MARK, used=used) == ["Mark", "Sort", "Doctor"]
+    assert await titles("so", SORT, MARK, used=used) == ["Sort", "Mark"]
+
+
+INTENTS = {
+    "doct": "Doctor",
+    "do": "Doctor",
+    "comp": "Compare",
+    "run ": "Run",
+    "resu": "Results",
+    "moni": "Monitor",
+    "quic": "run quick",
+    "llm": "run llm",
+    "burn": "run burn-in",
+    "gpu ": "GPU 0 H200 SXM",
+    "cccc": "run cccc0002 quick blue",
+    "gree": "run cccc0001 quick green",
+    "a.db": "file a.db",
+    "help": "Help",
+    "quit": "Quit",
+    "paus": "Pause",
+    "noti": "Notify",
+    "filt": "Filter",
+    "log": "Log",
+    "demo": "Demo",
+    "deta": "Details",
+    "meas": "docs measuring",
+    "serv": "docs serving",
+    "sql": "docs sql",
+    "term": "docs terminals",
+}
+
+
+async def test_what_people_want_is_found_by_four_letters(tmp_path: Path) -> None:
+    db = Path("a.db")
+    for number, label in ((1, "green"), (2, "blue")):
+        store(db, number, label=label)
+    made = model(lambda second: sample(8, second), seconds=2)
+    app = make_app(model=made)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await press(pilot, "3")
+        await until(pilot, lambda: "a.db" in picture(app))
+        app.open_screen("results", (str(db),))
+        await settled(pilot)
+        app.open_screen("monitor")
+        palette = await opened(pilot)
+        wrong = {}
+        for letters, wanted in INTENTS.items():
+            palette.query_one(Input).value = letters
+            await pilot.pause()
+            if first(pilot) != wanted:
+                wrong[letters] = first(pilot)
+        assert wrong == {}
+    assert len(INTENTS) >= 20
+    assert max(map(len, INTENTS)) <= 4
+
+
+async def test_the_palette_of_a_screen_holds_its_keys_those_of_the_app_and_the_screens() -> None:
     app = make_app()
     async with app.run_test(size=(120, 60)) as pilot:
         await press(pilot, "3", "ctrl+p")
-        shown = picture(app)
-        for action in (*RESULTS_ACTIONS, *SCREENS_ACTIONS, *APP_ACTIONS):
-            if action.id not in ("interrupt", "palette"):
-                assert f"{action.title} " in shown
-        assert "Can this box measure?" in shown
+        palette = pilot.app.screen
+        assert isinstance(palette, Palette)
+        held = {str(hit.text).split("\t")[1] for hit in palette._shown}
+        actions = (*RESULTS_ACTIONS, *SCREENS_ACTIONS, *APP_ACTIONS)
+        assert held >= {action.title for action in actions if action.id != "palette"}
+        assert "Can this box measure?" in picture(app)
 
 
 async def test_enter_does_what_was_found_and_esc_does_nothing() -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
-        await press(pilot, "ctrl+p", *"doc", "enter")
+        await press(pilot, "ctrl+p", *"do", "enter")
         assert "[5 Doc]" in picture(app)
+        assert app.used == ["5\tDoctor"]
         await press(pilot, "ctrl+p", *"zzz", "enter")
         assert "[5 Doc]" in picture(app)
         await press(pilot, "ctrl+p", "escape")
@@ -48,6 +156,44 @@ async def test_enter_does_what_was_found_and_esc_does_nothing() -> None:
         assert " driver " in picture(app)
         await press(pilot, "ctrl+p", *"help", "enter")
         assert "Keys of this screen" in picture(app)
+        assert app.used[0] == "?\tHelp"
+
+
+async def test_what_was_chosen_before_stands_first_when_the_palette_opens_again() -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "ctrl+p", *"doc", "enter", "ctrl+p")
+        assert first(pilot) == "Doctor"
+        await press(pilot, *"comp", "enter", "ctrl+p")
+        assert first(pilot) == "Compare"
+
+
+async def test_runs_files_profiles_pages_and_gpus_open_where_they_are_shown(tmp_path: Path) -> None:
+    store(Path("a.db"), 1, label="green")
+    made = model(lambda second: sample(8, second), seconds=2)
+    app = make_app(model=made)
+    async with app.run_test(size=(120, 40)) as pilot:
+
+        async def choose(letters: str, shows: str | Callable[[], bool]) -> None:
+            await opened(pilot)
+            await press(pilot, *keys_of(letters), "enter")
+            await until(pilot, (lambda: shows in picture(app)) if isinstance(shows, str) else shows)
+
+        await settled(pilot)
+        await choose("a.db", "[3 Results]")
+        await until(pilot, lambda: "green" in picture(app))
+        await choose("gree", "Overview")
+        await choose("llm", lambda: isinstance(app.screen, RunScreen))
+        run = app.screen
+        assert isinstance(run, RunScreen)
+        await until(pilot, lambda: run.model.profile_name == "llm" and run.model.region == "form")
+        await press(pilot, "escape")
+        await choose("measuring", "How gputui measures and judges")
+        assert isinstance(app.screen, PageScreen)
+        await press(pilot, "escape")
+        await choose("gpu 5", "─ 5 H200 SXM ── details ─")
+        assert app.screen_stack == [app._monitor]
 
 
 @pytest.mark.parametrize(
@@ -63,27 +209,76 @@ async def test_the_sentence_under_the_cursor_is_shown_whole_and_the_table_marks_
 ) -> None:
     app = make_app(ascii_only=ascii_only)
     async with app.run_test(size=(width, 60)) as pilot:
-        await press(pilot, "3", "ctrl+p")
+        await press(pilot, "3")
+        await opened(pilot)
         table = app.screen.query_one(PlainTable)
-        for place, action in enumerate(RESULTS_ACTIONS):
+        sentences = {action.title: action.sentence for action in RESULTS_ACTIONS}
+        for place in range(len(RESULTS_ACTIONS)):
             assert table.cursor_row == place
+            title = table.get_row_at(place)[1].plain.strip()
             shown = picture(app)
             framed = [line.strip("│| ") for line in shown.splitlines() if line.lstrip()[:1] in ("│", "|")]
-            below = " ".join(" ".join(framed[-4:]).split())
-            assert action.tooltip in below
+            below = " ".join(" ".join(framed[-5:]).split())
             assert ascii_only is shown.isascii()
-            row = next(line for line in shown.splitlines() if f"  {action.title}  " in line)
-            assert action.tooltip in row or ("~" if ascii_only else "…") in row
+            if title in sentences and title not in ("Compare",):
+                assert sentences[title] in below
+                row = next(line for line in shown.splitlines() if f"  {title}  " in line)
+                assert sentences[title] in row or ("~" if ascii_only else "…") in row
             await press(pilot, "down")
         await press(pilot, *"zzz")
         assert "Nothing fits" in picture(app)
 
 
-@pytest.mark.parametrize("screen", ["2", "3", "4", "5"])
-async def test_the_palette_opens_on_every_screen_also_where_text_is_typed_first(screen: str) -> None:
+@pytest.mark.parametrize("screen", ["1", "2", "3", "4", "5"])
+async def test_the_palette_opens_on_every_screen_also_where_text_is_typed_first_and_not_over_help(
+    screen: str,
+) -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, screen, "ctrl+p")
         assert isinstance(app.screen, Palette)
         await press(pilot, "ctrl+p")
         assert not isinstance(app.screen, Palette)
+        await press(pilot, "question_mark", "ctrl+p")
+        assert isinstance(app.screen, PageScreen)
+        assert "Keys of " in picture(app)
+
+
+async def test_nothing_raw_of_a_file_name_or_a_label_reaches_the_terminal(tmp_path: Path) -> None:
+    store(Path("a.db"), 1, label="\x1b[31mred\tlabel")
+    Path("\x1b[31mevil\t.db").touch()
+    os.utime("\x1b[31mevil\t.db", (0, 0))  # runs are those of the file that changed last
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        for letters in ("evil", "cccc"):
+            app.screen.query_one(Input).value = letters
+            await pilot.pause()
+            shown = picture(app)
+            assert {"evil": "evil", "cccc": "red"}[letters] in shown
+            assert "\x1b" not in shown
+            assert "\t" not in shown
+
+
+async def test_a_file_that_cannot_be_read_is_listed_without_runs() -> None:
+    Path("b.db").write_text("not a database")
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        palette = await opened(pilot)
+        found = [str(hit.match_display) for hit in palette._shown]
+        assert "file b.db" in found
+        await press(pilot, *keys_of("b.db"), "enter")
+        await until(pilot, lambda: "not a DuckDB database" in picture(app))
+
+
+def test_a_burst_of_keys_opens_doctor_and_the_choice_is_kept(repository: Path) -> None:
+    environment = {"PYTHONPATH": str(repository), "PYTHONUTF8": "1"}
+    with Terminal([sys.executable, "-m", "gputui"], environment=environment) as terminal:
+        terminal.wait_for("[1 Mon]")
+        terminal.type(b"\x10do\r")
+        terminal.wait_for("[5 Doc]")
+        terminal.type(b"q")
+        assert terminal.ended() == 0
+    settings, complaint = load_settings(monitor_file())
+    assert settings.palette == ("5\tDoctor",)
+    assert complaint == ""

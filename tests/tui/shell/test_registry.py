@@ -67,9 +67,14 @@ async def test_keys_typed_while_a_screen_is_being_opened_do_nothing(name: str) -
 
 
 def test_the_screen_that_is_shown_stands_in_brackets() -> None:
-    text = "".join(span.text for span in screens_line("results"))
-    assert "[3 Res]" in text
-    assert " 1 Mon " in text
+    for width, current, other in (
+        (39, "[3]", " 1 "),
+        (99, "[3 Res]", " 1 Mon "),
+        (100, "[3 Results]", " 1 Monitor "),
+    ):
+        first = "".join(span.text for span in header_line("results", "a.db", width))
+        assert current in first
+        assert other in first
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
@@ -77,29 +82,33 @@ def test_the_monitor_names_the_screens_wherever_they_fit(width: int) -> None:
     made = MonitorModel(MonitorSettings(), title="a box of some name", screens=screens_line("monitor"))
     first = "".join(span.text for span in made.lines(width, 24, 1)[0])
     assert len(first) == width
-    assert ("[1 Mon]" in first) is (width >= 7 * len(SCREENS) + 5)
+    assert ("[1 Mon]" in first) is (7 * len(SCREENS) + 5 <= width < 100)
+    assert ("[1 Monitor]" in first) is (width >= 100)
     assert ("charts" in first) is (width >= 7 * len(SCREENS) + 45)
 
 
-def test_eight_screens_have_their_names_at_80_columns_and_their_keys_at_40(
+def test_eight_screens_have_full_names_where_they_fit_three_letters_at_80_columns_and_keys_at_40(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     eight = [ScreenEntry(str(key), f"screen{key}", f"Screen {key}", f"Sc{key}", "") for key in range(1, 9)]
     monkeypatch.setattr(registry, "SCREENS", eight)
     made = MonitorModel(MonitorSettings(), title="a box of some name")
     made.name_screens(screens_line("screen3", 2))
-    for width in range(40, 121):
+    for width in range(40, 131):
         of_monitor = "".join(span.text for span in made.lines(width, 24, 1)[0])
         of_screen = "".join(span.text for span in header_line("screen3", "results", width, 2))
-        has_names = width >= 61
-        shown = " 1 Sc1  2 Sc2 [3 Sc3] 4 Sc4 " if has_names else " 1  2 [3] 4  5  6  7  8 "
+        shown = " 1  2 [3] 4  5  6  7  8 "
+        if width >= 120:
+            shown = " 1 Screen 1  2 Screen 2 [3 Screen 3] 4 Screen 4 "
+        elif width >= 61:
+            shown = " 1 Sc1  2 Sc2 [3 Sc3] 4 Sc4 "
         for first in (of_monitor, of_screen):
             assert len(first) == width
             assert shown in first
             if width >= 80:
                 assert first.startswith("gputui  ")
                 assert " 2 runs: 2 " in first or " 2 runs in progress: key 2 " in first
-        start = width - (56 if has_names else 24)
+        start = width - (24 if width < 61 else 56 if width < 120 else 96)
         assert [screen_at(x, width) for x in (start - 1, start, width - 1)] == ["", "screen1", "screen8"]
 
 
@@ -157,7 +166,7 @@ def test_the_monitor_shows_runs_in_progress_too() -> None:
     made.name_screens(screens_line("monitor", 2))
     first = "".join(span.text for span in made.lines(120, 24, 1)[0])
     assert "2 runs in progress: key 2" in first
-    assert "[1 Mon]" in first
+    assert "[1 Monitor]" in first
 
 
 @pytest.mark.slow
@@ -226,16 +235,19 @@ def test_a_narrow_first_line_says_less_about_runs_and_still_names_every_screen(r
             assert f"{runs} run" in first or width < names + 17
 
 
-async def test_a_click_on_the_name_of_a_screen_opens_it() -> None:
+@pytest.mark.parametrize(
+    ("width", "names"), [(80, ("Res", "Cmp", "Mon")), (100, ("Results", "Compare", "Monitor"))]
+)
+async def test_a_click_on_the_name_of_a_screen_opens_it(width: int, names: tuple[str, ...]) -> None:
     app = make_app()
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with app.run_test(size=(width, 24)) as pilot:
         await settled(pilot)
-        names = "".join(span.text for span in screens_line("monitor"))
-        for short in ("Res", "Cmp", "Mon"):
-            await pilot.click(offset=(80 - len(names) + names.index(short), 0))
+        line = "".join(span.text for span in header_line("monitor", "", width))
+        for name in names:
+            await pilot.click(offset=(line.index(name), 0))
             await settled(pilot)
             first = picture(app).partition("\n")[0]
-            assert first.startswith("moving") if short == "Mon" else f"{short}]" in first
+            assert first.startswith("moving") if name.startswith("Mon") else f"{name}]" in first
 
 
 async def test_help_of_the_monitor_is_one_key_away() -> None:

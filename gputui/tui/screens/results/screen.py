@@ -145,6 +145,11 @@ class ResultsScreen(ShellScreen):
             self.open_file(path.absolute(), run)
 
     @property
+    def path(self) -> Path | None:
+        """The file whose runs are shown."""
+        return None if self._runs_table.contents is None else self._runs_table.contents.path
+
+    @property
     def level(self) -> str:
         """`files`, `runs`, `run` or `notice`."""
         current = str(self.query_one("#level", ContentSwitcher).current)

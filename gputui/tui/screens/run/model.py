@@ -124,6 +124,8 @@ class RunModel:
         """What would disturb the run that is to be started, a line each."""
         self.notice: tuple[str, str] = ("", "")
         """Text and style."""
+        self._asked_for = ""
+        """A profile to show when the profiles are known."""
         self._has_looked = False
         """Whether runs in progress are known."""
         self._requests: list[Request] = []
@@ -249,7 +251,19 @@ class RunModel:
     def know_profiles(self, profiles: tuple[Profile, ...]) -> None:
         """The profiles were read."""
         self.profiles = profiles
+        self.show_profile(self._asked_for)
         self._check()
+
+    def show_profile(self, name: str) -> None:
+        """Go to the form of a profile, once the profiles are known."""
+        self._asked_for = name
+        names = [profile.name for profile in self.profiles or ()]
+        if name in names:
+            if self.view in ("watch", "ended"):
+                self._choose_again()
+            self._asked_for, self.selected, self.region = "", names.index(name), "form"
+            self.form.selected = len(self.form.texts)
+            self._check()
 
     def know_checked(self, checked: CheckedDraft) -> None:
         """A draft was looked at."""
@@ -542,7 +556,7 @@ class RunModel:
         elif action_id == "yes" or (action_id == "leave" and question == "leave"):
             self.question = ""
             if question == "leave":
-                self._ask(Leave(self.parting_words))
+                self._ask(Leave())
             elif question == "start":
                 self.view = "starting"
                 self._ask(Start(self.draft, anyway=True))

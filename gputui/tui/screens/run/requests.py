@@ -93,12 +93,8 @@ class OpenResults:
     run_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Leave:
     """Leave the program."""
-
-    said: str
-    """What is to be said in the shell; empty for nothing."""
 
 
 Request = (

@@ -36,7 +36,7 @@ from gputui.tui.shell.registry import header_line
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.terminal.painted_screen import PaintedScreen
 from gputui.tui.terminal.renderer import FastPaint
-from gputui.tui.widgets.app_context import Shell
+from gputui.tui.widgets.app_context import Shell, shell_of
 from gputui.tui.widgets.plain_ascii import in_ascii, wants_ascii
 
 PAINT_EVERY_S = 1.0
@@ -54,27 +54,10 @@ class _Learnt(Message, bubble=False):
 class RunScreen(PaintedScreen, inherit_bindings=False):
     """Choose what to measure, start it, watch it, leave it and come back.
 
-    It posts `ResultsAsked` and `LeaveAsked` to an app that handles them; with any other it calls the app's
-    `open_screen` and its action `quit`. Keys that have no meaning here go on to the app, but while text is
-    typed.
+    Keys that have no meaning here go on to the app, but while text is typed.
     """
 
     DEFAULT_CSS = "RunScreen { overflow: hidden; }"
-
-    class ResultsAsked(Message):
-        """Runs that have ended are to be shown."""
-
-        def __init__(self, target: str, run_ids: tuple[str, ...]) -> None:
-            super().__init__()
-            self.target = target
-            self.run_ids = run_ids
-
-    class LeaveAsked(Message):
-        """The program is to be left; what is to be said in the shell then, or nothing."""
-
-        def __init__(self, said: str) -> None:
-            super().__init__()
-            self.said = said
 
     ID = "run"
     ACTIONS = ACTIONS
@@ -103,6 +86,11 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
     def on_unmount(self) -> None:
         """Nothing is followed any more; a run goes on."""
         self._tasks.close()
+
+    def show_words(self, words: tuple[str, ...]) -> None:
+        """Open the form of a profile."""
+        self.model.show_profile(words[0])
+        self._done()
 
     def on_screen_resume(self) -> None:
         """It is looked at again: a run in progress is watched at once."""
@@ -148,16 +136,6 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
         """One sentence, until the next key."""
         self.model.say(text, style)
         self.paint()
-
-    @property
-    def in_progress(self) -> int:
-        """Supervisors at work on this host, as last looked; for other screens."""
-        return len(self.model.in_progress)
-
-    @property
-    def parting_words(self) -> str:
-        """What is to be said in the shell when the program is left now; empty without a run."""
-        return self.model.parting_words
 
     def paint(self) -> None:
         """Draw the picture as it is now."""
@@ -215,8 +193,7 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
             case StopHosts():
                 self._tasks.stop_hosts()
             case OpenComparison():
-                if isinstance(self.app, Shell):
-                    self.app.open_screen("compare", request.selectors)
+                shell_of(self).open_screen("compare", request.selectors)
             case Watch():
                 self._tasks.watch(request.run_id)
             case Unwatch():
@@ -226,22 +203,9 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
             case Copy():
                 self.model.say(copy(self.app, request.text, copies_directory()))
             case OpenResults():
-                self._open_results(request)
+                shell_of(self).open_screen("results", (f"{request.target}@{request.run_ids[0][-8:]}",))
             case Leave():
-                self._leave(request)
-
-    def _open_results(self, request: OpenResults) -> None:
-        app = self.app
-        if isinstance(app, Shell) and not hasattr(app, "on_run_screen_results_asked"):
-            app.open_screen("results", (f"{request.target}@{request.run_ids[0][-8:]}",))
-        else:
-            self.post_message(self.ResultsAsked(request.target, request.run_ids))
-
-    def _leave(self, request: Leave) -> None:
-        if hasattr(self.app, "on_run_screen_leave_asked"):
-            self.post_message(self.LeaveAsked(request.said))
-        else:
-            self.call_next(self.app.run_action, "quit")
+                self.call_next(self.app.run_action, "quit")
 
 
 SCREEN = RunScreen
