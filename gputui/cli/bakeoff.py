@@ -17,7 +17,7 @@ import click
 
 from gputui.cli.hosts import directory_given
 from gputui.cli.hosts_table import HostsTable, say
-from gputui.cli.output import shown
+from gputui.cli.output import confirmed, shown
 from gputui.cli.surroundings import unattended
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, GputuiError, MachineLacks, NoResult
 from gputui.model.units import counted, format_bytes, format_hourly, listed
@@ -224,7 +224,7 @@ def command(
     if not yes:
         if unattended() or not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise GputuiError("there is no terminal to ask on", "--yes starts without asking")
-        if not click.confirm("Start?", err=True):
+        if not confirmed("Start?"):
             raise GputuiError("nothing was measured", "--yes starts without asking")
     bakeoff = new_bakeoff(
         prepared,
@@ -522,7 +522,7 @@ def _clean(hosts: Sequence[Host], yes: bool) -> int:
     if there and not yes:
         if unattended() or not sys.stdin.isatty():
             raise GputuiError("nothing is removed without confirmation", "--yes removes what is listed")
-        if not click.confirm("Remove that?", err=True):
+        if not confirmed("Remove that?"):
             click.echo("nothing was removed", err=True)
             there = []
     for host, found in zip(there, on_all(there, cleaned) if there else (), strict=True):

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
+import click
+
 from gputui.cli.surroundings import unattended
 from gputui.document.plain_text import command_lines, in_encoding
 from gputui.document.spans import Span
@@ -79,6 +81,14 @@ def beneath(stream: TextIO) -> TextIO:
 def drawn_on(stream: TextIO) -> TextIO:
     """The stream for callers that clean names themselves and draw with control sequences; still encoded."""
     return cast(TextIO, _Output(beneath(stream), cleans=False))
+
+
+def confirmed(question: str) -> bool:
+    """Whether the user says yes; no is the default."""
+    from gputui.document.background import settle
+
+    settle()
+    return click.confirm(question, err=True)
 
 
 def console() -> Console:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from gputui.cli.output import confirmed
 from gputui.cli.surroundings import unattended
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.services.results.selectors import locate_run
@@ -27,7 +28,7 @@ def command(run: str, file: Path | None, yes: bool) -> int:
         what = f"run {found.short_id}{label}: {found.profile}, {found.status}, {day(found)}"
         if unattended() or not sys.stdin.isatty():
             raise GputuiError(f"{what} is not removed without confirmation", "add --yes")
-        if not click.confirm(f"remove {what}, from {path}?", err=True):
+        if not confirmed(f"remove {what}, from {path}?"):
             click.echo("nothing was removed", err=True)
             return EXIT_DONE
     remove_run(path, found.run_id)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.cli.options import MACHINE_HELP, machine_from
-from gputui.cli.output import wrapped
+from gputui.cli.output import confirmed, wrapped
 from gputui.cli.recovered import report_missing_home, report_recovered
 from gputui.cli.watching import (
     ALL_HELP,
@@ -336,7 +336,7 @@ def _see_disturbances(prepared: Prepared, *, yes: bool) -> None:
             click.echo(line, err=True)
     if not found or yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
-    if not click.confirm("Measure anyway?", err=True):
+    if not confirmed("Measure anyway?"):
         raise GputuiError("nothing was measured", "--yes measures without asking")
 
 

@@ -18,6 +18,7 @@ import click
 
 from gputui.cli.output import beneath
 from gputui.cli.progress import Progress
+from gputui.document.background import settle
 from gputui.document.page import console_on
 from gputui.document.spans import Line, Span
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, EXIT_NO_RESULT, GputuiError
@@ -103,6 +104,7 @@ def watch(
     is_here = all(map(is_of_this_boot, runs))
     is_terminal = sys.stderr.isatty()
     live = is_terminal and console_on(sys.stderr).has_styles
+    settle()  # a killed viewer would leave the terminal without echo
     if is_terminal and not live:
         click.echo(keys, err=True)
     with Progress(

@@ -99,10 +99,21 @@ def palette_here(theme: str = "", *, asks: bool = True) -> Palette:
     if before is not None and (ANSWERS.are_all or not ANSWERS.asked_s):
         _give_back(before)
     elif before is not None:
-        atexit.register(_give_back, before)
+        _UNANSWERED.append(before)
+        atexit.register(settle)
     known = {"": ANSWERS.background or SOME_DARK, "0": SOME_DARK}
     background = known.get(os.environ.get("GPUTUI_LIGHT", ""), SOME_LIGHT)
     return Palette(depth_of(os.environ), background, theme)
+
+
+_UNANSWERED: list[list[Any]] = []
+"""The terminal's attributes before a question that has no answer yet."""
+
+
+def settle() -> None:
+    """Wait for a late answer and give the terminal back, before something else reads from it."""
+    while _UNANSWERED:
+        _give_back(_UNANSWERED.pop())
 
 
 def _give_back(before: list[Any]) -> None:

@@ -65,6 +65,16 @@ def test_an_answer_that_comes_late_is_neither_shown_nor_left_for_the_shell() -> 
         assert terminal.unread() == b""
 
 
+def test_what_is_typed_at_a_question_is_echoed_though_the_terminal_never_answered() -> None:
+    asks = PAGE + "from gputui.cli.output import confirmed\nprint('said', confirmed('Go on?'))\n"
+    with terminal_of("-c", asks, answers=False) as terminal:
+        terminal.wait_for("Go on? [y/N]:")
+        assert terminal.attributes_now == terminal.attributes_before
+        terminal.type(b"y\r")
+        terminal.wait_for("said True")
+        assert terminal.ended() == 0
+
+
 def test_what_is_no_terminal_is_asked_nothing() -> None:
     with terminal_of("-c", PAGE.replace("sys.stdout", "sys.stderr")) as terminal:
         assert terminal.ended() == 0
