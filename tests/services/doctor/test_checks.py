@@ -598,7 +598,7 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
         ("ok", "runs in", "docker, aws", ""),
         (
             "note", "known by",
-            "no permanent id: runs from another account, container or boot count as another box",
+            "this box has no fixed id: after a restart, in another container or account it is seen as a new box",
             "name it: gputui run --machine NAME, or set GPUTUI_MACHINE",
         ),
         (

@@ -39,7 +39,7 @@ def texts(lines: tuple[Line, ...] | list[Line]) -> list[str]:
 
 def test_each_case_has_the_state_of_its_device_and_a_dash_where_it_has_none(detail: RunDetail) -> None:
     rule, heading, gemm, gpt = texts(list(rests_on_lines(detail, 200)))
-    assert rule.startswith("── what the figures rest on ─")
+    assert rule.startswith("── how reliable the figures are ─")
     assert heading.split("  ")[-1].strip() == "samples"
     conditions = detail.conditions[detail.run.cases[0].case_id]
     for share in (conditions.slowed_share, conditions.power_capped_share):

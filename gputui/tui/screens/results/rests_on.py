@@ -37,7 +37,7 @@ def rests_on_lines(detail: RunDetail, width: int) -> Iterator[Line]:
     known = [
         replace(one, cells=[text or "—" for text in one.texts]) for one in found.written if any(one.texts)
     ]
-    yield section((Span("what the figures rest on", "title"),), width)
+    yield section((Span("how reliable the figures are", "title"),), width)
     yield from table_lines(Table(tuple(known)), width)
 
 
