@@ -22,7 +22,7 @@ def question_lines(frame: Frame, quick_s: float, width: int) -> list[Line]:
         ("2", "Is this box as fast as it should be?", Span(time, "dim")),
         ("4", "Which of two boxes is faster or cheaper?", Span("needs a result file of each", "dim")),
         ("5", *_of_health(frame)),
-        ("d", "What do eight busy GPUs look like?", Span("made-up data; q comes back", "dim")),
+        ("d", "What does all of it look like?", Span("five screens of made-up data", "dim")),
     )
     heading = ruled((Span("new here?", "title"), Span("x hides this", "accent")), width)
     return [

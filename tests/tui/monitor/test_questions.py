@@ -104,7 +104,7 @@ def test_x_hides_them_for_good_and_with_a_selected_process_it_asks_to_end_that()
 
 def test_they_go_when_there_is_a_result_file_and_d_asks_for_the_demo() -> None:
     made = monitor()
-    assert "d  What do eight busy GPUs look like?" in shown(made)
+    assert "d  What does all of it look like?" in shown(made)
     assert isinstance(made.press("demo"), ShowDemo)
     made.invite(None)
     assert "new here?" not in shown(made)
