@@ -64,6 +64,7 @@ def print_run(
     *,
     is_verbose: bool = False,
     shows_all: bool = False,
+    is_card: bool = False,
     share: float = 1.0,
     headline: str = "",
 ) -> None:
@@ -71,7 +72,7 @@ def print_run(
 
     A terminal gets what fits on `share` of its screen, unless it is to show all: the case of the headline,
     then those on a GPU. Anything else gets all cases. Efficiency, notes and reasons come with `is_verbose`.
-    The headline is the run's, unless another is given.
+    The headline is the run's, unless another is given. A card has neither notes nor what to type for more.
     """
     page, end = Page(out), Page(out)
     answer, *rest = (headline,) if headline else headline_sentences(run) or ("",)
@@ -91,7 +92,7 @@ def print_run(
         notes = run_notes(run, is_brief=True)
         if any(sentence.startswith(HAD_THE_CPU) for sentence in rest):
             notes = [note for note in notes if not note.startswith(CONTENTION)]
-        if notes or unmeasured:
+        if (notes or unmeasured) and not is_card:
             end.line(" · ".join((*notes, "more: --verbose")), "dim")
         lines = end.height + sum(-(-line_width(line) // out.width) for line in footer)
         is_whole = shows_all or not out.is_terminal

@@ -343,7 +343,7 @@ def _identity(box: SystemState) -> Iterator[Check]:
     if known_by:
         yield Check("known by", "ok", known_by[0])
     elif not box.machine.is_sure:
-        found = "this box has no fixed id: after a restart, in another container or account it is seen as a new box"
+        found = "no fixed id: after a restart, in another container or account, this is seen as a new box"
         yield Check("known by", "note", found, "name it: gputui run --machine NAME, or set GPUTUI_MACHINE")
 
 

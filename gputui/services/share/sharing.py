@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from gputui.services.compare.pairing import Side
     from gputui.services.compare.session import Answer, Asked
 
-FORMS = (".html", ".md", ".json", ".db")
+CARDS = (".svg", ".txt")
+"""Endings of a card: the answer and the rates of one run, to post."""
+FORMS = (".html", ".md", *CARDS, ".json", ".db")
 """Endings of the files that can be shared."""
 _MOST_BOXES = 8
 
@@ -54,18 +56,30 @@ class Shared:
     left_out: tuple[str, ...]
 
 
-def share(texts: Sequence[str], out: Path, keep: Keep, *, trust: bool = False) -> Shared:
+def share(
+    texts: Sequence[str],
+    out: Path,
+    keep: Keep,
+    *,
+    draw_card: Callable[[Run, str], str] | None = None,
+    trust: bool = False,
+) -> Shared:
     """Write the runs that each `F` or `F@RUN` names to one file, in the form of its ending.
 
+    `draw_card` makes the text of a card of a run, in the form of one of CARDS; without it none can be made.
     Every text that no pattern knows is replaced or left out, but for what `keep` asks for. A report or page
     is made of the copies that `.db` consists of, so no form holds more than another. Raises GputuiError if a
     file cannot be read or a run is unknown, NotStored if `out` cannot be written or is a database already.
     """
     form = out.suffix.lower()
-    if form not in FORMS:
+    if form not in FORMS or (form in CARDS and draw_card is None):
         raise GputuiError(
             f"{out.name}: its ending does not say what to write",
             f"end it in {', '.join(FORMS[:-1])} or {FORMS[-1]}",
+        )
+    if form in CARDS and len(texts) > 1:
+        raise GputuiError(
+            f"{len(texts)} results on one card: it shows one", "compare them on a page: -o x.html"
         )
     if form != ".db" and len(texts) > _MOST_BOXES:
         raise GputuiError(
@@ -91,7 +105,10 @@ def share(texts: Sequence[str], out: Path, keep: Keep, *, trust: bool = False) -
                 _copy([one], copies[-1], names)
             held = _held(copies)
             shared = Shared(held, _left_out(names))
-            write_whole(out, _text(form, copies, shared))
+            if draw_card is not None and form in CARDS:
+                write_whole(out, draw_card(_boxes(copies, ())[0].run, form))
+            else:
+                write_whole(out, _text(form, copies, shared))
     return Shared(held, _left_out(names))
 
 

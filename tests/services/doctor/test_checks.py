@@ -598,7 +598,7 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
         ("ok", "runs in", "docker, aws", ""),
         (
             "note", "known by",
-            "this box has no fixed id: after a restart, in another container or account it is seen as a new box",
+            "no fixed id: after a restart, in another container or account, this is seen as a new box",
             "name it: gputui run --machine NAME, or set GPUTUI_MACHINE",
         ),
         (

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import duckdb
 import pytest
@@ -16,6 +17,7 @@ from stored_loads import Server, store_loads
 from stored_runs import run_id_of, store
 
 from gputui.cli.serve_bench import command as serve_bench
+from gputui.cli.share import card_of
 from gputui.errors import GputuiError, NotStored
 from gputui.model.machine import Identity
 from gputui.model.result import RunSummary
@@ -24,7 +26,7 @@ from gputui.services.serving.limits import limits_of
 from gputui.services.share import vocabulary
 from gputui.services.share.copying import SHIFTED, shared_copy
 from gputui.services.share.rules import Keep, Names, rules_of
-from gputui.services.share.sharing import FORMS, share
+from gputui.services.share.sharing import CARDS, FORMS, share
 from gputui.store.reading import open_result
 from gputui.store.schema import RUN_TABLES
 from gputui.worker.serving.reporting import NEEDED
@@ -156,13 +158,38 @@ def test_no_form_holds_a_planted_text_an_old_id_or_a_path(stored_with_loads: Pat
     plant(stored_with_loads, (tuple(place.split(".", 1)) for place in FREE))  # type: ignore[misc]
     old = [run_id_of(1), run_id_of(1)[-8:], GPU_MACHINE.machine_id, GPU_MACHINE.gpus[0].gpu_id]
     both = [f"{stored_with_loads}@latest", f"{stored_with_loads}@latest~1"]
-    for form, names in (*((form, both) for form in FORMS), (".md", both[:1])):
+    for form, names in (
+        *((form, both[:1] if form in CARDS else both) for form in FORMS),
+        (".md", both[:1]),
+    ):
         out = tmp_path / f"out{len(names)}{form}"
-        shared = share(names, out, Keep())
+        shared = share(names, out, Keep(), draw_card=card_of)
         text = texts_of(out) if form == ".db" else out.read_text(encoding="utf-8")
         assert ("Side by side" in text) == (form == ".md" and len(names) == 2)
         text += "".join(shared.held + shared.left_out)
         assert not [word for word in (*WORDS, *old, str(tmp_path), "0.42") if word in text], (form, names)
+
+
+def test_a_card_is_a_small_picture_with_the_answer_the_rates_and_nothing_of_whose_they_are(
+    stored: Path, tmp_path: Path
+) -> None:
+    for form in CARDS:
+        share([f"{stored}@latest"], tmp_path / f"card{form}", Keep(), draw_card=card_of)
+    picture = (tmp_path / "card.svg").read_text()
+    root = ElementTree.fromstring(picture)
+    said = "\n".join("".join(text.itertext()) for text in root.iter("{http://www.w3.org/2000/svg}text"))
+    text = (tmp_path / "card.txt").read_text()
+    assert len(picture) < 20_000
+    assert "http" not in picture.replace("http://www.w3.org/2000/svg", "")
+    for word in ("GPT training", "gpt_train", "tok/s", "H200"):
+        assert word in said.replace("\xa0", " ")
+        assert word in text
+    assert not [word for word in (run_id_of(2)[-8:], "acme", "--verbose") if word in said + text]
+
+
+def test_a_card_shows_one_result(stored: Path, tmp_path: Path) -> None:
+    with pytest.raises(GputuiError, match="2 results on one card"):
+        share([str(stored), str(stored)], tmp_path / "card.svg", Keep(), draw_card=card_of)
 
 
 def test_a_report_on_loads_has_no_planted_text(stored_with_loads: Path, tmp_path: Path) -> None:
