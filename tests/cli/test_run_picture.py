@@ -246,10 +246,8 @@ def test_on_a_gpu_the_bars_are_shares_of_the_data_sheets_peak_and_cases_without_
         picture_lines(pictured(plan, GPU_MACHINE, until=len(journal) // 3), [plan], "a.db", "Ctrl-C", 80, 24)
     )
     assert re.search(r"^   CASE +DONE +RATE +95 % +OF PEAK$", text, re.MULTILINE), text
-    assert re.search(r"^   gpt_train base fp32 .* ±3 %  ━[━╸─]{5,} +\d+ %$", text, re.MULTILINE), text
-    assert re.search(
-        r"^   \d+ above: ok · \d+ below: ok · 3 of 35 cases not measured: 3 need TF32$", text, re.MULTILINE
-    )
+    assert re.search(r"^   gpt_train base fp32 .* ±4 %  ━[━╸─]{5,} +\d+ %$", text, re.MULTILINE), text
+    assert re.search(r"^   \d+ above: ok · 3 of 35 cases not measured: 3 need TF32$", text, re.MULTILINE)
     assert len(text.split("\n")) == 24
 
 
