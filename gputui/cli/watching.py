@@ -104,7 +104,6 @@ def watch(
     is_here = all(map(is_of_this_boot, runs))
     is_terminal = sys.stderr.isatty()
     live = is_terminal and console_on(sys.stderr).has_styles
-    settle()  # a killed viewer would leave the terminal without echo
     if is_terminal and not live:
         click.echo(keys, err=True)
     with Progress(
@@ -120,6 +119,7 @@ def watch(
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
         for index, line in follow(runs):
             if line is None:
+                settle(waits=False)
                 progress.tick()
                 if alerts is not None:
                     _ring(alerts.tick())
