@@ -9,10 +9,12 @@ import sys
 import time
 from collections.abc import Sequence
 from types import TracebackType
+from typing import Any  # Any: attributes of a terminal
 
 from gputui.cli.output import beneath, drawn_on, shown, wrapped
 from gputui.cli.redrawn import Redrawn
 from gputui.cli.run_picture import picture_lines
+from gputui.document.background import loud_typing, quiet_typing
 from gputui.document.page import Page, console_on
 from gputui.model.absent import Missing
 from gputui.model.journal import (
@@ -69,14 +71,24 @@ class Progress:
         self._said: set[tuple[int, int, str]] = set()
         """Run, case and outcome of each line about a case: of many passes only the first has a line."""
         self._drawn_s = 0.0
+        self._typing: list[Any] | None = None
+        """The terminal's attributes before the picture."""
 
     def __enter__(self) -> Progress:
+        self._typing = quiet_typing() if self._live else None
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._write(self._erasing())
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Let the terminal echo again; what was typed into the picture is forgotten."""
+        if self._typing is not None:
+            loud_typing(self._typing)
+            self._typing = None
 
     def say(self, text: str, *below: str) -> None:
         """Print a line that stays, and others below it."""

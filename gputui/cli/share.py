@@ -95,5 +95,5 @@ def card_of(run: Run, form: str) -> str:
     recorder = Recorder(
         record=True, width=_CARD_CELLS, file=StringIO(), force_terminal=True, color_system="truecolor"
     )
-    recorder.print(Text.from_ansi(text.getvalue()))
+    recorder.print(Text.from_ansi(text.getvalue().rstrip()))
     return recorder.export_svg(title="", code_format=_SVG, unique_id="card")

@@ -99,6 +99,7 @@ def watch(
 
     def leave(number: int, frame: FrameType | None) -> None:
         progress.interject(left or f"the run continues; to see it again: gputui attach {runs[0].short_id}")
+        progress.give_back()
         os._exit(EXIT_DONE if number == signal.SIGQUIT else 128 + number)
 
     is_here = all(map(is_of_this_boot, runs))

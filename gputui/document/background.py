@@ -75,21 +75,37 @@ def ask() -> list[Any] | None:
             and has_answer
             and not os.environ.get("GPUTUI_LIGHT")
             and os.name == "posix"
-            and os.isatty(0)
             and os.isatty(1)
-            and os.tcgetpgrp(0) == os.getpgrp()  # a process in the background would be stopped
         ):
-            import termios  # not available on Windows
-
-            with suppress(termios.error):
-                before, quiet = termios.tcgetattr(0), termios.tcgetattr(0)
-                quiet[3] &= ~(termios.ECHO | termios.ICANON)
-                termios.tcsetattr(0, termios.TCSANOW, quiet)
-                if not select.select([0], [], [], 0)[0]:
-                    ANSWERS.asked_s = monotonic()
-                    os.write(1, QUERY.encode())
-                return before
+            before = quiet_typing()
+            if before is not None and not select.select([0], [], [], 0)[0]:
+                ANSWERS.asked_s = monotonic()
+                os.write(1, QUERY.encode())
+            return before
     return None
+
+
+def quiet_typing() -> list[Any] | None:
+    """Keep what is typed from being shown; the terminal's attributes before, if this process has it."""
+    with suppress(OSError, ImportError):
+        import termios  # not available on Windows
+
+        with suppress(termios.error):
+            if not os.isatty(0) or os.tcgetpgrp(0) != os.getpgrp():  # one in the background would be stopped
+                return None
+            before, quiet = termios.tcgetattr(0), termios.tcgetattr(0)
+            quiet[3] &= ~(termios.ECHO | termios.ICANON)
+            termios.tcsetattr(0, termios.TCSANOW, quiet)
+            return before
+    return None
+
+
+def loud_typing(before: list[Any]) -> None:
+    """Show again what is typed, but not what was typed since."""
+    import termios
+
+    with suppress(OSError, termios.error):
+        termios.tcsetattr(0, termios.TCSAFLUSH, before)
 
 
 def palette_here(theme: str = "", *, asks: bool = True) -> Palette:

@@ -283,7 +283,7 @@ def _busy(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
         return ""
     main, _ = min(speeds, key=lambda pair: case_order(pair[0].case))
     share = contention_of(main)
-    rest = ", too much to decide anything" if is_undecidable(main) else "; rates are without it"
+    rest = "; rates are without it, and rough" if is_undecidable(main) else "; rates are without it"
     return f"{HAD_THE_CPU} {format_percent(share)} of the time{rest}." if share else ""
 
 
