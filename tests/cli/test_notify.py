@@ -54,7 +54,8 @@ def test_where_is_no_terminal_nothing_is_sent_and_without_the_option_neither(
     assert terminal.end() == 1
     for output in (done.stdout.encode(), done.stderr.encode(), terminal.seen):
         assert b"\x07" not in output
-        assert b"\x1b]" not in output
+        assert b"\x1b]9;" not in output
+        assert b"\x1b]777;" not in output
 
 
 def test_nobody_rings_for_a_run_that_is_left_to_itself(fails: Path) -> None:
@@ -75,7 +76,7 @@ def test_a_user_who_attaches_later_is_told_what_happens_then(
     run_dir = only_run_dir()
     wait_until(lambda: bool(read_journal(run_dir).of(LaunchEnd)), "the first program does not fail")
     terminal = Terminal("attach", "--notify")
-    terminal.wait_for(b"command:waits cpu: starting")
+    terminal.wait_for(b"waits")
     goes_on.touch()
     assert terminal.end() == 1
     assert b"command:bad cpu  failed" in terminal.seen

@@ -90,7 +90,7 @@ def test_a_run_that_is_stopped_keeps_its_launches_and_names_the_comparison(
 
     assert run.end() == 130
     assert b"keeping what is finished" in run.seen
-    assert b" gputui compare" in run.seen
+    assert b"gputui compare" in run.seen
     with open_result(tmp_path / "mine.db") as file:
         (case,) = file.run(file.summaries()[0].run_id).cases
     assert case.outcome == "ok"
