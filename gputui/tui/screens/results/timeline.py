@@ -267,9 +267,10 @@ def _telemetry_lanes(
             continue
         over_time = series.of(metric.key, window.from_us)
         drawn = over_time.cells(window.span_us * 1e-6 / cells, cells, min if metric.unit == "MHz" else max)
-        (here,) = series.of(metric.key, window.cursor_us).cells(1e-6, 1, max)
         top = metric.top(limits, max(over_time.known, default=0.0))
-        yield _lane(metric.name, metric.axis(top), metric.text(here), drawn, top, metric.hue, rows, cursor)
+        yield _lane(
+            metric.name, metric.axis(top), metric.text(drawn[cursor]), drawn, top, metric.hue, rows, cursor
+        )
 
 
 def _marks(timed: Sequence[_Timed], window: TimeWindow, cells: int, cursor: int) -> Iterator[Line]:
