@@ -18,7 +18,6 @@ import click
 
 from gputui.cli.output import beneath
 from gputui.cli.progress import Progress
-from gputui.document.background import settle
 from gputui.document.page import console_on
 from gputui.document.spans import Line, Span
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, EXIT_NO_RESULT, GputuiError
@@ -120,7 +119,6 @@ def watch(
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
         for index, line in follow(runs):
             if line is None:
-                settle(waits=False)
                 progress.tick()
                 if alerts is not None:
                     _ring(alerts.tick())

@@ -96,7 +96,7 @@ def quiet_typing() -> list[Any] | None:
             before, quiet = termios.tcgetattr(0), termios.tcgetattr(0)
             quiet[3] &= ~(termios.ECHO | termios.ICANON)
             termios.tcsetattr(0, termios.TCSANOW, quiet)
-            return before
+            return _UNANSWERED[-1] if _UNANSWERED else before
     return None
 
 
@@ -126,13 +126,9 @@ _UNANSWERED: list[list[Any]] = []
 """The terminal's attributes before a question that has no answer yet."""
 
 
-def settle(*, waits: bool = True) -> None:
-    """Give the terminal back, before something else reads from it or a killed process leaves it without echo.
-
-    Waits for a late answer; without `waits` it does nothing while one may come.
-    """
-    may_come = not ANSWERS.are_all and monotonic() < (ANSWERS.asked_s or 0.0) + LATE_S
-    while _UNANSWERED and (waits or not may_come):
+def settle() -> None:
+    """Wait for a late answer and give the terminal back, before something else reads from it."""
+    while _UNANSWERED:
         _give_back(_UNANSWERED.pop())
 
 

@@ -380,3 +380,19 @@ def test_in_a_real_terminal_the_picture_follows_its_size_and_the_end_has_its_pla
         assert "Ctrl-C" not in terminal.text
         assert " left" not in terminal.text
     assert written < 1000 * (monotonic() - begun_s) + 4000  # and what the run ends with
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["it answers", "it never answers"])
+def test_what_is_typed_into_the_picture_is_not_shown_and_the_terminal_is_as_before_at_the_end(
+    tmp_path: Path, answers: bool
+) -> None:
+    profile = write_spin_profile(tmp_path / "spin.toml", replicates=3, threads=("1", "all"))
+    words = [*WORDS, "run", str(profile), "--yes", "--db", str(tmp_path / "a.db")]
+    with Terminal(words, 80, 24, answers=answers) as terminal:
+        terminal.wait_for("pass 2 of 3")
+        terminal.type(b"rm -r .\n")
+        terminal.wait_for("pass 3 of 3")
+        assert "rm -r" not in terminal.text
+        assert terminal.ended() == 0
+        assert terminal.attributes_now == terminal.attributes_before
+        assert terminal.unread() == b""
