@@ -18,7 +18,7 @@ UNKNOWN_LAUNCH_SD = 0.15
 LAUNCH_SD: dict[tuple[str, str], float] = {
     # Nine launches of one GEMM on a 2-core box spread by 9–10 %; kept for all CPU work until measured.
     ("cpu", "ceiling"): 0.10,
-    # 36 runs on a shared 2-core VM: launches 15.0 %, runs 14 % (docs/measuring.md).
+    # 36 runs on a shared 2-core VM: launches 15.0 %, runs 14 %.
     ("cpu", "copy"): 0.15,
     ("cpu", "training"): 0.10,
     # Twelve runs of a decoder on a shared 2-core VM: 11 to 15 % between launches and between runs.

@@ -90,7 +90,7 @@ WORLDS = (
     _cpu("CPU 10 %", ("", 0.10)),
     _cpu("CPU 14 %", ("", 0.14)),
     _cpu(
-        "CPU as measured",  # docs/measuring.md; training, which it does not list, is a guess
+        "CPU as measured",  # on a shared 2-core VM; training is a guess
         ("gemm", 0.046),
         ("gemm amp", 0.068),
         ("membw", 0.15),
