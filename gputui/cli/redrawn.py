@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from itertools import zip_longest
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, zip_longest
+from operator import itemgetter
 
 from gputui.document.spans import width_of
 
 _WHOLE_EVERY = 30
 """Drawings: whatever a key or another program wrote into the lines meanwhile is gone then."""
-_STYLED = re.compile(r"\x1b\[[\d;]*m")
+_MOVE = 4
+"""Bytes that move the cursor to the right."""
+_STYLED = re.compile(r"(\x1b\[[\d;]*m)")
 
 
 class Redrawn:
@@ -25,7 +28,7 @@ class Redrawn:
         self._drawings = 0
 
     def drawing(self, lines: Sequence[str], columns: int) -> str:
-        """What makes these the lines; of the same size, mostly only what differs, to the end of each line."""
+        """What makes these the lines; of the same size, mostly only the cells that differ."""
         self._drawings += 1
         is_kept = columns == self._columns and len(lines) >= len(self._lines)
         begin = _up(len(self._lines)) if is_kept else self.erasing(columns) or "\r"
@@ -43,16 +46,54 @@ class Redrawn:
 
 
 def _change(old: str | None, new: str) -> str:
-    """From the first cell of a line, what makes it the new one: all behind what both begin with."""
-    if old is None or old == new:
-        return "" if old == new else f"\x1b[K{new}"
-    same = next(
-        (n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new))
-    )
-    before, reset, last = new[:same].rpartition("\x1b[0m")
-    kept = before + reset + last.partition("\x1b")[0]  # up to where a style begins
-    cells = width_of(_STYLED.sub("", kept))
-    return (f"\x1b[{cells}C" if cells else "") + f"\x1b[K{new[len(kept) :]}"
+    """From the first cell of a line, what makes it the new one: only the cells that differ."""
+    if old is None:
+        return f"\x1b[K{new}"
+    before, cells = _cells(old), _cells(new)
+    parts, at = [], 0
+    for first, end in _spans(n for n, cell in enumerate(cells) if cell != (before[n : n + 1] or [None])[0]):
+        parts.append(_right(first - at))
+        for style, group in groupby(cells[first:end], key=itemgetter(0)):
+            text = "".join(character for _, character in group)
+            parts.append(f"{style}{text}\x1b[0m" if style else text)
+        at = end
+    if len(before) > len(cells):
+        parts.append(f"{_right(len(cells) - at)}\x1b[K")
+    return "".join(parts)
+
+
+def _cells(line: str) -> list[tuple[str, str]]:
+    """Of each cell its style and character; that of the second cell of a wide character is empty."""
+    cells: list[tuple[str, str]] = []
+    style = ""
+    for part in _STYLED.split(line):
+        if part.startswith("\x1b"):
+            style = "" if part == "\x1b[0m" else style + part
+            continue
+        for character in part:
+            width = width_of(character)
+            if not width and cells:  # it combines with the one before
+                place = -1 if cells[-1][1] else -2
+                cells[place] = (cells[place][0], cells[place][1] + character)
+            cells += [(style, character), *[(style, "")] * (width - 1)] if width else []
+    return cells
+
+
+def _spans(cells: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """From and to which cell to write: what is between two that differ is written where moving takes more."""
+    first = end = 0
+    for cell in cells:
+        if cell - end > _MOVE and end:
+            yield first, end
+        if cell - end > _MOVE or not end:
+            first = cell
+        end = cell + 1
+    if end:
+        yield first, end
+
+
+def _right(cells: int) -> str:
+    return f"\x1b[{cells}C" if cells else ""
 
 
 def _up(rows: int) -> str:

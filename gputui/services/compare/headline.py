@@ -42,7 +42,6 @@ from gputui.services.results.headline import (
     title_of,
 )
 from gputui.services.results.throughput import run_spread_of
-from gputui.services.results.waiting import UNDECIDABLE_SHARE
 from gputui.services.serving.limits import limits_of
 
 _WITH: dict[str, Callable[[str], str]] = {
@@ -229,8 +228,8 @@ def _busy(main: Row) -> str:
         if flag.word in (CROWDED, SHARED):
             shares.setdefault(flag.word, []).append(f"{format_percent(flag.share)} of {flag.side}'s")
     said = [f"{word} for {listed(found)} time" for word, found in shares.items()]
-    waited = max((flag.share for flag in main.flags if flag.word == CROWDED), default=1.0)
-    without = "; rates are without it" if waited <= UNDECIDABLE_SHARE else ""
+    is_known = CROWDED in shares and not isinstance(main.estimate, Missing) and not main.estimate.doubt
+    without = "; rates are without it" if is_known else ""
     slowed = [
         f"The GPU of {flag.side} was {SLOWED} for {format_percent(flag.share)} of the time."
         for flag in main.flags

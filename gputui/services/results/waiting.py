@@ -21,9 +21,6 @@ from gputui.services.results.block_times import (
 CROWDED_SHARE = 0.05
 """Of the time its threads wanted a CPU: from here a case counts as disturbed. A quiet box shows < 1 %."""
 
-UNDECIDABLE_SHARE = 2 / 3
-"""Likewise: from here what is left without the waiting is too small a part to be known."""
-
 
 def contention_of(case: CaseResult) -> float:
     """`waited_share` if it is high enough to disturb a case, otherwise 0.
@@ -64,7 +61,7 @@ def waited_of(block: Block) -> float | Missing:
 def is_undecidable(case: CaseResult) -> bool:
     """Whether others had the CPUs for so long that nothing can be said of the case."""
     share, effect = contention_of(case), _effect_on(case)
-    return share > UNDECIDABLE_SHARE or effect.own_share(share) <= effect.least_own_share
+    return share > effect.decidable_share or effect.own_share(share) <= effect.least_own_share
 
 
 def undecidable_reason(case: CaseResult) -> str:

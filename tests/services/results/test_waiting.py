@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from hand_made import make_case, measured, steady
 
+from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.case import Case
 from gputui.services.results.block_times import launches_of
-from gputui.services.results.throughput import rate_of, speed_of_launch
+from gputui.services.results.throughput import rate_of, speed_of, speed_of_launch
 from gputui.services.results.waiting import (
     contention_of,
     is_undecidable,
@@ -20,6 +21,7 @@ from gputui.services.results.waiting import (
 )
 
 GEMM, ALONE, TRAIN = make_case(), make_case(threads="1"), make_case("gpt_train", workload_class="training")
+DECODE = make_case("decode", workload_class="inference")
 
 
 @pytest.mark.parametrize("share", [None, 0.0, 0.04])
@@ -33,7 +35,7 @@ def test_a_case_that_hardly_waited_is_left_as_it_is(share: float | None) -> None
 
 @pytest.mark.parametrize(("case", "power"), [(ALONE, 1.0), (GEMM, 1.1), (TRAIN, 1.95)])
 def test_threads_that_meet_often_lose_more_than_their_waiting(case: Case, power: float) -> None:
-    quiet, busy = measured(case, [0.1] * 5), measured(case, [0.1 / 0.5**power] * 5, waited_share=0.5)
+    quiet, busy = measured(case, [0.1] * 5), measured(case, [0.1 / 0.65**power] * 5, waited_share=0.35)
 
     assert own_launches_of(busy)[0] == pytest.approx(launches_of(quiet)[0])
     assert 0 < own_sd(busy) < 0.4
@@ -57,9 +59,23 @@ def test_a_launch_in_progress_has_the_speed_that_the_table_will_show(share: floa
     assert speed_of_launch(case.case, case.measurements[0].blocks) == pytest.approx(rate_of(case))
 
 
-def test_above_two_thirds_nothing_is_known() -> None:
-    just, beyond = (measured(GEMM, steady(0.1), waited_share=share) for share in (0.66, 0.68))
+@pytest.mark.parametrize(("case", "percent"), [(ALONE, 67), (GEMM, 67), (TRAIN, 40), (DECODE, 40)])
+def test_above_a_share_of_the_time_waited_nothing_is_known(case: Case, percent: int) -> None:
+    just, beyond = (measured(case, steady(0.1), waited_share=(percent + more) / 100) for more in (-1, 1))
 
     assert not is_undecidable(just)
     assert is_undecidable(beyond)
-    assert undecidable_reason(beyond) == "its threads waited 68 % of the time for CPUs that others had"
+    assert (
+        undecidable_reason(beyond)
+        == f"its threads waited {percent + 1} % of the time for CPUs that others had"
+    )
+
+
+@pytest.mark.parametrize("case", [TRAIN, DECODE])
+def test_the_interval_of_threads_that_may_have_taken_turns_holds_the_quiet_rate(case: Case) -> None:
+    """Threads that have half of their CPUs, one after the other: 89 times as long was seen."""
+    quiet, busy = measured(case, [0.1] * 5), measured(case, [8.9] * 5, waited_share=0.5)
+    speed = speed_of(busy)
+
+    assert isinstance(speed, SpeedEstimate)
+    assert speed.low < rate_of(quiet) < speed.high
