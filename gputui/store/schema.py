@@ -9,7 +9,8 @@ MIN_READER_SCHEMA is raised too, and that gputui refuses the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gputui.metrics import STORED
@@ -542,9 +543,20 @@ def migrations_from(version: int, migrations: Iterable[Migration] = MIGRATIONS) 
 
 
 def as_markdown() -> str:
-    """The tables and columns, as in `docs/result-file.md`."""
-    parts = []
-    for table in TABLES:
-        rows = "\n".join(f"| `{c.name}` | {c.sql_type} | {c.meaning} |" for c in table.columns)
-        parts.append(f"### `{table.name}`\n\n{table.meaning}\n\n| column | type | |\n|---|---|---|\n{rows}\n")
-    return "\n".join(parts)
+    """The tables and columns, as in `docs/result-file.md`, which describes `run_id` once above them."""
+    return "\n".join(
+        f"### `{table.name}`\n\n{table.meaning}\n\n"
+        f"| column | |\n|---|---|\n{''.join(_rows_of(table))}"
+        for table in TABLES
+    )
+
+
+def _rows_of(table: Table) -> Iterator[str]:
+    """Neighbours of one meaning share a row."""
+    described = (column for column in table.columns if column.name != "run_id")
+    for meaning, columns in itertools.groupby(described, lambda column: column.meaning):
+        typed = (
+            f"{', '.join(f'`{column.name}`' for column in same)} {sql_type}"
+            for sql_type, same in itertools.groupby(columns, lambda column: column.sql_type)
+        )
+        yield f"| {'; '.join(typed)} | {meaning} |\n"
