@@ -10,7 +10,7 @@ MIN_READER_SCHEMA is raised too, and that gputui refuses the file.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gputui.metrics import STORED
@@ -544,17 +544,19 @@ def migrations_from(version: int, migrations: Iterable[Migration] = MIGRATIONS) 
 
 def as_markdown() -> str:
     """The tables and columns, as in `docs/result-file.md`, which describes `run_id` once above them."""
-    return "\n".join(
-        f"### `{table.name}`\n\n{table.meaning}\n\n{''.join(_items_of(table))}" for table in TABLES
-    )
+    return "\n".join(f"### `{table.name}`\n\n{table.meaning}\n\n{_items_of(table)}" for table in TABLES)
 
 
-def _items_of(table: Table) -> Iterator[str]:
+def _items_of(table: Table) -> str:
     """Neighbours of one meaning share an item."""
-    described = (column for column in table.columns if column.name != "run_id")
-    for meaning, columns in itertools.groupby(described, lambda column: column.meaning):
-        typed = (
+    return "".join(
+        "- "
+        + "; ".join(
             f"{', '.join(f'`{column.name}`' for column in same)} {sql_type}"
             for sql_type, same in itertools.groupby(columns, lambda column: column.sql_type)
         )
-        yield f"- {'; '.join(typed)}{meaning and f': {meaning}'}\n"
+        + f"{meaning and f': {meaning}'}\n"
+        for meaning, columns in itertools.groupby(
+            (column for column in table.columns if column.name != "run_id"), lambda column: column.meaning
+        )
+    )
