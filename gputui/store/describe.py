@@ -5,37 +5,34 @@ from __future__ import annotations
 from gputui.store.schema import BLOCK_BYTES, MIN_READER_SCHEMA, SCHEMA_VERSION, STORAGE_VERSION, as_markdown
 from gputui.store.views import VIEWS
 
-_PAGE = """# The result file
+_PAGE = """# The result file: tables and columns
 
-One file holds any number of runs. It is a DuckDB database of storage version {storage} with {block} KiB
-blocks, so DuckDB 1.4 and later read it. Its schema is version {version}, which is frozen: tables and columns
-keep their names, types and meaning. Readers of schema {reader} and later read it.
+One result file holds any number of runs. It is a DuckDB database of storage version {storage} with {block}
+KiB blocks, which DuckDB 1.4 and later read: `duckdb -readonly results.db`, if you made it; [twelve answers in
+SQL](sql.md). Its schema is version {version}, which is frozen: tables and columns keep their names, types and
+meaning. Readers of schema {reader} and later read it.
 
-- NULL means *not measured* or *could not be had*, never 0. `absent_json` gives the reasons where there are
-  some.
+- NULL means *not measured* or *could not be had*, never 0. `absent_json` gives reasons where there are some.
 - Instants end in `_us` and are UTC in microseconds since 1970. Durations end in `_ns`. Other units are in the
-  names too.
-- Tables and columns have comments, and two views, `rates` and `latest_cases`, are there to [query](sql.md). A
-  file of an older version gets them when something is written to it.
-- Views of your own may stay in the file: gputui reads tables alone. It writes no macro, trigger or generated
-  column: a file that has one is refused, and `--trust` reads its tables all the same.
+  names, too.
+- Views of your own may stay in a result file: gputui reads tables alone. A file with a macro, trigger or
+  generated column is refused, as gputui writes none; `--trust` reads its tables anyway.
 - A run is written in one transaction, then the file is checkpointed and closed: a copy of the file alone is
-  whole. If `FILE.wal` lies beside it, a writer was killed: copy both, or open the file once with gputui.
-- `FILE.lock` is held while something is written. It may be removed when nothing writes.
-- Later versions only add tables and columns. An older file is read as it is, with NULL for what it lacks, and
-  reading never changes a file: it gets what is new when a run is stored in it or merged into it, which
-  `migrations` notes. A newer file is read as far as this gputui knows it, unless `meta.min_reader_schema` is
-  above the schema of this gputui; then it is refused.
-- A stranger's file is opened only by `gputui.store.reading.open_result`, several by `open_results`, never by
-  `duckdb.connect`.
-
-To look at it with DuckDB itself, if you made it: `duckdb -readonly results.db`; [twelve answers in
-SQL](sql.md).
+  whole. `FILE.wal` beside it means that a writer was killed: copy both, or open the file once with gputui.
+- `FILE.lock` is held while something is written. You may remove it when nothing writes.
+- Later versions only add tables and columns, and NULL is what an older file has there. Reading never changes
+  a file: tables, columns, comments and views that are new come when a run is stored in it or merged into it.
+  A newer file is read as far as this gputui knows it, unless its `meta.min_reader_schema` is above {version};
+  then it is refused.
+- In Python, open a stranger's file with `gputui.store.reading.open_result`, several with `open_results`,
+  never with `duckdb.connect`.
 
 ## Views
 
 {views}
 ## Tables
+
+Every table but `meta` and `migrations` begins with `run_id` (UUID), the UUIDv7 of the run.
 
 {tables}"""
 

@@ -9,6 +9,7 @@ MIN_READER_SCHEMA is raised too, and that gputui refuses the file.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -83,7 +84,7 @@ def _telemetry_columns(scope: str) -> tuple[Column, ...]:
 
 
 _RUN_ID = "run_id UUID UUIDv7 of the run"
-_ABSENT = "absent_json VARCHAR column name to reason, for each NULL of this row that has a reason"
+_ABSENT = "absent_json VARCHAR reasons of NULLs in this row, by column"
 
 META = Table(
     "meta",
@@ -117,7 +118,7 @@ TABLES: tuple[Table, ...] = (
             "ended_us BIGINT NULL if the run was cut short",
             "started_ns BIGINT monotonic clock of the box at started_us",
             "utc_offset_min BIGINT local time of the box, for display",
-            "status VARCHAR finished, interrupted, or failed: also if nothing was measured",
+            "status VARCHAR finished, interrupted, or failed (also if nothing was measured)",
             "status_reason VARCHAR",
             "profile VARCHAR",
             "profile_version BIGINT",
@@ -177,7 +178,7 @@ TABLES: tuple[Table, ...] = (
             "driver_version VARCHAR",
             "cuda_driver_version VARCHAR",
             _ABSENT,
-            "box_id VARCHAR what all runs of this box in the file are called by; set when it is written",
+            "box_id VARCHAR one id for all runs of this box in the file, set when it is written",
         ),
     ),
     Table(
@@ -329,26 +330,26 @@ TABLES: tuple[Table, ...] = (
     ),
     Table(
         "profiled_passes",
-        "What was traced of a case under torch.profiler, after all timing and in a separate worker.",
+        "What was traced of a case under torch.profiler, by the worker that had just timed it.",
         _columns(
             _RUN_ID,
             "case_id BIGINT",
             "launch_id BIGINT",
-            "is_valid BOOLEAN whether the trace is believed; else it has no operators",
+            "is_valid BOOLEAN false: the trace is not believed and has no operators",
             "reason VARCHAR why it is not",
             "steps BIGINT of the window",
             "window_ns BIGINT",
             "events BIGINT lines of the trace",
-            "event_cost_ns BIGINT what one of them adds to the time of the host",
-            "unmatched_ns BIGINT of the device's time, what no operator was found for",
+            "event_cost_ns BIGINT host time that one event adds",
+            "unmatched_ns BIGINT device time without an operator",
             "memory_reason VARCHAR why there is no split of the memory",
-            "trace_bytes BIGINT size of the Chrome trace that was kept; 0 for none",
+            "trace_bytes BIGINT of the Chrome trace that was kept; 0 for none",
         ),
         is_late=True,
     ),
     Table(
         "operators",
-        "Time of the window by operator; sums to the breakdown's that is not idle.",
+        "The window's time by operator; sums to the breakdown without idle time.",
         _columns(
             _RUN_ID,
             "case_id BIGINT",
@@ -416,7 +417,7 @@ TABLES: tuple[Table, ...] = (
     ),
     Table(
         "servers",
-        "What an LLM server under load told a launch of itself.",
+        "What an LLM server under load says about itself.",
         _columns(
             _RUN_ID,
             "case_id BIGINT",
@@ -459,8 +460,8 @@ TABLES: tuple[Table, ...] = (
             "server_running DOUBLE requests the server worked on when the window ended, by its /metrics",
             "server_waiting DOUBLE requests in its queue then",
             "kv_cache_share DOUBLE of its key-value cache in use then, 0 to 1",
-            "prefix_hit_share DOUBLE prompt tokens its prefix cache had, of those asked for, 0 to 1",
-            "preemptions DOUBLE requests it threw out of its full cache, to compute them anew",
+            "prefix_hit_share DOUBLE prompt tokens found in its prefix cache, 0 to 1",
+            "preemptions DOUBLE requests evicted from its full cache, to compute anew",
         ),
         is_late=True,
     ),
@@ -513,7 +514,7 @@ TABLES: tuple[Table, ...] = (
     ),
     Table(
         "events",
-        "What a person should know, and what of the journal was left out.",
+        "What a user should know, and what of the journal was left out.",
         _columns(
             _RUN_ID,
             "t_us BIGINT NULL if it belongs to no instant",
@@ -542,9 +543,20 @@ def migrations_from(version: int, migrations: Iterable[Migration] = MIGRATIONS) 
 
 
 def as_markdown() -> str:
-    """The tables and columns, as in `docs/result-file.md`."""
-    parts = []
-    for table in TABLES:
-        rows = "\n".join(f"| `{c.name}` | {c.sql_type} | {c.meaning} |" for c in table.columns)
-        parts.append(f"### `{table.name}`\n\n{table.meaning}\n\n| column | type | |\n|---|---|---|\n{rows}\n")
-    return "\n".join(parts)
+    """The tables and columns, as in `docs/result-file.md`, which describes `run_id` once above them."""
+    return "\n".join(f"### `{table.name}`\n\n{table.meaning}\n\n{_items_of(table)}" for table in TABLES)
+
+
+def _items_of(table: Table) -> str:
+    """Neighbours of one meaning share an item."""
+    return "".join(
+        "- "
+        + "; ".join(
+            f"{', '.join(f'`{column.name}`' for column in same)} {sql_type}"
+            for sql_type, same in itertools.groupby(columns, lambda column: column.sql_type)
+        )
+        + f"{meaning and f': {meaning}'}\n"
+        for meaning, columns in itertools.groupby(
+            (column for column in table.columns if column.name != "run_id"), lambda column: column.meaning
+        )
+    )

@@ -154,7 +154,7 @@ def test_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> Non
     found = printed_json(capsys, "fit", "--params", "7e9")
     assert found["schema"] == 1
     table = PAGE.read_text().partition("`gputui fit --json`")[2].partition("\n\n`")[0]
-    rows = re.findall(r"^\| (`.*?) \| (.*) \|$", table, re.MULTILINE)
+    rows = re.findall(r"^- (`.*?): (.*)$", table, re.MULTILINE)
     told = {key: meaning for keys, meaning in rows for key in re.findall(r"`(\w+)`", keys)}
     assert found.keys() - {"schema"} == told.keys() - {"word", "tricks", "offers"}
     assert all(f"`{key}`" in told["shape"] for key in found["shape"])
@@ -172,7 +172,7 @@ def test_json_of_inference_has_the_documented_keys(capsys: pytest.CaptureFixture
     assert found["schema"] == 1
     text = PAGE.read_text()
     table = text.partition("`gputui fit --infer --json`")[2].partition("\n\n`")[0]
-    rows = re.findall(r"^\| (`.*?) \| (.*) \|$", table, re.MULTILINE)
+    rows = re.findall(r"^- (`.*?): (.*)$", table, re.MULTILINE)
     told = {key: meaning for keys, meaning in rows for key in re.findall(r"`(\w+)`", keys)}
     assert found.keys() - {"schema"} == told.keys()
     assert all(f"`{key}`" in told["shape"] for key in found["shape"])

@@ -174,12 +174,10 @@ def test_a_file_name_with_markup_is_printed_as_it_is(
 # docs/json.md lists the keys, and no others
 
 
-def documented(table_after: str, until: str = "\n\n`") -> dict[str, str]:
-    """The text for each key in the tables of docs/json.md between these texts."""
+def documented(list_after: str, until: str = "\n\n`") -> dict[str, str]:
+    """The text for each key in the lists of docs/json.md between these texts."""
     page = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
-    rows = re.findall(
-        r"^\| (`.*?) \| (.*) \|$", page.partition(table_after)[2].partition(until)[0], re.MULTILINE
-    )
+    rows = re.findall(r"^- (`.*?): (.*)$", page.partition(list_after)[2].partition(until)[0], re.MULTILINE)
     return {key: meaning for keys, meaning in rows for key in re.findall(r"`(\w+)`", keys)}
 
 

@@ -176,7 +176,7 @@ def test_json_has_parts_that_sum_exactly_and_the_documented_keys(
     row = why_of(printed, both, "--by", "precision")["gpt_train mini cpu fp32 all cores"]
     why = row["why"]
     page = (Path(__file__).parents[3] / "docs" / "json.md").read_text()
-    rows = {line.split("|")[1].strip(" `"): line for line in page.splitlines() if line.startswith("| `")}
+    rows = {line.partition("`: ")[0][3:]: line for line in page.splitlines() if line.startswith("- `")}
 
     assert sum(part["difference_ns"] for part in why["parts"]) == why["difference_ns"]
     assert why["difference_ns"] == why["step_b_ns"] - why["step_a_ns"]

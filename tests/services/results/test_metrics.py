@@ -162,7 +162,7 @@ def test_json_holds_the_figures_of_a_case_and_why_one_is_absent(output_of: Calla
         "value": 2.0, "low": 0.0, "high": 2.0, "observations": 80, "launches": 2,
     }  # fmt: skip
     page = (Path(__file__).parents[3] / "docs" / "json.md").read_text()
-    (message,) = re.findall(r"^\| `figures` \|.*$", page, re.MULTILINE)
+    (message,) = re.findall(r"^- `figures`: .*$", page, re.MULTILINE)
     assert set(figures[0]) <= set(re.findall(r"`(\w+)`", message))
 
 

@@ -188,7 +188,7 @@ def test_json_has_the_whole_pass_and_the_timed_step_beside_it(output_of: Callabl
     assert profiled["timed_step_ns"] > 0
     assert cases[1]["profiled"] is None
     page = (Path(__file__).parents[3] / "docs" / "json.md").read_text()
-    (message,) = re.findall(r"^\| `profiled` \|.*$", page, re.MULTILINE)
+    (message,) = re.findall(r"^- `profiled`: .*$", page, re.MULTILINE)
     keys = {*profiled, *profiled["operators"][0], *profiled["slices"][0], *profiled["memory"][0]}
     assert keys | set(profiled["kernels"][0]) <= set(re.findall(r"`(\w+)`", message))
 
