@@ -102,10 +102,12 @@ def test_the_newest_build_is_the_release_that_the_tests_run_with(repository: Pat
 def test_the_pages_have_the_lines_that_run_prints(repository: Path) -> None:
     page = (repository / "docs" / "installing.md").read_text()
     assert [words for words in (*(build.words for build in BUILDS), ROCM) if words not in page] == []
-    readme = (repository / "README.md").read_text()
-    for least, newest in re.findall(r"^\| (\d{3}) to (\d{3}) \|", readme, re.MULTILINE):
-        builds = {build_for(int(driver), (8, 0)) for driver in (least, newest)}
-        assert [f"| {least} to {newest} | `{build.words}` |" in readme for build in builds if build] == [True]
+    rows = re.findall(r"^\| (\d{3}) (?:and|to) .*? \| (.*?) \| `(.*?)`", page, re.MULTILINE)
+    for driver, gpus, words in rows:
+        build = build_for(int(driver), (10, 0) if gpus == "Blackwell" else (8, 0))
+        assert build is not None
+        assert build.words == words
+    assert len(rows) == len(BUILDS)
 
 
 @pytest.mark.parametrize(
