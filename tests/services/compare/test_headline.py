@@ -358,9 +358,10 @@ def test_a_comparison_of_a_busy_box_says_so() -> None:
     said = headline(a, b).sentences
     doubt = "Measured on a busy box: CPU contention from other processes for 40 % of a's"
     assert said[1] == f"{doubt} time; rates are without it."
-    both = [make_run(measured(case, *three(s), waited_share=share)) for s, share in ((1.0, 0.4), (2.0, 0.6))]
-    found = headline(*both)
-    assert found.sentences[1:] == (f"{doubt} and 60 % of b's time; rates are without it.",)
+    for share, rest in ((0.3, "; rates are without it"), (0.6, "")):
+        busy = make_run(measured(case, *three(2.0), waited_share=share))
+        found = headline(a, busy)
+        assert found.sentences[1:] == (f"{doubt} and {100 * share:.0f} % of b's time{rest}.",)
     assert effort_words(found.steps).endswith(" on each box when it is idle")
 
 
