@@ -20,9 +20,9 @@ meaning. Readers of schema {reader} and later read it.
 - A run is written in one transaction, then the file is checkpointed and closed: a copy of the file alone is
   whole. `FILE.wal` beside it means that a writer was killed: copy both, or open the file once with gputui.
 - `FILE.lock` is held while something is written. You may remove it when nothing writes.
-- Later versions only add tables and columns, which are NULL for older files. Reading never changes a file: what
-  is new comes when a run is stored in it or merged into it. A newer file is read as far as this gputui knows it,
-  and refused if its `meta.min_reader_schema` is above {version}.
+- Later versions only add tables and columns, which are NULL for older files. Reading never changes a file:
+  what is new comes when a run is stored in it or merged into it. A newer file is read as far as this gputui
+  knows it, and refused if its `meta.min_reader_schema` is above {version}.
 - In Python, open a stranger's file with `gputui.store.reading.open_result`, several with `open_results`,
   never with `duckdb.connect`.
 
