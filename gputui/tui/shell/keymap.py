@@ -60,11 +60,10 @@ def shown_keys(action: Action) -> tuple[str, ...]:
 
 def list_of(actions: Iterable[Action]) -> str:
     """Keys as a Markdown list, for docs/."""
-    rows = []
-    for action in actions:
-        keys = ", ".join(f"`{key}`" for key in shown_keys(action))
-        rows.append(f"- {keys} {action.title}: {action.tooltip}\n")
-    return "".join(rows)
+    return "".join(
+        f"- {', '.join(f'`{key}`' for key in shown_keys(action))} {action.title}: {action.tooltip}\n"
+        for action in actions
+    )
 
 
 APP_ACTIONS: tuple[Action, ...] = (
