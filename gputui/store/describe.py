@@ -12,18 +12,17 @@ KiB blocks, which DuckDB 1.4 and later read: `duckdb -readonly results.db`, if y
 SQL](sql.md). Its schema is version {version}, which is frozen: tables and columns keep their names, types and
 meaning. Readers of schema {reader} and later read it.
 
-- NULL means *not measured* or *could not be had*, never 0. `absent_json` gives reasons where there are some.
+- NULL means *not measured* or *could not be had*, never 0. `absent_json` has reasons, by column.
 - Instants end in `_us` and are UTC in microseconds since 1970. Durations end in `_ns`. Other units are in the
   names, too.
-- Views of your own may stay in a result file: gputui reads tables alone. A file with a macro, trigger or
-  generated column is refused, as gputui writes none; `--trust` reads its tables anyway.
+- Views of your own may stay in a result file: gputui reads tables alone. [Macros and
+  triggers](housekeeping.md#a-file-from-somebody-else) may not.
 - A run is written in one transaction, then the file is checkpointed and closed: a copy of the file alone is
   whole. `FILE.wal` beside it means that a writer was killed: copy both, or open the file once with gputui.
 - `FILE.lock` is held while something is written. You may remove it when nothing writes.
-- Later versions only add tables and columns, and NULL is what an older file has there. Reading never changes
-  a file: tables, columns, comments and views that are new come when a run is stored in it or merged into it.
-  A newer file is read as far as this gputui knows it, unless its `meta.min_reader_schema` is above {version};
-  then it is refused.
+- Later versions only add tables and columns, which are NULL for older files. Reading never changes a file:
+  what is new comes when a run is stored in it or merged into it. A newer file is read as far as this gputui
+  knows it, and refused if its `meta.min_reader_schema` is above {version}.
 - In Python, open a stranger's file with `gputui.store.reading.open_result`, several with `open_results`,
   never with `duckdb.connect`.
 
@@ -32,7 +31,8 @@ meaning. Readers of schema {reader} and later read it.
 {views}
 ## Tables
 
-Every table but `meta` and `migrations` begins with `run_id` (UUID), the UUIDv7 of the run.
+Every table but `meta` and `migrations` begins with `run_id` (UUID), the UUIDv7 of the run. A column without a
+type is BIGINT.
 
 {tables}"""
 

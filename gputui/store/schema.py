@@ -10,6 +10,7 @@ MIN_READER_SCHEMA is raised too, and that gputui refuses the file.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -543,8 +544,11 @@ def migrations_from(version: int, migrations: Iterable[Migration] = MIGRATIONS) 
 
 
 def as_markdown() -> str:
-    """The tables and columns, as in `docs/result-file.md`, which describes `run_id` once above them."""
+    """The tables and columns, as in `docs/result-file.md`, which says above them what many columns share."""
     return "\n".join(f"### `{table.name}`\n\n{table.meaning}\n\n{_items_of(table)}" for table in TABLES)
+
+
+_SAID_ABOVE = re.compile("(, )?UTC epoch microseconds|^reasons of NULLs in this row, by column")
 
 
 def _items_of(table: Table) -> str:
@@ -552,11 +556,12 @@ def _items_of(table: Table) -> str:
     return "".join(
         "- "
         + "; ".join(
-            f"{', '.join(f'`{column.name}`' for column in same)} {sql_type}"
+            ", ".join(f"`{column.name}`" for column in same) + f" {sql_type}".removesuffix(" BIGINT")
             for sql_type, same in itertools.groupby(columns, lambda column: column.sql_type)
         )
         + f"{meaning and f': {meaning}'}\n"
         for meaning, columns in itertools.groupby(
-            (column for column in table.columns if column.name != "run_id"), lambda column: column.meaning
+            (column for column in table.columns if column.name != "run_id"),
+            lambda column: _SAID_ABOVE.sub("", column.meaning),
         )
     )

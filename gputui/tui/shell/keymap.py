@@ -58,13 +58,12 @@ def shown_keys(action: Action) -> tuple[str, ...]:
     return tuple(_SHOWN_KEYS.get(key, key) for key in action.key.split(","))
 
 
-def table_of(actions: Iterable[Action]) -> str:
-    """Keys as a Markdown table, for docs/."""
-    rows = ["| key | action | what it does |", "|---|---|---|"]
-    for action in actions:
-        keys = ", ".join(f"`{key}`" for key in shown_keys(action))
-        rows.append(f"| {keys} | {action.title} | {action.sentence} |")
-    return "\n".join(rows) + "\n"
+def list_of(actions: Iterable[Action]) -> str:
+    """Keys as a Markdown list, for docs/."""
+    return "".join(
+        f"- {', '.join(f'`{key}`' for key in shown_keys(action))} {action.title}: {action.tooltip}\n"
+        for action in actions
+    )
 
 
 APP_ACTIONS: tuple[Action, ...] = (

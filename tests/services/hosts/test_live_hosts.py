@@ -30,7 +30,7 @@ from gputui.tui.monitor.hosts import HOSTS_ACTIONS, HostsModel
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.screens.run.devices_pane import _health
-from gputui.tui.shell.keymap import table_of
+from gputui.tui.shell.keymap import list_of
 from gputui.tui.terminal.lines import Span
 
 SECOND_NS = 10**9
@@ -296,7 +296,7 @@ def test_an_absent_figure_does_not_look_like_a_minus_sign() -> None:
 
 
 def test_the_keys_of_the_hosts_are_in_the_docs() -> None:
-    assert table_of(HOSTS_ACTIONS) in (Path(__file__).parents[3] / "docs" / "hosts.md").read_text()
+    assert list_of(HOSTS_ACTIONS) in (Path(__file__).parents[3] / "docs" / "hosts.md").read_text()
 
 
 @pytest.fixture

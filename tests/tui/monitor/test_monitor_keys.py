@@ -21,7 +21,7 @@ from gputui.tui.monitor.process_columns import COLUMNS, columns_for, time_text
 from gputui.tui.monitor.processes import ProcessList
 from gputui.tui.monitor.requests import SetInterval, WantProcesses
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.shell.keymap import APP_ACTIONS, shown_keys, table_of
+from gputui.tui.shell.keymap import APP_ACTIONS, list_of, shown_keys
 from gputui.tui.shell.page_screen import help_lines
 from gputui.tui.shell.registry import SCREENS
 
@@ -89,8 +89,8 @@ def test_help_lists_every_key_to_the_last(width: int) -> None:
         assert any(row.startswith(f" {', '.join(shown_keys(action))}  ") for row in rows), action.id
 
 
-def test_the_docs_hold_the_table_of_keys(repository: Path) -> None:
-    assert table_of(ACTIONS) in (repository / "docs" / "monitor.md").read_text(encoding="utf-8")
+def test_the_docs_hold_the_list_of_keys(repository: Path) -> None:
+    assert list_of(ACTIONS) in (repository / "docs" / "monitor.md").read_text(encoding="utf-8")
 
 
 def test_sorting_goes_through_the_columns_and_back_to_the_first() -> None:

@@ -501,8 +501,8 @@ def test_a_failing_write_leaves_the_old_file_whole(tmp_path: Path, monkeypatch: 
 
 def test_the_docs_name_every_setting_and_every_metric(repository: Path) -> None:
     text = (repository / "docs" / "monitor.md").read_text(encoding="utf-8")
-    rows = [f"| `{field.name}` |" for field in fields(MonitorSettings)]
-    rows += [f"| `{metric.id}` | {metric.title} |" for metric in OF_GPUS]
+    rows = [f"- `{field.name}`: " for field in fields(MonitorSettings)]
+    rows += [f"- `{metric.id}`: {metric.title};" for metric in OF_GPUS]
     assert [row for row in rows if row not in text] == []
 
 

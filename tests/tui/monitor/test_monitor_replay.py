@@ -17,7 +17,7 @@ from gputui.store.writing import store_run
 from gputui.tui.monitor.actions import ACTIONS, REPLAY_ACTIONS
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.shell.keymap import APP_ACTIONS, table_of
+from gputui.tui.shell.keymap import APP_ACTIONS, list_of
 
 SECONDS = 600
 WEEKS_NS = 5_000_000 * 10**9
@@ -237,4 +237,4 @@ def test_keys_of_live_boxes_do_nothing(replayed: Make) -> None:
 def test_the_docs_hold_the_keys_that_a_replay_has_and_a_live_box_has_not(repository: Path) -> None:
     own = tuple(takewhile(lambda action: action not in ACTIONS, REPLAY_ACTIONS))
     assert len(own) > 5
-    assert table_of(own) in (repository / "docs" / "monitor.md").read_text(encoding="utf-8")
+    assert list_of(own) in (repository / "docs" / "monitor.md").read_text(encoding="utf-8")

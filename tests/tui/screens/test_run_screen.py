@@ -66,7 +66,7 @@ from gputui.tui.screens.run.form import EditedText
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.pictures import heading, picture
 from gputui.tui.shell.clipboard import has_osc_52, osc_52
-from gputui.tui.shell.keymap import table_of
+from gputui.tui.shell.keymap import list_of
 from gputui.tui.terminal.cell_diff import width_of
 
 DEADLINE_S = 300.0
@@ -696,7 +696,7 @@ async def test_copying_names_the_file_where_the_terminal_is_not_known_to_copy(
 def test_keys_are_declared_once_and_the_page_lists_them(repository: Path) -> None:
     keys = [key for action in ACTIONS for key in action.key.split(",")]
     assert len(keys) == len(set(keys))
-    assert table_of(ACTIONS) in (repository / "docs" / "run-screen.md").read_text(encoding="utf-8")
+    assert list_of(ACTIONS) in (repository / "docs" / "run-screen.md").read_text(encoding="utf-8")
 
 
 def test_the_screen_needs_neither_torch_nor_duckdb_to_be_opened(repository: Path) -> None:

@@ -24,7 +24,7 @@ from gputui.services.support.paths import run_directories
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.shell import registry
-from gputui.tui.shell.keymap import table_of
+from gputui.tui.shell.keymap import list_of
 from gputui.tui.shell.registry import SCREENS, ScreenEntry, header_line, load_screen, screen_at, screens_line
 from gputui.tui.shell.shell_screen import ShellScreen
 
@@ -263,10 +263,10 @@ async def test_help_of_the_monitor_is_one_key_away() -> None:
 def test_a_page_lists_every_key_of_a_screen(name: str, repository: Path) -> None:
     module = {"monitor": "monitor.actions", "app": "shell.keymap"}.get(name, f"screens.{name}.actions")
     found = importlib.import_module(f"gputui.tui.{module}")
-    table = table_of(found.APP_ACTIONS if name == "app" else found.ACTIONS)
+    keys = list_of(found.APP_ACTIONS if name == "app" else found.ACTIONS)
     pages = [page.read_text(encoding="utf-8") for page in (repository / "docs").glob("*.md")]
-    has_keys = any(table in page for page in pages)
-    assert has_keys, f"no page of docs/ has the keys of {name}:\n{table}"
+    has_keys = any(keys in page for page in pages)
+    assert has_keys, f"no page of docs/ has the keys of {name}:\n{keys}"
 
 
 def test_the_readme_and_the_help_name_the_keys_of_all_screens(repository: Path) -> None:
