@@ -27,7 +27,7 @@ from gputui.tui.screens.results.screen import ResultsScreen
 from gputui.tui.screens.run.screen import RunScreen
 
 UNANSWERED = re.compile(r"unknown|not profiled|no profiled pass|not known|not sampled")
-TABS = 9
+TABS = 8
 """Of a run on the Results screen."""
 
 
