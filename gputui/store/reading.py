@@ -174,18 +174,6 @@ class CaseConditions:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockReasons:
-    """Why the clocks of a GPU were held back during one block."""
-
-    case_id: int
-    launch_id: int
-    block_index: int
-    slowed: bool
-    """Whether one of its samples has a reason of SLOWED_BITS."""
-    power_capped: bool
-
-
-@dataclass(frozen=True, slots=True)
 class MeasuredSpan:
     """When one launch timed a case, from the first block to the end of the last."""
 
@@ -457,34 +445,6 @@ class ResultFile:
                 GROUP BY b.case_id, b.launch_id, t.device_index)
             GROUP BY case_id, launch_id ORDER BY case_id, launch_id"""
         return tuple(_made(BoxPower, row) for row in self._rows(sql, (run_id,)))
-
-    def block_reasons(self, run_id: str) -> dict[int, tuple[BlockReasons, ...]]:
-        """By case, why clocks were held back in each block; without blocks that have no sampled reasons."""
-        needed = {("blocks", "t_us"), ("blocks", "block_index"), ("telemetry", "throttle_bits")}
-        if not self._columns >= needed:
-            return {}
-        catalog = self._catalog
-        sql = f"""
-            WITH b AS (
-                    SELECT b.case_id, b.launch_id, b.block_index, b.t_us, b.wall_ns, c.device_index
-                    FROM {catalog}.main.blocks b
-                    JOIN {catalog}.main.cases c ON c.run_id = b.run_id AND c.case_id = b.case_id
-                    WHERE b.run_id = TRY_CAST(? AS UUID)),
-                t AS (
-                    SELECT device_index, t_us, throttle_bits FROM {catalog}.main.telemetry
-                    WHERE run_id = TRY_CAST(? AS UUID) AND throttle_bits IS NOT NULL
-                    AND device_index IN (SELECT device_index FROM b))
-            SELECT case_id, launch_id, block_index,
-                bool_or(throttle_bits & {SLOWED_BITS} <> 0), bool_or(throttle_bits & {POWER_CAP_BIT} <> 0)
-            FROM t ASOF JOIN b ON t.device_index = b.device_index AND t.t_us >= b.t_us
-            WHERE t.t_us <= b.t_us + b.wall_ns // 1000
-            GROUP BY case_id, launch_id, block_index ORDER BY case_id, launch_id, block_index"""
-        found: dict[int, list[BlockReasons]] = {}
-        with self._valid(f"telemetry of run {run_id}"):
-            for row in self._rows(sql, (run_id, run_id)):
-                one = _made(BlockReasons, row)
-                found.setdefault(one.case_id, []).append(one)
-        return {case_id: tuple(reasons) for case_id, reasons in found.items()}
 
     def measured_spans(self, run_id: str) -> tuple[MeasuredSpan, ...]:
         """When each launch timed each case, ordered by time."""

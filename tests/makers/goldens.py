@@ -15,6 +15,7 @@ from gputui.store.describe import page
 
 REPOSITORY = Path(__file__).parents[2]
 MAKERS = (
+    "tests/makers/demo_trace.py",
     "tests/makers/comparison_forms.py",
     "tests/makers/json_schemas.py",
     "tests/makers/monitor_golden.py",

@@ -30,7 +30,6 @@ FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("results-runs", ("3",)),
     ("results-overview", ("down", "enter")),
     ("results-cases", ("tab",)),
-    ("results-blocks", ("tab",)),
     ("results-operators", ("tab",)),
     ("results-operators-by-category", ("g",)),
     ("results-step", ("tab",)),
@@ -50,8 +49,7 @@ FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 GPU_FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("results-gpu-overview", ()),
-    ("results-gpu-blocks", ("tab", "tab")),
-    ("results-gpu-timeline", ("tab", "tab", "tab", "tab")),
+    ("results-gpu-timeline", ("tab",) * 5),
     ("results-gpu-timeline-of-a-case", ("n",)),
 )
 """Pictures of the run of `store_on_gpu`."""
@@ -68,16 +66,16 @@ class _Then(datetime):
 def store_three(directory: Path) -> Path:
     """The result file of the pictures."""
     db = directory / "a.db"
-    store(db, 1, label="fast box")
-    store(db, 2, label=HOSTILE, gpt_ms=160.0)
+    store(db, 1, label="fast box", seconds=26.0)
+    store(db, 2, label=HOSTILE, gpt_ms=160.0, seconds=26.0)
     store(db, 3, status="interrupted", machine=GPU_MACHINE, profiled=False)
     return db
 
 
 def store_on_gpu(db: Path) -> Path:
-    """A second file, with a run on a GPU of which some blocks were sampled."""
+    """A second file, with a run on a GPU."""
     place = db.with_name("gpu.db")
-    store(place, 5, label="throttled", machine=GPU_MACHINE, on_gpu=True, seconds=8.0)
+    store(place, 5, label="throttled", machine=GPU_MACHINE, on_gpu=True, seconds=26.0)
     return place
 
 

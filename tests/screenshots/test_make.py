@@ -72,7 +72,7 @@ def test_pictures_of_the_other_screens_show_what_was_measured_and_leave_nothing_
         assert ", fin" in texts[f"run-ended-{size}.svg"]  # the title is cut at 80 columns
         assert "all cores" in texts[f"results-runs-{size}.svg"]
         assert "one core" in texts[f"results-runs-{size}.svg"]
-        assert "median" in texts[f"results-blocks-{size}.svg"]
+        assert ", launch " in texts[f"results-timeline-{size}.svg"]
         assert "a step" in texts[f"compare-evidence-{size}.svg"]
     assert not Path(os.environ["GPUTUI_DB"]).exists()
     assert not Path(os.environ["GPUTUI_STATE"]).exists()

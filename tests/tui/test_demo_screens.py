@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import sys
@@ -9,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import demo_trace
 import psutil
 import pytest
 from command_line import gputui
@@ -27,8 +29,9 @@ from gputui.tui.screens.results.screen import ResultsScreen
 from gputui.tui.screens.run.screen import RunScreen
 
 UNANSWERED = re.compile(r"unknown|not profiled|no profiled pass|not known|not sampled")
-TABS = 9
+TABS = 8
 """Of a run on the Results screen."""
+TRACE = "demo trace"
 
 
 @pytest.fixture
@@ -50,7 +53,8 @@ def app(demo: Demo) -> MonitorApp:
 def runs(demo: Demo) -> tuple[Run, ...]:
     demo.write(lambda step: None)
     with open_result(demo.db) as file:
-        return tuple(file.run(summary.run_id) for summary in file.summaries())
+        found = [file.run(summary.run_id) for summary in file.summaries()]
+    return tuple(run for run in found if run.summary.label != TRACE)
 
 
 def demo_in_a_terminal(repository: Path, directory: Path, before: str = "", lines: int = 40) -> Terminal:
@@ -134,6 +138,41 @@ async def test_every_tab_of_every_stored_run_has_an_answer(app: MonitorApp, size
                 await press(pilot, "tab")
             await press(pilot, "escape")
             assert box.gpus[0].name.removeprefix("NVIDIA ") in picture(app)
+
+
+def test_the_trace_is_what_its_maker_makes_of_the_tables() -> None:
+    assert gzip.decompress(demo_trace.PLACE.read_bytes()) == demo_trace.trace()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_the_trace_says_where_its_steps_go_on_every_tab(app: MonitorApp, size: tuple[int, int]) -> None:
+    async with app.run_test(size=size) as pilot:
+        await press(pilot, "3", *["down"] * len(BOXES), "enter")
+        screen = app.screen
+        assert isinstance(screen, ResultsScreen)
+        shown = {}
+        while screen._pane.tab not in shown:
+            shown[screen._pane.tab] = text = picture(app)
+            assert TRACE in text.splitlines()[0] or size == (80, 24)
+            assert CAUTION in text.splitlines()[0]
+            assert not UNANSWERED.search(text), text
+            await press(pilot, "tab")
+    assert list(shown) == ["overview", "cases", "operators", "step", "memory", "environment", "findings"]
+    assert re.search(r"A step takes \d\d\.\d ms: the GPU is busy 9\d %", " ".join(shown["overview"].split()))
+    assert "linear" in shown["operators"]
+    assert re.search("idle: .*data", shown["step"])
+    assert "41.5 GiB" in shown["memory"]
+
+
+def test_a_copy_of_the_trace_says_that_it_is_made_up(demo: Demo) -> None:
+    demo.write(lambda step: None)
+    label_run(demo.db, _run_id(demo, TRACE), "my trace")
+    assert CAUTION in gputui("show", "my trace", demo.db).stdout
+
+
+def _run_id(demo: Demo, label: str) -> str:
+    with open_result(demo.db) as file:
+        return next(one.run_id for one in file.summaries() if one.label == label)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])

@@ -1,6 +1,6 @@
-"""What the screens of `gputui demo` show besides live GPUs: stored runs of three boxes, and one in progress.
+"""What the screens of `gputui demo` show besides live GPUs: runs of three boxes, one in progress, a trace.
 
-All of it is made up: the tables are in `demo.toml`.
+All of it is made up: the tables are in `demo.toml`, of which `tests/makers/demo_trace.py` made the trace.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.progress import ProgressSnapshot, ProgressTracker
 from gputui.services.support.uuid7 import uuid7
+from gputui.services.traces.imported import contents_of, read_run
 from gputui.store.journal_reader import JournalContents
 from gputui.version import __version__
 
@@ -59,9 +60,8 @@ _STORED_UTC_US, _APART_US = 1_795_270_000_000_000, 5_400_000_000
 # The box with a run in progress, and how long that has gone on when it is first looked at.
 _RUNNING, _GONE_NS = 1, 138 * _S
 
-_DATA: dict[str, Any] = tomllib.loads(
-    resources.files("gputui.services.playback").joinpath("demo.toml").read_text("utf-8")
-)
+_PLACE = resources.files("gputui.services.playback")
+_DATA: dict[str, Any] = tomllib.loads((_PLACE / "demo.toml").read_text("utf-8"))
 _RUNTIME = Runtime(
     torch_hip=Missing("torch was built for CUDA"), arch_list=("sm_80", "sm_90"), **_DATA["runtime"]
 )
@@ -347,11 +347,19 @@ class Demo:
         from gputui.store.writing import store_run
 
         with self._lock:
-            for number in range(0 if self._is_written else len(BOXES)):
+            if self._is_written:
+                return
+            for number in range(len(BOXES)):
                 on_step(f"making up a run on {BOXES[number].gpus[0].name}")
                 plan = _plan(number)
                 contents = _journal(number, plan, _STORED_UTC_US - number * _APART_US, 0)
                 store_run(self.db, contents, _readings(number, plan, contents))
+            on_step("making up a trace")
+            with resources.as_file(_PLACE / "demo_trace.json.gz") as trace:
+                contents = contents_of(read_run(trace, "demo trace"))
+            start = replace(contents.start, profile=DEMO_PROFILE)
+            lines = (start, MachineFound(BOXES[0]), RuntimeFound(_RUNTIME), *contents.lines[2:])
+            store_run(self.db, replace(contents, start=start, lines=lines), (), imported_from=trace.name)
             self._is_written = True
 
     def close(self) -> None:

@@ -23,7 +23,6 @@ from gputui.services.support.background import Job
 from gputui.services.support.paths import default_result_file, run_directories
 from gputui.store.opening import SUFFIXES
 from gputui.store.reading import (
-    BlockReasons,
     CaseConditions,
     FailedLaunch,
     MeasuredSpan,
@@ -67,8 +66,6 @@ class RunDetail:
     run: Run
     passes: Mapping[int, ProfiledPass]
     conditions: Mapping[int, CaseConditions]
-    reasons: Mapping[int, tuple[BlockReasons, ...]]
-    """By case, of the blocks in which a GPU told why its clocks were held back."""
     spans: tuple[MeasuredSpan, ...]
     """In the order of time."""
     events: tuple[StoredEvent, ...]
@@ -139,7 +136,6 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
     failed = file.failed_launches(run_id)
     job.say("reading telemetry")
     conditions = file.conditions(run_id)
-    reasons = file.block_reasons(run_id)
     spans = file.measured_spans(run_id)
     series = file.telemetry_series(run_id, PIECES)
     job.say("looking for findings")
@@ -151,7 +147,6 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
         run=run,
         passes=passes,
         conditions=conditions,
-        reasons=reasons,
         spans=spans,
         events=events,
         last_words=tuple(

@@ -40,7 +40,7 @@ class Sheet:
     """A table to save, with units in the column names; None is what was not measured."""
 
     what: str
-    """One word: `cases`, `blocks`, ..."""
+    """One word: `cases`, `operators`, ..."""
     columns: tuple[str, ...]
     rows: tuple[tuple[Value, ...], ...]
     about: Mapping[str, str]
@@ -114,27 +114,6 @@ def _speed(case: CaseResult) -> tuple[Value, ...]:
 def _metric(metric: CaseMetric) -> tuple[Value, ...]:
     why = metric.value.reason if isinstance(metric.value, Missing) else None
     return metric.key, metric.unit, known(metric.value), metric.low, metric.high, why
-
-
-def blocks_sheet(detail: RunDetail, case: CaseResult) -> Sheet:
-    """Each block of a case, and whether its clocks were throttled."""
-    columns = (
-        *("launch", "block", "start_ns", "steps", "step_s", "wall_ns", "device_ns", "cpu_ns", "waited_ns"),
-        *("is_slowed", "is_power_capped"),
-    )
-    reasons = {(r.launch_id, r.block_index): r for r in detail.reasons.get(case.case_id, ())}
-    rows = []
-    for measurement in case.measurements:
-        for b in measurement.blocks:
-            held = reasons.get((measurement.launch_id, b.index))
-            rows.append(
-                (
-                    *(measurement.launch_id, b.index, b.start_ns, b.steps, b.block_ns * 1e-9 / b.steps),
-                    *(b.wall_ns, b.device_ns, b.cpu_ns, b.waited_ns),
-                    *((None, None) if held is None else (held.slowed, held.power_capped)),
-                )
-            )
-    return Sheet("blocks", columns, tuple(rows), _about(detail, case))
 
 
 def operators_sheet(detail: RunDetail, case: CaseResult, operators: Sequence[Operator]) -> Sheet:

@@ -40,7 +40,7 @@ from gputui.services.compare.pairing import (
 from gputui.services.results.block_times import paired_blocks
 from gputui.services.results.throughput import cost_of, speed_of
 from gputui.store.journal_reader import read_journal, read_telemetry
-from gputui.store.reading import BlockReasons, CaseConditions, MeasuredSpan, open_result
+from gputui.store.reading import CaseConditions, MeasuredSpan, open_result
 from gputui.store.writing import store_run
 
 FP32, AMP = make_case(), make_case(precision="amp")
@@ -335,39 +335,16 @@ def test_only_what_was_sampled_within_the_blocks_of_a_case_counts_for_it(tmp_pat
     assert found[1] == CaseConditions(1, 12, 1800.0, 1980.0, 1.0, 0.0, 0.0, Missing("not measured"))
 
 
-def test_each_block_has_the_reason_its_clocks_were_limited_unless_it_has_no_sample(
-    tmp_path: Path,
-) -> None:
+def test_a_span_is_from_the_first_block_of_a_launch_to_the_end_of_its_last(tmp_path: Path) -> None:
     case = make_case("gemm", device_class="gpu")
     lines = journal_lines(cases=(case,), skipped=(), launches=2, machine=replace(GPU_MACHINE, gpus=(H200,)))
     blocks = [line for line in lines if isinstance(line, Block)]
-    bits = {0: (0x4, 0x44), 1: (0x4, 0), 2: (0, 0x1), 4: (None,)}
-    readings = [
-        Reading(
-            0,
-            block.start_ns + 1_000_000 * place,
-            {"power_w": 100.0} if reasons is None else {"throttle_bits": reasons},
-        )
-        for block in blocks
-        for place, reasons in enumerate(bits.get(block.index, ()))
-    ]
-    run_dir = write_lines(tmp_path / "run", lines)
-    write_telemetry(run_dir, readings)
-    contents = read_journal(run_dir)
-    store_run(tmp_path / "a.db", contents, read_telemetry(run_dir))
+    contents = read_journal(write_lines(tmp_path / "run", lines))
+    store_run(tmp_path / "a.db", contents, ())
 
     with open_result(tmp_path / "a.db") as file:
         (summary,) = file.summaries()
-        found = file.block_reasons(summary.run_id)
         spans = file.measured_spans(summary.run_id)
-
-    assert found == {
-        0: tuple(
-            BlockReasons(0, launch, index, slowed, capped)
-            for launch in (0, 1)
-            for index, slowed, capped in ((0, True, True), (1, False, True), (2, False, False))
-        )
-    }
 
     def utc_us(t_ns: int) -> int:
         return summary.started_utc_us + (t_ns - STARTED_NS) // 1000

@@ -53,7 +53,6 @@ def sheets(detail: RunDetail) -> list[Sheet]:
     window = (0, 2**60)
     made = [
         saving.cases_sheet(detail),
-        saving.blocks_sheet(detail, case),
         saving.operators_sheet(detail, case, detail.passes[1].operators),
         saving.step_sheet(detail, case),
         saving.memory_sheet(detail, case),
@@ -70,7 +69,7 @@ def test_every_page_of_a_run_can_be_saved_and_both_forms_hold_the_same(db: Path,
     made = sheets(detail_of(db, number))
 
     assert [sheet.what for sheet in made] == [
-        *("cases", "blocks", "operators", "step", "memory", "telemetry", "environment", "findings", "runs")
+        *("cases", "operators", "step", "memory", "telemetry", "environment", "findings", "runs")
     ]
     for sheet in made:
         assert sheet.rows, sheet.what
@@ -85,13 +84,10 @@ def test_every_page_of_a_run_can_be_saved_and_both_forms_hold_the_same(db: Path,
 
 def test_numbers_are_those_that_were_measured(db: Path) -> None:
     detail = detail_of(db, 2)
-    gemm, gpt = detail.run.cases[:2]
-    blocks = cells(saving.blocks_sheet(detail, gemm))
+    gpt = detail.run.cases[1]
     step, memory = saving.step_sheet(detail, gpt), saving.memory_sheet(detail, gpt)
     telemetry = cells(saving.telemetry_sheet(detail, detail.series, (0, 2**60)))
 
-    assert float(blocks[0]["step_s"]) == pytest.approx(0.02)
-    assert (blocks[0]["is_slowed"], blocks[-1]["is_slowed"]) == ("True", "")
     assert float(cells(saving.cases_sheet(detail))[0]["step_s"]) == pytest.approx(0.02, rel=0.01)
     assert isinstance(step, Sheet)
     assert sum(float(row["share"]) for row in cells(step)) == pytest.approx(1.0)
@@ -129,8 +125,9 @@ def test_the_suggested_name_contains_run_page_and_case_and_is_safe_in_a_shell(db
     detail = detail_of(db, 1)
 
     assert saving.default_name(saving.cases_sheet(detail)) == "cccc0001-cases.csv"
-    name = saving.default_name(saving.blocks_sheet(detail, detail.run.cases[0]))
-    assert name == "cccc0001-blocks-gemm-mini-cpu-fp32-all-cores.csv"
+    case = detail.run.cases[1]
+    operators = saving.operators_sheet(detail, case, detail.passes[1].operators)
+    assert saving.default_name(operators) == "cccc0001-operators-gpt_train-mini-cpu-fp32-all-cores.csv"
 
 
 @pytest.mark.parametrize("ending", [".csv", ".json", ".JSON"])

@@ -39,7 +39,7 @@ from gputui.tui.screens.results.overview import step_lines
 from gputui.tui.screens.results.run_pane import OF_A_CASE, TABS
 from gputui.tui.screens.results.screen import ResultsScreen
 from gputui.tui.screens.results.tables import GROUPS, chosen_operators
-from gputui.tui.screens.results.timeline import chart_place
+from gputui.tui.screens.results.timeline import LEAD, lane_cells
 from gputui.tui.shell.registry import SCREENS
 from gputui.tui.widgets.dialogs import AskText, Confirm
 
@@ -319,7 +319,7 @@ async def test_operators_are_filtered_sorted_and_added_up(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(120, 24)) as pilot:
         await opened(pilot, f"{db}@cccc0001")
-        await press(pilot, *["tab"] * 3, "slash", *"gemm", "enter")
+        await press(pilot, *["tab"] * 2, "slash", *"gemm", "enter")
         shown = picture(app)
         assert "linear" in shown
         assert "adamw" not in shown
@@ -330,21 +330,23 @@ async def test_operators_are_filtered_sorted_and_added_up(db: Path) -> None:
         assert "backward (1 row)" in picture(app)
 
 
-async def test_below_a_short_table_of_cases_stand_the_blocks_of_the_selected_one(db: Path) -> None:
+async def test_below_a_short_table_of_cases_stand_the_launches_of_the_selected_one(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot, f"{db}@cccc0001")
         await press(pilot, "tab")
-        assert re.search(r"── gemm mini .* enter: its blocks", picture(app))
+        assert "── launches of gemm mini" in picture(app)
         await press(pilot, "down")
         shown = picture(app)
-        assert re.search(r"── gpt_train mini .* enter: its blocks", shown)
-        assert "18 blocks in 3 launches, median 100 ms per step" in shown
+        assert "── launches of gpt_train mini" in shown
+        launches = [row for row in shown.splitlines() if re.match(r" +\d +40\.9k tok/s", row)]
+        assert len(launches) == 3
+        assert all(re.search(r" 6 +\+0\.2 % +up to 17 %", row) for row in launches)
         await press(pilot, "down")  # it was skipped
         shown = picture(app)
-        assert "times of blocks" not in shown
+        assert "launches of" not in shown
         assert "skipped: no GPU in this machine" in shown
-        await press(pilot, "tab", "tab")
+        await press(pilot, "tab")
         shown = picture(app)
         assert "a step of gpt_train" in shown
         assert "sorted by time" in shown
@@ -377,7 +379,7 @@ async def test_what_is_shown_is_copied_as_text_and_the_place_is_named(db: Path) 
         heading, *rows = copied.read_text(encoding="utf-8").splitlines()
         assert heading.split("\t")[1:4] == ["run", "when", "label"]
         assert [row.split("\t")[1] for row in rows] == ["cccc0003", "cccc0002", "cccc0001"]
-        await press(pilot, "enter", *["tab"] * 4, "y")
+        await press(pilot, "enter", *["tab"] * 3, "y")
         assert "run id   0194b5a0-0000-7000-8000-0000cccc0003" in copied.read_text(encoding="utf-8")
 
 
@@ -387,7 +389,7 @@ async def test_what_is_cut_on_a_narrow_screen_is_marked_and_copied_whole(db: Pat
         await opened(pilot, f"{db}@cccc0001")
         await press(pilot, "tab")
         assert "no GP…" in picture(app)
-        await press(pilot, "tab", "tab")
+        await press(pilot, "tab")
         shown = picture(app)
         await pilot.resize_terminal(120, 40)
         await settled(pilot)
@@ -497,18 +499,17 @@ def test_the_parts_of_a_step_are_told_apart_without_colour() -> None:
     case = measured(make_case(), (0.1,) * 6)
     breakdown = breakdown_of(passed(0, 0, 100.0), case)
     assert not isinstance(breakdown, Missing)
-    _, bar, numbered, legend = step_lines(case, breakdown, 80)
+    _, bar, legend = step_lines(case, breakdown, 80)
     parts = "".join(span.text for span in bar).split()
     shares = [len(part) / 74 for part in parts]
     assert shares == pytest.approx([0.75, 0.1, 0.05, 0.1], abs=0.015), "a gap between two"
-    assert [part[0] for part in "".join(span.text for span in numbered).split()] == ["1", "2", "3", "4"]
     words = "".join(span.text for span in legend)
-    assert re.findall(r"(\d) (\w+) (\d+) %", words) == [
-        ("1", "gemm", "75"),
-        ("2", "attention", "10"),
-        ("3", "optimizer", "5"),
-        ("4", "idle", "10"),
-    ]
+    assert re.findall(r"■ (\w+) (\d+) %", words) == [
+        ("gemm", "75"),
+        ("attention", "10"),
+        ("optimizer", "5"),
+        ("idle", "10"),
+    ], "in the order of the bar"
 
 
 async def test_a_step_calls_its_parts_as_every_other_page_does(db: Path) -> None:
@@ -582,28 +583,17 @@ async def test_the_cursor_of_an_empty_field_is_the_text_colour_in_reverse(db: Pa
             assert all(colour is None or colour.is_default for colour in (cursor.color, cursor.bgcolor))
 
 
-async def test_the_next_case_is_shown_on_the_same_tab(db: Path) -> None:
+async def test_the_next_case_is_shown_on_the_same_tab(tmp_path: Path) -> None:
+    store(tmp_path / "a.db", 1, profiled_cases=(0, 1))
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
-        await opened(pilot, f"{db}@cccc0001")
+        await opened(pilot, f"{tmp_path / 'a.db'}@latest")
         await press(pilot, "tab", "tab")
         assert "gemm mini cpu fp32 all cores  (case 1 of 2)" in picture(app)
         await press(pilot, "n")
         assert "gpt_train mini cpu fp32 all cores  (case 2 of 2)" in picture(app)
         await press(pilot, "p")
         assert "(case 1 of 2)" in picture(app)
-
-
-async def test_blocks_of_a_gpu_that_nothing_is_known_of_say_so_and_have_no_marks(tmp_path: Path) -> None:
-    store(tmp_path / "a.db", 1, machine=GPU_MACHINE, on_gpu=True, seconds=0.1)
-    app = make_app()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await opened(pilot, f"{tmp_path / 'a.db'}@latest")
-        await press(pilot, "tab", "tab")
-        shown = picture(app)
-        assert "throttling: not recorded in its telemetry" in shown
-        assert "throttled" not in shown
-        assert "T slowed" not in shown
 
 
 def times_of(app: MonitorApp) -> list[str]:
@@ -616,49 +606,77 @@ async def test_a_part_of_the_timeline_is_chosen_by_keys_and_read_again(db: Path)
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot, f"{db.with_name('gpu.db')}@latest")
-        await press(pilot, *["tab"] * 6)
-        whole = [f"0:0{second}" for second in range(8)]
+        await press(pilot, *["tab"] * 5)
+        whole = ["0:00", "0:05", "0:10", "0:15", "0:20", "0:25"]
         assert times_of(app) == whole
         await press(pilot, "plus", "plus")
-        assert times_of(app)[0] == "0:03.0"
-        assert times_of(app)[-1] == "0:04.5"
-        assert "cursor 4.0 s" in picture(app)
+        assert times_of(app)[0] == "0:13"
+        assert times_of(app)[-1] == "0:18"
+        assert "cursor 16.0 s" in picture(app)
         await press(pilot, "right_square_bracket")
-        assert times_of(app)[0] == "0:04.0"
+        assert times_of(app)[0] == "0:16"
         await press(pilot, "left_square_bracket", "minus", "minus")
         assert times_of(app) == whole
-        await press(pilot, "0", *["left"] * 30, "n")
+        await press(pilot, "0", *["left"] * 60, "n")
         assert "cursor 2.4 s   gemm fp32, launch 1" in picture(app)
         assert times_of(app)[0] == "0:02.4"
         await press(pilot, "0", "left")
         assert times_of(app) == whole
-        assert "cursor 2.3 s" in picture(app)
+        assert "cursor 2.1 s" in picture(app)
 
 
 async def test_a_part_of_the_timeline_is_chosen_by_dragging_and_a_click_moves_the_cursor(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot, f"{db.with_name('gpu.db')}@latest")
-        await press(pilot, *["tab"] * 6)
-        place = chart_place(120)
-        middle = place.left + place.cells // 2
-        await pilot.mouse_down(offset=(place.left + place.cells // 4, 10))
+        await press(pilot, *["tab"] * 5)
+        cells = lane_cells(120)
+        middle = LEAD + cells // 2
+        await pilot.mouse_down(offset=(LEAD + cells // 4, 10))
         await pilot.mouse_up(offset=(middle, 10))
         await settled(pilot)
-        assert (times_of(app)[0], times_of(app)[-1]) == ("0:02.0", "0:03.5")
+        assert (times_of(app)[0], times_of(app)[-1]) == ("0:07", "0:12")
         await pilot.click(offset=(middle, 10))
-        assert "cursor 3.0 s" in picture(app)
+        assert "cursor 9.9 s" in picture(app)
         await pilot.click(offset=(5, 10))
-        assert "cursor 3.0 s" in picture(app)
+        assert "cursor 9.9 s" in picture(app)
 
 
-async def test_enter_opens_what_was_timed_at_the_cursor(db: Path) -> None:
+async def test_enter_leads_from_the_timeline_to_the_case_its_step_and_operators_and_esc_back_the_same_way(
+    db: Path,
+) -> None:
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
-        await opened(pilot, f"{db.with_name('gpu.db')}@latest")
-        await press(pilot, *["tab"] * 6, "0", *["left"] * 30, "n", "enter")
-        assert "gemm mini gpu fp32" in picture(app)
-        assert "time " not in [line[:5] for line in picture(app).splitlines()]
+        screen = await opened(pilot, f"{db.with_name('gpu.db')}@latest")
+        await press(pilot, *["tab"] * 5, "0", *["left"] * 60, "n")
+        assert "gemm fp32, launch 1" in picture(app)
+        await press(pilot, "enter")
+        assert screen._pane.tab == "cases", "it was not profiled"
+        assert "▸ gemm mini gpu fp32" in picture(app)
+        await press(pilot, "escape", "n", "plus", "right")
+        before = picture(app)
+        assert "gpt_train fp32, launch 2" in before
+        await press(pilot, "enter")
+        assert screen._pane.tab == "step"
+        await press(pilot, "enter")
+        assert screen._pane.tab == "operators"
+        await press(pilot, "escape", "escape")
+        assert picture(app) == before, "the cursor and the part that is shown are kept"
+        await press(pilot, "escape")
+        assert screen.level == "runs"
+
+
+async def test_enter_on_a_case_shows_when_it_was_timed(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await opened(pilot, f"{db}@cccc0001")
+        await press(pilot, "tab", "down", "enter")
+        assert screen._pane.tab == "timeline"
+        assert re.search(
+            r"cursor [\d.:s ]+   gpt_train fp32, launch 2, block 1 of 6: 100 ms a step", picture(app)
+        )
+        await press(pilot, "escape", "down", "enter")
+        assert screen._pane.tab == "cases", "it was neither timed nor profiled"
 
 
 async def test_a_file_that_is_gone_when_a_part_is_read_is_reported_and_what_was_loaded_stays(
@@ -668,11 +686,11 @@ async def test_a_file_that_is_gone_when_a_part_is_read_is_reported_and_what_was_
     gone = db.with_name("gpu.db")
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot, f"{gone}@latest")
-        await press(pilot, *["tab"] * 6)
+        await press(pilot, *["tab"] * 5)
         gone.unlink()
         await press(pilot, "plus")
         assert "there is no result file" in picture(app)
-        assert times_of(app)[0] == "0:02.0"
+        assert times_of(app)[0] == "0:10"
 
 
 async def save_as(pilot: Pilot[int], path: Path, *then: str) -> str:
@@ -703,7 +721,6 @@ async def test_every_tab_is_saved_under_the_name_that_is_offered(
         [
             *(f"cccc0001-{tab}.csv" for tab in TABS if tab not in (*OF_A_CASE, "timeline")),
             "cccc0001-telemetry.csv",
-            "cccc0001-blocks-gemm-mini-cpu-fp32-all-cores.csv",
             *(f"cccc0001-{tab}-{case}.csv" for tab in ("operators", "step", "memory")),
             "runs.csv",
         ]
@@ -762,7 +779,7 @@ async def test_operators_are_saved_as_they_are_shown(db: Path, tmp_path: Path) -
     app = make_app()
     async with app.run_test(size=(120, 24)) as pilot:
         await opened(pilot, f"{db}@cccc0001")
-        await press(pilot, *["tab"] * 3, "slash", *"gemm", "enter", "s", "s")
+        await press(pilot, *["tab"] * 2, "slash", *"gemm", "enter", "s", "s")
         await save_as(pilot, tmp_path / "o.csv")
     rows = (tmp_path / "o.csv").read_text(encoding="utf-8").splitlines()
     assert [row.split(",")[0] for row in rows] == ["operator", "aten::linear", "aten::mm"]
@@ -774,7 +791,7 @@ async def test_what_was_not_profiled_says_how_it_would_be(tmp_path: Path) -> Non
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, f"{tmp_path / 'a.db'}@latest")
         tabs = picture(app).splitlines()[1].split()
-        assert tabs == ["Overview", "Cases", "Blocks", "Timeline", "Environment", "Findings"], (
+        assert tabs == ["Overview", "Cases", "Timeline", "Environment", "Findings"], (
             "empty ones are not there"
         )
         await press(pilot, "shift+tab", "end")
@@ -926,6 +943,18 @@ async def test_the_overview_of_a_trace_shows_where_time_goes_and_the_largest_ope
         await pilot.resize_terminal(120, 24)
         await settled(pilot)
         assert "where its time goes" not in picture(app)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("results-overview-", "results-gpu-overview-", "results-findings-", "results-timeline-"),
+        *("results-gpu-timeline-", "run_ended_", "run_ended_gpu_", "run_ended_boxes_"),
+    ],
+)
+def test_at_most_a_third_of_a_large_terminal_is_blank(name: str) -> None:
+    rows = (FOLDER / f"{name}120x40.txt").read_text(encoding="utf-8").splitlines()
+    assert sum(not row.strip() for row in rows) <= 0.35 * 40
 
 
 def test_keys_of_a_screen_are_declared_once() -> None:

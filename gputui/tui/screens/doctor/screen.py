@@ -20,9 +20,9 @@ from gputui.services.doctor.checks import (
     judged,
     readiness,
 )
-from gputui.services.doctor.demo import made_up_box
 from gputui.services.doctor.disturbances import Check
 from gputui.services.doctor.readings import Reading, readings
+from gputui.services.playback.demo_box import made_up_box
 from gputui.services.support.background import Job
 from gputui.store.text import clean_text
 from gputui.tui.screens.doctor.actions import ACTIONS

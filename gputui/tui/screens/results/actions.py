@@ -5,7 +5,9 @@ from __future__ import annotations
 from gputui.tui.shell.keymap import Action
 
 ACTIONS: tuple[Action, ...] = (
-    Action("enter", "enter", "Open", "Open the file, the run, or the blocks of the case under the cursor"),
+    Action(
+        "enter", "enter", "Open", "Open the file, run or case: when it was timed, its step, its operators"
+    ),
     Action("back", "escape,backspace", "Back", "Cancel reading, or go one level up"),
     Action("open-path", "o", "Path", "Open a result file by typing its path"),
     Action("filter", "slash", "Filter", "Show only runs or operators that contain a text"),

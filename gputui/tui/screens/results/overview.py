@@ -7,11 +7,10 @@ from statistics import median
 
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL
 from gputui.document.bars import gauge_spans
-from gputui.document.theme import TONES
 from gputui.metrics import charted, limits_of
 from gputui.model.absent import Missing
 from gputui.model.devices import HOST
-from gputui.model.plan import TRACE_PROFILE
+from gputui.model.plan import DEMO_PROFILE, TRACE_PROFILE
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import (
     counted,
@@ -23,7 +22,7 @@ from gputui.model.units import (
 from gputui.services.results.browser import RunDetail, breakdown_for
 from gputui.services.results.case_table import brief_table
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.headline import case_order, run_headline
+from gputui.services.results.headline import case_order, headline_sentences, run_headline
 from gputui.services.results.labels import (
     case_name,
     day,
@@ -44,7 +43,7 @@ from gputui.tui.screens.results.load_lines import headline, load_lines, loads_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, fitted, left, side_by_side, width_of
 from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.sections import section, stacked
+from gputui.tui.widgets.sections import legend_lines, parts_bar, section, stacked
 from gputui.tui.widgets.table_lines import table_lines
 from gputui.tui.widgets.time_chart import time_axis, time_chart
 from gputui.tui.widgets.wrapping import wrapped
@@ -72,7 +71,7 @@ def overview_page(detail: RunDetail, width: int, height: int) -> tuple[Line, ...
     answer, *blocks = _blocks(detail, room)
     lines = [*answer, *(line for block in blocks if block for line in (*block, ()))]
     series = main_series(detail)
-    profiled = _profiled(detail)
+    profiled = profiled_case(detail)
     if series is not None:
         lines += _grown(detail.run, series, room, height - len(lines))
     elif profiled is not None:
@@ -98,7 +97,7 @@ def preview_lines(detail: RunDetail, width: int, height: int) -> list[Line]:
 
 def _blocks(detail: RunDetail, width: int, most: int | None = None) -> Sequence[Sequence[Line]]:
     """The answer, facts, at most so many rates or loads, and the step of the main case."""
-    loads, main = loads_of(detail), _profiled(detail)
+    loads, main = loads_of(detail), profiled_case(detail)
     measured: Iterable[Line] = _rates(detail.run, width, most)
     if loads is not None:
         measured = (*load_lines(loads, width, most), *(note_lines(loads, width) if most is None else ()))
@@ -112,8 +111,9 @@ def verdict_lines(detail: RunDetail, width: int) -> tuple[Line, ...]:
     words = {check.word for check in performance_checks(run)}
     style = "alarm" if ABOVE_LIMIT in words else "warn" if BELOW_NORMAL in words else "title"
     text = run_headline(run) if loads is None else headline(detail, loads)
-    if run.summary.profile == TRACE_PROFILE and detail.passes:
-        text = sentence(next(iter(detail.passes.values())), run.cases[0].device_name)
+    if detail.passes and run.summary.profile in (TRACE_PROFILE, DEMO_PROFILE) and not speeds_of(run):
+        made_up = headline_sentences(run)[:1] if run.summary.is_made_up else ()
+        text = " ".join((*made_up, sentence(next(iter(detail.passes.values())), run.cases[0].device_name)))
     return paragraph(clean(text), width, style)
 
 
@@ -175,7 +175,7 @@ def _rates(run: Run, width: int, most: int | None) -> Iterator[Line]:
 # A step
 
 
-def _profiled(detail: RunDetail) -> tuple[CaseResult, StepBreakdown] | None:
+def profiled_case(detail: RunDetail) -> tuple[CaseResult, StepBreakdown] | None:
     """The main case of those whose profiled pass is believed."""
     found = [(case, breakdown_for(detail, case)) for case in detail.run.cases]
     known = [(case, one) for case, one in found if not isinstance(one, Missing)]
@@ -183,36 +183,22 @@ def _profiled(detail: RunDetail) -> tuple[CaseResult, StepBreakdown] | None:
 
 
 def step_lines(case: CaseResult, breakdown: StepBreakdown, width: int) -> Iterator[Line]:
-    """One bar whose parts have a gap between them; the legend names them by their numbers."""
+    """One bar whose parts have a gap between them, and below it their names in the same order."""
     title = (
         Span(f"a step of {clean(case_name(case))}", "title"),
         Span(f"  {format_seconds(breakdown.step_ns / 1e9)}"),
     )
     yield section(title, width, (Span("of the profiled pass", "dim"),))
     parts = _parts(breakdown)
-    room = width - len(_MARGIN) - (len(parts) - 1)
-    bar, numbered = [Span(_MARGIN)], [Span(_MARGIN)]
-    legend: list[tuple[Span, ...]] = []
-    widths = [max(round(share * room), 1) for _, share in parts]
-    widths[widths.index(max(widths))] -= max(sum(widths) - room, 0)
-    for number, ((name, share), cells) in enumerate(zip(parts, widths, strict=True)):
-        family = _FAMILIES[number % len(_FAMILIES)]
-        words, style = ("dim", "track") if name.startswith("idle") else (family, f"{family} {TONES}")
-        between = Span(" ") if number else Span("")
-        bar += [between, Span("█" * cells, style)]
-        numbered += [between, Span(f"{number + 1}", words), Span("█" * (cells - 1), style)]
-        legend.append(
-            (Span(f"{number + 1} ", words), Span(name, ""), Span(f" {format_percent(share)}", words))
-        )
-    yield fitted(bar, width)
-    yield fitted(numbered, width)
-    row: list[Span] = [Span(_MARGIN)]
-    for entry in legend:
-        if sum(len(span.text) for span in (*row, *entry)) + 2 > width and len(row) > 1:
-            yield fitted(row[:-1], width)
-            row = [Span(_MARGIN)]
-        row += [*entry, Span("   ")]
-    yield fitted(row[:-1], width)
+    styles = [
+        "dim" if name.startswith("idle") else _FAMILIES[number % len(_FAMILIES)]
+        for number, (name, _) in enumerate(parts)
+    ]
+    bar = parts_bar([share for _, share in parts], styles, width - len(_MARGIN))
+    yield fitted((Span(_MARGIN), *bar), width)
+    named = zip(parts, styles, strict=True)
+    entries = [(name, format_percent(share), style) for (name, share), style in named]
+    yield from legend_lines(entries, width, _MARGIN)
 
 
 def _parts(breakdown: StepBreakdown) -> list[tuple[str, float]]:

@@ -2,77 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from gputui.document.theme import FAMILIES, TONES
+from gputui.document.theme import FAMILIES
 from gputui.model.absent import Missing
-from gputui.model.profiled import MEMORY_PARTS, MemoryPoint
+from gputui.model.profiled import MEMORY_PARTS
 from gputui.model.result import CaseResult
-from gputui.model.units import format_bytes, format_percent, format_seconds
+from gputui.model.units import format_bytes, format_seconds
 from gputui.services.results.browser import RunDetail, breakdown_for
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import case_name, run_heading, run_notes
 from gputui.services.results.step_tables import POINTS, memory_table, parts_of, step_words
+from gputui.services.results.throughput import speeds_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
-from gputui.store.reading import CaseConditions
-from gputui.tui.screens.results.block_chart import block_chart, chart_words
 from gputui.tui.screens.results.largest_operators import largest_operators
 from gputui.tui.screens.results.last_words import last_words
-from gputui.tui.screens.results.overview import share_lines, step_lines
-from gputui.tui.screens.results.rests_on import rests_on_lines
+from gputui.tui.screens.results.overview import profiled_case, share_lines, step_lines
+from gputui.tui.screens.results.rests_on import launch_lines, rests_on_lines
 from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import line_width
 from gputui.tui.widgets.paragraphs import paragraph
+from gputui.tui.widgets.sections import legend_lines, parts_bar, stacked
 from gputui.tui.widgets.table_lines import table_lines
 
-_LETTERS = dict(zip(MEMORY_PARTS, "WGOAI.", strict=True))
-"""Of the parts of the memory, in their bars."""
-_PART_STYLES = (*FAMILIES, "dim")
+_PART_STYLES = dict(zip(MEMORY_PARTS, (*FAMILIES, "dim"), strict=True))
 _AROUND_MEMORY = 5
 """Lines of headings and between the blocks of that page."""
 _MEMORY_CELLS = 84
 """Width of the table of memory by part."""
-_AROUND_BLOCKS = 5
-"""Lines above and below the columns of the chart of blocks, at most, and an empty one."""
-_LEAST_BLOCK_ROWS, _MOST_BLOCK_ROWS = 4, 20
-
-
-def blocks_page(detail: RunDetail, case: CaseResult, width: int, height: int) -> tuple[Line, ...]:
-    """The times of a case's blocks, and the state of its device meanwhile."""
-    reasons = detail.reasons.get(case.case_id, ())
-    foot: list[Line] = []
-    for words in chart_words(case, reasons):
-        foot += paragraph(words, width, indent=2)
-    for measurement in case.measurements:
-        if measurement.reason:
-            foot += paragraph(
-                f"launch {measurement.launch_id + 1}: {measurement.outcome}: {measurement.reason}", width
-            )
-    conditions = detail.conditions.get(case.case_id)
-    foot += paragraph(
-        " · ".join(_conditions(conditions)) if conditions else "no telemetry of its blocks", width
-    )
-    rows = max(min(height - _AROUND_BLOCKS - len(foot), _MOST_BLOCK_ROWS), _LEAST_BLOCK_ROWS)
-    chart = block_chart(case, reasons, width, rows)
-    if not chart:
-        return paragraph(f"no block was measured: {case.reason or case.outcome}", width)
-    return (*chart, (), *foot)
-
-
-def _conditions(conditions: CaseConditions) -> Iterator[str]:
-    """Clock, throttling and warm-up while the case was timed."""
-    if not isinstance(conditions.clock_median_mhz, Missing):
-        most = conditions.clock_most_mhz
-        of = "" if isinstance(most, Missing) else f" of {most:.0f}"
-        yield f"clock {conditions.clock_median_mhz:.0f}{of} MHz"
-    for share, word in (
-        (conditions.slowed_share, "slowed by heat or a power brake"),
-        (conditions.power_capped_share, "power-capped"),
-        (conditions.cold_share, "still warming up"),
-        (conditions.shared_share, "another process on its GPU"),
-    ):
-        if not isinstance(share, Missing) and share > 0:
-            yield f"{word} {format_percent(share)} of the time"
-    yield f"{conditions.samples} samples during its blocks"
 
 
 def step_page(detail: RunDetail, case: CaseResult, width: int, height: int) -> tuple[Line, ...]:
@@ -110,24 +65,20 @@ def memory_page(detail: RunDetail, case: CaseResult, width: int, height: int) ->
         return not_profiled("it has no profiled pass", width)
     if not found.memory:
         return paragraph(f"memory: not known: {found.memory_reason}", width)
-    most = max(point.allocated_bytes for point in found.memory)
+    most = max(1, *(point.allocated_bytes for point in found.memory))
     room = max(width - 24, 10)
     is_thick = height >= 4 * len(found.memory) + _AROUND_MEMORY
     lines: list[Line] = [*paragraph("memory that torch allocates on the device", width, "title"), ()]
     for point in found.memory:
-        if is_thick:
-            lines.append((Span(" " * 13), *_stack(point, most, room, has_letters=False)))
-        lines.append(
-            (
-                Span(f"{POINTS[point.point]:12} "),
-                *_stack(point, most, room),
-                Span(f" {format_bytes(point.allocated_bytes)}"),
-            )
-        )
+        of = point.allocated_bytes
+        shares = {name: size / of for name, size in parts_of(point).items() if size}
+        styles = [_PART_STYLES[name] for name in shares]
+        bar = parts_bar([*shares.values()], styles, round(of / most * room))
+        lines += [(Span(" " * 13), *bar)] if is_thick else []
+        rest = Span(" " * max(room - line_width(bar), 0))
+        lines.append((Span(f"{POINTS[point.point]:12} "), *bar, rest, Span(f" {format_bytes(of)}")))
         lines += [()] * is_thick
-    lines += paragraph(
-        "    " + "  ".join(f"{letter} {name}" for name, letter in _LETTERS.items()), width, "dim", indent=4
-    )
+    lines += legend_lines([(name, "", style) for name, style in _PART_STYLES.items()], width, "   ")
     lines.append(())
     if width <= _MEMORY_CELLS:
         for point in found.memory:
@@ -135,21 +86,6 @@ def memory_page(detail: RunDetail, case: CaseResult, width: int, height: int) ->
             lines += paragraph(f"{POINTS[point.point]}: {held or 'nothing'}", width, indent=2)
         return tuple(lines)
     return (*lines, *table_lines(memory_table(found), width, margin=0))
-
-
-def _stack(point: MemoryPoint, most: int, width: int, *, has_letters: bool = True) -> list[Span]:
-    """The parts side by side, each behind its letter; their ends are rounded, so that the sum fits."""
-    spans: list[Span] = []
-    begin, so_far = 0, 0
-    for letter, size, style in zip(_LETTERS.values(), parts_of(point).values(), _PART_STYLES, strict=True):
-        so_far += size
-        end = round(so_far / most * width) if most else 0
-        if end > begin:
-            body = "track" if style == "dim" else f"{style} {TONES}"
-            spans.append(Span(letter, style) if has_letters else Span("▇", body))
-            spans.append(Span("▇" * (end - begin - 1), body))
-        begin = end
-    return [*spans, Span(" " * (width - begin))]
 
 
 def not_sampled(width: int) -> tuple[Line, ...]:
@@ -175,10 +111,22 @@ def environment_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
 def findings_page(detail: RunDetail, width: int, height: int) -> tuple[Line, ...]:
     """Expected performance, bottlenecks with the step they were seen in, evidence, remarks and events.
 
-    Steps are left out where `height` lines do not hold them.
+    Steps are left out where `height` lines do not hold them. Where there is room for more, the launches of
+    each case follow and, of a run without a finding, the step of its main case.
     """
-    lines = _findings(detail, width, has_steps=True)
-    return lines if len(lines) <= height else _findings(detail, width, has_steps=False)
+    lines = [*_findings(detail, width, has_steps=True)]
+    if len(lines) > height:
+        return _findings(detail, width, has_steps=False)
+    main = None if detail.findings else profiled_case(detail)
+    step = [] if main is None else [(), *step_lines(*main, width)]
+    launches = [[*launch_lines(detail, case, width)] for case, _ in speeds_of(detail.run)]
+    lines += stacked(launches, height - len(lines) - len(step))
+    if len(lines) + len(step) <= height:
+        lines += step
+    if main is not None:
+        room = height - len(lines)
+        lines += stacked([[*largest_operators(detail, *main, width, room - 1)]], room)
+    return tuple(lines)
 
 
 def _findings(detail: RunDetail, width: int, *, has_steps: bool) -> tuple[Line, ...]:
@@ -208,7 +156,7 @@ def _findings(detail: RunDetail, width: int, *, has_steps: bool) -> tuple[Line, 
     lines += last_words(detail, width)
     if not detail.passes:
         lines += [(), *not_profiled("no case of this run has a profiled pass", width)]
-    if not detail.series:
+    if detail.spans and not detail.series:
         lines += [(), *not_sampled(width)]
     while lines and not lines[0]:
         lines.pop(0)

@@ -23,6 +23,7 @@ from gputui.services.results.table_export import Sheet
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results import pages
 from gputui.tui.screens.results.overview import overview_page, step_lines
+from gputui.tui.screens.results.rests_on import launch_lines
 from gputui.tui.screens.results.tables import (
     CASE_HEADINGS,
     GROUPS,
@@ -32,7 +33,7 @@ from gputui.tui.screens.results.tables import (
     case_rows,
     chosen_operators,
 )
-from gputui.tui.screens.results.timeline import at_cursor, chart_place, timeline
+from gputui.tui.screens.results.timeline import at_cursor, lane_cells, share_at, timeline
 from gputui.tui.screens.results.window import TimeWindow
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
@@ -43,8 +44,8 @@ from gputui.tui.widgets.plain_ascii import in_ascii
 from gputui.tui.widgets.plain_table import PlainTable
 from gputui.tui.widgets.sections import section
 
-TABS = ("overview", "cases", "blocks", "operators", "step", "memory", "timeline", "environment", "findings")
-OF_A_CASE = ("blocks", "operators", "step", "memory")
+TABS = ("overview", "cases", "operators", "step", "memory", "timeline", "environment", "findings")
+OF_A_CASE = ("operators", "step", "memory")
 """Tabs that show one case."""
 _WIDE, _NAME_CELLS = 100, 26
 """Below this width names of operators are cut, to leave room for time and share."""
@@ -56,9 +57,8 @@ _SHORT_TABS = {
     "environment": "Env",
     "findings": "Find",
 }
-_SHORTEST_TABS = {**_SHORT_TABS, "overview": "All", "cases": "Case", "blocks": "Blk"}
 _CLOSE_TABS_CELLS = 48
-"""Below this width tabs have their shortest names and one blank between them, so that all are visible."""
+"""Below this width tabs have one blank between them, so that all are visible."""
 _ROWS_ABOVE_AND_BELOW = 6
 """Lines of the screen outside the page."""
 _LEAST_BELOW = 12
@@ -67,13 +67,8 @@ _LEAST_BELOW = 12
 
 def tabs_of(detail: RunDetail) -> tuple[str, ...]:
     """The tabs that a run has something for; the findings say what is missing."""
-    missing = []
-    steps = [case for case in detail.run.cases if not case.case.is_load]
-    if not any(m.blocks for case in steps for m in case.measurements):
-        missing.append("blocks")
-    if not detail.passes:
-        missing += ["operators", "step", "memory"]
-    if not detail.series:
+    missing = [] if detail.passes else ["operators", "step", "memory"]
+    if not detail.series and not detail.spans:
         missing.append("timeline")
     return tuple(name for name in TABS if name not in missing)
 
@@ -97,6 +92,8 @@ class RunPane(Vertical):
         self._series: tuple[TelemetrySeries, ...] = ()
         self._window: TimeWindow | None = None
         self._pressed_at: int | None = None
+        self._way: list[str] = []
+        """The tabs from which `enter` led to this one, the first one first."""
         self.detail: RunDetail | None = None
         self.tabs: tuple[str, ...] = TABS
         """Those that the run has something for."""
@@ -142,7 +139,8 @@ class RunPane(Vertical):
         self._case_rows = case_rows(detail.run)
         self._case_id, self.operator_filter = 0, ""
         self._series = detail.series
-        self._window = TimeWindow.over_all(detail.series) if detail.series else None
+        has_time = bool(detail.series or detail.spans)
+        self._window = TimeWindow.over_all(detail.series, detail.spans) if has_time else None
         _fill_without_empty(
             self._cases, CASE_HEADINGS, [row.cells for row in self._case_rows], (STEP_HEADING,)
         )
@@ -153,8 +151,7 @@ class RunPane(Vertical):
         """Fit the names of the tabs to the width."""
         width = self.screen.size.width
         is_close = width < _CLOSE_TABS_CELLS
-        is_short = sum(len(name) + 2 for name in self.tabs) > width
-        names = _SHORTEST_TABS if is_close else _SHORT_TABS if is_short else {}
+        names = _SHORT_TABS if sum(len(name) + 2 for name in self.tabs) > width else {}
         for tab in self._tabs.query(Tab):
             name = str(tab.id)
             tab.label = names.get(name, name.capitalize())
@@ -162,8 +159,24 @@ class RunPane(Vertical):
 
     def show_tab(self, name: str) -> None:
         """Go to one of the tabs."""
+        self._way.clear()
+        self._go_to(name)
+
+    def _go_to(self, name: str) -> None:
         self._tabs.active = name
         self.draw()
+
+    def _open(self, name: str) -> None:
+        """Go to a tab from which `go_back` leads to this one."""
+        self._way = self._way[: self._way.index(name)] if name in self._way else [*self._way, self.tab]
+        self._go_to(name)
+
+    def go_back(self) -> bool:
+        """Return to the tab from which this one was opened, as it was; False if none was."""
+        if not self._way:
+            return False
+        self._go_to(self._way.pop())
+        return True
 
     def step_tab(self, step: int) -> None:
         """Move by this many tabs, wrapping around."""
@@ -194,16 +207,20 @@ class RunPane(Vertical):
             self._read_window(detail, now)
         self._draw_timeline(keeps_place=True)
 
-    def open_at_cursor(self) -> None:
-        """From the timeline go to the step of the case that was timed at the cursor, or to its blocks."""
+    def open_further(self) -> None:
+        """From the timeline to the case at its cursor, or to its step; from a step to its operators."""
         detail, window = self.detail, self._window
         there = at_cursor(detail, window) if detail and window and self.tab == "timeline" else []
-        if detail is not None and there:
+        if self.tab == "step":
+            self._open("operators")
+        elif detail is not None and there:
             self._case_id = there[0].case_id
-            self.show_tab("step" if self._case_id in detail.passes else "blocks")
+            self._open("step" if self._case_id in detail.passes else "cases")
+            rows = [row.case.case_id for row in self._case_rows]
+            self._cases.move_cursor(row=rows.index(self._case_id))
 
     def step_cursor(self, cells: int) -> None:
-        wide = chart_place(self.screen.size.width).cells
+        wide = lane_cells(self.screen.size.width)
         self.change_window(lambda window: window.stepped(cells / wide))
 
     def take_series(self, window: TimeWindow, series: tuple[TelemetrySeries, ...]) -> None:
@@ -222,8 +239,8 @@ class RunPane(Vertical):
         pressed, self._pressed_at = self._pressed_at, None
         if pressed is None:
             return
-        place = chart_place(self.screen.size.width)
-        first, last = sorted(map(place.share_at, (pressed, event.screen_x)))
+        width = self.screen.size.width
+        first, last = sorted(share_at(x, width) for x in (pressed, event.screen_x))
         if not 0 <= first <= 1:
             return
 
@@ -291,12 +308,18 @@ class RunPane(Vertical):
             self._draw_below()
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        """Open the blocks of a case."""
+        """Go to where a case was timed, or to its step if it only was profiled."""
         event.stop()
-        place = event.cursor_row
-        if event.data_table is self._cases and place < len(self._case_rows):
-            self._case_id = self._case_rows[place].case.case_id
-            self.show_tab("blocks")
+        place, detail = event.cursor_row, self.detail
+        if detail is None or event.data_table is not self._cases or place >= len(self._case_rows):
+            return
+        self._case_id = self._case_rows[place].case.case_id
+        timed = [span for span in detail.spans if span.case_id == self._case_id]
+        if timed:
+            self._open("timeline")
+            self.change_window(lambda window: window.over(timed[0]))
+        elif self._case_id in detail.passes:
+            self._open("step")
 
     def sheet(self) -> Sheet | Missing:
         """What the tab shows, to be saved; Missing with the reason where that is not a table."""
@@ -322,12 +345,7 @@ class RunPane(Vertical):
             if isinstance(breakdown, Missing):
                 return breakdown
             return saving.operators_sheet(detail, case, self._chosen(breakdown))
-        makes = {
-            "blocks": saving.blocks_sheet,
-            "step": saving.step_sheet,
-            "memory": saving.memory_sheet,
-        }
-        return makes[name](detail, case)
+        return saving.step_sheet(detail, case) if name == "step" else saving.memory_sheet(detail, case)
 
     @property
     def shown_case(self) -> CaseResult | None:
@@ -357,13 +375,11 @@ class RunPane(Vertical):
         if name == "findings":
             return pages.findings_page(detail, width, height)
         if case is None:
-            if name == "blocks":
-                return paragraph("no block was measured in this run", width)
             return pages.not_profiled("no case of this run has a profiled pass", width)
         if name == "operators":
             found = breakdown_for(detail, case)
             return pages.not_profiled(found.reason if isinstance(found, Missing) else "no operators", width)
-        page = {"blocks": pages.blocks_page, "step": pages.step_page, "memory": pages.memory_page}[name]
+        page = pages.step_page if name == "step" else pages.memory_page
         return page(detail, case, width, height)
 
     def _draw_timeline(self, *, keeps_place: bool = False) -> None:
@@ -380,8 +396,6 @@ class RunPane(Vertical):
         if self.detail is None:
             return []
         cases, passes = self.detail.run.cases, self.detail.passes
-        if name == "blocks":
-            return [case for case in cases if any(m.blocks for m in case.measurements)]
         return sorted(
             (case for case in cases if case.case_id in passes),
             key=lambda case: not passes[case.case_id].is_valid,
@@ -395,7 +409,7 @@ class RunPane(Vertical):
         return chosen_operators(breakdown.operators, self._group, self._order, self.operator_filter)
 
     def _draw_below(self) -> None:
-        """Where a table leaves much room, show the blocks of the selected case, or the step, below it."""
+        """Where a table leaves much room, show the launches of the selected case, or the step, below it."""
         tables = {"cases": self._cases, "operators": self._operators}
         table, detail, case = tables.get(str(self._switcher.current)), self.detail, None
         width, rows = self.screen.size.width, 0
@@ -416,20 +430,17 @@ class RunPane(Vertical):
     def _lines_below(
         self, detail: RunDetail, case: CaseResult, is_case: bool, width: int, height: int
     ) -> tuple[Line, ...]:
-        has_step = case.case_id in detail.passes
         if not is_case:
-            return pages.breakdown_lines(detail, case, width) if has_step else ()
+            return pages.breakdown_lines(detail, case, width)
         if case.case.is_load:
             return ()
-        name = (Span(case_name(case), "title"),)
-        if not any(m.blocks for m in case.measurements):
-            return (section(name, width), *paragraph(outcome_words(case), width))
-        title = section(name, width, (Span("enter: its blocks", "dim"),))
+        title = section((Span(case_name(case), "title"),), width)
+        lines: list[Line] = [title, *paragraph(outcome_words(case), width)]
+        if any(m.blocks for m in case.measurements):
+            lines = [*launch_lines(detail, case, width)]
         breakdown = breakdown_for(detail, case)
         step = () if isinstance(breakdown, Missing) else ((), *step_lines(case, breakdown, width))
-        blocks = pages.blocks_page(detail, case, width, height - 1 - len(step))
-        fits = len(blocks) + len(step) < height
-        return (title, *blocks, *(step if fits else ()))
+        return (*lines, *(step if len(lines) + len(step) <= height else ()))
 
     def _fill_operators(self, detail: RunDetail, case: CaseResult) -> bool:
         breakdown = breakdown_for(detail, case)

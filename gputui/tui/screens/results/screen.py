@@ -49,7 +49,7 @@ from gputui.tui.screens.results.preview import (
 from gputui.tui.screens.results.run_pane import OF_A_CASE, RunPane
 from gputui.tui.screens.results.runs_table import RunsTable
 from gputui.tui.screens.results.saving import ask_for_list, ask_for_tab, report_nothing
-from gputui.tui.screens.results.window import TimeWindow
+from gputui.tui.screens.results.window import BETWEEN_READINGS_US, TimeWindow
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
@@ -63,17 +63,12 @@ _HINTS = {
     "files": ("enter", "open-path", "reload", "back"),
     "runs": ("enter", "filter", "sort", "mark", "compare", "label", "save", "delete", "back"),
     "run": ("next-tab", "save", "back", "compare"),
+    "cases": ("next-tab", "enter", "save", "back"),
+    "step": ("next-tab", "next-case", "enter", "save", "back"),
     "run of a case": ("next-tab", "next-case", "save", "back"),
     "operators": ("next-tab", "next-case", "filter", "sort", "group", "save", "back"),
     "timeline": (
-        "next-tab",
-        "zoom-in",
-        "zoom-out",
-        "next-case",
-        "save",
-        "whole",
-        "later",
-        "move-on",
+        *("next-tab", "enter", "zoom-in", "zoom-out", "next-case", "whole", "save", "later", "move-on"),
         "back",
     ),
     "notice": ("open-path", "reload", "back"),
@@ -338,7 +333,8 @@ class ResultsScreen(ShellScreen):
         self._pane.show(detail)
 
     def _read_window(self, detail: RunDetail, window: TimeWindow) -> None:
-        run_id, within_us = detail.run.summary.run_id, (window.from_us, window.to_us)
+        run_id = detail.run.summary.run_id
+        within_us = window.from_us - BETWEEN_READINGS_US, window.to_us + BETWEEN_READINGS_US
         self.begin(
             lambda job: read_series(detail.path, run_id, within_us, job),
             lambda series: self._pane.take_series(window, series),
@@ -347,9 +343,9 @@ class ResultsScreen(ShellScreen):
     # keys
 
     def action_enter(self) -> None:
-        """Open what is at the cursor of the timeline; elsewhere the focused table handles the key."""
+        """Open what is at the cursor of the timeline, or more of a step; tables handle the key themselves."""
         if self.level == "run":
-            self._pane.open_at_cursor()
+            self._pane.open_further()
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Enter, or a click on the selected row."""
@@ -361,7 +357,7 @@ class ResultsScreen(ShellScreen):
                 self._open_run(run)
 
     def action_back(self) -> None:
-        """Close the filter, cancel reading, or go up one level; from the top level to the monitor."""
+        """Close the filter, cancel reading, or go back to where enter came from, at last to the monitor."""
         self._stop_preview()
         field = self.query_one("#filter", Input)
         if field.has_class("-shown"):
@@ -371,9 +367,10 @@ class ResultsScreen(ShellScreen):
             self.say("given up")
             self._leave_notice()
         elif self.level == "run":
-            self.say("")
-            self._show_level("runs")
-            self._draw_preview()
+            if not self._pane.go_back():
+                self.say("")
+                self._show_level("runs")
+                self._draw_preview()
         elif self.level == "runs" and self._runs_table.filter_text:
             self._filter_runs("")
         elif self.level == "runs":

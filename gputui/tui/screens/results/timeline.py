@@ -5,70 +5,68 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median
+from functools import lru_cache, reduce
+from operator import or_
 
-from gputui.analysis.statistics import hodges_lehmann
 from gputui.document.theme import SELECTED
 from gputui.metrics import charted, limits_of
+from gputui.model.absent import Missing
 from gputui.model.devices import HOST
-from gputui.model.result import CaseResult
-from gputui.model.units import counted, format_change, format_clock, format_percent, format_rate
-from gputui.services.results.block_times import measured_blocks
-from gputui.services.results.browser import RunDetail
-from gputui.services.results.labels import case_name
-from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
-from gputui.services.results.waiting import CROWDED_SHARE, own_launches_of
-from gputui.store.reading import MeasuredSpan, TelemetrySeries
+from gputui.model.journal import Block
+from gputui.model.result import CaseResult, Measurement
+from gputui.model.units import format_clock, format_percent, format_seconds
+from gputui.services.results.browser import RunDetail, breakdown_for
+from gputui.services.results.waiting import CROWDED_SHARE
+from gputui.store.reading import POWER_CAP_BIT, SLOWED_BITS, MeasuredSpan, TelemetrySeries
+from gputui.tui.screens.results.largest_operators import largest_operators
 from gputui.tui.screens.results.overview import main_series, step_lines
-from gputui.tui.screens.results.window import TimeWindow
+from gputui.tui.screens.results.pages import not_sampled
+from gputui.tui.screens.results.rests_on import launch_lines
+from gputui.tui.screens.results.window import BETWEEN_READINGS_US, TimeWindow
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import fitted, left, right
 from gputui.tui.widgets.charts import area, body_styles
-from gputui.tui.widgets.paragraphs import paragraph
 from gputui.tui.widgets.sections import section
 
-_LEAD, _VALUE = 19, 10
+LEAD, _VALUE = 19, 10
 """Cells of a lane's name and axis, and of its value at the cursor."""
 _SCROLLBAR = 1
 _LEAST_CELLS = 8
+_HELD = SLOWED_BITS | POWER_CAP_BIT
 _HIGHEST = 3
 """Rows of a chart, at most; two at least, for the ends of its axis. Where there are more, one stays empty."""
 _LEAST_TICK = 10
 """Cells from one time of the axis to the next, at least."""
 _TICKS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
-_AROUND_CHARTS = 8
-"""Rows of the cursor, the axis, the cases, and lanes that are lines."""
+_AROUND_CHARTS = 7
+"""Rows of the cursor, the whole run, the axis, the cases, their precisions, and two lanes that are lines."""
+_OPENED = 9
+"""Rows for the case at the cursor, a step and its launches, before charts are higher than they must be."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChartPlace:
-    """Where the lanes are on the page."""
-
-    left: int
-    cells: int
-
-    def share_at(self, x: int) -> float:
-        """The share of the lanes to the left of a cell's centre; below 0 or above 1 outside."""
-        return (x - self.left + 0.5) / self.cells
+def lane_cells(width: int) -> int:
+    """How many cells a lane has on a page of this width."""
+    return max(width - LEAD - _VALUE - _SCROLLBAR, _LEAST_CELLS)
 
 
-def chart_place(width: int) -> ChartPlace:
-    """Where the lanes are on a page of this width."""
-    return ChartPlace(_LEAD, max(width - _LEAD - _VALUE - _SCROLLBAR, _LEAST_CELLS))
+def share_at(x: int, width: int) -> float:
+    """The share of the lanes to the left of a cell's centre; below 0 or above 1 outside."""
+    return (x - LEAD + 0.5) / lane_cells(width)
 
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
     """One block on the axis."""
 
+    case_id: int
     first_us: int
     last_us: int
     speed_pct: float
     """Of the fastest block of its case."""
     waited: float
     """Share of their time that its threads waited for a CPU."""
-    held: str
-    """Why a GPU's clocks were held back, or empty."""
+    words: str
+    """Which block of its launch it is, and how long a step took."""
 
 
 def timeline(
@@ -78,50 +76,52 @@ def timeline(
 
     `series` has the telemetry of that part.
     """
-    place = chart_place(width)
-    cursor = min(_cell_of(window.cursor_us, window, place.cells), place.cells - 1)
-    timed = _blocks(detail)
+    cells = lane_cells(width)
+    cursor = min(_cell_of(window.cursor_us, window, cells), cells - 1)
+    timed, block = _blocks(detail), _block_at(detail, window)
     here = at_cursor(detail, window)
     moment = _moment(window.cursor_us - window.whole_from_us)
     lines: list[Line] = [
-        fitted((Span(f"cursor {moment}", "title"), Span(f"   {_slice_words(detail, here)}")), width),
-        _whole_line(window, place),
-        (Span(f"{'time':{_LEAD}}{_ticks(window, place.cells):{place.cells}}{'at cursor':>{_VALUE}}", "dim"),),
+        fitted((Span(f"cursor {moment}", "title"), Span(f"   {_slice_words(detail, here, block)}")), width),
+        _whole_line(window, cells),
+        (Span(f"{'time':{LEAD}}{_ticks(window, cells):{cells}}{'at cursor':>{_VALUE}}", "dim"),),
     ]
     for name, texts in _slices(detail):
-        lines.append((Span(f"{name:{_LEAD}}", "dim"), *_slice_lane(texts, here, window, place.cells, cursor)))
+        lines.append((Span(f"{name:{LEAD}}", "dim"), *_slice_lane(texts, here, window, cells)))
     main = main_series(detail)
     shown = sorted(
         series, key=lambda one: (main is None or one.device_index != main.device_index, one.device_index)
     )
     lanes = sum(len(charted(one.device_index)) for one in shown[:1]) + bool(timed)
-    each = (height - _AROUND_CHARTS) // max(lanes, 1)
+    each = (height - _AROUND_CHARTS - _OPENED) // max(lanes, 1)
     rows = min(max(each, 2), _HIGHEST)
+    gap: list[Line] = [()] if each > rows else []
+
+    def charts_of(one: TelemetrySeries) -> Iterator[Line]:
+        for lane in _telemetry_lanes(detail, one, window, cells, rows, cursor):
+            yield from (*lane, *gap)
+
     if timed:
-        speeds = _by_cell(timed, window, place.cells, lambda one: one.speed_pct, min)
-        value = next(
-            (one.speed_pct for one in timed if one.first_us <= window.cursor_us <= one.last_us), None
-        )
-        text = "–" if value is None else f"{value:.0f} %"
+        speeds = _by_cell(timed, window, cells, lambda one: one.speed_pct, min)
+        text = "–" if (value := speeds[cursor]) is None else f"{value:.0f} %"
         lines += _lane("speed", "100 %", text, speeds, 100.0, "power", rows, cursor)
-        lines += _marks(timed, window, place.cells, cursor)
-        lines += [()] if each > rows else []
-    for one in shown:
-        if len(shown) > 1 and one is not shown[0]:
-            title = "host" if one.device_index == HOST else f"GPU {one.device_index}"
-            lines.append(section((Span(title, "title"),), width))
-        for lane in _telemetry_lanes(detail, one, window, place.cells, rows, cursor):
-            lines += [*lane, *([()] if each > rows else [])]
-    lines += _opened(detail, here, width, height - len(lines))
+        lines.append(_other_programs(timed, block, window, cells, cursor))
+    for one in shown[:1]:
+        lines += [*_slowed(main, one, window, cells, cursor), *gap, *charts_of(one)]
+    lines += () if detail.series else not_sampled(width)
+    lines += _opened(detail, here, width - _SCROLLBAR, height - len(lines))
+    for one in shown[1:]:
+        title = "host" if one.device_index == HOST else f"GPU {one.device_index}"
+        lines += [section((Span(title, "title"),), width), *charts_of(one)]
     return tuple(lines)
 
 
-def _blocks(detail: RunDetail) -> list[_Timed]:
+@lru_cache(maxsize=8)
+def _blocks(detail: RunDetail) -> tuple[_Timed, ...]:
     """The blocks of a run that are on its axis."""
     spans = {(span.case_id, span.launch_id): span for span in detail.spans}
     found = []
     for case in detail.run.cases:
-        reasons = {(r.launch_id, r.block_index): r for r in detail.reasons.get(case.case_id, ())}
         steps_ns = [block.block_ns / block.steps for m in case.measurements for block in m.blocks]
         for measurement in case.measurements:
             span = spans.get((case.case_id, measurement.launch_id))
@@ -130,35 +130,52 @@ def _blocks(detail: RunDetail) -> list[_Timed]:
             for block in measurement.blocks:
                 first_us = span.first_utc_us + (block.start_ns - measurement.blocks[0].start_ns) // 1000
                 waited_ns, cpu_ns = block.waited_ns or 0, block.cpu_ns or 0
-                why = reasons.get((measurement.launch_id, block.index))
-                held = "by heat" if why and why.slowed else "by power" if why and why.power_capped else ""
                 found.append(
                     _Timed(
+                        case.case_id,
                         first_us,
                         first_us + block.wall_ns // 1000,
                         100 * min(steps_ns) / (block.block_ns / block.steps),
                         waited_ns / max(waited_ns + cpu_ns, 1),
-                        held,
+                        _block_words(case, measurement, block),
                     )
                 )
-    return found
+    return tuple(found)
+
+
+def _block_words(case: CaseResult, measurement: Measurement, block: Block) -> str:
+    """`, block 3 of 6: 20.0 ms a step`; nothing for a load, which lasts as long as it shall."""
+    if case.case.is_load:
+        return ""
+    number = "" if case.case.is_whole else f", block {block.index + 1} of {len(measurement.blocks)}"
+    return f"{number}: {format_seconds(block.block_ns / block.steps / 1e9)} a step"
+
+
+def _block_at(detail: RunDetail, window: TimeWindow) -> _Timed | None:
+    """The block that was timed at the cursor."""
+    at_us = window.cursor_us
+    return next((one for one in _blocks(detail) if one.first_us <= at_us <= one.last_us), None)
 
 
 # What was timed
 
 
 def at_cursor(detail: RunDetail, window: TimeWindow) -> list[MeasuredSpan]:
-    """What was timed at the cursor: cases that one launch interleaved, the one with a profiled pass first."""
+    """What was timed at the cursor: cases that one launch interleaved, the one whose block it was first."""
     found = [one for one in detail.spans if one.first_utc_us <= window.cursor_us <= one.last_utc_us]
-    return sorted(found, key=lambda one: (one.case_id not in detail.passes, one.case_id))
+    block = _block_at(detail, window)
+    return sorted(found, key=lambda one: (block is None or one.case_id != block.case_id, one.case_id))
 
 
-def _slice_words(detail: RunDetail, here: Sequence[MeasuredSpan]) -> str:
+def _slice_words(detail: RunDetail, here: Sequence[MeasuredSpan], block: _Timed | None) -> str:
+    """`gemm fp32, launch 2, block 3 of 6: 20.0 ms a step`; all precisions of a launch between its blocks."""
     cases = {case.case_id: case.case for case in detail.run.cases}
-    timed = [cases[one.case_id] for one in here if one.case_id in cases]
+    timed = [cases[one.case_id] for one in here if one.case_id in cases][: None if block is None else 1]
+    if not timed:
+        return "nothing was timed"
     precisions = " and ".join(dict.fromkeys(one.variant.precision for one in timed))
-    launch = f"{precisions}, launch {here[0].launch_id + 1}" if here else ""
-    return f"{timed[0].work.workload} {launch}" if timed else "nothing was timed"
+    words = "" if block is None else block.words
+    return f"{timed[0].work.workload} {precisions}, launch {here[0].launch_id + 1}{words}"
 
 
 def _slices(detail: RunDetail) -> list[tuple[str, list[tuple[MeasuredSpan, str]]]]:
@@ -183,7 +200,6 @@ def _slice_lane(
     here: Sequence[MeasuredSpan],
     window: TimeWindow,
     cells: int,
-    cursor: int,
 ) -> Iterator[Span]:
     """Slices with their names, as far as these fit; the one at the cursor stands out."""
     current = here[0].launch_id if here else -1
@@ -191,7 +207,7 @@ def _slice_lane(
     for span, name in slices:
         first = max(_cell_of(span.first_utc_us, window, cells), place)
         end = min(max(_cell_of(span.last_utc_us, window, cells), first + 1), cells)
-        if end <= place or first >= cells:
+        if span.last_utc_us < window.from_us or end <= place or first >= cells:
             continue
         yield Span(" " * (first - place))
         wide = max(end - first - (end < cells), 1)
@@ -201,15 +217,15 @@ def _slice_lane(
         place = end
 
 
-def _whole_line(window: TimeWindow, place: ChartPlace) -> Line:
+def _whole_line(window: TimeWindow, cells: int) -> Line:
     """Which part of the run is shown."""
     whole_us = window.whole_to_us - window.whole_from_us
     ends = "0:00", format_clock(whole_us / 1e6)
-    room = max(place.cells - len(ends[0]) - len(ends[1]) - 2, 1)
+    room = max(cells - len(ends[0]) - len(ends[1]) - 2, 1)
     first = (window.from_us - window.whole_from_us) * room // whole_us
     shown = max(window.span_us * room // whole_us, 1)
     return (
-        Span(f"{'whole run':{_LEAD}}{ends[0]} ", "dim"),
+        Span(f"{'whole run':{LEAD}}{ends[0]} ", "dim"),
         Span("─" * first, "track"),
         Span("━" * shown, "accent"),
         Span("─" * (room - first - shown), "track"),
@@ -229,7 +245,7 @@ def _ticks(window: TimeWindow, cells: int) -> str:
         at = int((seconds - from_s) / cell_s)
         if at >= len(text) and at + len(label) <= cells:
             text = f"{text:{at}}{label} "
-    return text
+    return text.rstrip()
 
 
 # Lanes
@@ -248,7 +264,7 @@ def _lane(
     """A chart from 0 to `high`, its two ends at the left and the value at the cursor at the right."""
     for row, (text, style) in enumerate(zip(area(cells, high, rows), body_styles(hue, rows), strict=True)):
         end = top if row == 0 else "0" if row == rows - 1 else ""
-        lead = f"{left(name if row == 0 else '', _LEAD - len(end) - 2)} {end} "
+        lead = f"{left(name if row == 0 else '', LEAD - len(end) - 2)} {end} "
         yield (
             Span(lead, "dim"),
             Span(text[:cursor], style),
@@ -262,38 +278,57 @@ def _telemetry_lanes(
     detail: RunDetail, series: TelemetrySeries, window: TimeWindow, cells: int, rows: int, cursor: int
 ) -> Iterator[Iterator[Line]]:
     limits = limits_of(detail.run.summary.machine, series.device_index)
+    # A reading so many cells after the cursor is its value.
+    ahead = BETWEEN_READINGS_US * cells // window.span_us + 1
     for metric in charted(series.device_index):
         if not series.of(metric.key).known:
             continue
         over_time = series.of(metric.key, window.from_us)
-        drawn = over_time.cells(window.span_us * 1e-6 / cells, cells, min if metric.unit == "MHz" else max)
+        combine = min if metric.unit == "MHz" else max
+        drawn = over_time.cells(window.span_us * 1e-6 / cells, cells + ahead, combine)
         top = metric.top(limits, max(over_time.known, default=0.0))
+        here = next((one for one in drawn[cursor : cursor + ahead] if one is not None), None)
         yield _lane(
-            metric.name, metric.axis(top), metric.text(drawn[cursor]), drawn, top, metric.hue, rows, cursor
+            metric.name, metric.axis(top), metric.text(here), drawn[:cells], top, metric.hue, rows, cursor
         )
 
 
-def _marks(timed: Sequence[_Timed], window: TimeWindow, cells: int, cursor: int) -> Iterator[Line]:
-    """When clocks were held back and when other programs had the CPU, as lines."""
-    here = next((one for one in timed if one.first_us <= window.cursor_us <= one.last_us), None)
-    if any(one.held for one in timed):
-        held = _by_cell(timed, window, cells, lambda one: float(bool(one.held)), max)
-        share = format_percent(sum(bool(one.held) for one in timed) / len(timed))
-        yield _line("slowed", held, 0.5, (here.held if here else "") or share, cursor)
+def _slowed(
+    whole: TelemetrySeries | None, shown: TelemetrySeries, window: TimeWindow, cells: int, cursor: int
+) -> Iterator[Line]:
+    """When the clocks of a GPU were held back, as a line; nothing if they never were.
+
+    The value is what holds them back at the cursor, or how much of the whole run something did.
+    """
+    known = [] if whole is None else [int(one) & _HELD > 0 for one in whole.of("throttle_bits").known]
+    if not any(known):
+        return
+    of = shown.of("throttle_bits", window.from_us)
+    bits = of.cells(window.span_us * 1e-6 / cells, cells, lambda some: reduce(or_, map(int, some)))
+    held = [None if one is None else float(int(one) & _HELD) for one in bits]
+    word = "by heat" if int(bits[cursor] or 0) & SLOWED_BITS else "by power"
+    share = format_percent(sum(known) / len(known))
+    yield _line("slowed", held, 0.5, word if held[cursor] else share, cursor)
+
+
+def _other_programs(
+    timed: Sequence[_Timed], here: _Timed | None, window: TimeWindow, cells: int, cursor: int
+) -> Line:
+    """When other programs had the CPU, as a line."""
     waited = _by_cell(timed, window, cells, lambda one: one.waited, max)
     most = f"most {format_percent(max((one.waited for one in timed), default=0.0))}"
-    yield _line(
-        "other programs", waited, CROWDED_SHARE, most if here is None else format_percent(here.waited), cursor
-    )
+    value = most if here is None else format_percent(here.waited)
+    return _line("other programs", waited, CROWDED_SHARE, value, cursor)
 
 
 def _line(name: str, values: Sequence[float | None], most: float, value: str, cursor: int) -> Line:
-    spans = [Span(f"{name:{_LEAD}}", "dim")]
+    spans = [Span(f"{name:{LEAD}}", "dim")]
     for place, one in enumerate(values):
         is_over = one is not None and one > most
         text, style = ("━", "warn") if is_over else ("─", "track")
         spans.append(Span("┃", "accent") if place == cursor else Span(text, style))
-    return (*spans, Span(right(value, _VALUE), "title"))
+    is_over = (values[cursor] or 0.0) > most
+    return (*spans, Span(right(value, _VALUE), "warn" if is_over else "title"))
 
 
 def _by_cell(
@@ -314,37 +349,16 @@ def _by_cell(
 
 
 def _opened(detail: RunDetail, here: Sequence[MeasuredSpan], width: int, height: int) -> Iterator[Line]:
-    """The launch at the cursor beside the case's others and its profiled step, where there is room."""
+    """The case at the cursor: its step, its launches and, where there is room, its largest operators."""
     cases = {case.case_id: case for case in detail.run.cases}
-    for span in here:
-        case = cases.get(span.case_id)
-        words = None if case is None else _launch_words(case, span.launch_id)
-        if case is None or words is None or height < 3:
-            continue
-        title = (Span(case_name(case), "title"), Span(f"  launch {span.launch_id + 1}"))
-        yield section(title, width, (Span("enter opens it", "dim"),))
-        yield from paragraph(words, width, indent=2)
-        height -= 3
-        breakdown = breakdown_of(detail.passes[case.case_id], case) if case.case_id in detail.passes else None
-        if isinstance(breakdown, StepBreakdown):
-            step = list(step_lines(case, breakdown, width))
-            yield from step if len(step) <= height else ()
-            height -= len(step)
-
-
-def _launch_words(case: CaseResult, launch_id: int) -> str | None:
-    """The rate of a launch, without the waiting where that is known, and how far it is from the others'."""
-    launches = zip(measured_blocks(case), own_launches_of(case), strict=True)
-    rates = {blocks[0].launch_id: 1 / hodges_lehmann(seconds) for blocks, seconds in launches}
-    mine = rates.pop(launch_id, None)
-    if mine is None:
-        return None
-    words = f"{format_rate(mine, case.case.unit)} in this launch"
-    if rates:
-        others = median(rates.values())
-        words += f", {format_rate(others, case.case.unit)} in its {counted(len(rates), 'other launch')}"
-        words += f" ({format_change(mine / others)})"
-    return words
+    for span in [one for one in here if one.case_id in cases][:1]:
+        case = cases[span.case_id]
+        breakdown = breakdown_for(detail, case)
+        lines = [] if isinstance(breakdown, Missing) else [*step_lines(case, breakdown, width)]
+        lines += launch_lines(detail, case, width, span.launch_id)
+        if not isinstance(breakdown, Missing):
+            lines += largest_operators(detail, case, breakdown, width, height - len(lines))
+        yield from lines
 
 
 def _cell_of(t_us: int, window: TimeWindow, cells: int) -> int:

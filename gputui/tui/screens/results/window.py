@@ -9,6 +9,8 @@ from gputui.store.reading import MeasuredSpan, TelemetrySeries
 
 LEAST_US = 1_000_000
 """The shortest part: samples are at least a tenth of a second apart."""
+BETWEEN_READINGS_US = 1_500_000
+"""Readings so far outside of a part tell what its ends were like: outside of blocks there is one a second."""
 _MARGIN = 0.05
 """Around a span that is jumped to, as a share of it."""
 
@@ -27,11 +29,17 @@ class TimeWindow:
     cursor_us: int
 
     @classmethod
-    def over_all(cls, series: Sequence[TelemetrySeries]) -> TimeWindow:
-        """The whole of what was sampled, with the cursor in its middle; at least LEAST_US long."""
-        first_us = min(s.first_us for s in series)
-        last_us = max(max(s.t_us[-1] for s in series), first_us + LEAST_US)
-        return cls(first_us, last_us, first_us, last_us, (first_us + last_us) // 2)
+    def over_all(cls, series: Sequence[TelemetrySeries], spans: Sequence[MeasuredSpan] = ()) -> TimeWindow:
+        """The whole of what was sampled and timed, of which there is some; at least LEAST_US long.
+
+        The cursor is in the middle of what was timed then, if anything was.
+        """
+        first_us = min([s.first_us for s in series] + [s.first_utc_us for s in spans])
+        lasts_us = [s.t_us[-1] for s in series] + [s.last_utc_us for s in spans]
+        last_us = max(*lasts_us, first_us + LEAST_US)
+        middle = spans[len(spans) // 2] if spans else MeasuredSpan(0, 0, first_us, last_us)
+        cursor_us = (middle.first_utc_us + middle.last_utc_us) // 2
+        return cls(first_us, last_us, first_us, last_us, cursor_us)
 
     @property
     def span_us(self) -> int:

@@ -64,13 +64,14 @@ def device_rows(progress: ProgressSnapshot, width: int) -> list[Line]:
 
 
 def device_charts(progress: ProgressSnapshot, width: int, rows: int, *, abreast: int = 4) -> list[Line]:
-    """A heading, charts with `rows` rows each, so many side by side, and the axis of time below them."""
+    """A heading, charts with `rows` rows each, so many side by side, and the axis of time below them.
+
+    Four metrics, or all of them below each other.
+    """
     device = device_under_test(progress)
     if device is None:
         return _without(progress, width)
-    metrics = _of(device)
-    if abreast > 1:
-        metrics = metrics[:abreast]
+    metrics = _of(device)[: None if abreast == 1 else 4]
     each = (width - 3 * (abreast - 1)) // abreast
     limits, cells = limits_of(progress.machine, device.device), each - axis_cells(each)
     span_s = _cell_s(device, cells) * cells

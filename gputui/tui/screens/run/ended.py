@@ -18,7 +18,9 @@ from gputui.document.table import Column, Drawing, Table
 from gputui.model.units import counted, format_percent, format_rate
 from gputui.services.results.case_table import CaseLine, rates_table
 from gputui.services.results.next_steps import NextStep
+from gputui.services.runs.progress import ProgressSnapshot
 from gputui.tui.screens.run.cases_pane import STATE_STYLES
+from gputui.tui.screens.run.devices_pane import device_charts, device_under_test
 from gputui.tui.screens.run.model import EndedRuns, RunModel
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, line_width
@@ -27,7 +29,9 @@ from gputui.tui.widgets.sections import section
 from gputui.tui.widgets.table_lines import table_lines
 from gputui.tui.widgets.wrapping import wrapped
 
-_TALL = 30
+_TALL, _LEAST_CHARTS = 30, 14
+"""Lines of a terminal from which there are gaps, and free ones from which there are charts."""
+_HIGHEST_CHART = 8
 _OF_BOXES = 5
 """Normal cases that are shown beside the boxes of a reference."""
 _WORD_STYLES = {NORMAL: "good", BELOW_NORMAL: "warn", ABOVE_LIMIT: "alarm"}
@@ -43,6 +47,7 @@ _MARKS = tuple(
 def ended_lines(model: RunModel, ended: EndedRuns, width: int, height: int) -> list[Line]:
     """At most `height` lines, scrolled as the model says."""
     lines = list(_page(ended, width, is_tall=height >= _TALL))
+    lines += _telemetry(model.progress, width, height - len(lines))
     model.scrolled = min(model.scrolled, max(len(lines) - height, 0))
     shown = lines[model.scrolled : model.scrolled + height]
     below = len(lines) - model.scrolled - height
@@ -89,6 +94,14 @@ def _answer(ended: EndedRuns, width: int) -> Iterator[Line]:
         yield from _flowing(clean(headline), width, style, indent=1)
     if ended.status != "finished" and not ended.headlines:
         yield from _flowing(f"The run did not finish: {clean(ended.status)}.", width, "warn", indent=1)
+
+
+def _telemetry(progress: ProgressSnapshot | None, width: int, room: int) -> list[Line]:
+    """What the device under test did meanwhile, where there is room for charts."""
+    if progress is None or device_under_test(progress) is None or room < _LEAST_CHARTS:
+        return []
+    rows = min((room - 3) // 2 - 1, _HIGHEST_CHART)
+    return [fitted((), width), *device_charts(progress, width, rows, abreast=2)]
 
 
 # The box beside its published range

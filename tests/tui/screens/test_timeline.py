@@ -1,0 +1,166 @@
+"""The Timeline of a run: true axes, what was timed when, and the values at its cursor."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from journals import CPU_MACHINE, GPU_MACHINE
+from stored_runs import run_id_of, store
+
+from gputui.metrics import charted
+from gputui.model.devices import HOST
+from gputui.services.results.browser import RunDetail, read_detail
+from gputui.services.support.background import Job
+from gputui.store.reading import TelemetrySeries
+from gputui.tui.screens.results.timeline import LEAD, lane_cells, timeline
+from gputui.tui.screens.results.window import LEAST_US, TimeWindow
+from gputui.tui.widgets.charts import BLOCKS
+
+SIZES = ((80, 24), (120, 40), (200, 50))
+_AROUND = 6
+"""Lines of the screen outside of a page."""
+
+
+def detail_of(db: Path) -> RunDetail:
+    return read_detail(db, run_id_of(5), Job(lambda job: None, lambda job, outcome: None))
+
+
+@pytest.fixture(scope="module")
+def on_gpu(tmp_path_factory: pytest.TempPathFactory) -> RunDetail:
+    db = tmp_path_factory.mktemp("timeline") / "a.db"
+    store(db, 5, machine=GPU_MACHINE, on_gpu=True, seconds=26.0)
+    return detail_of(db)
+
+
+@pytest.fixture(scope="module")
+def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> RunDetail:
+    db = tmp_path_factory.mktemp("timeline") / "a.db"
+    store(db, 5, seconds=26.0)
+    return detail_of(db)
+
+
+def sampled(detail: RunDetail, seconds: int, key: str, value_at: Callable[[float], float]) -> RunDetail:
+    """The same run, sampled for so long in 400 pieces on GPU 0, where only one metric is known."""
+    first_us = detail.run.summary.started_utc_us
+    times_s = [place * seconds / 400 for place in range(401)]
+    columns = {key: array("d", [value_at(time_s) for time_s in times_s])}
+    series = TelemetrySeries(0, first_us, array("q", [first_us + round(s * 1e6) for s in times_s]), columns)
+    return replace(detail, series=(series,))
+
+
+def drawn(detail: RunDetail, window: TimeWindow, size: tuple[int, int]) -> list[str]:
+    lines = timeline(detail, detail.series, window, size[0], size[1] - _AROUND)
+    return ["".join(span.text for span in line) for line in lines]
+
+
+def heights(rows: Sequence[str], name: str, size: tuple[int, int]) -> tuple[list[int], int]:
+    """How many eighths of a row each cell of a lane fills, but the cursor's; and how many the lane has."""
+    first = next(place for place, row in enumerate(rows) if row.startswith(name))
+    last = next(place for place in range(first + 1, len(rows)) if rows[place].split()[:1] == ["0"])
+    cells = [row[LEAD : LEAD + lane_cells(size[0])] for row in rows[first : last + 1]]
+    columns = [column for column in zip(*cells, strict=True) if "┃" not in column]
+    return [sum(map(BLOCKS.index, column)) for column in columns], 8 * len(cells)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("machine", [CPU_MACHINE, GPU_MACHINE])
+def test_each_lane_has_both_ends_of_its_axis(
+    size: tuple[int, int], machine: object, on_cpu: RunDetail, on_gpu: RunDetail
+) -> None:
+    detail, device = (on_cpu, HOST) if machine is CPU_MACHINE else (on_gpu, 0)
+    rows = drawn(detail, TimeWindow.over_all(detail.series, detail.spans), size)
+    series = next(one for one in detail.series if one.device_index == device)
+    known = [metric.name for metric in charted(device) if series.of(metric.key).known]
+    assert len(known) >= 3
+    for name in ("speed", *known):
+        first = next(place for place, row in enumerate(rows) if row.startswith(name))
+        assert re.match(rf"{name} +[\d.]+( \S+)? ", rows[first]), rows[first]
+        assert any(row.split()[:1] == ["0"] for row in rows[first + 1 : first + 3])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_temperature_that_hardly_moves_looks_flat(size: tuple[int, int], on_gpu: RunDetail) -> None:
+    detail = sampled(on_gpu, 140, "temperature_c", lambda time_s: 60.0 + time_s // 5 % 4)
+    rows = drawn(detail, TimeWindow.over_all(detail.series), size)
+    found, whole = heights(rows, "temperature", size)
+    assert max(found) - min(found) <= 0.1 * whole
+    assert min(found) > whole / 2, "60 of 87 °C"
+
+
+def test_a_clock_that_dips_for_two_seconds_of_140_is_seen_at_80_columns(on_gpu: RunDetail) -> None:
+    detail = sampled(on_gpu, 140, "sm_clock_mhz", lambda time_s: 1670.0 if 100 <= time_s < 102 else 1980.0)
+    found, _ = heights(drawn(detail, TimeWindow.over_all(detail.series), SIZES[0]), "clock", SIZES[0])
+    low = [place for place, height in enumerate(found) if height < max(found)]
+    assert 1 <= len(low) <= 2
+    assert low[0] / len(found) == pytest.approx(100 / 140, abs=0.03)
+
+
+def test_a_reading_near_the_cursor_is_its_value_where_none_is_in_its_cell(on_gpu: RunDetail) -> None:
+    detail = sampled(on_gpu, 2, "power_w", lambda time_s: 500.0 if time_s >= 1 else float("nan"))
+    window = TimeWindow.over_all(detail.series)
+    for share, value in ((0.45, "500 W"), (0.75, "500 W")):
+        (row,) = (row for row in drawn(detail, window.at(share), SIZES[0]) if row.startswith("power"))
+        assert row.endswith(value)
+
+
+def test_a_reading_far_from_the_cursor_is_not_its_value(on_gpu: RunDetail) -> None:
+    detail = sampled(on_gpu, 60, "power_w", lambda time_s: 500.0 if time_s >= 30 else float("nan"))
+    window = TimeWindow.over_all(detail.series).at(0.2)
+    (row,) = (row for row in drawn(detail, window, SIZES[0]) if row.startswith("power"))
+    assert row.endswith("–")
+
+
+def test_the_cursor_begins_where_something_was_timed_and_says_what(on_gpu: RunDetail) -> None:
+    rows = drawn(on_gpu, TimeWindow.over_all(on_gpu.series, on_gpu.spans), SIZES[1])
+    words = r"(gemm|gpt_train) fp32, launch \d, block \d of 6: (20\.0|100) ms a step *$"
+    assert re.match(rf"cursor [\d.:s ]+   {words}", rows[0])
+    assert any(row.startswith("── launches of g") for row in rows)
+
+
+def test_the_launch_at_the_cursor_is_marked_beside_the_others_of_its_case(on_gpu: RunDetail) -> None:
+    span = next(one for one in on_gpu.spans if one.case_id == 0)
+    rows = drawn(on_gpu, TimeWindow.over_all(on_gpu.series, on_gpu.spans).over(span), SIZES[1])
+    first = next(place for place, row in enumerate(rows) if row.startswith("── launches of gemm"))
+    launches = rows[first + 2 : first + 5]
+    assert [row.startswith(" ▸ ") for row in launches] == [True, False, False]
+    assert all("107 GFLOP/s" in row and " 6 " in row for row in launches)
+
+
+def test_when_clocks_were_held_back_is_a_line_and_why_is_said_at_the_cursor(on_gpu: RunDetail) -> None:
+    detail = sampled(on_gpu, 20, "throttle_bits", lambda time_s: {5: 4.0, 12: 0x44}.get(int(time_s), 0.0))
+    window = TimeWindow.over_all(detail.series)
+    for at_s, word in ((5.5, "by power"), (12.5, "by heat"), (17.0, "10 %")):
+        (row,) = (row for row in drawn(detail, window.at(at_s / 20), SIZES[0]) if row.startswith("slowed"))
+        assert row.endswith(f" {word}")
+        assert 4 <= row.count("━") <= 8, "2 s of 20 in 50 cells, without the cursor"
+
+
+def test_of_a_gpu_that_was_not_sampled_nothing_is_said_to_have_held_its_clocks(tmp_path: Path) -> None:
+    store(tmp_path / "a.db", 5, machine=GPU_MACHINE, on_gpu=True, seconds=0.0)
+    detail = detail_of(tmp_path / "a.db")
+    rows = drawn(detail, TimeWindow.over_all(detail.series, detail.spans), SIZES[1])
+    assert not any(row.startswith("slowed") for row in rows)
+
+
+def test_a_run_that_was_not_sampled_has_a_timeline_of_its_blocks(tmp_path: Path) -> None:
+    store(tmp_path / "a.db", 5, seconds=0.0)
+    detail = detail_of(tmp_path / "a.db")
+    assert detail.series == ()
+    rows = drawn(detail, TimeWindow.over_all((), detail.spans), SIZES[0])
+    assert any(row.startswith("speed") for row in rows)
+    assert "nothing was sampled during this run" in "\n".join(rows)
+
+
+def test_what_was_timed_before_the_part_that_is_shown_is_not_drawn_at_its_edge(on_gpu: RunDetail) -> None:
+    window = TimeWindow.over_all(on_gpu.series, on_gpu.spans)
+    pause_us = on_gpu.spans[0].last_utc_us + 200_000
+    between = window.between(pause_us, pause_us + LEAST_US)
+    lines = timeline(on_gpu, on_gpu.series, between, 120, 34)
+    (row,) = (line for line in lines if line[0].text.startswith("precision"))
+    assert "".join(span.text for span in row[1:]).strip() == ""
+    assert not any("selected" in span.style for span in row)
