@@ -358,13 +358,15 @@ def _write(page: Page, advice: Advice, runs: dict[str, RunSummary], *, is_verbos
         percentile = advice.job.percentile or "p99"
         headings = ["box", "row", "serves", "of its rate", percentile, "boxes", "$ per month"]
         rows = [_serving_cells(offer) for offer in advice.offers]
-    page.table(table_of(headings, rows, right=range(2, len(headings)), breaks=(0, 1)))
+    styles = ["" if offer.meets else "dim" for offer in advice.offers]
+    styles[:1] = [styles[0] or "title"]
+    page.table(table_of(headings, rows, right=range(2, len(headings)), breaks=(0, 1), styles=styles))
     page.line()
-    page.line(advice.stands_for)
+    page.line(advice.stands_for, "dim")
     for name in dict.fromkeys(offer.box for offer in advice.offers):
         mine = [offer for offer in advice.offers if offer.box == name]
         prices = dict.fromkeys(_price(offer) for offer in mine)
-        page.line(f"{name}: {device_words(runs[mine[0].run_id])}; {'; '.join(prices)}")
+        page.line(f"{device_words(runs[mine[0].run_id])}; {'; '.join(prices)}", lead=f"{name}: ")
     notes = list(_notes(advice))
     if is_verbose:
         for line in (*notes, *(f"assumed: {assumed}" for assumed in advice.assumptions)):
@@ -372,7 +374,7 @@ def _write(page: Page, advice: Advice, runs: dict[str, RunSummary], *, is_verbos
     else:
         more = [counted(len(notes), "note")] if notes else []
         more += [counted(len(advice.assumptions), "assumption")] if advice.assumptions else []
-        page.line(f"{', '.join(more)}: --verbose")
+        page.hint(", ".join(more), "--verbose")
 
 
 def _notes(advice: Advice) -> Iterator[str]:

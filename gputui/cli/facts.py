@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MEASURES = {
     "matmul": "matmul",
     "copy": "copy",
-    "lbm": "traffic of a fluid simulation",
+    "lbm": "fluid simulation traffic",
     "h2d_pinned": "pinned copy to the GPU",
     "d2h_pinned": "pinned copy from the GPU",
     "h2d_pageable": "pageable copy to the GPU",
@@ -46,7 +46,7 @@ def command(gpu: tuple[str, ...], verbose: bool, as_json: bool) -> int:
         return EXIT_DONE
     if len(rows) > 1:
         listed = ", ".join(row.name for row in rows[:_MOST_NAMED])
-        raise GputuiError(f"'{text}' is {len(rows)} GPUs", f"name one: {listed}")
+        raise GputuiError(f"'{text}' matches {len(rows)} GPUs", f"name one: {listed}")
     (row,) = rows
     for word in gpu if len(gpu) > 1 and not _is_of_a_driver(text) else ():
         _check_is_of(word, row)
@@ -88,7 +88,7 @@ def _print_choice(text: str, rows: list[GpuRow]) -> None:
     from gputui.model.units import three_digits
 
     page = Page(console())
-    page.line(f"'{text}' is {len(rows)} GPUs:")
+    page.line(f"'{text}' matches {len(rows)} GPUs:", "title")
     cells = [
         (
             row.name,
@@ -100,7 +100,7 @@ def _print_choice(text: str, rows: list[GpuRow]) -> None:
         for row in rows
     ]
     page.table(table_of(("GPU", "memory", "bandwidth", "bf16, dense", "board"), cells, right=(1, 2, 3, 4)))
-    page.line(f"next: gputui facts '{rows[0].name}'")
+    page.hint("next", f"gputui facts '{rows[0].name}'")
     page.show()
 
 
@@ -140,6 +140,7 @@ def _peaks(row: GpuRow) -> Iterable[tuple[str, float | None]]:
 def _print(row: GpuRow, ranges: list[PlausibleRow], *, is_verbose: bool) -> None:
     from gputui.cli.output import console
     from gputui.document.page import Page
+    from gputui.document.spans import Span
     from gputui.document.table import table_of
     from gputui.facts.tables import source_rows
     from gputui.model.units import counted, three_digits
@@ -150,31 +151,34 @@ def _print(row: GpuRow, ranges: list[PlausibleRow], *, is_verbose: bool) -> None
     if row.compute_capability:
         about += [f"{'compute capability ' if is_nvidia else ''}{row.compute_capability}"]
     about += [f"{row.sm_count:g} {'SMs' if is_nvidia else 'compute units'}"] if row.sm_count else []
-    page.line(f"{row.name}: {', '.join(filter(None, about))}; confidence {row.confidence}")
+    page.line(f"{', '.join(filter(None, about))}; confidence {row.confidence}", lead=f"{row.name}: ")
     peaks = [f"{name} {three_digits(value)}" for name, value in _peaks(row) if value is not None]
-    page.line(f"peak       {', '.join(peaks)} TFLOP/s, dense" if peaks else "peak       not known")
     memory = [f"{row.memory_gib:g} GiB as sold"] if row.memory_gib else []
     memory += [f"{row.nvml_memory_mib:,.0f} MiB by the driver"] if row.nvml_memory_mib else []
     memory += [f"{row.memory_bandwidth_gbs:g} GB/s"] if row.memory_bandwidth_gbs else []
-    page.line(f"memory     {', '.join(memory) or 'not known'}")
     box = [f"{row.tdp_w:g} W"] if row.tdp_w else []
     box += [f"PCIe {row.pcie_gen:g}.0"] if row.pcie_gen else []
     link = "NVLink" if is_nvidia else "link between GPUs"
     box += [f"{link} {row.nvlink_gbs:g} GB/s"] if row.nvlink_gbs else []
     box += [f"slows down at {row.slowdown_temp_c:g} °C"] if row.slowdown_temp_c else []
-    if box:
-        page.line(f"board      {', '.join(box)}")
-    if row.notes:
-        page.line(f"note       {row.notes}")
+    known = {
+        "peak": f"{', '.join(peaks)} TFLOP/s, dense" if peaks else "not known",
+        "memory": ", ".join(memory) or "not known",
+        "board": ", ".join(box),
+        "note": row.notes,
+        "to rent": _rent(row.name),
+    }
+    lines = [(Span(f"{label:10}", "dim"), text) for label, text in known.items() if text]
+    page.table(table_of(("", ""), lines, breaks=(1,)))
     if ranges:
         page.line()
         cells = [
             (
                 f"{_MEASURES.get(one.measure, one.measure.replace('_', ' '))} {one.dtype}".strip(),
-                _range(one),
+                Span(_range(one), "title"),
                 "—" if one.confidence == "low" else _rate(one.warn_below, one.unit),
-                str(len(one.source)),
-                one.confidence,
+                Span(str(len(one.source)), "dim"),
+                Span(one.confidence, "dim"),
             )
             for one in ranges
         ]
@@ -184,19 +188,18 @@ def _print(row: GpuRow, ranges: list[PlausibleRow], *, is_verbose: bool) -> None
             more = "More than the peak: cards with power to spare clock higher than their data sheet."
             page.line(more)
     else:
-        page.line("nobody published what healthy ones reach")
-    if rent := _rent(row.name):
-        page.line(f"to rent    {rent}; gputui prices '{row.name}' lists all")
+        page.line("nobody published what healthy ones reach", "dim")
     page.line()
-    known = source_rows()
+    sources = source_rows()
     keys = dict.fromkeys((*row.source, *(key for one in ranges for key in one.source)))
     if page.out.is_terminal and not is_verbose:
-        page.line(f"{counted(len(keys), 'source')}: {', '.join(keys)}; in full: --verbose")
+        page.hint(counted(len(keys), "source"), "--verbose")
         keys = {}
     for key in keys:
-        source = known[key]
+        source = sources[key]
         parts = filter(None, (source.title, source.version_or_date, source.link))
         page.line(f"[{key}] {', '.join(parts)}")
+    page.hint("next", f"gputui prices '{row.name}'")
     page.show()
 
 

@@ -176,6 +176,7 @@ def _print_training(found: FitReport, every: bool) -> None:
     _write_gpus(
         page,
         _shown(found.classes, found.headline.names, every),
+        found.headline.names,
         ("batch", "ckpt"),
         {one.names: (_batch(one.fit.largest_batch), _checkpointed(one.fit)) for one in found.classes},
     )
@@ -189,7 +190,7 @@ def _print_training(found: FitReport, every: bool) -> None:
         in_order = sorted(large.items(), key=lambda part: -part[1])
         page.line(f"Peak ({found.peak.moment}): {_listed(in_order)}.")
     _write_assumed(page, found.notes)
-    page.line(f"ckpt: batch with checkpointing. {_activations_from(found)}")
+    page.line(f"ckpt: batch with checkpointing. {_activations_from(found)}", "dim")
     _write_counted(page, found.classes, "1 GiB + 5 %", every)
     page.show()
 
@@ -207,6 +208,7 @@ def _print_inference(found: InferenceReport, every: bool) -> None:
     _write_gpus(
         page,
         _shown(found.classes, found.headline.names, every),
+        found.headline.names,
         ("batch", "context"),
         {
             one.names: (
@@ -224,7 +226,8 @@ def _print_inference(found: InferenceReport, every: bool) -> None:
     page.line(f"{serving.weights.title}; KV cache in {serving.cache}, {per_token} per token.")
     _write_assumed(page, found.notes)
     page.line(
-        f"batch: the largest with {serving.context} tokens. context: the longest with batch {serving.batch}."
+        f"batch: the largest with {serving.context} tokens. context: the longest with batch {serving.batch}.",
+        "dim",
     )
     _write_counted(page, found.classes, "1 GiB", every)
     page.show()
@@ -238,16 +241,16 @@ def _listed(parts: Iterable[tuple[str, int]]) -> str:
 
 def _write_assumed(page: Page, notes: Sequence[str]) -> None:
     if notes:
-        page.line(f"Assumed: {'; '.join(notes)}.")
+        page.line(f"Assumed: {'; '.join(notes)}.", "dim")
 
 
 def _write_counted(page: Page, classes: Sequence[AnyClass], overhead: str, every: bool) -> None:
     from gputui.services.advise.gpu_choice import SHOWN_FIRST
 
     known = len(_names(classes))
-    shown = f" Shown: the GPUs most offered for rent; --all: {known}." if known > SHOWN_FIRST else ""
-    shown = "" if every else shown
-    page.line(f"Counted for the driver and libraries: {overhead}, an estimate.{shown}")
+    page.line(f"Counted for the driver and libraries: {overhead}, an estimate.", "dim")
+    if known > SHOWN_FIRST and not every:
+        page.hint(f"shown: the GPUs most offered for rent; all {known}", "--all")
 
 
 def _write_parts(page: Page, found: FitReport) -> None:
@@ -288,18 +291,20 @@ def _shown(classes: Sequence[AnyClass], named: Collection[str], every: bool) -> 
 def _write_gpus(
     page: Page,
     shown: Sequence[tuple[AnyClass, str]],
+    named: Collection[str],
     most_titles: tuple[str, str],
     most: Mapping[tuple[str, ...], tuple[str, str]],
 ) -> None:
-    """A line for each GPU."""
+    """A line for each GPU; those that the headline names stand out."""
+    from gputui.document.spans import Span
     from gputui.document.table import table_of
     from gputui.model.units import format_bytes
 
     rows = [
         (
-            name,
+            Span(name, "title" if name in named else ""),
             ("~" if one.is_estimated else "") + format_bytes(one.memory_bytes),
-            _verdict(one.fit, offer is not None),
+            Span(_verdict(one.fit, offer is not None), _STYLES.get(one.fit.word, "")),
             "—" if offer is None else f"{_marks(offer)}{offer.usd_per_hour:.2f}",
             *most[one.names],
         )
@@ -317,7 +322,7 @@ def _write_gpus(
     if other := {offer.instance.price_kind for offer in offers if not offer.is_on_demand}:
         notes.append(f"+: not on demand: {', '.join(sorted(other))}.")
     if notes:
-        page.line(" ".join(notes))
+        page.line(" ".join(notes), "dim")
 
 
 def _marks(offer: GpuOffer) -> str:
@@ -362,6 +367,7 @@ def _verdict(fit: Fit | InferenceFit, is_offered: bool) -> str:
 
 
 _SHORT = {"does not fit": "no"}
+_STYLES = {"fits": "good", "tight": "warn", "with tricks": "warn", "does not fit": "dim"}
 
 
 def _print_json(values: Mapping[str, object]) -> None:

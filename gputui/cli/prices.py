@@ -78,13 +78,14 @@ def command(
 
 
 def _import(path: Path, provider: str, date: str) -> int:
+    from gputui.model.units import counted
     from gputui.services.prices.price_list import import_prices
     from gputui.services.support.paths import price_list_file
 
     done = import_prices(path, provider, date)
-    click.echo(f"{done.prices} prices from a {done.layout} list, kept in {price_list_file()}")
+    click.echo(f"{counted(done.prices, 'price')} from a {done.layout} list, kept in {price_list_file()}")
     if done.skipped:
-        click.echo(f"{done.skipped} lines without a GPU or a price left out")
+        click.echo(f"left out: {counted(done.skipped, 'line')} without a GPU or a price")
     if done.unknown_gpus:
         names = ", ".join(done.unknown_gpus[:8]) + (" ..." if len(done.unknown_gpus) > 8 else "")
         click.echo(f"GPUs that gputui does not know, found by instance type only: {names}")
@@ -126,50 +127,50 @@ def _print(offers: list[InstanceRow], name: str | None, every: bool) -> None:
     shown, older = recent[:room], old[: max(room - len(recent), 0)]
     if shown:
         if name is None:
-            what = (
-                f"Cheapest on-demand price of the last {OLD_DAYS} days, GPUs that most providers rent first"
-            )
+            what = f"Cheapest on-demand prices of the last {OLD_DAYS} days, the most offered GPUs first"
         else:
             what = f"{counted(len(recent), 'price')} of the last {OLD_DAYS} days, the cheapest first"
-        page.line(f"{what}:")
+        page.line(f"{what}:", "title")
         page.table(_table(shown, today))
     if older:
         newest = f"No price of the last {OLD_DAYS} days; the newest" + (" first" if name else "")
-        page.line("Older prices, the newest first:" if shown and name else f"{newest}:")
+        page.line("Older prices, the newest first:" if shown and name else f"{newest}:", "title")
         page.table(_table(older, today))
     if hidden := len(offers) - len(shown) - len(older):
-        page.line(f"{hidden} more: --all")
+        page.hint(f"{hidden} more", "--all")
     if name is None:
-        page.line("next: gputui prices H100")
+        page.hint("next", "gputui prices H100")
     page.show()
 
 
 def _table(shown: list[InstanceRow], today: datetime.date) -> Table:
-    from gputui.document.table import table_of
+    from gputui.document.spans import Span
+    from gputui.document.table import Cell, table_of
     from gputui.services.prices.price_list import date_of, date_words, per_gpu
 
     has_spot = any(not isinstance(row.spot_usd_per_hour, Missing) for row in shown)
     spot = ["spot"] if has_spot else []
     kinds = [_kind(row) for row in shown]
     kind_title = [] if all(kind == "on-demand" for kind in kinds) else ["kind"]
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for row, kind in zip(shown, kinds, strict=True):
         spot_price = (
             row.spot_usd_per_hour
             if isinstance(row.spot_usd_per_hour, Missing)
             else per_gpu(row.spot_usd_per_hour, row)
         )
-        is_counted = row.gpu_count > 1 and not row.instance_type.startswith(f"{row.gpu_count:g}x ")
+        is_counted = row.gpu_count > 1 and f"{row.gpu_count:g}x" not in row.instance_type
         price = row.usd_per_hour
         rows.append(
             (
                 row.gpu,
-                _usd(price if isinstance(price, Missing) else per_gpu(price, row)),
+                Span(_usd(price if isinstance(price, Missing) else per_gpu(price, row)), "title"),
                 *([_usd(spot_price)] if has_spot else []),
                 _usd(price),
-                *([kind] if kind_title else []),
-                f"{row.provider} {row.instance_type}" + (f" ({row.gpu_count:g} GPUs)" if is_counted else ""),
-                date_words(date_of(row), today),
+                *([Span(kind, "dim")] if kind_title else []),
+                f"{row.provider} {row.instance_type}".removesuffix(f" ({kind})")
+                + (f" ({row.gpu_count:g} GPUs)" if is_counted else ""),
+                Span(date_words(date_of(row), today), "dim"),
             )
         )
     return table_of(

@@ -98,7 +98,9 @@ def command(
     footer: list[Line] = [(Span(line),) for line in where_messages_are(found)]
     warnings_kept = sum(event.level != "info" for event in events)
     if not verbose:
-        footer += [(Span(f"{counted(warnings_kept, 'warning')}: --verbose"),)] if warnings_kept else []
+        if warnings_kept:
+            kept = counted(warnings_kept, "warning")
+            footer.append((Span(f"{kept}: ", "dim"), Span("--verbose", "accent")))
         named = _export_named(run, file) if path.parent == exports_cache() else path
         steps = next_steps([found], named, comparable, passes=passes.values())
         if named != path:  # nothing is stored in an export

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from gputui.cli.output import report_written
+from gputui.cli.output import print_hint, report_written
 from gputui.document.page import Console, Page, console_on
 from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
@@ -79,7 +79,7 @@ def import_traces(
         for line in rank_lines(found):
             click.echo(line)
     file = shlex.quote(from_here(str(target)))
-    click.echo(f"next: gputui show {latest} {file} --verbose")
+    print_hint("next", f"gputui show {latest} {file} --verbose")
 
 
 def show_trace(

@@ -368,7 +368,7 @@ class ResultsScreen(ShellScreen):
             field.value = ""
             self._close_filter()
         elif self.give_up():
-            self.say("given up")
+            self.say("cancelled")
             self._leave_notice()
         elif self.level == "run":
             self.say("")
