@@ -19,6 +19,8 @@ from gputui.cli.hosts import directory_given
 from gputui.cli.hosts_table import HostsTable, say
 from gputui.cli.output import confirmed, console, print_hint, shown
 from gputui.cli.surroundings import unattended
+from gputui.document.page import Page
+from gputui.document.plain_text import command_spans
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, GputuiError, MachineLacks, NoResult
 from gputui.model.units import counted, format_bytes, format_hourly, listed
 from gputui.services.runs.start import blocks_from, budget_from, launches_from
@@ -442,7 +444,6 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> bool:
 
     Raises NoResult if no host measured anything.
     """
-    from gputui.document.page import Page
     from gputui.services.compare.equal_boxes import equal_boxes
     from gputui.services.compare.rounds import how_sure
     from gputui.services.compare.session import ask
@@ -471,20 +472,18 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> bool:
     said = [text for kind in kinds for text in (kind.line, "")]
     if rounds is not None:
         said += [*_standing_lines(bakeoff), how_sure(rounds), ""]
+    out = console()
+    below, width = Page(out), out.width if out.is_terminal else None
+    for line in said:
+        below.line(line, is_whole=not out.is_terminal)
     steps = {"compare again": ["gputui", "compare", *selectors, *pool]}
     if bakeoff.words and rounds is None:
         steps["measure all again, with three launches each"] = _with_launches(bakeoff.words)
-    typed = {why: shlex.join(words) for why, words in steps.items()}
-    out = console()
-    lengths = [*map(len, said), *(len(f"{why}: {command}") for why, command in typed.items())]
-    height = sum(-(-max(length, 1) // out.width) for length in lengths)
-    for page in comparison_pages(asked, answer, (), out, verbose, shows_all, height):
+    for why, words in steps.items():
+        for spans in command_spans(shlex.join(words), width, f"{why}: "):
+            below.spans(spans)
+    for page in comparison_pages(asked, answer, (), out, verbose, shows_all, below.height):
         page.show()
-    below = Page(out)
-    for line in said:
-        below.line(line, is_whole=True)
-    for why, command in typed.items():
-        below.hint(why, command)
     below.show()
     return not answer.headline.is_empty
 

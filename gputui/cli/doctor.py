@@ -15,6 +15,7 @@ import click
 
 from gputui.cli.hosts import host_options, named_hosts
 from gputui.cli.output import console
+from gputui.document.page import Page
 from gputui.document.spans import Line, Span, cut, line_width
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, GputuiError
 from gputui.model.units import counted, format_bytes
@@ -90,7 +91,6 @@ def command(
 
 def _check_hosts(hosts: tuple[Host, ...], python: str | None) -> int:
     """Whether each host can be reached and can measure, and what gputui left there; exit 1 if one cannot."""
-    from gputui.document.page import Page
     from gputui.model.absent import Missing
     from gputui.services.hosts.bakeoff import on_all
     from gputui.services.hosts.box import Box, Left, checked
@@ -135,7 +135,6 @@ def _print(headline: str, checks: Sequence[Check], *, shows_all: bool) -> None:
 
     There a group in which all is well becomes one line before anything else is left out.
     """
-    from gputui.document.page import Page
 
     page, groups = Page(console()), grouped(checks)
     is_fault = any(check.state == "problem" for check in checks)

@@ -5,14 +5,19 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import click
 
+from gputui.cli.output import console
+from gputui.document.page import Page
+from gputui.document.spans import Span
+from gputui.document.table import table_of
 from gputui.errors import EXIT_DONE, GputuiError
-
-if TYPE_CHECKING:
-    from gputui.facts.tables import GpuRow, PlausibleRow
+from gputui.facts.gpus import closest_gpus, find_gpu, rows_named
+from gputui.facts.instances import is_on_demand, most_rented
+from gputui.facts.tables import GpuRow, PlausibleRow, plausible_rows, source_rows
+from gputui.model.units import counted, format_rate, three_digits
+from gputui.services.prices.price_list import OLD_DAYS, best_offer, date_words, is_recent, per_gpu
 
 _MEASURES = {
     "matmul": "matmul",
@@ -60,8 +65,6 @@ def command(gpu: tuple[str, ...], verbose: bool, as_json: bool) -> int:
 
 def _named(text: str) -> list[GpuRow]:
     """The GPUs that are meant: of an RTX 4090 and an RTX 4090 D the former. Raises GputuiError if none is."""
-    from gputui.facts.gpus import closest_gpus, find_gpu, rows_named
-    from gputui.facts.instances import most_rented
     from gputui.model.absent import Missing
 
     rows = list(rows_named(text))
@@ -82,10 +85,6 @@ def _named(text: str) -> list[GpuRow]:
 
 def _print_choice(text: str, rows: list[GpuRow]) -> None:
     """What distinguishes GPUs of one name."""
-    from gputui.cli.output import console
-    from gputui.document.page import Page
-    from gputui.document.table import table_of
-    from gputui.model.units import three_digits
 
     page = Page(console())
     page.line(f"'{text}' matches {len(rows)} GPUs:", "title")
@@ -111,7 +110,6 @@ def _is_of_a_driver(text: str) -> bool:
 
 def _check_is_of(word: str, row: GpuRow) -> None:
     """Raises GputuiError if a word is the name of another GPU: one is shown at a time."""
-    from gputui.facts.gpus import rows_named
 
     meant = rows_named(word)
     if meant and row not in meant:
@@ -119,7 +117,6 @@ def _check_is_of(word: str, row: GpuRow) -> None:
 
 
 def _ranges(row: GpuRow) -> list[PlausibleRow]:
-    from gputui.facts.tables import plausible_rows
 
     def place(one: PlausibleRow) -> tuple[int, int]:
         known = list(_MEASURES)
@@ -138,12 +135,6 @@ def _peaks(row: GpuRow) -> Iterable[tuple[str, float | None]]:
 
 
 def _print(row: GpuRow, ranges: list[PlausibleRow], *, is_verbose: bool) -> None:
-    from gputui.cli.output import console
-    from gputui.document.page import Page
-    from gputui.document.spans import Span
-    from gputui.document.table import table_of
-    from gputui.facts.tables import source_rows
-    from gputui.model.units import counted, three_digits
 
     page = Page(console())
     about = [row.vendor, row.arch]
@@ -205,14 +196,6 @@ def _print(row: GpuRow, ranges: list[PlausibleRow], *, is_verbose: bool) -> None
 
 def _rent(name: str) -> str:
     """The cheapest price of the last 90 days, else the newest with its age; empty if none is known."""
-    from gputui.facts.instances import is_on_demand
-    from gputui.services.prices.price_list import (
-        OLD_DAYS,
-        best_offer,
-        date_words,
-        is_recent,
-        per_gpu,
-    )
 
     today = datetime.date.today()
     best = best_offer(name, today)
@@ -228,7 +211,6 @@ def _rent(name: str) -> str:
 
 def _rate(per_s: float, unit: str) -> str:
     """In TFLOP/s or GB/s as the peaks are, whatever the size, so that figures compare at a glance."""
-    from gputui.model.units import format_rate, three_digits
 
     scale, name = {"flop": (1e12, "TFLOP/s"), "B": (1e9, "GB/s")}.get(unit, (0.0, ""))
     return f"{three_digits(per_s / scale)} {name}" if scale else format_rate(per_s, unit)
@@ -248,8 +230,6 @@ def _beats_its_peak(ranges: Iterable[PlausibleRow]) -> bool:
 
 
 def _plain_offer(name: str) -> dict[str, object] | None:
-    from gputui.facts.instances import is_on_demand
-    from gputui.services.prices.price_list import best_offer, is_recent, per_gpu
 
     today = datetime.date.today()
     best = best_offer(name, today)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputui.cli.output import beneath, console, shown
+from gputui.document.page import Page
 from gputui.document.spans import Line, Span
 from gputui.document.spans import wrapped as lines_in
 from gputui.model.units import format_clock, format_seconds
@@ -39,7 +40,6 @@ class HostsTable:
 
     def draw(self, statuses: Sequence[HostStatus], *, is_last: bool = False) -> None:
         """Show all hosts; the last table stays, with every line in full."""
-        from gputui.document.page import Page
         from gputui.services.hosts.bakeoff import STYLES
 
         width = min(max(len(shown(status.name)) for status in statuses), _MOST_NAME_CELLS)
@@ -131,7 +131,6 @@ def say(line: str, style: str = "", lead: str = "") -> None:
 
     `lead` stands before it and stands out.
     """
-    from gputui.document.page import Page
 
     page = Page(console(sys.stderr))
     found = _COMMAND.search(line)

@@ -9,11 +9,29 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gputui.cli.output import console
+from gputui.document.page import Page
+from gputui.document.spans import Span
+from gputui.document.table import Cell, Table, table_of
 from gputui.errors import EXIT_DONE, GputuiError
+from gputui.facts.gpus import closest_gpus, rows_named
+from gputui.facts.instances import closest_instances, find_instance, is_on_demand, most_rented
 from gputui.model.absent import Missing, known
+from gputui.model.units import counted
+from gputui.services.prices.price_list import (
+    OLD_DAYS,
+    best_offer,
+    date_of,
+    date_words,
+    import_prices,
+    is_recent,
+    known_instances,
+    offers_of,
+    per_gpu,
+)
+from gputui.services.support.paths import price_list_file
 
 if TYPE_CHECKING:
-    from gputui.document.table import Table
     from gputui.facts.tables import InstanceRow
 
 _SHOWN = 15
@@ -60,7 +78,6 @@ def command(
         raise GputuiError("--provider and --date describe a list to import", "add --import FILE")
     if imported is not None:
         return _import(imported, provider, date)
-    from gputui.services.support.paths import price_list_file
 
     if forget:
         path = price_list_file()
@@ -78,9 +95,6 @@ def command(
 
 
 def _import(path: Path, provider: str, date: str) -> int:
-    from gputui.model.units import counted
-    from gputui.services.prices.price_list import import_prices
-    from gputui.services.support.paths import price_list_file
 
     done = import_prices(path, provider, date)
     click.echo(f"{counted(done.prices, 'price')} from a {done.layout} list, kept in {price_list_file()}")
@@ -93,9 +107,6 @@ def _import(path: Path, provider: str, date: str) -> int:
 
 
 def _offers(name: str | None) -> list[InstanceRow]:
-    from gputui.facts.gpus import closest_gpus, rows_named
-    from gputui.facts.instances import closest_instances, find_instance, most_rented
-    from gputui.services.prices.price_list import best_offer, known_instances, offers_of
 
     today = datetime.date.today()
     if name is None:
@@ -114,10 +125,6 @@ def _offers(name: str | None) -> list[InstanceRow]:
 
 
 def _print(offers: list[InstanceRow], name: str | None, every: bool) -> None:
-    from gputui.cli.output import console
-    from gputui.document.page import Page
-    from gputui.model.units import counted
-    from gputui.services.prices.price_list import OLD_DAYS, date_of, is_recent
 
     today = datetime.date.today()
     page = Page(console())
@@ -144,9 +151,6 @@ def _print(offers: list[InstanceRow], name: str | None, every: bool) -> None:
 
 
 def _table(shown: list[InstanceRow], today: datetime.date) -> Table:
-    from gputui.document.spans import Span
-    from gputui.document.table import Cell, table_of
-    from gputui.services.prices.price_list import date_of, date_words, per_gpu
 
     has_spot = any(not isinstance(row.spot_usd_per_hour, Missing) for row in shown)
     spot = ["spot"] if has_spot else []
@@ -194,8 +198,6 @@ def _usd(price: float | Missing) -> str:
 
 
 def _plain(row: InstanceRow, today: datetime.date) -> dict[str, object]:
-    from gputui.facts.instances import is_on_demand
-    from gputui.services.prices.price_list import date_of, is_recent
 
     return {
         "provider": row.provider,

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import click
 
-from gputui.cli.output import shown
-from gputui.document.spans import wrapped
+from gputui.cli.output import console, shown
+from gputui.document.page import Page
+from gputui.document.spans import Span, wrapped
+from gputui.document.table import table_of
 from gputui.errors import EXIT_DONE
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
@@ -40,10 +42,6 @@ def _list(profiles: tuple[Profile, ...], as_json: bool) -> None:
         ]
         click.echo(json.dumps({"schema": 1, "profiles": listed}, indent=1))
         return
-    from gputui.cli.output import console
-    from gputui.document.page import Page
-    from gputui.document.spans import Span
-    from gputui.document.table import table_of
 
     page = Page(console())
     rows = [

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import click
 
+from gputui.cli.output import console
 from gputui.cli.recovered import report_recovered
+from gputui.document.page import Page
+from gputui.document.spans import Span
+from gputui.document.table import Cell, table_of
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.services.results.exports import result_file_of
 from gputui.services.results.run_lists import list_runs
@@ -65,10 +69,6 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
         }
         click.echo(json.dumps(plain, indent=1))
         return EXIT_DONE
-    from gputui.cli.output import console
-    from gputui.document.page import Page
-    from gputui.document.spans import Span
-    from gputui.document.table import Cell, table_of
     from gputui.services.results.labels import day, device_words, torch_words
 
     headings = ["run", "when", "profile", "status", "label", "box", "torch"]

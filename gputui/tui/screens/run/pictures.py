@@ -306,7 +306,7 @@ def _empty(model: RunModel, field: Field, room: int) -> str:
     if checked is None or not checked.plans or checked.draft.profile != model.profile_name:
         return field.empty
     known = {
-        "launches": f"{checked.plans[0].replicates}, each a fresh process",
+        "launches": f"up to {checked.plans[0].replicates} a case, each a fresh process",
         "budget": f"{format_whole_seconds(checked.plans[0].budget_s)}; or another, in seconds",
         "python": f"{clean(checked.chosen[0].found_as)}; or the path of another",
     }
