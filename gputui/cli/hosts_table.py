@@ -126,19 +126,21 @@ def _cut(text: str, cells: int) -> str:
 _COMMAND = re.compile(r": (?=(?:gputui|ssh|ssh-\w+|sbatch|\S+ -m pip) )")
 
 
-def say(line: str, style: str = "", lead: str = "") -> None:
+def say(text: str, style: str = "", lead: str = "") -> None:
     """Print a line for people, wrapped; a command at its end stays whole, so that it can be copied.
 
     `lead` stands before it and stands out.
     """
-
     page = Page(console(sys.stderr))
-    found = _COMMAND.search(line)
-    words, command = (line[: found.end()], line[found.end() :]) if found else (line, "")
-    if not page.out.is_terminal or len(lead + line) <= page.width:
+    found = _COMMAND.search(text)
+    words, command = (text[: found.end()], text[found.end() :]) if found else (text, "")
+    if not page.out.is_terminal or len(lead + text) <= page.width:
         page.spans((Span(lead, "title"), Span(words, style), Span(command, "accent")))
     else:
-        page.line(words, style, lead=lead)
+        first, *rest = lines_in(lead + words, page.width, len(lead) + 2, breaks=False)
+        page.spans((Span(lead, "title"), Span(first[len(lead) :], style)))
+        for line in rest:
+            page.spans((Span(line, style),))
         if command:
             page.spans((Span(f"  {command}", "accent"),))
     page.show()

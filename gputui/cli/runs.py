@@ -43,7 +43,10 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
         return EXIT_DONE  # the first run of a new file, which is created when it ends
     if file is None and not path.exists():
         if not in_progress:
-            raise GputuiError(f"nothing is stored in {path} yet", "name another file: gputui runs a.db")
+            raise GputuiError(
+                f"nothing is stored in {path} yet",
+                "measure this box: gputui run; or name a file: gputui runs a.db",
+            )
         there = shlex.quote(str(in_progress[0].target))
         click.echo(f"nothing is stored in {path} yet\n  name another file: gputui runs {there}", err=True)
         if as_json:
