@@ -145,7 +145,7 @@ def remarks(comparison: Comparison, naming: Naming) -> Iterable[str]:
         and not row.estimate.is_beyond(BAND)
     ]
     if told:
-        yield f"would not have shown: a difference below {', '.join(told)}"
+        yield f"would not show: a difference below {', '.join(told)}"
     narrow: dict[float, list[str]] = {}
     for row in comparison.rows:
         if row.holds_between_models is False and not isinstance(row.models_band, Missing):

@@ -124,7 +124,7 @@ async def test_a_row_opens_its_evidence_with_the_reasons(db: Path) -> None:
         assert screen.level == "page"
         text = page(screen)
         assert "gpt_train mini cpu fp32 all 38 % slower (" in text
-        assert "3 launches each, 18 blocks each (a launch is a fresh process, a block a few steps)" in text
+        assert "3 launches, 18 blocks each (a launch is a fresh process, a block a few steps)" in text
         assert "gemm 75.0 ms 120 ms +45.0 ms" in text
         await press(pilot, "escape")
         assert screen.level == "rows"
@@ -264,8 +264,8 @@ async def test_low_terminals_show_the_answer_and_what_would_settle_a_row_where_t
             "b  b.db  Xeon 8481C, 1 core  $0.42/h  second  torc",
         ]
         told = " ".join(" ".join(lines).split())
-        assert "18 and 12 blocks (a launch is a fresh process, a block a few steps)" in told
-        assert "; a difference below " in told
+        assert "18 and 12 blocks; a difference below " in told
+        assert "would not show (a launch is a fresh process, a block a few steps)" in told
         (place,) = [
             at for at, line in enumerate(lines) if re.match("  to tell, about .* on each box, ", line)
         ]

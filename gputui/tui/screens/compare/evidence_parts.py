@@ -87,21 +87,24 @@ def sure_text(row: Row) -> str:
     if isinstance(estimate, Missing):
         return estimate.reason
     reason = "" if row.rate.is_decided or not row.verdict.reason else f"{row.verdict.reason}; "
-    return f"{reason}{_counts(row, estimate)}; {_least(estimate)}"
+    return f"{reason}{_counts(row, estimate)}; {_least(estimate)} ({_TERMS})"
+
+
+_TERMS = "a launch is a fresh process, a block a few steps"
 
 
 def _counts(row: Row, estimate: RatioEstimate) -> str:
-    """`3 launches each, 18 and 12 blocks`, and what these words mean."""
+    """`3 launches, 18 blocks each`, `3 launches each, 18 and 12 blocks`."""
     launches = _alike(estimate.launches_a, estimate.launches_b, "launch")
-    if row.case.is_whole:
-        return f"{launches} (a launch is a fresh process)"
     blocks = _alike(estimate.n_a, estimate.n_b, "block")
-    return f"{launches}, {blocks} (a launch is a fresh process, a block a few steps)"
+    if row.case.is_whole:
+        return launches
+    return f"{launches.removesuffix(' each') if blocks.endswith(' each') else launches}, {blocks}"
 
 
 def _least(estimate: RatioEstimate) -> str:
     least = format_change(estimate.resolvable).lstrip("+")
-    return f"a difference below {least} would not have shown"
+    return f"a difference below {least} would not show"
 
 
 def _alike(a: int, b: int, noun: str) -> str:
@@ -263,7 +266,7 @@ def sure_lines(row: Row, width: int) -> list[Line]:
 
 def _method(row: Row, estimate: RatioEstimate) -> Iterator[str]:
     pairs = ", each compared with the one next to it" if estimate.paired else ""
-    yield f"{_counts(row, estimate)}{pairs}; method: gputui help measuring"
+    yield f"{_counts(row, estimate)}{pairs} ({_TERMS}); method: gputui help measuring"
     if estimate.independent_a < estimate.n_a or estimate.independent_b < estimate.n_b:
         worth = f"{estimate.independent_a} and {estimate.independent_b}"
         yield f"blocks next to each other are alike, so they count as {worth}"
