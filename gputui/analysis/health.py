@@ -244,7 +244,7 @@ def _power_sentence(gpu: DeviceSample) -> str:
     if limit is not None:
         why += f": {limit:.0f} W"
         if default is not None and round(limit) < round(default):
-            why += f", below the default of {default:.0f} W"
+            why += f" (factory {default:.0f} W)"
     return why
 
 
@@ -252,7 +252,9 @@ def _heat_sentence(gpu: DeviceSample) -> str:
     now, limit = number(gpu.values, "temperature_c"), number(gpu.values, "temperature_limit_c")
     why = "heat holds the clocks down"
     if now is not None:
-        why += f": {now:.0f} °C" + (f", slowed from {limit:.0f} °C on" if limit is not None else "")
+        why += f": {now:.0f} °C" + (
+            f", and it slows itself from {limit:.0f} °C on" if limit is not None else ""
+        )
     return why
 
 

@@ -10,16 +10,46 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gputui.cli.output import console
+from gputui.document.page import Page
+from gputui.document.table import table_of
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
+from gputui.model.units import (
+    counted,
+    format_hourly,
+    format_percent,
+    format_rate,
+    format_seconds,
+    format_spread,
+    format_usd,
+)
+from gputui.services.advise.llm_serving import (
+    LLM_HEADINGS,
+    LlmJob,
+    advise_llm,
+    is_llm_job,
+    llm_assumptions,
+    llm_headline,
+    llm_rows,
+    parse_llm_job,
+)
+from gputui.services.advise.rent import (
+    Advice,
+    Choice,
+    Estimated,
+    Offer,
+    Pick,
+    PricedSide,
+    advise,
+    headline_of,
+)
+from gputui.services.prices.pricing import price_of, price_of_run, price_source
+from gputui.services.results.selectors import Selection, select_all, split_selector
 
 if TYPE_CHECKING:
-    from gputui.document.page import Page
     from gputui.model.result import RunSummary
     from gputui.services.advise.buy import Buying
-    from gputui.services.advise.llm_serving import LlmJob
-    from gputui.services.advise.rent import Advice, Estimated, Offer, Pick, PricedSide
-    from gputui.services.results.selectors import Selection
 
 
 COMMON = ("--job", "--price", "--instance", "--buy", "--precision", "--workload", "--verbose", "--json")
@@ -126,10 +156,7 @@ def command(
     """Time and cost of a job on each box: cheapest, fastest, and whether a GPU is worth it."""
     from gputui.analysis.job import parse_job
     from gputui.services.advise.buy import Terms, weigh
-    from gputui.services.advise.llm_serving import is_llm_job, parse_llm_job
-    from gputui.services.advise.rent import Choice, advise
     from gputui.services.results.conditions import Evidence
-    from gputui.services.results.selectors import select_all
 
     llm_jobs = tuple(text for text in jobs if is_llm_job(text))
     if llm_jobs and len(llm_jobs) < len(jobs):
@@ -188,9 +215,6 @@ def command(
         plain = [advice_as_json(*answer) for answer in answers]
         click.echo(json.dumps({"schema": 1, "answers": plain}, indent=1))
         return _report(refusals)
-    from gputui.cli.output import console
-    from gputui.document.page import Page
-    from gputui.services.advise.rent import headline_of
 
     page = Page(console())
     runs = {case.run.run_id: case.run for box in boxes for case in box.side.cases}
@@ -215,17 +239,7 @@ def _advise_llm(
     as_json: bool,
 ) -> int:
     """Answer jobs of an LLM server from runs of loads."""
-    from gputui.cli.output import console
-    from gputui.document.page import Page
-    from gputui.document.table import table_of
     from gputui.model.journal import to_plain
-    from gputui.services.advise.llm_serving import (
-        LLM_HEADINGS,
-        advise_llm,
-        llm_assumptions,
-        llm_headline,
-        llm_rows,
-    )
 
     found, refusals = [], []
     for text, job in zip(texts, jobs, strict=True):
@@ -285,7 +299,6 @@ def _by_file(option: str, values: Sequence[str], files: Sequence[str]) -> dict[s
 
 def _called(text: str) -> tuple[str, ...]:
     """The ways to refer to a file: as given, without its run, and by its name alone."""
-    from gputui.services.results.selectors import split_selector
 
     path, _ = split_selector(text)
     return text, str(path), path.name
@@ -313,9 +326,7 @@ def _box(
     pool: bool,
 ) -> PricedSide:
     from gputui.model.journal import Price
-    from gputui.services.advise.rent import PricedSide
     from gputui.services.compare.pairing import side_of_runs
-    from gputui.services.prices.pricing import price_of, price_of_run
 
     side = side_of_runs(selection.text, selection.runs, pool=pool, history=selection.history)
     text = selection.text
@@ -346,8 +357,6 @@ def _measured_watts(selections: Sequence[Selection], trust: bool) -> Callable[[s
 def _write(page: Page, advice: Advice, runs: dict[str, RunSummary], *, is_verbose: bool) -> None:
     """The table, what stands for the job, and each box with its price; notes and assumptions if verbose."""
     from gputui.analysis.job import Batch
-    from gputui.document.table import table_of
-    from gputui.model.units import counted
     from gputui.services.results.labels import device_words
 
     page.line()
@@ -358,13 +367,15 @@ def _write(page: Page, advice: Advice, runs: dict[str, RunSummary], *, is_verbos
         percentile = advice.job.percentile or "p99"
         headings = ["box", "row", "serves", "of its rate", percentile, "boxes", "$ per month"]
         rows = [_serving_cells(offer) for offer in advice.offers]
-    page.table(table_of(headings, rows, right=range(2, len(headings)), breaks=(0, 1)))
+    styles = ["" if offer.meets else "dim" for offer in advice.offers]
+    styles[:1] = [styles[0] or "title"]
+    page.table(table_of(headings, rows, right=range(2, len(headings)), breaks=(0, 1), styles=styles))
     page.line()
-    page.line(advice.stands_for)
+    page.line(advice.stands_for, "dim")
     for name in dict.fromkeys(offer.box for offer in advice.offers):
         mine = [offer for offer in advice.offers if offer.box == name]
         prices = dict.fromkeys(_price(offer) for offer in mine)
-        page.line(f"{name}: {device_words(runs[mine[0].run_id])}; {'; '.join(prices)}")
+        page.line(f"{device_words(runs[mine[0].run_id])}; {'; '.join(prices)}", lead=f"{name}: ")
     notes = list(_notes(advice))
     if is_verbose:
         for line in (*notes, *(f"assumed: {assumed}" for assumed in advice.assumptions)):
@@ -372,7 +383,7 @@ def _write(page: Page, advice: Advice, runs: dict[str, RunSummary], *, is_verbos
     else:
         more = [counted(len(notes), "note")] if notes else []
         more += [counted(len(advice.assumptions), "assumption")] if advice.assumptions else []
-        page.line(f"{', '.join(more)}: --verbose")
+        page.hint(", ".join(more), "--verbose")
 
 
 def _notes(advice: Advice) -> Iterator[str]:
@@ -403,7 +414,6 @@ def _unmet(offer: Offer) -> str:
 
 
 def _batch_cells(offer: Offer) -> list[str]:
-    from gputui.model.units import format_rate, format_seconds
 
     time = "—" if isinstance(offer.time_s, Missing) else _with_spread(offer.time_s, format_seconds)
     rate = format_rate(offer.speed.units_per_s, offer.case.unit)
@@ -411,7 +421,6 @@ def _batch_cells(offer: Offer) -> list[str]:
 
 
 def _serving_cells(offer: Offer) -> list[str]:
-    from gputui.model.units import format_percent, format_rate, format_seconds
 
     load = offer.load
     if isinstance(load, Missing):
@@ -439,7 +448,6 @@ def _row(offer: Offer) -> str:
 
 def _with_spread(span: Estimated, format_value: Callable[[float], str]) -> str:
     """An estimate and its interval, as `show` prints them: `41.0 s ±4 %`."""
-    from gputui.model.units import format_spread
 
     is_known = 0 < span.low < span.high
     spread = f" {format_spread(span.value, span.low, span.high)}" if is_known else ""
@@ -447,7 +455,6 @@ def _with_spread(span: Estimated, format_value: Callable[[float], str]) -> str:
 
 
 def _usd(offer: Offer) -> str:
-    from gputui.model.units import format_percent, format_usd
 
     if isinstance(offer.usd, Missing):
         return "—"
@@ -461,8 +468,6 @@ def _usd(offer: Offer) -> str:
 
 def _price(offer: Offer) -> str:
     """The price used: `gpu $3.59/h (aws p5.48xlarge us-east-1 on-demand 2026-07-20)`."""
-    from gputui.model.units import format_hourly
-    from gputui.services.prices.pricing import price_source
 
     where = offer.device_class
     if isinstance(offer.price, Missing):
@@ -482,7 +487,6 @@ def _picked(pick: Pick | Missing) -> str:
 
 def _buying(buying: Buying) -> str:
     """`buy a.db: $800000.00 pays after 53.3 months: rent $20000.00 a month, owning $5000.00`."""
-    from gputui.model.units import format_usd
 
     of = f"{buying.boxes} boxes like {buying.box}" if buying.boxes > 1 else buying.box
     found = buying.found

@@ -17,8 +17,10 @@ import click
 
 from gputui.cli.hosts import directory_given
 from gputui.cli.hosts_table import HostsTable, say
-from gputui.cli.output import confirmed, shown
+from gputui.cli.output import confirmed, console, print_hint, shown
 from gputui.cli.surroundings import unattended
+from gputui.document.page import Page
+from gputui.document.plain_text import command_spans
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, GputuiError, MachineLacks, NoResult
 from gputui.model.units import counted, format_bytes, format_hourly, listed
 from gputui.services.runs.start import blocks_from, budget_from, launches_from
@@ -215,7 +217,7 @@ def command(
         )
     _announce(prepared, target)
     if not prepared.planned and not queued:
-        raise MachineLacks("no host can be measured", "the lines above say why")
+        raise MachineLacks("nothing was measured", "gputui doctor, with the same --host, says when it can be")
     jobs = _jobs(kinds, queued, measured, step_file, choices, key_for_hosts(key))
     _announce_jobs(kinds, jobs, target)
     rounds = None
@@ -271,17 +273,17 @@ def _rounds(percent: float, looks: Sequence[int], names: Sequence[str], hosts: S
 
 def _announce(prepared: PreparedHosts, target: Path) -> None:
     for refused in prepared.refused:
-        say(refused.line)
+        say(refused.line, "warn")
     for line in prepared.same():
         say(line)
     width = max((len(one.box.host.name) for one in prepared.planned), default=0)
     for one in prepared.planned:
         first, *cautions = one.lines()
-        say(f"{one.box.host.name:{width}}  {first}")
+        say(f"  {first}", lead=f"{one.box.host.name:{width}}")
         for caution in cautions:
-            say(f"{'':{width}}  {caution}")
+            say(f"{'':{width}}  {caution}", "warn")
     if prepared.planned:
-        say(f"{prepared.summary()}; into {target}")
+        say(f"{prepared.summary()}; into {target}", "title")
 
 
 def _node_types(partitions: Sequence[str], directory: str) -> tuple[NodeType, ...]:
@@ -358,10 +360,8 @@ def see_through(
     has_compared = _compare(bakeoff, shows_all=shows_all, verbose=verbose)
     ended_early = [run for run in bakeoff.runs if run.is_stored and not run.is_whole]
     if ended_early and bakeoff.words:
-        click.echo(
-            f"{_names(ended_early)} did not finish; to measure again: "
-            + shlex.join(["gputui", *bakeoff.words])
-        )
+        again = shlex.join(["gputui", *bakeoff.words])
+        print_hint(f"{_names(ended_early)} did not finish; to measure again", again)
     if not has_compared:
         return EXIT_NO_RESULT
     return EXIT_DONE if all(run.is_whole for run in bakeoff.runs) else EXIT_CASE_FAILED
@@ -404,7 +404,7 @@ def _follow(bakeoff: Bakeoff, is_ours: bool, ends: bool) -> int:
         for line in (
             _HOW_TO_LEAVE if is_ours else (f"Ctrl-C leaves this view while the runs go on; {ending}",)
         ):
-            click.echo(line, err=True)
+            say(line, "dim")
     stopped: list[int] = [signal.SIGTERM] if ends else []
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -444,7 +444,6 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> bool:
 
     Raises NoResult if no host measured anything.
     """
-    from gputui.cli.output import console
     from gputui.services.compare.equal_boxes import equal_boxes
     from gputui.services.compare.rounds import how_sure
     from gputui.services.compare.session import ask
@@ -461,7 +460,7 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> bool:
     file = from_here(str(bakeoff.target))
     selectors = [f"{file}@{run}" for _, run in done]
     if len(done) == 1:
-        click.echo(f"one host was measured: gputui show {done[0][1]} {shlex.quote(file)}")
+        print_hint("one host was measured", f"gputui show {done[0][1]} {shlex.quote(file)}")
         return True
     asked = ask(selectors, pool=rounds is not None)
     named = zip(asked.sides, done, strict=True)
@@ -469,19 +468,23 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> bool:
     asked = replace(asked, sides=sides)
     answer = asked.compared(0)
     pool = [] if rounds is None else ["--pool"]
-    below = [*(f"{kind.line}\n" for kind in equal_boxes(asked.sides, [shown(name) for name, _ in done]))]
+    kinds = equal_boxes(asked.sides, [shown(name) for name, _ in done])
+    said = [text for kind in kinds for text in (kind.line, "")]
     if rounds is not None:
-        below += [*_standing_lines(bakeoff), how_sure(rounds), ""]
-    below.append(f"compare again: {shlex.join(['gputui', 'compare', *selectors, *pool])}")
-    if bakeoff.words and rounds is None:
-        again = shlex.join(_with_launches(bakeoff.words))
-        below.append(f"measure all again, with three launches each: {again}")
+        said += [*_standing_lines(bakeoff), how_sure(rounds), ""]
     out = console()
-    height = sum(-(-max(len(part), 1) // out.width) for line in below for part in line.split("\n"))
-    for page in comparison_pages(asked, answer, (), out, verbose, shows_all, height):
+    below, width = Page(out), out.width if out.is_terminal else None
+    for line in said:
+        below.line(line, is_whole=not out.is_terminal)
+    steps = {"compare again": ["gputui", "compare", *selectors, *pool]}
+    if bakeoff.words and rounds is None:
+        steps["measure all again, with three launches each"] = _with_launches(bakeoff.words)
+    for why, words in steps.items():
+        for spans in command_spans(shlex.join(words), width, f"{why}: "):
+            below.spans(spans)
+    for page in comparison_pages(asked, answer, (), out, verbose, shows_all, below.height):
         page.show()
-    for line in below:
-        click.echo(line)
+    below.show()
     return not answer.headline.is_empty
 
 

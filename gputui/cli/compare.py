@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from gputui.cli.output import report_written
+from gputui.cli.output import console, report_written
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, EXIT_UNDECIDED, GputuiError
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted
@@ -204,7 +204,6 @@ def command(
     elif form != "text":
         click.echo(comparison_text(asked, answer, form, columns, None, verbose), nl=False)
     else:
-        from gputui.cli.output import console
         from gputui.services.compare.text import comparison_pages
 
         for page in comparison_pages(asked, answer, columns, console(), verbose, shows_all):
@@ -224,8 +223,6 @@ def _rank(fleet: Fleet, form: str, output: Path | None, shows_all: bool) -> int:
     from gputui.services.compare.fleet_text import write_fleet
 
     if form == "text" and output is None:
-        from gputui.cli.output import console
-
         write_fleet(console(), fleet, shows_all)
         return EXIT_DONE
     text = ranking_text(fleet, form)

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.cli.hosts import host_options, named_hosts
-from gputui.cli.output import console, shown
+from gputui.cli.output import console
+from gputui.document.page import Page
+from gputui.document.spans import Line, Span, cut, line_width
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, GputuiError
 from gputui.model.units import counted, format_bytes
+from gputui.services.doctor.check_lines import check_lines
 from gputui.services.doctor.checks import (
-    WORDS,
+    STYLES,
     Group,
     Terminal,
     gathered,
@@ -31,8 +34,6 @@ from gputui.services.doctor.disturbances import Check
 
 if TYPE_CHECKING:
     from gputui.services.hosts.host import Host
-
-_TOPIC = 15
 
 COMMON = ("--all", "--host", "--hosts", "--via", "--json")
 
@@ -98,33 +99,34 @@ def _check_hosts(hosts: tuple[Host, ...], python: str | None) -> int:
 
     key = hash_key()
     asked = [replace(host, python=python or "") for host in hosts]
-    status = EXIT_DONE
+    status, page = EXIT_DONE, Page(console())
     found: Box | GputuiError | tuple[Box, Left]
     for host, found in zip(asked, on_all(asked, lambda host: checked(host, key)), strict=True):
+        name = Span(f"{host.name}: ", "title")
         if isinstance(found, GputuiError):
-            click.echo(f"{host.name}: cannot be used: {found.message}")
-            click.echo(f"  -> {found.hint}")
+            page.spans((name, Span("cannot be used: ", "alarm"), Span(found.message)))
+            page.spans((Span("  -> ", "dim"), Span(found.hint)))
             status = EXIT_CASE_FAILED
             continue
         box, left = found
-        click.echo(f"{host.name}: {box.device} · {box.runtime} ({box.found_as})")
+        page.spans((name, Span(f"{box.device} · {box.runtime} ({box.found_as})")))
         unused = unused_gpu(box.interpreter, box.machine)
         if unused is not None:
-            click.echo(f"  {unused.reason}")
-            click.echo(f"  -> {unused.command or unused.step or unused.look}")
+            page.spans((Span(f"  {unused.reason}", STYLES["note" if unused.is_wanted else "problem"]),))
+            typed = unused.command or ("" if unused.step else unused.look)
+            page.spans((Span("  -> ", "dim"), Span(typed or unused.step, "accent" if typed else "")))
             status = status if unused.is_wanted else EXIT_CASE_FAILED
         elif isinstance(box.interpreter.runtime.torch_version, Missing):
-            click.echo("  -> pip install torch there, or name an interpreter that has it: --python EXE")
+            page.spans((Span("  -> pip install torch there, or name a Python that has it: --python EXE"),))
             status = EXIT_CASE_FAILED
         for caution in box.cautions():
-            click.echo(f"  {caution}")
+            page.spans((Span(f"  {caution}", STYLES["note"]),))
         runs = f", {counted(len(left.runs), 'run')}" if left.runs else ""
-        click.echo(
-            f"  left there: {format_bytes(left.size_bytes)} in {left.path}{runs}; gputui bakeoff --clean"
-        )
+        size = format_bytes(left.size_bytes)
+        page.hint(f"  left there: {size} in {left.path}{runs}; to remove it", "gputui bakeoff --clean")
         for run in left.runs:
-            click.echo(f"    {run}")
-    sys.stdout.flush()
+            page.spans((Span(f"    {run}", "dim"),))
+    page.show()
     return status
 
 
@@ -133,39 +135,39 @@ def _print(headline: str, checks: Sequence[Check], *, shows_all: bool) -> None:
 
     There a group in which all is well becomes one line before anything else is left out.
     """
-    from gputui.document.page import Page
 
-    page, is_terminal = Page(console()), sys.stdout.isatty()
-    size = shutil.get_terminal_size()
-    width = size.columns if is_terminal else 80
-    page.line(headline, "title")
-    groups = grouped(checks)
-    pages = [_lines_of_group(group, width) for group in groups]
-    room = size.lines - 3 if is_terminal and not shows_all else None
+    page, groups = Page(console()), grouped(checks)
+    is_fault = any(check.state == "problem" for check in checks)
+    page.line(headline, f"title {STYLES['problem']}" if is_fault else "title")
+    pages = [_lines_of_group(group, page.width) for group in groups]
+    room = page.out.height - 3 if page.out.is_terminal and not shows_all else None
     if room is not None and sum(map(len, pages)) > room:
         pages = [
-            [_in_one_line(group, width)] if group.verdict == "all ok" else page
-            for group, page in zip(groups, pages, strict=True)
+            [_in_one_line(group, page.width)] if group.verdict == "all ok" else lines
+            for group, lines in zip(groups, pages, strict=True)
         ]
-    lines = [line for page in pages for line in page]
-    for line in lines if room is None else lines[:room]:
-        page.line(line, "" if line.startswith(" ") else "title", is_whole=True)
+    lines = [line for of_group in pages for line in of_group]
+    for line in lines[:room]:
+        page.spans(line)
     if room is not None and len(lines) > room:
-        page.line(f"{counted(len(lines) - room, 'more line')}: --all")
+        page.hint(counted(len(lines) - room, "more line"), "--all")
     page.show()
 
 
-def _lines_of_group(group: Group, width: int) -> list[str]:
-    """A heading with the verdict of the group, and its checks."""
-    lines = [f"{group.name}: {group.verdict}"]
-    for check in group.checks:
-        lines += [f"  {line}" for line in lines_of(check, width - 2)]
-    return lines
+def _lines_of_group(group: Group, width: int) -> list[Line]:
+    """A heading with the verdict of the group, and its checks, whose paths can be copied."""
+    lines = [line for check in group.checks for line in check_lines(check, width, 2, breaks=False)]
+    return [_heading(group), *lines]
 
 
-def _in_one_line(group: Group, width: int) -> str:
-    topics = ", ".join(dict.fromkeys(shown(check.topic) for check in group.checks))
-    return f"{group.name}: {group.verdict} ({topics})"[:width]
+def _heading(group: Group) -> Line:
+    return Span(f"{group.name}: ", "title"), Span(group.verdict, STYLES[group.worst])
+
+
+def _in_one_line(group: Group, width: int) -> Line:
+    heading = _heading(group)
+    topics = ", ".join(dict.fromkeys(check.topic for check in group.checks))
+    return *heading, Span(cut(f" ({topics})", width - line_width(heading)), "dim")
 
 
 def terminal_here() -> Terminal:
@@ -173,28 +175,6 @@ def terminal_here() -> Terminal:
     return Terminal(
         size.columns, size.lines, sys.stdout.isatty(), sys.stdout.encoding or "", os.environ.get("TERM", "")
     )
-
-
-def lines_of(check: Check, width: int) -> list[str]:
-    """One check: mark, topic, finding, and the next step below.
-
-    Lines have at most `width` cells, but paths and options are never broken, so that they can be copied.
-    """
-    import textwrap
-
-    head = f"{WORDS[check.state]:9}{shown(check.topic)[:_TOPIC]:{_TOPIC + 1}}"
-    room = max(width - len(head), 20)
-    words = textwrap.TextWrapper(room, break_long_words=False, break_on_hyphens=False)
-    found = words.wrap(shown(check.found)) or [""]
-    lines = [head + found[0], *(" " * len(head) + line for line in found[1:])]
-    if check.next_step:
-        words.width = room - 3
-        steps = words.wrap(shown(check.next_step))
-        marks = ["-> ", *["   "] * len(steps)]
-        lines += [" " * len(head) + mark + line for mark, line in zip(marks, steps, strict=False)]
-    if check.command:
-        lines.append(f"{' ' * len(head)}$ {check.command}")
-    return lines
 
 
 def _report_step(what: str) -> None:

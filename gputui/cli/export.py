@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from gputui.cli.output import print_hint
 from gputui.errors import EXIT_DONE
 from gputui.model.units import counted
 
@@ -41,5 +42,5 @@ def command(files: tuple[str, ...], directory: Path) -> int:
     )
     if done.added:
         place = shlex.quote(str(directory))
-        click.echo(f"next: gputui runs {place}, gputui show latest {place}, gputui help engines.md")
+        print_hint("next", f"gputui runs {place}, gputui show latest {place}, gputui help engines.md")
     return EXIT_DONE

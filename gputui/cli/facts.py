@@ -5,19 +5,24 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import click
 
+from gputui.cli.output import console
+from gputui.document.page import Page
+from gputui.document.spans import Span
+from gputui.document.table import table_of
 from gputui.errors import EXIT_DONE, GputuiError
-
-if TYPE_CHECKING:
-    from gputui.facts.tables import GpuRow, PlausibleRow
+from gputui.facts.gpus import closest_gpus, find_gpu, rows_named
+from gputui.facts.instances import is_on_demand, most_rented
+from gputui.facts.tables import GpuRow, PlausibleRow, plausible_rows, source_rows
+from gputui.model.units import counted, format_rate, three_digits
+from gputui.services.prices.price_list import OLD_DAYS, best_offer, date_words, is_recent, per_gpu
 
 _MEASURES = {
     "matmul": "matmul",
     "copy": "copy",
-    "lbm": "traffic of a fluid simulation",
+    "lbm": "fluid simulation traffic",
     "h2d_pinned": "pinned copy to the GPU",
     "d2h_pinned": "pinned copy from the GPU",
     "h2d_pageable": "pageable copy to the GPU",
@@ -46,7 +51,7 @@ def command(gpu: tuple[str, ...], verbose: bool, as_json: bool) -> int:
         return EXIT_DONE
     if len(rows) > 1:
         listed = ", ".join(row.name for row in rows[:_MOST_NAMED])
-        raise GputuiError(f"'{text}' is {len(rows)} GPUs", f"name one: {listed}")
+        raise GputuiError(f"'{text}' matches {len(rows)} GPUs", f"name one: {listed}")
     (row,) = rows
     for word in gpu if len(gpu) > 1 and not _is_of_a_driver(text) else ():
         _check_is_of(word, row)
@@ -60,8 +65,6 @@ def command(gpu: tuple[str, ...], verbose: bool, as_json: bool) -> int:
 
 def _named(text: str) -> list[GpuRow]:
     """The GPUs that are meant: of an RTX 4090 and an RTX 4090 D the former. Raises GputuiError if none is."""
-    from gputui.facts.gpus import closest_gpus, find_gpu, rows_named
-    from gputui.facts.instances import most_rented
     from gputui.model.absent import Missing
 
     rows = list(rows_named(text))
@@ -76,19 +79,15 @@ def _named(text: str) -> list[GpuRow]:
     close = closest_gpus(text)
     raise GputuiError(
         f"unknown GPU '{text}'",
-        f"did you mean {', '.join(close)}?" if close else "gputui fit --all lists every GPU",
+        f"did you mean {', '.join(close)}?" if close else "gputui fit 7B --all lists every GPU",
     )
 
 
 def _print_choice(text: str, rows: list[GpuRow]) -> None:
     """What distinguishes GPUs of one name."""
-    from gputui.cli.output import console
-    from gputui.document.page import Page
-    from gputui.document.table import table_of
-    from gputui.model.units import three_digits
 
     page = Page(console())
-    page.line(f"'{text}' is {len(rows)} GPUs:")
+    page.line(f"'{text}' matches {len(rows)} GPUs:", "title")
     cells = [
         (
             row.name,
@@ -100,7 +99,7 @@ def _print_choice(text: str, rows: list[GpuRow]) -> None:
         for row in rows
     ]
     page.table(table_of(("GPU", "memory", "bandwidth", "bf16, dense", "board"), cells, right=(1, 2, 3, 4)))
-    page.line(f"next: gputui facts '{rows[0].name}'")
+    page.hint("next", f"gputui facts '{rows[0].name}'")
     page.show()
 
 
@@ -111,7 +110,6 @@ def _is_of_a_driver(text: str) -> bool:
 
 def _check_is_of(word: str, row: GpuRow) -> None:
     """Raises GputuiError if a word is the name of another GPU: one is shown at a time."""
-    from gputui.facts.gpus import rows_named
 
     meant = rows_named(word)
     if meant and row not in meant:
@@ -119,7 +117,6 @@ def _check_is_of(word: str, row: GpuRow) -> None:
 
 
 def _ranges(row: GpuRow) -> list[PlausibleRow]:
-    from gputui.facts.tables import plausible_rows
 
     def place(one: PlausibleRow) -> tuple[int, int]:
         known = list(_MEASURES)
@@ -138,11 +135,6 @@ def _peaks(row: GpuRow) -> Iterable[tuple[str, float | None]]:
 
 
 def _print(row: GpuRow, ranges: list[PlausibleRow], *, is_verbose: bool) -> None:
-    from gputui.cli.output import console
-    from gputui.document.page import Page
-    from gputui.document.table import table_of
-    from gputui.facts.tables import source_rows
-    from gputui.model.units import counted, three_digits
 
     page = Page(console())
     about = [row.vendor, row.arch]
@@ -150,31 +142,34 @@ def _print(row: GpuRow, ranges: list[PlausibleRow], *, is_verbose: bool) -> None
     if row.compute_capability:
         about += [f"{'compute capability ' if is_nvidia else ''}{row.compute_capability}"]
     about += [f"{row.sm_count:g} {'SMs' if is_nvidia else 'compute units'}"] if row.sm_count else []
-    page.line(f"{row.name}: {', '.join(filter(None, about))}; confidence {row.confidence}")
+    page.line(f"{', '.join(filter(None, about))}; confidence {row.confidence}", lead=f"{row.name}: ")
     peaks = [f"{name} {three_digits(value)}" for name, value in _peaks(row) if value is not None]
-    page.line(f"peak       {', '.join(peaks)} TFLOP/s, dense" if peaks else "peak       not known")
     memory = [f"{row.memory_gib:g} GiB as sold"] if row.memory_gib else []
     memory += [f"{row.nvml_memory_mib:,.0f} MiB by the driver"] if row.nvml_memory_mib else []
     memory += [f"{row.memory_bandwidth_gbs:g} GB/s"] if row.memory_bandwidth_gbs else []
-    page.line(f"memory     {', '.join(memory) or 'not known'}")
     box = [f"{row.tdp_w:g} W"] if row.tdp_w else []
     box += [f"PCIe {row.pcie_gen:g}.0"] if row.pcie_gen else []
     link = "NVLink" if is_nvidia else "link between GPUs"
     box += [f"{link} {row.nvlink_gbs:g} GB/s"] if row.nvlink_gbs else []
     box += [f"slows down at {row.slowdown_temp_c:g} °C"] if row.slowdown_temp_c else []
-    if box:
-        page.line(f"board      {', '.join(box)}")
-    if row.notes:
-        page.line(f"note       {row.notes}")
+    known = {
+        "peak": f"{', '.join(peaks)} TFLOP/s, dense" if peaks else "not known",
+        "memory": ", ".join(memory) or "not known",
+        "board": ", ".join(box),
+        "note": row.notes,
+        "to rent": _rent(row.name),
+    }
+    lines = [(Span(f"{label:10}", "dim"), text) for label, text in known.items() if text]
+    page.table(table_of(("", ""), lines, breaks=(1,)))
     if ranges:
         page.line()
         cells = [
             (
                 f"{_MEASURES.get(one.measure, one.measure.replace('_', ' '))} {one.dtype}".strip(),
-                _range(one),
+                Span(_range(one), "title"),
                 "—" if one.confidence == "low" else _rate(one.warn_below, one.unit),
-                str(len(one.source)),
-                one.confidence,
+                Span(str(len(one.source)), "dim"),
+                Span(one.confidence, "dim"),
             )
             for one in ranges
         ]
@@ -184,32 +179,23 @@ def _print(row: GpuRow, ranges: list[PlausibleRow], *, is_verbose: bool) -> None
             more = "More than the peak: cards with power to spare clock higher than their data sheet."
             page.line(more)
     else:
-        page.line("nobody published what healthy ones reach")
-    if rent := _rent(row.name):
-        page.line(f"to rent    {rent}; gputui prices '{row.name}' lists all")
+        page.line("nobody published what healthy ones reach", "dim")
     page.line()
-    known = source_rows()
+    sources = source_rows()
     keys = dict.fromkeys((*row.source, *(key for one in ranges for key in one.source)))
     if page.out.is_terminal and not is_verbose:
-        page.line(f"{counted(len(keys), 'source')}: {', '.join(keys)}; in full: --verbose")
+        page.hint(counted(len(keys), "source"), "--verbose")
         keys = {}
     for key in keys:
-        source = known[key]
+        source = sources[key]
         parts = filter(None, (source.title, source.version_or_date, source.link))
         page.line(f"[{key}] {', '.join(parts)}")
+    page.hint("next", f"gputui prices '{row.name}'")
     page.show()
 
 
 def _rent(name: str) -> str:
     """The cheapest price of the last 90 days, else the newest with its age; empty if none is known."""
-    from gputui.facts.instances import is_on_demand
-    from gputui.services.prices.price_list import (
-        OLD_DAYS,
-        best_offer,
-        date_words,
-        is_recent,
-        per_gpu,
-    )
 
     today = datetime.date.today()
     best = best_offer(name, today)
@@ -225,7 +211,6 @@ def _rent(name: str) -> str:
 
 def _rate(per_s: float, unit: str) -> str:
     """In TFLOP/s or GB/s as the peaks are, whatever the size, so that figures compare at a glance."""
-    from gputui.model.units import format_rate, three_digits
 
     scale, name = {"flop": (1e12, "TFLOP/s"), "B": (1e9, "GB/s")}.get(unit, (0.0, ""))
     return f"{three_digits(per_s / scale)} {name}" if scale else format_rate(per_s, unit)
@@ -245,8 +230,6 @@ def _beats_its_peak(ranges: Iterable[PlausibleRow]) -> bool:
 
 
 def _plain_offer(name: str) -> dict[str, object] | None:
-    from gputui.facts.instances import is_on_demand
-    from gputui.services.prices.price_list import best_offer, is_recent, per_gpu
 
     today = datetime.date.today()
     best = best_offer(name, today)

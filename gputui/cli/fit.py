@@ -8,13 +8,24 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gputui.analysis.fit import MOST_BATCH, PART_TITLES, Fit
+from gputui.analysis.inference_fit import INFERENCE_PART_TITLES, MOST_CONTEXT, InferenceFit
+from gputui.cli.output import console
+from gputui.document.page import Page
+from gputui.document.spans import Span
+from gputui.document.table import table_of
 from gputui.errors import EXIT_DONE, GputuiError
+from gputui.model.units import format_bytes, format_percent
+from gputui.services.advise.gpu_choice import (
+    SHOWN_FIRST,
+    GpuClass,
+    GpuOffer,
+    shown_first,
+    trick_words,
+    whole_number,
+)
 
 if TYPE_CHECKING:
-    from gputui.analysis.fit import Fit
-    from gputui.analysis.inference_fit import InferenceFit
-    from gputui.document.page import Page
-    from gputui.services.advise.gpu_choice import GpuClass, GpuOffer
     from gputui.services.advise.inference_fit import InferenceReport
     from gputui.services.advise.memory_fit import FitReport
 
@@ -88,8 +99,6 @@ def command(
     if size is not None and params is not None:
         raise GputuiError(f"{size} and --params {params}: two sizes of the model", "give one of them")
     if size is not None:
-        from gputui.services.advise.gpu_choice import whole_number
-
         whole_number("N", size, _MOST_PARAMS)
     params = params or size
     if params is not None and params.isdigit() and int(params) < _LEAST_PARAMS:
@@ -167,15 +176,13 @@ def _refuse(options: Mapping[str, object], why: str, hint: str) -> None:
 
 
 def _print_training(found: FitReport, every: bool) -> None:
-    from gputui.analysis.fit import PART_TITLES
-    from gputui.cli.output import console
-    from gputui.document.page import Page
 
     page = Page(console())
     page.line(found.headline.text, "title")
     _write_gpus(
         page,
         _shown(found.classes, found.headline.names, every),
+        found.headline.names,
         ("batch", "ckpt"),
         {one.names: (_batch(one.fit.largest_batch), _checkpointed(one.fit)) for one in found.classes},
     )
@@ -189,16 +196,12 @@ def _print_training(found: FitReport, every: bool) -> None:
         in_order = sorted(large.items(), key=lambda part: -part[1])
         page.line(f"Peak ({found.peak.moment}): {_listed(in_order)}.")
     _write_assumed(page, found.notes)
-    page.line(f"ckpt: batch with checkpointing. {_activations_from(found)}")
+    page.line(f"ckpt: batch with checkpointing. {_activations_from(found)}", "dim")
     _write_counted(page, found.classes, "1 GiB + 5 %", every)
     page.show()
 
 
 def _print_inference(found: InferenceReport, every: bool) -> None:
-    from gputui.analysis.inference_fit import INFERENCE_PART_TITLES, MOST_CONTEXT
-    from gputui.cli.output import console
-    from gputui.document.page import Page
-    from gputui.model.units import format_bytes
 
     page = Page(console())
     serving, model = found.serving, found.serving.model
@@ -207,6 +210,7 @@ def _print_inference(found: InferenceReport, every: bool) -> None:
     _write_gpus(
         page,
         _shown(found.classes, found.headline.names, every),
+        found.headline.names,
         ("batch", "context"),
         {
             one.names: (
@@ -224,36 +228,32 @@ def _print_inference(found: InferenceReport, every: bool) -> None:
     page.line(f"{serving.weights.title}; KV cache in {serving.cache}, {per_token} per token.")
     _write_assumed(page, found.notes)
     page.line(
-        f"batch: the largest with {serving.context} tokens. context: the longest with batch {serving.batch}."
+        f"batch: the largest with {serving.context} tokens. context: the longest with batch {serving.batch}.",
+        "dim",
     )
     _write_counted(page, found.classes, "1 GiB", every)
     page.show()
 
 
 def _listed(parts: Iterable[tuple[str, int]]) -> str:
-    from gputui.model.units import format_bytes
 
     return ", ".join(f"{title} {format_bytes(size)}" for title, size in parts if size)
 
 
 def _write_assumed(page: Page, notes: Sequence[str]) -> None:
     if notes:
-        page.line(f"Assumed: {'; '.join(notes)}.")
+        page.line(f"Assumed: {'; '.join(notes)}.", "dim")
 
 
 def _write_counted(page: Page, classes: Sequence[AnyClass], overhead: str, every: bool) -> None:
-    from gputui.services.advise.gpu_choice import SHOWN_FIRST
 
     known = len(_names(classes))
-    shown = f" Shown: the GPUs most offered for rent; --all: {known}." if known > SHOWN_FIRST else ""
-    shown = "" if every else shown
-    page.line(f"Counted for the driver and libraries: {overhead}, an estimate.{shown}")
+    page.line(f"Counted for the driver and libraries: {overhead}, an estimate.", "dim")
+    if known > SHOWN_FIRST and not every:
+        page.hint(f"shown: the GPUs most offered for rent; all {known}", "--all")
 
 
 def _write_parts(page: Page, found: FitReport) -> None:
-    from gputui.analysis.fit import PART_TITLES
-    from gputui.document.table import table_of
-    from gputui.model.units import format_bytes, format_percent
 
     rows = []
     total = found.peak.parts.total
@@ -279,7 +279,6 @@ def _activations_from(found: FitReport) -> str:
 
 def _shown(classes: Sequence[AnyClass], named: Collection[str], every: bool) -> list[tuple[AnyClass, str]]:
     """Each GPU with its class: all, or those rented first and those that the headline names."""
-    from gputui.services.advise.gpu_choice import shown_first
 
     first = shown_first(_names(classes))
     return [(one, name) for one in classes for name in one.names if every or name in first or name in named]
@@ -288,18 +287,17 @@ def _shown(classes: Sequence[AnyClass], named: Collection[str], every: bool) -> 
 def _write_gpus(
     page: Page,
     shown: Sequence[tuple[AnyClass, str]],
+    named: Collection[str],
     most_titles: tuple[str, str],
     most: Mapping[tuple[str, ...], tuple[str, str]],
 ) -> None:
-    """A line for each GPU."""
-    from gputui.document.table import table_of
-    from gputui.model.units import format_bytes
+    """A line for each GPU; those that the headline names stand out."""
 
     rows = [
         (
-            name,
+            Span(name, "title" if name in named else ""),
             ("~" if one.is_estimated else "") + format_bytes(one.memory_bytes),
-            _verdict(one.fit, offer is not None),
+            Span(_verdict(one.fit, offer is not None), _STYLES.get(one.fit.word, "")),
             "—" if offer is None else f"{_marks(offer)}{offer.usd_per_hour:.2f}",
             *most[one.names],
         )
@@ -317,7 +315,7 @@ def _write_gpus(
     if other := {offer.instance.price_kind for offer in offers if not offer.is_on_demand}:
         notes.append(f"+: not on demand: {', '.join(sorted(other))}.")
     if notes:
-        page.line(" ".join(notes))
+        page.line(" ".join(notes), "dim")
 
 
 def _marks(offer: GpuOffer) -> str:
@@ -325,13 +323,11 @@ def _marks(offer: GpuOffer) -> str:
 
 
 def _batch(batch: int) -> str:
-    from gputui.analysis.fit import MOST_BATCH
 
     return "none" if batch == 0 else str(batch) if batch < MOST_BATCH else "any"
 
 
 def _tokens(count: int) -> str:
-    from gputui.analysis.inference_fit import MOST_CONTEXT
 
     if count in (0, MOST_CONTEXT):
         return "none" if count == 0 else "any"
@@ -348,8 +344,6 @@ def _is_too_many(gpus: int, is_offered: bool) -> bool:
 
 
 def _verdict(fit: Fit | InferenceFit, is_offered: bool) -> str:
-    from gputui.analysis.inference_fit import InferenceFit
-    from gputui.services.advise.gpu_choice import trick_words
 
     if fit.word == "several GPUs" and _is_too_many(fit.gpus, is_offered):
         return f"over {_ONE_BOX} GPUs"
@@ -362,6 +356,7 @@ def _verdict(fit: Fit | InferenceFit, is_offered: bool) -> str:
 
 
 _SHORT = {"does not fit": "no"}
+_STYLES = {"fits": "good", "tight": "warn", "with tricks": "warn", "does not fit": "dim"}
 
 
 def _print_json(values: Mapping[str, object]) -> None:
@@ -488,7 +483,6 @@ def _plain_gpu(one: AnyClass) -> dict[str, object]:
 
 
 def _shown_first(classes: Sequence[AnyClass]) -> list[str]:
-    from gputui.services.advise.gpu_choice import shown_first
 
     names = _names(classes)
     first = shown_first(names)
@@ -500,6 +494,5 @@ def _names(classes: Sequence[AnyClass]) -> list[str]:
 
 
 def _bytes(parts: object) -> dict[str, int]:
-    from gputui.analysis.fit import PART_TITLES
 
     return {f"{name}_bytes": getattr(parts, name) for name in PART_TITLES}

@@ -104,8 +104,9 @@ def _first_screen(page: Page) -> Page:
 def _list(page: Page, title: str, rows: Sequence[tuple[str, str]]) -> None:
     if rows:
         page.line()
+        page.line(title, "title")
         cells = [(Span(f"  {typed} ", "accent"), does) for typed, does in rows]
-        page.table(table_of((title, ""), cells, breaks=(1,)))
+        page.table(table_of(("", ""), cells, breaks=(1,)))
 
 
 def _paragraphs(command: click.Command) -> list[str]:

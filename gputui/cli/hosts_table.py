@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-import textwrap
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import click
-
-from gputui.cli.output import beneath, shown, wrapped
+from gputui.cli.output import beneath, console, shown
+from gputui.document.page import Page
+from gputui.document.spans import Line, Span
+from gputui.document.spans import wrapped as lines_in
 from gputui.model.units import format_clock, format_seconds
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class HostsTable:
 
     def draw(self, statuses: Sequence[HostStatus], *, is_last: bool = False) -> None:
         """Show all hosts; the last table stays, with every line in full."""
+        from gputui.services.hosts.bakeoff import STYLES
+
         width = min(max(len(shown(status.name)) for status in statuses), _MOST_NAME_CELLS)
         if not self._is_live:
             for status in statuses:
@@ -50,22 +52,28 @@ class HostsTable:
             return
         size = shutil.get_terminal_size()
         has_devices = size.columns >= _DEVICES_FROM
-        rows = [_row(status, width, has_devices=has_devices) for status in statuses]
+        rows = [(_row(one, width, has_devices=has_devices), STYLES.get(one.state, "dim")) for one in statuses]
         if is_last:
-            rows = [line for row in rows for line in _in_lines(row, size.columns, width + 2)]
+            rows = [
+                (line, style)
+                for row, style in rows
+                for line in lines_in(row, size.columns - 1, width + 2, breaks=False)
+            ]
         elif len(rows) > size.lines - 3:  # what is over, or goes well, is counted
             room = size.lines - 3
             order = sorted(
                 range(len(rows)), key=lambda n: (not statuses[n].why, statuses[n].state == "done", n)
             )
-            rows = [rows[n] for n in sorted(order[: room - 1])] + [f"and {len(rows) - room + 1} more"]
-        lines = [f"{self._elapsed()} {_summary(statuses)}", *rows]
+            hidden = f"and {len(rows) - room + 1} more", ""
+            rows = [*(rows[n] for n in sorted(order[: room - 1])), hidden]
+        page = Page(console(sys.stderr))
+        page.line(_cut(f"{self._elapsed()} {_summary(statuses)}", size.columns - 1), "title", is_whole=True)
+        state_at = width + 2 + has_devices * (_DEVICE_CELLS + 2)
+        for row, style in rows:
+            page.spans(_coloured(_cut(shown(row, sys.stderr), size.columns - 1), state_at, style))
         self._erase()
-        out = beneath(sys.stderr)
-        print(
-            "\n".join(_cut(shown(line, sys.stderr), size.columns - 1) for line in lines), file=out, flush=True
-        )
-        self._drawn = 0 if is_last else len(lines)
+        page.show()
+        self._drawn = 0 if is_last else page.height
 
     def _erase(self) -> None:
         if self._drawn:
@@ -101,6 +109,12 @@ def _row(status: HostStatus, name_cells: int, *, has_devices: bool = True) -> st
     return "  ".join(parts).rstrip()
 
 
+def _coloured(row: str, state_at: int, style: str) -> Line:
+    """A row with its state in this style; what a row goes on with in the next line has none."""
+    end = state_at if row.startswith(" ") else state_at + _STATE_CELLS
+    return Span(row[:state_at]), Span(row[state_at:end], style), Span(row[end:])
+
+
 def _cut(text: str, cells: int) -> str:
     """The beginning of a text that is too long, up to a whole word."""
     if len(text) <= cells:
@@ -109,26 +123,24 @@ def _cut(text: str, cells: int) -> str:
     return f"{words if len(words) > cells // 2 else text[: cells - 1]}…"
 
 
-def _in_lines(row: str, columns: int, indent: int) -> list[str]:
-    """The whole row, in as many lines as it needs."""
-    return textwrap.wrap(
-        row,
-        columns - 1,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-        drop_whitespace=True,
-    )
-
-
 _COMMAND = re.compile(r": (?=(?:gputui|ssh|ssh-\w+|sbatch|\S+ -m pip) )")
 
 
-def say(line: str) -> None:
-    """Print a line for people, wrapped; a command at its end stays whole, so that it can be copied."""
-    command = _COMMAND.search(line)
-    if command is None or not sys.stderr.isatty() or len(line) <= shutil.get_terminal_size().columns:
-        click.echo(line if command else wrapped(line, sys.stderr), err=True)
+def say(text: str, style: str = "", lead: str = "") -> None:
+    """Print a line for people, wrapped; a command at its end stays whole, so that it can be copied.
+
+    `lead` stands before it and stands out.
+    """
+    page = Page(console(sys.stderr))
+    found = _COMMAND.search(text)
+    words, command = (text[: found.end()], text[found.end() :]) if found else (text, "")
+    if not page.out.is_terminal or len(lead + text) <= page.width:
+        page.spans((Span(lead, "title"), Span(words, style), Span(command, "accent")))
     else:
-        click.echo(wrapped(line[: command.end() - 1], sys.stderr), err=True)
-        click.echo(f"  {line[command.end() :]}", err=True)
+        first, *rest = lines_in(lead + words, page.width, len(lead) + 2, breaks=False)
+        page.spans((Span(lead, "title"), Span(first[len(lead) :], style)))
+        for line in rest:
+            page.spans((Span(line, style),))
+        if command:
+            page.spans((Span(f"  {command}", "accent"),))
+    page.show()

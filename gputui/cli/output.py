@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TextIO, cast
 import click
 
 from gputui.cli.surroundings import unattended
-from gputui.document.plain_text import command_lines, in_encoding
-from gputui.document.spans import Span
+from gputui.document.plain_text import command_spans, in_encoding
+from gputui.document.spans import wrapped as lines_in
 from gputui.store.text import clean_lines, clean_text
 
 if TYPE_CHECKING:
@@ -91,11 +91,20 @@ def confirmed(question: str) -> bool:
     return click.confirm(question, err=True)
 
 
-def console() -> Console:
-    """On stdout, as wide as the terminal, or 80 columns (or $COLUMNS) without one."""
+def console(stream: TextIO | None = None) -> Console:
+    """On stdout, or on `stream`: as wide as the terminal, or 80 columns (or $COLUMNS) without one."""
     from gputui.document.page import console_on  # most commands print no table
 
-    return console_on(drawn_on(sys.stdout))
+    return console_on(drawn_on(sys.stdout if stream is None else stream))
+
+
+def print_hint(text: str, typed: str) -> None:
+    """On stdout what there is more, and what to type for it."""
+    from gputui.document.page import Page
+
+    page = Page(console())
+    page.hint(text, typed)
+    page.show()
 
 
 def step_lines(steps: Iterable[NextStep], out: Console) -> Iterator[Line]:
@@ -103,10 +112,7 @@ def step_lines(steps: Iterable[NextStep], out: Console) -> Iterator[Line]:
     for number, step in enumerate(steps):
         prefix = "      " if number else "next: "
         width = out.width if out.is_terminal else None
-        for place, line in enumerate(command_lines(step.command, width, prefix, step.why)):
-            lead = "" if place else prefix
-            command, mark, why = line.removeprefix(lead).partition("  # ")
-            yield Span(lead, "dim"), Span(command, "accent"), Span(f"{mark}{why}", "dim")
+        yield from command_spans(step.command, width, prefix, step.why)
 
 
 def report_written(path: Path) -> None:
@@ -118,12 +124,7 @@ def wrapped(text: str, stream: TextIO) -> str:
     """A line, wrapped at words to the width of a terminal; unchanged for other streams."""
     if not stream.isatty():
         return text
-    import textwrap  # pipes do not need it
-
-    width = shutil.get_terminal_size().columns
-    return textwrap.fill(
-        text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False, tabsize=1
-    )
+    return "\n".join(lines_in(text, shutil.get_terminal_size().columns, 2, breaks=False))
 
 
 def shown(text: str, stream: TextIO | None = None) -> str:

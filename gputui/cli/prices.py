@@ -9,11 +9,29 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gputui.cli.output import console
+from gputui.document.page import Page
+from gputui.document.spans import Span
+from gputui.document.table import Cell, Table, table_of
 from gputui.errors import EXIT_DONE, GputuiError
+from gputui.facts.gpus import closest_gpus, rows_named
+from gputui.facts.instances import closest_instances, find_instance, is_on_demand, most_rented
 from gputui.model.absent import Missing, known
+from gputui.model.units import counted
+from gputui.services.prices.price_list import (
+    OLD_DAYS,
+    best_offer,
+    date_of,
+    date_words,
+    import_prices,
+    is_recent,
+    known_instances,
+    offers_of,
+    per_gpu,
+)
+from gputui.services.support.paths import price_list_file
 
 if TYPE_CHECKING:
-    from gputui.document.table import Table
     from gputui.facts.tables import InstanceRow
 
 _SHOWN = 15
@@ -60,7 +78,6 @@ def command(
         raise GputuiError("--provider and --date describe a list to import", "add --import FILE")
     if imported is not None:
         return _import(imported, provider, date)
-    from gputui.services.support.paths import price_list_file
 
     if forget:
         path = price_list_file()
@@ -78,13 +95,11 @@ def command(
 
 
 def _import(path: Path, provider: str, date: str) -> int:
-    from gputui.services.prices.price_list import import_prices
-    from gputui.services.support.paths import price_list_file
 
     done = import_prices(path, provider, date)
-    click.echo(f"{done.prices} prices from a {done.layout} list, kept in {price_list_file()}")
+    click.echo(f"{counted(done.prices, 'price')} from a {done.layout} list, kept in {price_list_file()}")
     if done.skipped:
-        click.echo(f"{done.skipped} lines without a GPU or a price left out")
+        click.echo(f"left out: {counted(done.skipped, 'line')} without a GPU or a price")
     if done.unknown_gpus:
         names = ", ".join(done.unknown_gpus[:8]) + (" ..." if len(done.unknown_gpus) > 8 else "")
         click.echo(f"GPUs that gputui does not know, found by instance type only: {names}")
@@ -92,9 +107,6 @@ def _import(path: Path, provider: str, date: str) -> int:
 
 
 def _offers(name: str | None) -> list[InstanceRow]:
-    from gputui.facts.gpus import closest_gpus, rows_named
-    from gputui.facts.instances import closest_instances, find_instance, most_rented
-    from gputui.services.prices.price_list import best_offer, known_instances, offers_of
 
     today = datetime.date.today()
     if name is None:
@@ -113,10 +125,6 @@ def _offers(name: str | None) -> list[InstanceRow]:
 
 
 def _print(offers: list[InstanceRow], name: str | None, every: bool) -> None:
-    from gputui.cli.output import console
-    from gputui.document.page import Page
-    from gputui.model.units import counted
-    from gputui.services.prices.price_list import OLD_DAYS, date_of, is_recent
 
     today = datetime.date.today()
     page = Page(console())
@@ -126,50 +134,47 @@ def _print(offers: list[InstanceRow], name: str | None, every: bool) -> None:
     shown, older = recent[:room], old[: max(room - len(recent), 0)]
     if shown:
         if name is None:
-            what = (
-                f"Cheapest on-demand price of the last {OLD_DAYS} days, GPUs that most providers rent first"
-            )
+            what = f"Cheapest on-demand prices of the last {OLD_DAYS} days, the most offered GPUs first"
         else:
             what = f"{counted(len(recent), 'price')} of the last {OLD_DAYS} days, the cheapest first"
-        page.line(f"{what}:")
+        page.line(f"{what}:", "title")
         page.table(_table(shown, today))
     if older:
         newest = f"No price of the last {OLD_DAYS} days; the newest" + (" first" if name else "")
-        page.line("Older prices, the newest first:" if shown and name else f"{newest}:")
+        page.line("Older prices, the newest first:" if shown and name else f"{newest}:", "title")
         page.table(_table(older, today))
     if hidden := len(offers) - len(shown) - len(older):
-        page.line(f"{hidden} more: --all")
+        page.hint(f"{hidden} more", "--all")
     if name is None:
-        page.line("next: gputui prices H100")
+        page.hint("next", "gputui prices H100")
     page.show()
 
 
 def _table(shown: list[InstanceRow], today: datetime.date) -> Table:
-    from gputui.document.table import table_of
-    from gputui.services.prices.price_list import date_of, date_words, per_gpu
 
     has_spot = any(not isinstance(row.spot_usd_per_hour, Missing) for row in shown)
     spot = ["spot"] if has_spot else []
     kinds = [_kind(row) for row in shown]
     kind_title = [] if all(kind == "on-demand" for kind in kinds) else ["kind"]
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for row, kind in zip(shown, kinds, strict=True):
         spot_price = (
             row.spot_usd_per_hour
             if isinstance(row.spot_usd_per_hour, Missing)
             else per_gpu(row.spot_usd_per_hour, row)
         )
-        is_counted = row.gpu_count > 1 and not row.instance_type.startswith(f"{row.gpu_count:g}x ")
+        is_counted = row.gpu_count > 1 and f"{row.gpu_count:g}x" not in row.instance_type
         price = row.usd_per_hour
         rows.append(
             (
                 row.gpu,
-                _usd(price if isinstance(price, Missing) else per_gpu(price, row)),
+                Span(_usd(price if isinstance(price, Missing) else per_gpu(price, row)), "title"),
                 *([_usd(spot_price)] if has_spot else []),
                 _usd(price),
-                *([kind] if kind_title else []),
-                f"{row.provider} {row.instance_type}" + (f" ({row.gpu_count:g} GPUs)" if is_counted else ""),
-                date_words(date_of(row), today),
+                *([Span(kind, "dim")] if kind_title else []),
+                f"{row.provider} {row.instance_type}".removesuffix(f" ({kind})")
+                + (f" ({row.gpu_count:g} GPUs)" if is_counted else ""),
+                Span(date_words(date_of(row), today), "dim"),
             )
         )
     return table_of(
@@ -193,8 +198,6 @@ def _usd(price: float | Missing) -> str:
 
 
 def _plain(row: InstanceRow, today: datetime.date) -> dict[str, object]:
-    from gputui.facts.instances import is_on_demand
-    from gputui.services.prices.price_list import date_of, is_recent
 
     return {
         "provider": row.provider,

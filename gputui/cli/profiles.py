@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import textwrap
 from pathlib import Path
 
 import click
 
-from gputui.cli.output import shown
+from gputui.cli.output import console, shown
+from gputui.document.page import Page
+from gputui.document.spans import Span, wrapped
+from gputui.document.table import table_of
 from gputui.errors import EXIT_DONE
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
@@ -40,9 +42,15 @@ def _list(profiles: tuple[Profile, ...], as_json: bool) -> None:
         ]
         click.echo(json.dumps({"schema": 1, "profiles": listed}, indent=1))
         return
-    for profile in profiles:
-        click.echo(f"{profile.name:<11}{format_whole_seconds(profile.budget_s):>10}  {profile.question}")
-    click.echo("\nnext: gputui profiles NAME, or gputui run NAME")
+
+    page = Page(console())
+    rows = [
+        (Span(one.name, "accent"), format_whole_seconds(one.budget_s), f" {one.question}") for one in profiles
+    ]
+    page.table(table_of(("", "", ""), rows, right=(1,), breaks=(2,)))
+    page.line()
+    page.hint("next", "gputui profiles NAME, or gputui run NAME")
+    page.show()
 
 
 def _show(name: str, python: str | None, as_json: bool) -> None:
@@ -91,9 +99,5 @@ def _cases(plan: Plan) -> None:
     for reason, names in reasons.items():
         for name in names:
             click.echo(f"  {name}")
-        width = shutil.get_terminal_size().columns
-        click.echo(
-            textwrap.fill(
-                shown(reason), width, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False
-            )
-        )
+        for line in wrapped(f"    {shown(reason)}", shutil.get_terminal_size().columns, breaks=False):
+            click.echo(line)

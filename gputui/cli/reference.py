@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any  # Any: JSON
+from typing import Any  # Any: JSON
 
 import click
 
+from gputui.cli.output import console
+from gputui.document.page import Page
+from gputui.document.table import table_of
 from gputui.errors import EXIT_DONE, GputuiError
-from gputui.model.units import counted
-
-if TYPE_CHECKING:
-    from gputui.services.results.reference_making import Candidate
-    from gputui.services.results.references import Reference
+from gputui.model.units import counted, format_percent, format_rate
+from gputui.services.results.reference_making import (
+    MOST_NOTE,
+    Candidate,
+    add_to_reference,
+    problems_of_reference,
+)
+from gputui.services.results.references import (
+    PREFIX,
+    Reference,
+    known_references,
+    read_reference,
+    reference_named,
+    reference_path,
+    reference_paths,
+)
 
 
 @click.group(no_args_is_help=False)
@@ -31,9 +45,6 @@ def add(selectors: tuple[str, ...], name: str, note: str, trust: bool) -> int:
 
     It holds aggregates only: no ids, labels, paths or prices.
     """
-    from gputui.cli.output import console
-    from gputui.document.page import Page
-    from gputui.services.results.reference_making import MOST_NOTE, add_to_reference, problems_of_reference
 
     if len(note) > MOST_NOTE:
         raise GputuiError(f"--note: {len(note)} letters", f"at most {MOST_NOTE}")
@@ -60,7 +71,6 @@ def add(selectors: tuple[str, ...], name: str, note: str, trust: bool) -> int:
 
 
 def _candidates(text: str, trust: bool) -> list[Candidate]:
-    from gputui.services.results.reference_making import Candidate
     from gputui.services.results.selectors import judged_runs, split_selector
     from gputui.store.reading import open_result
     from gputui.store.selecting import find_run
@@ -83,10 +93,6 @@ def _candidates(text: str, trust: bool) -> list[Candidate]:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def list_all(as_json: bool) -> int:
     """List the references that are known here: those that ship, and yours."""
-    from gputui.cli.output import console
-    from gputui.document.page import Page
-    from gputui.document.table import table_of
-    from gputui.services.results.references import known_references, read_reference, reference_paths
 
     found = known_references()
     if as_json:
@@ -126,12 +132,6 @@ def list_all(as_json: bool) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def show(name: str, as_json: bool) -> int:
     """Show one reference: its boxes, what each case reaches, and whether it is fit to be sent."""
-    from gputui.cli.output import console
-    from gputui.document.page import Page
-    from gputui.document.table import table_of
-    from gputui.model.units import format_percent, format_rate
-    from gputui.services.results.reference_making import problems_of_reference
-    from gputui.services.results.references import PREFIX, read_reference, reference_named, reference_path
 
     is_file = name.endswith(".json")
     found = read_reference(Path(name)) if is_file else reference_named(name.removeprefix(PREFIX))

@@ -143,7 +143,7 @@ def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None
         else [counted(sum(bool(value) for _, value, _ in metrics), "other figure")]
     )
     if left:
-        page.line(f"{' and '.join(left)}: --all")
+        page.hint(" and ".join(left), "--all")
 
 
 def _with_gains(table: Table, run: Run, rows: _Speeds) -> Table:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.cli.options import MACHINE_HELP, machine_from
-from gputui.cli.output import confirmed, wrapped
+from gputui.cli.output import confirmed, console, wrapped
 from gputui.cli.recovered import report_missing_home, report_recovered
 from gputui.cli.watching import (
     ALL_HELP,
@@ -325,15 +325,17 @@ def _profile_like(
 
 def _see_disturbances(prepared: Prepared, *, yes: bool) -> None:
     """Name what would disturb the measurement; on a terminal, ask. Raises GputuiError if the answer is no."""
-    from gputui.cli.doctor import lines_of
+    from gputui.document.page import Page
+    from gputui.services.doctor.check_lines import check_lines
     from gputui.services.doctor.disturbances import disturbances, gpus_of
 
     launches = [launch for request in prepared.requests for launch in request.plan.launches]
     found = disturbances(prepared.machine, gpus_of(launches, prepared.machine))
-    width = shutil.get_terminal_size().columns if sys.stderr.isatty() else 80
+    page = Page(console(sys.stderr))
     for check in found:
-        for line in lines_of(check, width):
-            click.echo(line, err=True)
+        for line in check_lines(check, page.width, breaks=False):
+            page.spans(line)
+    page.show()
     if not found or yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     if not confirmed("Measure anyway?"):

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import click
 
+from gputui.cli.output import console
 from gputui.cli.recovered import report_recovered
+from gputui.document.page import Page
+from gputui.document.spans import Span
+from gputui.document.table import Cell, table_of
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.services.results.exports import result_file_of
 from gputui.services.results.run_lists import list_runs
-from gputui.services.results.selectors import is_there, result_files_in
+from gputui.services.results.selectors import from_here, is_there, result_files_in
 from gputui.services.runs.process import called, runs_in_progress
 from gputui.services.support.paths import default_result_file, runs_of_others
 from gputui.store.opening import expanded
@@ -39,7 +43,10 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
         return EXIT_DONE  # the first run of a new file, which is created when it ends
     if file is None and not path.exists():
         if not in_progress:
-            raise GputuiError(f"nothing is stored in {path} yet", "name another file: gputui runs a.db")
+            raise GputuiError(
+                f"nothing is stored in {path} yet",
+                "measure this box: gputui run; or name a file: gputui runs a.db",
+            )
         there = shlex.quote(str(in_progress[0].target))
         click.echo(f"nothing is stored in {path} yet\n  name another file: gputui runs {there}", err=True)
         if as_json:
@@ -65,26 +72,30 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
         }
         click.echo(json.dumps(plain, indent=1))
         return EXIT_DONE
-    from gputui.cli.output import console
-    from gputui.document.page import Page
-    from gputui.document.table import table_of
     from gputui.services.results.labels import day, device_words, torch_words
 
     headings = ["run", "when", "profile", "status", "label", "box", "torch"]
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (
-            one.summary.short_id,
-            day(one.summary),
+            Span(one.summary.short_id, "accent"),
+            Span(day(one.summary), "dim"),
             one.summary.profile,
-            one.summary.status,
+            Span(one.summary.status, "" if one.summary.status == "finished" else "warn"),
             one.summary.label,
             device_words(one.summary),
-            torch_words(one.summary).removeprefix("torch "),
+            Span(torch_words(one.summary).removeprefix("torch "), "dim"),
             *([one.path.name] if is_directory else []),
         )
         for one in listed
     ]
     page = Page(console())
-    page.table(table_of([*headings, *(["file"] if is_directory else [])], rows, breaks=(2, 4, 5)))
+    narrow = {6: 1} if page.out.is_terminal else {}  # a pipe gets everything
+    page.table(
+        table_of([*headings, *(["file"] if is_directory else [])], rows, breaks=(2, 4, 5), priorities=narrow)
+    )
+    if listed:
+        newest = listed[0]
+        where = shlex.quote(from_here(str(newest.path)))
+        page.hint("next", f"gputui show {newest.summary.short_id} {where}")
     page.show()
     return EXIT_DONE

@@ -66,7 +66,7 @@ def command(
     keep = Keep(price=with_price, label=with_label, ids=with_ids, names=with_names, messages=with_messages)
     shared = share(files, out, keep, draw_card=card_of, trust=trust)
     click.echo(f"wrote {out}", err=True)
-    for heading, lines in (("in it:", shared.held), ("not in it:", shared.left_out)):
+    for heading, lines in (("in it:", shared.held), ("left out:", shared.left_out)):
         click.echo(heading)
         for line in lines:
             click.echo(f"  {line}")

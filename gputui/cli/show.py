@@ -8,7 +8,9 @@ from pathlib import Path
 
 import click
 
+from gputui.cli.output import console, step_lines
 from gputui.cli.watching import ALL_HELP
+from gputui.document.page import Page
 from gputui.document.spans import Line, Span
 from gputui.errors import EXIT_DONE
 from gputui.metrics import with_unit
@@ -80,7 +82,6 @@ def command(
             plain["serving"] = serving_as_json(loads, found.summary.price)
         click.echo(json.dumps(plain, indent=1))
         return EXIT_DONE
-    from gputui.cli.output import console, step_lines
 
     if found.summary.profile == TRACE_PROFILE:
         from gputui.cli.traces import show_trace
@@ -90,7 +91,6 @@ def command(
     from gputui.cli.results import print_run
     from gputui.cli.serving import print_serving
     from gputui.cli.step_breakdown import write_breakdowns
-    from gputui.document.page import Page
     from gputui.services.results.next_steps import next_steps
 
     out = console()
@@ -98,7 +98,9 @@ def command(
     footer: list[Line] = [(Span(line),) for line in where_messages_are(found)]
     warnings_kept = sum(event.level != "info" for event in events)
     if not verbose:
-        footer += [(Span(f"{counted(warnings_kept, 'warning')}: --verbose"),)] if warnings_kept else []
+        if warnings_kept:
+            kept = counted(warnings_kept, "warning")
+            footer.append((Span(f"{kept}: ", "dim"), Span("--verbose", "accent")))
         named = _export_named(run, file) if path.parent == exports_cache() else path
         steps = next_steps([found], named, comparable, passes=passes.values())
         if named != path:  # nothing is stored in an export

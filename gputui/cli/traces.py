@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from gputui.cli.output import report_written
+from gputui.cli.output import console, print_hint, report_written
 from gputui.document.page import Console, Page, console_on
 from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
@@ -79,14 +79,13 @@ def import_traces(
         for line in rank_lines(found):
             click.echo(line)
     file = shlex.quote(from_here(str(target)))
-    click.echo(f"next: gputui show {latest} {file} --verbose")
+    print_hint("next", f"gputui show {latest} {file} --verbose")
 
 
 def show_trace(
     run: Run, found: ProfiledPass, said: Sequence[str], top: int | None, *, is_verbose: bool
 ) -> None:
     """Print one stored trace: the answer, the parts of a step, its operators and kernels."""
-    from gputui.cli.output import console
 
     out = console()
     page = Page(out)
@@ -147,8 +146,6 @@ def write_difference(found: TraceDifference, form: str, output: Path | None) -> 
 
         text = difference_as_page(found) if form == "html" else difference_as_markdown(found)
     elif output is None:
-        from gputui.cli.output import console
-
         _draw(found, console())
         return
     else:

@@ -18,8 +18,8 @@ from gputui.store.text import clean_text
 
 _PLAIN = {"title": "1", "dim": "2", "track": "2", "italic": "3"}
 """Of styles that have no colour, as terminals know them."""
-_QUIET = ("dim", "track")
-"""Styles that stay as they are in a row that stands out."""
+_QUIET, _JUDGED = ("dim", "track"), ("good", "warn")
+"""Styles that stay as they are in a row that stands out; where it has any of the others, only these do."""
 
 
 @dataclass
@@ -107,6 +107,10 @@ class Page:
         """A line of pieces in their styles, as long as it is."""
         self._add([Span(self._plain(text), style) for text, style in line])
 
+    def hint(self, text: str, typed: str) -> None:
+        """What there is more, and what to type for it: `12 more rows: --all`."""
+        self.spans((Span(f"{text}: ", "dim"), Span(typed, "accent")))
+
     def table(self, table: Table, margin: int = 0) -> list[str]:
         """A table; columns that have no room are left out, and where all must stay their cells go on below.
         Without headings it has no line for them.
@@ -160,7 +164,9 @@ class Page:
         return in_encoding(clean_text(text), self.out.encoding)
 
     def _add(self, line: Iterable[Span], of_row: str = "") -> None:
-        spans = [Span(text, _both(of_row, style)) for text, style in line if text]
+        spans = [span for span in line if span.text]
+        quiet = {"", *_QUIET} if any(span.style in _JUDGED for span in spans) else {*_QUIET}
+        spans = [Span(text, style if style in quiet else f"{of_row} {style}") for text, style in spans]
         while spans and not spans[-1].text.rstrip(" "):
             spans.pop()
         if spans:
@@ -174,7 +180,3 @@ class Page:
     def _code(self, name: str) -> str:
         coloured = sgr(name, self.out.palette) if self.out.palette.depth else ""
         return coloured or (_PLAIN.get(name, "") if self.out.has_styles else "")
-
-
-def _both(of_row: str, style: str) -> str:
-    return style if style in _QUIET else f"{of_row} {style}"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import lru_cache
+
+from gputui.document.spans import Line, Span
 
 _WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")
 _SUBSTITUTES = {
@@ -150,3 +153,11 @@ def command_lines(command: str, width: int | None, prefix: str = "", why: str = 
             lines[-1] += " \\"
             lines.append(" " * (len(prefix) + 2) + part)
     return lines
+
+
+def command_spans(command: str, width: int | None, prefix: str, why: str = "") -> Iterator[Line]:
+    """The same in the styles of what can be typed, and of what explains it."""
+    for place, line in enumerate(command_lines(command, width, prefix, why)):
+        lead = "" if place else prefix
+        typed, mark, comment = line.removeprefix(lead).partition("  # ")
+        yield Span(lead, "dim"), Span(typed, "accent"), Span(f"{mark}{comment}", "dim")

@@ -44,11 +44,11 @@ def cut(text: str, width: int) -> str:
     return f"{_head(text, width - 1)}…" if width > 0 else ""
 
 
-def wrapped(text: str, width: int, indent: int | None = None) -> list[str]:
+def wrapped(text: str, width: int, indent: int | None = None, *, breaks: bool = True) -> list[str]:
     """Lines of at most `width` cells that end between words, but not between a number and its unit.
 
     Later lines are indented by `indent`, or as far as the first. A word that is wider than a line goes on in
-    the next.
+    the next, unless none `breaks`: what is to be copied stays whole.
     """
     if width_of(text) <= width and not text.endswith(" "):
         return [text]
@@ -62,7 +62,7 @@ def wrapped(text: str, width: int, indent: int | None = None) -> list[str]:
             lines[-1] = longer
         else:
             lines.append(begin + word)
-        while width_of(lines[-1]) > width:
+        while breaks and width_of(lines[-1]) > width:
             head = _head(lines[-1], width) or lines[-1][:1]
             lines[-1:] = [head, begin + lines[-1][len(head) :]]
     return [line.replace(_KEPT_SPACE, " ").rstrip(" ") for line in lines]

@@ -139,7 +139,7 @@ def parts_of(columns: Sequence[Column], width: int, keeps: int, gap: int = 1) ->
 
 
 def lines_of(
-    columns: Sequence[Column], width: int, *, gap: int = 1, cuts: bool = False, heading: str = "title"
+    columns: Sequence[Column], width: int, *, gap: int = 1, cuts: bool = False
 ) -> list[tuple[Line, ...]]:
     """The lines of the headings and of each row, in this width if columns can be narrower.
 
@@ -147,7 +147,7 @@ def lines_of(
     """
     widths = _widths(columns, width - gap * (len(columns) - 1))
     made = []
-    headings = [Span(column.heading, heading) for column in columns]
+    headings = [Span(column.heading, "dim") for column in columns]
     for cells in (headings, *zip(*(column.cells for column in columns), strict=True)):
         folded = [_lines_of_cell(cell, wide, cuts) for cell, wide in zip(cells, widths, strict=True)]
         made.append(tuple(_joined(line, columns, widths, gap) for line in zip_longest(*folded, fillvalue=())))

@@ -26,8 +26,8 @@ _MEANINGS: dict[int, str] = {
     DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded: no NVIDIA GPU here, or `modprobe nvidia` is needed",
     10: "the NVIDIA driver did not answer in time",
     LIBRARY_NOT_FOUND: (
-        "libnvidia-ml.so.1 was not found: no NVIDIA driver here, or a container started without its GPUs"
-        " (docker run needs --gpus all)"
+        "no NVIDIA driver here: libnvidia-ml.so.1 was not found (in a container: start it with its GPUs,"
+        " docker run --gpus all)"
     ),
     FUNCTION_NOT_FOUND: "this NVIDIA driver is too old to tell",
     GPU_IS_LOST: "the GPU is lost: it fell off the bus; restart the box or take another",

@@ -749,7 +749,7 @@ def _nearest(db: Path) -> str:
     except OSError:
         return f"there is no directory {db.parent} either" if not db.parent.exists() else "check the path"
     if not names:
-        return f"no .db file lies in {db.parent}"
+        return f"no .db file is in {db.parent}; gputui run --db a.db makes one"
     close = difflib.get_close_matches(db.stem, {Path(name).stem for name in names}, n=3)
     near = [name for stem in close for name in sorted(names) if Path(name).stem == stem]
     shown = near or sorted(names)[:_LISTED]

@@ -109,7 +109,9 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 caution=options.caution,
                 user=options.user,
                 screens=screens_line("monitor") if screens else (),
-                opening="; ".join(f"{entry.key} {entry.title}: {entry.tooltip}" for entry in screens[1:]),
+                opening=" · ".join(
+                    f"{one.key} {one.tooltip[0].lower()}{one.tooltip[1:]}" for one in screens[1:]
+                ),
                 recording=recording,
             )
             if options.is_demo:

@@ -84,7 +84,7 @@ def test_a_power_cap_is_reported_with_the_limit_and_its_share_of_the_last_minute
         GpuFinding(
             "POWER-CAPPED at 300 W, 34 % of 5 min",
             "warn",
-            "the power limit holds the clocks down: 300 W, below the default of 450 W",
+            "the power limit holds the clocks down: 300 W (factory 450 W)",
             "POWER-CAPPED at 300 W",
         )
     ]

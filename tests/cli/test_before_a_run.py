@@ -13,7 +13,7 @@ from gputui.services.doctor import disturbances as found_before
 from gputui.services.doctor.disturbances import Check
 from gputui.services.runs.start import RunOptions, prepare
 
-BUSY = Check("neighbours", "note", "CPU contention from other processes: load 7.3 on 16 threads", "wait")
+BUSY = Check("other programs", "note", "they keep 7.3 CPU threads busy, and this box has 16", "wait")
 PROFILE = """
 schema = 1
 version = 1

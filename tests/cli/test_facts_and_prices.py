@@ -46,7 +46,7 @@ def test_a_name_of_several_gpus_is_answered_with_what_distinguishes_them(
     capsys: pytest.CaptureFixture[str], typed: str, names: tuple[str, ...]
 ) -> None:
     status, out, _ = printed(capsys, "facts", *typed.split())
-    assert (status, out.split("GPUs:")[0].rsplit(" ", 2)[0]) == (0, f"'{typed}' is")
+    assert (status, out.split("GPUs:")[0].rsplit(" ", 2)[0]) == (0, f"'{typed}' matches")
     assert all(any(line.startswith(name) for line in out.splitlines()) for name in names)
     assert all(len(line) <= 80 for line in out.splitlines())
     assert "next: gputui facts '" in out
@@ -74,7 +74,7 @@ def test_a_name_as_people_type_it_is_that_gpu_with_rates_in_one_unit(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("facts", "H100", "--json"), "'H100' is 4 GPUs"),
+        (("facts", "H100", "--json"), "'H100' matches 4 GPUs"),
         (("facts", "L4", "H200"), "'L4' is not H200 SXM name one GPU at a time"),
         (("facts", "RTX 5091"), "did you mean RTX 5090, RTX 5090 D"),
         (("facts", "H100x"), "did you mean H100 NVL, H100 PCIe, H100 SXM 80GB"),
@@ -116,7 +116,7 @@ def test_an_imported_list_is_used_until_it_is_forgotten(
         capsys, "prices", "--import", str(mine), "--provider", "us", "--date", "2026-11-20"
     )
     assert status == 0
-    assert "1 prices from a gputui list" in out
+    assert "1 price from a gputui list" in out
     assert printed_json(capsys, "prices", "box", "--json")["offers"][0]["usd_per_hour"] == 3.0
     status, out, _ = printed(capsys, "prices", "--forget")
     assert out.startswith("removed ")

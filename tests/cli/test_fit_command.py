@@ -124,7 +124,7 @@ def test_the_answer_comes_first_and_the_table_has_the_gpus_it_names_and_ten_more
     every = [name for size in found["gpus"] for name in size["names"]]
     _, whole, _ = printed(capsys, "fit", *words, "--all")
     assert rows_of(whole) == every
-    assert f"--all: {len(every)}." in out
+    assert f"; all {len(every)}: --all" in out
     assert "--all:" not in whole
 
 

@@ -45,6 +45,8 @@ class OnTerminal(io.StringIO):
 
 def at_width(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((columns, 24)))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
 
 
 def drawn(columns: int, capsys: pytest.CaptureFixture[str], *, is_last: bool = False) -> list[str]:

@@ -237,4 +237,4 @@ def test_the_detectable_difference_is_shown_for_rows_that_are_same_or_inconclusi
     file = str(place / "gpu.db")
     text = " ".join(printed(capsys, monkeypatch, "compare", "--verbose", file, file).split())
 
-    assert re.search(r"smallest detectable difference: \S.* \+\d+ %", text)
+    assert re.search(r"would not show: a difference below \d+ % of \S", text)

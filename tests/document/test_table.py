@@ -87,15 +87,17 @@ def test_a_table_that_is_divided_has_its_first_columns_in_each_part() -> None:
     assert max(map(len, lines)) <= 50
 
 
-def test_a_row_that_stands_out_keeps_the_colours_of_its_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_row_that_stands_out_the_judged_cells_are_bold_in_their_colours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TERM", "xterm")
     cells = ("gemm", Span("-36 %", "warn"), Span("│", "track"))
     table = table_of(("case", "b vs a", ""), [cells], styles=["title"])
     _, row = page_of(table, 80, is_terminal=True)
-    assert row == "\x1b[1mgemm\x1b[0m \x1b[1;33m-36 %\x1b[0m  \x1b[90m│\x1b[0m"
+    assert row == "gemm \x1b[1;33m-36 %\x1b[0m  \x1b[90m│\x1b[0m"
     monkeypatch.setenv("NO_COLOR", "1")
     _, row = page_of(table, 80, is_terminal=True)
-    assert row == "\x1b[1mgemm\x1b[0m \x1b[1m-36 %\x1b[0m  \x1b[2m│\x1b[0m"
+    assert row == "gemm \x1b[1m-36 %\x1b[0m  \x1b[2m│\x1b[0m"
 
 
 def test_markdown_and_html_have_every_column_whatever_the_width() -> None:

@@ -87,7 +87,7 @@ def test_the_page_of_a_comparison_has_both_curves_and_no_blocks(tmp_path: Path) 
     assert "Loads on the server" in page
     assert page.count("by number of users") == 3
     assert page.count("vLLM 0.11.0, made-up-1b") == 2
-    assert "Times of blocks" not in page
+    assert "Time per step" not in page
 
 
 def test_a_worker_reads_every_field_of_a_planned_load() -> None:

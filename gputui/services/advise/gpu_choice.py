@@ -96,13 +96,13 @@ def rows_asked(name: str | None) -> tuple[GpuRow, ...]:
         if not sized:
             raise GputuiError(
                 f"--gpu: {meant[0].name} comes with different memory sizes",
-                "name it with its size: gputui fit --all lists every GPU",
+                "name it with its size: gputui fit 7B --all lists every GPU",
             )
         return sized
     listed = ", ".join(closest_gpus(name))
     raise GputuiError(
         f"--gpu: unknown GPU {name!r}",
-        f"did you mean {listed}?" if listed else "gputui fit --all lists every GPU",
+        f"did you mean {listed}?" if listed else "gputui fit 7B --all lists every GPU",
     )
 
 

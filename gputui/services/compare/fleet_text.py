@@ -14,6 +14,7 @@ from gputui.model.absent import Missing
 from gputui.model.units import cost_unit, counted, format_change, format_rate, format_usd, listed
 from gputui.services.compare.fleet import Fleet, Kind, RankedBox
 from gputui.services.compare.row_text import style_of_word
+from gputui.services.compare.text import write_options
 from gputui.services.support.csv_cells import Value, csv_text
 
 ROWS = 20
@@ -112,7 +113,7 @@ def write_fleet(out: Console, fleet: Fleet, shows_all: bool) -> None:
     boxes = shown_boxes(fleet, None if shows_all else room)
     page.table(box_table(fleet, boxes))
     for name, why in reasons:
-        page.line(f"{name}: {why}")
+        page.line(why, lead=f"{name}: ")
     if fleet.unmeasured:
         page.line(
             f"not measured there: {listed(fleet.unmeasured[:5])}"
@@ -120,7 +121,7 @@ def write_fleet(out: Console, fleet: Fleet, shows_all: bool) -> None:
         )
     left = len(fleet.boxes) - len(boxes)
     more = [f"{counted(left, f'more {fleet.noun}')}: --all"] if left else []
-    page.line("  ".join([*more, "side by side: --matrix", "as JSON: --format json"]))
+    write_options(page, [*more, "side by side: --matrix", "as JSON: --format json"])
     page.show()
 
 

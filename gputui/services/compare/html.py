@@ -36,7 +36,7 @@ from gputui.services.results.conditions import Evidence
 _HOW_TO_READ = (
     "Above zero, b does more work than a in the same time. From three times on, a change is a factor.",
     "Intervals are 95 %. Faster and slower: the whole interval lies beyond 1 %. Same: it lies within.",
-    "A hollow mark is undecided. A diamond is the geometric mean of a class of cases.",
+    "A hollow mark is undecided. A diamond is the average of a class of cases, their geometric mean.",
     "The axis is logarithmic: twice as fast and half as fast are equally far from zero.",
     "Cost is the price of the box for the time that the work takes; its interval is that of the rate.",
 )

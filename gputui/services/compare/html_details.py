@@ -1,4 +1,4 @@
-"""What the page says of one pair of sides below its rows: why, times of blocks, telemetry, all figures."""
+"""What the page says of one pair of sides below its rows: why, the time per step, telemetry, all figures."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def pair_details(
             folded(f"Recorded differences: {words}", _differences(differs)) if differs else "",
             f"<p>{safe(nothing[0].upper())}{safe(nothing[1:])}.</p>" if nothing else "",
             folded(
-                "The other cases: times of blocks, and why",
+                "The other cases: time per step, and why",
                 f'<div class="pair">{others}</div>' if others else "",
             ),
             folded("All figures", _figures(comparison, whys, naming)),
@@ -117,11 +117,11 @@ def _times(row: Row, name: str) -> str:
             f"{counted(len(times), 'block')} in {counted(len(steps), 'launch')},"
             f" median {format_seconds(median(times))}"
         )
-        chart = time_histogram(side, steps, axis, f"times of blocks of {side}")
+        chart = time_histogram(side, steps, axis, f"time per step of {side}")
         charts += f'<p class="of">{letter(side)} {safe(words)}</p>{chart}'
     middle = f"a step{', log axis' if axis.is_log else ''}"
     ends = _ends(format_seconds(axis.low_s), middle, format_seconds(axis.high_s))
-    return f"{_heading(f'Times of blocks{name}', name)}{charts}{ends}"
+    return f"{_heading(f'Time per step{name}', name)}{charts}{ends}"
 
 
 def _heading(title: str, name: str) -> str:

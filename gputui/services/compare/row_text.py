@@ -24,7 +24,7 @@ from gputui.model.units import (
     format_spread,
     format_usd,
 )
-from gputui.services.compare.pairing import MEANS, Cell, Comparison, FigureRow, GroupMean, Row, Side
+from gputui.services.compare.pairing import Cell, Comparison, FigureRow, GroupMean, Row, Side
 from gputui.services.prices.pricing import age_at_run
 from gputui.services.results.labels import (
     day,
@@ -254,9 +254,10 @@ def both_text(judgement: Judgement) -> str:
 
 
 def mean_name(group: GroupMean) -> str:
-    """`peak tests, mean of 6`; of how many, where one side lacks some."""
+    """`average of 6 peak tests`; of how many, where one side lacks some."""
     of = f"{group.common}" if group.common == group.rows else f"{group.common} of {group.rows}"
-    return f"{MEANS[group.group]}, mean of {of}"
+    kinds = {"training": "trainings", "inference": "inference cases", "host": "host cases"}
+    return f"average of {of} {kinds.get(group.group, 'peak tests')}"
 
 
 def change_text(judgement: Judgement) -> str:

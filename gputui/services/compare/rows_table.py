@@ -232,7 +232,7 @@ def _names(
         mean = next(mean for mean in item.means if mean is not None)
         if is_pair and not has_groups:
             return Span(mean_name(mean), "dim")
-        return Span("mean" if has_groups else f"mean, {MEANS[mean.group]}", "dim")
+        return Span("average" if has_groups else f"average, {MEANS[mean.group]}", "dim")
 
     heading = case_heading(common)
     short = [name(item, True) for item in items]

@@ -24,11 +24,10 @@ def spread_lines(comparison: Comparison) -> Iterator[str]:
                 continue
             prior = _box_spread(side, case)
             if prior.rows:
-                times = f"by {math.sqrt(prior.factor):.2g} times the assumed spread"
                 known = f"{counted(prior.launches, 'launch')} of {counted(prior.rows, 'row')}"
-                launches = f"{times}, learnt from {known} here (prior df {prior.df:.3g})"
+                launches = f"{math.sqrt(prior.factor):.2g} times as much as assumed, as {known} show"
             else:
-                launches = "as assumed"
+                launches = "as much as assumed"
             yield f"{name}launches on the {device.upper()} vary {launches}{'' if is_one_run else _runs(case)}"
 
 
@@ -73,8 +72,8 @@ def _is_assumed(case: SideCase) -> bool:
 
 def _runs(case: SideCase) -> str:
     runs = run_spread_of(case.result)
-    how = "assumed" if runs.df <= RUN_DF else f"with what its runs show (df {runs.df:.3g})"
-    return f"; runs by sd {format_percent(math.sqrt(runs.variance))}, {how}"
+    how = "assumed" if runs.df <= RUN_DF else "as its runs show"
+    return f"; its runs vary by {format_percent(math.sqrt(runs.variance))}, {how}"
 
 
 def _devices(side: Side) -> dict[str, SideCase]:

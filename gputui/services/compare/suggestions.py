@@ -175,7 +175,7 @@ def steps_for_limit(
     crowded = [flag.side for flag in row.flags if flag.word == CROWDED]
     sides = ((row.a, row.estimate.launches_a, "a"), (row.b, row.estimate.launches_b, "b"))
     if crowded:
-        yield "other processes on the box make blocks vary: measure when it is idle"
+        yield "other programs used the CPUs: measure when it is idle"
     runs = set()
     if row.estimate.doubt or row.is_hidden_by_waiting:
         for cell, launches, letter in sides:
@@ -194,11 +194,6 @@ def steps_for_limit(
             yield f"on the box of {letter}: {_again(cell, evidence)} --launches {wanted}"
 
 
-def _limit_words(limit: float) -> str:
-    """`-5 %`: a ratio, as the change that tables show."""
-    return f"{100 * (limit - 1):+.2g} %"
-
-
 def _steps_for_runs(
     row: Row, limit: float, evidence: Evidence, launches: Missing, error_rate: float
 ) -> Iterable[str]:
@@ -207,7 +202,7 @@ def _steps_for_runs(
         return
     times = runs_needed(row.estimate, limit, error_rate)
     if isinstance(times, Missing):
-        yield f"hardly worth measuring again: {times.reason} to tell it from {_limit_words(limit)}"
+        yield f"too close to call; measuring again will hardly help: {times.reason}"
         return
     seen = set()
     for cell, letter in ((row.a, "a"), (row.b, "b")):

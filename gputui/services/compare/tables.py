@@ -136,16 +136,16 @@ def missing_lines(comparison: Comparison, naming: Naming, letters: str = "ab") -
 
 
 def remarks(comparison: Comparison, naming: Naming) -> Iterable[str]:
-    """Smallest detectable ratios, disturbances, and impossible rates; a line each."""
+    """Differences that were too small to show, disturbances, and impossible rates; a line each."""
     told = [
-        f"{naming.name(row)} {format_change(row.estimate.resolvable)}"
+        f"{format_change(row.estimate.resolvable).lstrip('+')} of {naming.name(row)}"
         for row in comparison.rows
         if row.verdict.word in ("same", "inconclusive")
         and isinstance(row.estimate, RatioEstimate)
         and not row.estimate.is_beyond(BAND)
     ]
     if told:
-        yield f"smallest detectable difference: {', '.join(told)}"
+        yield f"would not show: a difference below {', '.join(told)}"
     narrow: dict[float, list[str]] = {}
     for row in comparison.rows:
         if row.holds_between_models is False and not isinstance(row.models_band, Missing):

@@ -20,7 +20,7 @@ MOST_LAUNCHES = 6
 """Of a side: more would be too narrow to read."""
 PIECES = 200
 """Of a launch."""
-THROTTLE, CROWDED = "throttle", "crowded"
+THROTTLE, CROWDED = "GPU slowed", "CPU taken"
 MOST_METRICS = 3
 """The first of a device: more would hide what matters."""
 

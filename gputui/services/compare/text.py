@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from io import StringIO
 
 from gputui.document.page import Console, Page, console_on
-from gputui.document.plain_text import command_lines
+from gputui.document.plain_text import command_spans
+from gputui.document.spans import Line, Span
 from gputui.model.absent import Missing
 from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import counted
@@ -27,6 +28,7 @@ from gputui.services.compare.session import Answer, Asked
 from gputui.services.compare.spread_text import spread_lines
 from gputui.services.compare.suggestions import effort_words
 from gputui.services.compare.tables import Naming, absent_lines, below_rows, column_table, missing_lines
+from gputui.services.compare.turning_points import turning_points
 from gputui.services.compare.why import Why
 
 _LEAST_ROWS = 3
@@ -66,7 +68,9 @@ def comparison_pages(
     `lines_below` are left free for what the caller prints after it.
     """
     page = Page(out)
-    page.line(answer.headline.text, "title")
+    first, *rest = answer.headline.sentences or ("",)
+    page.line(first, "title")
+    page.part(" ".join(rest) or ())
     page.line()
     pairs = list(zip(answer.comparisons, answer.whys, strict=True))
     most_lines = None if shows_all or is_verbose or not out.is_terminal else out.height - 1 - lines_below
@@ -80,7 +84,7 @@ def comparison_pages(
             page.line()
         end = Page(out)
         for line in _next_lines(answer, comparison, page.width if out.is_terminal else None, is_verbose):
-            end.line(line, is_whole=bool(answer.headline.steps))  # a command can be copied from a file
+            end.spans(line)
         _write_sides(page, asked.ignore, comparison, is_verbose, place)
         left = 0
         if columns or is_verbose or not out.is_terminal:
@@ -89,8 +93,8 @@ def comparison_pages(
             room = None if most_lines is None else most_lines - end.height - _LINES_AROUND - page.height
             left = _write_drawn(page, comparison, asked.ignore, room)
         if is_verbose or columns:
-            for line in absent_lines(comparison, columns):
-                page.line(line)
+            for text in absent_lines(comparison, columns):
+                page.line(text)
         if is_verbose:
             _write_more(page, comparison, whys, asked.ignore, columns)
         if end.height:
@@ -101,45 +105,49 @@ def comparison_pages(
             more += [] if is_verbose else ["reasons: --verbose"]
             if not end.height:
                 page.line()
-            _write_options(page, (*more, "screen: --tui", "report: -o report.html"))
+            write_options(page, (*more, "screen: --tui", "report: -o report.html"))
         yield page
 
 
 def _write_sides(page: Page, ignore: str, comparison: Comparison, is_verbose: bool, place: int) -> None:
     """Both sides, and what differs, of the comparison at this place."""
     for letter, side in (("a", comparison.a), ("b", comparison.b)):
-        page.line(f"{letter}  {side_words(side, ignore, page.width - 3)}")
+        page.line(side_words(side, ignore, page.width - 3), lead=f"{letter}  ")
     if place:
         page.line(part_words(place))
     for line in choice_words(comparison, ignore):
-        page.line(line)
+        page.line(line, "dim")
     words = ", ".join(map(difference_words, comparison.differs))
     if words:
         line = f"differs: {words}"
-        page.line(line if is_verbose else _one_line(line, page.width))
+        page.line(line if is_verbose else _one_line(line, page.width), "dim")
     elif not ignore:
-        page.line(no_difference_words(comparison))
+        page.line(no_difference_words(comparison), "dim")
     if not is_verbose:
         _write_missing(page, missing_lines(comparison, Naming(comparison, ignore)))
     page.line()
 
 
-def _write_options(page: Page, options: Sequence[str]) -> None:
+def write_options(page: Page, options: Sequence[str]) -> None:
     """As many as fit in one line."""
     fitting = [
         options[:count] for count in range(1, len(options)) if len(" · ".join(options[:count])) <= page.width
     ]
-    whole = " · ".join(options)
-    page.line(whole if len(whole) <= page.width or not fitting else " · ".join(fitting[-1]))
+    shown = options if len(" · ".join(options)) <= page.width or not fitting else fitting[-1]
+    spans: list[Span] = []
+    for option in shown:
+        what, _, typed = option.partition(": ")
+        spans += [Span(f"{' · ' if spans else ''}{what}: ", "dim"), Span(typed, "accent")]
+    page.spans(spans)
 
 
 def _write_missing(page: Page, lines: Sequence[str]) -> None:
     """What a side lacks; a terminal gets the two most serious reasons."""
     shown = lines[:_MISSING_SHOWN] if page.out.is_terminal else lines
     for line in shown:
-        page.line(line)
+        page.line(line, "dim")
     if len(lines) > len(shown):
-        page.line(f"{counted(len(lines) - len(shown), 'more reason')} for missing rows: --verbose")
+        page.hint(f"{counted(len(lines) - len(shown), 'more reason')} for missing rows", "--verbose")
 
 
 def _one_line(text: str, width: int) -> str:
@@ -163,20 +171,27 @@ def _is_itself(row: Row) -> bool:
 
 def _next_lines(
     answer: Answer, comparison: Comparison, width: int | None, is_verbose: bool = False
-) -> list[str]:
+) -> Iterator[Line]:
     """What would settle the main case, as a command for each box, broken to `width`; else how many rows are
     open."""
-    steps = answer.headline.steps
-    if steps:
-        return [
-            f"{answer.headline.purpose}, {effort_words(steps)}:",
-            *(line for step in steps for line in command_lines(step.command, width, f"{step.box}$ ")),
-        ]
-    lines = []
+    if steps := answer.headline.steps:
+        yield (Span(f"{answer.headline.purpose}, {effort_words(steps)}:", "dim"),)
+        for step in steps:
+            yield from command_spans(step.command, width, f"{step.box}$ ")
+        return
+    turns = [] if is_verbose else turning_points(comparison.rows)
+    for condition, then in turns[:_MISSING_SHOWN]:
+        if width is None or len(f"{condition}: {then}") <= width:
+            yield Span(f"{condition}: ", "dim"), Span(then)
     undecided = sum(row.rate.word == "inconclusive" and not _is_itself(row) for row in comparison.rows)
     if undecided and not is_verbose:
         rows = f"{undecided} of {counted(len(comparison.rows), 'row')}"
-        lines.append(f"can't tell {rows}: --verbose says what would settle them")
+        yield (
+            Span(f"can't tell {rows}", "accent"),
+            Span(": "),
+            Span("--verbose", "accent"),
+            Span(" says what would settle them", "dim"),
+        )
     lacks = [
         letter
         for letter, side in (("a", comparison.a), ("b", comparison.b))
@@ -185,10 +200,8 @@ def _next_lines(
     if len(lacks) == 1:
         side = comparison.a if lacks[0] == "a" else comparison.b
         command = "serve-bench" if side.run.profile == SERVE_PROFILE else "run"
-        lines.append(
-            f"no cost: {lacks[0]} has no price; gputui {command} --price USD or --instance TYPE stores one"
-        )
-    return lines
+        why, typed = f"no cost: {lacks[0]} has no price: ", f"gputui {command} --price USD"
+        yield Span(why, "dim"), Span(typed, "accent"), Span(" or --instance TYPE", "dim")
 
 
 def chosen_rows(rows: Sequence[RowOfSides], room: int | None) -> Sequence[RowOfSides]:
@@ -258,10 +271,10 @@ def _write_many(page: Page, asked: Asked, answer: Answer, most_lines: int | None
     sides = (answer.comparisons[0].a, *(comparison.b for comparison in answer.comparisons))
     letters = ["a", *map(letter_of, range(len(answer.comparisons)))]
     for letter, side in zip(letters, sides, strict=True):
-        page.line(f"{letter}  {side_words(side, asked.ignore, page.width - 3)}")
+        page.line(side_words(side, asked.ignore, page.width - 3), lead=f"{letter}  ")
     differs = _differs_of_many(letters[1:], answer.comparisons)
     if differs or not asked.ignore:
-        page.line(_one_line(differs or "no recorded differences", page.width))
+        page.line(_one_line(differs or "no recorded differences", page.width), "dim")
     missing = [
         line
         for letter, comparison in zip(letters[1:], answer.comparisons, strict=True)
@@ -278,7 +291,7 @@ def _write_many(page: Page, asked: Asked, answer: Answer, most_lines: int | None
     page.line()
     left = len(rows) - len(shown)
     more = [f"{counted(left, 'more row')}: --all"] if left else []
-    _write_options(page, (*more, "each vs a, with reasons: --verbose", "screen: --tui"))
+    write_options(page, (*more, "each vs a, with reasons: --verbose", "screen: --tui"))
 
 
 def _write_more(

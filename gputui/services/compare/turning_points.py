@@ -13,7 +13,7 @@ _MOST_CASES = 4
 
 
 TurningPoint = tuple[str, str]
-"""A condition, and what holds then: `b at $2.25/h or more`, `a is the cheaper one per token`."""
+"""A condition, and what holds then: `if b costs $2.25/h or more`, `a is cheaper per token`."""
 
 
 def turning_points(rows: Sequence[Row]) -> list[TurningPoint]:
@@ -45,13 +45,13 @@ def _price(main: Row) -> Iterable[TurningPoint]:
     even = break_even_usd_per_hour(main)
     if even is None:
         share = f"{format_percent(ratio)} of" if ratio < 3 else f"{three_digits(ratio)} times"
-        yield (f"b below {share} a's price", f"b is the cheaper one per {noun}")
+        yield (f"if b costs less than {share} a", f"b is cheaper per {noun}")
         return
     rounded = format_hourly(float(f"{even:.3g}"))
     if main.cost.word == "cheaper":
-        yield (f"b at {rounded} or more", f"a is the cheaper one per {noun}")
+        yield (f"if b costs {rounded} or more", f"a is cheaper per {noun}")
     elif main.cost.word == "dearer":
-        yield (f"b at {rounded} or less", f"b is the cheaper one per {noun}")
+        yield (f"if b costs {rounded} or less", f"b is cheaper per {noun}")
 
 
 def _cases(main: Row, rows: Sequence[Row]) -> Iterable[TurningPoint]:
@@ -65,6 +65,6 @@ def _cases(main: Row, rows: Sequence[Row]) -> Iterable[TurningPoint]:
     ]
     better = "b" if mine == "slower" else "a"
     for row in against[:_MOST_CASES]:
-        yield (subject(row, rows), f"b {change_phrase(row)}: take {better}")
+        yield (f"for {subject(row, rows)}", f"b {change_phrase(row)}: take {better}")
     if len(against) > _MOST_CASES:
         yield (counted(len(against) - _MOST_CASES, "more case"), f"take {better}")

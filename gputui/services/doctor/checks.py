@@ -236,14 +236,14 @@ def _mig(gpu: Gpu, sample: LiveSample) -> str:
     if not instances:
         return f"{gpu.name}: MIG is on, but no instance is visible: nothing can run on it"
     names = ", ".join(f"{each.label} {clean_text(each.mig_profile)}".rstrip() for each in instances)
-    return f"{gpu.name} is divided into instances ({names}): each figure is of one part"
+    return f"{gpu.name} is divided into instances ({names}): each is measured by itself"
 
 
 def _cpus(box: SystemState) -> Iterator[Check]:
     cpu = box.machine.cpu
     if cpu.usable_threads < cpu.host_threads:
         found = f"{three_digits(cpu.usable_threads)} of {cpu.host_threads} threads, set by {cpu.limited_by}"
-        yield Check("CPU", "note", f"{found}: CPU rows measure this part", "")
+        yield Check("CPU", "note", f"{found}: the CPU is measured with these only", "")
     else:
         cores = counted(cpu.usable_cores, "core")
         yield Check("CPU", "ok", f"{cores}, {cpu.host_threads} threads, no limit")
@@ -279,7 +279,7 @@ def _clocks(box: SystemState) -> Iterator[Check]:
         found = f"{source} needs a system call to read: very short steps look longer"
         yield Check("clock", "note", found)
     if box.governor == "powersave":
-        found = "governor powersave: the clock ramps up late, so CPU rows vary"
+        found = "governor powersave: the clock rises late, so speeds of the CPU vary"
         yield Check("CPU clock", "note", found, "", "sudo cpupower frequency-set -g performance")
 
 
@@ -341,10 +341,10 @@ _KNOWN_BY = {
 def _identity(box: SystemState) -> Iterator[Check]:
     known_by = [_KNOWN_BY[one.kind] for one in box.machine.identities if one.kind in _KNOWN_BY]
     if known_by:
-        yield Check("known by", "ok", known_by[0])
+        yield Check("identity", "ok", f"recognized by {known_by[0]}")
     elif not box.machine.is_sure:
-        found = "no fixed id: after a restart, in another container or account, this is seen as a new box"
-        yield Check("known by", "note", found, "name it: gputui run --machine NAME, or set GPUTUI_MACHINE")
+        found = "no fixed id: after a reboot, or in another container or account, it is seen as a new box"
+        yield Check("identity", "note", found, "name it: gputui run --machine NAME, or set GPUTUI_MACHINE")
 
 
 def _measuring(box: SystemState) -> Iterator[Check]:
@@ -461,6 +461,7 @@ def _ranges(indexes: Sequence[int]) -> str:
 
 WORDS = {"ok": "ok", "note": "caution", "problem": "FAULT", "unknown": "unknown"}
 """What people read for the states."""
+STYLES = {"ok": "good", "note": "warn", "problem": "alarm", "unknown": "dim"}
 
 
 def readiness(checks: Sequence[Check], gpus: Collection[int]) -> str:

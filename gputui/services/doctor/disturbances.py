@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from gputui.analysis.contention import CONTENTION
 from gputui.analysis.health import BUSY_PCT, GpuFinding, foreign_processes, health
 from gputui.machine import join_gpu, nvml_addresses
 from gputui.model.absent import Missing
@@ -73,13 +72,13 @@ def load_checks(machine: Machine, sample: LiveSample) -> Iterator[Check]:
     load = sample.host.values.get("load_1min")
     if not isinstance(load, int | float):
         return
-    found = f"load {load:.1f} on {threads} threads"
     busy = _busy_share(sample)
     if load <= OTHERS_SHARE * threads or (busy is not None and busy <= OTHERS_SHARE):
-        yield Check("neighbours", "ok", found)
+        yield Check("other programs", "ok", f"quiet: load {load:.1f} on {threads} threads")
     else:
-        step = "rates will be lower and vary; wait, or use more --launches"
-        yield Check("neighbours", "note", f"{CONTENTION}: {found}", step)
+        found = f"they keep {load:.1f} CPU threads busy, and this box has {threads}"
+        step = "rates will be lower and vary: wait until they are done"
+        yield Check("other programs", "note", found, step)
 
 
 def _busy_share(sample: LiveSample) -> float | None:
@@ -103,7 +102,7 @@ def gpu_checks(gpus: Iterable[DeviceSample], sample: LiveSample, user: str) -> I
         busy = gpu.values.get("sm_busy_pct")
         if isinstance(busy, int | float) and busy >= BUSY_PCT:
             step = "whatever runs there lowers every rate; to see it:"
-            found_busy = f"{busy:.0f} % busy before the run"
+            found_busy = f"{busy:.0f} % busy already"
             yield Check(f"GPU {gpu.device} use", "note", found_busy, step, "gputui snapshot --processes")
 
 
@@ -124,11 +123,10 @@ def power_limit_checks(machine: Machine, gpus: Collection[int]) -> Iterator[Chec
         if gpu.index not in gpus or isinstance(limit, Missing) or isinstance(default, Missing):
             continue
         if limit < default - 0.5:
-            found = f"power limit {limit:.0f} W, below the default of {default:.0f} W"
+            found = f"limited to {limit:.0f} W (factory {default:.0f} W)"
             command = f"sudo nvidia-smi -i {gpu.index} -pl {default:.0f}"
-            yield Check(
-                f"GPU {gpu.index} power", "note", found, "until then it is slower than its model", command
-            )
+            step = "it is slower than others of its model; to lift the limit:"
+            yield Check(f"GPU {gpu.index} power", "note", found, step, command)
 
 
 def current_user() -> str:

@@ -78,6 +78,7 @@ WAITING, STARTING, QUEUED, RUNNING, LOST, FETCHING, DONE, STOPPED, FAILED = (
     "failed",
 )
 """Of a host. DONE: measured to the end and stored; STOPPED: stored, but ended early."""
+STYLES = {DONE: "good", RUNNING: "accent", LOST: "warn", STOPPED: "warn", FAILED: "alarm"}
 
 
 def bakeoffs_directory() -> Path:

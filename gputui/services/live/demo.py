@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from gputui.model.absent import Missing
 from gputui.model.devices import HOST
 from gputui.model.live import LOST, DeviceSample, GpuUse, LiveSample, ProcessSample, Value
+from gputui.model.nvml_codes import LIBRARY_NOT_FOUND, nvml_reason
 
 CAUTION = "DEMO DATA"
 """Shown in the heading of every screen of it."""
@@ -27,9 +28,7 @@ _GIB = 2**30
 _MADE_UP = Missing("it is made up")
 _NONE_HERE = Missing("this GPU does not report it")
 _IS_LOST = Missing(f"{LOST}: it has fallen off the bus; restart the box or take another")
-_NO_GPU = Missing(
-    "libnvidia-ml.so.1 was not found: no NVIDIA driver here, or a container started without its GPUs"
-)
+_NO_GPU = Missing(nvml_reason(LIBRARY_NOT_FOUND))
 _LOST_AFTER_S = 35.0
 _CHECKPOINT_EVERY_S, _CHECKPOINT_S = 47.0, 5.0
 """All ranks of a training wait while one of them writes."""

@@ -88,7 +88,7 @@ def report_on(boxes: Sequence[SharedSide], answer: str, contents: Sequence[str])
         Section("What is expected", tuple(_expected(boxes))),
         Section("Evidence", tuple(_evidence(boxes))),
         Section(REPEAT, tuple(_repeat(boxes))),
-        Section("What this report holds", (tuple(contents),)),
+        Section("What is in this page, and what was left out", (tuple(contents),)),
     )
     return Report(title.removesuffix("."), lead, tuple(one for one in sections if any(one.parts)))
 

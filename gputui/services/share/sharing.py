@@ -154,7 +154,7 @@ def _text(form: str, copies: Sequence[Path], shared: Shared) -> str:
     compared = _compared(copies) if len(copies) > 1 else None
     contents = [
         *(f"In it: {line}." for line in shared.held),
-        *(f"Not in it: {line}." for line in shared.left_out),
+        *(f"Left out: {line}." for line in shared.left_out),
     ]
     if form == ".json":
         return _as_json(copies, compared, shared)

@@ -37,7 +37,7 @@ def details_lines(frame: Frame, device: DeviceSample, width: int) -> list[Line]:
         for row in wrapped(f"{clean(finding.word)}: {clean(finding.why)}", width, 4):
             lines.append(fitted((Span(row, finding.style),), width))
     if not findings:
-        lines.append(fitted((Span("nothing ails it", "good"),), width))
+        lines.append(fitted((Span("no problems", "good"),), width))
     account = frame.ledger.account(device.device)
     lines.append(fitted((Span(account_text(frame, (account,), len(frame.gpus))),), width))
     shares = [(name, account.throttling.share(name)) for name, _, _ in CAUSES]

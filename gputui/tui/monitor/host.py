@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gputui.analysis.health import age
 from gputui.metrics import memory_of, memory_scale, number, three_digits_of, with_unit, word
 from gputui.model.live import DeviceSample
@@ -88,15 +90,16 @@ def without_gpus(frame: Frame, opening: str, width: int, height: int) -> list[Li
         return []
     host = frame.sample.host
     lines: list[Line] = []
-    for name, missing in frame.sample.absent.items():
-        for row in wrapped(clean(f"{name}: {missing.reason}"), width, 2):
+    for missing in frame.sample.absent.values():
+        for row in wrapped(clean(missing.reason), width, 2):
             lines.append(fitted((Span(row),), width))
     if not lines:
-        lines = [fitted((Span("no source of GPU metrics has found one"),), width)]
+        lines = [fitted((Span("no GPU was found"),), width)]
     lines = lines[: max(height - 1, 1)]
     if opening and height >= len(lines) + 8:
-        rows = wrapped(f"what works without: {opening}", width, 2)
-        lines += [fitted((Span(row, "accent"),), width) for row in rows]
+        for row in wrapped(f"You can still: {opening}", width, 2):
+            parts = re.split(r"(\b\d\b)", row)
+            lines.append(fitted([Span(part, "accent" * part.isdigit()) for part in parts], width))
     name = clean(word(host.values, "name")[:256]).strip()
     room = height - len(lines)
     if room < 5 or host.problem is not None:

@@ -32,7 +32,7 @@ def note_of(metric: Metric, values: Values, units: Units) -> str:
     """Its limit, and values that explain it; where space is short, parts after a comma are omitted."""
     parts = [metric.limit_text(values, units, metric.text(metric.amount(values), units))]
     if metric.mark_at(values) is not None:
-        parts.append(f"{metric.text(metric.full_scale(values), units)} by default")
+        parts.append(f"factory {metric.text(metric.full_scale(values), units)}")
     if metric.also and metric.amount(values) is not None:
         parts.append(f"in {with_unit(number(values, metric.key), metric.unit)}")
     more = _MORE.get(metric.id)

@@ -427,7 +427,7 @@ class MonitorModel:
         if self._mode == "details":
             self._mode = ""
         elif not self.shown_gpus():
-            self.say("there is no GPU to show details of")
+            self.say("there is no GPU here")
         else:
             self.show_details(self._selected_gpu)
 
@@ -453,7 +453,7 @@ class MonitorModel:
             if kept:
                 self._settings = replace(self._settings, metrics=kept)
             else:
-                self.say("one metric stays")
+                self.say("at least one metric stays")
         elif not self._mode and self._selected_gpu is not None:
             self._details()
         return None
@@ -479,7 +479,7 @@ class MonitorModel:
         at = ZOOMS_MIN.index(self._settings.zoom_min) + by
         self._settings = replace(self._settings, zoom_min=ZOOMS_MIN[min(max(at, 0), len(ZOOMS_MIN) - 1)])
         if self._span_ns(self._snapshot(self._now())) < self._settings.zoom_min * 60 * SECOND_NS:
-            self.say(f"charts grow with what is known, up to {self._settings.zoom_min} min", "")
+            self.say(f"charts grow as readings come in, up to {self._settings.zoom_min} min", "")
 
     def _turn_units(self) -> None:
         shown = (self._settings.memory_unit, self._settings.temperature_unit)

@@ -95,7 +95,7 @@ def _states(frame: Frame, width: int, *, has_idle: bool) -> list[Span]:
             spans += [Span("  "), Span(f"{count} {kind}", style)]
         return spans
     worst = "alarm" if any(f[0].severity == "alarm" for f in troubled) else "warn"
-    return [*spans, Span("  "), Span(f"{len(troubled)} to check", worst)]
+    return [*spans, Span("  "), Span(counted(len(troubled), "problem"), worst)]
 
 
 def _kind(brief: str) -> str:

@@ -77,7 +77,7 @@ APP_ACTIONS: tuple[Action, ...] = (
 """Keys of every screen; those that open screens are in `registry.SCREENS`."""
 
 SCREENS_ACTIONS: tuple[Action, ...] = (
-    Action("ring", "N", "Notify", "Ring when a run ends, a case fails or memory runs out; or no longer"),
+    Action("ring", "N", "Notify", "Ring when a run ends, a case fails or memory runs out (on or off)"),
     Action("open_log", "L", "Log", "Errors shown on the screens, with time and place"),
     Action(
         "palette",

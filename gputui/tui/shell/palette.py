@@ -24,8 +24,8 @@ _NOTHING = "Nothing fits: fewer letters, or others"
 _LONGEST = 140
 """Cells of a sentence that are shown in full under the table; the longest of an action is shorter."""
 _MOST_ROWS = 200
-_LINES_AROUND = 3
-"""The frame, and what is typed."""
+_LINES_AROUND, _LEAST_ACTION = 3, 20
+"""The frame and what is typed; cells of the title of an action where it is narrow."""
 _CURSOR_KEYS = ("up", "down", "left", "right", "home", "end", "pageup", "pagedown", "tab", "j", "k")
 
 Choice = tuple[Action, Callable[[], object]]
@@ -169,7 +169,7 @@ class Palette(ModalScreen[Hit | None]):
         hits = [hit async for hit in self._choices.search(self.query_one(Input).value)]
         self._shown = sorted((hit for hit in hits if isinstance(hit, Hit)), reverse=True)[:_MOST_ROWS]
         rows = [(*str(hit.text).split("\t", 1), str(hit.help)) for hit in self._shown]
-        self.query_one(PlainTable).fill(rows)
+        self.query_one(PlainTable).fill(rows, widest={1: max(self.size.width // 3, _LEAST_ACTION)})
         self._describe()
 
     def _describe(self) -> None:

@@ -36,9 +36,9 @@ class ScreenEntry:
 SCREENS: tuple[ScreenEntry, ...] = (
     ScreenEntry("1", "monitor", "Monitor", "Mon", "GPUs, host and processes, live"),
     ScreenEntry("2", "run", "Run", "Run", "Choose a profile and watch it"),
-    ScreenEntry("3", "results", "Results", "Res", "Result files and runs"),
-    ScreenEntry("4", "compare", "Compare", "Cmp", "Runs side by side"),
-    ScreenEntry("5", "doctor", "Doctor", "Doc", "Can this box measure?"),
+    ScreenEntry("3", "results", "Results", "Res", "Open result files and runs"),
+    ScreenEntry("4", "compare", "Compare", "Cmp", "Put runs side by side"),
+    ScreenEntry("5", "doctor", "Doctor", "Doc", "See whether this box can measure"),
 )
 
 

@@ -231,7 +231,7 @@ class ShellScreen(Screen[None]):
     def on_job_progressed(self, event: JobProgressed) -> None:
         """Show the progress of the current job; cancelled jobs are ignored."""
         if event.job is self._job and not self._is_quiet:
-            self.say(f"{event.text} ... (esc gives up)", "dim")
+            self.say(f"{event.text} ... (esc cancels)", "dim")
 
     def on_job_arrived(self, event: JobArrived) -> None:
         """Hand over the result of the current job; cancelled jobs are ignored."""

@@ -26,7 +26,7 @@ def table_lines(
     """
     room = width - margin
     columns = columns_that_fit([changed(column, clean) for column in table.columns], room, _GAP)
-    drawn = lines_of(columns, room, gap=_GAP, cuts=not folds, heading="dim")
+    drawn = lines_of(columns, room, gap=_GAP, cuts=not folds)
     for number, lines in enumerate(drawn):
         if number == 0 and not has_headings:
             continue

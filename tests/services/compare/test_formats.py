@@ -306,7 +306,7 @@ def test_the_page_says_what_differs_the_verdicts_and_the_telemetry(
         "No recorded differences",
         "+25 %",
         "25 % faster",
-        "Times of blocks",
+        "Time per step",
         "18 blocks in 3 launches",
         "energy of the GPU",
         "power",
@@ -314,7 +314,7 @@ def test_the_page_says_what_differs_the_verdicts_and_the_telemetry(
     ):
         assert words in page.text, words
     labels = [attributes.get("aria-label") or "" for tag, attributes in page.all if tag == "svg"]
-    assert sum(label.startswith("times of blocks of") for label in labels) == 4
+    assert sum(label.startswith("time per step of") for label in labels) == 4
     assert sum(label.endswith("over time") for label in labels) == 3
 
 
@@ -358,9 +358,9 @@ def test_thirty_rows_are_a_page_below_a_megabyte_whatever_the_number_of_blocks()
     axis = time_axis([0.01, 0.2])
     assert axis is not None
     wide = [0.01 * 1.001**number for number in range(3000)]
-    many = time_histogram("a", [wide] * 12, axis, "times of blocks of a")
+    many = time_histogram("a", [wide] * 12, axis, "time per step of a")
 
-    assert page.count('aria-label="times of blocks') == 60
+    assert page.count('aria-label="time per step') == 60
     assert len(page.encode()) + 60 * len(many.encode()) < 1_000_000
 
 

@@ -116,7 +116,7 @@ def test_where_runs_of_one_box_differ_by_more_more_runs_are_suggested_and_not_la
     assert not any("--launches" in step for step in again)
     assert pool == "then compare with --pool: runs of one box differ by more than that"
     assert gate(equal, limit=1).steps == (
-        "hardly worth measuring again: it takes more than 10 times the runs to tell it from -1 %",
+        "too close to call; measuring again will hardly help: it takes more than 10 times the runs",
     )
 
 
@@ -177,7 +177,7 @@ def test_one_run_on_both_sides_is_repeated_by_one_command() -> None:
     sides = side_of_runs("a.db", [held]), side_of_runs("b.db", [held])
 
     idle, *again = gate(compare_sides(*sides)).steps
-    assert idle.startswith("other processes on the box")
+    assert idle.startswith("other programs used the CPUs")
     assert [step.partition(" gputui")[0] for step in again] == ["on the box of a:"]
 
 
@@ -203,7 +203,7 @@ def test_rows_that_are_all_a_little_slower_fail_by_their_mean_before_any_of_them
         if found.slower:
             break
     assert found.end == FAIL
-    assert [line.partition(":")[0] for line in found.slower] == ["peak tests, mean of 6"]
+    assert [line.partition(":")[0] for line in found.slower] == ["average of 6 peak tests"]
 
 
 def test_the_gate_says_its_end_first_and_what_would_settle_it() -> None:

@@ -229,7 +229,7 @@ def test_the_page_of_two_boxes_answers_first_and_folds_what_is_evidence() -> Non
     means = ("peak tests", "training", "inference")
     assert rows_on(page).count('<td class="drawn">') == len(CASES) + len(means)
     _, why, *tables = [found.start() for found in re.finditer('<div class="wide">', page)]
-    assert page.index("Why a step of b takes") < why < page.index("Times of blocks")
+    assert page.index("Why a step of b takes") < why < page.index("Time per step")
     assert tables
     for place in tables:
         assert page.count("<details>", 0, place) > page.count("</details>", 0, place)
@@ -325,7 +325,7 @@ def test_both_sides_share_an_axis_of_block_times() -> None:
     assert axis is not None
     assert not axis.is_log
     assert axis.bin(0.3) - axis.bin(0.2) == pytest.approx(axis.bin(0.2) - axis.bin(0.1), abs=1)
-    drawn = time_histogram("a", [[0.1, 0.1, 0.2], [0.2] * 3], axis, "times of blocks of a")
+    drawn = time_histogram("a", [[0.1, 0.1, 0.2], [0.2] * 3], axis, "time per step of a")
     (body,) = re.findall(r'class="body a" d="([^"]*)"', drawn)
     heights = {x: float(h) for x, h in re.findall(r"M([\d.]+) 84v-([\d.]+)", body)}
     assert sorted(heights.values()) == [42, 84]  # two blocks and four

@@ -224,7 +224,7 @@ def test_ratios_their_intervals_and_their_mean_follow_from_the_blocks_of_both(
         assert all(map(as_percent, shown, np.expm1([middle, middle - half, middle + half])))
         divided_as_printed = numbers(on_b.strip()) / numbers(on_a.strip()) - 1
         assert abs(float(shown[0]) / 100 - divided_as_printed) <= 0.005 + 2 * ROUNDING
-    row = next(line for line in text.split("\n") if line.startswith("peak tests, mean of 2"))
+    row = next(line for line in text.split("\n") if line.startswith("average of 2 peak tests"))
     middles, halves, shares = logs.T
     launches, runs = halves * np.sqrt(1 - shares), halves * np.sqrt(shares)
     both = (launches**2).sum() + launches.prod()  # correlation 0.5 between two rows

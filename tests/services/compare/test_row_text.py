@@ -37,9 +37,9 @@ from gputui.services.compare.tables import Naming, left_out
 from gputui.services.compare.text import (
     _one_line,
     _write_many,
-    _write_options,
     comparison_as_text,
     comparison_pages,
+    write_options,
 )
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.metrics import CaseMetric
@@ -139,7 +139,8 @@ def test_a_command_is_broken_for_a_screen_and_one_line_in_a_file() -> None:
         out = console_on(made, 80, is_terminal=is_terminal)
         for page in comparison_pages(asked, answer, (), out):
             page.show()
-        lines = [line.strip() for line in made.getvalue().splitlines()]
+        plain = re.sub(r"\x1b\[[\d;]*m", "", made.getvalue())
+        lines = [line.strip() for line in plain.splitlines()]
         assert (f"b$ {command}" in lines) is not is_terminal
         assert any(line.endswith(" \\") for line in lines) is is_terminal
 
@@ -201,7 +202,7 @@ def test_of_the_options_below_a_table_as_many_are_printed_as_fit() -> None:
     options = ["reasons: --verbose", "screen: --tui", "report: -o report.html"]
     for width, count in ((60, 3), (40, 2), (20, 1)):
         page = Page(console_on(made := io.StringIO(), width))
-        _write_options(page, options)
+        write_options(page, options)
         page.show()
         assert made.getvalue() == " · ".join(options[:count]) + "\n"
 

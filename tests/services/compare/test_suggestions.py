@@ -86,7 +86,7 @@ def test_where_no_launch_tells_more_runs_are_asked_for_or_none_if_those_hardly_w
     assert pool == "then compare with --pool: runs of one box differ by more than that"
     row, evidence = sides(measured(GPT, *launches(0.1, 3)), measured(GPT, *launches(0.101, 3)))
     assert next_steps(row, evidence) == (
-        "hardly worth measuring again: it takes more than 10 times the runs to tell it from -0.99 %",
+        "too close to call; measuring again will hardly help: it takes more than 10 times the runs",
     )
     assert settling_steps(row, evidence) == ()
 

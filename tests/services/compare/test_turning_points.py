@@ -23,23 +23,23 @@ def test_the_price_of_b_at_which_costs_are_even_and_the_case_that_speaks_against
     a = run_of({GPT: 0.064, DECODE: 0.044}, 3.5)
     b = run_of({GPT: 0.1, DECODE: 0.1}, 1.75)
     assert points(a, b) == [
-        ("b at $2.24/h or more", "a is the cheaper one per token"),
-        ("text generation", "b is 56 % slower and 14 % dearer per token: take a"),
+        ("if b costs $2.24/h or more", "a is cheaper per token"),
+        ("for text generation", "b is 56 % slower and 14 % dearer per token: take a"),
     ]
 
 
 def test_of_what_is_dearer_the_price_that_makes_it_cheaper() -> None:
     assert points(run_of({GPT: 0.1}, 1.0), run_of({GPT: 0.05}, 4.0)) == [
-        ("b at $2.00/h or less", "b is the cheaper one per token")
+        ("if b costs $2.00/h or less", "b is cheaper per token")
     ]
 
 
 def test_without_prices_the_share_of_a_price_below_which_b_is_cheaper() -> None:
     assert points(run_of({GPT: 0.064}), run_of({GPT: 0.1})) == [
-        ("b below 64 % of a's price", "b is the cheaper one per token")
+        ("if b costs less than 64 % of a", "b is cheaper per token")
     ]
     assert points(run_of({GPT: 0.1}), run_of({GPT: 0.02})) == [
-        ("b below 5.00 times a's price", "b is the cheaper one per token")
+        ("if b costs less than 5.00 times a", "b is cheaper per token")
     ]
 
 

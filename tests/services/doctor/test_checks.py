@@ -13,7 +13,6 @@ from builders import H200, make_interpreter, make_machine, make_torchless_interp
 from monitor_samples import sample
 
 from gputui.analysis.health import BUSY_PCT, GpuFinding
-from gputui.cli.doctor import lines_of
 from gputui.errors import GputuiError
 from gputui.machine import GpuAddress
 from gputui.model.absent import Missing
@@ -21,6 +20,7 @@ from gputui.model.devices import HOST, mig_device
 from gputui.model.live import FOREIGN, Value
 from gputui.model.machine import Identity, Layer
 from gputui.model.plan import PlannedDevice, PlannedLaunch
+from gputui.services.doctor.check_lines import check_lines
 from gputui.services.doctor.checks import (
     SystemState,
     Terminal,
@@ -41,6 +41,7 @@ from gputui.services.doctor.disturbances import (
 from gputui.services.support.paths import _key_path
 
 CU126 = "torch==2.13.0+cu126 --extra-index-url https://download.pytorch.org/whl/cu126"
+BUSY = "they keep 7.3 CPU threads busy, and this box has 16"
 DB, STATE = Path("/data/results.db"), Path("/state/runs")
 QUIET: Mapping[str, Value] = {
     "sm_busy_pct": 0,
@@ -127,7 +128,7 @@ def test_the_command_that_shows_why_torch_sees_no_gpu_is_in_one_line() -> None:
     check = the(make_box(1, interpreter=interpreter), "torch")
     command = "/a/long/way/to/an/environment/bin/python3 -c 'import torch; torch.cuda.init()'"
     assert (check.next_step, check.command) == ("this shows why:", command)
-    assert lines_of(check, 80)[-1].lstrip() == f"$ {command}"
+    assert "".join(span.text for span in check_lines(check, 80)[-1]).lstrip() == f"$ {command}"
 
 
 def test_a_torch_without_kernels_for_this_gpu_names_it() -> None:
@@ -166,7 +167,7 @@ def test_a_gpu_that_is_busy_before_anything_is_measured_has_a_neighbour() -> Non
     stranger = replace(seen.processes[0], user=FOREIGN)  # type: ignore[index]
     box = make_box(sample=replace(seen, processes=(stranger,)))
     busy = the(box, "GPU 0 use")
-    assert (busy.found, busy.command) == ("97 % busy before the run", "gputui snapshot --processes")
+    assert (busy.found, busy.command) == ("97 % busy already", "gputui snapshot --processes")
     assert the(box, "GPU 0").found.startswith("SHARED")
     assert "GPU 0 use" not in states(replace(box, measuring=1)), "our own run is no neighbour"
 
@@ -187,7 +188,7 @@ def test_settings_that_make_a_gpu_less_than_its_name_are_noted() -> None:
         machine.gpus[0], power_limit_w=400.0, power_default_limit_w=700.0, ecc_enabled=False, mig_enabled=True
     )
     box = make_box(machine=replace(machine, gpus=(gpu,)))
-    assert the(box, "GPU 0 power").found == "power limit 400 W, below the default of 700 W"
+    assert the(box, "GPU 0 power").found == "limited to 400 W (factory 700 W)"
     assert {"GPU 0 power", "GPU 0 memory", "GPU 0 MIG"} <= {t for t, s in states(box).items() if s == "note"}
 
 
@@ -208,9 +209,9 @@ def test_limits_of_a_container_are_shown_with_what_set_them() -> None:
 def test_a_load_of_others_and_a_slow_clock_are_noted() -> None:
     seen = sample(0, changes={HOST: {"load_1min": 7.3}})
     box = make_box(0, sample=seen, clock_source="hpet", governor="powersave")
-    assert the(box, "neighbours").found == "CPU contention from other processes: load 7.3 on 16 threads"
+    assert the(box, "other programs").found == BUSY
     assert the(box, "clock").state == the(box, "CPU clock").state == "note"
-    assert "neighbours" not in states(replace(box, measuring=1))
+    assert "other programs" not in states(replace(box, measuring=1))
     in_progress = the(replace(box, measuring=2), "in progress")
     assert in_progress.found.startswith("2 runs are in progress")
     assert in_progress.state == "note"
@@ -282,12 +283,12 @@ def test_a_gpu_is_busy_from_the_share_on_that_the_panes_call_so(busy_pct: float,
 @pytest.mark.parametrize(("load", "state"), [(4.0, "ok"), (4.01, "note")])
 def test_a_quarter_of_the_threads_is_what_others_may_use(load: float, state: str) -> None:
     seen = sample(0, changes={HOST: {"load_1min": load}})
-    assert states(make_box(0, sample=seen))["neighbours"] == state
+    assert states(make_box(0, sample=seen))["other programs"] == state
 
 
 def test_a_load_that_is_not_known_is_not_judged() -> None:
     seen = sample(0, changes={HOST: {"load_1min": Missing("not there")}})
-    assert "neighbours" not in states(make_box(0, sample=seen))
+    assert "other programs" not in states(make_box(0, sample=seen))
 
 
 @pytest.mark.parametrize(
@@ -378,9 +379,9 @@ def test_before_a_run_only_its_own_gpus_and_the_load_are_named_in_the_words_of_d
     def found(*gpus: int) -> dict[str, str]:
         return {check.topic: check.found for check in disturbances(machine, gpus, lambda: seen)}
 
-    assert found() == {"neighbours": "CPU contention from other processes: load 7.3 on 16 threads"}
-    assert found(0).keys() == {"neighbours", "GPU 0 heat", "GPU 0 power"}
-    assert found(1).keys() == {"neighbours", "GPU 1 use"}
+    assert found() == {"other programs": BUSY}
+    assert found(0).keys() == {"other programs", "GPU 0 heat", "GPU 0 power"}
+    assert found(1).keys() == {"other programs", "GPU 1 use"}
     by_doctor = {check.topic: check.found for check in judged(box)}
     assert found(0, 1).items() <= by_doctor.items()
     assert found(0)["GPU 0 heat"] == "84 °C: it slows itself from 87 °C on"
@@ -405,9 +406,9 @@ def test_the_gpus_of_a_run_are_known_by_their_uuids_and_all_count_where_one_is_n
 
 def test_a_load_that_is_over_disturbs_nothing() -> None:
     idle = sample(0, changes={HOST: {"load_1min": 7.3, "cpu_core_pct": "3,1,0,9"}})
-    assert states(make_box(0, sample=idle))["neighbours"] == "ok"
+    assert states(make_box(0, sample=idle))["other programs"] == "ok"
     busy = sample(0, changes={HOST: {"load_1min": 7.3, "cpu_core_pct": "93,1,20,9"}})
-    assert states(make_box(0, sample=busy))["neighbours"] == "note"
+    assert states(make_box(0, sample=busy))["other programs"] == "note"
 
 
 def test_one_run_in_progress_is_shown_in_the_singular() -> None:
@@ -575,8 +576,8 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
         ("ok", "GPU 0", f"66 °C, {sound}", ""),
         ("ok", "GPU 1", f"62 °C, {sound}", ""),
         (
-            "note", "GPU 0 power", "power limit 400 W, below the default of 700 W",
-            "until then it is slower than its model",
+            "note", "GPU 0 power", "limited to 400 W (factory 700 W)",
+            "it is slower than others of its model; to lift the limit:",
         ),
         ("note", "GPU 0 memory", "memory is not checked for errors (ECC is off)", ""),
         (
@@ -594,11 +595,11 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
         ("ok", "memory", "64.0 GiB", ""),
         ("unknown", "/dev/shm", "not mounted", ""),
         ("note", "clock", "hpet needs a system call to read: very short steps look longer", ""),
-        ("note", "CPU clock", "governor powersave: the clock ramps up late, so CPU rows vary", ""),
+        ("note", "CPU clock", "governor powersave: the clock rises late, so speeds of the CPU vary", ""),
         ("ok", "runs in", "docker, aws", ""),
         (
-            "note", "known by",
-            "no fixed id: after a restart, in another container or account, this is seen as a new box",
+            "note", "identity",
+            "no fixed id: after a reboot, or in another container or account, it is seen as a new box",
             "name it: gputui run --machine NAME, or set GPUTUI_MACHINE",
         ),
         (
@@ -638,7 +639,7 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
 def test_a_box_is_known_by_the_surest_of_its_lasting_identities(kinds: tuple[str, ...], shown: str) -> None:
     identities = tuple(Identity(kind, "0" * 12) for kind in kinds)
     box = make_box(machine=replace(make_machine("NVIDIA H200"), identities=identities))
-    assert the(box, "known by") == Check("known by", "ok", shown)
+    assert the(box, "identity") == Check("identity", "ok", f"recognized by {shown}")
 
 
 def test_two_healthy_gpus_keep_a_line_each_and_checks_without_a_number_are_never_folded() -> None:

@@ -144,7 +144,7 @@ def test_a_host_without_torch_says_so_before_anything_is_started(
             f"lean: profile quick needs torch: torch not installed in {bare}: name an interpreter that has"
             " it: --python ~/envs/torch/bin/python; or install it: pip install torch"
         ),
-        "gputui: no host can be measured",
-        "  the lines above say why",
+        "gputui: nothing was measured",
+        "  gputui doctor, with the same --host, says when it can be",
     ]
     assert not (lean.home / ".gputui" / "runs").exists()

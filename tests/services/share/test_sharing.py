@@ -258,7 +258,7 @@ def test_a_report_names_the_box_what_is_expected_the_evidence_and_the_commands(
             "| gpt_train mini cpu fp32 all cores |",
             "## How to repeat it",
             "gputui run quick",
-            "Not in it: 1 label",
+            "Left out: 1 label",
         ),
     ):
         assert line in report

@@ -273,8 +273,7 @@ def test_without_a_gpu_the_cause_and_the_cure_are_shown_and_the_host_has_the_roo
     made = model(no_gpu, seconds=30)
     text = picture(made, 80, 24, 30)
     assert "libnvidia-ml.so.1 was not found" in text
-    assert "or a container" in text
-    assert "started without its GPUs" in text
+    assert "docker run --gpus all" in text
     assert "cores" in text
     assert "jupyter-lab" in text  # the processes of the host, by what they take of its processor
     assert "GPU-MEM" not in text

@@ -377,7 +377,7 @@ def test_zoom_goes_from_a_minute_to_an_hour() -> None:
         made.press("zoom-out")
     assert made.settings.zoom_min == 60
     assert "charts 10 s" in shown(made)
-    assert "charts grow with what is known, up to 60 min" in shown(made)
+    assert "charts grow as readings come in, up to 60 min" in shown(made)
     for _ in range(9):
         made.press("zoom-in")
     assert made.settings.zoom_min == 1

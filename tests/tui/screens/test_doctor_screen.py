@@ -7,10 +7,11 @@ import re
 import pytest
 from shell_app import make_app, picture, press, settled
 
+from gputui.services.doctor.check_lines import check_lines
 from gputui.services.doctor.checks import grouped
 from gputui.services.doctor.disturbances import Check
 from gputui.services.doctor.readings import Reading
-from gputui.tui.screens.doctor.screen import lines_of, page_of
+from gputui.tui.screens.doctor.screen import page_of
 from gputui.tui.widgets.cells import width_of
 
 
@@ -90,7 +91,7 @@ def test_what_was_read_stands_below_the_checks_where_there_is_room(
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_every_line_fits_and_hostile_text_cannot_act(width: int) -> None:
     check = Check("GPU 0", "problem", "\x1b]0;owned\x07 " + "word " * 60, "do " * 40)
-    lines = lines_of(check, width)
+    lines = check_lines(check, width, 3)
     for line in lines:
         text = "".join(span.text for span in line)
         assert len(text) <= max(width, 40)

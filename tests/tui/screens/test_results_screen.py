@@ -863,7 +863,7 @@ async def test_a_file_that_takes_long_is_given_up_by_esc_and_the_app_leaves_at_o
             await pilot.press("escape")
             await pilot.pause()
             assert not screen.is_busy
-            assert "given up" in picture(app)
+            assert "cancelled" in picture(app)
             app.open_screen("results", (str(db),))
             await pilot.press("q")
         assert app.return_value == 0

@@ -30,7 +30,7 @@ from gputui.tui.widgets.plain_table import PlainTable
 SORT = Action("a", "a", "Sort", "By the next column")
 MARK = Action("b", "b", "Mark", "Mark a run to sort it out")
 DOWN = Action("c", "down,j", "Down", "The next line")
-DOCTOR = Action("d", "5", "Doctor", "Can this box measure?")
+DOCTOR = Action("d", "5", "Doctor", "See whether this box can measure")
 PAGE = Action("", "", "docs sorting", "Sort out; Mark")
 
 
@@ -138,7 +138,7 @@ async def test_the_palette_of_a_screen_holds_its_keys_those_of_the_app_and_the_s
         held = {str(hit.text).split("\t")[1] for hit in palette._shown}
         actions = (*RESULTS_ACTIONS, *SCREENS_ACTIONS, *APP_ACTIONS)
         assert held >= {action.title for action in actions if action.id != "palette"}
-        assert "Can this box measure?" in picture(app)
+        assert "See whether this box can measure" in picture(app)
 
 
 async def test_enter_does_what_was_found_and_esc_does_nothing() -> None:

@@ -86,12 +86,25 @@ def sure_text(row: Row) -> str:
     estimate = row.estimate
     if isinstance(estimate, Missing):
         return estimate.reason
-    counts = [_alike(estimate.launches_a, estimate.launches_b, "launch")]
-    if not row.case.is_whole:
-        counts += [_alike(estimate.n_a, estimate.n_b, "block")]
     reason = "" if row.rate.is_decided or not row.verdict.reason else f"{row.verdict.reason}; "
+    return f"{reason}{_counts(row, estimate)}; {_least(estimate)} ({_TERMS})"
+
+
+_TERMS = "a launch is a fresh process, a block a few steps"
+
+
+def _counts(row: Row, estimate: RatioEstimate) -> str:
+    """`3 launches, 18 blocks each`, `3 launches each, 18 and 12 blocks`."""
+    launches = _alike(estimate.launches_a, estimate.launches_b, "launch")
+    blocks = _alike(estimate.n_a, estimate.n_b, "block")
+    if row.case.is_whole:
+        return launches
+    return f"{launches.removesuffix(' each') if blocks.endswith(' each') else launches}, {blocks}"
+
+
+def _least(estimate: RatioEstimate) -> str:
     least = format_change(estimate.resolvable).lstrip("+")
-    return f"{reason}{', '.join(counts)}; smallest detectable difference {least}"
+    return f"a difference below {least} would not show"
 
 
 def _alike(a: int, b: int, noun: str) -> str:
@@ -189,8 +202,8 @@ def block_lines(row: Row, letters: str, width: int, rows: int) -> list[Line]:
 
 def blocks_heading(rows: int) -> Line:
     """What stands above `block_lines` of so many rows: what they show, and what the point below a side is."""
-    interval = "; ● a step, ━ its 95 %" if rows > 1 else ""
-    return (Span(f"times of blocks{interval}", "dim"),)
+    interval = "; ● typical, ━ 95 % interval" if rows > 1 else ""
+    return (Span(f"time per step, block by block{interval}", "dim"),)
 
 
 def _interval(cell: Cell) -> tuple[float, ...]:
@@ -241,24 +254,22 @@ def sure_lines(row: Row, width: int) -> list[Line]:
     """How the verdict was found, what would have shown, and what disturbed either side."""
     lines: list[Line] = []
     if isinstance(row.estimate, RatioEstimate):
-        for text in _method(row.estimate, has_blocks=not row.case.is_whole):
+        for text in _method(row, row.estimate):
             lines += paragraph(text, width, "dim")
     if row.holds_between_models is False and not isinstance(row.models_band, Missing):
         lines += paragraph(boxes_text(row.models_band), width, "dim")
     for flag in row.flags:
         share = format_percent(flag.share)
-        lines += paragraph(f"! {flag.side} {flag.word}: {share} of the time", width, "warn")
+        lines += paragraph(f"! {flag.word} (side {flag.side}), {share} of the time", width, "warn")
     return lines
 
 
-def _method(estimate: RatioEstimate, *, has_blocks: bool) -> Iterator[str]:
-    pairs = ", compared in pairs" if estimate.paired else ""
-    launches = f"{estimate.launches_a}/{estimate.launches_b} launches"
-    blocks = f"{estimate.n_a}/{estimate.n_b} blocks, " if has_blocks else ""
-    yield f"{estimate.method}; n {blocks}{launches}{pairs}"
+def _method(row: Row, estimate: RatioEstimate) -> Iterator[str]:
+    pairs = ", each compared with the one next to it" if estimate.paired else ""
+    yield f"{_counts(row, estimate)}{pairs} ({_TERMS}); method: gputui help measuring"
     if estimate.independent_a < estimate.n_a or estimate.independent_b < estimate.n_b:
-        worth = f"{estimate.independent_a}/{estimate.independent_b}"
-        yield f"neighbouring blocks resemble each other: they are worth {worth}"
-    yield f"smallest detectable difference: {format_change(estimate.resolvable)}"
+        worth = f"{estimate.independent_a} and {estimate.independent_b}"
+        yield f"blocks next to each other are alike, so they count as {worth}"
+    yield _least(estimate)
     if max(estimate.launches_a, estimate.launches_b) < LAUNCHES_MEASURED:
-        yield "the spread between launches is assumed, not measured: --launches 3 measures it"
+        yield "how much launches vary is assumed, not measured: --launches 3 measures it"

@@ -96,8 +96,8 @@ def pane_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
     if row is None:
         return []
     values = value_lines(row, width, _SURE_ROWS)
-    if len(values) >= height:
-        values = value_lines(row, width)
+    if len(values) + (shown.why is not None) >= height:  # why matters more than how sure it is
+        values = value_lines(row, width, 2 - (shown.why is not None))
     lines = [title_line(row, shown.name, width, HINT), *values]
     room = height - len(lines)
     if width < _TWO_COLUMNS or room < 6:

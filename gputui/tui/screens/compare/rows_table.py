@@ -62,7 +62,7 @@ def table_of(
     )
     room = width - len(MARKER)
     columns = columns_that_fit(made.table.columns, room, _GAP)
-    (heading,), *lines = lines_of(columns, room, gap=_GAP, cuts=True, heading="dim")
+    (heading,), *lines = lines_of(columns, room, gap=_GAP, cuts=True)
     entries: list[Entry] = []
     for number, (item, of_item) in enumerate(zip(made.items, lines, strict=True)):
         if number in made.groups:

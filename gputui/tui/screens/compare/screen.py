@@ -338,7 +338,7 @@ class CompareScreen(ShellScreen):
         """Out of what is being read, the page, or the screen."""
         self._stop_quiet_job()
         if self.give_up():
-            self.say("given up")
+            self.say("cancelled")
             if self._loaded is None:
                 self._teach()
         elif self.level == "page" or (self.level == "notice" and self._loaded is not None):

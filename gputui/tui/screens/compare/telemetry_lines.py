@@ -17,7 +17,7 @@ _NAME, _LABEL = 12, 34
 """Cells of the name of a metric, and of name, side and numbers at the left."""
 _LEAST_SPAN = 0.02
 """Of the highest value that a strip is high, so that a megahertz does not look like a fall."""
-_LEGENDS = {THROTTLE: "! slowed, c cap", CROWDED: "! CPUs were held"}
+_LEGENDS = {THROTTLE: "! slowed, c cap", CROWDED: "! by others"}
 _MARKS = {1.0: "!", 2.0: "c"}
 
 

@@ -10,8 +10,9 @@ from dataclasses import replace
 from textual.app import ComposeResult
 
 from gputui.document.spans import wrapped as lines_in
+from gputui.services.doctor.check_lines import STATE, TOPIC, check_lines
 from gputui.services.doctor.checks import (
-    WORDS,
+    STYLES,
     Group,
     SystemState,
     Terminal,
@@ -34,10 +35,8 @@ from gputui.tui.widgets.lines_page import LinesPage
 from gputui.tui.widgets.sections import section
 from gputui.tui.widgets.wrapping import wrapped
 
-_STYLES = {"ok": "good", "note": "warn", "problem": "alarm", "unknown": "dim"}
-_STATE, _TOPIC, _INDENT = 9, 16, 3
-_NARROW, _TWO_COLUMNS = 60, 170
-"""Below the first width findings begin on a new line; from the second on, groups stand in two columns."""
+_INDENT, _TWO_COLUMNS = 3, 170
+"""Cells before a state; from this width on groups stand in two columns."""
 
 
 class DoctorScreen(ShellScreen):
@@ -137,7 +136,7 @@ def page_of(
     What was read is below, and groups have blank lines between them, where all fits into `height` lines.
     """
     worst = groups[0].worst if groups else "ok"
-    style = _STYLES[worst] if worst == "problem" else "title"
+    style = STYLES[worst] if worst == "problem" else "title"
     head: list[Line] = [(Span(row, style),) for row in wrapped(clean_text(answer), width - 1, 3)]
     if width >= _TWO_COLUMNS:
         lines, places = _in_two_columns(head, groups, width, read)
@@ -181,7 +180,7 @@ def _in_two_columns(
 def _reading_lines(read: Sequence[Reading], width: int) -> list[Line]:
     """What the checks looked at."""
     lines: list[Line] = [section((Span("what was read", "title"),), width)]
-    label = _STATE + _TOPIC
+    label = STATE + TOPIC
     room = max(width - _INDENT - label - 1, 12)
     for reading in read:
         for number, row in enumerate(lines_in(reading.found, room)):
@@ -192,35 +191,14 @@ def _reading_lines(read: Sequence[Reading], width: int) -> list[Line]:
 
 def _group_lines(group: Group, width: int) -> tuple[list[Line], list[int]]:
     """A heading with the verdict of the group, its checks, and where those begin that are not well."""
-    style = _STYLES[group.worst]
+    style = STYLES[group.worst]
     lines: list[Line] = [section((Span(group.name, "title"),), width, (Span(group.verdict, style),))]
     places = []
     for check in group.checks:
         if check.state in ("problem", "note"):
             places.append(len(lines))
-        lines += lines_of(check, width)
+        lines += check_lines(check, width, _INDENT)
     return lines, places
-
-
-def lines_of(check: Check, width: int) -> tuple[Line, ...]:
-    """One check in lines of at most `width` cells; what is to be typed is never broken, but may be cut."""
-    is_narrow = width < _NARROW
-    margin = 2 if is_narrow else _INDENT + _STATE + _TOPIC
-    room = max(width - margin - 1, 12)
-    found = lines_in(clean_text(check.found), room)
-    head = (
-        Span("" if is_narrow else " " * _INDENT),
-        Span(f"{WORDS[check.state]:{_STATE}}", _STYLES[check.state]),
-        Span(f"{clean_text(check.topic)[: _TOPIC - 1]:{_TOPIC}}", "" if check.state == "ok" else "title"),
-    )
-    lines: list[Line] = [head if is_narrow else (*head, Span(found[0]))]
-    lines += [(Span(" " * margin + line),) for line in found[not is_narrow :]]
-    steps = lines_in(clean_text(check.next_step), room - 3) if check.next_step else []
-    for number, line in enumerate(steps):
-        lines.append((Span(" " * margin + ("   " if number else "-> ") + line, "dim"),))
-    if check.command:
-        lines.append((Span(" " * margin + "$ ", "dim"), Span(clean_text(check.command), "accent")))
-    return tuple(lines)
 
 
 SCREEN = DoctorScreen

@@ -364,7 +364,7 @@ class ResultsScreen(ShellScreen):
             field.value = ""
             self._close_filter()
         elif self.give_up():
-            self.say("given up")
+            self.say("cancelled")
             self._leave_notice()
         elif self.level == "run":
             if not self._pane.go_back():

@@ -114,7 +114,7 @@ def _flags(case: CaseResult) -> str:
         flags.append(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
     if is_crowded(case):
         share = waited_share(case)
-        flags.append("crowded" if isinstance(share, Missing) else f"crowded {format_percent(share)}")
+        flags.append("others" if isinstance(share, Missing) else f"others {format_percent(share)}")
     if any(m.outcome == "ok" and m.stable is False for m in case.measurements):
         flags.append("not stable")
     failed = [m for m in case.measurements if m.outcome != "ok"]

@@ -25,11 +25,11 @@ HOSTS = "hosts"
 """The field that is no part of a `Draft`: with it other boxes measure."""
 FIELDS: tuple[Field, ...] = (
     Field("device", "device", "all in the profile; or cpu, gpu, gpu:1"),
-    Field("only", "only", "all in the profile; or some by name"),
+    Field("only", "workloads", "all in the profile; or some, as gemm gpt_train"),
     Field("precision", "precision", "all in the profile; or fp32, tf32, amp"),
-    Field("launches", "launches", "the profile's"),
+    Field("launches", "launches", "the profile's; each is a fresh process"),
     Field("budget", "budget", "the profile's; or seconds"),
-    Field("python", "interpreter", "the first that has torch; or the path of a Python"),
+    Field("python", "Python", "the first that has torch; or the path of one"),
     Field(HOSTS, "hosts", "this box only; or ssh hosts: gpu-a gpu-b local"),
     Field("label", "label", "none; a name for this run"),
     Field("price", "price", "not known; USD per hour for the whole box"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gputui.document.bars import gauge_spans
 from gputui.model.units import counted, format_clock
-from gputui.services.hosts.bakeoff import DONE, FAILED, LOST, RUNNING, STOPPED, HostStatus
+from gputui.services.hosts.bakeoff import RUNNING, STYLES, HostStatus
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, line_width, right, width_of
 from gputui.tui.widgets.lines_list import MARKER
@@ -17,7 +17,6 @@ _MOST_NAME, _STATE, _GAUGE, _PERCENT, _LEFT, _DEVICE = 20, 14, 8, 6, 7, 24
 _WIDE = 110
 """From this width on there are gauges, and the device has a column."""
 _DETAIL_ROWS = 3
-_STYLES = {DONE: "good", RUNNING: "accent", LOST: "warn", STOPPED: "warn", FAILED: "alarm"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +123,7 @@ def _rows(
     ]
     if device_cells:
         spans.append(Span(left(clean(one.device), device_cells) + "  ", "dim"))
-    spans.append(Span(left(one.state, _STATE), _STYLES.get(one.state, "dim")))
+    spans.append(Span(left(one.state, _STATE), STYLES.get(one.state, "dim")))
     if width >= _WIDE:
         gauge = gauge_spans(100 * done, 100.0, _GAUGE, "compute") if done is not None else ()
         spans += gauge or (Span(" " * _GAUGE),)
@@ -132,7 +131,7 @@ def _rows(
     time_left = "" if one.left_s is None or one.state != RUNNING else format_clock(one.left_s)
     spans.append(Span(right(time_left, _LEFT) + "  "))
     if one.why:
-        style = _STYLES.get(one.state, "warn")
+        style = STYLES.get(one.state, "warn")
         indent = line_width(tuple(spans))
         why, *more = wrapped(clean(one.why), width - indent, most)
         below = [fitted((Span(" " * indent), Span(row, style)), width) for row in more]
@@ -147,7 +146,7 @@ def _detail(one: HostStatus, width: int) -> list[Line]:
     """What the line of the selected host may have no room for."""
     words = " · ".join(filter(None, (one.device, one.case, one.rate, one.why, one.health)))
     rows = wrapped(clean(words), width - 4, _DETAIL_ROWS)
-    style = _STYLES.get(one.state, "dim") if one.why else "dim"
+    style = STYLES.get(one.state, "dim") if one.why else "dim"
     if not rows:
         return []
     return [

@@ -10,7 +10,7 @@ from gputui.services.profiles.loader import Profile
 from gputui.services.runs.start import CheckedDraft, reasons_of
 from gputui.tui.screens.run.actions import KEYS, TITLES
 from gputui.tui.screens.run.ended import ended_lines
-from gputui.tui.screens.run.form import FIELDS, EditedText
+from gputui.tui.screens.run.form import FIELDS, EditedText, Field
 from gputui.tui.screens.run.hosts_pane import plan_lines, progress_lines
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.watching import watching
@@ -154,7 +154,11 @@ def _planned(model: RunModel, width: int, height: int) -> list[Line]:
     for plan in checked.plans:
         for reason, without in reasons_of(plan).items():
             lines.append(
-                _words(f"  not here: {counted(len(without), 'case')}: {clean(reason)}", width, "dim")
+                _words(
+                    f"  {counted(len(without), 'case')} cannot: {clean(reason.partition(': ')[2])}",
+                    width,
+                    "dim",
+                )
             )
     return lines if names and len(lines) <= height else []
 
@@ -230,9 +234,8 @@ def _about(model: RunModel, width: int) -> list[Line]:
         to_run = sum(1 for plan in checked.plans for case in plan.cases if case.outcome is None)
         not_run = sum(len(plan.cases) for plan in checked.plans) - to_run
         parts.append(Span(f"at most {format_seconds(sum(plan.budget_s for plan in checked.plans))}"))
-        parts.append(Span(counted(to_run, "case")))
-        if not_run:
-            parts.append(Span(f"{not_run} cannot run here: {KEYS['cases']} lists them", "warn"))
+        of = f" of {counted(to_run + not_run, 'case')} run here; {KEYS['cases']} shows the others"
+        parts.append(Span(f"{to_run}{of}" if not_run else counted(to_run, "case"), "" if to_run else "warn"))
     lines = [ruled(parts, width)]
     if checked.plans:
         workloads = dict.fromkeys(case.case.work.workload for case in checked.plans[0].cases)
@@ -250,7 +253,7 @@ def _lessons(checked: CheckedDraft) -> Iterable[tuple[str, str]]:
             where = clean(chosen.interpreter.executable)
             why = clean(runtime.torch_version.reason)
             yield (
-                f"{why} in {where}: name a Python that has it as interpreter (--python), or install it",
+                f"{why} in {where}: name a Python that has it (--python), or install it",
                 "warn",
             )
         else:
@@ -260,7 +263,7 @@ def _lessons(checked: CheckedDraft) -> Iterable[tuple[str, str]]:
             yield f"passed over: {clean(found)}", "dim"
     machine = checked.machine
     if machine is not None and not machine.gpus:
-        yield f"no GPU, what runs on the CPU works: {clean(str(machine.gpus_absent))}", "dim"
+        yield f"no GPU, so the CPU is measured: {clean(str(machine.gpus_absent))}", "dim"
         return
     for plan in checked.plans:
         for reason, names in reasons_of(plan).items():
@@ -276,9 +279,7 @@ def _form(model: RunModel, width: int) -> list[Line]:
         label = (_mark(is_selected), Span(left(field.title, _LABEL), "title" if is_selected else "dim"))
         error = wrong.get(field.name)
         room = width - 2 - _LABEL
-        empty = field.empty
-        if field.name == "file" and model.default_file:
-            empty = end_of(clean(model.default_file), room - 1)
+        empty = _empty(model, field, room)
         spans: list[Span]
         if is_selected:
             spans = [*_edited(text, min(room, 24) if error else room)]
@@ -297,6 +298,21 @@ def _form(model: RunModel, width: int) -> list[Line]:
     return lines
 
 
+def _empty(model: RunModel, field: Field, room: int) -> str:
+    """What holds while nothing is typed, as it will be used where that is known."""
+    if field.name == "file" and model.default_file:
+        return end_of(clean(model.default_file), room - 1)
+    checked = model.checked
+    if checked is None or not checked.plans or checked.draft.profile != model.profile_name:
+        return field.empty
+    known = {
+        "launches": f"up to {checked.plans[0].replicates} a case, each a fresh process",
+        "budget": f"{format_whole_seconds(checked.plans[0].budget_s)}; or another, in seconds",
+        "python": f"{clean(checked.chosen[0].found_as)}; or the path of another",
+    }
+    return known.get(field.name, field.empty)
+
+
 def _folded(model: RunModel, form: Sequence[Line], width: int) -> list[Line]:
     """The form without the fields that nobody has filled in."""
     _, *fields, start = form
@@ -306,7 +322,7 @@ def _folded(model: RunModel, form: Sequence[Line], width: int) -> list[Line]:
         for field, line in zip(FIELDS, fields, strict=True)
         if model.form.texts[field.name].text or field.name in wrong
     ]
-    hint = Span(f"{KEYS['next']} sets device, precision, launches and more", "dim")
+    hint = Span(f"{KEYS['next']} sets device, workloads, launches and more", "dim")
     return [ruled((Span("With", "title"), hint), width), *told, start]
 
 
