@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL
-from gputui.document.bars import gauge_spans
-from gputui.document.theme import TONES
+from gputui.document.bars import gauge_spans, stacked_bar
+from gputui.document.table import Table
 from gputui.metrics import charted, limits_of
 from gputui.model.absent import Missing
 from gputui.model.devices import HOST
@@ -20,10 +20,10 @@ from gputui.model.units import (
     format_percent,
     format_seconds,
 )
-from gputui.services.results.browser import RunDetail, breakdown_for
+from gputui.services.results.browser import RunDetail
 from gputui.services.results.case_table import brief_table
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.headline import case_order, run_headline
+from gputui.services.results.headline import run_headline
 from gputui.services.results.labels import (
     case_name,
     day,
@@ -34,7 +34,7 @@ from gputui.services.results.labels import (
 )
 from gputui.services.results.roofline import peak_share
 from gputui.services.results.step_breakdown import StepBreakdown
-from gputui.services.results.step_tables import CATEGORY_WORDS
+from gputui.services.results.step_tables import main_step, step_parts
 from gputui.services.results.throughput import speeds_of
 from gputui.services.serving.text import server_line
 from gputui.services.traces.overview import sentence
@@ -56,14 +56,12 @@ _AROUND_CHARTS = 2
 """Lines of heading and axis of telemetry."""
 _MARGIN = "   "
 _WIDE = 100
-_LEAST_SHARE = 0.01
 _LEAST_OF_STEP = 0.001
 _LEAST_BAR = 8
 _BELOW_SHARES = 7
 """A heading, a blank line and the least that is worth showing of operators."""
 _SCROLLBAR = 1
 _CHART_ROWS, _MOST_CHART_ROWS = 3, 8
-_FAMILIES = ("compute", "memory", "power", "clock", "link")
 
 
 def overview_page(detail: RunDetail, width: int, height: int) -> tuple[Line, ...]:
@@ -72,10 +70,10 @@ def overview_page(detail: RunDetail, width: int, height: int) -> tuple[Line, ...
     answer, *blocks = _blocks(detail, room)
     lines = [*answer, *(line for block in blocks if block for line in (*block, ()))]
     series = main_series(detail)
-    profiled = _profiled(detail)
+    profiled = main_step(detail.run, detail.passes)
     if series is not None:
         lines += _grown(detail.run, series, room, height - len(lines))
-    elif profiled is not None:
+    elif not isinstance(profiled, Missing):
         lines += _where(profiled[1], room, height - len(lines))
         lines += largest_operators(detail, *profiled, room, height - len(lines))
     return tuple(lines)
@@ -98,11 +96,11 @@ def preview_lines(detail: RunDetail, width: int, height: int) -> list[Line]:
 
 def _blocks(detail: RunDetail, width: int, most: int | None = None) -> Sequence[Sequence[Line]]:
     """The answer, facts, at most so many rates or loads, and the step of the main case."""
-    loads, main = loads_of(detail), _profiled(detail)
+    loads, main = loads_of(detail), main_step(detail.run, detail.passes)
     measured: Iterable[Line] = _rates(detail.run, width, most)
     if loads is not None:
         measured = (*load_lines(loads, width, most), *(note_lines(loads, width) if most is None else ()))
-    step = () if main is None else step_lines(*main, width)
+    step = () if isinstance(main, Missing) else step_lines(*main, width)
     return [*map(list, (verdict_lines(detail, width), _facts(detail, width), measured, step))]
 
 
@@ -175,67 +173,15 @@ def _rates(run: Run, width: int, most: int | None) -> Iterator[Line]:
 # A step
 
 
-def _profiled(detail: RunDetail) -> tuple[CaseResult, StepBreakdown] | None:
-    """The main case of those whose profiled pass is believed."""
-    found = [(case, breakdown_for(detail, case)) for case in detail.run.cases]
-    known = [(case, one) for case, one in found if not isinstance(one, Missing)]
-    return min(known, key=lambda pair: case_order(pair[0].case), default=None)
-
-
 def step_lines(case: CaseResult, breakdown: StepBreakdown, width: int) -> Iterator[Line]:
-    """One bar whose parts have a gap between them; the legend names them by their numbers."""
+    """One bar whose parts have a gap between them, and what they are."""
     title = (
         Span(f"a step of {clean(case_name(case))}", "title"),
         Span(f"  {format_seconds(breakdown.step_ns / 1e9)}"),
     )
     yield section(title, width, (Span("of the profiled pass", "dim"),))
-    parts = _parts(breakdown)
-    room = width - len(_MARGIN) - (len(parts) - 1)
-    bar, numbered = [Span(_MARGIN)], [Span(_MARGIN)]
-    legend: list[tuple[Span, ...]] = []
-    widths = [max(round(share * room), 1) for _, share in parts]
-    widths[widths.index(max(widths))] -= max(sum(widths) - room, 0)
-    for number, ((name, share), cells) in enumerate(zip(parts, widths, strict=True)):
-        family = _FAMILIES[number % len(_FAMILIES)]
-        words, style = ("dim", "track") if name.startswith("idle") else (family, f"{family} {TONES}")
-        between = Span(" ") if number else Span("")
-        bar += [between, Span("█" * cells, style)]
-        numbered += [between, Span(f"{number + 1}", words), Span("█" * (cells - 1), style)]
-        legend.append(
-            (Span(f"{number + 1} ", words), Span(name, ""), Span(f" {format_percent(share)}", words))
-        )
-    yield fitted(bar, width)
-    yield fitted(numbered, width)
-    row: list[Span] = [Span(_MARGIN)]
-    for entry in legend:
-        if sum(len(span.text) for span in (*row, *entry)) + 2 > width and len(row) > 1:
-            yield fitted(row[:-1], width)
-            row = [Span(_MARGIN)]
-        row += [*entry, Span("   ")]
-    yield fitted(row[:-1], width)
-
-
-def _parts(breakdown: StepBreakdown) -> list[tuple[str, float]]:
-    """What a step is made of, by category of operator where the device worked, the largest first."""
-    by_category: dict[str, float] = {}
-    total_ns = sum(op.time_ns for op in breakdown.operators)
-    busy = sum(share.share for share in breakdown.shares if not share.name.startswith("idle"))
-    for op in breakdown.operators:
-        by_category[op.category] = by_category.get(op.category, 0.0) + op.time_ns
-    found = [
-        (CATEGORY_WORDS.get(name, name), time_ns / total_ns * busy)
-        for name, time_ns in by_category.items()
-        if total_ns
-    ]
-    if not found:
-        found = [(share.name, share.share) for share in breakdown.shares if not share.name.startswith("idle")]
-    found.sort(key=lambda part: -part[1])
-    shown = [part for part in found[:6] if part[1] >= _LEAST_SHARE]
-    rest = sum(share for _, share in found) - sum(share for _, share in shown)
-    idle = sum(share.share for share in breakdown.shares if share.name.startswith("idle"))
-    if rest >= _LEAST_SHARE:
-        shown.append(("others", rest))
-    return [*shown, ("idle", idle)] if idle >= _LEAST_SHARE else shown
+    bar = Table((stacked_bar(step_parts(breakdown), rows=2),))
+    yield from table_lines(bar, width, margin=len(_MARGIN), has_headings=False)
 
 
 def share_lines(breakdown: StepBreakdown, width: int) -> Iterator[Line]:

@@ -15,7 +15,7 @@ from gputui.model.result import CaseResult
 from gputui.model.units import counted, format_change, format_clock, format_percent, format_rate
 from gputui.services.results.block_times import measured_blocks
 from gputui.services.results.browser import RunDetail
-from gputui.services.results.labels import case_name
+from gputui.services.results.labels import case_name, plain_name
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
 from gputui.services.results.waiting import CROWDED_SHARE, own_launches_of
 from gputui.store.reading import MeasuredSpan, TelemetrySeries
@@ -158,7 +158,7 @@ def _slice_words(detail: RunDetail, here: Sequence[MeasuredSpan]) -> str:
     timed = [cases[one.case_id] for one in here if one.case_id in cases]
     precisions = " and ".join(dict.fromkeys(one.variant.precision for one in timed))
     launch = f"{precisions}, launch {here[0].launch_id + 1}" if here else ""
-    return f"{timed[0].work.workload} {launch}" if timed else "nothing was timed"
+    return f"{plain_name(timed[0].work.workload)} {launch}" if timed else "nothing was timed"
 
 
 def _slices(detail: RunDetail) -> list[tuple[str, list[tuple[MeasuredSpan, str]]]]:
@@ -173,7 +173,7 @@ def _slices(detail: RunDetail) -> list[tuple[str, list[tuple[MeasuredSpan, str]]
         mine = [cases[span.case_id] for span in spans]
         first_us, last_us = min(s.first_utc_us for s in spans), max(s.last_utc_us for s in spans)
         whole = MeasuredSpan(spans[0].case_id, launch_id, first_us, last_us)
-        works.append((whole, mine[0].work.workload))
+        works.append((whole, plain_name(mine[0].work.workload)))
         precisions.append((whole, " ".join(dict.fromkeys(one.variant.precision for one in mine))))
     return [("case", works), ("precision", precisions)] if works else []
 
