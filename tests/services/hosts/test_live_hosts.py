@@ -252,7 +252,7 @@ def test_each_host_has_its_line_and_the_one_that_is_silent_says_since_when_and_w
     assert " kW · " in lines[0]
     assert Span("3 with a fault", "alarm") in model.lines(100, 12, now_ns)[0]
     assert "/8 GPU" in lines[2]
-    assert "matmul base gpu fp32" in lines[2]
+    assert "gemm base gpu fp32" in lines[2]
     assert "% CPU" in lines[3]
     assert "silent for 90 s: it does not answer (is the box up?)"[:40] in lines[4]
     assert "there is no such host (correct it)" in lines[5]
