@@ -42,7 +42,7 @@ class PeakTest:
     """One peak measured here, with what is expected of the device."""
 
     label: str
-    """Name of the row, such as `gemm amp`."""
+    """Name of the row, such as `matmul amp`."""
     measure: str
     """`matmul`, `copy`, `h2d_pinned`, ..."""
     units_per_s: float
@@ -73,7 +73,7 @@ class Standing:
     ratio: float
     """The geometric mean over the cases of its rate over what is typical."""
     lowest: str
-    """The case in which it stands lowest, with its rate and the usual ones: `gemm 612 of 680–794 TFLOP/s`."""
+    """The case in which it stands lowest, its rate and the usual ones: `matmul 612 of 680–794 TFLOP/s`."""
     remarks: tuple[str, ...]
     """What else makes a difference, such as a power limit."""
     judges: bool
@@ -86,7 +86,7 @@ class Standing:
 
     @property
     def text(self) -> str:
-        """`Faster than 31 % of 18 H100 SXM (reference of 2026-11, 12 cases): gemm 612 of 680–794 TFLOP/s.`"""
+        """`Faster than 31 % of 18 H100 (reference of 2026-11, 12 cases): matmul 612 of 680–794 TFLOP/s.`"""
         remarks = "".join(f", {remark}" for remark in self.remarks)
         if self.judges:
             share = format_percent(self.share_slower)

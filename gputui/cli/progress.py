@@ -31,6 +31,7 @@ from gputui.model.journal import (
 from gputui.model.plan import Plan
 from gputui.model.profiled import ProfiledPass
 from gputui.model.units import counted, format_clock, format_rate, format_seconds
+from gputui.services.results.labels import plain_case_name
 from gputui.services.results.throughput import speed_of_launch
 from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.progress import ProgressTracker
@@ -178,7 +179,7 @@ class Progress:
         return ", ".join(found)
 
     def _name(self, index: int, case_id: int) -> str:
-        name = self._plans[index].cases[case_id].case.name
+        name = plain_case_name(self._plans[index].cases[case_id].case)
         return name if len(self._plans) == 1 else f"[{index + 1}] {name}"
 
     def _rate(self, index: int, blocks: Sequence[Block]) -> str:

@@ -51,7 +51,8 @@ def _change(old: str | None, new: str) -> str:
         return f"\x1b[K{new}"
     before, cells = _cells(old), _cells(new)
     parts, at = [], 0
-    for first, end in _spans(n for n, cell in enumerate(cells) if cell != (before[n : n + 1] or [None])[0]):
+    both = enumerate(zip_longest(before[: len(cells)], cells))
+    for first, end in _spans(n for n, (was, cell) in both if was != cell):
         parts.append(_right(first - at))
         for style, group in groupby(cells[first:end], key=itemgetter(0)):
             text = "".join(character for _, character in group)

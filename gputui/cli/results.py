@@ -36,11 +36,12 @@ from gputui.services.results.labels import (
     metric_text,
     not_measured_line,
     outcome_words,
+    plain_case_name,
     run_notes,
     some_of,
 )
 from gputui.services.results.metrics import metrics_of
-from gputui.services.results.roofline import uses_of
+from gputui.services.results.roofline import peak_name, uses_of
 from gputui.services.results.throughput import speed_of, speeds_of
 
 _LEAST_ROWS = 3
@@ -64,7 +65,6 @@ def print_run(
     *,
     is_verbose: bool = False,
     shows_all: bool = False,
-    is_card: bool = False,
     share: float = 1.0,
     headline: str = "",
 ) -> None:
@@ -72,16 +72,10 @@ def print_run(
 
     A terminal gets what fits on `share` of its screen, unless it is to show all: the case of the headline,
     then those on a GPU. Anything else gets all cases. Efficiency, notes and reasons come with `is_verbose`.
-    The headline is the run's, unless another is given. A card has neither notes nor what to type for more.
+    The headline is the run's, unless another is given.
     """
     page, end = Page(out), Page(out)
-    answer, *rest = (headline,) if headline else headline_sentences(run) or ("",)
-    page.line(answer, "title warn" if is_bad_news(performance_checks(run)) and not headline else "title")
-    if rest:
-        page.line(" ".join(rest))
-    for line in heading:
-        page.line(line)
-    page.line()
+    rest = write_answer(page, run, heading, headline)
     measured, unmeasured = speeds_of(run), _unmeasured(run)
     if is_verbose:
         _write_verbose(page, run, measured, unmeasured)
@@ -92,7 +86,7 @@ def print_run(
         notes = run_notes(run, is_brief=True)
         if any(sentence.startswith(HAD_THE_CPU) for sentence in rest):
             notes = [note for note in notes if not note.startswith(CONTENTION)]
-        if (notes or unmeasured) and not is_card:
+        if notes or unmeasured:
             end.line(" · ".join((*notes, "more: --verbose")), "dim")
         lines = end.height + sum(-(-line_width(line) // out.width) for line in footer)
         is_whole = shows_all or not out.is_terminal
@@ -106,6 +100,18 @@ def print_run(
     page.show()
 
 
+def write_answer(page: Page, run: Run, heading: Sequence[str], headline: str = "") -> Sequence[str]:
+    """The headline, the sentences after it, which it returns, `heading`, and a blank line."""
+    answer, *rest = (headline,) if headline else headline_sentences(run) or ("",)
+    page.line(answer, "title warn" if is_bad_news(performance_checks(run)) and not headline else "title")
+    if rest:
+        page.line(" ".join(rest))
+    for line in heading:
+        page.line(line)
+    page.line()
+    return rest
+
+
 def missing_lines(run: Run) -> list[str]:
     """Cases that failed or ran out of memory, by name; then in one line how many were not measured, and why.
 
@@ -117,7 +123,8 @@ def missing_lines(run: Run) -> list[str]:
     found: dict[str, list[str]] = {}
     for case in lost:
         if case.outcome in ("failed", "oom"):
-            found.setdefault(": ".join(filter(None, ending_words(case))), []).append(case.case.name)
+            how = ": ".join(filter(None, ending_words(case)))
+            found.setdefault(how, []).append(plain_case_name(case.case))
     named = [f"{some_of(names)} {how}" for how, names in found.items()]
     total = not_measured_line([(case.outcome, case.reason) for case in lost], len(run.cases))
     return [*named[:_MOST_NAMED], *filter(None, [total])]
@@ -131,7 +138,7 @@ def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None
         room += 1  # in place of the line that would count it
     rows = case_rows(measured, room)
     if rows:
-        page.table(_with_gains(brief_table(run, rows, _BAR), run, rows))
+        page.table(with_gains(brief_table(run, rows, _BAR), run, rows))
     has_metrics = not metrics or room is None or len(rows) + len(metrics) + 2 <= room
     if metrics and has_metrics:
         page.line()
@@ -146,20 +153,14 @@ def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None
         page.hint(" and ".join(left), "--all")
 
 
-def _with_gains(table: Table, run: Run, rows: _Speeds) -> Table:
+def with_gains(table: Table, run: Run, rows: _Speeds) -> Table:
     """With a column of what each precision brings beside fp32, as `compare` of this run has it."""
-    from gputui.services.compare.pairing import Side, SideCase, compare_sides
+    from gputui.services.compare.pairing import gains_of
     from gputui.services.compare.row_text import judgement_text, style_of
 
-    by_precision: dict[str, list[SideCase]] = {"fp32": []}
-    for case in run.cases:
-        by_precision.setdefault(case.case.variant.precision, []).append(SideCase(run.summary, case))
-    single, *others = (Side(name, run.summary, tuple(cases)) for name, cases in by_precision.items())
     gains = {
-        row.b.result.case_id: Span(judgement_text(row.rate, with_interval=False), style_of(row.rate))
-        for other in others
-        for row in compare_sides(single, other, ignore="precision").rows
-        if row.b.result is not None and row.rate.ratio is not None
+        case_id: Span(judgement_text(gain, with_interval=False), style_of(gain))
+        for case_id, gain in gains_of(run).items()
     }
     column = Column("beside fp32", [gains.get(case.case_id, "") for case, _ in rows], priority=_GAIN)
     columns = (*table.columns[:_RATES], column, *table.columns[_RATES:])
@@ -190,7 +191,7 @@ def _unmeasured(run: Run) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for case in run.cases:
         if isinstance(speed_of(case), Missing):
-            found.setdefault(outcome_words(case), []).append(case.case.name)
+            found.setdefault(outcome_words(case), []).append(plain_case_name(case.case))
     return found
 
 
@@ -243,7 +244,7 @@ def _write_uses(page: Page, run: Run) -> None:
         for use in uses_of(case, run.cases, run.summary.machine):
             if isinstance(use.of_sheet, Missing) and isinstance(use.of_measured, Missing):
                 continue
-            peak_test = "gemm" if use.unit == "flop" else "membw"
+            peak_test = peak_name("gemm" if use.unit == "flop" else "membw")
             measured = "—" if isinstance(use.of_measured, Missing) else format_percent(use.of_measured)
             sheet = "—" if isinstance(use.of_sheet, Missing) else format_percent(use.of_sheet)
             measured = measured if measured == "—" else f"{measured} of {peak_test}"

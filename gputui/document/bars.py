@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
-from gputui.document.spans import Span
+from gputui.document.html import safe
+from gputui.document.spans import Span, line_width
 from gputui.document.table import Column, Drawing
+from gputui.model.units import format_percent
 
 NO_READING = "┄"
 
@@ -66,3 +69,40 @@ def _bar(value: float | None, high: float, style: str) -> str:
     width = 100 * min(max(value / high, 0.0), 1.0) if high > 0 else 0.0
     bar = '<rect class="{}" width="{:.2f}%" y="25%" height="50%" rx="2"/>'
     return f'<svg class="bars" aria-hidden="true">{bar.format("track", 100)}{bar.format(style, width)}</svg>'
+
+
+BarPart = tuple[str, float, str]
+"""A part of a whole: its name, its share of 1, and the style of its bar."""
+
+
+def stacked_bar(shares: Sequence[BarPart], rows: int = 1) -> Drawing:
+    """One bar of so many rows with a gap between its parts, above a legend in the same order."""
+
+    def draw(cells: int, beside: Sequence[Column]) -> Column:
+        room = cells - (len(shares) - 1)
+        widths = [max(round(share * room), 1) for _, share, _ in shares]
+        widths[widths.index(max(widths))] -= max(sum(widths) - room, 0)
+        bar: list[Span] = []
+        legend: list[list[Span]] = [[]]
+        for (name, share, style), width in zip(shares, widths, strict=True):
+            bar += [*([Span(" ")] if bar else []), Span("█" * width, style)]
+            entry = [Span("■ ", style), Span(name), Span(f" {format_percent(share)}", "dim")]
+            if legend[-1] and line_width([*legend[-1], *entry]) + 3 > cells:
+                legend.append([])
+            legend[-1] += [*([Span("   ")] if legend[-1] else []), *entry]
+        return Column("", [[tuple(bar)] * rows + [tuple(line) for line in legend]])
+
+    def picture() -> tuple[str, Sequence[str]]:
+        begins = accumulate((share for _, share, _ in shares), initial=0.0)
+        drawn = "".join(
+            f'<rect class="{style}" x="{100 * begin:.2f}%" width="{max(100 * share - 0.5, 0.2):.2f}%"'
+            ' height="100%"/>'
+            for begin, (_, share, style) in zip(begins, shares, strict=False)
+        )
+        legend = "".join(
+            f'<li><i class="{style}">■</i> {safe(name)} <b>{format_percent(share)}</b></li>'
+            for name, share, style in shares
+        )
+        return "", [f'<svg class="stacked" aria-hidden="true">{drawn}</svg><ul class="legend">{legend}</ul>']
+
+    return Drawing(draw, 1, 400, picture=picture)

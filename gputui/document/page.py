@@ -111,18 +111,18 @@ class Page:
         """What there is more, and what to type for it: `12 more rows: --all`."""
         self.spans((Span(f"{text}: ", "dim"), Span(typed, "accent")))
 
-    def table(self, table: Table, margin: int = 0) -> list[str]:
+    def table(self, table: Table, margin: int = 0, *, gap: int = 1) -> list[str]:
         """A table; columns that have no room are left out, and where all must stay their cells go on below.
         Without headings it has no line for them.
 
         Returns the headings of the columns that are shown.
         """
         room, lead = self.width - margin, Span(" " * margin)
-        columns = columns_that_fit([changed(one, self._plain) for one in table.columns], room)
-        for number, part in enumerate(parts_of(columns, room, table.keeps)):
+        columns = columns_that_fit([changed(one, self._plain) for one in table.columns], room, gap)
+        for number, part in enumerate(parts_of(columns, room, table.keeps, gap)):
             if number:
                 self.line()
-            for place, lines in enumerate(lines_of(part, room)):
+            for place, lines in enumerate(lines_of(part, room, gap=gap)):
                 for line in lines if place or any(column.heading for column in part) else ():
                     self._add((lead, *line), table.styles[place - 1] if place and table.styles else "")
         return [column.heading for column in columns]

@@ -141,13 +141,13 @@ def test_on_a_terminal_a_picture_with_the_time_left_is_rewritten_and_is_gone_at_
         r"^\x1b\[K [━╸─]+ +\d+ %  about \d+:\d\d left, ends \d\d:\d\d  pass \d of 2", plain, re.MULTILINE
     )
     for number in (1, 2):
-        assert re.search(rf"\[{number}\] spin +2/2 +[\d.]+ \wB/s .* [━╸─]+  ok", plain), plain
+        assert re.search(rf"\[{number}\] hashing +2/2 +[\d.]+ \wB/s .* [━╸─]+  ok", plain), plain
 
     screen = pyte.HistoryScreen(80, 25, history=1000)
     pyte.Stream(screen).feed(watched.screen)
     assert not screen.history.top
     remains = [line.rstrip() for line in screen.display if line.strip()]
-    assert not [line for line in remains if " left" in line or "spin  " in line or "Ctrl-C" in line]
+    assert not [line for line in remains if " left" in line or "hashing  " in line or "Ctrl-C" in line]
     assert remains[0].startswith("checking ")
 
 
@@ -159,7 +159,7 @@ def test_two_runs_of_one_file_are_named_and_compared(watched: Watched) -> None:
 
     assert done.returncode == 0, done.stderr
     assert "no recorded differences" in done.stdout
-    assert re.search(r"^spin ", done.stdout, re.MULTILINE)
+    assert re.search(r"^hashing ", done.stdout, re.MULTILINE)
 
 
 def test_runs_are_listed_newest_first_with_their_labels_as_they_are(watched: Watched) -> None:

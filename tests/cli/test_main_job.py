@@ -57,7 +57,7 @@ def test_a_run_ends_with_results_the_word_on_the_box_and_what_to_type_next(place
         r"\ncase \(mini cpu fp32\) +rate +95 %\n",
         output,
     )
-    assert re.search(r"^spin 1t +[\d.]+ [MG]B/s", output, re.MULTILINE)
+    assert re.search(r"^hashing 1t +[\d.]+ [MG]B/s", output, re.MULTILINE)
     assert f"stored as {output.split('stored as ')[1][:8]}" in output
     assert re.search(r"gputui (compare|run --like) \S*a\.db", output)
     assert f"scp -P 2222 ana@[2001:db8::7]:{place / 'a.db'} ." in output
@@ -67,8 +67,8 @@ def test_without_a_terminal_progress_is_one_plain_line_per_event(place: Path) ->
     output = (place / "a.err").read_text()
     assert "\r" not in output
     assert "\x1b" not in output
-    assert len(re.findall(r"^\d:\d\d launch [12] spin", output, re.MULTILINE)) == 2
-    assert len(re.findall(r"^\d:\d\d spin mini .* \d+ blocks$", output, re.MULTILINE)) == 2
+    assert len(re.findall(r"^\d:\d\d launch [12] hashing", output, re.MULTILINE)) == 2
+    assert len(re.findall(r"^\d:\d\d hashing mini .* \d+ blocks$", output, re.MULTILINE)) == 2
 
 
 def test_a_planted_slowdown_is_called_slower_unless_others_held_the_cpus(place: Path) -> None:

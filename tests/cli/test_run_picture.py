@@ -45,6 +45,7 @@ from gputui.model.plan import Plan
 from gputui.model.telemetry import HOST
 from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import resolve_plan
+from gputui.services.results.labels import plain_name
 from gputui.services.runs import progress as progress_of_runs
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.progress import ProgressSnapshot, ProgressTracker
@@ -232,7 +233,7 @@ def test_of_quick_on_a_cpu_every_case_is_in_sight_at_80x24_with_rate_interval_ba
         case = planned_case.case
         if planned_case.outcome is None:
             threads = " 1t" if case.variant.threads == "1" else ""
-            name = rf"{case.work.workload} {case.variant.precision}{threads}"
+            name = rf"{plain_name(case.work.workload)} {case.variant.precision}{threads}"
             assert re.search(row % name, text, re.MULTILINE), (name, text)
     assert "23 of 35 cases not measured: 20 need a GPU, 3 need TF32" in text
     assert re.search(r"── host  Xeon 8481C  other programs 0 % ──", text)
@@ -245,8 +246,8 @@ def test_on_a_gpu_the_bars_are_shares_of_the_data_sheets_peak_and_cases_without_
     text = text_of(
         picture_lines(pictured(plan, GPU_MACHINE, until=len(journal) // 3), [plan], "a.db", "Ctrl-C", 80, 24)
     )
-    assert re.search(r"^   CASE +DONE +RATE +95 % +OF PEAK$", text, re.MULTILINE), text
-    assert re.search(r"^   gpt_train base fp32 .* ±4 %  ━[━╸─]{5,} +\d+ %$", text, re.MULTILINE), text
+    assert re.search(r"^   CASE +RATE +95 % +OF PEAK$", text, re.MULTILINE), text
+    assert re.search(r"^   GPT training base fp32 .* ±4 %  ━[━╸─]{5,} +\d+ %$", text, re.MULTILINE), text
     assert re.search(r"^   \d+ above: ok · 3 of 35 cases not measured: 3 need TF32$", text, re.MULTILINE)
     assert len(text.split("\n")) == 24
 
@@ -311,7 +312,7 @@ def test_what_goes_wrong_scrolls_up_once_and_the_picture_goes_on_below_it(
         screen.feed(capsys.readouterr().err)
         above, _, picture = "\n".join(screen.lines).partition("\n test")
         assert [re.sub(r"^\d:\d\d ", "", line) for line in above.split("\n")] == [
-            f"{plan.cases[0].case.name}  failed: it broke",
+            "matmul mini cpu fp32 all cores  failed: it broke",
             "launch 1: failed: it died; its log ends:",
             "    Traceback:",
             "      in build",

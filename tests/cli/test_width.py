@@ -19,6 +19,7 @@ from gputui.model.journal import Price
 from gputui.model.machine import Machine
 from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import resolve_plan
+from gputui.services.results.labels import plain_name
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
 
@@ -118,7 +119,7 @@ def test_the_price_of_a_case_is_of_a_unit_that_costs_cents_to_dollars_and_its_sh
     out = printed(capsys, monkeypatch, "show", "latest", str(place / "gpu.db"), columns=100)
 
     assert re.search(r"cost \(50 % share\)$", out, re.MULTILINE)
-    (row,) = re.findall(r"^gpt_train base fp32 .* (\$\d\.\d\d per Mtok)$", out, re.MULTILINE)
+    (row,) = re.findall(r"^GPT training base fp32 .* (\$\d\.\d\d per Mtok)$", out, re.MULTILINE)
     assert row
     assert out.count("% share") == 1
 
@@ -132,7 +133,7 @@ def test_what_amp_brings_is_the_same_in_the_table_of_a_run_and_in_its_comparison
     (comparison,) = compared["comparisons"]
     said = {"inconclusive": "can't tell", "same": "same"}
     for row in comparison["rows"]:
-        name = rf"{row['workload']} amp{' 1t' if row['threads'] == '1' else ''}"
+        name = rf"{plain_name(row['workload'])} amp{' 1t' if row['threads'] == '1' else ''}"
         (line,) = re.findall(rf"^{name} +[\d.]+k? \S+ +\S.*? % (\S.*?)  ", shown, re.MULTILINE)
         wanted = said.get(row["verdict"], row["verdict"])
         assert line.endswith(wanted) or (wanted == "faster" and line.endswith("as fast")), (line, row)
@@ -145,7 +146,7 @@ def test_a_narrow_comparison_names_each_of_its_rows_apart(
 
     table = output.partition("verdict\n")[2].partition("mean of")[0]
     names = re.sub(r" +[\d.]+k? .*\n(?!\w+ \w+ )", " ", table)  # a continuation belongs to the line above
-    rows = re.findall(r"^(\w+ \w+ [cg]pu.*?) {2,}|^(\w+ \w+ [cg]pu.*?)$", names, re.MULTILINE)
+    rows = re.findall(r"^(\w[\w ]+ [cg]pu.*?) {2,}|^(\w[\w ]+ [cg]pu.*?)$", names, re.MULTILINE)
     planned = resolve_plan(find_profile("quick"), make_interpreter(H200), GPU_MACHINE).cases
     assert len(rows) == len(set(rows)) == sum(case.outcome is None for case in planned)
 

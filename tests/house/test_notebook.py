@@ -55,7 +55,7 @@ def test_every_cell_of_the_notebook_runs_and_its_file_stays_small(
     measured = next(
         text for source, text in outputs.items() if source.startswith("!gputui run quick --only gemm")
     )
-    assert re.search(r"^gemm \S+ \S+ +[\d.]+ [GT]FLOP/s", without_colours(measured), re.MULTILINE)
+    assert re.search(r"^matmul \S+ \S+ +[\d.]+ [GT]FLOP/s", without_colours(measured), re.MULTILINE)
     assert "1 run of 1 machine" in next(text for source, text in outputs.items() if "gputui.run" in source)
     assert "faster" in next(text for source, text in outputs.items() if source.startswith("judged = "))
     assert "\x1b" not in next(text for source, text in outputs.items() if source.startswith("judged = "))
@@ -102,7 +102,7 @@ def test_the_recipe_for_notebooks_runs_beside_the_packages_of_colab(
         notebook, timeout=900, kernel_name="colab", resources={"metadata": {"path": str(tmp_path)}}
     ).execute()
     measured, loaded, compared, kept = map(texts_of, notebook.cells)
-    assert re.search(r"^gemm \S+ \S+ +[\d.]+ [GT]FLOP/s", without_colours(measured), re.MULTILINE)
+    assert re.search(r"^matmul \S+ \S+ +[\d.]+ [GT]FLOP/s", without_colours(measured), re.MULTILINE)
     assert loaded.startswith("1 run of 1 machine in 1 file")
     assert "gemm" in compared
     assert kept == str(list(OF_COLAB))

@@ -297,9 +297,9 @@ def ended(wrong: GputuiError | None = None) -> RunModel:
     """A run that has been stored, or not."""
     model = watching()
     rows: tuple[CaseLine, ...] = (
-        CaseLine("gemm mini cpu fp32 1 thread", "41.2 GFLOP/s", "±1 %"),
-        CaseLine("gemm mini cpu amp 1 thread", "38.0 GFLOP/s", "±12 %"),
-        CaseLine("gemm mini gpu fp32", why="skipped: no GPU: no NVIDIA driver is loaded"),
+        CaseLine("matmul mini cpu fp32 1 thread", "41.2 GFLOP/s", "±1 %"),
+        CaseLine("matmul mini cpu amp 1 thread", "38.0 GFLOP/s", "±12 %"),
+        CaseLine("matmul mini gpu fp32", why="skipped: no GPU: no NVIDIA driver is loaded"),
     )
     if wrong is not None and model.progress is not None:
         rows = tuple(rows_of_progress(model.progress.cases))
@@ -312,10 +312,10 @@ def ended_gpu() -> RunModel:
     """A run on a GPU that copies too slowly."""
     model = watching_gpu()
     tests = (
-        PeakTest("gemm fp32", "matmul", 5.12e13, "flop", Expectation(4.98e13, 5.32e13, 4.5e13, 6.7e13)),
-        PeakTest("gemm tf32", "matmul", 3.92e14, "flop", Expectation(3.8e14, 4.2e14, 3.4e14, 4.9e14)),
-        PeakTest("gemm amp", "matmul", 7.21e14, "flop", Expectation(6.7e14, None, 6e14, 9.9e14)),
-        PeakTest("copy", "copy", 2.62e12, "B", Expectation(4.17e12, 4.39e12, 3.9e12, 4.8e12)),
+        PeakTest("matmul fp32", "matmul", 5.12e13, "flop", Expectation(4.98e13, 5.32e13, 4.5e13, 6.7e13)),
+        PeakTest("matmul tf32", "matmul", 3.92e14, "flop", Expectation(3.8e14, 4.2e14, 3.4e14, 4.9e14)),
+        PeakTest("matmul amp", "matmul", 7.21e14, "flop", Expectation(6.7e14, None, 6e14, 9.9e14)),
+        PeakTest("memory copy", "copy", 2.62e12, "B", Expectation(4.17e12, 4.39e12, 3.9e12, 4.8e12)),
         PeakTest(
             "pinned copy to the GPU", "h2d_pinned", 5.51e10, "B", Expectation(4.9e10, 5.62e10, 4e10, 6e10)
         ),
@@ -347,13 +347,13 @@ def ended_beside_boxes() -> RunModel:
     model = watching_gpu()
     tests = []
     for number, case in enumerate(
-        ("gemm fp32", "gemm tf32", "gemm amp", "copy", "decode", "gpt_train", "lstm")
+        ("matmul fp32", "matmul tf32", "matmul amp", "memory copy", "text generation", "GPT training", "lstm")
     ):
         typical = (1 + number) * 1e13
         boxes = [rates_of_one(typical * (1 + place / 200), typical, typical) for place in range(18)]
         rates = functools.reduce(rates_of_both, boxes)
         expectation = Expectation(*rates.usual_range, rates.lowest_normal(0.05), math.inf, rates=rates)
-        here = typical * (0.8 if case == "gemm amp" else 1.01 + number / 100)
+        here = typical * (0.8 if case == "matmul amp" else 1.01 + number / 100)
         tests.append(PeakTest(case, "", here, "flop", expectation, high_per_s=here))
     standing = Standing(
         reference="h200-sxm",
@@ -363,7 +363,7 @@ def ended_beside_boxes() -> RunModel:
         cases=7,
         share_slower=0.31,
         ratio=0.97,
-        lowest="gemm amp 24.0 of 30.0–32.6 TFLOP/s",
+        lowest="matmul amp 24.0 of 30.0–32.6 TFLOP/s",
         remarks=("power-capped at 500 of 700 W",),
         judges=True,
     )
@@ -372,7 +372,7 @@ def ended_beside_boxes() -> RunModel:
         f"{check.word}: slower than 18 H200 SXM in 1 of 7 cases (reference of 2026-11): {standing.lowest}."
     )
     steps = (NextStep("gputui doctor", "what is wrong with the box"),)
-    rows = (CaseLine("gemm large gpu amp(bf16)", "24.0 TFLOP/s", "±1 %"),)
+    rows = (CaseLine("matmul large gpu amp(bf16)", "24.0 TFLOP/s", "±1 %"),)
     model.know_ended(
         EndedRuns(RUN, "/home/ana/results.db", "finished", rows, (), None, (headline,), (check,), steps)
     )

@@ -241,7 +241,7 @@ def _busy(main: Row) -> str:
 def subject(row: Row, rows: Sequence[Row], named: Row | None = None) -> str:
     """What was measured, with as many words as tell it from other rows, comparable or `named`."""
     others = [r.case for r in rows if r is named or not isinstance(r.estimate, Missing)]
-    return case_subject(row.case, others)
+    return case_subject(row.case, others, with_id=True)
 
 
 def change_phrase(row: Row) -> str:

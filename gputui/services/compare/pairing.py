@@ -47,7 +47,7 @@ from gputui.model.units import counted, format_percent, format_seconds, listed
 from gputui.services.results.energy import PowerOf, energy_of
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import case_order
-from gputui.services.results.labels import had_no_time
+from gputui.services.results.labels import had_no_time, plain_case_name
 from gputui.services.results.load_times import (
     P95,
     P99,
@@ -376,6 +376,16 @@ def telling_dimension(runs: Sequence[Run]) -> str:
     )
 
 
+def gains_of(run: Run) -> dict[int, Judgement]:
+    """By case, what its precision brings beside fp32; of those that both were measured in."""
+    by_precision: dict[str, list[SideCase]] = {"fp32": []}
+    for case in run.cases:
+        by_precision.setdefault(case.case.variant.precision, []).append(SideCase(run.summary, case))
+    single, *others = (Side(name, run.summary, tuple(cases)) for name, cases in by_precision.items())
+    rows = (row for other in others for row in compare_sides(single, other, ignore="precision").rows)
+    return {row.b.result.case_id: row.rate for row in rows if row.b.result and row.rate.ratio is not None}
+
+
 def compare_sides(
     a: Side,
     b: Side,
@@ -398,7 +408,7 @@ def compare_sides(
         else:
             lost = _either(pair).result
             reason = lost.reason or lost.outcome
-            unmeasured[reason] = (*unmeasured.get(reason, ()), lost.case.name)
+            unmeasured[reason] = (*unmeasured.get(reason, ()), plain_case_name(lost.case))
     measured.sort(key=lambda pair: table_order(_either(pair).result.case))
     measured = [
         one

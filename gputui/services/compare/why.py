@@ -47,14 +47,14 @@ def explain(comparison: Comparison, evidence: Evidence) -> tuple[Why, ...]:
 
 
 def part_name(part: Part) -> str:
-    """How a person calls a part: `gemm`, `casts and copies`, `launch gaps`."""
+    """How a person calls a part: `matmul`, `casts and copies`, `launch gaps`."""
     return CATEGORY_WORDS.get(part.category, part.category)
 
 
 def sentence(row: Row, found: Attribution) -> str:
     """The difference in words, built from its parts.
 
-    `b's step is 91.0 ms shorter (16.5 vs 107.5 ms, 4096 tok): gemm -71.0 ms, 78 % of the difference; ...`
+    `b's step is 91.0 ms shorter (16.5 vs 107.5 ms, 4096 tok): matmul -71.0 ms, 78 % of the difference; ...`
     """
     difference_ns = found.difference_ns
     word = "shorter" if difference_ns < 0 else "longer"

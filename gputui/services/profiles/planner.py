@@ -319,7 +319,9 @@ def _meant(profile: Profile, only: Sequence[str]) -> list[_Only]:
         else:
             name = words[0]
             known = name in {w.name for w in WORKLOADS}
-            what = f"not in {profile.called}" if known else "not a workload"
+            names = {w.title: w.name for w in WORKLOADS}
+            what = f"called {names[name]} in options" if name in names else "not a workload"
+            what = f"not in {profile.called}" if known else what
             others = shipped_with(name) if known and not profile.repeats else ()
             there = f"; {', '.join(others)} would: gputui run {others[0]} --only {text}" if others else ""
             raise GputuiError(

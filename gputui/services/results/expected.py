@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from gputui.analysis.box_rates import BoxRates, below_normal_at, level_of, lowest_normal_rate
 from gputui.analysis.fleet import FEWEST
 from gputui.analysis.peak_tests import (
+    ABOVE_LIMIT,
+    BELOW_NORMAL,
+    NORMAL,
     Expectation,
     PeakTest,
     PerformanceCheck,
@@ -16,12 +19,13 @@ from gputui.analysis.peak_tests import (
     check_performance,
 )
 from gputui.analysis.verdict import SpeedEstimate
+from gputui.document.spans import Span
 from gputui.facts.plausible import expected
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu, Machine
 from gputui.model.result import CaseResult, Run, worked_out_once
 from gputui.model.units import format_rate
-from gputui.services.results.labels import shared_case_words, short_case_name
+from gputui.services.results.labels import plain_name, shared_case_words, short_case_name
 from gputui.services.results.references import (
     Reference,
     key_of,
@@ -33,6 +37,12 @@ from gputui.services.results.roofline import facts_of
 from gputui.services.results.throughput import speed_of
 from gputui.services.results.waiting import contention_of
 
+CHECK_WORDS = {
+    NORMAL: Span("normal", "good"),
+    BELOW_NORMAL: Span("BELOW NORMAL", "warn"),
+    ABOVE_LIMIT: Span("ABOVE THE LIMIT", "alarm"),
+}
+"""Of a judged test, for tables."""
 _CAPPED_W = 1.0
 """Drivers report limits with a rounding error."""
 _PEAK_TESTS = {"gemm": "matmul", "membw": "copy"}
@@ -222,7 +232,8 @@ def _label(case: CaseResult, *, is_small: bool) -> str:
     work = case.case.work
     if work.workload == "xfer":
         return "pinned copy to the GPU" if _measure(case) == "h2d_pinned" else "pinned copy from the GPU"
-    label = f"{work.workload} {case.case.variant.precision}" if _measure(case) == "matmul" else "copy"
+    name = plain_name(work.workload)
+    label = f"{name} {case.case.variant.precision}" if _measure(case) == "matmul" else name
     return f"{work.size} {label}" if is_small else label
 
 

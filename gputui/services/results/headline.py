@@ -28,21 +28,26 @@ from gputui.model.units import (
     listed,
 )
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.labels import case_words, ending_words, is_recording, lacking, needs_budget
+from gputui.services.results.labels import (
+    case_words,
+    ending_words,
+    is_recording,
+    lacking,
+    needs_budget,
+    plain_name,
+)
 from gputui.services.results.load_times import LOAD_TIMES
 from gputui.services.results.throughput import speed_ratio, speeds_of
 from gputui.services.results.waiting import contention_of, is_undecidable
-from gputui.worker.workloads import WORKLOADS
 
 HAD_THE_CPU = "Other programs had the CPU"
-_TITLES = {workload.name: workload.title for workload in WORKLOADS}
 _OF_USER = {"step": "your step {}", "command": "your program {}", "record": "your recording {}"}
 _CLASSES = ("training", "inference", "ceiling", "host")
 _WORKLOADS = ("gpt_train", "decode", "gemm")
 _PRECISIONS = ("amp", "tf32", "fp32")
 _SIZES = ("xl", "large", "base", "mini")
 _MEASURED = {
-    "matmul": "matrix products",
+    "matmul": "matmul",
     "copy": "memory",
     "h2d_pinned": "copies to the GPU",
     "d2h_pinned": "copies from the GPU",
@@ -84,7 +89,7 @@ def index_in(order: Sequence[str], value: str) -> int:
 
 
 def title_of(workload: str) -> str:
-    """As within a sentence: `GPT training`, `matrix product`, `your step hashing`."""
+    """As within a sentence: `GPT training`, `matmul`, `your step hashing`."""
     kind, _, name = workload.partition(":")
     if kind == "serve" and name:
         profile, _, load = name.partition(" ")
@@ -93,7 +98,7 @@ def title_of(workload: str) -> str:
             load = load.removesuffix(f" {time}")
             load = f"{time} {'with' if 'user' in load else 'at'} {load}"
         return f"{profile} serving at its limit" if load == "limit" else f"{profile} serving, {load}"
-    return _OF_USER[kind].format(name) if kind in _OF_USER and name else _TITLES.get(workload, workload)
+    return _OF_USER[kind].format(name) if kind in _OF_USER and name else plain_name(workload)
 
 
 def as_sentence(text: str) -> str:
@@ -101,8 +106,13 @@ def as_sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def case_subject(case: Case, among: Sequence[Case], *, with_precision: bool = True) -> str:
-    """What was measured, with as many words as tell it from the other cases: `GPT training with amp`."""
+def case_subject(
+    case: Case, among: Sequence[Case], *, with_precision: bool = True, with_id: bool = False
+) -> str:
+    """What was measured, with as many words as tell it from the other cases: `GPT training with amp`.
+
+    `with_id`: a peak test also by the name that options take, `matmul (gemm)`.
+    """
     words = case_words(case)
     others = [case_words(other) for other in among]
     same_work = [case_words(other) for other in among if other.work.workload == case.work.workload]
@@ -111,6 +121,8 @@ def case_subject(case: Case, among: Sequence[Case], *, with_precision: bool = Tr
         return len({other[key] for other in among}) > 1
 
     parts = [title_of(case.work.workload)]
+    if with_id and case.workload_class == "ceiling":
+        parts.append(f"({case.work.workload})")
     if varies("size", same_work):
         parts.append(f"({words['size']})")
     if with_precision and words["precision"] and varies("precision", same_work):
@@ -226,7 +238,7 @@ def _published(check: PerformanceCheck, *, many: bool) -> list[str]:
     if check.word == BELOW_NORMAL:
         shares = [format_percent(one.share or 0.0) for one in hits]
         parts = [f"{_named(one)} at {share}" for one, share in zip(hits, shares, strict=True)]
-        run = "runs" if hits[0].peak_test.measure == "copy" else "run"
+        run = "runs" if hits[0].peak_test.measure in ("copy", "matmul") else "run"
         parts[0] = f"{_named(hits[0])} {run} at {shares[0]}"
         return [f"{BELOW_NORMAL}: {where}{listed(parts)} of what {_one(name)} does elsewhere.", *others]
     noun = "case" if any(map(_is_of_boxes, judged)) else "peak test"
@@ -235,7 +247,7 @@ def _published(check: PerformanceCheck, *, many: bool) -> list[str]:
 
 
 def _named(judged: JudgedPeakTest) -> str:
-    """`memory`, `matrix products with amp`."""
+    """`memory`, `matmul with amp`."""
     test = judged.peak_test
     precision = test.label.rpartition(" ")[2]
     return _MEASURED.get(test.measure, test.label) + (

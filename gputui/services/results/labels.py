@@ -28,8 +28,10 @@ from gputui.services.prices.pricing import price_source
 from gputui.services.results.metrics import CaseMetric
 from gputui.services.results.throughput import speed_of
 from gputui.services.results.waiting import is_crowded, waited_share
+from gputui.worker.workloads import WORKLOADS
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_NAMES = {workload.name: workload.title for workload in WORKLOADS}
 
 
 def day(run: RunSummary) -> str:
@@ -83,10 +85,24 @@ def measured_first(cases: Iterable[CaseResult]) -> list[CaseResult]:
     return sorted(cases, key=lambda case: case.outcome in NOT_RUN)
 
 
-def case_name(case: CaseResult) -> str:
-    """The name of a case, with the type that `amp` resolved to, and the number of a GPU but the first."""
+def plain_name(workload: str) -> str:
+    """What people call a workload: `matmul` for `gemm`. One that gputui does not ship keeps its name."""
+    return _NAMES.get(workload, workload)
+
+
+def plain_case_name(case: Case) -> str:
+    """The whole name of a case as people say it: `matmul mini cpu fp32 1 thread`."""
+    return plain_name(case.work.workload) + case.name.removeprefix(case.work.workload)
+
+
+def case_name(case: CaseResult, *, in_files: bool = False) -> str:
+    """The name of a case, with the type that `amp` resolved to, and the number of a GPU but the first.
+
+    Files name the workload as options do.
+    """
     used = {m.precision_used for m in case.measurements if m.precision_used}
-    name = case.case.name.replace(" gpu", f" gpu{gpu_number(case.case, case.device_index)}")
+    name = case.case.name if in_files else plain_case_name(case.case)
+    name = name.replace(" gpu", f" gpu{gpu_number(case.case, case.device_index)}")
     types = sorted(u.removeprefix("amp-") for u in used if u.startswith("amp-"))
     return name.replace(" amp", f" amp({'/'.join(types)})") if types else name
 
@@ -116,7 +132,7 @@ def short_case_name(
     """The name without the words that are common and without the ignored dimension."""
     unsaid = ("", "all", *common) if is_short else ("", *common)
     words = [word for key, word in case_words(case).items() if key != ignore and word not in unsaid]
-    return " ".join((case.work.workload, *words))
+    return " ".join((plain_name(case.work.workload), *words))
 
 
 def short_result_name(case: CaseResult, common: Sequence[str] = (), *, is_short: bool = False) -> str:
@@ -324,7 +340,7 @@ def lacking(run: Run) -> str:
 def lost_words(cases: Iterable[tuple[str, CaseResult]]) -> list[str]:
     """How many launches of cases, with their names, failed though the case ended otherwise, and why.
 
-    As `1 of 3 launches of gemm mini cpu fp32 failed: the worker died of SIGKILL`, a line for each reason.
+    As `1 of 3 launches of matmul mini cpu fp32 failed: the worker died of SIGKILL`, a line for each reason.
     """
     found: dict[tuple[str, str], list[str]] = {}
     for name, case in cases:

@@ -12,6 +12,7 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Machine
 from gputui.model.result import CaseResult
 from gputui.model.units import format_percent
+from gputui.services.results.labels import plain_name
 from gputui.services.results.throughput import devices_of, speed_of
 
 IMPOSSIBLE = 1.1
@@ -56,10 +57,15 @@ class PeakShare:
 
     @property
     def text(self) -> str:
-        """`76 %`, `61 % of gemm`, or `121 % (boost)` where the clock went beyond the data sheet's."""
+        """`76 %`, `61 % of matmul`, or `121 % (boost)` where the clock went beyond the data sheet's."""
         if self.of == "peak":
             return format_percent(self.share) + (BOOST if self.share >= _BEYOND else "")
-        return f"{format_percent(self.share)} of {self.of}"
+        return f"{format_percent(self.share)} of {peak_name(self.of)}"
+
+
+def peak_name(workload: str) -> str:
+    """What a peak test measures: `matmul`, or the `memory` that it copies."""
+    return plain_name(workload).removesuffix(" copy")
 
 
 def peak_share(case: CaseResult, beside: Sequence[CaseResult], machine: Machine) -> PeakShare | None:

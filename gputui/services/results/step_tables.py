@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
+from gputui.document.bars import BarPart
 from gputui.document.table import Column, Table, table_of
+from gputui.document.theme import FAMILIES, TONES
 from gputui.model.absent import Missing
 from gputui.model.profiled import MEMORY_PARTS, MemoryPoint, Operator, ProfiledPass
+from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_bytes, format_percent, format_ratio, format_seconds
-from gputui.services.results.step_breakdown import StepBreakdown, is_believed
+from gputui.services.results.headline import case_order
+from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of, is_believed
+
+_MOST_PARTS, _LEAST_PART = 4, 0.01
+"""Of a step: how many are named, so that with the others each has a hue, and from which share."""
 
 POINTS = {
     "start": "at start",
@@ -20,6 +28,7 @@ POINTS = {
 
 
 CATEGORY_WORDS = {
+    "gemm": "matmul",
     "cast_copy": "casts and copies",
     "softmax_loss": "softmax and loss",
     "embedding_index": "indexing",
@@ -44,6 +53,31 @@ def step_words(breakdown: StepBreakdown, found: ProfiledPass) -> str:
         return text
     doubt = "" if is_believed(breakdown) else ", so shares are rough"
     return f"{text}, {format_ratio(breakdown.inflation)} as long as the timed one{doubt}"
+
+
+def main_step(run: Run, passes: Mapping[int, ProfiledPass]) -> tuple[CaseResult, StepBreakdown] | Missing:
+    """The main case of those with a valid profiled pass; Missing with the reason."""
+    found = [(case, breakdown_of(passes[case.case_id], case)) for case in run.cases if case.case_id in passes]
+    known = [(case, one) for case, one in found if not isinstance(one, Missing)]
+    if known:
+        return min(known, key=lambda pair: case_order(pair[0].case))
+    reasons = [one.reason for _, one in found if isinstance(one, Missing)]
+    return Missing(reasons[0] if reasons else "no step was profiled")
+
+
+def step_parts(breakdown: StepBreakdown) -> list[BarPart]:
+    """What a step is made of, by category of operator, the largest first; then what was idle."""
+    idle = sum(share.share for share in breakdown.shares if share.name.startswith("idle"))
+    by_category = Counter[str]()
+    for op in breakdown.operators:
+        by_category[CATEGORY_WORDS.get(op.category, op.category)] += op.time_ns
+    busy = [(name, ns / by_category.total() * (1 - idle)) for name, ns in by_category.items() if ns]
+    busy = busy or [(one.name, one.share) for one in breakdown.shares if not one.name.startswith("idle")]
+    busy.sort(key=lambda part: -part[1])
+    shown = [part for part in busy[:_MOST_PARTS] if part[1] >= _LEAST_PART]
+    shown.append(("others", sum(share for _, share in busy) - sum(share for _, share in shown)))
+    parts = [(name, share, f"{FAMILIES[n % len(FAMILIES)]} {TONES}") for n, (name, share) in enumerate(shown)]
+    return [part for part in (*parts, ("idle", idle, "track")) if part[1] >= _LEAST_PART]
 
 
 def operator_table(found: ProfiledPass, operators: Sequence[Operator], names: Sequence[str] = ()) -> Table:

@@ -93,7 +93,7 @@ def cases_sheet(detail: RunDetail) -> Sheet:
     for case in measured_first(detail.run.cases):
         work, variant = case.case.work, case.case.variant
         named: tuple[Value, ...] = (
-            *(case_name(case), work.workload, work.version, work.size, variant.device_class),
+            *(case_name(case, in_files=True), work.workload, work.version, work.size, variant.device_class),
             *(variant.precision, variant.mode, variant.threads, case.outcome, case.reason),
         )
         speed = _speed(case)
@@ -210,7 +210,7 @@ def findings_sheet(detail: RunDetail) -> Sheet:
         ("normality", None, n.word, n.text, None) for n in performance_checks(detail.run)
     ]
     for case, findings in detail.findings:
-        rows += [("finding", case_name(case), f.confidence, f.text, None) for f in findings]
+        rows += [("finding", case_name(case, in_files=True), f.confidence, f.text, None) for f in findings]
     rows += [("note", None, None, note, None) for note in run_notes(detail.run)]
     for event in detail.events:
         since_s = None if event.t_us is None else (event.t_us - started_us) / 1e6
@@ -289,7 +289,7 @@ def _copy(source: Path, target: Path) -> None:
 
 def _about(detail: RunDetail, case: CaseResult | None = None) -> dict[str, str]:
     about = {"file": str(detail.path), "run": detail.run.summary.run_id}
-    return about if case is None else {**about, "case": case_name(case)}
+    return about if case is None else {**about, "case": case_name(case, in_files=True)}
 
 
 def _instant(utc_us: int) -> str:

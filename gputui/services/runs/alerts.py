@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from gputui.model.journal import CaseEnd, Line, RunEnd
 from gputui.model.plan import Plan
+from gputui.services.results.labels import plain_case_name
 
 LEAST_APART_S = 10.0
 """Events that follow an alert sooner are reported with the next one."""
@@ -67,7 +68,8 @@ class Alerts:
 
     def _sentence(self, index: int, line: CaseEnd) -> str:
         planned = self._plans[index].cases
-        name = planned[line.case_id].case.name if line.case_id < len(planned) else f"case {line.case_id}"
+        is_planned = line.case_id < len(planned)
+        name = plain_case_name(planned[line.case_id].case) if is_planned else f"case {line.case_id}"
         name = name if len(self._plans) == 1 else f"[{index + 1}] {name}"
         return f"{name} {_WORDS[line.outcome]}"
 

@@ -40,6 +40,7 @@ from gputui.services.results.labels import (
     gpu_number,
     interval_words,
     not_measured_line,
+    plain_case_name,
     shared_case_words,
     short_case_name,
 )
@@ -699,7 +700,7 @@ class ProgressTracker:
     def _name(self, index: int, case_id: int) -> str:
         case = self._cases[index, case_id]
         number = gpu_number(case.case, case.device_index)
-        return self._numbered(index, case.case.name.replace(" gpu", f" gpu{number}"))
+        return self._numbered(index, plain_case_name(case.case).replace(" gpu", f" gpu{number}"))
 
     def _short_name(self, index: int, case_id: int) -> str:
         """Without what all cases share; beside cases on a CPU the others need no word."""

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from gputui.analysis.peak_tests import BELOW_NORMAL, NO_REFERENCE, PerformanceCheck
+from gputui.document.bars import BarPart
 from gputui.document.parts import Code, Links, Part, Section
-from gputui.document.table import Table, table_of
+from gputui.document.table import Column, Table, table_of
 from gputui.facts.gpus import find_gpu
 from gputui.facts.tables import plausible_rows, source_rows
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu
+from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import counted, format_bytes, format_hourly, format_percent, format_rate
 from gputui.services.compare.rerun import REPEATED
 from gputui.services.profiles.loader import shipped_profiles
+from gputui.services.results.case_table import case_lines, rates_table
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import run_headline
 from gputui.services.results.labels import (
     case_name,
     ending_words,
-    interval_words,
     measured_first,
     metric_text,
+    plain_case_name,
     run_notes,
     some_of,
 )
@@ -42,6 +45,7 @@ from gputui.services.serving.text import (
     unmeasured_lines,
 )
 from gputui.services.share import vocabulary
+from gputui.services.share.card import key_figures, step_of
 from gputui.store.reading import DeviceTelemetry, StoredEvent, TelemetrySummary
 
 
@@ -57,14 +61,19 @@ class SharedSide:
     serving: ServingRun | Missing
     runs: int
     """How many runs of it are shared; each case is of one of them."""
+    passes: Mapping[int, ProfiledPass]
+    """Profiled ones of the run, by case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answer in a line, more of it, and the sections."""
+    """The answer in a line, more of it, figures and a step of one box, and the sections."""
 
     title: str
     lead: str
+    figures: Table | None
+    step: tuple[str, Sequence[BarPart]]
+    """What it is, or why its parts are not known; empty where boxes are compared."""
     sections: tuple[Section, ...]
 
 
@@ -90,7 +99,11 @@ def report_on(boxes: Sequence[SharedSide], answer: str, contents: Sequence[str])
         Section(REPEAT, tuple(_repeat(boxes))),
         Section("What is in this page, and what was left out", (tuple(contents),)),
     )
-    return Report(title.removesuffix("."), lead, tuple(one for one in sections if any(one.parts)))
+    figures = key_figures(first.run) if len(boxes) == 1 else None
+    step = step_of(first.run, first.passes) if figures else ("", ())
+    return Report(
+        title.removesuffix("."), lead, figures, step, tuple(one for one in sections if any(one.parts))
+    )
 
 
 def _about(boxes: Sequence[SharedSide]) -> Table:
@@ -311,16 +324,12 @@ def _host(box: SharedSide) -> Iterator[str]:
 
 
 def _rates(run: Run) -> Table:
-    rows = [
-        (
-            case_name(case),
-            format_rate(speed.units_per_s, case.case.unit),
-            interval_words(speed),
-            str(speed.launches),
-        )
-        for case, speed in speeds_of(run)
-    ]
-    return table_of(("case", "rate", "95 %", "launches"), rows, (1, 2, 3))
+    """Every case with its rate, its share of a peak and how often it was launched."""
+    measured = speeds_of(run)
+    lines, cost = case_lines(run, measured, case_name)
+    table = rates_table(lines, cost=cost)
+    launches = Column("launches", [str(speed.launches) for _, speed in measured], True)
+    return replace(table, columns=(*table.columns, launches))
 
 
 def _loads(serving: ServingRun) -> Iterator[Part]:
@@ -345,7 +354,7 @@ def _not_measured(run: Run) -> Iterator[str]:
         if case.outcome != "ok":
             by_reason.setdefault(ending_words(case), []).append(case)
     for (how, why), cases in by_reason.items():
-        yield f"{how}{f' ({why})' if why else ''}: {some_of([case.case.name for case in cases])}"
+        yield f"{how}{f' ({why})' if why else ''}: {some_of([plain_case_name(case.case) for case in cases])}"
 
 
 def _repeat(boxes: Sequence[SharedSide]) -> Iterator[Part]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from gputui.errors import GputuiError, NotStored
 from gputui.model.absent import Missing
+from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted, listed
 from gputui.services.results.selectors import judged_runs, split_selector
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from gputui.services.compare.pairing import Side
     from gputui.services.compare.session import Answer, Asked
 
-CARDS = (".svg", ".txt")
-"""Endings of a card: the answer and the rates of one run, to post."""
+CARDS = (".png", ".svg", ".txt")
+"""Endings of a card: the answer, figures, rates and a step of one run, to post."""
 FORMS = (".html", ".md", *CARDS, ".json", ".db")
 """Endings of the files that can be shared."""
 _MOST_BOXES = 8
@@ -61,12 +62,14 @@ def share(
     out: Path,
     keep: Keep,
     *,
-    draw_card: Callable[[Run, str], str] | None = None,
+    draw_card: Callable[[Run, Mapping[int, ProfiledPass], str], str | bytes] | None = None,
     trust: bool = False,
 ) -> Shared:
     """Write the runs that each `F` or `F@RUN` names to one file, in the form of its ending.
 
-    `draw_card` makes the text of a card of a run, in the form of one of CARDS; without it none can be made.
+    `draw_card` makes a card of a run and its profiled passes, in the form of one of CARDS; without it there
+    is none.
+
     Every text that no pattern knows is replaced or left out, but for what `keep` asks for. A report or page
     is made of the copies that `.db` consists of, so no form holds more than another. Raises GputuiError if a
     file cannot be read or a run is unknown, NotStored if `out` cannot be written or is a database already.
@@ -106,7 +109,8 @@ def share(
             held = _held(copies)
             shared = Shared(held, _left_out(names))
             if draw_card is not None and form in CARDS:
-                write_whole(out, draw_card(_boxes(copies, ())[0].run, form))
+                (box,) = _boxes(copies, ())
+                write_whole(out, draw_card(box.run, box.passes, form))
             else:
                 write_whole(out, _text(form, copies, shared))
     return Shared(held, _left_out(names))
@@ -180,7 +184,8 @@ def _boxes(copies: Sequence[Path], sides: Sequence[Side]) -> list[SharedSide]:
             run_id = run.summary.run_id
             loads = serving_of(run, file.serving(run_id))
             telemetry, events = file.telemetry_summary(run_id), file.events(run_id)
-            boxes.append(SharedSide(letter, run, telemetry, events, loads, count))
+            passes = file.profiled(run_id)
+            boxes.append(SharedSide(letter, run, telemetry, events, loads, count, passes))
     return boxes
 
 

@@ -1,4 +1,4 @@
-"""Writes text to a file atomically."""
+"""Writes a file atomically."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ _BYTES_OF_NAMES = "surrogateescape"
 """In a C locale, Python represents file names as bytes; they are written unchanged."""
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file in one step; the old content stays if that fails. UTF-8, line ends as given.
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Replace a file in one step; the old content stays if that fails. Text is UTF-8, line ends as given.
 
     A device or pipe, such as /dev/stdout, is written to directly. Raises NotStored, and GputuiError for a
     database: swapped arguments must not replace measurements by a report of them.
     """
     target = expanded(path)
+    data = content if isinstance(content, bytes) else content.encode("utf-8", errors=_BYTES_OF_NAMES)
     try:
         if target.is_dir():
             raise IsADirectoryError(21, "it is a directory")
         if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf-8", errors=_BYTES_OF_NAMES, newline="")
+            target.write_bytes(data)
             return
         if _is_database(target):
             raise GputuiError(f"{path} is a database and will not be overwritten", "choose another file")
@@ -37,8 +38,8 @@ def write_whole(path: Path, text: str) -> None:
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
         descriptor, made = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", errors=_BYTES_OF_NAMES, newline="") as file:
-                file.write(text)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             Path(made).chmod(mode)

@@ -17,7 +17,7 @@ _BLANK_BEHIND = re.compile(r"[^│|]*?(?= (?: |$))")
 """Up to a blank that a line can spare; what stands behind a border stays in its place."""
 _IN_NUMBER = re.compile(r"±[\d.]+(?= %)")
 _DEGREES = re.compile(r"(?<=\d )°([CF])(?= |$)")
-_SHAPES = dict(zip("▁▂▃▄▅▆▇█━╸╺┄●○◆", ".,:;+x*#===.o?*", strict=True))
+_SHAPES = dict(zip("▁▂▃▄▅▆▇█━╸╺┄●○◆■", ".,:;+x*#===.o?*#", strict=True))
 """For the shapes of charts, gauges and intervals, which differ from each other in ASCII too."""
 _NO_SHAPES: tuple[str, ...] = ("linux", "vt1", "vt2", "vt3", "dumb")
 """Beginnings of the names of terminals whose fonts lack them: the console of Linux, and the old ones."""

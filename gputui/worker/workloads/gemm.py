@@ -40,7 +40,7 @@ def build(request: Request) -> Step:
 WORKLOAD = Workload(
     name="gemm",
     version=1,
-    title="matrix product",
+    title="matmul",
     question="How many FLOP/s can this box reach at all?",
     workload_class="ceiling",
     unit="flop",

@@ -112,7 +112,7 @@ def test_of_several_cases_one_must_stand_out_by_more_than_a_case_alone() -> None
     assert words(fleet(-0.105, others)) == []
     uneven = fleet(-0.14, others)
     assert words(uneven) == ["uneven"]
-    assert " matrix product -13 % " in texts(uneven)
+    assert " matmul -13 % " in texts(uneven)
 
 
 def test_kinds_are_ranked_by_their_median_and_no_box_is_judged_by_another_kind() -> None:

@@ -231,7 +231,7 @@ def test_markdown_has_the_tables_of_the_text(files: tuple[Path, Path], printed: 
 
     assert table[0].startswith("| case (mini gpu) | a | b | unit | b vs a | verdict | n |")
     assert set(table[1]) <= set("|-: ")
-    assert re.search(r"\| gemm amp \| 21\.\d \| 26\.\d \| GFLOP/s \| \+25 % \(.*\) \| faster ", text)
+    assert re.search(r"\| matmul amp \| 21\.\d \| 26\.\d \| GFLOP/s \| \+25 % \(.*\) \| faster ", text)
     assert "| cost | a | b | per |" in text
     assert len({line.count("|") for line in table[:5]}) == 1
 
@@ -395,5 +395,5 @@ def test_on_a_terminal_colours_repeat_the_words(tmp_path: Path, monkeypatch: pyt
     assert "38;5" not in plain
     escapes = re.compile(r"\x1b\[[\d;]*m")
     assert escapes.sub("", coloured) == escapes.sub("", plain)
-    row = next(line for line in escapes.sub("", plain).splitlines() if line.startswith("gpt_train"))
+    row = next(line for line in escapes.sub("", plain).splitlines() if line.startswith("GPT training "))
     assert re.search(r"-38 % \(-\d\d to -\d\d\) +╺?━*●━*╸? +│ +slower +\+60 %", row), row

@@ -517,4 +517,4 @@ def test_a_case_that_differs_as_the_main_one_does_is_not_named_and_one_that_spea
     peak = headline(run_of({GPT: 0.1, CNN: 0.1, GEMM: 0.1}), run_of({GPT: 0.05, CNN: 0.02, GEMM: 0.002}))
     assert peak.sentences[1].startswith("CNN training: b is 5.00x as fast (")
     alone = headline(run_of({GPT: 0.1, GEMM: 0.1}), run_of({GPT: 0.05, GEMM: 0.002}))
-    assert alone.sentences[1].startswith("Matrix product: b is 50.0x as fast (")
+    assert alone.sentences[1].startswith("Matmul (gemm): b is 50.0x as fast (")

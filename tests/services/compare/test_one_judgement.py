@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -40,6 +41,7 @@ from gputui.services.compare.row_text import (
 from gputui.services.compare.session import Answer, Asked
 from gputui.services.compare.text import comparison_as_text
 from gputui.services.results.conditions import Evidence
+from gputui.services.results.labels import plain_name
 from gputui.tui.screens.compare.evidence_page import evidence_page
 
 
@@ -134,8 +136,8 @@ def test_every_form_says_the_same_of_a_row(
     for row, row_json, line, figure_line in zip(
         comparison.rows, plain["rows"], of_cases, of_figures, strict=True
     ):
-        name = row.case.work.workload
-        of_text = next(one for one in wide.splitlines() if one.startswith(f"{name} "))
+        name = plain_name(row.case.work.workload)
+        of_text = next(one for one in wide.splitlines() if re.match(rf"{name} +\d", one))
         assert change_text(row.rate) in of_text
         assert verdict_text(row.rate) in of_text
         of_markdown = next(one for one in markdown.splitlines() if one.startswith(f"| {name} "))

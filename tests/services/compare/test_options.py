@@ -77,7 +77,7 @@ def test_a_row_whose_whole_interval_lies_beyond_the_limit_fails_the_gate() -> No
 
     assert found.end == FAIL
     (line,) = found.slower
-    assert re.fullmatch(r"gemm mini gpu amp: -17 % \(-\d+ to -1\d\)", line)
+    assert re.fullmatch(r"matmul mini gpu amp: -17 % \(-\d+ to -1\d\)", line)
     assert found.undecided == ()
 
 
@@ -127,7 +127,7 @@ def test_the_gate_does_not_pass_where_b_lacks_failed_ran_out_of_memory_or_droppe
 
     assert gate(compared(*a, b=(good, measured(other, *three(0.1)))), limit=50).end == PASS
     assert gate(compared(*a, b=(good,)), limit=50).undecided == (
-        "membw mini cpu fp32 all: b does not have this case",
+        "memory copy mini cpu fp32 all: b does not have this case",
     )
     for outcome in ("oom", "failed", "skipped", "unsupported", "interrupted"):
         found = gate(compared(*a, b=(good, unmeasured(other, outcome))), limit=50)
@@ -160,7 +160,7 @@ def test_a_side_that_waited_for_most_of_the_time_never_passes_however_fast_it_lo
     b = measured(GEMM, steady(0.1), waited_share=0.95)
     found = gate(compared(measured(GEMM, steady(0.1)), b=(b,)))
     assert found.undecided == (
-        "gemm mini cpu fp32 all: b: its threads waited 95 % of the time for CPUs that others had",
+        "matmul mini cpu fp32 all: b: its threads waited 95 % of the time for CPUs that others had",
     )
     assert [step.partition(":")[0] for step in found.steps[1:]] == ["on the box of b"]
 
@@ -258,7 +258,7 @@ def test_the_gate_exits_1_only_for_what_is_surely_slower(ran: Ran) -> None:
     status, out, err = ran("a.db", "slow.db", "--fail-if-slower", "20")
     assert (status, "slower" in out) == (EXIT_CASE_FAILED, True)
     assert "gate: fail:" in err
-    assert "gemm mini cpu fp32 all: -50 % (" in err
+    assert "matmul mini cpu fp32 all: -50 % (" in err
 
     status, _, err = ran("slow.db", "a.db", "--fail-if-slower", "20")
     assert status == EXIT_DONE
@@ -269,7 +269,7 @@ def test_an_inconclusive_check_exits_5_or_as_requested(ran: Ran) -> None:
     status, _, err = ran("a.db", "one.db", "--fail-if-slower", "20")
     assert status == EXIT_UNDECIDED
     assert "gate: cannot tell" in err
-    assert "gemm mini cpu fp32 all: " in err
+    assert "matmul mini cpu fp32 all: " in err
     assert "gputui run --like " in err
 
     limit = ("a.db", "one.db", "--fail-if-slower", "20")
@@ -320,7 +320,7 @@ def test_chosen_columns_are_shown_and_no_others(ran: Ran) -> None:
 
     heading = next(line for line in out.splitlines() if line.startswith("case"))
     assert heading.split("b vs a verdict")[1].strip() == "cost a, b"
-    assert "/s" not in next(line for line in out.splitlines() if line.startswith("gemm"))
+    assert "/s" not in next(line for line in out.splitlines() if line.startswith("matmul"))
 
 
 def test_a_chosen_column_that_nothing_fills_is_left_out_and_says_why(ran: Ran) -> None:
@@ -375,7 +375,7 @@ def test_the_ending_of_the_file_says_how_it_is_written_where_no_format_is_named(
         assert ran("a.db", "slow.db", *words, "-o", name) == (EXIT_DONE, "", f"wrote {name}\n")
     begins = {name: (place / name).read_text()[:15] for name in ("a.html", "a.txt", "b.csv")}
     assert begins["a.html"] == begins["b.csv"] == "<!DOCTYPE html>"
-    assert begins["a.txt"] == "Matrix product:"
+    assert begins["a.txt"] == "Matmul (gemm): "
 
     status, out, err = ran("a.db", "slow.db", "-o", "a.pdf")
     assert (status, out) == (EXIT_USAGE, "")
@@ -541,9 +541,9 @@ def test_each_side_says_what_share_of_its_kind_it_reaches() -> None:
 
     a, b = performance_lines(comparison)
 
-    assert a.startswith("a NORMAL: copy 4.28 TB/s")
+    assert a.startswith("a NORMAL: memory copy 4.28 TB/s")
     assert b.startswith(
-        "b BELOW NORMAL: copy 2.62 TB/s (elsewhere 4.30), 61 % of what this GPU does elsewhere"
+        "b BELOW NORMAL: memory copy 2.62 TB/s (elsewhere 4.30), 61 % of what this GPU does elsewhere"
     )
 
 
@@ -552,7 +552,9 @@ def test_more_than_the_peak_is_called_an_error_of_measurement() -> None:
     comparison = compare_sides(side_of_runs("a", runs[:1]), side_of_runs("b", runs[1:]))
 
     lines = list(remarks(comparison, Naming(comparison, "")))
-    assert any("b membw: 200 % of the data sheet's peak is a measurement error" in line for line in lines)
+    assert any(
+        "b memory copy: 200 % of the data sheet's peak is a measurement error" in line for line in lines
+    )
     assert "above the physical limit" in list(performance_lines(comparison))[1]
 
 
@@ -577,7 +579,7 @@ def test_a_table_of_chosen_columns_keeps_name_and_verdict() -> None:
     table = row_table(comparison, Naming(comparison, ""), [BLOCKS])
 
     assert table.headings == ("case (mini gpu amp)", "verdict", "n")
-    assert table.rows == (("gemm", "slower", "18/18"),)
+    assert table.rows == (("matmul", "slower", "18/18"),)
 
 
 def test_a_table_of_three_boxes_names_the_fastest_and_has_the_costs_where_there_is_room(
@@ -592,7 +594,9 @@ def test_a_table_of_three_boxes_names_the_fastest_and_has_the_costs_where_there_
         with pytest.raises(SystemExit):
             main(["compare", *map(str, files)])
         text = capsys.readouterr().out
-        last.append([line.split() for line in text.splitlines() if line.startswith(("case ", "gpt_train"))])
+        last.append(
+            [line.split() for line in text.splitlines() if line.startswith(("case ", "GPT training "))]
+        )
     assert last[0][0][-5:] == ["fastest", "cost", "b", "cost", "c"]
     assert last[0][1][-5:] == ["c", "+60", "%", "-60", "%"]
     assert last[1][0][-1] == "fastest"

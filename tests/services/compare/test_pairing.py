@@ -95,7 +95,7 @@ def test_a_verdict_of_two_machines_says_whether_it_would_hold_of_others_of_their
     assert row.holds_between_models is holds
     assert row.models_band == pytest.approx(2 * math.sqrt(2) * 0.98 * 0.10, rel=0.01)  # two of sd 10 %
     lines = list(remarks(comparison, Naming(comparison, "")))
-    assert lines == ([] if holds else [f"{boxes_text(0.277)}: gemm"])
+    assert lines == ([] if holds else [f"{boxes_text(0.277)}: matmul"])
     assert "may differ by 28 %" in boxes_text(0.277)
 
 
@@ -191,7 +191,7 @@ def test_what_neither_side_measured_is_named_by_its_reason_and_is_no_row() -> No
     )
 
     assert [row.case for row in comparison.rows] == [GEMM]
-    assert comparison.unmeasured == (("no GPU", tuple(case.name for case in others)),)
+    assert comparison.unmeasured == (("no GPU", ("matmul mini gpu fp32", "memory copy mini gpu fp32")),)
 
 
 def test_sides_whose_workers_were_started_differently_are_compared_and_noted() -> None:
@@ -614,7 +614,7 @@ def test_a_launch_that_failed_is_named_with_its_reason_and_no_time_is_blamed() -
     lost = _with_a_killed_launch(make_case())
     run = make_run(lost)
     run = replace(run, summary=replace(run.summary, replicates=3))
-    name = "gemm mini cpu fp32 all cores"
+    name = "matmul mini cpu fp32 all cores"
 
     failed, assumed = run_notes(run, is_brief=True)
     assert failed == f"1 of 3 launches of {name} failed: the worker died of SIGKILL"
@@ -625,7 +625,7 @@ def test_a_launch_that_failed_is_named_with_its_reason_and_no_time_is_blamed() -
     whole = make_run(measured(make_case(), *[steady(0.1)] * 3))
     comparison = compare_sides(side_of_runs("a.db", [whole]), side_of_runs("b.db", [run]))
     (words,) = disturbances(comparison, Naming(comparison, ""))
-    assert words == "! b: 1 of 3 launches of gemm failed: the worker died of SIGKILL"
+    assert words == "! b: 1 of 3 launches of matmul failed: the worker died of SIGKILL"
 
 
 def test_a_lost_launch_is_named_however_the_case_ended_unless_another_made_up_for_it() -> None:
@@ -636,11 +636,13 @@ def test_a_lost_launch_is_named_however_the_case_ended_unless_another_made_up_fo
     slow = [replace(one, outcome="skipped", reason="too slow", blocks=()) for one in (first, third)]
     never = make_run(replace(lost, outcome="skipped", measurements=(slow[0], killed, slow[1])))
     assert run_notes(never) == [
-        "1 of 3 launches of gemm mini cpu fp32 all cores failed: the worker died of SIGKILL"
+        "1 of 3 launches of matmul mini cpu fp32 all cores failed: the worker died of SIGKILL"
     ]
     assert has_failed(never)
     again = replace(lost, measurements=(first, killed, replace(first, replicate=killed.replicate), third))
-    assert run_notes(make_run(full))[0] == "1 of 3 launches of gemm mini cpu fp32 all cores ran out of memory"
+    assert (
+        run_notes(make_run(full))[0] == "1 of 3 launches of matmul mini cpu fp32 all cores ran out of memory"
+    )
     assert not has_failed(make_run(full))
     assert run_notes(make_run(again)) == []
     assert not has_failed(make_run(again))
@@ -657,7 +659,7 @@ def test_a_case_that_never_had_time_is_named_with_what_gives_it_some() -> None:
     starved = replace(result, outcome="skipped", measurements=(skipped,))
 
     (note,) = run_notes(make_run(starved))
-    assert note.startswith("too little time for gemm mini cpu fp32")
+    assert note.startswith("too little time for matmul mini cpu fp32")
     assert "--budget" in note
     assert run_notes(make_run(unmeasured(GPU_GEMM, "skipped", "no GPU"))) == []
 

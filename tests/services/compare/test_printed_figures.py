@@ -20,6 +20,7 @@ from scipy import stats
 
 from gputui.analysis.priors import RUN_SD
 from gputui.analysis.spread import BOX_DF, ROW_DF, RUN_DF
+from gputui.services.results.labels import plain_case_name, plain_name
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 
@@ -185,7 +186,7 @@ def test_rates_steps_intervals_and_costs_of_a_run_follow_from_its_blocks(files: 
     for case_id, case in enumerate(CASES):
         truth = speed(cases, case_id)
         per_s = float(np.exp(truth.center))
-        row = next(line for line in text.split("\n") if line.startswith(case.name))
+        row = next(line for line in text.split("\n") if line.startswith(plain_case_name(case)))
         found = re.search(
             r"([\d.]+ [kMGTP]?)FLOP/s +(?:±|-([\d.]+) to \+)([\d.]+) %"
             r" +.*\$([\d.]+) per ([A-Z])FLOP +([\d.]+) (s|ms|µs)",
@@ -209,7 +210,7 @@ def test_ratios_their_intervals_and_their_mean_follow_from_the_blocks_of_both(
     logs = np.array([ratio(a, b, case_id) for case_id in range(len(CASES))])
     for case_id, case in enumerate(CASES):
         middle, half, _ = logs[case_id]
-        row = next(line for line in text.split("\n") if line.startswith(case.work.workload))
+        row = next(line for line in text.split("\n") if line.startswith(f"{plain_name(case.work.workload)} "))
         found = re.search(
             r"([\d.]+)(?: ([kMGTP]?)FLOP/s)? +([\d.]+) +([kMGTP]?)FLOP/s +"
             r"([-+\d.]+) % \(([-+\d.]+) to ([-+\d.]+)\)",

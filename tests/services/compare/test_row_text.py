@@ -175,7 +175,7 @@ def test_a_case_that_one_precision_alone_has_is_named_with_that_precision() -> N
     run = make_run(*(measured(case, steady(0.1)) for case in (*cases, alone)), machine=GPU_MACHINE)
     comparison = compare_sides(*sides_by("precision", [run]), ignore="precision")
     assert list(left_out(comparison, Naming(comparison, "precision"))) == [
-        "only with precision amp: conv_train"
+        "only with precision amp: CNN training"
     ]
 
 

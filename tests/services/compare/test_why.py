@@ -153,7 +153,7 @@ def test_a_clear_difference_is_explained_in_a_sentence_made_of_its_parts(
     text = on_one_line(printed(both, "--by", "precision"))
 
     assert (
-        "why gpt_train: b's step is 50.0 ms shorter (50.0 vs 100 ms, 4096 tok): gemm -64.0 ms (backward)"
+        "why GPT training: b's step is 50.0 ms shorter (50.0 vs 100 ms, 4096 tok): matmul -64.0 ms (backward)"
         in text
     )
     assert "attention +10.0 ms (backward); casts and copies +4.00 ms (forward)" in text
@@ -166,7 +166,7 @@ def test_a_block_lists_the_parts_their_split_and_the_sum(both: Path, printed: Ca
     ]
 
     assert "part of a step a b b - a more calls per call of it peak efficiency" in lines
-    assert any(line.startswith("gemm 80.0 ms 16.0 ms -64.0 ms -64.0 ms") for line in lines)
+    assert any(line.startswith("matmul 80.0 ms 16.0 ms -64.0 ms -64.0 ms") for line in lines)
     assert any(line.startswith("the step 100 ms 50.0 ms -50.0 ms") for line in lines)
 
 
@@ -214,7 +214,7 @@ def test_two_files_explain_each_other(tmp_path: Path, printed: Callable[..., str
 
     text = on_one_line(printed(a, b))
 
-    sentence = "b's step is 100 ms longer (200 vs 100 ms, 4096 tok): gemm +80.0 ms (backward), 80 % of the"
+    sentence = "b's step is 100 ms longer (200 vs 100 ms, 4096 tok): matmul +80.0 ms (backward), 80 % of the"
     assert f"{sentence} difference" in text
 
 
@@ -243,8 +243,8 @@ def test_a_pass_that_is_not_believed_explains_nothing_and_says_so(
 
     text = on_one_line(printed(store(tmp_path, "a.db", lines), "--by", "precision"))
 
-    assert f"why gpt_train: unknown: a: {expected}" in text
-    assert "gemm -" not in text
+    assert f"why GPT training: unknown: a: {expected}" in text
+    assert "matmul -" not in text
 
 
 def test_runs_without_any_profiled_pass_are_compared_in_silence(
@@ -273,7 +273,9 @@ def test_markdown_and_the_page_say_why_as_well(both: Path, printed: Callable[...
     markdown = printed(both, "--by", "precision", "--format", "markdown")
     page = printed(both, "--by", "precision", "--format", "html")
 
-    assert f"**why gpt_train:** {sentence}" in markdown
+    assert f"**why GPT training:** {sentence}" in markdown
     assert "| part of a step | a | b | b - a |" in markdown
     assert html.escape(sentence) in page
-    assert re.search(r'<td class="breaks">gemm</td>.*<td class="n">-[\d.]+ ms</td>.*<rect class="good"', page)
+    assert re.search(
+        r'<td class="breaks">matmul</td>.*<td class="n">-[\d.]+ ms</td>.*<rect class="good"', page
+    )

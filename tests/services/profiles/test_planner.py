@@ -572,6 +572,7 @@ def test_only_names_a_workload_and_may_name_its_size_and_precision(
         ("gpt_train:huge", "huge is not a size of gpt_train in profile quick"),
         ("gpt_train:mini:fp8", "fp8 is not a precision of gpt_train in profile quick"),
         ("gpt:mini", "--only gpt:mini: gpt is not a workload"),
+        ("matmul:mini", "--only matmul:mini: matmul is called gemm in options"),
     ],
 )
 def test_a_size_or_precision_that_only_cannot_find_is_named(only: str, said: str) -> None:

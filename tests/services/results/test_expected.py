@@ -56,7 +56,7 @@ def test_an_h200_that_reaches_what_others_reach_is_normal_with_both_figures() ->
     performance = judged(gemm(780), copy(4.28))
 
     assert performance.word == NORMAL
-    assert "gemm amp 780 TFLOP/s (elsewhere 769–798)" in performance.text
+    assert "matmul amp 780 TFLOP/s (elsewhere 769–798)" in performance.text
     assert "copy 4.28 TB/s (elsewhere 4.30)" in performance.text
 
 
@@ -65,7 +65,7 @@ def test_an_h200_at_300_tflops_is_below_normal_with_the_share_it_reaches() -> No
 
     assert performance.word == BELOW_NORMAL
     assert performance.text.startswith(
-        "BELOW NORMAL: gemm amp 300 TFLOP/s (elsewhere 769–798), 39 % of what this GPU does elsewhere"
+        "BELOW NORMAL: matmul amp 300 TFLOP/s (elsewhere 769–798), 39 % of what this GPU does elsewhere"
     )
     assert "power cap" in performance.text
     assert "copy 4.28 TB/s" in performance.text
@@ -118,7 +118,7 @@ def test_a_cpu_has_no_reference_and_its_name_and_figures_are_reported() -> None:
     (performance,) = performance_checks(make_run(product))
 
     assert performance.word == NO_REFERENCE
-    assert performance.text == "no published figures for Xeon 8481C: gemm fp32 1.50 TFLOP/s"
+    assert performance.text == "no published figures for Xeon 8481C: matmul fp32 1.50 TFLOP/s"
 
 
 def test_a_gpu_that_is_not_in_the_table_has_no_reference() -> None:

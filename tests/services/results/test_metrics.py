@@ -144,7 +144,7 @@ def test_show_lists_the_figures_below_the_rates(output_of: Callable[..., str]) -
     table = output_of("show", "latest", "a.db").partition("range of launches")[2]
     rows = [" ".join(line.split()) for line in table.strip().split("\n")[:4]]
     assert rows == [
-        "gemm mini cpu fp32 all cores",
+        "matmul mini cpu fp32 all cores",
         "p99 latency 12.3 ms 12.3 ms, n 1000 in 2 launches",
         "peak memory — not told here",
         "bit errors 2 0 to 2, n 80 in 2 launches",

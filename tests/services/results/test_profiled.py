@@ -171,7 +171,7 @@ def test_show_prints_breakdown_operators_and_memory(output_of: Callable[..., str
     rows = [" ".join(line.split()) for line in printed.split("a step of ")[1].split("\n")]
     assert "compute 75 %: forward 50 %, backward 25 %" in rows
     assert "idle: python 25 % (backward)" in rows
-    assert "linear 250 ns 50 % 2 forward gemm 8x64,64x64" in rows
+    assert "linear 250 ns 50 % 2 forward matmul 8x64,64x64" in rows
     assert "at peak 100 B 50 B 200 B 300 B 10 B 5 B 665 B" in rows
 
 

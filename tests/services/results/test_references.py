@@ -307,7 +307,9 @@ def test_several_gpus_of_a_run_are_judged_together_so_that_false_alarms_are_thos
     (check,) = performance_checks(alone)
     first, _ = performance_checks(eight)
     limits = [
-        next(one.peak_test.expectation for one in found.peak_tests if one.peak_test.label == "gemm large amp")
+        next(
+            one.peak_test.expectation for one in found.peak_tests if one.peak_test.label == "matmul large amp"
+        )
         for found in (check, first)
     ]
     assert limits[1].warn_below < limits[0].warn_below  # type: ignore[union-attr]
@@ -320,7 +322,7 @@ def test_the_case_that_is_named_is_one_that_is_below_normal() -> None:
 
     run = quick_run(50, factors={wide: 0.88, narrow: 0.7})
 
-    assert "in 1 of 12 cases (reference of 2026-09): gemm fp32 " in run_headline(run)
+    assert "in 1 of 12 cases (reference of 2026-09): matmul fp32 " in run_headline(run)
 
 
 def test_a_power_cap_is_named_where_it_makes_a_box_below_normal() -> None:
@@ -333,7 +335,7 @@ def test_a_power_cap_is_named_where_it_makes_a_box_below_normal() -> None:
     assert [one.word for one in check.peak_tests].count(BELOW_NORMAL) == 1
     assert run_headline(run).startswith(
         "BELOW NORMAL: slower than 18 H200 SXM in 1 of 20 cases (reference of 2026-09): "
-        "gemm large amp 624 of 756–801 TFLOP/s, power-capped at 500 of 700 W. "
+        "matmul large amp 624 of 756–801 TFLOP/s, power-capped at 500 of 700 W. "
     )
 
 

@@ -87,8 +87,8 @@ def test_the_shares_are_printed_and_what_is_impossible_is_called_an_error() -> N
     lines = page.getvalue().partition("efficiency")[2].splitlines()
     assert " ".join(lines[0].split()) == "achieved of this box's peak of the data sheet"
     assert lines[1].split()[-4:] == ["PFLOP/s", "—", "121", "%"]
-    assert " ".join(lines[2].split()[-8:]) == "297 TFLOP/s 25 % of gemm 30 %"
-    assert "above the physical peak: gemm large gpu amp(bf16) 121 %: a measurement error" in page.getvalue()
+    assert " ".join(lines[2].split()[-8:]) == "297 TFLOP/s 25 % of matmul 30 %"
+    assert "above the physical peak: matmul large gpu amp(bf16) 121 %: a measurement error" in page.getvalue()
 
 
 def test_a_card_that_boosts_beyond_its_sheet_as_its_kind_does_is_no_error_and_says_why() -> None:

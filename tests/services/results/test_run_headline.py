@@ -47,17 +47,17 @@ def test_a_slow_memory_is_the_first_thing_to_read_then_the_main_case_and_what_am
 
 def test_what_is_low_is_named_together_and_a_normal_box_is_called_normal() -> None:
     assert headline(gemm(300), copy(2.62)).startswith(
-        "BELOW NORMAL: matrix products with amp run at 39 % and memory at 61 % of what an H200 does "
+        "BELOW NORMAL: matmul with amp runs at 39 % and memory at 61 % of what an H200 does "
     )
     assert headline(gemm(780), copy(4.28)) == (
-        "Matrix product: 780 TFLOP/s. This H200 is normal in all 2 peak tests."
+        "Matmul: 780 TFLOP/s. This H200 is normal in all 2 peak tests."
     )
     assert headline(gemm(780)).endswith(" This H200 is normal in its one peak test.")
 
 
 def test_more_than_the_physical_peak_is_called_an_error_before_anything_else() -> None:
     assert headline(gemm(2000), copy(4.28)).startswith(
-        "ABOVE THE LIMIT: gemm amp 2.00 PFLOP/s, more than an H200 can do: a measurement error. "
+        "ABOVE THE LIMIT: matmul amp 2.00 PFLOP/s, more than an H200 can do: a measurement error. "
     )
 
 
@@ -78,7 +78,7 @@ def test_without_published_figures_the_main_case_answers_and_nothing_is_said_of_
     assert without_ends(run_headline(make_run(product, *slower))) == (
         "GPT training: 1.00k tok/s with amp, 50 % slower than fp32 (ends)."
     )
-    assert headline(gemm(300, "mini")) == "Matrix product: 300 TFLOP/s."
+    assert headline(gemm(300, "mini")) == "Matmul: 300 TFLOP/s."
 
 
 def test_what_failed_is_said_and_what_kept_everything_from_being_measured() -> None:
@@ -155,8 +155,8 @@ def test_a_terminal_of_24_lines_holds_the_answer_and_the_next_command_whatever_t
     assert "BELOW NORMAL" in lines[0]
     assert "next: compare" in lines[-1]
     shown = "\n".join(lines)
-    assert "gpt_train base amp" in shown
-    assert "membw base" in shown
+    assert "GPT training base amp" in shown
+    assert "memory copy base" in shown
     assert "more cases: --all" in shown
     assert len(on_terminal(24, cases, shows_all=True)) > 30
 
@@ -179,8 +179,8 @@ def test_what_failed_is_named_and_one_line_adds_up_what_was_not_measured() -> No
     ]
     assert missing_lines(make_run(gemm(780), copy(4.0))) == []
     shown = on_terminal(24, [gemm(780), oom, crash, no_gpu])
-    assert "gpt_train xl gpu amp ran out of memory" in shown
-    assert "decode base gpu amp failed: RuntimeError" in shown
+    assert "GPT training xl gpu amp ran out of memory" in shown
+    assert "text generation base gpu amp failed: RuntimeError" in shown
     assert "3 of 4 cases not measured: 1 ran out of memory, 1 failed, 1 needs a GPU" in shown
 
 
@@ -221,6 +221,10 @@ def test_of_quick_on_a_busy_cpu_every_case_and_the_whole_end_fit_24_lines() -> N
     lines = re.sub(r"\x1b\[[\d;]*m", "", page.getvalue()).splitlines()
     assert len(lines) <= 23  # and the prompt
     assert (
-        sum(re.match("(gemm|membw|conv_train|gpt_train|decode) ", line) is not None for line in lines) == 12
+        sum(
+            re.match("(matmul|memory copy|CNN training|GPT training|text generation) ", line) is not None
+            for line in lines
+        )
+        == 12
     )
     assert "23 of 35 cases not measured: 20 need a GPU, 3 need TF32" in lines

@@ -191,7 +191,7 @@ def test_saving_a_trace_says_how_to_open_it_or_how_to_get_one_that_was_not_kept(
         assert target.read_bytes() == trace
         assert "https://ui.perfetto.dev" in reported
         target.unlink()
-    with pytest.raises(GputuiError, match="there is no Chrome trace of gemm"):
+    with pytest.raises(GputuiError, match="there is no Chrome trace of matmul"):
         save_trace(tmp_path / "t.json.gz", detail, gemm)
     with pytest.raises(GputuiError, match="there is no directory"):
         save_trace(tmp_path / "no" / "t.json.gz", detail, gpt)

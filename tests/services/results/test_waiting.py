@@ -8,6 +8,7 @@ import pytest
 from hand_made import make_case, measured, steady
 
 from gputui.analysis.verdict import SpeedEstimate
+from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.services.results.block_times import launches_of
 from gputui.services.results.throughput import rate_of, speed_of, speed_of_launch
@@ -75,7 +76,8 @@ def test_above_a_share_of_the_time_waited_nothing_is_known(case: Case, percent: 
 def test_the_interval_of_threads_that_may_have_taken_turns_holds_the_quiet_rate(case: Case) -> None:
     """Threads that have half of their CPUs, one after the other: 89 times as long was seen."""
     quiet, busy = measured(case, [0.1] * 5), measured(case, [8.9] * 5, waited_share=0.5)
-    speed = speed_of(busy)
+    speed, rate = speed_of(busy), rate_of(quiet)
 
     assert isinstance(speed, SpeedEstimate)
-    assert speed.low < rate_of(quiet) < speed.high
+    assert not isinstance(rate, Missing)
+    assert speed.low < rate < speed.high

@@ -70,12 +70,12 @@ def test_a_failure_and_a_lack_of_memory_are_reported_once_per_case_and_success_i
     alerts.hear(0, ended(1, "unsupported"))
     assert alerts.tick() == ""
     alerts.hear(0, ended(0))
-    assert alerts.tick() == "run 1a2b: gemm mini cpu fp32 1 thread failed"
+    assert alerts.tick() == "run 1a2b: matmul mini cpu fp32 1 thread failed"
     clock.now_s += LEAST_APART_S
     alerts.hear(0, ended(0))
     assert alerts.tick() == ""
     alerts.hear(0, ended(0, "oom"))
-    assert alerts.tick() == "run 1a2b: gemm mini cpu fp32 1 thread ran out of memory"
+    assert alerts.tick() == "run 1a2b: matmul mini cpu fp32 1 thread ran out of memory"
 
 
 def test_fifty_failures_are_two_notices_and_the_end() -> None:
@@ -109,6 +109,6 @@ def test_a_late_viewer_is_told_what_happens_from_then_on() -> None:
 def test_of_several_runs_each_is_named_and_one_that_left_no_word_was_killed() -> None:
     alerts = Alerts([plan(), plan()], "1a2b and 3c4d")
     alerts.hear(1, ended(0, "oom"))
-    assert "[2] gemm mini cpu fp32" in alerts.tick()
+    assert "[2] matmul mini cpu fp32" in alerts.tick()
     alerts.hear(0, RunEnd("finished", "", 1, 1))
     assert alerts.end() == "run 1a2b and 3c4d finished, its supervisor was killed"

@@ -250,7 +250,7 @@ def test_of_cases_that_take_turns_one_is_followed_until_it_ends() -> None:
         strip = tracker.picture().strip
         assert strip is not None
         followed.append(strip.name.split()[0])
-    assert followed == ["gemm", "gemm", "gemm", "gemm", "membw"]
+    assert followed == ["matmul", "matmul", "matmul", "matmul", "memory"]
 
 
 def test_what_is_done_and_what_is_left_are_the_whole() -> None:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 from xml.etree import ElementTree
 
 import duckdb
+import matplotlib
+import numpy as np
 import pytest
+import resvg_py
 from journals import GPU_MACHINE
+from matplotlib.image import imread
 from stored_loads import Server, store_loads
 from stored_runs import run_id_of, store
 
@@ -79,6 +87,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def stored(made: Path, tmp_path: Path) -> Path:
     """A copy that the test may change."""
     return Path(shutil.copy(made, tmp_path))
+
+
+@pytest.fixture
+def with_fonts(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Has pictures drawn in these fonts of matplotlib alone, whatever the box has installed."""
+
+    def install(*names: str) -> None:
+        files = [str(Path(matplotlib.get_data_path(), "fonts", "ttf", f"{name}.ttf")) for name in names]
+        drawn = partial(resvg_py.svg_to_bytes, skip_system_fonts=True, font_files=files)
+        monkeypatch.setattr(resvg_py, "svg_to_bytes", drawn)
+
+    return install
 
 
 @pytest.fixture
@@ -154,7 +174,10 @@ def test_no_planted_text_of_any_column_is_copied(stored_with_loads: Path, tmp_pa
 
 
 @pytest.mark.slow
-def test_no_form_holds_a_planted_text_an_old_id_or_a_path(stored_with_loads: Path, tmp_path: Path) -> None:
+def test_no_form_holds_a_planted_text_an_old_id_or_a_path(
+    stored_with_loads: Path, tmp_path: Path, with_fonts: Callable[..., None]
+) -> None:
+    with_fonts("DejaVuSansMono", "DejaVuSansMono-Bold")
     plant(stored_with_loads, (tuple(place.split(".", 1)) for place in FREE))  # type: ignore[misc]
     old = [run_id_of(1), run_id_of(1)[-8:], GPU_MACHINE.machine_id, GPU_MACHINE.gpus[0].gpu_id]
     both = [f"{stored_with_loads}@latest", f"{stored_with_loads}@latest~1"]
@@ -164,7 +187,7 @@ def test_no_form_holds_a_planted_text_an_old_id_or_a_path(stored_with_loads: Pat
     ):
         out = tmp_path / f"out{len(names)}{form}"
         shared = share(names, out, Keep(), draw_card=card_of)
-        text = texts_of(out) if form == ".db" else out.read_text(encoding="utf-8")
+        text = texts_of(out) if form == ".db" else out.read_text(encoding="utf-8", errors="replace")
         assert ("Side by side" in text) == (form == ".md" and len(names) == 2)
         text += "".join(shared.held + shared.left_out)
         assert not [word for word in (*WORDS, *old, str(tmp_path), "0.42") if word in text], (form, names)
@@ -173,7 +196,7 @@ def test_no_form_holds_a_planted_text_an_old_id_or_a_path(stored_with_loads: Pat
 def test_a_card_is_a_small_picture_with_the_answer_the_rates_and_nothing_of_whose_they_are(
     stored: Path, tmp_path: Path
 ) -> None:
-    for form in CARDS:
+    for form in (".svg", ".txt"):
         share([f"{stored}@latest"], tmp_path / f"card{form}", Keep(), draw_card=card_of)
     picture = (tmp_path / "card.svg").read_text()
     root = ElementTree.fromstring(picture)
@@ -181,10 +204,72 @@ def test_a_card_is_a_small_picture_with_the_answer_the_rates_and_nothing_of_whos
     text = (tmp_path / "card.txt").read_text()
     assert len(picture) < 20_000
     assert "http" not in picture.replace("http://www.w3.org/2000/svg", "")
-    for word in ("GPT training", "gpt_train", "tok/s", "H200"):
-        assert word in said.replace("\xa0", " ")
+    words = ("GPT training", "tok/s", "H200", "matmul", "a step of GPT training, 130 ms", "■ attention 10 %")
+    for word in words:
+        assert word in " ".join(said.split())
         assert word in text
     assert not [word for word in (run_id_of(2)[-8:], "acme", "--verbose") if word in said + text]
+    assert not [word for word in ("gemm", "gpt_train") if word in said + text]
+
+
+def test_a_png_card_is_small_and_text_fills_it(
+    stored: Path, tmp_path: Path, with_fonts: Callable[..., None]
+) -> None:
+    with_fonts("DejaVuSansMono", "DejaVuSansMono-Bold")
+    share([f"{stored}@latest"], tmp_path / "card.png", Keep(), draw_card=card_of)
+    picture = (tmp_path / "card.png").read_bytes()
+    pixels = imread(BytesIO(picture))
+    assert len(picture) < 20_000
+    assert pixels.shape[1] >= 600
+    is_light = pixels[:, :, :3].max(axis=2) > 0.5
+    assert np.mean(is_light.any(axis=1)) > 0.4, "lines of text"
+
+
+@pytest.mark.parametrize("fonts", [(), ("DejaVuSans",)])
+def test_without_a_monospaced_font_no_png_is_written(
+    stored: Path, tmp_path: Path, with_fonts: Callable[..., None], fonts: tuple[str, ...]
+) -> None:
+    with_fonts(*fonts)
+    with pytest.raises(GputuiError, match="no monospaced font") as failed:
+        share([f"{stored}@latest"], tmp_path / "card.png", Keep(), draw_card=card_of)
+    assert "fonts-dejavu" in failed.value.hint
+    assert not (tmp_path / "card.png").exists()
+
+
+def test_a_png_card_without_the_extra_says_how_to_get_it(
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    with pytest.raises(GputuiError, match="needs resvg_py") as failed:
+        share([f"{stored}@latest"], tmp_path / "card.png", Keep(), draw_card=card_of)
+    assert "pip install 'gputui[png]'" in failed.value.hint
+
+
+def test_the_page_of_one_box_begins_with_its_figures_and_its_step_as_a_bar(
+    stored: Path, tmp_path: Path
+) -> None:
+    share([f"{stored}@latest"], tmp_path / "page.html", Keep())
+    page = (tmp_path / "page.html").read_text()
+    head, _, rest = page.partition("What was measured")
+    assert re.findall(r'<p class="dim">([^<]*)</p><p class="figure">', head) == ["matmul", "GPT training"]
+    assert "<h2>A step of GPT training, 130 ms</h2>" in head
+    assert len(re.findall("<rect ", head)) == len(re.findall("<li><i ", head)) == 4
+    assert re.findall(r"</i> ([\w ]+) <b>([\d.]+) %", head) == [
+        ("matmul", "75"),
+        ("attention", "10"),
+        ("optimizer", "5"),
+        ("idle", "10"),
+    ]
+    assert '<svg class="bars"' in rest
+
+
+def test_a_card_says_why_it_has_no_step(tmp_path: Path) -> None:
+    store(tmp_path / "a.db", 1, profiled=False)
+    share([str(tmp_path / "a.db")], tmp_path / "card.txt", Keep(), draw_card=card_of)
+    share([str(tmp_path / "a.db")], tmp_path / "page.md", Keep())
+    why = "here the time of a step goes is not known: no step was profiled"
+    assert why in (tmp_path / "card.txt").read_text()
+    assert why in (tmp_path / "page.md").read_text()
 
 
 def test_a_card_shows_one_result(stored: Path, tmp_path: Path) -> None:
@@ -255,7 +340,7 @@ def test_a_report_names_the_box_what_is_expected_the_evidence_and_the_commands(
     for line in (
         *("# ", "## What was measured", "| GPUs | 2x NVIDIA H200", "## What is expected", "## Evidence"),
         *(
-            "| gpt_train mini cpu fp32 all cores |",
+            "| GPT training mini cpu fp32 all cores |",
             "## How to repeat it",
             "gputui run quick",
             "Left out: 1 label",

@@ -123,9 +123,9 @@ async def test_a_row_opens_its_evidence_with_the_reasons(db: Path) -> None:
         await press(pilot, "enter")
         assert screen.level == "page"
         text = page(screen)
-        assert "gpt_train mini cpu fp32 all 38 % slower (" in text
+        assert "GPT training mini cpu fp32 all 38 % slower (" in text
         assert "3 launches, 18 blocks each (a launch is a fresh process, a block a few steps)" in text
-        assert "gemm 75.0 ms 120 ms +45.0 ms" in text
+        assert "matmul 75.0 ms 120 ms +45.0 ms" in text
         await press(pilot, "escape")
         assert screen.level == "rows"
 
@@ -153,7 +153,7 @@ async def test_cases_that_only_one_file_has_are_not_comparable_and_say_so(tmp_pa
         text = page(screen)
         assert "machine" in text
         assert "GPU none / 2x NVIDIA H200" in text
-        assert "conv_train mini gpu amp ran on neither box: no GPU in this machine" in text
+        assert "CNN training mini gpu amp ran on neither box: no GPU in this machine" in text
 
 
 async def test_times_costs_and_shares_of_the_peak_take_the_place_of_rates(db: Path) -> None:
@@ -191,8 +191,8 @@ async def test_energy_of_gpus_is_read_on_demand(tmp_path: Path) -> None:
         assert "a and b: the price is of a box without a GPU" in picture(app)
         await press(pilot, "v")
         assert "a energy" in picture(app)
-        (shown,) = [line.split()[1:] for line in picture(app).splitlines() if line.startswith("▸ gemm")]
-        (row,) = [line for line in printed.splitlines() if line.startswith("gemm")]
+        (shown,) = [line.split()[1:] for line in picture(app).splitlines() if line.startswith("▸ matmul")]
+        (row,) = [line for line in printed.splitlines() if line.startswith("matmul")]
         assert shown[2] == "nJ/flop"
         assert f"{shown[1]} {shown[2]}" in row
         await press(pilot, "b")
@@ -377,10 +377,13 @@ async def test_of_five_sides_at_80_columns_those_out_of_sight_are_counted_and_co
         assert isinstance(app, MonitorApp)
         shown = picture(app)
         assert max(map(len, shown.splitlines())) <= 80
-        row = next(line for line in shown.splitlines() if line.startswith("▸ gpt_train"))
-        assert row.split()[2:10] == ["+100", "%", "-50", "%", "-75", "%", "0", "%?"]
-        drawn = row[row.index("?") + 1 :]
-        assert [mark for mark in drawn if mark.isalpha()] == ["d", "c", "e", "b", "b"], "the fastest last"
+        row = next(line for line in shown.splitlines() if line.startswith("▸ GPT training"))
+        assert row.split()[3:11] == ["+100", "%", "-50", "%", "-75", "%", "0", "%?"]
+        below = shown.splitlines()[shown.splitlines().index(row) + 1]
+        begin = row.index("?") + 1
+        drawn = [found for line in (row, below) for found in re.finditer("[a-z]", line[begin:])]
+        marks = [found[0] for found in sorted(drawn, key=lambda found: found.start())]
+        assert marks == ["d", "c", "e", "b", "b"], "the fastest last"
         assert all(f"box{number}.db" in shown for number in range(1, 6))
         await press(pilot, "v")
         for place, letter in enumerate("bcde", 2):
@@ -575,7 +578,7 @@ async def test_the_table_follows_the_width_and_keeps_the_cursor(db: Path) -> Non
         await press(pilot, "up")
         await pilot.resize_terminal(80, 24)
         await settled(pilot)
-        assert "▸ gemm" in picture(app)
+        assert "▸ matmul" in picture(app)
         assert "fp32 all)" not in picture(app), "there is no room for rates"
         assert screen.query_one(LinesList).key == 0
 
@@ -636,7 +639,7 @@ async def test_what_colours_say_words_and_marks_say_too(tmp_path: Path) -> None:
     for (number, size), pictures in taken.items():
         (lines,) = (one.splitlines() for one in pictures)
         assert len(lines) == size[1]
-        row = next(line for line in lines if line.startswith("▸ gpt_train"))
+        row = next(line for line in lines if line.startswith("▸ GPT training"))
         below = lines[lines.index(row) + 1]
         assert [text for text in cases[number][1] if text not in row + below] == [], size
 
@@ -652,7 +655,7 @@ async def test_a_screen_of_24_lines_holds_answer_sides_rows_evidence_and_keys(tm
         assert max(map(len, lines)) <= 80
         assert lines[1].startswith("GPT training: b is 38 % slower (")
         assert [line.split()[0] for line in lines[3:5]] == ["a", "b"]
-        (title,) = [place for place, line in enumerate(lines) if line.startswith("── gpt_train")]
+        (title,) = [place for place, line in enumerate(lines) if line.startswith("── GPT training")]
         labelled = [line for line in lines[title + 1 : title + 6] if line[2] != " "]
         assert [line.split()[0] for line in labelled] == ["rate", "sure", "cost", "why"]
         assert lines[-1].startswith("enter Evidence")
@@ -667,11 +670,11 @@ async def test_evidence_stands_beside_the_rows_where_there_is_room_and_follows_t
     async with app.run_test(size=(200, 50)) as pilot:
         await opened(pilot, str(tmp_path / "c.db"), str(tmp_path / "d.db"))
         beside = [line[line.rfind("│") :] for line in picture(app).splitlines() if "│" in line]
-        assert any("gpt_train mini cpu fp32 all  33 % slower" in line for line in beside)
+        assert any("GPT training mini cpu fp32 all  33 % slower" in line for line in beside)
         assert "what would change the answer" in picture(app)
         await press(pilot, "home")
         beside = [line[line.rfind("│") :] for line in picture(app).splitlines() if "│" in line]
-        assert any("gemm mini gpu fp32  can't tell" in line for line in beside)
+        assert any("matmul mini gpu fp32  can't tell" in line for line in beside)
         assert any(line.startswith("│   power") for line in beside), "what the GPU did meanwhile"
         await press(pilot, "end", "enter")
-        assert "── gpt_train" in page(app.screen)  # type: ignore[arg-type]
+        assert "── GPT training" in page(app.screen)  # type: ignore[arg-type]

@@ -58,7 +58,7 @@ def test_show_prints_an_unknown_unit_by_its_name(
 ) -> None:
     status, out, err = printed(capsys, "show", "latest", files[0])
     assert (status, err) == (0, "")
-    (row,) = [line for line in out.splitlines() if line.startswith("gpt_train") and "sample/s" in line]
+    (row,) = [line for line in out.splitlines() if line.startswith("GPT training ") and "sample/s" in line]
     assert re.search(r" -\d+ to \+\d+ % ", row)
     status, out, _ = printed(capsys, "show", "latest", files[0], "--json")
     assert status == 0

@@ -324,7 +324,7 @@ async def test_operators_are_filtered_sorted_and_added_up(db: Path) -> None:
         assert "linear" in shown
         assert "adamw" not in shown
         await press(pilot, "g")
-        assert "gemm (2 rows)" in picture(app)
+        assert "matmul (2 rows)" in picture(app)
         await press(pilot, "g", "s")
         assert "by phase, sorted by calls, holding gemm" in picture(app)
         assert "backward (1 row)" in picture(app)
@@ -335,10 +335,10 @@ async def test_below_a_short_table_of_cases_stand_the_launches_of_the_selected_o
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot, f"{db}@cccc0001")
         await press(pilot, "tab")
-        assert "── launches of gemm mini" in picture(app)
+        assert "── launches of matmul mini" in picture(app)
         await press(pilot, "down")
         shown = picture(app)
-        assert "── launches of gpt_train mini" in shown
+        assert "── launches of GPT training mini" in shown
         launches = [row for row in shown.splitlines() if re.match(r" +\d +40\.9k tok/s", row)]
         assert len(launches) == 3
         assert all(re.search(r" 6 +\+0\.2 % +up to 17 %", row) for row in launches)
@@ -348,11 +348,11 @@ async def test_below_a_short_table_of_cases_stand_the_launches_of_the_selected_o
         assert "skipped: no GPU in this machine" in shown
         await press(pilot, "tab")
         shown = picture(app)
-        assert "a step of gpt_train" in shown
+        assert "a step of GPT training" in shown
         assert "sorted by time" in shown
         await pilot.resize_terminal(120, 23)
         await settled(pilot)
-        assert "a step of gpt_train" not in picture(app)
+        assert "a step of GPT training" not in picture(app)
 
 
 async def test_a_run_of_loads_has_no_column_for_steps_and_room_for_ranges(tmp_path: Path) -> None:
@@ -458,7 +458,7 @@ async def test_the_last_words_of_a_worker_that_failed_stand_among_the_findings(t
         page = "\n".join(line.removesuffix("▇").rstrip() for line in picture(app).split("\n"))
         assert "last words of workers" in page
         assert f"whole logs: {log.parent}" in "".join(page.split("\n"))
-        assert "launch 1, gemm mini cpu fp32 all cores: failed: it died" in " ".join(page.split())
+        assert "launch 1, matmul mini cpu fp32 all cores: failed: it died" in " ".join(page.split())
         assert "    Traceback:\n      File gemm.py, in build\n    OSError: \\x1b[31mno 温度\\u202e\n" in page
 
 
@@ -474,7 +474,7 @@ async def test_of_a_launch_that_failed_elsewhere_the_reason_is_shown_and_where_i
         await settled(pilot)
         await press(pilot, "end")
         page = " ".join(picture(app).split())
-        assert "launch 1, gemm mini cpu fp32 all cores: failed: it died" in page
+        assert "launch 1, matmul mini cpu fp32 all cores: failed: it died" in page
         assert "logs stay on the machine that measured" in page
         assert "never stored" not in page
 
@@ -486,26 +486,27 @@ async def test_a_run_opens_with_its_overview_the_answer_first(db: Path, size: tu
         screen = await opened(pilot, f"{db}@cccc0001")
         page = screen._pane._page.text
         assert page.startswith("GPT training: 40.9k tok/s.")
-        assert re.search(r"gpt_train +40\.9k +tok/s +-\d+ to \+\d+ % .* 20 % of gemm", page)
-        assert "a step of gpt_train mini cpu fp32 all cores  100 ms" in page
-        assert "gemm 75 %" in page
+        assert re.search(r"GPT training +40\.9k +tok/s +-\d+ to \+\d+ % .* 20 % of matmul", page)
+        assert "a step of GPT training mini cpu fp32 all cores  100 ms" in page
+        assert "matmul 75 %" in page
         assert re.search(r"memory  1\.0 GiB +median, most 1\.0 GiB", page)
         assert "memory_used" not in page
         await press(pilot, "tab")
         assert screen._pane.tab == "cases"
 
 
-def test_the_parts_of_a_step_are_told_apart_without_colour() -> None:
+def test_the_parts_of_a_step_have_gaps_and_stand_in_the_order_of_their_legend() -> None:
     case = measured(make_case(), (0.1,) * 6)
     breakdown = breakdown_of(passed(0, 0, 100.0), case)
     assert not isinstance(breakdown, Missing)
-    _, bar, legend = step_lines(case, breakdown, 80)
+    _, bar, lower, legend = step_lines(case, breakdown, 80)
+    assert bar == lower, "two rows of the same"
     parts = "".join(span.text for span in bar).split()
     shares = [len(part) / 74 for part in parts]
     assert shares == pytest.approx([0.75, 0.1, 0.05, 0.1], abs=0.015), "a gap between two"
     words = "".join(span.text for span in legend)
     assert re.findall(r"■ (\w+) (\d+) %", words) == [
-        ("gemm", "75"),
+        ("matmul", "75"),
         ("attention", "10"),
         ("optimizer", "5"),
         ("idle", "10"),
@@ -552,8 +553,8 @@ async def test_the_mark_of_the_selected_row_is_apart_from_its_text(db: Path) -> 
         await opened(pilot, f"{db}@cccc0001")
         await press(pilot, "tab")
         shown = picture(app)
-        assert "\n> gemm mini cpu" in shown
-        assert "\n  gpt_train" in shown
+        assert "\n> matmul mini cpu" in shown
+        assert "\n  GPT training" in shown
         assert re.search(r" -\d+ to \+\d+ % ", shown)
 
 
@@ -589,9 +590,9 @@ async def test_the_next_case_is_shown_on_the_same_tab(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, f"{tmp_path / 'a.db'}@latest")
         await press(pilot, "tab", "tab")
-        assert "gemm mini cpu fp32 all cores  (case 1 of 2)" in picture(app)
+        assert "matmul mini cpu fp32 all cores  (case 1 of 2)" in picture(app)
         await press(pilot, "n")
-        assert "gpt_train mini cpu fp32 all cores  (case 2 of 2)" in picture(app)
+        assert "GPT training mini cpu fp32 all cores  (case 2 of 2)" in picture(app)
         await press(pilot, "p")
         assert "(case 1 of 2)" in picture(app)
 
@@ -618,7 +619,7 @@ async def test_a_part_of_the_timeline_is_chosen_by_keys_and_read_again(db: Path)
         await press(pilot, "left_square_bracket", "minus", "minus")
         assert times_of(app) == whole
         await press(pilot, "0", *["left"] * 60, "n")
-        assert "cursor 2.4 s   gemm fp32, launch 1" in picture(app)
+        assert "cursor 2.4 s   matmul fp32, launch 1" in picture(app)
         assert times_of(app)[0] == "0:02.4"
         await press(pilot, "0", "left")
         assert times_of(app) == whole
@@ -649,13 +650,13 @@ async def test_enter_leads_from_the_timeline_to_the_case_its_step_and_operators_
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await opened(pilot, f"{db.with_name('gpu.db')}@latest")
         await press(pilot, *["tab"] * 5, "0", *["left"] * 60, "n")
-        assert "gemm fp32, launch 1" in picture(app)
+        assert "matmul fp32, launch 1" in picture(app)
         await press(pilot, "enter")
         assert screen._pane.tab == "cases", "it was not profiled"
-        assert "▸ gemm mini gpu fp32" in picture(app)
+        assert "▸ matmul mini gpu fp32" in picture(app)
         await press(pilot, "escape", "n", "plus", "right")
         before = picture(app)
-        assert "gpt_train fp32, launch 2" in before
+        assert "GPT training fp32, launch 2" in before
         await press(pilot, "enter")
         assert screen._pane.tab == "step"
         await press(pilot, "enter")
@@ -673,7 +674,7 @@ async def test_enter_on_a_case_shows_when_it_was_timed(db: Path) -> None:
         await press(pilot, "tab", "down", "enter")
         assert screen._pane.tab == "timeline"
         assert re.search(
-            r"cursor [\d.:s ]+   gpt_train fp32, launch 2, block 1 of 6: 100 ms a step", picture(app)
+            r"cursor [\d.:s ]+   GPT training fp32, launch 2, block 1 of 6: 100 ms a step", picture(app)
         )
         await press(pilot, "escape", "down", "enter")
         assert screen._pane.tab == "cases", "it was neither timed nor profiled"
@@ -812,7 +813,7 @@ async def test_a_wide_screen_shows_the_selected_run_and_its_main_case_on_every_b
         shown = picture(app)
         assert "│ cccc0001  quick" in shown
         assert "│ fast box" in shown
-        assert "a step of gpt_train mini cpu fp32" in shown
+        assert "a step of GPT training mini cpu fp32" in shown
         boxes = [line for line in shown.splitlines() if "tok/s  ━" in line]
         assert [line.split()[0] for line in boxes] == ["Ryzen", "▸", "2x"], "the fastest first"
         assert "81.8k tok/s" in boxes[0]

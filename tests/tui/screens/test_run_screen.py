@@ -178,7 +178,7 @@ async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path
         assert model.ended.wrong is None
         assert "[b]two[/b] 温度" in shown(pilot)
         assert re.search(
-            r"spin mini cpu fp32 1 thread +[\d.]+ +[MG]B/s +(?:±|-[\d.]+ to \+)[\d.]+ %", shown(pilot)
+            r"hashing mini cpu fp32 1 thread +[\d.]+ +[MG]B/s +(?:±|-[\d.]+ to \+)[\d.]+ %", shown(pilot)
         )
         await pilot.press("o")
         await until(pilot, lambda: bool(app.opened))
@@ -569,11 +569,11 @@ def test_nothing_is_meant_by_colour_alone() -> None:
     throttled, free = told(watching_gpu()), told(watching_gpu(is_throttled=False))
     assert "POWER-CAPPED at 700 W, 34 % of 5 min" in throttled
     assert "not throttled" in free
-    assert re.search(r"▸ membw base fp32 .* running ", free)
+    assert re.search(r"▸ memory copy base fp32 .* running ", free)
     assert re.search(r"! GPU 0: its clock fell", free)
     ended = told(ended_gpu())
     assert re.search(r"copy .* 63 % +BELOW NORMAL", ended)
-    assert re.search(r"gemm fp32 .* 103 % +normal", ended)
+    assert re.search(r"matmul fp32 .* 103 % +normal", ended)
 
 
 def test_a_gauge_of_the_published_range_stands_only_beside_a_reference() -> None:
@@ -583,7 +583,7 @@ def test_a_gauge_of_the_published_range_stands_only_beside_a_reference() -> None
 
 def test_the_running_figure_stands_with_its_interval_and_what_is_enough() -> None:
     text = text_of(watching_gpu(), 120, 40)
-    assert re.search(r"membw base gpu fp32 +launch 2 of 3, block 41 of at most 60", text)
+    assert re.search(r"memory copy base gpu fp32 +launch 2 of 3, block 41 of at most 60", text)
     assert "enough: ±0.5 % or 60 blocks" in text
     assert re.search(r"4\.25 TB/s +±0\.1 % in this launch", text)
     assert "its axis does not begin at 0" in text
@@ -596,7 +596,7 @@ def test_a_wide_interval_is_never_cut() -> None:
     cases = tuple(replace(case, spread=wide if case.spread else "") for case in model.progress.cases)
     model.know_progress(RUN.run_ids[0], replace(model.progress, cases=cases))
     text = text_of(model, 80, 24)
-    assert re.search(rf"gpt_train mini fp32 .* tok/s +{re.escape(wide)}  [━╸─]+ +19 %", text)
+    assert re.search(rf"GPT training mini fp32 .* tok/s +{re.escape(wide)}  [━╸─]+ +19 %", text)
 
 
 def test_what_is_left_is_shown_with_the_time_of_day_at_which_it_ends() -> None:
@@ -619,7 +619,7 @@ def test_warnings_stay_in_sight_when_newer_events_have_no_room() -> None:
 
 def test_a_terminal_of_every_size_names_the_case_in_progress() -> None:
     for width, height in ((80, 24), (80, 40), (100, 24), (120, 40), (200, 50), (200, 24)):
-        assert "▸ membw base fp32" in text_of(watching_gpu(), width, height), (width, height)
+        assert "▸ memory copy base fp32" in text_of(watching_gpu(), width, height), (width, height)
 
 
 def test_cases_out_of_sight_are_counted_with_their_states() -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL
-from gputui.document.bars import gauge_spans
+from gputui.document.bars import gauge_spans, stacked_bar
+from gputui.document.table import Table
 from gputui.metrics import charted, limits_of
 from gputui.model.absent import Missing
 from gputui.model.devices import HOST
@@ -19,10 +20,10 @@ from gputui.model.units import (
     format_percent,
     format_seconds,
 )
-from gputui.services.results.browser import RunDetail, breakdown_for
+from gputui.services.results.browser import RunDetail
 from gputui.services.results.case_table import brief_table
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.headline import case_order, headline_sentences, run_headline
+from gputui.services.results.headline import headline_sentences, run_headline
 from gputui.services.results.labels import (
     case_name,
     day,
@@ -33,7 +34,7 @@ from gputui.services.results.labels import (
 )
 from gputui.services.results.roofline import peak_share
 from gputui.services.results.step_breakdown import StepBreakdown
-from gputui.services.results.step_tables import CATEGORY_WORDS
+from gputui.services.results.step_tables import main_step, step_parts
 from gputui.services.results.throughput import speeds_of
 from gputui.services.serving.text import server_line
 from gputui.services.traces.overview import sentence
@@ -43,7 +44,7 @@ from gputui.tui.screens.results.load_lines import headline, load_lines, loads_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, fitted, left, side_by_side, width_of
 from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.sections import legend_lines, parts_bar, section, stacked
+from gputui.tui.widgets.sections import section, stacked
 from gputui.tui.widgets.table_lines import table_lines
 from gputui.tui.widgets.time_chart import time_axis, time_chart
 from gputui.tui.widgets.wrapping import wrapped
@@ -55,14 +56,12 @@ _AROUND_CHARTS = 2
 """Lines of heading and axis of telemetry."""
 _MARGIN = "   "
 _WIDE = 100
-_LEAST_SHARE = 0.01
 _LEAST_OF_STEP = 0.001
 _LEAST_BAR = 8
 _BELOW_SHARES = 7
 """A heading, a blank line and the least that is worth showing of operators."""
 _SCROLLBAR = 1
 _CHART_ROWS, _MOST_CHART_ROWS = 3, 8
-_FAMILIES = ("compute", "memory", "power", "clock", "link")
 
 
 def overview_page(detail: RunDetail, width: int, height: int) -> tuple[Line, ...]:
@@ -71,10 +70,10 @@ def overview_page(detail: RunDetail, width: int, height: int) -> tuple[Line, ...
     answer, *blocks = _blocks(detail, room)
     lines = [*answer, *(line for block in blocks if block for line in (*block, ()))]
     series = main_series(detail)
-    profiled = profiled_case(detail)
+    profiled = main_step(detail.run, detail.passes)
     if series is not None:
         lines += _grown(detail.run, series, room, height - len(lines))
-    elif profiled is not None:
+    elif not isinstance(profiled, Missing):
         lines += _where(profiled[1], room, height - len(lines))
         lines += largest_operators(detail, *profiled, room, height - len(lines))
     return tuple(lines)
@@ -97,11 +96,11 @@ def preview_lines(detail: RunDetail, width: int, height: int) -> list[Line]:
 
 def _blocks(detail: RunDetail, width: int, most: int | None = None) -> Sequence[Sequence[Line]]:
     """The answer, facts, at most so many rates or loads, and the step of the main case."""
-    loads, main = loads_of(detail), profiled_case(detail)
+    loads, main = loads_of(detail), main_step(detail.run, detail.passes)
     measured: Iterable[Line] = _rates(detail.run, width, most)
     if loads is not None:
         measured = (*load_lines(loads, width, most), *(note_lines(loads, width) if most is None else ()))
-    step = () if main is None else step_lines(*main, width)
+    step = () if isinstance(main, Missing) else step_lines(*main, width)
     return [*map(list, (verdict_lines(detail, width), _facts(detail, width), measured, step))]
 
 
@@ -175,53 +174,15 @@ def _rates(run: Run, width: int, most: int | None) -> Iterator[Line]:
 # A step
 
 
-def profiled_case(detail: RunDetail) -> tuple[CaseResult, StepBreakdown] | None:
-    """The main case of those whose profiled pass is believed."""
-    found = [(case, breakdown_for(detail, case)) for case in detail.run.cases]
-    known = [(case, one) for case, one in found if not isinstance(one, Missing)]
-    return min(known, key=lambda pair: case_order(pair[0].case), default=None)
-
-
 def step_lines(case: CaseResult, breakdown: StepBreakdown, width: int) -> Iterator[Line]:
-    """One bar whose parts have a gap between them, and below it their names in the same order."""
+    """One bar whose parts have a gap between them, and what they are."""
     title = (
         Span(f"a step of {clean(case_name(case))}", "title"),
         Span(f"  {format_seconds(breakdown.step_ns / 1e9)}"),
     )
     yield section(title, width, (Span("of the profiled pass", "dim"),))
-    parts = _parts(breakdown)
-    styles = [
-        "dim" if name.startswith("idle") else _FAMILIES[number % len(_FAMILIES)]
-        for number, (name, _) in enumerate(parts)
-    ]
-    bar = parts_bar([share for _, share in parts], styles, width - len(_MARGIN))
-    yield fitted((Span(_MARGIN), *bar), width)
-    named = zip(parts, styles, strict=True)
-    entries = [(name, format_percent(share), style) for (name, share), style in named]
-    yield from legend_lines(entries, width, _MARGIN)
-
-
-def _parts(breakdown: StepBreakdown) -> list[tuple[str, float]]:
-    """What a step is made of, by category of operator where the device worked, the largest first."""
-    by_category: dict[str, float] = {}
-    total_ns = sum(op.time_ns for op in breakdown.operators)
-    busy = sum(share.share for share in breakdown.shares if not share.name.startswith("idle"))
-    for op in breakdown.operators:
-        by_category[op.category] = by_category.get(op.category, 0.0) + op.time_ns
-    found = [
-        (CATEGORY_WORDS.get(name, name), time_ns / total_ns * busy)
-        for name, time_ns in by_category.items()
-        if total_ns
-    ]
-    if not found:
-        found = [(share.name, share.share) for share in breakdown.shares if not share.name.startswith("idle")]
-    found.sort(key=lambda part: -part[1])
-    shown = [part for part in found[:6] if part[1] >= _LEAST_SHARE]
-    rest = sum(share for _, share in found) - sum(share for _, share in shown)
-    idle = sum(share.share for share in breakdown.shares if share.name.startswith("idle"))
-    if rest >= _LEAST_SHARE:
-        shown.append(("others", rest))
-    return [*shown, ("idle", idle)] if idle >= _LEAST_SHARE else shown
+    bar = Table((stacked_bar(step_parts(breakdown), rows=2),))
+    yield from table_lines(bar, width, margin=len(_MARGIN), has_headings=False)
 
 
 def share_lines(breakdown: StepBreakdown, width: int) -> Iterator[Line]:

@@ -10,12 +10,12 @@ from gputui.model.units import format_bytes, format_seconds
 from gputui.services.results.browser import RunDetail, breakdown_for
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import case_name, run_heading, run_notes
-from gputui.services.results.step_tables import POINTS, memory_table, parts_of, step_words
+from gputui.services.results.step_tables import POINTS, main_step, memory_table, parts_of, step_words
 from gputui.services.results.throughput import speeds_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.tui.screens.results.largest_operators import largest_operators
 from gputui.tui.screens.results.last_words import last_words
-from gputui.tui.screens.results.overview import profiled_case, share_lines, step_lines
+from gputui.tui.screens.results.overview import share_lines, step_lines
 from gputui.tui.screens.results.rests_on import launch_lines, rests_on_lines
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import line_width
@@ -117,13 +117,13 @@ def findings_page(detail: RunDetail, width: int, height: int) -> tuple[Line, ...
     lines = [*_findings(detail, width, has_steps=True)]
     if len(lines) > height:
         return _findings(detail, width, has_steps=False)
-    main = None if detail.findings else profiled_case(detail)
-    step = [] if main is None else [(), *step_lines(*main, width)]
+    main = Missing("") if detail.findings else main_step(detail.run, detail.passes)
+    step = [] if isinstance(main, Missing) else [(), *step_lines(*main, width)]
     launches = [[*launch_lines(detail, case, width)] for case, _ in speeds_of(detail.run)]
     lines += stacked(launches, height - len(lines) - len(step))
     if len(lines) + len(step) <= height:
         lines += step
-    if main is not None:
+    if not isinstance(main, Missing):
         room = height - len(lines)
         lines += stacked([[*largest_operators(detail, *main, width, room - 1)]], room)
     return tuple(lines)

@@ -15,7 +15,7 @@ from gputui.model.result import CaseResult
 from gputui.model.units import format_change, format_percent, format_rate, three_digits
 from gputui.services.results.block_times import measured_blocks
 from gputui.services.results.browser import RunDetail
-from gputui.services.results.labels import case_name, interval_words
+from gputui.services.results.labels import case_name, interval_words, shared_case_words, short_result_name
 from gputui.services.results.throughput import speeds_of
 from gputui.services.results.waiting import own_launches_of, waited_of, waited_share
 from gputui.store.reading import CaseConditions
@@ -35,7 +35,15 @@ def rests_on_lines(detail: RunDetail, width: int) -> Iterator[Line]:
 
     Shares are of the time in which a case was timed.
     """
-    rows = [_cells(case, speed, detail.conditions.get(case.case_id)) for case, speed in speeds_of(detail.run)]
+    speeds = speeds_of(detail.run)
+    common = shared_case_words(case.case for case, _ in speeds)
+    rows = [
+        (
+            clean(short_result_name(case, common)),
+            *_cells(case, speed, detail.conditions.get(case.case_id)),
+        )
+        for case, speed in speeds
+    ]
     if not rows:
         return
     found = table_of(HEADINGS, rows, range(1, len(HEADINGS)), priorities=dict(enumerate(range(-2, 10))))
@@ -96,7 +104,6 @@ def _cells(case: CaseResult, speed: SpeedEstimate, found: CaseConditions | None)
             )
         )
     return (
-        clean(case_name(case)),
         format_rate(speed.units_per_s, case.case.unit),
         interval_words(speed),
         slowed,

@@ -16,6 +16,7 @@ from gputui.model.journal import Block
 from gputui.model.result import CaseResult, Measurement
 from gputui.model.units import format_clock, format_percent, format_seconds
 from gputui.services.results.browser import RunDetail, breakdown_for
+from gputui.services.results.labels import plain_name
 from gputui.services.results.waiting import CROWDED_SHARE
 from gputui.store.reading import POWER_CAP_BIT, SLOWED_BITS, MeasuredSpan, TelemetrySeries
 from gputui.tui.screens.results.largest_operators import largest_operators
@@ -175,7 +176,7 @@ def _slice_words(detail: RunDetail, here: Sequence[MeasuredSpan], block: _Timed 
         return "nothing was timed"
     precisions = " and ".join(dict.fromkeys(one.variant.precision for one in timed))
     words = "" if block is None else block.words
-    return f"{timed[0].work.workload} {precisions}, launch {here[0].launch_id + 1}{words}"
+    return f"{plain_name(timed[0].work.workload)} {precisions}, launch {here[0].launch_id + 1}{words}"
 
 
 def _slices(detail: RunDetail) -> list[tuple[str, list[tuple[MeasuredSpan, str]]]]:
@@ -190,7 +191,7 @@ def _slices(detail: RunDetail) -> list[tuple[str, list[tuple[MeasuredSpan, str]]
         mine = [cases[span.case_id] for span in spans]
         first_us, last_us = min(s.first_utc_us for s in spans), max(s.last_utc_us for s in spans)
         whole = MeasuredSpan(spans[0].case_id, launch_id, first_us, last_us)
-        works.append((whole, mine[0].work.workload))
+        works.append((whole, plain_name(mine[0].work.workload)))
         precisions.append((whole, " ".join(dict.fromkeys(one.variant.precision for one in mine))))
     return [("case", works), ("precision", precisions)] if works else []
 

@@ -132,7 +132,7 @@ def _table(cases: Sequence[CaseProgress], shared: str, *, has_times: bool) -> Ta
     return Table(
         (
             Column(f"{what} ({shared})" if shared and not has_times else what, names, breaks=True),
-            Column("DONE", [f"{case.launches_done}/{case.launches}" for case in cases]),
+            Column("DONE", [f"{case.launches_done}/{case.launches}" for case in cases], priority=1.8),
             Column(f"{'RATE':>{_RATE}}{'':{_UNIT}}", rates),
             Column(f"{'95 %':>{_SPREAD}}", [Span(case.spread, "dim") for case in cases], True),
             *([] if has_times else [Drawing(draw, _LEAST_BAR, _MOST_BAR, 1.5, wishes=((3, _GAUGE),))]),

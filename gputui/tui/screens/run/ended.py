@@ -17,6 +17,7 @@ from gputui.analysis.peak_tests import (
 from gputui.document.table import Column, Drawing, Table
 from gputui.model.units import counted, format_percent, format_rate
 from gputui.services.results.case_table import CaseLine, rates_table
+from gputui.services.results.expected import CHECK_WORDS
 from gputui.services.results.next_steps import NextStep
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.tui.screens.run.cases_pane import STATE_STYLES
@@ -34,8 +35,6 @@ _TALL, _LEAST_CHARTS = 30, 14
 _HIGHEST_CHART = 8
 _OF_BOXES = 5
 """Normal cases that are shown beside the boxes of a reference."""
-_WORD_STYLES = {NORMAL: "good", BELOW_NORMAL: "warn", ABOVE_LIMIT: "alarm"}
-_WORDS = {NORMAL: "normal", BELOW_NORMAL: "BELOW NORMAL", ABOVE_LIMIT: "ABOVE THE LIMIT"}
 _MARGIN = "   "
 _WIDEST_BAR = 40
 _MARKS = tuple(
@@ -140,7 +139,7 @@ def _published_columns(
         for check, one in judged
         if (expectation := one.peak_test.expectation) is not None and (share := one.share) is not None
     ]
-    styles = [_WORD_STYLES[one.word] for _, one, _, _ in known]
+    styles = [CHECK_WORDS[one.word].style for _, one, _, _ in known]
 
     def draw(cells: int, beside: Sequence[Column]) -> Column:
         axis = _axis([one for _, one, _, _ in known], cells)
@@ -157,7 +156,7 @@ def _published_columns(
     ]
     here = [format_rate(one.peak_test.units_per_s, one.peak_test.unit) for _, one, _, _ in known]
     elsewhere = [Span(_elsewhere(expectation, one.peak_test), "dim") for _, one, expectation, _ in known]
-    words = [Span(_WORDS[one.word], style) for (_, one, _, _), style in zip(known, styles, strict=True)]
+    words = [CHECK_WORDS[one.word] for _, one, _, _ in known]
     return (
         Column(heading, names, breaks=True),
         Column("here", here, True),
