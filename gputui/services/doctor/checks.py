@@ -20,12 +20,11 @@ from gputui.model.units import counted, format_bytes, three_digits
 from gputui.services.doctor.disturbances import (
     Check,
     State,
-    current_user,
     gpu_checks,
     load_checks,
     power_limit_checks,
 )
-from gputui.services.live.snapshot import take_snapshot
+from gputui.services.live.snapshot import current_user, take_snapshot
 from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.profiles.torch_builds import install_for, unused_gpu
 from gputui.services.runs.cautions import LEAST_SHM_BYTES
@@ -341,10 +340,10 @@ _KNOWN_BY = {
 def _identity(box: SystemState) -> Iterator[Check]:
     known_by = [_KNOWN_BY[one.kind] for one in box.machine.identities if one.kind in _KNOWN_BY]
     if known_by:
-        yield Check("known by", "ok", known_by[0])
+        yield Check("identity", "ok", known_by[0])
     elif not box.machine.is_sure:
         found = "no fixed id: after a restart, in another container or account, this is seen as a new box"
-        yield Check("known by", "note", found, "name it: gputui run --machine NAME, or set GPUTUI_MACHINE")
+        yield Check("identity", "note", found, "name it: gputui run --machine NAME, or set GPUTUI_MACHINE")
 
 
 def _measuring(box: SystemState) -> Iterator[Check]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from gputui.analysis.contention import CONTENTION
 from gputui.analysis.health import BUSY_PCT, GpuFinding, foreign_processes, health
 from gputui.machine import join_gpu, nvml_addresses
 from gputui.model.absent import Missing
+from gputui.model.journal import LOCK_NAME
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.machine import Machine
 from gputui.model.plan import PlannedLaunch
-from gputui.services.live.snapshot import take_snapshot
+from gputui.services.live.snapshot import current_user, take_snapshot
+from gputui.services.runs.held_runs import held_runs
 
 State = Literal["ok", "note", "problem", "unknown"]
 
@@ -47,7 +49,7 @@ def disturbances(
 ) -> tuple[Check, ...]:
     """What is not well of the host and of these GPUs just now; takes half a second."""
     sample = take_snapshot(processes=True) if snapshot is None else snapshot()
-    checks = [*load_checks(machine, sample)]
+    checks = [*_other_runs(), *load_checks(machine, sample)]
     checks += gpu_checks([gpu for gpu in sample.gpus if gpu.device in gpus], sample, current_user())
     checks += power_limit_checks(machine, gpus)
     return tuple(check for check in checks if check.state in ("note", "problem"))
@@ -67,6 +69,19 @@ def gpus_of(launches: Iterable[PlannedLaunch], machine: Machine) -> set[int]:
     return found
 
 
+def _other_runs() -> Iterator[Check]:
+    """Runs of gputui that measure now."""
+    for holder, (run_dir, *_) in held_runs():
+        since = datetime.fromtimestamp((run_dir / LOCK_NAME).stat().st_mtime)
+        yield Check(
+            "another run",
+            "note",
+            f"another gputui run is going: pid {holder.pid}, since {since:%H:%M}",
+            "each takes CPUs from the other; to watch it until it ends:",
+            f"gputui attach {run_dir.name[-8:]}",
+        )
+
+
 def load_checks(machine: Machine, sample: LiveSample) -> Iterator[Check]:
     """Whether other programs have the CPUs: by the load of the last minute, unless they are idle again."""
     threads = machine.cpu.host_threads
@@ -78,7 +93,7 @@ def load_checks(machine: Machine, sample: LiveSample) -> Iterator[Check]:
     if load <= OTHERS_SHARE * threads or (busy is not None and busy <= OTHERS_SHARE):
         yield Check("neighbours", "ok", found)
     else:
-        step = "rates will be lower and vary; wait, or use more --launches"
+        step = "rates will be lower and vary; wait until they end, or give it more time with --budget"
         yield Check("neighbours", "note", f"{CONTENTION}: {found}", step)
 
 
@@ -129,11 +144,3 @@ def power_limit_checks(machine: Machine, gpus: Collection[int]) -> Iterator[Chec
             yield Check(
                 f"GPU {gpu.index} power", "note", found, "until then it is slower than its model", command
             )
-
-
-def current_user() -> str:
-    """Empty for a user id without a name, as in containers."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""

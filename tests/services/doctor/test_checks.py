@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from builders import H200, make_interpreter, make_machine, make_torchless_interpreter
 from monitor_samples import sample
+from stored_runs import run_id_of
 
 from gputui.analysis.health import BUSY_PCT, GpuFinding
 from gputui.cli.doctor import lines_of
@@ -21,6 +23,7 @@ from gputui.model.devices import HOST, mig_device
 from gputui.model.live import FOREIGN, Value
 from gputui.model.machine import Identity, Layer
 from gputui.model.plan import PlannedDevice, PlannedLaunch
+from gputui.recording.lock import Holder, take_lock
 from gputui.services.doctor.checks import (
     SystemState,
     Terminal,
@@ -34,11 +37,11 @@ from gputui.services.doctor.disturbances import (
     Check,
     State,
     _of_finding,
-    current_user,
     disturbances,
     gpus_of,
 )
-from gputui.services.support.paths import _key_path
+from gputui.services.live.snapshot import current_user
+from gputui.services.support.paths import _key_path, run_directories
 
 CU126 = "torch==2.13.0+cu126 --extra-index-url https://download.pytorch.org/whl/cu126"
 DB, STATE = Path("/data/results.db"), Path("/state/runs")
@@ -387,6 +390,20 @@ def test_before_a_run_only_its_own_gpus_and_the_load_are_named_in_the_words_of_d
     assert the(box, "GPU 0 heat").next_step == "let it cool down, or check its fans"
 
 
+def test_before_a_run_another_run_of_gputui_is_named_with_its_process_and_its_beginning() -> None:
+    run_dir = run_directories() / run_id_of(1)
+    run_dir.mkdir(parents=True)
+    descriptor = take_lock(run_dir, Holder.this_process("a.db", [run_dir]))
+    seen = sample(0, processes=0, changes={HOST: {"load_1min": 0.1}})
+    try:
+        found, *_ = disturbances(make_box(0).machine, (), lambda: seen)
+    finally:
+        os.close(descriptor)
+    assert re.fullmatch(rf"another gputui run is going: pid {os.getpid()}, since \d\d:\d\d", found.found)
+    assert found.command == f"gputui attach {run_id_of(1)[-8:]}"
+    assert disturbances(make_box(0).machine, (), lambda: seen) == ()
+
+
 def test_the_gpus_of_a_run_are_known_by_their_uuids_and_all_count_where_one_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -597,7 +614,7 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
         ("note", "CPU clock", "governor powersave: the clock ramps up late, so CPU rows vary", ""),
         ("ok", "runs in", "docker, aws", ""),
         (
-            "note", "known by",
+            "note", "identity",
             "no fixed id: after a restart, in another container or account, this is seen as a new box",
             "name it: gputui run --machine NAME, or set GPUTUI_MACHINE",
         ),
@@ -638,7 +655,7 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
 def test_a_box_is_known_by_the_surest_of_its_lasting_identities(kinds: tuple[str, ...], shown: str) -> None:
     identities = tuple(Identity(kind, "0" * 12) for kind in kinds)
     box = make_box(machine=replace(make_machine("NVIDIA H200"), identities=identities))
-    assert the(box, "known by") == Check("known by", "ok", shown)
+    assert the(box, "identity") == Check("identity", "ok", shown)
 
 
 def test_two_healthy_gpus_keep_a_line_each_and_checks_without_a_number_are_never_folded() -> None:
