@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
-from gputui.analysis.contention import CONTENTION
 from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.page import Console, Page
@@ -29,6 +27,7 @@ from gputui.services.results.headline import (
     size_order,
 )
 from gputui.services.results.labels import (
+    OTHERS_HAD,
     case_name,
     ending_words,
     is_recording,
@@ -49,8 +48,6 @@ _OTHER_LINES = 4
 _MOST_NAMED = 2
 """Kinds of failure."""
 _BAR = 20
-_RATES = 4
-"""Columns of `brief_table` that say how fast a case is."""
 _GAIN = 2.5
 """What precisions bring goes after the bars, before costs and shares of the peak."""
 _Speeds = Sequence[tuple[CaseResult, SpeedEstimate]]
@@ -91,7 +88,7 @@ def print_run(
             end.line(line, "dim")
         notes = run_notes(run, is_brief=True)
         if any(sentence.startswith(HAD_THE_CPU) for sentence in rest):
-            notes = [note for note in notes if not note.startswith(CONTENTION)]
+            notes = [note for note in notes if not note.startswith(OTHERS_HAD)]
         if (notes or unmeasured) and not is_card:
             end.line(" · ".join((*notes, "more: --verbose")), "dim")
         lines = end.height + sum(-(-line_width(line) // out.width) for line in footer)
@@ -131,7 +128,7 @@ def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None
         room += 1  # in place of the line that would count it
     rows = case_rows(measured, room)
     if rows:
-        page.table(_with_gains(brief_table(run, rows, _BAR), run, rows))
+        page.table(brief_table(run, rows, _BAR, _gains(run, rows)))
     has_metrics = not metrics or room is None or len(rows) + len(metrics) + 2 <= room
     if metrics and has_metrics:
         page.line()
@@ -146,8 +143,8 @@ def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None
         page.line(f"{' and '.join(left)}: --all")
 
 
-def _with_gains(table: Table, run: Run, rows: _Speeds) -> Table:
-    """With a column of what each precision brings beside fp32, as `compare` of this run has it."""
+def _gains(run: Run, rows: _Speeds) -> list[Column]:
+    """A column of what each precision brings beside fp32, as `compare` of this run has it."""
     from gputui.services.compare.pairing import Side, SideCase, compare_sides
     from gputui.services.compare.row_text import judgement_text, style_of
 
@@ -161,9 +158,8 @@ def _with_gains(table: Table, run: Run, rows: _Speeds) -> Table:
         for row in compare_sides(single, other, ignore="precision").rows
         if row.b.result is not None and row.rate.ratio is not None
     }
-    column = Column("beside fp32", [gains.get(case.case_id, "") for case, _ in rows], priority=_GAIN)
-    columns = (*table.columns[:_RATES], column, *table.columns[_RATES:])
-    return replace(table, columns=columns) if gains else table
+    texts = [gains.get(case.case_id, "") for case, _ in rows]
+    return [Column("beside fp32", texts, priority=_GAIN)] if gains else []
 
 
 def case_rows(measured: _Speeds, room: int | None) -> _Speeds:
@@ -273,19 +269,14 @@ def _whole(run: Run, measured: _Speeds) -> Table:
         (
             Column("case", [case_name(case) for case, _ in measured], narrow=name, priority=2),
             *(column for column in rest if isinstance(column, Column)),
-            Column("per step", [_step_text(case, speed) for case, speed in measured], True),
-            Column("blocks", [_blocks_text(speed) for _, speed in measured]),
+            Column(
+                "per step",
+                [format_seconds(one.case.units_per_step / s.units_per_s) for one, s in measured],
+                True,
+            ),
+            Column("blocks", [f"{s.blocks}/{s.launches}".removesuffix("/1") for _, s in measured]),
         )
     )
-
-
-def _blocks_text(speed: SpeedEstimate) -> str:
-    """Blocks, and of how many launches if there are several: `18/3`."""
-    return f"{speed.blocks}" if speed.launches == 1 else f"{speed.blocks}/{speed.launches}"
-
-
-def _step_text(case: CaseResult, speed: SpeedEstimate) -> str:
-    return format_seconds(case.case.units_per_step / speed.units_per_s)
 
 
 def _common_part(names: Sequence[str]) -> str:

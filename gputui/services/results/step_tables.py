@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.profiled import MEMORY_PARTS, MemoryPoint, Operator, ProfiledPass
-from gputui.model.units import format_bytes, format_percent, format_ratio, format_seconds
+from gputui.model.units import counted, format_bytes, format_percent, format_ratio, format_seconds
 from gputui.services.results.step_breakdown import StepBreakdown, is_believed
 
 POINTS = {
@@ -39,11 +39,12 @@ CATEGORY_WORDS = {
 
 def step_words(breakdown: StepBreakdown, found: ProfiledPass) -> str:
     """How long a profiled step took, compared to the timed ones."""
-    text = f"{format_seconds(breakdown.step_ns * 1e-9)} in {found.steps} profiled steps"
+    took = format_seconds(breakdown.step_ns * 1e-9)
+    text = f"{took} by the clock in {counted(found.steps, 'profiled step')}"
     if isinstance(breakdown.inflation, Missing):
         return text
     doubt = "" if is_believed(breakdown) else ", so shares are rough"
-    return f"{text}, {format_ratio(breakdown.inflation)} as long as the timed one{doubt}"
+    return f"{text}, {format_ratio(breakdown.inflation)} as long as a timed one{doubt}"
 
 
 def operator_table(found: ProfiledPass, operators: Sequence[Operator], names: Sequence[str] = ()) -> Table:

@@ -29,7 +29,7 @@ from gputui.services.results.labels import (
     some_of,
 )
 from gputui.services.results.metrics import metrics_of
-from gputui.services.results.throughput import speeds_of
+from gputui.services.results.throughput import GAVE, gave_text, speeds_of
 from gputui.services.serving.curve import ServingRun
 from gputui.services.serving.repeating import commands_of, engine_words
 from gputui.services.serving.text import (
@@ -317,10 +317,13 @@ def _rates(run: Run) -> Table:
             format_rate(speed.units_per_s, case.case.unit),
             interval_words(speed),
             str(speed.launches),
+            gave_text(case),
         )
         for case, speed in speeds_of(run)
     ]
-    return table_of(("case", "rate", "95 %", "launches"), rows, (1, 2, 3))
+    places = 5 if any(row[-1] for row in rows) else 4
+    headings = ("case", "rate", "95 %", "launches", GAVE)
+    return table_of(headings[:places], [row[:places] for row in rows], (1, 2, 3, 4))
 
 
 def _loads(serving: ServingRun) -> Iterator[Part]:

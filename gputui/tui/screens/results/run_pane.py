@@ -362,7 +362,8 @@ class RunPane(Vertical):
             return pages.not_profiled("no case of this run has a profiled pass", width)
         if name == "operators":
             found = breakdown_for(detail, case)
-            return pages.not_profiled(found.reason if isinstance(found, Missing) else "no operators", width)
+            why = found.reason if isinstance(found, Missing) else "no operators"
+            return pages.not_profiled(why, width, detail.run.summary.profile, case)
         page = {"blocks": pages.blocks_page, "step": pages.step_page, "memory": pages.memory_page}[name]
         return page(detail, case, width, height)
 

@@ -15,7 +15,7 @@ from gputui.model.result import CaseResult
 from gputui.model.units import counted, format_change, format_clock, format_percent, format_rate
 from gputui.services.results.block_times import measured_blocks
 from gputui.services.results.browser import RunDetail
-from gputui.services.results.labels import case_name
+from gputui.services.results.labels import case_name, launch_number
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
 from gputui.services.results.waiting import CROWDED_SHARE, own_launches_of
 from gputui.store.reading import MeasuredSpan, TelemetrySeries
@@ -129,7 +129,6 @@ def _blocks(detail: RunDetail) -> list[_Timed]:
                 continue
             for block in measurement.blocks:
                 first_us = span.first_utc_us + (block.start_ns - measurement.blocks[0].start_ns) // 1000
-                waited_ns, cpu_ns = block.waited_ns or 0, block.cpu_ns or 0
                 why = reasons.get((measurement.launch_id, block.index))
                 held = "by heat" if why and why.slowed else "by power" if why and why.power_capped else ""
                 found.append(
@@ -137,7 +136,7 @@ def _blocks(detail: RunDetail) -> list[_Timed]:
                         first_us,
                         first_us + block.wall_ns // 1000,
                         100 * min(steps_ns) / (block.block_ns / block.steps),
-                        waited_ns / max(waited_ns + cpu_ns, 1),
+                        (block.waited_ns or 0) / max(block.thread_ns, 1),
                         held,
                     )
                 )
@@ -154,11 +153,12 @@ def at_cursor(detail: RunDetail, window: TimeWindow) -> list[MeasuredSpan]:
 
 
 def _slice_words(detail: RunDetail, here: Sequence[MeasuredSpan]) -> str:
-    cases = {case.case_id: case.case for case in detail.run.cases}
+    cases = {case.case_id: case for case in detail.run.cases}
     timed = [cases[one.case_id] for one in here if one.case_id in cases]
-    precisions = " and ".join(dict.fromkeys(one.variant.precision for one in timed))
-    launch = f"{precisions}, launch {here[0].launch_id + 1}" if here else ""
-    return f"{timed[0].work.workload} {launch}" if timed else "nothing was timed"
+    if not timed:
+        return "nothing was timed"
+    precisions = " and ".join(dict.fromkeys(one.case.variant.precision for one in timed))
+    return f"{timed[0].case.work.workload} {precisions}, launch {launch_number(timed[0], here[0].launch_id)}"
 
 
 def _slices(detail: RunDetail) -> list[tuple[str, list[tuple[MeasuredSpan, str]]]]:
@@ -321,7 +321,7 @@ def _opened(detail: RunDetail, here: Sequence[MeasuredSpan], width: int, height:
         words = None if case is None else _launch_words(case, span.launch_id)
         if case is None or words is None or height < 3:
             continue
-        title = (Span(case_name(case), "title"), Span(f"  launch {span.launch_id + 1}"))
+        title = (Span(case_name(case), "title"), Span(f"  launch {launch_number(case, span.launch_id)}"))
         yield section(title, width, (Span("enter opens it", "dim"),))
         yield from paragraph(words, width, indent=2)
         height -= 3
