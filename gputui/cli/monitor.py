@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import platform
 from collections.abc import Callable
 from dataclasses import replace
@@ -71,6 +70,7 @@ def command(
 def _show_hosts(hosts: tuple[Host, ...], *, interval_s: float | None, is_ascii: bool, has_mouse: bool) -> int:
     """The live view of several hosts, until the user leaves."""
     from gputui.services.hosts.live import watch_hosts
+    from gputui.services.live.snapshot import current_user
     from gputui.services.support.paths import monitor_file
     from gputui.tui.hosts_app import HostsApp
     from gputui.tui.monitor.settings import load_settings
@@ -81,7 +81,7 @@ def _show_hosts(hosts: tuple[Host, ...], *, interval_s: float | None, is_ascii: 
         click.echo(complaint, err=True)
     feeds = watch_hosts(hosts, interval_s or settings.interval_s)
     try:
-        return HostsApp(feeds, settings, user_name(), is_ascii or wants_ascii()).run_until_ended(
+        return HostsApp(feeds, settings, current_user(), is_ascii or wants_ascii()).run_until_ended(
             mouse=has_mouse
         )
     finally:
@@ -100,6 +100,7 @@ def show_app(
     """Run the app on this terminal, starting with the screen and arguments in `opens`; returns the exit
     status."""
     from gputui.recording.collector import live_collector
+    from gputui.services.live.snapshot import current_user
     from gputui.tui.launch import SHOW_DEMO, LiveOptions, show_live
     from gputui.tui.widgets.plain_ascii import wants_ascii
 
@@ -109,7 +110,7 @@ def show_app(
         usd_per_hour=price,
         is_ascii=is_ascii or wants_ascii(),
         has_mouse=has_mouse,
-        user=user_name(),
+        user=current_user(),
         has_screens=True,
         opens=opens,
         notifies=notifies,
@@ -133,11 +134,3 @@ def instead_of_live(what: str, why: str) -> int:
     callback: Callable[..., int] | None = snapshot.callback
     assert callback is not None
     return callback(processes=True, require_gpu=False, in_json=False) or EXIT_DONE
-
-
-def user_name() -> str:
-    """The user's name; empty if the user id has none, as in containers."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from gputui.services.results.next_steps import NextStep
 
 
+_ANSWERS = ("y", "yes", "n", "no", "")
+
+
 class _Output:
     """A text stream without `buffer`, so that nothing bypasses it."""
 
@@ -88,7 +91,12 @@ def confirmed(question: str) -> bool:
     from gputui.document.background import settle
 
     settle()
-    return click.confirm(question, err=True)
+    asked = f"{question} [y/N]"
+    while (
+        answer := click.prompt(asked, default="n", show_default=False, err=True).strip().lower()
+    ) not in _ANSWERS:
+        click.echo("please answer y or n", err=True)
+    return bool(answer.startswith("y"))
 
 
 def console(stream: TextIO | None = None) -> Console:

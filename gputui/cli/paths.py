@@ -10,7 +10,7 @@ import click
 from gputui.errors import EXIT_DONE
 from gputui.model.units import format_bytes
 from gputui.services.support.home import missing_home
-from gputui.services.support.paths import Place, places
+from gputui.services.support.paths import places
 
 
 @click.command()
@@ -27,14 +27,11 @@ def command(as_json: bool) -> int:
     if without_home := missing_home():
         click.echo(without_home, err=True)
     for place in found:
-        click.echo(f"{place.what + ':':19}{place.path}  {_size(place)}")
+        size = format_bytes(place.total_bytes) if place.exists else "(not there)"
+        click.echo(f"{place.what + ':':19}{place.path}  {size}")
         if place.note:
             click.echo(f"{'':19}{place.note}")
     there = [shlex.quote(str(place.path)) for place in found if place.exists]
     if there:
         click.echo(f"to remove all of it, your results too:\n  rm -r {' '.join(there)}")
     return EXIT_DONE
-
-
-def _size(place: Place) -> str:
-    return format_bytes(place.total_bytes) if place.exists else "(not there)"

@@ -16,12 +16,9 @@ from gputui.cli.redrawn import Redrawn
 from gputui.cli.run_picture import picture_lines
 from gputui.document.background import loud_typing, quiet_typing
 from gputui.document.page import Page, console_on
-from gputui.model.absent import Missing
 from gputui.model.journal import (
-    Block,
     CaseEnd,
     Event,
-    Figure,
     LaunchEnd,
     LaunchesLeftOut,
     LaunchStart,
@@ -30,15 +27,15 @@ from gputui.model.journal import (
 )
 from gputui.model.plan import Plan
 from gputui.model.profiled import ProfiledPass
-from gputui.model.units import counted, format_clock, format_rate, format_seconds
+from gputui.model.units import counted, format_clock, format_seconds
 from gputui.services.results.labels import plain_case_name
-from gputui.services.results.throughput import speed_of_launch
 from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.progress import ProgressTracker
 
 MOST_PASSES_IN_FULL = 3
 """A run of more passes has a line for each case of the first, and then a line for each pass."""
 _REDRAWN_EVERY_S = 1.0
+_TIMES = (("ttft_p50_s", "TTFT"), ("tpot_p50_s", "TPOT"))
 _FOUND = ("failed", "oom")
 """Outcomes of which a picture has no more than the word."""
 
@@ -58,19 +55,18 @@ class Progress:
         into: str = "",
         keys: str = "",
     ) -> None:
-        """`live` for a terminal that moves its cursor. `histories` of what the samplers of the runs read,
-        `into` the file they are stored in, and `keys` are for the picture."""
+        """`live` for a terminal that moves its cursor. `histories` of what the samplers of the runs read, if
+        their clock is ours, `into` the file they are stored in, and `keys` are for the picture."""
         self._plans = plans
         self._live = live
         self._tracker = ProgressTracker(plans)
         self._histories, self._into, self._keys = histories, into, keys
         self._rows = Redrawn()
-        self._blocks: dict[tuple[int, int], list[Block]] = {}
-        self._figures: dict[tuple[int, int, str], Figure] = {}
-        """By run, case and key: of the last launch."""
         self._pass = 0
         self._said: set[tuple[int, int, str]] = set()
         """Run, case and outcome of each line about a case: of many passes only the first has a line."""
+        self._logs: set[str] = set()
+        """Their ends that were printed: each once."""
         self._drawn_s = 0.0
         self._typing: list[Any] | None = None
         """The terminal's attributes before the picture."""
@@ -106,7 +102,9 @@ class Progress:
             os.write(2, line.encode(sys.stderr.encoding))
 
     def tick(self) -> None:
-        """Draw the picture, at most once a second."""
+        """Draw the picture, at most once a second, once all lines so far were heard."""
+        if self._histories:
+            self._tracker.pace.trust_clock()
         now_s = time.monotonic()
         if self._live and now_s - self._drawn_s >= _REDRAWN_EVERY_S:
             self._drawn_s = now_s
@@ -130,8 +128,13 @@ class Progress:
             how = "a case failed" if line.outcome == "ok" else f"{line.outcome}: {line.reason}"
             if line.outcome == "ok" and line.exit_status:
                 how = f"its worker left with {line.exit_status}"
-            rows = [f"    {row}" for row in line.log_tail.split("\n")]
-            self.say(f"{self._elapsed()} launch {line.launch_id + 1}: {how}; its log ends:", *rows)
+            known = line.log_tail in self._logs
+            self._logs.add(line.log_tail)
+            rows = [] if known else [f"    {row}" for row in line.log_tail.split("\n")]
+            said = (
+                f"{self._elapsed()} {self._tracker.launched.get((index, line.launch_id), 'a launch')}: {how}"
+            )
+            self.say(f"{said}; its log ends{' as before' if known else ':'}", *rows)
         elif isinstance(line, Event):
             self.say(f"{self._elapsed()} {line.level}: {line.message}")
         elif isinstance(line, LaunchesLeftOut):
@@ -140,52 +143,39 @@ class Progress:
             self.say(f"{self._elapsed()} run {line.status}: {line.reason}")
 
     def _tell(self, index: int, line: Line) -> None:
-        """What a picture shows in place: each launch, or pass if there are many; blocks are kept for the
-        rate of their case."""
+        """What a picture shows in place: each launch, or pass if there are many."""
         if isinstance(line, LaunchStart):
             plan = self._plans[index]
             if plan.replicates <= MOST_PASSES_IN_FULL:
                 self._said.clear()
             if plan.replicates <= MOST_PASSES_IN_FULL or not line.replicate:
-                names = ", ".join(self._name(index, case_id) for case_id in line.case_ids)
-                self.say(f"{self._elapsed()} launch {line.launch_id + 1} {names}")
+                self.say(
+                    f"{self._elapsed()} {self._tracker.launched.get((index, line.launch_id), 'a launch')}"
+                )
             elif line.replicate > self._pass:
                 self._pass = line.replicate
                 self.say(f"{self._elapsed()} pass {self._pass + 1} of {plan.replicates}")
-        elif isinstance(line, Figure):
-            self._figures[index, line.case_id, line.key] = line
-        elif isinstance(line, Block):
-            self._blocks.setdefault((index, line.case_id), []).append(line)
 
     def _case_ended(self, index: int, line: CaseEnd) -> None:
         name = self._name(index, line.case_id)
-        blocks = self._blocks.pop((index, line.case_id), [])
         if (index, line.case_id, line.outcome) in self._said or (self._live and line.outcome not in _FOUND):
             return
         self._said.add((index, line.case_id, line.outcome))
-        if line.outcome == "ok" and blocks:
+        rate = self._tracker.launch_rate(index, line.case_id, line.launch_id)
+        if line.outcome == "ok" and rate:
             what = self._times(index, line.case_id) or counted(line.blocks, "block")
-            self.say(f"{self._elapsed()} {name}  {self._rate(index, blocks)}  {what}")
+            self.say(f"{self._elapsed()} {name}  {rate}  {what}")
         else:
             self.say(f"{self._elapsed()} {name}  {line.outcome}: {line.reason}")
 
     def _times(self, index: int, case_id: int) -> str:
         """The median times of a load, `TTFT 52.0 ms, TPOT 10.1 ms`; empty for a case of another kind."""
-        found = []
-        for key, name in (("ttft_p50_s", "TTFT"), ("tpot_p50_s", "TPOT")):
-            figure = self._figures.get((index, case_id, key))
-            if figure is not None and not isinstance(figure.value, Missing):
-                found.append(f"{name} {format_seconds(figure.value)}")
-        return ", ".join(found)
+        known = self._tracker.figures.get((index, case_id), {})
+        return ", ".join(f"{name} {format_seconds(known[key][-1])}" for key, name in _TIMES if key in known)
 
     def _name(self, index: int, case_id: int) -> str:
         name = plain_case_name(self._plans[index].cases[case_id].case)
         return name if len(self._plans) == 1 else f"[{index + 1}] {name}"
-
-    def _rate(self, index: int, blocks: Sequence[Block]) -> str:
-        """The rate of blocks of one launch, as in the final table."""
-        case = self._plans[index].cases[blocks[0].case_id].case
-        return format_rate(speed_of_launch(case, blocks), case.unit)
 
     def _elapsed(self) -> str:
         return format_clock(self._tracker.pace.elapsed_s())

@@ -19,7 +19,6 @@ from gputui.recording.foreground import Foreground
 from gputui.recording.recorder import Recorder
 from gputui.services.prices.pricing import price_of
 from gputui.services.runs.recording import (
-    Outcome,
     Recording,
     discard,
     lay_out,
@@ -30,7 +29,7 @@ from gputui.services.support.paths import default_result_file, hash_key, make_di
 from gputui.store.opening import expanded
 from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable
-from gputui.worker.procs.program import ProgramEnd, signal_name
+from gputui.worker.procs.program import signal_name
 
 EXIT_OURS, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
 """As those of `env`, so that they differ from the program's exit codes."""
@@ -168,15 +167,8 @@ def _run(words: tuple[str, ...], foreground: Foreground, recorder: Recorder) -> 
     end = foreground.run(words, recorder.program_begun)
     outcome = outcome_of(end)
     recorder.program_ended(outcome.outcome, outcome.reason, end.ended_ns, end.cpu_ns, end.exit_status)
-    recorder.end(*_run_status(outcome))
-    return _exit_code(end)
-
-
-def _run_status(outcome: Outcome) -> tuple[str, str]:
-    return ("interrupted", outcome.reason) if outcome.outcome == "interrupted" else ("finished", "")
-
-
-def _exit_code(end: ProgramEnd) -> int:
+    is_cut = outcome.outcome == "interrupted"
+    recorder.end("interrupted" if is_cut else "finished", outcome.reason if is_cut else "")
     return end.exit_status if end.exit_status >= 0 else 128 - end.exit_status
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gputui.analysis.contention import CONTENTION
 from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.page import Console, Page
@@ -29,6 +28,7 @@ from gputui.services.results.headline import (
     size_order,
 )
 from gputui.services.results.labels import (
+    OTHERS_HAD,
     case_name,
     ending_words,
     is_recording,
@@ -85,7 +85,7 @@ def print_run(
             end.line(line, "dim")
         notes = run_notes(run, is_brief=True)
         if any(sentence.startswith(HAD_THE_CPU) for sentence in rest):
-            notes = [note for note in notes if not note.startswith(CONTENTION)]
+            notes = [note for note in notes if not note.startswith(OTHERS_HAD)]
         if notes or unmeasured:
             end.line(" · ".join((*notes, "more: --verbose")), "dim")
         lines = end.height + sum(-(-line_width(line) // out.width) for line in footer)
@@ -274,19 +274,14 @@ def _whole(run: Run, measured: _Speeds) -> Table:
         (
             Column("case", [case_name(case) for case, _ in measured], narrow=name, priority=2),
             *(column for column in rest if isinstance(column, Column)),
-            Column("per step", [_step_text(case, speed) for case, speed in measured], True),
-            Column("blocks", [_blocks_text(speed) for _, speed in measured]),
+            Column(
+                "per step",
+                [format_seconds(one.case.units_per_step / s.units_per_s) for one, s in measured],
+                True,
+            ),
+            Column("blocks", [f"{s.blocks}/{s.launches}".removesuffix("/1") for _, s in measured]),
         )
     )
-
-
-def _blocks_text(speed: SpeedEstimate) -> str:
-    """Blocks, and of how many launches if there are several: `18/3`."""
-    return f"{speed.blocks}" if speed.launches == 1 else f"{speed.blocks}/{speed.launches}"
-
-
-def _step_text(case: CaseResult, speed: SpeedEstimate) -> str:
-    return format_seconds(case.case.units_per_step / speed.units_per_s)
 
 
 def _common_part(names: Sequence[str]) -> str:

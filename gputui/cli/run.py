@@ -30,7 +30,7 @@ from gputui.document.plain_text import command_lines
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
-from gputui.model.units import counted, format_whole_seconds
+from gputui.model.units import counted, format_hourly, format_whole_seconds
 from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.pacing import least_budget_s
 from gputui.services.profiles.loader import Profile
@@ -148,8 +148,8 @@ def command(
 ) -> int:
     """Measure PROFILE and store the result.
 
-    It is a name, a .toml file, or a .py file with a workload of your own; without one, `quick`. With --like
-    or --against it is left out, or is the .toml or .py file that the other run was of. Exits with 6 if
+    It is a name, a .toml file, or a .py file with your own workload; without one, `quick`. With --like or
+    --against leave it out, or name that run's .toml or .py file. Exits with 1 if a case failed, else 6 if
     nothing was measured.
     """
     check_label(label)
@@ -185,7 +185,7 @@ def command(
     report_missing_home()
     prepared = prepare(
         options,
-        on_probe=_say_probing,
+        on_probe=lambda path: click.echo(f"checking {path} ...", err=True),
         on_planned=_announce,
         profile_of=None if model is None else partial(_profile_like, model, only),
     )
@@ -222,7 +222,6 @@ def command(
 
 def _at_known_price(prepared: Prepared) -> tuple[RunRequest, ...]:
     """The runs at the price that was stated for this box before, so that repeating one keeps its cost."""
-    from gputui.model.units import format_hourly
     from gputui.services.runs.start import price_stated_before
 
     known = price_stated_before(prepared.target, prepared.machine)
@@ -237,7 +236,6 @@ def _at_known_price(prepared: Prepared) -> tuple[RunRequest, ...]:
 
 def _report_price(request: RunRequest) -> None:
     """Say which list price is stored, since it may not be what the user pays."""
-    from gputui.model.units import format_hourly
     from gputui.services.prices.pricing import STATED, price_source
 
     price = request.price
@@ -356,10 +354,6 @@ def _leave(runs: Sequence[LiveRun], as_json: bool, target: Path, model: Repeated
     return EXIT_DONE
 
 
-def _say_probing(path: str) -> None:
-    click.echo(f"checking {path} ...", err=True)
-
-
 def _say(line: str) -> None:
     """On stderr, wrapped at words; a command at its end stands in lines that can be copied."""
     text, _, command = line.partition(": gputui ")
@@ -370,6 +364,8 @@ def _say(line: str) -> None:
 
 
 def _announce(plan: Plan, chosen: ChosenInterpreter, target: Path) -> None:
+    if not plan.launches:
+        return  # why, is said next
     runtime = chosen.interpreter.runtime
     torch = "no torch" if isinstance(runtime.torch_version, Missing) else f"torch {runtime.torch_version}"
     to_run = sum(1 for c in plan.cases if c.outcome is None)
@@ -379,7 +375,7 @@ def _announce(plan: Plan, chosen: ChosenInterpreter, target: Path) -> None:
     about = format_whole_seconds(min(about_s, plan.budget_s))
     at_most = format_whole_seconds(plan.budget_s)
     _say(
-        f"{plan.profile}: {counted(to_run, 'case')} in {up_to}{counted(len(plan.launches), 'launch')},"
+        f"{plan.profile}: {counted(to_run, 'case')}, {up_to}{counted(plan.replicates, 'launch')} each,"
         f"{'' if about == at_most else f' about {about},'}"
         f" at most {at_most}" + (f"; {left_out} cannot run here" if left_out else "")
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import getpass
+import shutil
 import sys
 import time
 from collections import Counter
@@ -22,7 +22,7 @@ from gputui.model.absent import Missing
 from gputui.model.devices import HOST, device_order
 from gputui.model.live import DeviceSample, LiveSample, ProcessSample
 from gputui.model.units import counted, format_bytes, format_seconds
-from gputui.services.live.snapshot import take_snapshot
+from gputui.services.live.snapshot import current_user, take_snapshot
 from gputui.store.text import clean_text
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def command(
     if hosts:
         return print_snapshots(hosts, processes=processes, require_gpu=require_gpu, in_json=in_json)
     sample = take_snapshot(processes=processes)
-    findings = _findings(sample, _user())
+    findings = _findings(sample, current_user())
     if in_json:
         import json  # a millisecond that lines need not wait for
 
@@ -150,13 +150,6 @@ def _require_gpu(sample: LiveSample) -> None:
     )
 
 
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name, as in containers
-        return ""
-
-
 # Lines
 
 
@@ -170,7 +163,11 @@ def _lines(sample: LiveSample, findings: Findings, with_processes: bool) -> list
     if with_processes and isinstance(sample.processes, Missing):
         lines.append(f"processes: {sample.processes}")
     elif with_processes and not isinstance(sample.processes, Missing):
-        lines += [_process_line(process) for process in sample.processes] or ["no process uses a GPU"]
+        room = shutil.get_terminal_size().columns - 2 if sys.stdout.isatty() else sys.maxsize
+        listed = [clean_text(_process_line(process)) for process in sample.processes]
+        lines += [line[: room - 1] + "…" * (len(line) >= room) for line in listed] or [
+            "no process uses a GPU"
+        ]
     return lines
 
 

@@ -22,7 +22,7 @@ from gputui.document.page import console_on
 from gputui.document.spans import Line, Span
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, EXIT_NO_RESULT, GputuiError
 from gputui.model.absent import Missing
-from gputui.model.journal import NOTHING_MEASURED, RunEnd, Stored
+from gputui.model.journal import NOTHING_MEASURED, STOPPED, RunEnd, Stored
 from gputui.model.plan import Plan
 from gputui.services.results.labels import has_failed, has_measured
 from gputui.services.results.selectors import from_here
@@ -87,7 +87,8 @@ def watch(
     watched = Watched()
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        progress.interject(f"{signal.Signals(number).name}: ending the run and keeping what is finished ...")
+        called = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+        progress.interject(f"{called}: ending the run and keeping what is finished ...")
         try:
             stop(runs[0], signal.Signals(number))
         except GputuiError as error:
@@ -241,8 +242,8 @@ def exit_status_of(ended: Mapping[int, RunEnd]) -> int:
     """128 + signal for a run that was stopped, 1 for one that ended early otherwise, else 0: it came to its
     end, whatever it measured."""
     for end in ended.values():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            if end.reason == f"stopped by {number.name}":
+        for number, reason in STOPPED.items():
+            if end.reason == reason:
                 return 128 + number
         if end.status != "finished" and end.reason != NOTHING_MEASURED:
             return EXIT_CASE_FAILED

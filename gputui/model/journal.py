@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import time
 import zlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any  # Any: JSON that is not yet checked
 
@@ -27,6 +29,8 @@ SPEC_NAME = "spec.json"
 LOCK_NAME = "lock"
 STORED_NAME = "stored.json"
 TRACES_NAME = "traces"
+STOPPED: Mapping[int, str] = {signal.SIGINT: "stopped with Ctrl-C", signal.SIGTERM: "stopped by SIGTERM"}
+"""Why a run ended, by the signal that its supervisor got."""
 
 
 def trace_name(case_name: str) -> str:
@@ -157,6 +161,14 @@ class Block:
     def block_ns(self) -> int:
         """The time that statistics use: the device's if there is one, else wall time."""
         return self.wall_ns if self.device_ns is None else self.device_ns
+
+    @property
+    def thread_ns(self) -> int:
+        """Time of its threads: what they computed and waited for a CPU, and at least that of the block.
+
+        Where they slept for a part of it, as for a disk, others took no more of it than they waited.
+        """
+        return max((self.cpu_ns or 0) + (self.waited_ns or 0), self.wall_ns)
 
 
 @dataclass(frozen=True, slots=True)

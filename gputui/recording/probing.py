@@ -55,10 +55,11 @@ def probe_interpreter(prefix: Sequence[str], timeout_s: float = PROBE_TIMEOUT_S)
     return _answer(prefix, ("probe",), timeout_s)
 
 
-def try_steps(plan: Plan) -> tuple[float, float] | None:
+def try_steps(plan: Plan, failed: dict[int, tuple[str, str]]) -> tuple[float, float] | None:
     """Seconds that the longest step of a plan takes, and all its passes if every step takes as long.
 
-    Builds each case and takes a few of its steps. None if that takes longer than TRIAL_S, or a case fails:
+    Builds each case and takes a few of its steps. `failed` gets the cases that fail: why, and the last line
+    of the worker's log, which no file gets. None if that takes longer than TRIAL_S, or a case ends otherwise:
     the run itself will say why. Raises OSError if no worker can be started.
     """
     longest_s, passes_s, ends_s = 0.0, 0.0, time.monotonic() + TRIAL_S
@@ -72,11 +73,15 @@ def try_steps(plan: Plan) -> tuple[float, float] | None:
             try:
                 while waiting:
                     for message in worker.messages(0.25):
-                        if message["kind"] == "block" and message["case_id"] in waiting:
-                            waiting.discard(message["case_id"])
+                        kind, case_id = message["kind"], message.get("case_id", -1)
+                        if kind == "block" and case_id in waiting:
+                            waiting.discard(case_id)
                             block_s += message["wall_ns"] / 1e9
                             longest_s = max(longest_s, message["wall_ns"] / message["steps"] / 1e9)
-                        elif message["kind"] in ("case_end", "end"):
+                        elif kind == "case_end" and message["outcome"] == "failed":
+                            waiting.discard(case_id)
+                            failed[case_id] = str(message["reason"]), worker.log_tail(1)
+                        elif kind in ("case_end", "end"):
                             return None
                     if waiting and (worker.exit_status is not None or time.monotonic() > ends_s):
                         return None

@@ -23,6 +23,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import FOUND_BY_TRYING
 from gputui.model.journal import (
     NOTHING_MEASURED,
+    STOPPED,
     TELEMETRY_NAME,
     Block,
     CaseEnd,
@@ -96,20 +97,19 @@ class _Run:
     """Blocks in the journal, by (launch, case)."""
     ended_cases: set[tuple[int, int]] = field(default_factory=set)
     """(replicate, case) with an outcome."""
-    measured_cases: set[int] = field(default_factory=set)
-    """Those measured by some launch."""
+    measured_cases: Counter[int] = field(default_factory=Counter)
+    """In how many launches each was measured."""
     has_result: bool = False
     """Whether a launch found out what its device can do."""
     failed_launches: set[int] = field(default_factory=set)
     """In which a case failed."""
     profiled_cases: set[int] = field(default_factory=set)
     """Those whose profiled pass is in the journal, with or without a result."""
-    measured_launches: set[int] = field(default_factory=set)
     left_out: list[int] = field(default_factory=list)
     """Launches of late passes for which there was no time."""
     waited_ns: int = 0
-    """For a CPU, of all threads in all blocks, and what they had of it."""
-    cpu_ns: int = 0
+    """For a CPU, of all threads in all blocks, and the time of those threads."""
+    thread_ns: int = 0
     next_launch_id: int = 0
     looked_after: int = 0
     """Launches per case after which the last look was made."""
@@ -172,7 +172,7 @@ class Supervisor:
                     self._look_if_due(run, None)
                     self._say_what_was_left_out(run)
         except _Stopped:
-            status, reason = "interrupted", f"stopped by {signal.Signals(self._signal).name}"
+            status, reason = "interrupted", STOPPED[self._signal]
         except _CannotGoOn as error:
             status, reason = "interrupted", str(error)
         except (
@@ -342,7 +342,7 @@ class Supervisor:
             if exited:
                 return "failed", _death(worker.exit_status)
             if self._signal:
-                return "interrupted", f"stopped by {signal.Signals(self._signal).name}"
+                return "interrupted", STOPPED[self._signal]
             if run.journal.failure:
                 return "interrupted", run.journal.failure
             now_s = self._clock.now_s()
@@ -355,9 +355,7 @@ class Supervisor:
             if now_s > hard_stop_s:
                 return "interrupted", f"hard stop at {HARD_STOP} times the budget"
             if worker.cut_log(LOG_LIMIT_BYTES):
-                self._event(
-                    run, "warning", f"launch {launch.launch_id + 1}: its log was emptied, it grew too large"
-                )
+                self._event(run, "warning", f"{_named(run, launch)}: its log was emptied, it grew too large")
 
     def _hear(self, run: _Run, launch: PlannedLaunch, worker: WorkerProcess, timeout_s: float) -> str:
         """Record what the worker has sent, waiting up to `timeout_s` for the first message.
@@ -381,16 +379,14 @@ class Supervisor:
                 if isinstance(line, Block):
                     run.blocks[launch.launch_id, line.case_id] += 1
                     run.waited_ns += line.waited_ns or 0
-                    run.cpu_ns += line.cpu_ns or 0
+                    run.thread_ns += line.thread_ns
                 elif isinstance(line, ProfiledPass):
                     run.profiled_cases.add(line.case_id)
                 elif isinstance(line, CaseWarm) and launch.case_ids.index(line.case_id) == 0:
                     first_step_ns = line.t_ns - line.warmup_ns - line.first_step_ns
                     run.pace.started(launch, (first_step_ns - worker.started_ns) / 1e9)
             except (LookupError, TypeError, ValueError):
-                self._event(
-                    run, "warning", f"launch {launch.launch_id + 1}: a line of the worker made no sense"
-                )
+                self._event(run, "warning", f"{_named(run, launch)}: a line of the worker made no sense")
         return kind
 
     def _case_ended(self, run: _Run, launch: PlannedLaunch, end: CaseEnd) -> None:
@@ -399,8 +395,7 @@ class Supervisor:
         run.ended_cases.add((launch.replicate, end.case_id))
         run.has_result |= end.outcome in FOUND_BY_TRYING
         if end.outcome == "ok":
-            run.measured_cases.add(end.case_id)
-            run.measured_launches.add(launch.launch_id)
+            run.measured_cases[end.case_id] += 1
         elif end.outcome == "failed":
             run.failed_launches.add(launch.launch_id)
 
@@ -481,9 +476,11 @@ class Supervisor:
         plan, left_out = run.spec.plan, tuple(run.left_out)
         if not left_out:
             return
-        waiting = run.waited_ns / max(run.waited_ns + run.cpu_ns, 1)
+        waiting = run.waited_ns / max(run.thread_ns, 1)
         waited = f"; its threads waited {100 * waiting:.0f} % of their time for a CPU"
-        of_all = f"{len(run.measured_launches)} of {len(plan.launches)} launches"
+        counts = run.measured_cases.values() or [0]
+        some = " to ".join(map(str, sorted({min(counts), max(counts)})))
+        of_all = f"{some} of {plan.replicates} launches of each case"
         message = f"time was up after {of_all}{waited if waiting > WORTH_SAYING else ''}"
         run.journal.append(LaunchesLeftOut(left_out, message, time.monotonic_ns()))
 
@@ -567,6 +564,11 @@ def _alternating(runs: Sequence[_Run]) -> Iterator[tuple[_Run, PlannedLaunch]]:
                 yield run, launch
                 while run.unplanned:
                     yield run, run.unplanned.pop(0)
+
+
+def _named(run: _Run, launch: PlannedLaunch) -> str:
+    names = (run.spec.plan.cases[case_id].case.name for case_id in launch.case_ids)
+    return f"launch {launch.replicate + 1} of {', '.join(names)}"
 
 
 def _last_line(output: bytes) -> str:

@@ -44,6 +44,8 @@ _AMOUNT = r"(\d+(?:\.\d+)?) ?(bytes|[KMGT]i?B)"
 _WANTED = re.compile(rf"tried to allocate {_AMOUNT}", re.IGNORECASE)
 _CAPACITY = re.compile(rf"total capacity of {_AMOUNT}")
 _FREE = re.compile(rf"of which {_AMOUNT} is free")
+IN_LOG = "; its message is in the worker's log"
+"""Ends the reason of an error whose message is foreign."""
 
 
 class Failed(Exception):
@@ -98,7 +100,7 @@ def reason_of(error: BaseException, step_file: Path | None = None) -> str:
     place = place_in(error, step_file) if step_file else ""
     what = _kind_of_failure(error)
     known = f" ({what})" if what else ""
-    return f"{place}{_type_of(error)}{known}; its message is in the worker's log"
+    return f"{place}{_type_of(error)}{known}{IN_LOG}"
 
 
 def text_for_file(text: str, what: str, step_file: Path | None) -> str:

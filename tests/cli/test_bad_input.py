@@ -185,6 +185,13 @@ def test_an_impossible_path_is_reported_before_anything_is_measured(
     assert snapshot(tmp_path) == before
 
 
+def test_every_file_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = printed(capsys, "compare", tmp_path / "a.db", tmp_path / "b.db")
+    assert (status, out) == (2, "")
+    said = " ".join(err.split())
+    assert f"there are no result files {tmp_path / 'a.db'} and {tmp_path / 'b.db'}" in said
+
+
 @pytest.mark.parametrize("what", ["unreadable", "in a directory that may not be written"])
 def test_missing_permissions_are_reported(tmp_path: Path, whole: Path, what: str) -> None:
     place = tmp_path / "files"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gputui.cli import run
+from gputui.cli.output import confirmed
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.services.doctor import disturbances as found_before
 from gputui.services.doctor.disturbances import Check
@@ -66,6 +67,16 @@ def test_yes_by_word_or_option_and_a_pipe_measure_with_a_warning(
 ) -> None:
     before_a_run(monkeypatch, tmp_path, answer, yes=yes)
     assert BUSY.found in " ".join(capsys.readouterr().err.split())
+
+
+def test_another_answer_than_yes_or_no_is_asked_for_again_in_plain_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = iter(("maybe", "Y"))
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda text: next(answers))
+    assert confirmed("Measure anyway?")
+    assert "please answer y or n" in capsys.readouterr().err
+    assert next(answers, "") == ""
 
 
 def test_a_quiet_box_is_measured_without_a_word(

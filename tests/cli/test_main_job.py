@@ -53,8 +53,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_ends_with_results_the_word_on_the_box_and_what_to_type_next(place: Path) -> None:
     output = (place / "a.txt").read_text()
     assert re.match(
-        r"\nHashing on all cores: [\d.]+ [MG]B/s\.\n(Other programs had the CPU [^.]+\.\n)?"
-        r"\ncase \(mini cpu fp32\) +rate +95 %\n",
+        r"\nHashing on all cores: [\d.]+ [MG]B/s\.\n(Other programs had the CPU (?:.|\n)*?\.\n)?"
+        r"\ncase \(mini cpu fp32\) +rate +95 %( +the box gave)?\n",
         output,
     )
     assert re.search(r"^hashing 1t +[\d.]+ [MG]B/s", output, re.MULTILINE)
@@ -67,7 +67,7 @@ def test_without_a_terminal_progress_is_one_plain_line_per_event(place: Path) ->
     output = (place / "a.err").read_text()
     assert "\r" not in output
     assert "\x1b" not in output
-    assert len(re.findall(r"^\d:\d\d launch [12] hashing", output, re.MULTILINE)) == 2
+    assert len(re.findall(r"^\d:\d\d launch 1 of hashing", output, re.MULTILINE)) == 2
     assert len(re.findall(r"^\d:\d\d hashing mini .* \d+ blocks$", output, re.MULTILINE)) == 2
 
 
@@ -140,10 +140,9 @@ def test_a_stopped_run_keeps_what_is_finished(tmp_path: Path, number: signal.Sig
         text=True,
     ) as run:
         assert run.stderr is not None
-        for line in run.stderr:
-            if "launch 2" in line:
-                run.send_signal(number)
-                break
+        begun = (line for line in run.stderr if " launch 1 of " in line)
+        assert next(begun) != next(begun)  # the second case
+        run.send_signal(number)
         run.communicate(timeout=300)
         assert run.returncode == 128 + number
     stored = json.loads(gputui_here("runs", tmp_path / "a.db", "--json").stdout)["runs"]

@@ -12,9 +12,10 @@ import pytest
 from builders import make_interpreter, make_machine
 from command_line import gputui, gputui_here, printed
 
+from gputui.errors import EXIT_CASE_FAILED
 from gputui.model.plan import Plan
 from gputui.services.profiles.planner import resolve_plan
-from gputui.services.profiles.user_workload import profile_of_step, with_time_for_steps
+from gputui.services.profiles.user_workload import after_trial, profile_of_step
 
 STEP = """
 from gputui_worker.contract import Request, Size, Step, Workload
@@ -79,18 +80,49 @@ def test_the_budget_of_a_slow_step_comes_from_its_first_steps_and_is_said(step: 
         )
     )
     plan = plan_of(step)
-    longer, (said,) = with_time_for_steps(plan)
+    longer, (said,) = after_trial(plan)
     assert said.startswith(("a step takes 1.6", "a step takes 1.7"))
     assert plan.budget_s == 30.0
     assert 3 * 6 * 1.6 < longer.budget_s < 90
     assert f"the run gets {longer.budget_s} s" in said
 
 
-@pytest.mark.parametrize("run", ["lambda: ", "lambda: 1 / 0 or "])
-def test_a_step_that_is_quick_or_fails_leaves_the_budget_as_it_is(step: Path, run: str) -> None:
-    step.write_text(STEP.replace("lambda: ", run))
+def test_a_step_that_is_quick_leaves_the_budget_as_it_is(step: Path) -> None:
     plan = plan_of(step)
-    assert with_time_for_steps(plan) == (plan, [])
+    assert after_trial(plan) == (plan, [])
+
+
+def test_a_step_that_fails_when_it_is_tried_is_named_once_with_its_error_and_no_launch_begins(
+    step: Path, tmp_path: Path
+) -> None:
+    step.write_text(STEP.replace("lambda: ", "lambda: 1 / 0 or "))
+    done = gputui("run", step, "--db", tmp_path / "a.db", "--yes")
+    assert done.returncode == EXIT_CASE_FAILED
+    said = "step:hashing mini cpu fp32 all cores failed when it was tried"
+    why = "my_step.py line 8: ZeroDivisionError: division by zero"
+    assert f"{said}: {why}" in " ".join(done.stderr.split())
+    assert done.stderr.count("division by zero") == 1
+    assert "launch 1" not in done.stderr
+    (case,) = json.loads(gputui_here("show", "latest", tmp_path / "a.db", "--json").stdout)["cases"]
+    assert (case["outcome"], case["speed"]["units_per_s"]) == ("failed", None)
+
+
+def test_of_two_sizes_the_one_that_fails_when_it_is_tried_is_not_launched_and_the_other_is(
+    step: Path,
+) -> None:
+    mini = 'sizes={"mini": Size({"pieces": 8}, 8 * 2.0**18, None, 8 * 2**18, 2**18)'
+    base = mini.replace("sizes={", "").replace("mini", "base").replace('"pieces": 8', '"pieces": 9')
+    fails = "lambda: 1 / (9 - request.integer('pieces')) and "
+    step.write_text(STEP.replace(mini, f"{mini}, {base}").replace("lambda: ", fails))
+    kept, said = after_trial(plan_of(step))
+    by_size = {case.case.work.size: case for case in kept.cases}
+    assert by_size["mini"].outcome is None
+    assert by_size["base"].outcome == "failed"
+    assert (
+        by_size["base"].reason == "my_step.py line 8: ZeroDivisionError; its message is in the worker's log"
+    )
+    assert [one.partition(" failed when it was tried: ")[0] for one in said] == [by_size["base"].case.name]
+    assert [launch.case_ids for launch in kept.launches] == [(by_size["mini"].case_id,)] * 3
 
 
 def test_profiles_shows_what_of_a_step_would_run_here(step: Path, capsys: pytest.CaptureFixture[str]) -> None:

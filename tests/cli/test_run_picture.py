@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic
+from time import monotonic, monotonic_ns
 from types import SimpleNamespace
 
 import pyte
@@ -47,7 +47,7 @@ from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import resolve_plan
 from gputui.services.results.labels import plain_name
 from gputui.services.runs import progress as progress_of_runs
-from gputui.services.runs.device_history import DeviceHistory
+from gputui.services.runs.device_history import DeviceHistory, HistoryReader
 from gputui.services.runs.progress import ProgressSnapshot, ProgressTracker
 
 SECOND = 10**9
@@ -300,7 +300,7 @@ def test_what_goes_wrong_scrolls_up_once_and_the_picture_goes_on_below_it(
         CaseEnd(0, 0, "failed", "it broke", 1, SECOND),
         LaunchEnd(0, "failed", "it died", -11, "Traceback:\n  in build", SECOND),
         Event("warning", "the clock fell", SECOND),
-        LaunchesLeftOut((1,), "time was up after 1 of 2 launches", SECOND),
+        LaunchesLeftOut((1,), "time was up after 1 of 2 launches of each case", SECOND),
     ]
     screen = Emulated(80, 24)
     with Progress([plan], live=True) as progress:
@@ -313,15 +313,28 @@ def test_what_goes_wrong_scrolls_up_once_and_the_picture_goes_on_below_it(
         above, _, picture = "\n".join(screen.lines).partition("\n test")
         assert [re.sub(r"^\d:\d\d ", "", line) for line in above.split("\n")] == [
             "matmul mini cpu fp32 all cores  failed: it broke",
-            "launch 1: failed: it died; its log ends:",
+            "launch 1 of matmul mini cpu fp32 all cores: failed: it died; its log ends:",
             "    Traceback:",
             "      in build",
             "warning: the clock fell",
-            "time was up after 1 of 2 launches",
+            "time was up after 1 of 2 launches of each case",
         ]
         assert "pass 1 of 2" in picture
     screen.feed(capsys.readouterr().err)
     assert "\n".join(screen.lines) == above
+
+
+def test_who_attaches_late_sees_the_clock_of_the_run_in_the_first_picture(
+    terminal: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    plan, began_ns = make_plan([0]), monotonic_ns() - 95 * SECOND
+    began = RunStart(JOURNAL_SCHEMA, RUN.run_ids[0], 0, began_ns, 0, "0", "quick", 1, 1, 1, 600.0, "", None)
+    with Progress([plan], live=True, histories=[HistoryReader(list)]) as progress:
+        progress.hear(0, began)
+        progress.hear(0, LaunchStart(0, 0, (0,), 1, 9.0, began_ns + SECOND))  # the last line, long ago
+        progress.tick()
+        assert re.search(r"1:3[56] gone", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("no_color", ["", "1"])

@@ -156,6 +156,20 @@ def test_on_a_terminal_lines_break_at_words_and_in_a_pipe_they_stay_whole() -> N
     assert whole in " ".join(line.strip() for line in lines)
 
 
+def test_on_a_terminal_the_command_of_a_process_is_cut_to_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [sys.executable, "-c", "input()", "x" * 200]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, text=True) as running:
+        scenario = f"driver gpus 1\n0 process {running.pid} C 2048 55\n"
+        for name, value in standin_environment(scenario).items():
+            monkeypatch.setenv(name, value)
+        terminal = Terminal("snapshot", "--processes")
+        assert terminal.end() == 0
+        running.communicate("\n")
+    (line,) = (one for one in terminal.seen.decode().splitlines() if one.startswith("PID "))
+    assert len(line.rstrip()) <= 80
+    assert line.rstrip().endswith("…")
+
+
 def test_instances_follow_their_gpu() -> None:
     found = gpus("driver gpus 2\n0 mig 1\n0 mig_slices 2\n")
     assert [gpu["parent"] for gpu in found] == [None, 0, 0, None]

@@ -17,6 +17,7 @@ from supervised import Supervised, living_members, scripted_worker, start_superv
 from gputui.model.absent import Missing
 from gputui.model.journal import (
     NOTHING_MEASURED,
+    STOPPED,
     TELEMETRY_NAME,
     Block,
     CaseEnd,
@@ -39,6 +40,8 @@ from gputui.store.journal_reader import read_telemetry
 
 WELL = "\nfor case_id in ids: measure(case_id)\nend()\n"
 THREE = (make_case(), make_case(size="base"), make_case(threads="all"))
+LAUNCH = f"launch 1 of {THREE[0].name}"
+NO_SENSE = f"{LAUNCH}: a line of the worker made no sense"
 
 
 def scripted(tmp_path: Path, behaviour: str, *launches: list[int], budget_s: float = 3600) -> Plan:
@@ -180,7 +183,7 @@ def test_late_passes_without_time_are_left_out_in_one_line_and_no_case_is_called
     assert case_ends(run) == [(0, 0, "ok", "")]
     (left_out,) = run.lines(LaunchesLeftOut)
     assert left_out.launch_ids == (1, 2)
-    assert left_out.message == "time was up after 1 of 3 launches"
+    assert left_out.message == "time was up after 1 of 3 launches of each case"
 
 
 def test_a_case_that_runs_out_of_memory_alone_is_not_run_again(tmp_path: Path) -> None:
@@ -264,7 +267,7 @@ def test_nonsense_on_the_channel_is_reported_and_does_no_harm(tmp_path: Path) ->
     behaviour = f"\nfor line in {NONSENSE!r}: raw(line + b'\\n')"
     run = finished(tmp_path, scripted(tmp_path, behaviour + WELL, [0]))
     messages = [event.message for event in run.lines(Event)]
-    assert messages == ["launch 1: a line of the worker made no sense"] * len(NONSENSE)
+    assert messages == [NO_SENSE] * len(NONSENSE)
     assert case_ends(run) == [(0, 0, "ok", "")]
     assert len(run.lines(Block)) == 5
 
@@ -272,7 +275,7 @@ def test_nonsense_on_the_channel_is_reported_and_does_no_harm(tmp_path: Path) ->
 def test_a_line_without_an_end_does_not_fill_the_memory(tmp_path: Path) -> None:
     behaviour = "\nfor _ in range(40): raw(b'x' * 100_000)\nraw(b'\\n')"
     run = finished(tmp_path, scripted(tmp_path, behaviour + WELL, [0]))
-    assert {event.message for event in run.lines(Event)} == {"launch 1: a line of the worker made no sense"}
+    assert {event.message for event in run.lines(Event)} == {NO_SENSE}
     assert case_ends(run) == [(0, 0, "ok", "")]
 
 
@@ -306,7 +309,7 @@ say('figure', {FIGURE.replace("p99_s", "p999_s")}, value=None, reason='7 request
 )
 def test_an_impossible_figure_is_reported_and_does_no_harm(tmp_path: Path, expected: str) -> None:
     run = finished(tmp_path, scripted(tmp_path, f"\nsay('figure', {expected})" + WELL, [0]))
-    assert {event.message for event in run.lines(Event)} == {"launch 1: a line of the worker made no sense"}
+    assert {event.message for event in run.lines(Event)} == {NO_SENSE}
     assert (run.lines(Figure), case_ends(run)) == ((), [(0, 0, "ok", "")])
 
 
@@ -353,8 +356,8 @@ def test_a_signal_ends_a_worker_that_says_nothing_and_its_children(
     group = run.worker_pid()
     run.process.send_signal(number)
     assert run.end() == 128 + number
-    assert case_ends(run) == [(0, 0, "interrupted", f"stopped by {number.name}")]
-    assert [(e.status, e.reason) for e in run.lines(RunEnd)] == [("interrupted", f"stopped by {number.name}")]
+    assert case_ends(run) == [(0, 0, "interrupted", STOPPED[number])]
+    assert [(e.status, e.reason) for e in run.lines(RunEnd)] == [("interrupted", STOPPED[number])]
     assert living_members(group) == []
 
 
@@ -456,7 +459,7 @@ def test_a_log_that_grows_without_end_is_emptied_which_is_reported(tmp_path: Pat
         "\nwhile os.fstat(1).st_size > 4 * 2**20: time.sleep(0.01)"
     )
     run = finished(tmp_path, scripted(tmp_path, chatter + WELL, [0]))
-    assert [e.message for e in run.lines(Event)] == ["launch 1: its log was emptied, it grew too large"]
+    assert [e.message for e in run.lines(Event)] == [f"{LAUNCH}: its log was emptied, it grew too large"]
     assert sum(f.stat().st_size for f in (run.run_dir / "logs").iterdir()) < 2**20
 
 

@@ -49,16 +49,17 @@ def candidates(directory: Path, job: Job[Any]) -> tuple[Candidate, ...]:
     for entry in recent_files(directory)[:_MOST_FILES]:
         with suppress(GputuiError):
             runs = read_runs(entry.path, job).runs
-            found.append((entry.path, [run for run in runs if _counts(run)]))
+            found.append(
+                (
+                    entry.path,
+                    [run for run in runs if run.status == "finished" and run.profile != TRACE_PROFILE],
+                )
+            )
     known = with_common_ids([runs for _, runs in found])
     stored = [ListedRun(run, path) for (path, _), runs in zip(found, known, strict=True) for run in runs]
     unique = {one.summary.run_id: one for one in reversed(stored)}
     newest = sorted(unique.values(), key=lambda one: -one.summary.started_utc_us)
     return tuple(_pairs(newest))[:_MOST_PAIRS]
-
-
-def _counts(run: RunSummary) -> bool:
-    return run.status == "finished" and run.profile != TRACE_PROFILE
 
 
 def _pairs(newest: Sequence[ListedRun]) -> Iterator[Candidate]:

@@ -11,7 +11,7 @@ from gputui.analysis.energy import Energy
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.spans import Span
 from gputui.errors import GputuiError
-from gputui.model.absent import Missing
+from gputui.model.absent import Missing, known
 from gputui.services.compare.pairing import Cell, Row
 from gputui.services.compare.row_text import (
     change_text,
@@ -24,6 +24,7 @@ from gputui.services.compare.row_text import (
     rate_text,
     time_text,
 )
+from gputui.services.results.throughput import GAVE, gave_text, rate_of
 from gputui.services.support.csv_cells import Value
 
 
@@ -81,8 +82,8 @@ class ComparisonColumn:
         return found
 
 
-def _rate(cell: Cell, in_full: bool, beside: Sequence[Cell]) -> str:
-    return rate_text(cell) if in_full else rate_text(cell).removesuffix("/s")
+def _gave(cell: Cell) -> str:
+    return "" if cell.result is None else gave_text(cell.result)
 
 
 def _blocks(row: Row) -> tuple[str]:
@@ -120,17 +121,10 @@ def _cost(cell: Cell, in_full: bool, beside: Sequence[Cell]) -> str | Missing:
     return cell.cost
 
 
-def _energy(cell: Cell, in_full: bool, beside: Sequence[Cell]) -> str | Missing:
-    return cell.energy if isinstance(cell.energy, Missing) else energy_text(cell, with_interval=in_full)
-
-
-def _speed_csv(cell: Cell) -> dict[str, Value]:
-    speed = cell.speed if isinstance(cell.speed, SpeedEstimate) else None
-    return {
-        "units_per_s": speed.units_per_s if speed else None,
-        "units_per_s_low": speed.low if speed else None,
-        "units_per_s_high": speed.high if speed else None,
-    }
+def _with_ends(name: str, found: SpeedEstimate | Cost | Energy | Missing) -> dict[str, Value]:
+    """A value and its interval by names of columns; all None where it is missing."""
+    fields = {name: name, f"{name}_low": "low", f"{name}_high": "high"}
+    return {column: getattr(found, field, None) for column, field in fields.items()}
 
 
 def _blocks_csv(cell: Cell) -> dict[str, Value]:
@@ -143,32 +137,27 @@ def _peak_csv(cell: Cell) -> dict[str, Value]:
     return {"of_peak": shares[0] if shares else None}
 
 
-def _cost_csv(cell: Cell) -> dict[str, Value]:
-    cost = cell.cost if isinstance(cell.cost, Cost) else None
-    return {
-        "usd_per_million": cost.usd_per_million if cost else None,
-        "usd_per_million_low": cost.low if cost else None,
-        "usd_per_million_high": cost.high if cost else None,
-    }
-
-
-def _energy_csv(cell: Cell) -> dict[str, Value]:
-    energy = cell.energy if isinstance(cell.energy, Energy) else None
-    return {
-        "joules_per_unit": energy.joules_per_unit if energy else None,
-        "joules_per_unit_low": energy.low if energy else None,
-        "joules_per_unit_high": energy.high if energy else None,
-    }
-
-
 RATE = ComparisonColumn(
     name="rate",
     headings=("a", "b", "unit"),
     cells=rate_cells,
     default="always",
     is_before_verdict=True,
-    value=_rate,
-    csv=_speed_csv,
+    value=lambda cell, in_full, beside: rate_text(cell) if in_full else rate_text(cell).removesuffix("/s"),
+    csv=lambda cell: _with_ends("units_per_s", cell.speed),
+)
+CLOCK = ComparisonColumn(
+    name="clock",
+    headings=(f"{GAVE} a, b",),
+    cells=lambda row: _pair(_gave(row.a) or "—", _gave(row.b) or "—"),
+    default="always",
+    is_before_verdict=True,
+    value=lambda cell, in_full, beside: _gave(cell) or Missing("no rate is far from what the clock saw"),
+    title=GAVE,
+    absent="rate by the clock",
+    csv=lambda cell: {
+        "clock_units_per_s": None if cell.result is None else known(rate_of(cell.result, by_clock=True))
+    },
 )
 TIME = ComparisonColumn(
     name="time",
@@ -212,23 +201,25 @@ COST = ComparisonColumn(
     unit=_cost_unit,
     absent="cost",
     table_heading="cost",
-    csv=_cost_csv,
+    csv=lambda cell: _with_ends("usd_per_million", cell.cost),
 )
 ENERGY = ComparisonColumn(
     name="energy",
     headings=("energy a, b",),
     cells=lambda row: _pair(energy_text(row.a), energy_text(row.b)),
-    value=_energy,
+    value=lambda cell, in_full, beside: (
+        cell.energy if isinstance(cell.energy, Missing) else energy_text(cell, with_interval=in_full)
+    ),
     title="energy",
     absent="energy",
     table_heading="energy of the GPU",
-    csv=_energy_csv,
+    csv=lambda cell: _with_ends("joules_per_unit", cell.energy),
 )
 
-COLUMNS: tuple[ComparisonColumn, ...] = (RATE, TIME, RATIO, BLOCKS, PEAK, COST, ENERGY)
+COLUMNS: tuple[ComparisonColumn, ...] = (RATE, CLOCK, TIME, RATIO, BLOCKS, PEAK, COST, ENERGY)
 """In the order of every table; a row's name and verdict are always there."""
-COLUMNS_OF_SIDES = (*(c for c in COLUMNS if c.value is not None and c is not PEAK), PEAK)
-"""In the order in which the Compare screen goes through them."""
+COLUMNS_OF_SIDES = (*(c for c in COLUMNS if c.value is not None and c not in (CLOCK, PEAK)), PEAK)
+"""In the order in which the Compare screen goes through them; what the box gave stands beside its rate."""
 
 
 def columns_of(text: str) -> tuple[ComparisonColumn, ...]:

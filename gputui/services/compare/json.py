@@ -9,7 +9,7 @@ from typing import Any  # JSON
 from gputui.analysis.energy import Energy
 from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import RatioEstimate
-from gputui.model.absent import Missing
+from gputui.model.absent import Missing, known
 from gputui.model.journal import to_plain
 from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import Cell, Comparison, Row, Side, performance_checks_of_side
@@ -23,6 +23,7 @@ from gputui.services.results.json import (
     speed_as_json,
     summary_as_json,
 )
+from gputui.services.results.throughput import rate_of
 
 
 def headline_as_json(headline: Headline) -> dict[str, Any]:
@@ -138,6 +139,7 @@ def _cell(cell: Cell, unit: str) -> dict[str, Any]:
         "outcome": "absent" if cell.result is None else cell.result.outcome,
         "precision_used": cell.precision_used,
         "speed": speed_as_json(cell.speed),
+        "clock_units_per_s": None if cell.result is None else known(rate_of(cell.result, by_clock=True)),
         "cost": cost_as_json(cell.cost, unit),
         "energy": _energy(cell.energy),
         "figures": [] if cell.result is None else metrics_as_json(cell.result),

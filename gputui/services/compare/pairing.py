@@ -293,7 +293,13 @@ def _side(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, B
     measuring = sum(any(case.outcome == "ok" for case in run.cases) for run in runs)
     latest = _latest_cases(runs)
     cases = tuple(_pooled(case, runs) for case in latest) if pool else latest
-    return Side(name, _newest(runs), cases, variations, 1 if pool else max(measuring, 1))
+    return Side(
+        name,
+        max((run.summary for run in runs), key=lambda run: run.started_utc_us),
+        cases,
+        variations,
+        1 if pool else max(measuring, 1),
+    )
 
 
 def _with_spreads(runs: Sequence[Run], variations: Mapping[str, BoxVariation]) -> list[Run]:
@@ -538,10 +544,6 @@ def measured_values(dimension: str, runs: Sequence[Run]) -> set[str]:
     """The values of a dimension that measured cases of these runs have."""
     value_of = DIMENSIONS[dimension]
     return {value_of(run.summary, case) for run in runs for case in run.cases if case.outcome == "ok"} - {""}
-
-
-def _newest(runs: Sequence[Run]) -> RunSummary:
-    return max((run.summary for run in runs), key=lambda summary: summary.started_utc_us)
 
 
 def _latest_cases(runs: Iterable[Run]) -> tuple[SideCase, ...]:
@@ -895,16 +897,12 @@ def _power_limits(run: RunSummary) -> str | Missing:
     return ", ".join(f"{watts:.0f} W" for watts in dict.fromkeys(known))
 
 
-def _layers(run: RunSummary) -> str:
-    return " ".join(layer.name for layer in run.machine.layers) or "none"
-
-
 _KEPT_OF_BOXES = ("driver", "torch", "CUDA", "Python", "gputui")
 """What a reference says of its boxes, and a run of one of them."""
 _UNKNOWN, _POWER_LIMIT = "—", "power limit"
 _COMPARED: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
     ("machine", lambda r: r.machine.machine_id),
-    ("platform", _layers),
+    ("platform", lambda r: " ".join(layer.name for layer in r.machine.layers) or "none"),
     ("instance", lambda r: r.machine.instance_type),
     ("GPU", _gpu_names),
     (_POWER_LIMIT, _power_limits),

@@ -149,7 +149,7 @@ def _workload(case: Case, given: Profile | None) -> Workload | Missing:
         known[given.own.workload.name] = given.own.workload
     workload = known.get(work.workload)
     if workload is None:
-        return Missing("is not a built-in workload; if it is somebody's own, give its STEP.py as well")
+        return Missing("is not a built-in workload: name the .py file that defines it as well")
     if workload.version != work.version:
         return Missing(f"is version {work.version} there and {workload.version} here: different work")
     if work.size not in workload.sizes:

@@ -12,7 +12,7 @@ from gputui.document.intervals import Interval, intervals
 from gputui.document.spans import Span, width_of
 from gputui.document.table import Column, Drawing, Table
 from gputui.model.absent import Missing
-from gputui.services.compare.columns import COLUMNS, RATE, RATIO, ComparisonColumn
+from gputui.services.compare.columns import CLOCK, COLUMNS, RATE, RATIO, ComparisonColumn
 from gputui.services.compare.pairing import (
     GROUPS,
     MEANS,
@@ -145,6 +145,8 @@ def rows_table(
         priorities[place] = 0
         made += _unit(value, items)
         made.append(_of_side(value, "a", of_a, _VALUES if value is RATE and is_drawn else 0))
+        clock = _of_side(CLOCK, "a", of_a, _VALUES if is_drawn else 0)
+        made += [clock] if value is RATE and set(clock.texts) - {"", "—"} else []
         for side in sides:
             if value is not RATE:
                 made.append(_of_side(value, letter_of(side), of_sides[side], priorities[side]))
@@ -304,17 +306,13 @@ def _changes_of_many(
     for item in items:
         judged = item.judgement(side)
         if judged is None:
-            cells.append(_padded(_ABSENT, is_drawn) if item.rows else Span(""))
+            cells.append(Span("— " if is_drawn else "—", "dim") if item.rows else Span(""))
             continue
         text = _doubted(judged) if is_drawn else both_text(judged)
         if not item.rows and is_drawn:
             text = mean_point_text(judged) + " "
         cells.append(Span(text, style_of(judged) if judged.differs or not is_drawn else ""))
     return Column(heading, cells, True, priority)
-
-
-def _padded(span: Span, is_drawn: bool) -> Span:
-    return Span(f"{span.text} ", span.style) if is_drawn else span
 
 
 def _doubted(judgement: Judgement) -> str:

@@ -257,7 +257,8 @@ def _again(cell: Cell, evidence: Evidence, *, same_side: bool = True, only: str 
 
 
 def _definition(case: Case, run: RunSummary) -> str:
-    """The user's file that defines a case, which result files do not hold; empty for a built-in workload."""
+    """The user's file that defines a case, as a profile is called after it; empty for a built-in workload."""
     if case.is_program:
         return f"{shlex.quote(f'{run.profile}.toml')} "
-    return "" if case.work.workload in {workload.name for workload in WORKLOADS} else "STEP.py "
+    is_built_in = case.work.workload in {workload.name for workload in WORKLOADS}
+    return "" if is_built_in else f"{shlex.quote(f'{run.profile}.py')} "

@@ -20,12 +20,11 @@ from gputui.model.units import counted, format_bytes, three_digits
 from gputui.services.doctor.disturbances import (
     Check,
     State,
-    current_user,
     gpu_checks,
     load_checks,
     power_limit_checks,
 )
-from gputui.services.live.snapshot import take_snapshot
+from gputui.services.live.snapshot import current_user, take_snapshot
 from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.profiles.torch_builds import install_for, unused_gpu
 from gputui.services.runs.cautions import LEAST_SHM_BYTES

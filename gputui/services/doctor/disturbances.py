@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from gputui.analysis.health import BUSY_PCT, GpuFinding, foreign_processes, health
 from gputui.machine import join_gpu, nvml_addresses
 from gputui.model.absent import Missing
+from gputui.model.journal import LOCK_NAME
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.machine import Machine
 from gputui.model.plan import PlannedLaunch
-from gputui.services.live.snapshot import take_snapshot
+from gputui.services.live.snapshot import current_user, take_snapshot
+from gputui.services.runs.held_runs import held_runs
 
 State = Literal["ok", "note", "problem", "unknown"]
 
@@ -46,7 +48,7 @@ def disturbances(
 ) -> tuple[Check, ...]:
     """What is not well of the host and of these GPUs just now; takes half a second."""
     sample = take_snapshot(processes=True) if snapshot is None else snapshot()
-    checks = [*load_checks(machine, sample)]
+    checks = [*_other_runs(), *load_checks(machine, sample)]
     checks += gpu_checks([gpu for gpu in sample.gpus if gpu.device in gpus], sample, current_user())
     checks += power_limit_checks(machine, gpus)
     return tuple(check for check in checks if check.state in ("note", "problem"))
@@ -64,6 +66,19 @@ def gpus_of(launches: Iterable[PlannedLaunch], machine: Machine) -> set[int]:
                 return {gpu.index for gpu in machine.gpus}
             found.add(index)
     return found
+
+
+def _other_runs() -> Iterator[Check]:
+    """Runs of gputui that measure now."""
+    for holder, (run_dir, *_) in held_runs():
+        since = datetime.fromtimestamp((run_dir / LOCK_NAME).stat().st_mtime)
+        yield Check(
+            "another run",
+            "note",
+            f"another gputui run is going: pid {holder.pid}, since {since:%H:%M}",
+            "each takes CPUs from the other; to watch it until it ends:",
+            f"gputui attach {run_dir.name[-8:]}",
+        )
 
 
 def load_checks(machine: Machine, sample: LiveSample) -> Iterator[Check]:
@@ -127,11 +142,3 @@ def power_limit_checks(machine: Machine, gpus: Collection[int]) -> Iterator[Chec
             command = f"sudo nvidia-smi -i {gpu.index} -pl {default:.0f}"
             step = "it is slower than others of its model; to lift the limit:"
             yield Check(f"GPU {gpu.index} power", "note", found, step, command)
-
-
-def current_user() -> str:
-    """Empty for a user id without a name, as in containers."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import threading
 import time
 from collections.abc import Callable
@@ -72,3 +73,11 @@ def _devices(sample: LiveSample) -> tuple[DeviceSample, ...]:
 
 def _key(device: DeviceSample) -> tuple[str, int]:
     return device.source, device.device
+
+
+def current_user() -> str:
+    """Empty for a user id without a name, as in containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""

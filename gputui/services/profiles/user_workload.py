@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any  # Any: JSON
@@ -14,6 +15,7 @@ from gputui.model.units import format_seconds, format_whole_seconds
 from gputui.recording.probing import describe_step, try_steps
 from gputui.services.profiles.loader import OwnStep, Profile, ProfileCase, can_be_profiled
 from gputui.worker.contract import Request, Size, Step, Workload
+from gputui.worker.failures import IN_LOG
 
 PASSES, SECONDS_PER_CASE = 3, 30.0
 """For steps that take up to half a second."""
@@ -81,21 +83,47 @@ def profile_as_described(plain: dict[str, Any], path: Path) -> Profile:
     )
 
 
-def with_time_for_steps(plan: Plan) -> tuple[Plan, list[str]]:
-    """The plan of a user's workload with the budget that its steps need, from a trial, and what to say of it.
+def after_trial(plan: Plan) -> tuple[Plan, list[str]]:
+    """The plan of a user's workload without the cases whose first steps fail, and with the budget that the
+    steps of the others need; and what to say of both.
 
     Passes beyond the first are given up rather than that it takes longer than MOST_S.
     """
-    trial = try_steps(plan)
-    if trial is None:
-        return plan, []
-    step_s, passes_s = trial
+    failed: dict[int, tuple[str, str]] = {}
+    trial = try_steps(plan, failed)
+    said = [  # `my_step.py line 7: ValueError: too short`: where, and the last line of the log
+        f"{plan.cases[case_id].case.name} failed when it was tried: "
+        + f"{reason.partition(IN_LOG)[0].rpartition(': ')[0]}: {message}".lstrip(": ")
+        for case_id, (reason, message) in failed.items()
+    ]
+    plan = _without(plan, {case_id: reason for case_id, (reason, _) in failed.items()})
+    step_s, passes_s = trial or (0.0, 0.0)
     budget_s = math.ceil(SPARE * max(min(passes_s, MOST_S), passes_s / plan.replicates))
     if budget_s <= plan.budget_s:
-        return plan, []
+        return plan, said
     step, budget = format_seconds(step_s), format_whole_seconds(budget_s)
-    said = f"a step takes {step}: the run gets {budget}, or what --budget gives it"
-    return replace(plan, budget_s=budget_s), [said]
+    said.append(f"a step takes {step}: the run gets {budget}, or what --budget gives it")
+    return replace(plan, budget_s=budget_s), said
+
+
+def _without(plan: Plan, failed: Mapping[int, str]) -> Plan:
+    """The plan where these cases have failed, by number and with the reason, and are not launched."""
+
+    def kept(case_ids: Sequence[int]) -> tuple[int, ...]:
+        return tuple(case_id for case_id in case_ids if case_id not in failed)
+
+    return replace(
+        plan,
+        cases=tuple(
+            replace(one, outcome="failed", reason=failed[one.case_id]) if one.case_id in failed else one
+            for one in plan.cases
+        ),
+        launches=tuple(
+            replace(launch, case_ids=kept(launch.case_ids), profiled=kept(launch.profiled))
+            for launch in plan.launches
+            if kept(launch.case_ids)
+        ),
+    )
 
 
 def write_template(path: Path) -> None:

@@ -14,6 +14,7 @@ from gputui.model.units import format_rate
 from gputui.services.results.costs import cost_cells
 from gputui.services.results.labels import interval_words, shared_case_words, short_result_name
 from gputui.services.results.roofline import PeakShare, peak_share
+from gputui.services.results.throughput import GAVE, gave_text
 
 _PEAK, _COST, _BAR = 1, 2, 3
 """What goes first where there is little room."""
@@ -33,6 +34,8 @@ class CaseLine:
     """What it reached of a peak; None if that is unknown."""
     cost: str = ""
     """As `$4.52 per Gtok`; empty without a price."""
+    gave: str = ""
+    """The rate by the clock, where `rate` is far from it (`gave_text`)."""
 
 
 def case_lines(
@@ -47,13 +50,16 @@ def case_lines(
             interval_words(speed),
             peak=peak_share(case, run.cases, run.summary.machine),
             cost=cost,
+            gave=gave_text(case),
         )
         for (case, speed), cost in zip(measured, costs, strict=True)
     ], heading
 
 
 def brief_table(
-    run: Run, measured: Sequence[tuple[CaseResult, SpeedEstimate]], widest_bar: int = 80
+    run: Run,
+    measured: Sequence[tuple[CaseResult, SpeedEstimate]],
+    widest_bar: int = 80,
 ) -> Table:
     """The cases without what all of them share in their names, which the heading says."""
     common = shared_case_words(case.case for case, _ in measured)
@@ -63,7 +69,10 @@ def brief_table(
 
 
 def rates_table(
-    lines: Sequence[CaseLine], heading: str = "case", cost: str = "cost", widest_bar: int = 80
+    lines: Sequence[CaseLine],
+    heading: str = "case",
+    cost: str = "cost",
+    widest_bar: int = 80,
 ) -> Table:
     """Rates with their intervals, shares of the peak, also drawn, and costs; the bars go first."""
     rates = [line.rate.partition(" ") for line in lines]
@@ -73,7 +82,7 @@ def rates_table(
         Column("", [Span(unit, "dim") for _, _, unit in rates]),
         Column("95 %", [line.interval for line in lines], True),
     ]
-    shares = [line.peak for line in lines]
+    shares, gave = [line.peak for line in lines], [line.gave for line in lines]
     used = [None if share is None else min(share.share, 1.0) for share in shares]
     drawn = bars(used, 1.0, "compute", most=widest_bar, priority=_BAR)
     texts = [share.text if share else "—" for share in shares]
@@ -81,6 +90,7 @@ def rates_table(
     return Table(
         (
             *columns,
+            *([Column(GAVE, [Span(line.gave, "warn") for line in lines], True)] if any(gave) else ()),
             *((drawn, Column("of peak", texts, True, _PEAK)) if any(shares) else ()),
             *((costs,) if any(costs.texts) else ()),
         )

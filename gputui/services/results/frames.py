@@ -319,7 +319,9 @@ def _table(opened: Checked, path: Path, name: str, run_ids: Sequence[str]) -> Da
     instants = [column.name for column in TABLE_BY_NAME[name].columns if column.name.endswith("_us")]
     for column in instants:
         frame[column] = _instants(frame[column])
-    return frame.rename(columns={column: _name_of_instant(column) for column in instants})
+    return frame.rename(
+        columns={column: "time" if column == "t_us" else column.removesuffix("_us") for column in instants}
+    )
 
 
 def _instants(microseconds: Series) -> Series:
@@ -338,7 +340,3 @@ def _check_size(opened: Checked, path: Path, name: str, texts: Sequence[str]) ->
     size = text_size(opened, name, texts)
     if size > MOST_BYTES:
         raise too_large(path, name, f"at least {size:,} bytes of text", f"{MOST_BYTES // 2**20} MiB")
-
-
-def _name_of_instant(column: str) -> str:
-    return "time" if column == "t_us" else column.removesuffix("_us")

@@ -37,7 +37,7 @@ from gputui.services.results.labels import (
     plain_name,
 )
 from gputui.services.results.load_times import LOAD_TIMES
-from gputui.services.results.throughput import speed_ratio, speeds_of
+from gputui.services.results.throughput import GAVE, gave_text, speed_ratio, speeds_of
 from gputui.services.results.waiting import contention_of, is_undecidable
 
 HAD_THE_CPU = "Other programs had the CPU"
@@ -172,7 +172,7 @@ def _recorded(run: Run) -> str:
     text = "Recorded" if took_us is None else f"Recorded {format_seconds(took_us / 1e6)}"
     if summary.status == "interrupted":
         reason = summary.status_reason
-        how = reason if reason.startswith("stopped by") else f"interrupted: {reason}"
+        how = reason if reason.startswith("stopped ") else f"interrupted: {reason}"
         return f"{text} until it was {how}."
     return (
         "; ".join(
@@ -233,7 +233,12 @@ def _published(check: PerformanceCheck, *, many: bool) -> list[str]:
     )
     where = f"on GPU {check.device_index} " if many else ""
     if check.word == ABOVE_LIMIT:
-        tests = listed([f"{one.peak_test.label} {_rate(one)}" for one in hits])
+        tests = listed(
+            [
+                f"{one.peak_test.label} {format_rate(one.peak_test.units_per_s, one.peak_test.unit)}"
+                for one in hits
+            ]
+        )
         return [f"{ABOVE_LIMIT}: {where}{tests}, more than {_one(name)} can do: a measurement error."]
     if check.word == BELOW_NORMAL:
         shares = [format_percent(one.share or 0.0) for one in hits]
@@ -253,10 +258,6 @@ def _named(judged: JudgedPeakTest) -> str:
     return _MEASURED.get(test.measure, test.label) + (
         f" with {precision}" if test.measure == "matmul" else ""
     )
-
-
-def _rate(judged: JudgedPeakTest) -> str:
-    return format_rate(judged.peak_test.units_per_s, judged.peak_test.unit)
 
 
 def _one(name: str) -> str:
@@ -295,8 +296,9 @@ def _busy(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
         return ""
     main, _ = min(speeds, key=lambda pair: case_order(pair[0].case))
     share = contention_of(main)
-    rest = "; rates are without it, and rough" if is_undecidable(main) else "; rates are without it"
-    return f"{HAD_THE_CPU} {format_percent(share)} of the time{rest}." if share else ""
+    without = f": {GAVE} {gave_text(main)}" if gave_text(main) else "; rates are without it"
+    rough = f"{'; rates are' if gave_text(main) else ', and'} rough" if is_undecidable(main) else ""
+    return f"{HAD_THE_CPU} {format_percent(share)} of the time{without}{rough}." if share else ""
 
 
 def _but_precision(case: Case) -> tuple[str, str, str]:

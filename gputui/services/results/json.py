@@ -19,7 +19,7 @@ from gputui.services.results.labels import run_notes
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import uses_of
 from gputui.services.results.step_breakdown import timed_step_ns
-from gputui.services.results.throughput import cost_of, speed_of
+from gputui.services.results.throughput import cost_of, rate_of, speed_of
 from gputui.services.results.waiting import waited_share
 
 
@@ -38,6 +38,7 @@ def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> d
                 "reason": case.reason,
                 "speed": speed_as_json(speed_of(case)),
                 "waited_share": known(waited_share(case)),
+                "clock_units_per_s": known(rate_of(case, by_clock=True)),
                 "cost": cost_as_json(cost_of(case, run.summary.price), case.case.unit),
                 "figures": metrics_as_json(case),
                 "uses": [to_plain(use) for use in uses_of(case, run.cases, run.summary.machine)],

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 
-from gputui.analysis.contention import CONTENTION
 from gputui.analysis.spread import ASSUMED_DF
 from gputui.analysis.verdict import LAUNCHES_MEASURED, SpeedEstimate
 from gputui.model.absent import Missing
@@ -28,6 +27,7 @@ from gputui.services.prices.pricing import price_source
 from gputui.services.results.metrics import CaseMetric
 from gputui.services.results.throughput import speed_of
 from gputui.services.results.waiting import is_crowded, waited_share
+from gputui.worker.failures import IN_LOG
 from gputui.worker.workloads import WORKLOADS
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -76,6 +76,7 @@ def torch_in(runtime: Runtime) -> str:
     return "no torch" if isinstance(version, Missing) else f"torch {version}"
 
 
+OTHERS_HAD = "other programs had the CPUs of"
 NOT_RUN = ("skipped", "unsupported")
 """Outcomes of cases that this box was not to run."""
 
@@ -222,7 +223,6 @@ def outcome_words(case: CaseResult) -> str:
     return f"{case.outcome}: {case.reason}" if case.reason else case.outcome
 
 
-_IN_LOG = "; its message is in the worker's log"
 _ENDS = {
     "oom": "ran out of memory",
     "unsupported": "cannot run",
@@ -236,7 +236,7 @@ def ending_words(case: CaseResult) -> tuple[str, str]:
 
     The amounts of memory differ from case to case, so the reason of one that ran out of it is empty.
     """
-    reason = "" if case.outcome == "oom" else case.reason.removesuffix(_IN_LOG)
+    reason = "" if case.outcome == "oom" else case.reason.removesuffix(IN_LOG)
     return _ENDS.get(case.outcome, case.outcome), reason
 
 
@@ -258,13 +258,11 @@ def _lack(outcome: str, reason: str) -> str:
     return next((words for word, words in _LACKS if word in reason), f"{_ENDS[outcome]}: {reason}")
 
 
+_LITTLE_TIME = ("budget", "no time was left", "first step took", "do not fit", "too little was left")
 _LACKS = (
     ("no GPU", "need a GPU"),
     ("TF32", "need TF32"),
-    *(
-        (word, "had too little time")
-        for word in ("budget", "no time was left", "first step took", "do not fit")
-    ),
+    *((words, "had too little time") for words in _LITTLE_TIME),
 )
 """What a reason has in it, and what cases then lack."""
 
@@ -285,7 +283,7 @@ def mostly_assumed(run: Run) -> str:
         how = "a launch failed: run again"
     elif run.summary.status == "finished" and run.summary.replicates >= LAUNCHES_MEASURED:
         how = "more need a longer --budget"
-    return f"± is mostly assumed; {how}"
+    return f"± is an estimate; {how}"
 
 
 def _launches_assumed(run: Run) -> int:
@@ -306,6 +304,11 @@ def _would_be_measured(run: Run) -> bool:
     """Whether every case with too few launches would have had enough if none of its launches had failed."""
     few = [(case, launches) for case, launches in _with_assumed_spread(run) if launches < LAUNCHES_MEASURED]
     return all(launches + len(lost_launches(case)) >= LAUNCHES_MEASURED for case, launches in few)
+
+
+def launch_number(case: CaseResult, launch_id: int) -> int:
+    """Which launch of the case it is, from 1; launches of a run are numbered through in its file alone."""
+    return next((one.replicate + 1 for one in case.measurements if one.launch_id == launch_id), 1)
 
 
 def lost_launches(case: CaseResult) -> tuple[Measurement, ...]:
@@ -347,7 +350,7 @@ def lost_words(cases: Iterable[tuple[str, CaseResult]]) -> list[str]:
         lost = lost_launches(case)
         launches = len({measurement.replicate for measurement in case.measurements})
         for outcome in dict.fromkeys(measurement.outcome for measurement in lost):
-            reasons = [one.reason.removesuffix(_IN_LOG) for one in lost if one.outcome == outcome]
+            reasons = [one.reason.removesuffix(IN_LOG) for one in lost if one.outcome == outcome]
             share = f"{len(reasons)} of {counted(launches, 'launch')}"
             why = "" if outcome == "oom" else "; ".join(dict.fromkeys(reasons))
             words = ": ".join(filter(None, (_ENDS.get(outcome, outcome), why)))
@@ -364,17 +367,17 @@ def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
     notes = lost_words((case_name(case), case) for case in run.cases)
     if assumed := mostly_assumed(run):
         few = _launches_assumed(run)
-        notes.append(f"{'one launch' if few == 1 else f'{few} launches'}: {assumed}")
+        notes.append(f"measured {'once' if few == 1 else f'in {few} launches'}: {assumed}")
     starved = [c for c in run.cases if run.summary.status != "interrupted" and _never_had_time(c)]
     if starved and not is_brief:  # they are among those that were not measured
         notes.append(f"too little time for {which(starved)}: raise --budget, or choose fewer with --only")
     unsettled = [c for c in run.cases if any(m.outcome == "ok" and m.stable is False for m in c.measurements)]
     if unsettled:
-        notes.append(f"still speeding up or slowing down after warm-up: {which(unsettled)}")
+        notes.append(f"kept speeding up or slowing down while measured: {which(unsettled)}")
     crowded = [c for c in run.cases if is_crowded(c)]
     if crowded:
         names = which(crowded, lambda case: f"{case_name(case)} {_waited(case)} of the time")
-        notes.append(f"{CONTENTION}: {names}")
+        notes.append(f"{OTHERS_HAD} {names}")
     return notes
 
 
@@ -386,7 +389,7 @@ def _never_had_time(case: CaseResult) -> bool:
 
 def needs_budget(case: CaseResult) -> bool:
     """Whether the reason of a case without a result is that it had too little time."""
-    return "budget" in case.reason
+    return any(words in case.reason for words in _LITTLE_TIME)
 
 
 def had_no_time(case: CaseResult) -> bool:

@@ -55,14 +55,15 @@ def next_steps(
     file, newest = shlex.quote(here), results[-1]
     measured = [run for run in results if any(case.outcome == "ok" for case in run.cases)]
     is_busy = any(map(_was_busy, measured))
-    planned = profile if like else _profile_of(newest)
+    shipped = (one for one in shipped_profiles() if one.name == newest.summary.profile)
+    planned = profile if like else next(shipped, None)
     yield from (
         _on_an_idle_box(newest, here, like, planned) if is_busy else _to_the_end(newest, file, like, planned)
     )
     if not measured:
         if is_recording(newest):
             yield NextStep(f"gputui replay {newest.summary.short_id} {file}", "plays its telemetry")
-        elif not newest.summary.status_reason.startswith("stopped by"):
+        elif not newest.summary.status_reason.startswith("stopped "):
             yield NextStep(f"gputui show {newest.summary.short_id} {file} -v", f"why {lacking(newest)}")
         return
     below = [check for run in measured for check in performance_checks(run) if check.word == BELOW_NORMAL]
@@ -112,7 +113,7 @@ def _on_an_idle_box(run: Run, path: str, like: str, profile: Profile | None) -> 
         return
     built_in = {workload.name for workload in WORKLOADS}
     if any(case.case.work.workload not in built_in for case in run.cases):
-        return  # where its program or STEP.py lies is not stored
+        return  # where its program or the .py file of its step lies is not stored
     again = shlex.quote(f"{path}@{run.summary.short_id}")
     yield NextStep(f"gputui run --like {again} --db {shlex.quote(path)}", why)
 
@@ -126,12 +127,8 @@ def _to_the_end(run: Run, file: str, like: str, profile: Profile | None) -> Iter
         usual = f"the usual {_usual_s(run, profile):g} s"
         enough = f"time for all {counted(lost + measured, 'case')}"
         yield NextStep(_again(run, file, like, profile), f"with {enough if _budget(run, profile) else usual}")
-    elif run.summary.status_reason.startswith("stopped by"):
+    elif run.summary.status_reason.startswith("stopped "):
         yield NextStep(_again(run, file, like, profile), "again, to the end")
-
-
-def _profile_of(run: Run) -> Profile | None:
-    return next((one for one in shipped_profiles() if one.name == run.summary.profile), None)
 
 
 def _again(run: Run, file: str, like: str, profile: Profile | None) -> str:

@@ -13,6 +13,7 @@ from typing import TypeVar
 from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
+from gputui.model.units import listed
 from gputui.services.results.exports import result_file_of
 from gputui.services.results.reference_runs import run_of_reference
 from gputui.services.results.references import PREFIX, reference_named, reference_path
@@ -191,13 +192,17 @@ def select_all(
     Files are opened and read together: opening them takes longest. `with_passes`: read their profiled passes
     too. `only_rates`: only what was measured, and no other runs of its boxes.
 
-    Raises GputuiError for the first file that cannot be read, run that is unknown, or file without a run.
+    Raises GputuiError for files that are not there, else for the first that cannot be read, run that is
+    unknown, or file without a run.
     """
     selectors = {text: split_selector(text) for text in texts if not _is_reference(text)}
     file_of: dict[object, Path] = {}
     asked: dict[Path, dict[str, tuple[Path, str]]] = {}
     for text, (path, run) in selectors.items():
         asked.setdefault(file_of.setdefault(identity(path), _absolute(path)), {})[text] = path, run
+    missing = [str(path) for path in asked if not is_there(path)]
+    if len(missing) > 1:
+        raise GputuiError(f"there are no result files {listed(missing)}", "name files that are there")
     read = partial(_selected, asked=asked, pool=pool, with_passes=with_passes, only_rates=only_rates)
     executor = ThreadPoolExecutor(_THREADS)
     readers = Readers(list(asked), trust)

@@ -11,7 +11,7 @@ from gputui.document.theme import FAMILIES, TONES
 from gputui.model.absent import Missing
 from gputui.model.profiled import MEMORY_PARTS, MemoryPoint, Operator, ProfiledPass
 from gputui.model.result import CaseResult, Run
-from gputui.model.units import format_bytes, format_percent, format_ratio, format_seconds
+from gputui.model.units import counted, format_bytes, format_percent, format_ratio, format_seconds
 from gputui.services.results.headline import case_order
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of, is_believed
 
@@ -48,11 +48,12 @@ CATEGORY_WORDS = {
 
 def step_words(breakdown: StepBreakdown, found: ProfiledPass) -> str:
     """How long a profiled step took, compared to the timed ones."""
-    text = f"{format_seconds(breakdown.step_ns * 1e-9)} in {found.steps} profiled steps"
+    took = format_seconds(breakdown.step_ns * 1e-9)
+    text = f"{took} by the clock in {counted(found.steps, 'profiled step')}"
     if isinstance(breakdown.inflation, Missing):
         return text
     doubt = "" if is_believed(breakdown) else ", so shares are rough"
-    return f"{text}, {format_ratio(breakdown.inflation)} as long as the timed one{doubt}"
+    return f"{text}, {format_ratio(breakdown.inflation)} as long as a timed one{doubt}"
 
 
 def main_step(run: Run, passes: Mapping[int, ProfiledPass]) -> tuple[CaseResult, StepBreakdown] | Missing:

@@ -32,7 +32,8 @@ from gputui.model.case import Case
 from gputui.model.journal import Block, Price
 from gputui.model.plan import MIN_BLOCKS
 from gputui.model.result import CaseResult, Run, Spread, worked_out_once
-from gputui.model.units import TIME_UNIT
+from gputui.model.units import TIME_UNIT, format_rate
+from gputui.services.results.block_times import launches_of, seconds_per_unit
 from gputui.services.results.load_times import late_share
 from gputui.services.results.waiting import (
     own_launches_of,
@@ -44,15 +45,45 @@ from gputui.services.results.waiting import (
 
 LAUNCH_IDS_OF_A_RUN = 2**32
 """Keeps the launches of several runs apart where they were pooled."""
+GAVE, HELD_BY_OTHERS = "the box gave", "other programs held its CPUs"
+"""What a rate of the clock is called beside one without the waiting, and why they differ."""
+TOLD_FACTOR = 1.5
+"""A rate that is more than so many times what the clock saw never stands alone."""
 _CUT_SHORT = f"every launch was cut short: none has {MIN_BLOCKS} blocks"
 
 
-def rate_of(case: CaseResult) -> float | Missing:
-    """Units of work per second as `speed_of` gives them, without an interval."""
-    launches = own_launches_of(case)
-    if not launches:
-        return Missing(_CUT_SHORT)
+def rate_of(case: CaseResult, *, by_clock: bool = False) -> float | Missing:
+    """Units of work per second as `speed_of` gives them, without an interval.
+
+    `by_clock`: what the box gave, with the waiting for CPUs that others held.
+    """
+    launches = launches_of(case) if by_clock else own_launches_of(case)
+    return _rate(launches) if launches else Missing(_CUT_SHORT)
+
+
+def _rate(launches: Sequence[Sequence[float]]) -> float:
     return math.exp(-mean([math.log(launch_centre(launch)) for launch in launches]))
+
+
+def gave_text(case: CaseResult) -> str:
+    """What the box gave, as `195 tok/s`, where its rate is more than TOLD_FACTOR times that; else empty."""
+    return _gave(case.case, own_launches_of(case), launches_of(case))
+
+
+def gave_of_launch(case: Case, blocks: Sequence[Block]) -> str:
+    """`gave_text` of one launch."""
+    by_clock = [seconds_per_unit(block, case.units_per_step) for block in blocks]
+    return _gave(case, [own_times(case, blocks)], [by_clock])
+
+
+def _gave(case: Case, own: Sequence[Sequence[float]], by_clock: Sequence[Sequence[float]]) -> str:
+    is_told = own != by_clock and _rate(own) > TOLD_FACTOR * _rate(by_clock)
+    return format_rate(_rate(by_clock), case.unit) if is_told else ""
+
+
+def told_rate(rate: str, gave: str) -> str:
+    """`3.9k tok/s, the box gave 195 tok/s: other programs held its CPUs`, where `gave_text` is not empty."""
+    return f"{rate}, {GAVE} {gave}: {HELD_BY_OTHERS}" if gave else rate
 
 
 @worked_out_once

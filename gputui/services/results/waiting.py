@@ -19,7 +19,7 @@ from gputui.services.results.block_times import (
 )
 
 CROWDED_SHARE = 0.05
-"""Of the time its threads wanted a CPU: from here a case counts as disturbed. A quiet box shows < 1 %."""
+"""Of the time of its threads: from here a case counts as disturbed. A quiet box shows < 1 %."""
 
 
 def contention_of(case: CaseResult) -> float:
@@ -39,23 +39,19 @@ def is_crowded(case: CaseResult) -> bool:
 
 @worked_out_once
 def waited_share(case: CaseResult) -> float | Missing:
-    """Share of the time in which threads were ready but waited for a CPU, over all blocks; 0 to 1."""
+    """Of the time of its threads in all blocks, what they were ready and waited for a CPU; 0 to 1."""
     return _share_of_all([b for m in case.measurements if m.outcome == "ok" for b in m.blocks])
 
 
 def _share_of_all(blocks: Sequence[Block]) -> float | Missing:
-    known = [(b.waited_ns, b.cpu_ns) for b in blocks if b.waited_ns is not None and b.cpu_ns is not None]
-    waited_ns = sum(waited for waited, _ in known)
-    wanted_ns = waited_ns + sum(cpu for _, cpu in known)
-    return waited_ns / wanted_ns if wanted_ns else Missing("this system does not report it")
+    known = [(b.waited_ns, b.thread_ns) for b in blocks if b.waited_ns is not None and b.cpu_ns is not None]
+    thread_ns = sum(ns for _, ns in known)
+    return sum(ns for ns, _ in known) / thread_ns if thread_ns else Missing("this system does not report it")
 
 
 def waited_of(block: Block) -> float | Missing:
     """`waited_share` of one block."""
-    if block.waited_ns is None or block.cpu_ns is None:
-        return Missing("this system does not report it")
-    wanted_ns = block.waited_ns + block.cpu_ns
-    return block.waited_ns / wanted_ns if wanted_ns else 0.0
+    return _share_of_all([block])
 
 
 def is_undecidable(case: CaseResult) -> bool:
@@ -129,8 +125,8 @@ def _effect_on(case: CaseResult) -> Waiting:
 
 
 def _effect_on_blocks(case: Case, blocks: Sequence[Block]) -> Waiting:
-    wanted_ns = sum((block.cpu_ns or 0) + (block.waited_ns or 0) for block in blocks)
-    return effect_of_waiting(case.workload_class, wanted_ns / sum(block.wall_ns for block in blocks))
+    threads = sum(block.thread_ns for block in blocks) / sum(block.wall_ns for block in blocks)
+    return effect_of_waiting(case.workload_class, threads)
 
 
 def _own_time(block: Block, units: float, effect: Waiting) -> float:
@@ -142,9 +138,6 @@ def _shares(case: CaseResult) -> list[float]:
 
 
 def _share(block: Block) -> float:
-    """Of its time, what its threads waited; 0 where the system does not tell.
-
-    Where they slept for a part of it, as for a disk, others cannot have had more of it than they waited.
-    """
-    wanted_ns = (block.waited_ns or 0) + (block.cpu_ns or 0)
-    return 0.0 if block.cpu_ns is None else (block.waited_ns or 0) / max(wanted_ns, block.wall_ns)
+    """`waited_of`; 0 where the system does not tell."""
+    share = waited_of(block)
+    return 0.0 if isinstance(share, Missing) else share

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -34,7 +35,7 @@ from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Measurement
 from gputui.model.serving import LoadNow, LoadStep, ServerFound
 from gputui.model.telemetry import HOST
-from gputui.model.units import counted, format_rate, format_spread
+from gputui.model.units import counted, format_rate, format_spread, listed
 from gputui.recording.pacing import FIRST_STARTUP_S, FIRST_STARTUP_WITHOUT_TORCH_S, profiled_s
 from gputui.services.results.labels import (
     gpu_number,
@@ -45,7 +46,14 @@ from gputui.services.results.labels import (
     short_case_name,
 )
 from gputui.services.results.roofline import PeakShare, peak_share
-from gputui.services.results.throughput import speed_of, speed_of_launch
+from gputui.services.results.throughput import (
+    GAVE,
+    gave_of_launch,
+    gave_text,
+    speed_of,
+    speed_of_launch,
+    told_rate,
+)
 from gputui.services.results.waiting import own_times, waited_of
 from gputui.services.runs.device_history import DeviceHistory, HistoryReader
 from gputui.store.text import clean_text
@@ -83,6 +91,7 @@ class TimeLeft:
     def trust_clock(self) -> None:
         """Use the journals' timestamps: they are of this boot, so their clock is ours."""
         self._is_of_this_clock = True
+        self._begun_ns = min(self._started_ns.values(), default=self._begun_ns)
 
     def hear(self, index: int, line: Line) -> None:
         """Read one line of the journal of run `index`; it may have been written long before."""
@@ -186,6 +195,8 @@ class CaseProgress:
     tpot_s: float | None = None
     of_fastest: float | None = None
     """Its rate as a share of the fastest case that does the same work in this run; None before a rate."""
+    gave: str = ""
+    """The rate by the clock, where `rate` is far from it (`gave_text`)."""
 
     @property
     def is_now(self) -> bool:
@@ -211,7 +222,7 @@ class TimedCase:
     interval: Interval | Missing
     """Of 95 %, in seconds."""
     rate: str = ""
-    """Of the estimate."""
+    """Of the estimate, with what the box gave where that is far from it."""
     spread: str = ""
     """The interval around the rate; empty while there is none."""
     aim: str = ""
@@ -244,7 +255,7 @@ class LogTail:
     at_s: float
     """Since the run began."""
     launch: str
-    """Such as `launch 3, spin mini cpu fp32`."""
+    """Such as `launch 3 of spin mini cpu fp32`."""
     outcome: str
     reason: str
     lines: tuple[str, ...]
@@ -398,6 +409,7 @@ class _Rate:
     blocks: int
     units_per_s: float = 0.0
     rate: str = ""
+    gave: str = ""
     spread: str = ""
     peak: PeakShare | None = None
 
@@ -418,7 +430,8 @@ class ProgressTracker:
         self._rates: dict[tuple[int, int], _Rate] = {}
         self._timed: tuple[int, int] | None = None
         self._events: list[Happened] = []
-        self._launched: dict[tuple[int, int], str] = {}
+        self.launched: dict[tuple[int, int], str] = defaultdict(lambda: "a launch")
+        """By run and launch: `launch 2 of gemm mini cpu fp32 and gemm mini cpu amp`, the second of these."""
         self._last_words: list[LogTail] = []
         self._failed: dict[tuple[int, int], str] = {}
         self._loads: list[LoadNow] = []
@@ -432,9 +445,8 @@ class ProgressTracker:
         self._server_is_here: bool | None = None
         self._offered: tuple[int, int] | None = None
         """Run and case of the load that is offered."""
-        self._figures: dict[tuple[int, int], dict[str, list[float]]] = {}
+        self.figures: dict[tuple[int, int], dict[str, list[float]]] = {}
         """By run and case, then by key: the value of each launch."""
-        """By run and launch, why its first failed case failed."""
         self.ended: dict[int, RunEnd] = {}
         self.stored: dict[int, Stored] = {}
         self._cases = {
@@ -477,9 +489,9 @@ class ProgressTracker:
                 if planned is not None:
                     on_gpu = planned.case.variant.device_class == "gpu"
                     self._under_test = planned.device_index if on_gpu else HOST
-            known = (case_id for case_id in line.case_ids if (index, case_id) in self._cases)
-            names = ", ".join(self._name(index, case_id) for case_id in known)
-            self._launched[index, line.launch_id] = names
+            names = [self._name(index, one) for one in line.case_ids if (index, one) in self._cases]
+            of = f" of {listed(names)}" if names else ""
+            self.launched[index, line.launch_id] = f"launch {line.replicate + 1}{of}"
         elif isinstance(line, CaseWarm):
             self._become(index, line.case_id, "warm")
             launched = self._launched_case(index, line.case_id, line.launch_id)
@@ -494,7 +506,7 @@ class ProgressTracker:
         elif isinstance(line, LoadStep):
             self._steps.append(line)
         elif isinstance(line, Figure) and not isinstance(line.value, Missing):
-            by_key = self._figures.setdefault((index, line.case_id), {})
+            by_key = self.figures.setdefault((index, line.case_id), {})
             by_key.setdefault(line.key, []).append(line.value)
         elif isinstance(line, CaseEnd):
             self._hear_end(index, line)
@@ -545,11 +557,19 @@ class ProgressTracker:
             runtime=self._runtime,
             pass_number=self._pass_number,
             passes=max((plan.replicates for plan in self._plans), default=0),
-            waited_share=self._waited_share(),
+            waited_share=_NO_BLOCK
+            if self._timed is None
+            else waited_of(self._newest_blocks(self._timed)[-1]),
         )
 
-    def _waited_share(self) -> float | Missing:
-        return _NO_BLOCK if self._timed is None else waited_of(self._newest_blocks(self._timed)[-1])
+    def launch_rate(self, index: int, case_id: int, launch_id: int) -> str:
+        """The rate of one launch of a case, as in the final table; empty without a block."""
+        case = self._cases[index, case_id]
+        blocks = case.launched[launch_id].blocks
+        speed = speed_of_launch(case.case, blocks) if blocks else 0.0
+        return (
+            told_rate(format_rate(speed, case.case.unit), gave_of_launch(case.case, blocks)) if blocks else ""
+        )
 
     def _newest_blocks(self, key: tuple[int, int]) -> list[Block]:
         """Of the newest launch of a case that has any."""
@@ -578,6 +598,7 @@ class ProgressTracker:
             self._median_figure(index, case_id, "ttft_p50_s"),
             self._median_figure(index, case_id, "tpot_p50_s"),
             self._of_fastest(case, rate),
+            rate.gave,
         )
 
     def _of_fastest(self, case: _Case, rate: _Rate) -> float | None:
@@ -589,7 +610,7 @@ class ProgressTracker:
         return rate.units_per_s / max(alike) if rate.units_per_s else None
 
     def _median_figure(self, index: int, case_id: int, key: str) -> float | None:
-        values = self._figures.get((index, case_id), {}).get(key)
+        values = self.figures.get((index, case_id), {}).get(key)
         return median(values) if values else None
 
     def _launched_case(self, index: int, case_id: int, launch_id: int) -> _Launched | None:
@@ -652,7 +673,7 @@ class ProgressTracker:
             self._note(index, line.t_ns, "warning", f"{name} {line.outcome}: {line.reason}")
             return
         rate = self._rate(index, line.case_id)
-        words = " ".join(filter(None, (rate.rate, rate.spread)))
+        words = told_rate(" ".join(filter(None, (rate.rate, rate.spread))), rate.gave)
         launches = max(case.launches, case.done)
         done = f"{self._short_name(index, line.case_id)}: launch {case.done} of {launches} ok"
         self._note(index, line.t_ns, "info", f"{done}, {words}" if words else done)
@@ -665,16 +686,15 @@ class ProgressTracker:
             if launched is not None and not launched.outcome:
                 launched.outcome = line.outcome if line.outcome != "ok" else "interrupted"
         if line.outcome != "ok" or line.exit_status:
-            parts = f"launch {line.launch_id + 1} {line.outcome}: {line.reason}"
-            self._note(index, line.t_ns, "warning", parts)
+            words = f"{self.launched.get((index, line.launch_id), 'a launch')} {line.outcome}: {line.reason}"
+            self._note(index, line.t_ns, "warning", words)
         failed = self._failed.get((index, line.launch_id))
         if line.log_tail or failed is not None:
-            names = self._launched.get((index, line.launch_id), "")
             tail = LogTail(
                 index,
                 line.launch_id,
                 self._since_start_s(index, line.t_ns),
-                f"launch {line.launch_id + 1}, {names}" if names else f"launch {line.launch_id + 1}",
+                self.launched[index, line.launch_id],
                 line.outcome if failed is None else "failed",
                 clean_text(line.reason or failed or ""),
                 tuple(clean_text(row) for row in line.log_tail.splitlines()),
@@ -724,9 +744,10 @@ class ProgressTracker:
         result = case.result(case_id)
         speed = speed_of(result)
         if isinstance(speed, Missing):
-            blocks = [block for measurement in result.measurements for block in measurement.blocks]
-            units_per_s = speed_of_launch(case.case, blocks[-INTERVAL_BLOCKS:])
-            made = _Rate(case.blocks, units_per_s, format_rate(units_per_s, case.case.unit))
+            blocks = [block for one in result.measurements for block in one.blocks][-INTERVAL_BLOCKS:]
+            units_per_s = speed_of_launch(case.case, blocks)
+            gave = gave_of_launch(case.case, blocks)
+            made = _Rate(case.blocks, units_per_s, format_rate(units_per_s, case.case.unit), gave)
         else:
             made = self._estimated(index, result, speed)
         self._rates[index, case_id] = made
@@ -743,6 +764,7 @@ class ProgressTracker:
             self._cases[index, result.case_id].blocks,
             speed.units_per_s,
             format_rate(speed.units_per_s, result.case.unit),
+            gave_text(result),
             interval_words(speed),
             None if machine is None else peak_share(result, beside, machine),
         )
@@ -758,7 +780,8 @@ class ProgressTracker:
             if launched.blocks
         ]
         *earlier, step_s = launches
-        blocks = len(self._newest_blocks(self._timed))
+        blocks = self._newest_blocks(self._timed)
+        gave = gave_of_launch(case.case, blocks[-INTERVAL_BLOCKS:])
         interval = hodges_lehmann_interval(step_s)
         centre_s = max(median(step_s) if isinstance(interval, Missing) else interval.estimate, 1e-12)
         spread = ""
@@ -770,10 +793,10 @@ class ProgressTracker:
         return TimedCase(
             self._name(*self._timed),
             step_s,
-            blocks,
+            len(blocks),
             centre_s,
             interval,
-            rate=format_rate(units / centre_s, case.case.unit),
+            rate=format_rate(units / centre_s, case.case.unit) + (f", {GAVE} {gave}" if gave else ""),
             spread=spread,
             aim=f"±{100 * ENOUGH_HALF_WIDTH:g} % or {counted(case.most_blocks, 'block')}" if has_aim else "",
             earlier_step_s=tuple(earlier),

@@ -23,7 +23,7 @@ from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.profiles.loader import MAX_BLOCKS, MAX_BUDGET_S, MAX_REPLICATES, Profile, find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.torch_builds import check_gpu_is_used, unused_gpu
-from gputui.services.profiles.user_workload import is_step_file, profile_of_step, with_time_for_steps
+from gputui.services.profiles.user_workload import after_trial, is_step_file, profile_of_step
 from gputui.services.runs.cautions import cautions
 from gputui.services.runs.process import RunRequest
 from gputui.services.support.paths import default_result_file, hash_key, make_directory_for
@@ -127,7 +127,7 @@ def prepare(
         check_something_runs(profile, plan, chosen, machine)
         if profile.own is not None and options.budget_s is None:
             on_probe(f"how long a step of {Path(profile.own.file).name} takes")
-            plan, said = with_time_for_steps(plan)
+            plan, said = after_trial(plan)
             met += said
         met += cautions(plan, chosen.interpreter, machine)
         on_planned(plan, chosen, target)

@@ -65,7 +65,7 @@ def profiled_pass(
     if step.timed:
         raise NoTrace("its steps are done in other processes, where nobody watches")
     if left_ns() < step_ns:
-        raise NoTrace(f"a step takes {step_ns / 1e9:.3g} s, and no time was left for a window of them")
+        raise NoTrace(f"a step takes {step_ns / 1e9:.3g} s, and no time was left to profile one")
     steps, window = 1, window_of(1)
     traced_ns = window.end_ns - window.start_ns
     more = steps_of_window(len(window.events), traced_ns, left_ns())

@@ -347,7 +347,7 @@ def test_an_unknown_column_is_reported_with_the_known_ones(ran: Ran) -> None:
 
     assert status == EXIT_USAGE
     assert "speed is not a column" in err
-    assert "rate, time, ratio, n, peak, cost, energy" in err
+    assert "rate, clock, time, ratio, n, peak, cost, energy" in err
 
 
 @pytest.mark.parametrize(

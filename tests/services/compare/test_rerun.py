@@ -129,7 +129,7 @@ def changed(case: Case, **parts: object) -> CaseResult:
             ),
             "its size mini is different work here: pieces 31 there, 32 here",
         ),
-        (changed(real("spin"), workload="of_ana"), "give its STEP.py as well"),
+        (changed(real("spin"), workload="of_ana"), "name the .py file that defines it as well"),
         (done(replace(real("spin"), variant=Variant("cpu", "fp64", "eager", "1"))), "precision fp64 here"),
         (done(replace(real("spin"), variant=Variant("gpu", "fp32", "eager", "host"))), "device gpu here"),
         (done(replace(real("spin"), variant=Variant("cpu", "fp32", "compile", "1"))), "mode compile here"),
@@ -148,7 +148,7 @@ def test_a_workload_of_somebodys_own_is_repeated_from_its_file() -> None:
     case = case_of(own, "mini", Variant("cpu", "fp32", "eager", "all"))
     given = Profile("step", 4, "own", "?", 10, 1, (), own=OwnStep("/somewhere/step.py", own))
 
-    assert "give its STEP.py as well" in refused(done(case))
+    assert "name the .py file that defines it as well" in refused(done(case))
     profile = repetition_of(model_of(done(case)), given).profile
     assert profile.own == given.own
     assert [entry.workload for entry in profile.cases] == ["hashing"]

@@ -193,7 +193,7 @@ def test_what_only_the_user_has_is_named_beside_the_run_to_repeat() -> None:
     program = program_case("command:train", 1, is_whole=True, device_class="gpu", unit="run", units=1.0)
     for case, file, b_s in (
         (program, "quick.toml ", 0.135),
-        (make_case("step:hashing"), "STEP.py ", 0.145),
+        (make_case("step:hashing"), "quick.py ", 0.145),
         (GPT, "", 0.11),
     ):
         row, evidence = sides(measured(case, steady(0.1)), measured(case, steady(b_s)))

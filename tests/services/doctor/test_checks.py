@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from builders import H200, make_interpreter, make_machine, make_torchless_interpreter
 from monitor_samples import sample
+from stored_runs import run_id_of
 
 from gputui.analysis.health import BUSY_PCT, GpuFinding
 from gputui.errors import GputuiError
@@ -20,6 +22,7 @@ from gputui.model.devices import HOST, mig_device
 from gputui.model.live import FOREIGN, Value
 from gputui.model.machine import Identity, Layer
 from gputui.model.plan import PlannedDevice, PlannedLaunch
+from gputui.recording.lock import Holder, take_lock
 from gputui.services.doctor.check_lines import check_lines
 from gputui.services.doctor.checks import (
     SystemState,
@@ -34,11 +37,11 @@ from gputui.services.doctor.disturbances import (
     Check,
     State,
     _of_finding,
-    current_user,
     disturbances,
     gpus_of,
 )
-from gputui.services.support.paths import _key_path
+from gputui.services.live.snapshot import current_user
+from gputui.services.support.paths import _key_path, run_directories
 
 CU126 = "torch==2.13.0+cu126 --extra-index-url https://download.pytorch.org/whl/cu126"
 BUSY = "they keep 7.3 CPU threads busy, and this box has 16"
@@ -386,6 +389,20 @@ def test_before_a_run_only_its_own_gpus_and_the_load_are_named_in_the_words_of_d
     assert found(0, 1).items() <= by_doctor.items()
     assert found(0)["GPU 0 heat"] == "84 °C: it slows itself from 87 °C on"
     assert the(box, "GPU 0 heat").next_step == "let it cool down, or check its fans"
+
+
+def test_before_a_run_another_run_of_gputui_is_named_with_its_process_and_its_beginning() -> None:
+    run_dir = run_directories() / run_id_of(1)
+    run_dir.mkdir(parents=True)
+    descriptor = take_lock(run_dir, Holder.this_process("a.db", [run_dir]))
+    seen = sample(0, processes=0, changes={HOST: {"load_1min": 0.1}})
+    try:
+        found, *_ = disturbances(make_box(0).machine, (), lambda: seen)
+    finally:
+        os.close(descriptor)
+    assert re.fullmatch(rf"another gputui run is going: pid {os.getpid()}, since \d\d:\d\d", found.found)
+    assert found.command == f"gputui attach {run_id_of(1)[-8:]}"
+    assert disturbances(make_box(0).machine, (), lambda: seen) == ()
 
 
 def test_the_gpus_of_a_run_are_known_by_their_uuids_and_all_count_where_one_is_not(

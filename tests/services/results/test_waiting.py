@@ -10,15 +10,25 @@ from hand_made import make_case, measured, steady
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import Case
+from gputui.model.units import format_rate
 from gputui.services.results.block_times import launches_of
-from gputui.services.results.throughput import rate_of, speed_of, speed_of_launch
+from gputui.services.results.throughput import (
+    gave_of_launch,
+    gave_text,
+    rate_of,
+    speed_of,
+    speed_of_launch,
+)
 from gputui.services.results.waiting import (
     contention_of,
+    is_crowded,
     is_undecidable,
     own_launches_of,
     own_ratio_sd,
     own_sd,
     undecidable_reason,
+    waited_of,
+    waited_share,
 )
 
 GEMM, ALONE, TRAIN = make_case(), make_case(threads="1"), make_case("gpt_train", workload_class="training")
@@ -46,11 +56,45 @@ def test_threads_that_meet_often_lose_more_than_their_waiting(case: Case, power:
 def test_time_in_which_a_step_sleeps_is_not_taken_for_waiting() -> None:
     case = measured(ALONE, [1.08] * 5)
     (launch,) = case.measurements
-    blocks = [replace(block, cpu_ns=200_000_000, waited_ns=85_000_000) for block in launch.blocks]
+    blocks = [replace(block, cpu_ns=2_000_000_000, waited_ns=850_000_000) for block in launch.blocks]
     sleeping = replace(case, measurements=(replace(launch, blocks=tuple(blocks)),))
 
-    assert contention_of(sleeping) > 0.25
-    assert min(own_launches_of(sleeping)[0]) >= (1.08 - 0.085) / case.case.units_per_step
+    assert contention_of(sleeping) == pytest.approx(0.085 / 1.08, rel=1e-3)
+    assert min(own_launches_of(sleeping)[0]) == pytest.approx((1.08 - 0.085) / case.case.units_per_step)
+
+
+def test_a_step_that_sleeps_and_wakes_late_on_a_busy_box_is_not_disturbed() -> None:
+    case = measured(ALONE, steady(0.02))
+    (launch,) = case.measurements
+    blocks = tuple(replace(block, cpu_ns=100_000, waited_ns=1_600_000) for block in launch.blocks)
+    sleeping = replace(case, measurements=(replace(launch, blocks=blocks),))
+
+    assert waited_share(sleeping) == pytest.approx(0.0016 / 0.2, rel=1e-2)
+    assert not is_crowded(sleeping)
+    assert own_launches_of(sleeping) == launches_of(sleeping)
+    assert gave_text(sleeping) == ""
+
+
+def test_where_the_system_does_not_say_how_long_threads_waited_it_is_unknown() -> None:
+    case = measured(TRAIN, steady(0.1), waited_share=None)
+
+    assert waited_share(case) == waited_of(case.measurements[0].blocks[0])
+    assert waited_share(case) == Missing("this system does not report it")
+
+
+@pytest.mark.parametrize(
+    ("share", "told"), [(None, False), (0.0, False), (0.3, False), (0.4, True), (0.9, True)]
+)
+def test_a_rate_more_than_one_and_a_half_times_what_the_clock_saw_has_that_beside_it(
+    share: float | None, told: bool
+) -> None:
+    case = measured(ALONE, steady(0.1), waited_share=share)
+    by_clock = rate_of(case, by_clock=True)
+    assert not isinstance(by_clock, Missing)
+
+    assert by_clock == pytest.approx(case.case.units_per_step / 0.1, rel=1e-2)
+    assert gave_text(case) == (format_rate(by_clock, case.case.unit) if told else "")
+    assert gave_of_launch(case.case, case.measurements[0].blocks) == gave_text(case)
 
 
 @pytest.mark.parametrize("share", [None, 0.0, 0.5, 0.85])

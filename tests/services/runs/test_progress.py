@@ -65,7 +65,7 @@ def test_last_words_of_a_worker_are_kept_with_the_launch_and_its_cases() -> None
         LaunchEnd(1, "ok", "", 0, "", 5 * SECOND),
     )
     (log_end,) = progress.picture().last_words
-    assert log_end.launch == f"launch 1, {progress.picture().cases[0].name}"
+    assert log_end.launch == f"launch 1 of {progress.picture().cases[0].name}"
     assert (log_end.at_s, log_end.outcome, log_end.reason) == (3.0, "failed", r"it died\x1b[31m")
     assert log_end.lines == ("Traceback:", r"  in build\x07", "温度")
 
@@ -108,7 +108,7 @@ def test_a_worker_that_dies_is_reported_and_its_case_does_not_stay_in_progress()
         LaunchEnd(0, "failed", "it was killed", -9, "", 2 * SECOND),
     ).picture()
     assert (seen.cases[0].state, seen.cases[0].is_now) == ("failed", False)
-    assert "launch 1 failed: it was killed" in seen.events[0].message
+    assert seen.events[0].message == f"launch 1 of {seen.cases[0].name} failed: it was killed"
 
 
 def test_the_interval_comes_with_the_sixth_block_and_is_of_this_launch_alone() -> None:

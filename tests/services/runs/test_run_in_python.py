@@ -23,7 +23,7 @@ def test_a_run_prints_plain_lines_and_returns_its_rates(
     profile = write_spin_profile(tmp_path / "spin.toml")
     frames = gputui.run(profile, db=tmp_path / "a.db", label="mine", only=["spin"], notify=False)
     out = capsys.readouterr().out
-    assert "0:00 launch 1 hashing mini cpu" in out
+    assert "0:00 launch 1 of hashing mini cpu" in out
     assert "\r" not in out
     assert "\x1b" not in out
     assert list(frames.rates["workload"]) == ["spin"]

@@ -458,7 +458,7 @@ async def test_the_last_words_of_a_worker_that_failed_stand_among_the_findings(t
         page = "\n".join(line.removesuffix("▇").rstrip() for line in picture(app).split("\n"))
         assert "last words of workers" in page
         assert f"whole logs: {log.parent}" in "".join(page.split("\n"))
-        assert "launch 1, matmul mini cpu fp32 all cores: failed: it died" in " ".join(page.split())
+        assert "launch 1 of matmul mini cpu fp32 all cores: failed: it died" in " ".join(page.split())
         assert "    Traceback:\n      File gemm.py, in build\n    OSError: \\x1b[31mno 温度\\u202e\n" in page
 
 
@@ -474,7 +474,7 @@ async def test_of_a_launch_that_failed_elsewhere_the_reason_is_shown_and_where_i
         await settled(pilot)
         await press(pilot, "end")
         page = " ".join(picture(app).split())
-        assert "launch 1, matmul mini cpu fp32 all cores: failed: it died" in page
+        assert "launch 1 of matmul mini cpu fp32 all cores: failed: it died" in page
         assert "logs stay on the machine that measured" in page
         assert "never stored" not in page
 
@@ -534,7 +534,7 @@ async def test_the_launches_of_a_run_are_counted_once(tmp_path: Path) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot, f"{tmp_path / 'a.db'}@latest")
         shown = " ".join(picture(app).split())
-        assert "launches 1 launch a case: ± is mostly assumed; --launches 3 measures it" in shown
+        assert "launches 1 launch a case: ± is an estimate; --launches 3 measures it" in shown
 
 
 async def test_labels_that_differ_at_their_ends_stay_different_where_they_are_cut(tmp_path: Path) -> None:

@@ -232,12 +232,12 @@ async def test_the_last_words_of_what_failed_are_a_key_away_and_can_be_copied(tm
         await until(pilot, lambda: app.run_screen.model.view == "ended")
         assert "l Logs" in shown(pilot)
         await pilot.press("l")
-        assert "launch 1, command:bad cpu: " in shown(pilot)
+        assert "launch 1 of command:bad cpu: " in shown(pilot)
         assert "    the disk is gone\n" in shown(pilot)
         assert (only_run_dir() / "logs").is_dir()
         await pilot.press("c")
         copied = Path(os.environ["XDG_CACHE_HOME"], "gputui", "copies", "copied.txt").read_text()
-        assert copied == "launch 1, command:bad cpu\nthe disk is gone\n"
+        assert copied == "launch 1 of command:bad cpu\nthe disk is gone\n"
         await pilot.press("escape")
         assert "stored in" in shown(pilot)
 

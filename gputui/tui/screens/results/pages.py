@@ -7,6 +7,7 @@ from gputui.model.absent import Missing
 from gputui.model.profiled import MEMORY_PARTS
 from gputui.model.result import CaseResult
 from gputui.model.units import format_bytes, format_seconds
+from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.results.browser import RunDetail, breakdown_for
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import case_name, run_heading, run_notes
@@ -44,7 +45,7 @@ def breakdown_lines(detail: RunDetail, case: CaseResult, width: int) -> tuple[Li
     """The step breakdown, with a bar for each kind of time."""
     breakdown = breakdown_for(detail, case)
     if isinstance(breakdown, Missing):
-        return not_profiled(breakdown.reason, width)
+        return not_profiled(breakdown.reason, width, detail.run.summary.profile, case)
     found = detail.passes[case.case_id]
     lines: list[Line] = [
         *step_lines(case, breakdown, width),
@@ -62,7 +63,7 @@ def memory_page(detail: RunDetail, case: CaseResult, width: int, height: int) ->
     """Memory by part at the points of a step, as bars and numbers."""
     found = detail.passes.get(case.case_id)
     if found is None:
-        return not_profiled("it has no profiled pass", width)
+        return not_profiled("it has no profiled pass", width, detail.run.summary.profile, case)
     if not found.memory:
         return paragraph(f"memory: not known: {found.memory_reason}", width)
     most = max(1, *(point.allocated_bytes for point in found.memory))
@@ -163,11 +164,14 @@ def _findings(detail: RunDetail, width: int, *, has_steps: bool) -> tuple[Line, 
     return tuple(lines) or paragraph("nothing to report about this run", width)
 
 
-def not_profiled(reason: str, width: int) -> tuple[Line, ...]:
-    """Why there is no step breakdown, and how to get one."""
-    return (
-        *paragraph(f"not profiled: {reason}", width),
-        *paragraph(
-            "quick profiles gpt_train; gputui run --trace profiles every case that can be", width, "dim"
-        ),
+def not_profiled(
+    reason: str, width: int, profile: str = "", case: CaseResult | None = None
+) -> tuple[Line, ...]:
+    """Why there is no step breakdown, and how to get one; of a case of this profile, if it is one of ours."""
+    is_ours = case is not None and profile in [one.name for one in shipped_profiles()]
+    how = (
+        f"to profile it: gputui run {profile} --trace --only {case.case.work.workload}"
+        if case is not None and is_ours
+        else "quick profiles gpt_train; gputui run --trace profiles every case that can be"
     )
+    return (*paragraph(f"not profiled: {reason}", width), *paragraph(how, width, "dim"))

@@ -24,7 +24,7 @@ from gputui.tui.widgets.cells import clean
 from gputui.tui.widgets.sections import section
 from gputui.tui.widgets.table_lines import table_lines
 
-_USUAL = ("case", "rate", "95 %", "slowed", "capped", "CPUs held", "clock", "launches", "blocks")
+_USUAL = ("case", "rate", "95 %", "slowed", "capped", "other programs", "clock", "launches", "blocks")
 HEADINGS = (*_USUAL, "warming up", "shared", "samples")
 """The last ones go first where a terminal is narrow."""
 LAUNCH_HEADINGS = ("launch", "rate", "from median", "blocks", "slowest", "other programs", "")

@@ -378,7 +378,8 @@ class RunPane(Vertical):
             return pages.not_profiled("no case of this run has a profiled pass", width)
         if name == "operators":
             found = breakdown_for(detail, case)
-            return pages.not_profiled(found.reason if isinstance(found, Missing) else "no operators", width)
+            why = found.reason if isinstance(found, Missing) else "no operators"
+            return pages.not_profiled(why, width, detail.run.summary.profile, case)
         page = pages.step_page if name == "step" else pages.memory_page
         return page(detail, case, width, height)
 

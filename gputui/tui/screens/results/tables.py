@@ -24,7 +24,7 @@ from gputui.services.results.labels import (
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.step_breakdown import added_up
 from gputui.services.results.step_tables import CATEGORY_WORDS
-from gputui.services.results.throughput import speed_of
+from gputui.services.results.throughput import GAVE, HELD_BY_OTHERS, gave_text, speed_of
 from gputui.services.results.waiting import is_crowded, waited_share
 from gputui.store.text import clean_text
 
@@ -112,9 +112,10 @@ def _flags(case: CaseResult) -> str:
     flags = []
     if case.outcome != "ok":
         flags.append(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
+    flags += [f"{GAVE} {gave}"] if (gave := gave_text(case)) else []
     if is_crowded(case):
         share = waited_share(case)
-        flags.append("others" if isinstance(share, Missing) else f"others {format_percent(share)}")
+        flags.append(HELD_BY_OTHERS + ("" if isinstance(share, Missing) else f" {format_percent(share)}"))
     if any(m.outcome == "ok" and m.stable is False for m in case.measurements):
         flags.append("not stable")
     failed = [m for m in case.measurements if m.outcome != "ok"]

@@ -16,7 +16,7 @@ from gputui.model.journal import Block
 from gputui.model.result import CaseResult, Measurement
 from gputui.model.units import format_clock, format_percent, format_seconds
 from gputui.services.results.browser import RunDetail, breakdown_for
-from gputui.services.results.labels import plain_name
+from gputui.services.results.labels import launch_number, plain_name
 from gputui.services.results.waiting import CROWDED_SHARE
 from gputui.store.reading import POWER_CAP_BIT, SLOWED_BITS, MeasuredSpan, TelemetrySeries
 from gputui.tui.screens.results.largest_operators import largest_operators
@@ -130,14 +130,13 @@ def _blocks(detail: RunDetail) -> tuple[_Timed, ...]:
                 continue
             for block in measurement.blocks:
                 first_us = span.first_utc_us + (block.start_ns - measurement.blocks[0].start_ns) // 1000
-                waited_ns, cpu_ns = block.waited_ns or 0, block.cpu_ns or 0
                 found.append(
                     _Timed(
                         case.case_id,
                         first_us,
                         first_us + block.wall_ns // 1000,
                         100 * min(steps_ns) / (block.block_ns / block.steps),
-                        waited_ns / max(waited_ns + cpu_ns, 1),
+                        (block.waited_ns or 0) / max(block.thread_ns, 1),
                         _block_words(case, measurement, block),
                     )
                 )
@@ -170,13 +169,14 @@ def at_cursor(detail: RunDetail, window: TimeWindow) -> list[MeasuredSpan]:
 
 def _slice_words(detail: RunDetail, here: Sequence[MeasuredSpan], block: _Timed | None) -> str:
     """`gemm fp32, launch 2, block 3 of 6: 20.0 ms a step`; all precisions of a launch between its blocks."""
-    cases = {case.case_id: case.case for case in detail.run.cases}
+    cases = {case.case_id: case for case in detail.run.cases}
     timed = [cases[one.case_id] for one in here if one.case_id in cases][: None if block is None else 1]
     if not timed:
         return "nothing was timed"
-    precisions = " and ".join(dict.fromkeys(one.variant.precision for one in timed))
+    precisions = " and ".join(dict.fromkeys(one.case.variant.precision for one in timed))
     words = "" if block is None else block.words
-    return f"{plain_name(timed[0].work.workload)} {precisions}, launch {here[0].launch_id + 1}{words}"
+    launch = launch_number(timed[0], here[0].launch_id)
+    return f"{plain_name(timed[0].case.work.workload)} {precisions}, launch {launch}{words}"
 
 
 def _slices(detail: RunDetail) -> list[tuple[str, list[tuple[MeasuredSpan, str]]]]:

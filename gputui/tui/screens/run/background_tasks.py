@@ -480,6 +480,7 @@ def rows_of_progress(cases: Sequence[CaseProgress]) -> list[CaseLine]:
             case.spread,
             "" if case.rate else f"{case.state}: {case.reason}" if case.reason else case.state,
             case.peak,
+            gave=case.gave,
         )
         for case in cases
     ]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from gputui.document.bars import gauge_spans
 from gputui.document.table import Column, Drawing, Table
 from gputui.model.units import counted, format_clock, format_seconds
+from gputui.services.results.throughput import GAVE
 from gputui.services.runs.progress import CaseProgress, ProgressSnapshot
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, line_width
@@ -37,7 +38,7 @@ def overall(progress: ProgressSnapshot, width: int, now_ns: int, ends: str) -> L
     """`━━━━━━━━──── 69 %  pass 5 of 8  about 3:40 left, ends 14:31  8:12 gone`."""
     gone = format_clock((now_ns - progress.begun_ns) / 1e9)
     done = sum(min(case.launches_done, case.launches) for case in progress.to_run)
-    count = f"{done} of {counted(sum(case.launches for case in progress.to_run), 'launch')}"
+    count = f"{done} of {counted(sum(case.launches for case in progress.to_run), 'case')}"
     if progress.passes > 1:
         count = f"pass {max(progress.pass_number, 1)} of {progress.passes}"
     share = progress.share_done
@@ -114,6 +115,7 @@ def _table(cases: Sequence[CaseProgress], shared: str, *, has_times: bool) -> Ta
     of_sheet = [case.peak if case.peak is not None and case.peak.of == "peak" else None for case in cases]
     has_sheet = any(of_sheet)
     peaks = ["" if share is None else share.text for share in of_sheet]
+    gave = [Span(case.gave, "warn") for case in cases]
     times = [
         Column(f"{title:>{_TIME}}", ["" if one is None else format_seconds(one) for one in of], True)
         for title, of in (("TTFT", [c.ttft_s for c in cases]), ("TPOT", [c.tpot_s for c in cases]))
@@ -135,6 +137,7 @@ def _table(cases: Sequence[CaseProgress], shared: str, *, has_times: bool) -> Ta
             Column("DONE", [f"{case.launches_done}/{case.launches}" for case in cases], priority=1.8),
             Column(f"{'RATE':>{_RATE}}{'':{_UNIT}}", rates),
             Column(f"{'95 %':>{_SPREAD}}", [Span(case.spread, "dim") for case in cases], True),
+            *([Column(GAVE.upper(), gave, True)] if any(case.gave for case in cases) else []),
             *([] if has_times else [Drawing(draw, _LEAST_BAR, _MOST_BAR, 1.5, wishes=((3, _GAUGE),))]),
             *([Column("OF PEAK", peaks, True, 1)] if has_sheet else []),
             Column(f"{'STATE':{_STATE}}", states, priority=2),
