@@ -60,6 +60,8 @@ FIGURE_SUFFIXES: dict[str, str] = {
 
 _FACTOR_FROM = 3.0
 """From here on a change is easier to read as a factor than in percent."""
+_MOST_PRINTED = 10
+"""Upper ends of intervals beyond so many times are not printed."""
 _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _ROUNDS_UP = 0.9994999
 """From this part of a unit on, three digits round up to a whole one; a hair below the true 0.9995, which
@@ -83,11 +85,13 @@ def with_prefix(value: float) -> tuple[str, str]:
 
 
 def format_spread(value: float, low: float, high: float) -> str:
-    """An interval around a value: `±2 %`, or `-18 to +22 %` if it is lopsided."""
+    """An interval around a value: `±2 %`, or `-18 to +22 %` if it is lopsided; one of two decades says nothing."""
+    if high > _MOST_PRINTED * value > _MOST_PRINTED**2 * low:
+        return "unknown"
     below, above = _signed_percent(low / value), _signed_percent(high / value)
     if below.lstrip("-") == above.lstrip("+"):
         return f"±{above.lstrip('+')} %"
-    return f"{below} to {above if high < 10 * value else '>+900'} %"
+    return f"{below} to {above if high < _MOST_PRINTED * value else '>+900'} %"
 
 
 def format_change(ratio: float) -> str:
@@ -100,7 +104,7 @@ def format_change_interval(low: float, high: float, ratio: float) -> str:
     42.1`."""
     if ratio >= _FACTOR_FROM:
         return f"{format_ratio(low).removesuffix('x')} to {format_ratio(high).removesuffix('x')}"
-    return f"{_signed_percent(low)} to {_signed_percent(high)}"
+    return f"{_signed_percent(low)} to {_signed_percent(high) if high < _MOST_PRINTED else '>+900'}"
 
 
 def format_size_of_change(ratio: float, low: float, high: float) -> tuple[str, str]:

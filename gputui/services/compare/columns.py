@@ -86,6 +86,11 @@ def _gave(cell: Cell) -> str:
     return "" if cell.result is None else gave_text(cell.result)
 
 
+def _gave_number(cell: Cell, row: Row) -> str:
+    """Without the unit that stands behind the rates."""
+    return _gave(cell).removesuffix(f" {rate_cells(row)[2].text}")
+
+
 def _blocks(row: Row) -> tuple[str]:
     known = row.estimate
     # a reference has boxes, and no blocks
@@ -148,8 +153,8 @@ RATE = ComparisonColumn(
 )
 CLOCK = ComparisonColumn(
     name="clock",
-    headings=(f"{GAVE} a, b",),
-    cells=lambda row: _pair(_gave(row.a) or "—", _gave(row.b) or "—"),
+    headings=(GAVE,),
+    cells=lambda row: _pair(*(_gave_number(cell, row) or "—" for cell in (row.a, row.b))),
     default="always",
     is_before_verdict=True,
     value=lambda cell, in_full, beside: _gave(cell) or Missing("no rate is far from what the clock saw"),

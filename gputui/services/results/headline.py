@@ -309,8 +309,9 @@ def _gain(single: CaseResult, main: CaseResult) -> str:
     ratio = speed_ratio(single, main, is_one_run=True)
     if isinstance(ratio, Missing):
         return ""
-    (verdict,) = judge([ratio], asked=0)
-    word = "" if is_undecidable(single) or is_undecidable(main) else verdict.word
+    if is_undecidable(single) or is_undecidable(main):
+        return ", can't tell if faster than fp32: the box was too busy"
+    word = judge([ratio], asked=0)[0].word
     if word not in ("faster", "slower"):
         ends = format_change_interval(ratio.low, ratio.high, ratio.ratio)
         unit = "x" if ratio.ratio >= 3 else " %"

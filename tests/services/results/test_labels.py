@@ -16,8 +16,8 @@ SPEED = SpeedEstimate(units_per_s=100.0, low=80.0, high=125.0, blocks=9, indepen
 
 def test_an_uninformative_interval_is_shown_as_such_and_takes_little_room() -> None:
     assert interval_words(SPEED) == "-20 to +25 %"
-    assert interval_words(replace(SPEED, low=1e-4, high=1e8)) == "-99.99 to >+900 %"
-    assert len(interval_words(replace(SPEED, low=1e-300, high=1e300))) == 17
+    assert interval_words(replace(SPEED, low=1e-4, high=1e8)) == "unknown"
+    assert interval_words(replace(SPEED, low=1e-300, high=1e300)) == "unknown"
 
 
 def test_of_a_label_that_is_too_long_the_beginning_is_repeated_and_the_reason_follows() -> None:

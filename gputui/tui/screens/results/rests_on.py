@@ -67,7 +67,7 @@ def launch_lines(detail: RunDetail, case: CaseResult, width: int, current: int =
         waited = [share for b in one.blocks if not isinstance(share := waited_of(b), Missing)]
         rows.append(
             (
-                f"{one.launch_id + 1}",
+                f"{one.replicate + 1}",
                 one.outcome if mine is None else format_rate(1 / mine, case.case.unit),
                 "" if mine is None or len(seconds) < 2 else format_change(median(seconds.values()) / mine),
                 f"{len(steps_ns) or ''}",
