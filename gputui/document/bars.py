@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from gputui.document.html import safe
-from gputui.document.spans import Span, line_width
+from gputui.document.spans import Line, Span, line_width
 from gputui.document.table import Column, Drawing
 from gputui.model.units import format_percent
 
@@ -75,22 +75,35 @@ BarPart = tuple[str, float, str]
 """A part of a whole: its name, its share of 1, and the style of its bar."""
 
 
+def parts_bar(parts: Sequence[BarPart], cells: int) -> list[Span]:
+    """Parts side by side with a gap between them, each as wide as its share and at least one cell."""
+    room = max(cells - len(parts) + 1, len(parts))
+    widths = [max(round(share * room), 1) for _, share, _ in parts]
+    if widths:
+        widths[widths.index(max(widths))] -= max(sum(widths) - room, 0)
+    spans: list[Span] = []
+    for (_, _, style), width in zip(parts, widths, strict=True):
+        spans += [Span(" " if spans else ""), Span("█" * width, style)]
+    return spans
+
+
+def legend_lines(entries: Iterable[tuple[str, str, str]], cells: int) -> list[Line]:
+    """A swatch for each part of a bar, in the order of the bar; `entries` are name, figure and style."""
+    lines: list[list[Span]] = [[]]
+    for name, figure, style in entries:
+        entry = [Span("■ ", style), Span(name), Span(figure, "dim")]
+        if lines[-1] and line_width([*lines[-1], *entry]) + 3 > cells:
+            lines.append([])
+        lines[-1] += [*([Span("   ")] if lines[-1] else []), *entry]
+    return [tuple(line) for line in lines]
+
+
 def stacked_bar(shares: Sequence[BarPart], rows: int = 1) -> Drawing:
     """One bar of so many rows with a gap between its parts, above a legend in the same order."""
 
     def draw(cells: int, beside: Sequence[Column]) -> Column:
-        room = cells - (len(shares) - 1)
-        widths = [max(round(share * room), 1) for _, share, _ in shares]
-        widths[widths.index(max(widths))] -= max(sum(widths) - room, 0)
-        bar: list[Span] = []
-        legend: list[list[Span]] = [[]]
-        for (name, share, style), width in zip(shares, widths, strict=True):
-            bar += [*([Span(" ")] if bar else []), Span("█" * width, style)]
-            entry = [Span("■ ", style), Span(name), Span(f" {format_percent(share)}", "dim")]
-            if legend[-1] and line_width([*legend[-1], *entry]) + 3 > cells:
-                legend.append([])
-            legend[-1] += [*([Span("   ")] if legend[-1] else []), *entry]
-        return Column("", [[tuple(bar)] * rows + [tuple(line) for line in legend]])
+        entries = [(name, f" {format_percent(share)}", style) for name, share, style in shares]
+        return Column("", [[tuple(parts_bar(shares, cells))] * rows + legend_lines(entries, cells)])
 
     def picture() -> tuple[str, Sequence[str]]:
         begins = accumulate((share for _, share, _ in shares), initial=0.0)

@@ -85,7 +85,7 @@ def with_prefix(value: float) -> tuple[str, str]:
 
 
 def format_spread(value: float, low: float, high: float) -> str:
-    """An interval around a value: `±2 %`, or `-18 to +22 %` if it is lopsided; one of two decades says nothing."""
+    """An interval around a value: `±2 %`, or `-18 to +22 %` if lopsided; `unknown` beyond two decades."""
     if high > _MOST_PRINTED * value > _MOST_PRINTED**2 * low:
         return "unknown"
     below, above = _signed_percent(low / value), _signed_percent(high / value)

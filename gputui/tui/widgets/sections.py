@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from gputui.document.bars import NO_READING
-from gputui.document.theme import TONES
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, line_width, width_of
 from gputui.tui.widgets.charts import area, body_styles
@@ -77,28 +76,3 @@ def stacked(blocks: Iterable[Sequence[Line]], height: int) -> list[Line]:
         if block and len(lines) + len(block) + 1 <= height:
             lines += [(), *block]
     return lines
-
-
-def parts_bar(shares: Sequence[float], styles: Sequence[str], cells: int) -> list[Span]:
-    """Parts side by side with a gap between them, each as wide as its share and at least one cell."""
-    room = max(cells - len(shares) + 1, len(shares))
-    widths = [max(round(share * room), 1) for share in shares]
-    if widths:
-        widths[widths.index(max(widths))] -= max(sum(widths) - room, 0)
-    spans: list[Span] = []
-    for style, wide in zip(styles, widths, strict=True):
-        body = "track" if style == "dim" else f"{style} {TONES}"
-        spans += [Span(" " if spans else ""), Span("▇" * wide, body)]
-    return spans
-
-
-def legend_lines(entries: Iterable[tuple[str, str, str]], width: int, margin: str) -> Iterator[Line]:
-    """A swatch for each part of a bar, in the order of the bar; `entries` are name, figure and style."""
-    row: list[Span] = []
-    for name, figure, style in entries:
-        entry = (Span(f"{margin}■ ", style), Span(name), Span(f" {figure}" if figure else "", style))
-        if row and line_width((*row, *entry)) > width:
-            yield fitted(row, width)
-            row = []
-        row += entry
-    yield fitted(row, width)

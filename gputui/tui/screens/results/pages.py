@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gputui.document.theme import FAMILIES
+from gputui.document.bars import legend_lines, parts_bar
+from gputui.document.theme import FAMILIES, TONES
 from gputui.model.absent import Missing
 from gputui.model.profiled import MEMORY_PARTS
 from gputui.model.result import CaseResult
@@ -21,10 +22,10 @@ from gputui.tui.screens.results.rests_on import launch_lines, rests_on_lines
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import line_width
 from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.sections import legend_lines, parts_bar, stacked
+from gputui.tui.widgets.sections import stacked
 from gputui.tui.widgets.table_lines import table_lines
 
-_PART_STYLES = dict(zip(MEMORY_PARTS, (*FAMILIES, "dim"), strict=True))
+_PART_STYLES = dict(zip(MEMORY_PARTS, (*(f"{family} {TONES}" for family in FAMILIES), "track"), strict=True))
 _AROUND_MEMORY = 5
 """Lines of headings and between the blocks of that page."""
 _MEMORY_CELLS = 84
@@ -72,14 +73,14 @@ def memory_page(detail: RunDetail, case: CaseResult, width: int, height: int) ->
     lines: list[Line] = [*paragraph("memory that torch allocates on the device", width, "title"), ()]
     for point in found.memory:
         of = point.allocated_bytes
-        shares = {name: size / of for name, size in parts_of(point).items() if size}
-        styles = [_PART_STYLES[name] for name in shares]
-        bar = parts_bar([*shares.values()], styles, round(of / most * room))
+        parts = [(name, size / of, _PART_STYLES[name]) for name, size in parts_of(point).items() if size]
+        bar = parts_bar(parts, round(of / most * room))
         lines += [(Span(" " * 13), *bar)] if is_thick else []
         rest = Span(" " * max(room - line_width(bar), 0))
         lines.append((Span(f"{POINTS[point.point]:12} "), *bar, rest, Span(f" {format_bytes(of)}")))
         lines += [()] * is_thick
-    lines += legend_lines([(name, "", style) for name, style in _PART_STYLES.items()], width, "   ")
+    legend = legend_lines([(name, "", style) for name, style in _PART_STYLES.items()], width - 3)
+    lines += [(Span("   "), *line) for line in legend]
     lines.append(())
     if width <= _MEMORY_CELLS:
         for point in found.memory:
