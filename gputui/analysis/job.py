@@ -40,6 +40,8 @@ RATE_WORDS = ("rps", "req/s", "qps", "requests/s")
 PERCENTILES = {"p50": 0.5, "p99": 0.99}
 """Those that are measured under load."""
 
+_MONTHLY = re.compile(r"(/| per | a )month\b")
+"""Costs are of one job, or of one month of such jobs."""
 _MEANT = {
     "training": "train",
     "generate": "write",
@@ -106,7 +108,7 @@ Job = Batch | Serving
 
 def parse_job(text: str) -> Job:
     """Read one job. Raises GputuiError with the wrong word and what may stand there."""
-    words = _in_order(text.split())
+    words = _in_order(_MONTHLY.sub("", text).split())
     if not words:
         raise _wrong(text, "is empty", GRAMMAR)
     if words[0].lower().startswith(tuple(PERCENTILES)):

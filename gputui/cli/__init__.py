@@ -238,6 +238,8 @@ def _explained(error: click.ClickException) -> tuple[str, str]:
     words = " ".join(context.command.collect_usage_pieces(context))
     name = called.removeprefix("gputui").strip()
     hint = f"{called} {words}; {called} --help explains the options"
+    if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Option):
+        hint = f"{error.param.opts[0]} {error.param.help}"
     if isinstance(error, click.NoSuchOption) and error.possibilities:
         import difflib
 

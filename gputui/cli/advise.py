@@ -376,14 +376,13 @@ def _write(page: Page, advice: Advice, runs: dict[str, RunSummary], *, is_verbos
         mine = [offer for offer in advice.offers if offer.box == name]
         prices = dict.fromkeys(_price(offer) for offer in mine)
         page.line(f"{device_words(runs[mine[0].run_id])}; {'; '.join(prices)}", lead=f"{name}: ")
+    for assumed in advice.assumptions:
+        page.line(f"assumed: {assumed}")
     notes = list(_notes(advice))
-    if is_verbose:
-        for line in (*notes, *(f"assumed: {assumed}" for assumed in advice.assumptions)):
-            page.line(line)
-    else:
-        more = [counted(len(notes), "note")] if notes else []
-        more += [counted(len(advice.assumptions), "assumption")] if advice.assumptions else []
-        page.hint(", ".join(more), "--verbose")
+    if not is_verbose and notes:
+        page.hint(counted(len(notes), "note"), "--verbose")
+    for line in notes if is_verbose else ():
+        page.line(line)
 
 
 def _notes(advice: Advice) -> Iterator[str]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.analysis.verdict import SpeedEstimate
+from gputui.document.bars import stacked_bar
 from gputui.document.page import Console, Page
 from gputui.document.spans import Line, Span, line_width
 from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
+from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import (
     counted,
@@ -43,10 +46,13 @@ from gputui.services.results.labels import (
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import peak_name, uses_of
 from gputui.services.results.throughput import speed_of, speeds_of
+from gputui.services.share.card import step_of
 
 _LEAST_ROWS = 3
 _OTHER_LINES = 4
 """The headings of the table, what is left out of it, the line below it, and the prompt."""
+_STEP_LINES = 5
+"""Of the step's title, bar, legend and the blank line below."""
 _MOST_NAMED = 2
 """Kinds of failure."""
 _BAR = 20
@@ -67,8 +73,9 @@ def print_run(
     shows_all: bool = False,
     share: float = 1.0,
     headline: str = "",
+    passes: Mapping[int, ProfiledPass] = MappingProxyType({}),
 ) -> None:
-    """The headline, `heading`, the cases, in a line what else is to know, and `footer`.
+    """The headline, `heading`, the cases, a step of the main one, what else is to know, and `footer`.
 
     A terminal gets what fits on `share` of its screen, unless it is to show all: the case of the headline,
     then those on a GPU. Anything else gets all cases. Efficiency, notes and reasons come with `is_verbose`.
@@ -91,8 +98,14 @@ def print_run(
         lines = end.height + sum(-(-line_width(line) // out.width) for line in footer)
         is_whole = shows_all or not out.is_terminal
         room = None if is_whole else int(out.height * share) - lines - _OTHER_LINES
+        words, parts = step_of(run, passes)
+        has_step = bool(parts) and (room is None or len(measured) + _STEP_LINES <= room)
         if measured:
-            _write_cases(page, run, measured, room)
+            _write_cases(page, run, measured, room if room is None else room - has_step * _STEP_LINES)
+            page.line()
+        if has_step:
+            page.line(words, "dim")
+            page.table(Table((stacked_bar(parts),)))
             page.line()
         page.add(end)
     for one in footer:

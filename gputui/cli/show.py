@@ -111,7 +111,7 @@ def command(
             )
         footer += step_lines(steps, out)
     if isinstance(loads, Missing):
-        print_run(out, found, heading, footer, is_verbose=verbose, shows_all=shows_all)
+        print_run(out, found, heading, footer, is_verbose=verbose, shows_all=shows_all, passes=passes)
     else:
         print_serving(out, found, loads, heading, footer, is_verbose=verbose, api_price=api_price)
     page = Page(out)

@@ -10,6 +10,7 @@ from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run
 from gputui.model.units import format_percent
+from gputui.services.results.headline import case_order
 from gputui.services.results.labels import case_name
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
 from gputui.services.results.step_tables import memory_table, operator_table, step_words
@@ -19,8 +20,8 @@ _NAME = 28
 
 
 def write_breakdowns(page: Page, run: Run, passes: Mapping[int, ProfiledPass], top: int) -> None:
-    """Each profiled case; nothing if none was profiled."""
-    for case in run.cases:
+    """Each profiled case, the main one first; nothing if none was profiled."""
+    for case in sorted(run.cases, key=lambda case: case_order(case.case)):
         found = passes.get(case.case_id)
         if found is None:
             continue

@@ -176,11 +176,12 @@ def finish(
     with open_result(target) as file:
         results = [run_in(file, run.run_id) for run in runs]
         loads = [serving_of(one, file.serving(one.summary.run_id)) for one in results if is_serving(one)]
+        passes = file.profiled(runs[0].run_id) if len(runs) == 1 else {}
         steps = next_steps(
             results,
             target,
             file.measured_summaries(),
-            passes=file.profiled(runs[0].run_id).values() if len(runs) == 1 else (),
+            passes=passes.values(),
             like=like,
             profile=profile,
         )
@@ -222,6 +223,7 @@ def finish(
                 shows_all=shows_all,
                 share=1 / len(results),
                 headline="" if one is None else one.headline,
+                passes=passes,
             )
     failed = any(map(has_failed, results)) or "us" in keepers
     is_empty = any(result.cases and not has_measured(result) for result in results)

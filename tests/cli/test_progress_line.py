@@ -14,6 +14,7 @@ from gputui.cli.progress import Progress
 from gputui.cli.results import print_run
 from gputui.document.page import console_on
 from gputui.model.journal import CaseEnd, LaunchEnd, LaunchStart
+from gputui.services.results.labels import plain_case_name
 
 
 class _Interrupted(io.RawIOBase):
@@ -65,7 +66,7 @@ def test_of_many_passes_the_first_has_a_line_for_each_case_and_the_others_one_ea
         progress.hear(0, LaunchStart(launch.launch_id, launch.replicate, (0,), 1, 9.0, 0))
         progress.hear(0, CaseEnd(launch.launch_id, 0, "unsupported", "a reason", 0, 1))
     first, ended, *others = capfd.readouterr().err.splitlines()
-    assert first.endswith(f"launch 1 of {plan.cases[0].case.name}")
+    assert first.endswith(f"launch 1 of {plain_case_name(plan.cases[0].case)}")
     assert ended.endswith("unsupported: a reason")
     assert [line.split(" ", 1)[1] for line in others] == [f"pass {number} of 4" for number in (2, 3, 4)]
 
@@ -77,7 +78,7 @@ def test_a_log_that_ends_as_one_before_is_printed_once(capfd: pytest.CaptureFixt
         progress.hear(0, LaunchStart(number, number, (0,), 1, 9.0, 0))
         progress.hear(0, LaunchEnd(number, "ok", "", 0, tail, 1))
     lines = [line.partition(" ")[2] for line in capfd.readouterr().err.splitlines()]
-    named = [f"launch {number} of {plan.cases[0].case.name}" for number in (1, 2, 3)]
+    named = [f"launch {number} of {plain_case_name(plan.cases[0].case)}" for number in (1, 2, 3)]
     assert lines.count("   ValueError: x") == 1
     assert f"{named[0]}: a case failed; its log ends:" in lines
     assert f"{named[1]}: a case failed; its log ends as before" in lines

@@ -142,7 +142,7 @@ def test_no_end_of_a_viewer_ends_a_run_that_it_did_not_start(tmp_path: Path) -> 
     for number in (signal.SIGTERM, signal.SIGINT):
         viewer = start_gputui("attach", name)
         assert viewer.stdout is not None
-        said = next(line for line in viewer.stdout if " spin " in line)  # its signals are handled by now
+        said = next(line for line in viewer.stdout if " hashing " in line)  # its signals are handled by now
         viewer.send_signal(number)
         said += viewer.communicate(timeout=LONGEST_S)[0]
         assert viewer.returncode == 128 + number, said

@@ -256,7 +256,7 @@ def advise(
 def headline_of(advice: Advice) -> str:
     """`Cheapest: a gpu, 2 h 5 min for $12.30. Fastest: b gpu, ...`, and whether a GPU pays."""
     able = [offer for offer in advice.offers if offer.meets]
-    gpu = f"{advice.gpu[0].upper()}{advice.gpu[1:]}."
+    gpu = f"{advice.gpu[0].upper()}{advice.gpu[1:]}." if advice.gpu else ""
     if not able:
         return gpu
     picks = [
@@ -279,7 +279,7 @@ def headline_of(advice: Advice) -> str:
         for doubt in offer.doubts
         if doubt.startswith((CROWDED, SHARED, SLOWED))
     }
-    return " ".join((*sentences, gpu, *sorted(disturbed)))
+    return " ".join(filter(None, (*sentences, gpu, *sorted(disturbed))))
 
 
 def _who(pick: Pick) -> tuple[str, str]:
@@ -683,8 +683,7 @@ def _gpu_word(
     cpus = [o for o in offers if o.device_class == "cpu"]
     gpus = [o for o in offers if o.device_class == "gpu"]
     if not cpus or not gpus:
-        missing = "CPU" if not cpus else "GPU"
-        return f"whether a GPU is worth it is unknown: no {missing} row answers the job"
+        return ""
     able_cpus, able_gpus = ([o for o in some if o.meets] for some in (cpus, gpus))
     if not able_cpus or not able_gpus:
         return _one_sided(cpus, gpus, bool(able_cpus), bool(able_gpus))

@@ -487,6 +487,8 @@ def readiness(checks: Sequence[Check], gpus: Collection[int]) -> str:
         where = f"{ready} of {len(gpus)} GPUs"
     else:
         where = f"all {ready} GPUs" if ready > 1 else "the GPU"
+    if where.startswith("the CPU") and any(c.topic == "other programs" and c.state == "note" for c in checks):
+        return f"Not now: other programs use {where}. {count}"
     return f"Ready to measure on {where}. {count}"
 
 

@@ -388,7 +388,7 @@ async def test_what_is_cut_on_a_narrow_screen_is_marked_and_copied_whole(db: Pat
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, f"{db}@cccc0001")
         await press(pilot, "tab")
-        assert "no GP…" in picture(app)
+        assert "no…" in picture(app)
         await press(pilot, "tab")
         shown = picture(app)
         await pilot.resize_terminal(120, 40)
@@ -656,7 +656,7 @@ async def test_enter_leads_from_the_timeline_to_the_case_its_step_and_operators_
         assert "▸ matmul mini gpu fp32" in picture(app)
         await press(pilot, "escape", "n", "plus", "right")
         before = picture(app)
-        assert "GPT training fp32, launch 2" in before
+        assert "GPT training fp32, launch 1" in before
         await press(pilot, "enter")
         assert screen._pane.tab == "step"
         await press(pilot, "enter")
@@ -674,7 +674,7 @@ async def test_enter_on_a_case_shows_when_it_was_timed(db: Path) -> None:
         await press(pilot, "tab", "down", "enter")
         assert screen._pane.tab == "timeline"
         assert re.search(
-            r"cursor [\d.:s ]+   GPT training fp32, launch 2, block 1 of 6: 100 ms a step", picture(app)
+            r"cursor [\d.:s ]+   GPT training fp32, launch 1, block 1 of 6: 100 ms a step", picture(app)
         )
         await press(pilot, "escape", "down", "enter")
         assert screen._pane.tab == "cases", "it was neither timed nor profiled"

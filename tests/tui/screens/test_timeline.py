@@ -117,15 +117,15 @@ def test_a_reading_far_from_the_cursor_is_not_its_value(on_gpu: RunDetail) -> No
 
 def test_the_cursor_begins_where_something_was_timed_and_says_what(on_gpu: RunDetail) -> None:
     rows = drawn(on_gpu, TimeWindow.over_all(on_gpu.series, on_gpu.spans), SIZES[1])
-    words = r"(gemm|gpt_train) fp32, launch \d, block \d of 6: (20\.0|100) ms a step *$"
+    words = r"(matmul|GPT training) fp32, launch \d, block \d of 6: (20\.0|100) ms a step *$"
     assert re.match(rf"cursor [\d.:s ]+   {words}", rows[0])
-    assert any(row.startswith("── launches of g") for row in rows)
+    assert any(row.startswith("── launches of ") for row in rows)
 
 
 def test_the_launch_at_the_cursor_is_marked_beside_the_others_of_its_case(on_gpu: RunDetail) -> None:
     span = next(one for one in on_gpu.spans if one.case_id == 0)
     rows = drawn(on_gpu, TimeWindow.over_all(on_gpu.series, on_gpu.spans).over(span), SIZES[1])
-    first = next(place for place, row in enumerate(rows) if row.startswith("── launches of gemm"))
+    first = next(place for place, row in enumerate(rows) if row.startswith("── launches of matmul"))
     launches = rows[first + 2 : first + 5]
     assert [row.startswith(" ▸ ") for row in launches] == [True, False, False]
     assert all("107 GFLOP/s" in row and " 6 " in row for row in launches)

@@ -16,6 +16,7 @@ from gputui.model.profiled import Operator
 from gputui.model.result import CaseResult
 from gputui.services.results import table_export as saving
 from gputui.services.results.browser import RunDetail, breakdown_for
+from gputui.services.results.headline import case_order
 from gputui.services.results.labels import case_name, outcome_words
 from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.step_tables import operator_table
@@ -403,8 +404,11 @@ class RunPane(Vertical):
         )
 
     def _case_for(self, name: str) -> CaseResult | None:
+        """The one that was chosen, else that of the headline."""
         there = self._cases_for(name)
-        return next((case for case in there if case.case_id == self._case_id), there[0] if there else None)
+        valid = [case for case in there if self.detail and self.detail.passes[case.case_id].is_valid]
+        main = min(valid or there, key=lambda case: case_order(case.case), default=None)
+        return next((case for case in there if case.case_id == self._case_id), main)
 
     def _chosen(self, breakdown: StepBreakdown) -> list[Operator]:
         return chosen_operators(breakdown.operators, self._group, self._order, self.operator_filter)
