@@ -129,6 +129,7 @@ def instead_of_live(what: str, why: str) -> int:
     from gputui.cli.snapshot import command as snapshot
 
     click.echo(f"{what}: {why}, so this is one reading (`gputui snapshot`)", err=True)
+    click.echo("gputui doctor says whether this box is healthy and ready to measure", err=True)
     if unattended():
         click.echo("run, record, show, compare and doctor print plain lines here", err=True)
     callback: Callable[..., int] | None = snapshot.callback

@@ -15,6 +15,9 @@ from gputui.services.support.documentation import text_of, topics
 
 _UNIT = re.compile(r"\n\n+(?!```)|\n(?=- |\d+\. |\|)")
 """Ends a paragraph with its example, an item of a list, or a row of a table."""
+_LIST = re.compile(r":\n\n((?:- [^\n]*\n(?:(?!- )[^\n]+\n)*)+)")
+"""A list behind the words that announce it; a short one is a part of their paragraph."""
+_SHORT_LIST = 700
 _TABLE_HEAD = re.compile(r"^\|.*\|\n\|[-:| ]+\|$", re.MULTILINE)
 MOST_FOUND, LEAST_SCORE = 3, 0.4
 """Paragraphs that are shown, and the score of the last as a share of the first's."""
@@ -119,7 +122,7 @@ def found_in_pages(question: str) -> list[Paragraph]:
 
 
 def _paragraphs(page: str, text: str) -> Iterator[Paragraph]:
-    heading, text = "", _TABLE_HEAD.sub("\n", text)
+    heading, text = "", _LIST.sub(_announced, _TABLE_HEAD.sub("\n", text))
     for unit in _UNIT.split(
         re.sub(r"```.*?```", lambda code: code[0].replace("\n\n", "\n"), text, flags=re.S)
     ):
@@ -132,6 +135,12 @@ def _paragraphs(page: str, text: str) -> Iterator[Paragraph]:
                 heading,
                 unit.strip().strip("|").replace(" | ", ": ").replace("\\|", "|").strip(),
             )
+
+
+def _announced(found: re.Match[str]) -> str:
+    """The list in one line, if it is short."""
+    items = [item.strip() for item in re.split(r"^- ", found[1], flags=re.MULTILINE)]
+    return found[0] if len(found[1]) > _SHORT_LIST else f": {'; '.join(filter(None, items))}\n"
 
 
 def _stems(text: str) -> list[str]:

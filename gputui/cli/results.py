@@ -51,8 +51,8 @@ from gputui.services.share.card import step_of
 _LEAST_ROWS = 3
 _OTHER_LINES = 4
 """The headings of the table, what is left out of it, the line below it, and the prompt."""
-_STEP_LINES = 5
-"""Of the step's title, bar, legend and the blank line below."""
+_STEP_LINES, _ROWS_BESIDE_STEP = 5, 10
+"""Of a step's title, bar, legend and the line below; cases that are more worth than it."""
 _MOST_NAMED = 2
 """Kinds of failure."""
 _BAR = 20
@@ -99,7 +99,9 @@ def print_run(
         is_whole = shows_all or not out.is_terminal
         room = None if is_whole else int(out.height * share) - lines - _OTHER_LINES
         words, parts = step_of(run, passes)
-        has_step = bool(parts) and (room is None or len(measured) + _STEP_LINES <= room)
+        has_step = bool(parts) and (
+            room is None or room - _STEP_LINES >= min(len(measured), _ROWS_BESIDE_STEP)
+        )
         if measured:
             _write_cases(page, run, measured, room if room is None else room - has_step * _STEP_LINES)
             page.line()

@@ -44,6 +44,11 @@ def find_run(summaries: Sequence[RunSummary], selector: str, *, guesses: bool = 
     near = difflib.get_close_matches(selector, dict.fromkeys(names), n=3)
     hint = f"did you mean {', '.join(near)}?" if near else f"the newest is {_called(summaries[0])}"
     hint = hint if guesses else "gputui runs F lists them"
+    hint = (
+        "one file at a time; gputui compare sets several beside each other"
+        if selector.endswith(".db")
+        else hint
+    )
     raise GputuiError(f"there is no run {selector!r}", hint)
 
 

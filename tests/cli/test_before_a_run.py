@@ -14,7 +14,7 @@ from gputui.services.doctor import disturbances as found_before
 from gputui.services.doctor.disturbances import Check
 from gputui.services.runs.start import RunOptions, prepare
 
-BUSY = Check("other programs", "note", "they keep 7.3 CPU threads busy, and this box has 16", "wait")
+BUSY = Check("other programs", "note", "they want 7.3 CPU threads, and this box has 16", "wait")
 PROFILE = """
 schema = 1
 version = 1

@@ -91,7 +91,7 @@ def load_checks(machine: Machine, sample: LiveSample) -> Iterator[Check]:
     if load <= OTHERS_SHARE * threads or (busy is not None and busy <= OTHERS_SHARE):
         yield Check("other programs", "ok", f"quiet: load {load:.1f} on {threads} threads")
     else:
-        found = f"they keep {load:.1f} CPU threads busy, and this box has {threads}"
+        found = f"they want {load:.1f} CPU threads, and this box has {threads}"
         step = "rates will be lower and vary: wait until they are done"
         yield Check("other programs", "note", found, step)
 

@@ -44,7 +44,7 @@ from gputui.services.live.snapshot import current_user
 from gputui.services.support.paths import _key_path, run_directories
 
 CU126 = "torch==2.13.0+cu126 --extra-index-url https://download.pytorch.org/whl/cu126"
-BUSY = "they keep 7.3 CPU threads busy, and this box has 16"
+BUSY = "they want 7.3 CPU threads, and this box has 16"
 DB, STATE = Path("/data/results.db"), Path("/state/runs")
 QUIET: Mapping[str, Value] = {
     "sm_busy_pct": 0,

@@ -590,11 +590,11 @@ async def test_the_next_case_is_shown_on_the_same_tab(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, f"{tmp_path / 'a.db'}@latest")
         await press(pilot, "tab", "tab")
-        assert "matmul mini cpu fp32 all cores  (case 1 of 2)" in picture(app)
+        assert "GPT training mini cpu fp32 all cores  (case 2 of 2)" in picture(app), "that of the headline"
         await press(pilot, "n")
-        assert "GPT training mini cpu fp32 all cores  (case 2 of 2)" in picture(app)
+        assert "matmul mini cpu fp32 all cores  (case 1 of 2)" in picture(app)
         await press(pilot, "p")
-        assert "(case 1 of 2)" in picture(app)
+        assert "(case 2 of 2)" in picture(app)
 
 
 def times_of(app: MonitorApp) -> list[str]:

@@ -204,7 +204,7 @@ async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path
 async def test_on_a_busy_box_the_screen_asks_as_the_command_line_does(
     spin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    busy = Check("other programs", "note", "they keep 7.6 CPU threads busy, and this box has 2", "wait")
+    busy = Check("other programs", "note", "they want 7.6 CPU threads, and this box has 2", "wait")
     monkeypatch.setattr(background_tasks, "disturbances", lambda machine, gpus: (busy,))
     app = RunScreenApp()
     async with app.run_test(size=(80, 24)) as pilot:
@@ -213,7 +213,7 @@ async def test_on_a_busy_box_the_screen_asks_as_the_command_line_does(
         model.form.texts["file"].insert(str(tmp_path / "a.db"))
         await pilot.press("enter")
         await until(pilot, lambda: model.question == "start")
-        assert "Measure anyway? other programs: they keep 7.6 CPU threads busy" in shown(pilot)
+        assert "Measure anyway? other programs: they want 7.6 CPU threads" in shown(pilot)
         await pilot.press("n")
         assert (model.view, model.question) == ("choose", "")
         assert not (tmp_path / "a.db").exists()

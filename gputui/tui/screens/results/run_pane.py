@@ -99,7 +99,7 @@ class RunPane(Vertical):
         self.tabs: tuple[str, ...] = TABS
         """Those that the run has something for."""
         self._case_rows: list[CaseRow] = []
-        self._case_id = 0
+        self._case_id = -1  # none was chosen
         self._group = self._order = 0
         self.operator_filter = ""
         self._cases = PlainTable(CASE_HEADINGS, id="cases")
@@ -138,7 +138,7 @@ class RunPane(Vertical):
             else:
                 self._tabs.hide(name)
         self._case_rows = case_rows(detail.run)
-        self._case_id, self.operator_filter = 0, ""
+        self._case_id, self.operator_filter = -1, ""
         self._series = detail.series
         has_time = bool(detail.series or detail.spans)
         self._window = TimeWindow.over_all(detail.series, detail.spans) if has_time else None
