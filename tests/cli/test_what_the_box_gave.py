@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from io import StringIO
 from pathlib import Path
 
@@ -57,7 +58,8 @@ def said(place: Path, *words: str) -> str:
 def test_the_clocks_rate_stands_beside_one_without_the_waiting(place: Path, form: str) -> None:
     text = said(place, *FORMS[form])
     assert "the box gave" in text
-    assert CLOCK in text
+    column = r"40\.9k tok/s" if form.startswith("show") else r"40\.9k\b"
+    assert re.search(column, text)
     quiet = said(place, *("b.db" if word == "a.db" else word for word in FORMS[form]))
     assert "the box gave" not in quiet
 
