@@ -77,7 +77,7 @@ def _meant(word: str) -> str:
     from gputui.services.profiles.loader import shipped_profiles
 
     if word.endswith(".db"):
-        return f"to see what is in it: gputui results {shlex.quote(word)}"
+        return f"to see what is in it: gputui show {shlex.quote(word)}"
     if word.endswith((".json", ".json.gz")):
         return f"to read a trace: gputui import {shlex.quote(word)}"
     may_be = {one.name: one.may_be_meant for one in COMMANDS}
@@ -238,8 +238,9 @@ def _explained(error: click.ClickException) -> tuple[str, str]:
     words = " ".join(context.command.collect_usage_pieces(context))
     name = called.removeprefix("gputui").strip()
     hint = f"{called} {words}; {called} --help explains the options"
-    if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Option):
-        hint = f"{error.param.opts[0]} {error.param.help}"
+    required = [p for p in context.command.params if isinstance(p, click.Option) and p.required]
+    if required and (isinstance(error, click.NoSuchOption) or getattr(error, "param", None) in required):
+        hint = f"{required[0].opts[0]} {required[0].help}"
     if isinstance(error, click.NoSuchOption) and error.possibilities:
         import difflib
 

@@ -397,7 +397,7 @@ def test_a_word_that_means_nothing_leads_to_the_list_also_below_a_noun(
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("a.db",), "gputui results a.db"),
+        (("a.db",), "gputui show a.db"),
         (("step trace.json.gz",), "gputui import 'step trace.json.gz'"),
         (("merge",), "merge: missing argument 'IN...'\n  gputui merge [OPTIONS] IN...; gputui merge --help"),
         (("run", "--lable", "x"), "--label"),

@@ -96,7 +96,7 @@ def after_trial(plan: Plan) -> tuple[Plan, list[str]]:
         + f"{reason.partition(IN_LOG)[0].rpartition(': ')[0]}: {message}".lstrip(": ")
         for case_id, (reason, message) in failed.items()
     ]
-    plan = _without(plan, {case_id: reason for case_id, (reason, _) in failed.items()})
+    plan = _without(plan, {case_id: reason.partition(IN_LOG)[0] for case_id, (reason, _) in failed.items()})
     step_s, passes_s = trial or (0.0, 0.0)
     budget_s = math.ceil(SPARE * max(min(passes_s, MOST_S), passes_s / plan.replicates))
     if budget_s <= plan.budget_s:
