@@ -309,7 +309,7 @@ def test_a_run_with_traces_shows_where_its_steps_go(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("perfetto") == 1
     shown = gputui_here("show", "latest", db, "--verbose").stdout
-    assert shown.count("a step of lstm_train mini cpu") == 1
+    assert shown.count("a step of LSTM training mini cpu") == 1
     assert "idle: python" in shown
     assert len(list((tmp_path / "a-traces").iterdir())) == 1
 

@@ -62,7 +62,7 @@ def test_a_detached_run_is_listed_watched_by_two_and_shown_to_both(tmp_path: Pat
     output = [viewer.communicate(timeout=LONGEST_S)[0] for viewer in viewers]
     assert [viewer.returncode for viewer in viewers] == [0, 0], output
     for text in output:
-        assert len(re.findall(r"\d:\d\d (?:launch 1 of spin|pass \d+ of 10)", text)) == 10
+        assert len(re.findall(r"\d:\d\d (?:launch 1 of hashing|pass \d+ of 10)", text)) == 10
         assert f"stored as {name}" in text
     assert statuses(db) == ["finished"]
 

@@ -68,7 +68,7 @@ def test_pictures_of_the_other_screens_show_what_was_measured_and_leave_nothing_
         assert f"[{entry.key} {entry.short if '80x24' in name else entry.title}]" in text
         assert text_of(made[name]).get("width") == str(int(name.split("-")[-1].split("x")[0]) * 8 + 20)
     for size in ("80x24", "120x40"):
-        assert "spin mini cpu fp32 1 thread" in texts[f"run-progress-{size}.svg"]
+        assert "hashing mini cpu fp32 1 thread" in texts[f"run-progress-{size}.svg"]
         assert ", fin" in texts[f"run-ended-{size}.svg"]  # the title is cut at 80 columns
         assert "all cores" in texts[f"results-runs-{size}.svg"]
         assert "one core" in texts[f"results-runs-{size}.svg"]
