@@ -91,8 +91,8 @@ def legend_lines(entries: Iterable[tuple[str, str, str]], cells: int) -> list[Li
     """A swatch for each part of a bar, in the order of the bar; `entries` are name, figure and style."""
     lines: list[list[Span]] = [[]]
     for name, figure, style in entries:
-        swatch = "dim" if style == "track" else style.partition(" ")[0]  # a tone is for bodies, not for letters
-        entry = [Span("■ ", swatch), Span(name), Span(figure, "dim")]
+        # A tone is for bodies, not for letters.
+        entry = [Span("■ ", style.partition(" ")[0].replace("track", "dim")), Span(name), Span(figure, "dim")]
         if lines[-1] and line_width([*lines[-1], *entry]) + 3 > cells:
             lines.append([])
         lines[-1] += [*([Span("   ")] if lines[-1] else []), *entry]

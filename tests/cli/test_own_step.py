@@ -118,9 +118,7 @@ def test_of_two_sizes_the_one_that_fails_when_it_is_tried_is_not_launched_and_th
     by_size = {case.case.work.size: case for case in kept.cases}
     assert by_size["mini"].outcome is None
     assert by_size["base"].outcome == "failed"
-    assert (
-        by_size["base"].reason == "my_step.py line 8: ZeroDivisionError; its message is in the worker's log"
-    )
+    assert by_size["base"].reason == "my_step.py line 8: ZeroDivisionError"
     assert [one.partition(" failed when it was tried: ")[0] for one in said] == [by_size["base"].case.name]
     assert [launch.case_ids for launch in kept.launches] == [(by_size["mini"].case_id,)] * 3
 
