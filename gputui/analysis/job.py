@@ -41,7 +41,7 @@ PERCENTILES = {"p50": 0.5, "p99": 0.99}
 """Those that are measured under load."""
 
 _MONTHLY = re.compile(r"(/| per | a )month\b")
-"""Costs are of one job, or of one month of such jobs."""
+"""Left out: the cost of a month's work is that of one job."""
 _MEANT = {
     "training": "train",
     "generate": "write",

@@ -70,7 +70,7 @@ def _loaded(found: Command) -> click.Command:
 
 
 def _meant(word: str) -> str:
-    """What to type instead of a word that is no command."""
+    """What to type instead of an unknown command."""
     import difflib
     import shlex
 
