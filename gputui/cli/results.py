@@ -52,7 +52,7 @@ _LEAST_ROWS = 3
 _OTHER_LINES = 4
 """The headings of the table, what is left out of it, the line below it, and the prompt."""
 _STEP_LINES, _ROWS_BESIDE_STEP = 5, 10
-"""Of a step's title, bar, legend and the line below; it is left out where fewer cases than this would stay."""
+"""Of a step's title, bar, legend and the line below, which fewer cases than this never make room for."""
 _MOST_NAMED = 2
 """Kinds of failure."""
 _BAR = 20
