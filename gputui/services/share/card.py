@@ -18,7 +18,7 @@ from gputui.services.results.expected import CHECK_WORDS, performance_checks
 from gputui.services.results.headline import case_order, index_in
 from gputui.services.results.labels import interval_words, plain_name
 from gputui.services.results.step_tables import main_step, step_parts
-from gputui.services.results.throughput import speeds_of
+from gputui.services.results.throughput import gave_text, speeds_of
 
 _WORKLOADS = ("gemm", "membw", "gpt_train", "decode")
 """What people ask for first."""
@@ -51,7 +51,11 @@ def key_figures(run: Run) -> Table | None:
     columns: list[Column] = []
     for case, speed in map(chosen.__getitem__, first):
         number, _, unit = format_rate(speed.units_per_s, case.case.unit).partition(" ")
-        word = judged.get((case.case.unit, speed.units_per_s)) or Span(interval_words(speed), "dim")
+        word = (
+            Span(f"gave {gave_text(case)}", "warn")
+            if gave_text(case)
+            else judged.get((case.case.unit, speed.units_per_s))
+        ) or Span(interval_words(speed), "dim")
         style = "title" if word.style in ("dim", "good") else f"title {word.style}"
         rate = (Span(number, style), Span(f" {unit}", "dim"))
         columns.append(Column(_name(case, run), ([rate], word), priority=len(columns)))
