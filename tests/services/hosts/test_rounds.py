@@ -80,7 +80,7 @@ def test_a_later_round_judges_the_launches_of_all_rounds_together() -> None:
 def test_hosts_go_in_rounds_until_their_rows_are_told_from_those_of_the_first(tmp_path: Path) -> None:
     venv.create(tmp_path / "lean", symlinks=True)
     lean, db = str(tmp_path / "lean" / "bin" / "python"), tmp_path / "a.db"
-    vias = ("--via", "env A=1", "--via", "env GPUTUI_SPIN_WORK=3", "--via", "env A=2")
+    vias = ("--via", "env A=1", "--via", "env GPUTUI_SPIN_WORK=30", "--via", "env A=2")
     rounds = (
         "--resolve",
         "0.5",
@@ -105,7 +105,7 @@ def test_hosts_go_in_rounds_until_their_rows_are_told_from_those_of_the_first(tm
     )
     assert done.returncode == 0, done.stderr
     assert "at most 2 rounds, to 3 and 6 launches per case, with 98.5 % intervals" in done.stderr
-    assert "env GPUTUI_SPIN_WORK=3: 1 of 1 row decided after 3 launches" in done.stderr
+    assert "env GPUTUI_SPIN_WORK=30: 1 of 1 row decided after 3 launches" in done.stderr
     with open_result(db) as file:
         runs = [file.run(summary.run_id) for summary in file.summaries()]
     launches = dict.fromkeys(sorted({run.summary.label for run in runs}), 0)
@@ -116,7 +116,7 @@ def test_hosts_go_in_rounds_until_their_rows_are_told_from_those_of_the_first(tm
     assert (base, same) in ((6, 6), (3, 3)), "the one like the first is open, or out of reach already"
     assert "% slower" in done.stdout
     assert re.search(
-        r"slow among 3 equal boxes \(.*\), of 1 row: env GPUTUI_SPIN_WORK=3 in 1 row", done.stdout
+        r"slow among 3 equal boxes \(.*\), of 1 row: env GPUTUI_SPIN_WORK=30 in 1 row", done.stdout
     )
     assert "--pool" in done.stdout
     again = gputui("bakeoff", "--resume", env={"GPUTUI_STATE": str(tmp_path / "state")})
