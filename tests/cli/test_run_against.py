@@ -22,14 +22,16 @@ from gputui.store.writing import store_run
 from gputui.worker.workloads import workload_named
 
 SPIN = case_of(workload_named("spin"), "mini", Variant("cpu", "fp32", "eager", "1"))
-"""Done by another box, in the file below, in 10 ms a step: far slower than any CPU hashes 8 MiB."""
+"""Done by another box, in the file below, in 0.3 s a step: far slower than any CPU hashes 8 MiB."""
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of three launches of `spin` on another box."""
     place = tmp_path_factory.mktemp("base")
-    lines = journal_lines(label="base", cases=[SPIN], skipped=(), launches=3, profile="spin", seed=7)
+    lines = journal_lines(
+        label="base", cases=[SPIN], skipped=(), launches=3, scale=20, profile="spin", seed=7
+    )
     store_run(place / "base.db", read_journal(write_lines(place / "run", lines)), ())
     return place / "base.db"
 
