@@ -75,22 +75,16 @@ class NvmlSource:
 
         The library stays open until the process ends, as `gputui.machine` leaves it too.
         """
-        try:
-            import pynvml
-        except ImportError:
-            return Missing("this Python has no pynvml: `pip install nvidia-ml-py` shows NVIDIA GPUs")
-        try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError as error:
-            return Missing(nvml_codes.nvml_reason(error.value))
-        self._nvml = pynvml
-        self._driver = nvml_calls.driver_version(pynvml)
-        try:
-            count = pynvml.nvmlDeviceGetCount()
-        except pynvml.NVMLError as error:
-            return Missing(nvml_codes.nvml_reason(error.value))
+        nvml = nvml_calls.opened()
+        if isinstance(nvml, Missing):
+            return nvml
+        self._nvml = nvml
+        self._driver = nvml_calls.driver_version(nvml)
+        count = nvml_calls.gpu_count(nvml)
+        if isinstance(count, Missing):
+            return count
         self._indices = tuple(range(count))
-        return None if count else Missing("the NVIDIA driver sees no GPU")
+        return None
 
     def devices(self) -> tuple[int, ...]:
         """Every GPU the driver counts, lost ones included."""

@@ -14,9 +14,9 @@ from typing import Any, ClassVar  # Any: pynvml has no types
 from gputui.model import nvml_codes
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, GpuUse
-from gputui.sources.nvml_calls import driver_version
-from gputui.sources.nvml_live.answers import DriverGone, GpuLost, check_alive
+from gputui.sources.nvml_calls import driver_version, opened
 from gputui.sources.nvml_live.gpu import NvmlGpu
+from gputui.sources.nvml_live.questions import UUID, Asker, DriverGone, GpuLost, check_alive
 
 _FIRST_WAIT_NS = 2 * 10**9
 _LONGEST_WAIT_NS = 30 * 10**9
@@ -218,14 +218,9 @@ class NvmlLive:
                 self._gone = reason
 
     def _start(self) -> Missing | None:
-        try:
-            import pynvml
-        except ImportError:
-            return Missing("this Python has no pynvml: `pip install nvidia-ml-py` shows NVIDIA GPUs")
-        try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError as error:
-            return _why_closed(error.value)
+        pynvml = opened(_why_closed)
+        if isinstance(pynvml, Missing):
+            return pynvml
         try:
             count = pynvml.nvmlDeviceGetCount()
             if count:
@@ -237,7 +232,7 @@ class NvmlLive:
                 is_idle = not self._calls
             if is_idle:  # nothing is closed during a call
                 self._shut_down(pynvml)
-            return _why_closed(error.code if isinstance(error, DriverGone) else error.value)
+            return Missing(_why_closed(error.code if isinstance(error, DriverGone) else error.value))
         if not count:
             self._shut_down(pynvml)
             return _NO_GPU
@@ -334,10 +329,11 @@ class NvmlLive:
     def _look_up(self, nvml: Any, lookup: _Lookup) -> None:
         try:
             lookup.handle = nvml.nvmlDeviceGetHandleByIndex(lookup.index)
-            lookup.uuid = _uuid(nvml, lookup.handle)
+            uuid = Asker(nvml, lookup.handle).values((UUID,))["uuid"]
+            lookup.uuid = "" if isinstance(uuid, Missing) else str(uuid)
         except nvml.NVMLError as error:
             lookup.code = error.value
-        except DriverGone as gone:
+        except (DriverGone, GpuLost) as gone:
             lookup.code = gone.code
         finally:
             with self._lock:
@@ -386,19 +382,6 @@ def _are_fewer(lookups: Sequence[_Lookup], than: int) -> bool:
     return sum(not each.is_over for each in lookups) < than
 
 
-def _uuid(nvml: Any, handle: Any) -> str:
-    """Empty if the driver does not report it; raises NVMLError if the GPU is lost."""
-    try:
-        return str(nvml.nvmlDeviceGetUUID(handle))
-    except UnicodeDecodeError as error:
-        return repr(error.object)
-    except nvml.NVMLError as error:
-        if error.value == nvml_codes.GPU_IS_LOST:
-            raise
-        check_alive(error.value)
-        return ""
-
-
 def _place(handle: Any) -> int | None:
     """The address at which the library keeps the device; the same address is the same device."""
     import ctypes  # pynvml has loaded it already
@@ -410,9 +393,9 @@ def _waiting(code: int) -> Missing:
     return Missing(f"{nvml_codes.nvml_reason(code)}; trying again")
 
 
-def _why_closed(code: int) -> Missing:
+def _why_closed(code: int) -> str:
     if code == nvml_codes.NO_PERMISSION:
-        return Missing(
+        return (
             "no permission to ask the NVIDIA driver: this user must be able to read and write /dev/nvidiactl"
         )
-    return Missing(nvml_codes.nvml_reason(code))
+    return nvml_codes.nvml_reason(code)
