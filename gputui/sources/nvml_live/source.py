@@ -17,6 +17,7 @@ from gputui.model.live import DeviceSample, GpuUse
 from gputui.sources.nvml_calls import driver_version, opened
 from gputui.sources.nvml_live.gpu import NvmlGpu
 from gputui.sources.nvml_live.questions import UUID, Asker, DriverGone, GpuLost, check_alive
+from gputui.sources.small_files import meminfo, text_of
 
 _FIRST_WAIT_NS = 2 * 10**9
 _LONGEST_WAIT_NS = 30 * 10**9
@@ -358,17 +359,8 @@ class NvmlLive:
             clock=self._clock,
             epoch_us=self._epoch_us,
             driver=driver_version(nvml),
-            host_memory_bytes=self._host_memory_bytes(),
+            host_memory_bytes=meminfo(text_of(str(self._meminfo))).get("MemTotal", 0),
         )
-
-    def _host_memory_bytes(self) -> int:
-        """0 if the kernel does not report it."""
-        try:
-            lines = self._meminfo.read_text().splitlines()
-        except OSError:
-            return 0
-        kibibytes = [line.split()[1] for line in lines if line.startswith("MemTotal:")]
-        return int(kibibytes[0]) * 1024 if kibibytes else 0
 
     def _names_in_proc(self) -> frozenset[str]:
         """PCI addresses that the driver is bound to: unlike its library's count they follow every change."""
