@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gputui.store.locking import free_lock, is_gone, lock_of
@@ -27,6 +28,19 @@ def merge_draft(db: Path) -> Path:
 def log_of(draft: Path) -> Path:
     """DuckDB's log of a draft."""
     return draft.with_name(draft.name + ".wal")
+
+
+@contextmanager
+def cleared(*paths: Path) -> Iterator[None]:
+    """Remove these files before and after: what is still there then was not finished. Raises OSError."""
+    for path in paths:
+        path.unlink(missing_ok=True)
+    try:
+        yield
+    finally:
+        for path in paths:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
 
 
 def sweep(directory: Path) -> None:

@@ -105,6 +105,11 @@ def check_name(db: Path) -> None:
     _name_for_duckdb(db)
 
 
+def quoted(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def _name_for_duckdb(db: Path) -> str:
     """The path in UTF-8, which DuckDB uses as the bytes of the name in every locale."""
     try:
@@ -140,9 +145,8 @@ def attach(connection: DuckDBPyConnection, db: Path, options: str, name: str = C
     """Attach a file. Raises Locked if another process holds it, else GputuiError."""
     import duckdb
 
-    quoted = _name_for_duckdb(db).replace("'", "''")
     try:
-        connection.execute(f"ATTACH '{quoted}' AS {name} (TYPE duckdb{options})")
+        connection.execute(f"ATTACH {quoted(_name_for_duckdb(db))} AS {name} (TYPE duckdb{options})")
     except duckdb.Error as error:
         text = str(error)
         if "Could not set lock" in text or "Conflicting lock" in text:
@@ -391,7 +395,7 @@ def open_read_only(db: Path, trust: bool = False) -> Checked:
     check_place(db)
     connection = connect(memory=_MEMORY_TO_READ)
     try:
-        with _explaining_lock(db):
+        with explaining_lock(db):
             let_writers_pass(db)
             retrying(lambda: attach(connection, db, ", READ_ONLY"))
         close_the_doors(connection)
@@ -466,7 +470,8 @@ class FilesInTurn:
 
 
 @contextmanager
-def _explaining_lock(db: Path) -> Iterator[None]:
+def explaining_lock(db: Path) -> Iterator[None]:
+    """Locked in the user's words."""
     try:
         yield
     except Locked as error:
@@ -485,7 +490,7 @@ def close_the_doors(
     with_logs = [db.with_name(db.name + ending) for db in files for ending in _ENDINGS]
     for setting, paths in (("allowed_directories", but_for), ("allowed_paths", with_logs)):
         if paths:
-            listed = ", ".join("'" + _name_for_duckdb(path).replace("'", "''") + "'" for path in paths)
+            listed = ", ".join(quoted(_name_for_duckdb(path)) for path in paths)
             connection.execute(f"SET {setting}=[{listed}]")
     connection.execute("SET enable_external_access=false")
     connection.execute("SET lock_configuration=true")
