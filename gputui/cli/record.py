@@ -13,7 +13,7 @@ import click
 from gputui.cli.options import MACHINE_HELP, machine_from
 from gputui.cli.recovered import report_missing_home
 from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError, NotStored
-from gputui.machine import describe_machine
+from gputui.machine.describing import describe_machine
 from gputui.model.units import format_seconds
 from gputui.recording.foreground import Foreground
 from gputui.recording.recorder import Recorder
@@ -165,10 +165,10 @@ def _check_numbers(interval: float, seconds: float | None) -> None:
 def _run(words: tuple[str, ...], foreground: Foreground, recorder: Recorder) -> int:
     """Run the program to its end; returns its exit status. Raises OSError if it cannot be started."""
     end = foreground.run(words, recorder.program_begun)
-    outcome = outcome_of(end)
-    recorder.program_ended(outcome.outcome, outcome.reason, end.ended_ns, end.cpu_ns, end.exit_status)
-    is_cut = outcome.outcome == "interrupted"
-    recorder.end("interrupted" if is_cut else "finished", outcome.reason if is_cut else "")
+    outcome, reason = outcome_of(end)
+    recorder.program_ended(outcome, reason, end.ended_ns, end.cpu_ns, end.exit_status)
+    is_cut = outcome == "interrupted"
+    recorder.end("interrupted" if is_cut else "finished", reason if is_cut else "")
     return end.exit_status if end.exit_status >= 0 else 128 - end.exit_status
 
 

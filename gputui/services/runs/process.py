@@ -169,8 +169,8 @@ def wait_until_begun(runs: Sequence[LiveRun]) -> None:
 
     Raises NotStored if their supervisor exits before that, with its last output.
     """
-    while not all(has_begun(run) for run in runs):
-        if not runs[0].is_executed() and not has_begun(runs[-1]):
+    while not all(holds_a_journal(run.run_dir) for run in runs):
+        if not runs[0].is_executed() and not holds_a_journal(runs[-1].run_dir):
             did_not = f"run {runs[0].short_id} did not start"
             if full := full_disk_words(runs[0]):
                 raise NotStored(
@@ -188,13 +188,8 @@ def full_disk_words(run: LiveRun) -> str:
     return ""
 
 
-def has_begun(run: LiveRun) -> bool:
-    """Whether a supervisor has written to its journal."""
-    return holds_a_journal(run.run_dir)
-
-
 def holds_a_journal(run_dir: Path) -> bool:
-    """Whether a directory has a journal that is not empty."""
+    """Whether a supervisor has written to the journal of a run directory."""
     try:
         return (run_dir / JOURNAL_NAME).stat().st_size > 0
     except OSError:

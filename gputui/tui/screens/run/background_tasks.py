@@ -32,7 +32,6 @@ from gputui.services.results.throughput import speeds_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import end_of_log
 from gputui.services.runs.device_history import HistoryReader
-from gputui.services.runs.finishing import see_stored
 from gputui.services.runs.process import (
     LiveRun,
     called,
@@ -44,7 +43,7 @@ from gputui.services.runs.process import (
     wait_until_begun,
 )
 from gputui.services.runs.progress import CaseProgress, LogTail, ProgressTracker
-from gputui.services.runs.recovery import recover_orphans
+from gputui.services.runs.recovery import recover_orphans, see_stored
 from gputui.services.runs.start import DraftChecker, choices_of, prepare, read_draft, target_of
 from gputui.services.serving.curve import serving_of
 from gputui.services.serving.text import serving_headline
