@@ -28,7 +28,9 @@ from gputui.sources.nvml_live.questions import (
     GpuLost,
     Question,
     Values,
+    current_mode,
     mig_handles,
+    question,
 )
 
 T = TypeVar("T")
@@ -36,15 +38,6 @@ T = TypeVar("T")
 _SILENCE_S = 3.0
 """If no GPU answers for this long, the rest are described without: a call may hang forever."""
 _SILENT = Missing(f"the driver has not answered for {_SILENCE_S:.0f} s")
-
-
-def _capability(nvml: Any, handle: Any) -> dict[str, str]:
-    major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
-    return {"compute_capability": f"{major}.{minor}"}
-
-
-def _ecc_mode(nvml: Any, handle: Any) -> dict[str, int]:
-    return {"ecc_mode": int(nvml.nvmlDeviceGetEccMode(handle)[0])}
 
 
 def _cuda(nvml: Any, handle: Any) -> dict[str, str]:
@@ -58,9 +51,13 @@ _DESCRIBING = (
 )
 _OF_GPU: tuple[Question, ...] = (
     *(ONCE[0], UUID, MEMORY),
-    *(question for question in SELDOM if question.keys[0] in _DESCRIBING),
-    Question(("compute_capability",), (_capability,)),
-    Question(("ecc_mode",), (_ecc_mode,)),
+    *(one for one in SELDOM if one.keys[0] in _DESCRIBING),
+    question(
+        "compute_capability",
+        "nvmlDeviceGetCudaComputeCapability",
+        convert=lambda pair: f"{pair[0]}.{pair[1]}",
+    ),
+    question("ecc_mode", "nvmlDeviceGetEccMode", convert=current_mode),
 )
 _OF_LIBRARY = (OF_DRIVER, Question(("cuda",), (_cuda,)))
 
@@ -146,7 +143,7 @@ def _answers(nvml: Any, index: int | None, questions: Sequence[Question]) -> Val
 
 
 def _without(questions: Sequence[Question], why: Missing) -> Values:
-    return {key: why for question in questions for key in question.keys}
+    return {key: why for asked in questions for key in asked.keys}
 
 
 def _gpu(index: int, values: Values) -> Gpu:

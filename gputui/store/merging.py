@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from gputui.errors import GputuiError, NotStored
 from gputui.model.result import RunSummary
 from gputui.store import schema
-from gputui.store.drafts import cleared, log_of, merge_draft
-from gputui.store.locking import lock_of
+from gputui.store.locking import cleared, lock_of, log_of, merge_draft
 from gputui.store.opening import CATALOG, check_place, expanded, rows_of
 from gputui.store.reading import check_runs, open_result, open_results, summaries_of
 from gputui.store.writing import delete_runs, explaining, opened_for_writing, real_path

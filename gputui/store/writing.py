@@ -16,21 +16,20 @@ from gputui.errors import GputuiError, NotStored
 from gputui.model.machine import Identity
 from gputui.model.telemetry import Reading
 from gputui.store import schema
-from gputui.store.drafts import cleared, log_of, new_draft, sweep
 from gputui.store.journal_reader import JournalContents, Telemetry
-from gputui.store.locking import WAIT_S, Locked, write_lock
+from gputui.store.locking import WAIT_S, Locked, cleared, log_of, new_draft, sweep, write_lock
 from gputui.store.machines import common_ids, known_by_ids
 from gputui.store.opening import (
     CATALOG,
     TEXT_MOST_BYTES,
     attach,
     check_is_ours,
-    check_name,
     check_place,
     close_the_doors,
     connect,
     expanded,
     explaining_lock,
+    name_for_duckdb,
     open_read_only,
     retrying,
     rows_of,
@@ -171,7 +170,7 @@ def real_path(db: Path) -> Path:
         resolved.exists()  # a name may be too long for the system
     except (OSError, RuntimeError) as error:
         raise NotStored(f"{db} is not a usable path: {error}", "name another file") from error
-    check_name(resolved)
+    name_for_duckdb(resolved)
     return resolved
 
 

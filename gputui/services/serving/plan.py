@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gputui.errors import GputuiError, MachineLacks
-from gputui.machine import describe_machine, storage_warning
+from gputui.machine.describing import describe_machine
+from gputui.machine.storage import storage_warning
 from gputui.model.absent import Missing
 from gputui.model.case import WHOLE_BOX, Case, Parameter, program_case
 from gputui.model.machine import Machine, Runtime
@@ -23,13 +24,12 @@ from gputui.model.units import counted, format_seconds
 from gputui.services.prices.pricing import check_instance, price_of
 from gputui.services.runs.process import RunRequest
 from gputui.services.runs.start import target_of
-from gputui.services.serving.limits import Limits
-from gputui.services.serving.profiles import RequestProfile, find_request_profile
+from gputui.services.serving.profiles import Limits, RequestProfile, find_request_profile
 from gputui.services.support.paths import hash_key, make_directory_for
 from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable
-from gputui.worker.serving.address import Address, address_of, is_own
 from gputui.worker.serving.prompts import TOKENS_PER_WORD, Body, Prompts
+from gputui.worker.serving.request import Address, address_of, is_own
 from gputui.worker.serving.server import ANSWER_TIMEOUT_S, ServerError, ServerIdentity, body_for, find_server
 
 VERSION = 1

@@ -22,7 +22,7 @@ from gputui.services.share.copying import shared_copy
 from gputui.services.share.report import SharedSide, below_normal, report_on
 from gputui.services.share.rules import Keep, Names
 from gputui.services.support.atomic_write import write, write_whole
-from gputui.store.drafts import new_draft
+from gputui.store.locking import new_draft
 from gputui.store.opening import expanded
 from gputui.store.reading import ResultFile, check_runs, open_result
 from gputui.store.selecting import find_run

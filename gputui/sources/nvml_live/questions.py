@@ -160,24 +160,30 @@ def _pci_address(nvml: Any, handle: Any) -> dict[str, str]:
     return {"pci_address": f"{place.domain:04x}:{place.bus:02x}:{place.device:02x}.0"}
 
 
-def _number(function: str, key: str) -> Way:
-    return lambda nvml, handle: {key: int(getattr(nvml, function)(handle))}
+def _answer_of(function: str, key: str, convert: Callable[[Any], float | int | str]) -> Way:
+    return lambda nvml, handle: {key: convert(getattr(nvml, function)(handle))}
 
 
-def _watts(function: str, key: str) -> Way:
-    return lambda nvml, handle: {key: getattr(nvml, function)(handle) / 1000}
+def question(key: str, *functions: str, convert: Callable[[Any], float | int | str] = int) -> Question:
+    """One value, by the first of these functions of a handle that answers."""
+    return Question((key,), tuple(_answer_of(function, key, convert) for function in functions))
 
 
-def _share(function: str, key: str) -> Way:
-    return lambda nvml, handle: {key: float(getattr(nvml, function)(handle)[0])}
+def watts(milliwatts: Any) -> float:
+    return float(milliwatts / 1000)
+
+
+def first_share(answer: Any) -> float:
+    return float(answer[0])
+
+
+def current_mode(modes: Any) -> int:
+    """Of the mode now and the one after a reset."""
+    return int(modes[0])
 
 
 def _clock_max(which: str, key: str) -> Way:
     return lambda nvml, handle: {key: float(nvml.nvmlDeviceGetMaxClockInfo(handle, getattr(nvml, which)))}
-
-
-def _fan(nvml: Any, handle: Any) -> dict[str, float]:
-    return {"fan_pct": float(nvml.nvmlDeviceGetFanSpeed(handle))}
 
 
 def _slowdown(nvml: Any, handle: Any) -> dict[str, float]:
@@ -212,10 +218,6 @@ def _remapped(nvml: Any, handle: Any) -> dict[str, int]:
     }
 
 
-def _mig_mode(nvml: Any, handle: Any) -> dict[str, int]:
-    return {"mig_mode": int(nvml.nvmlDeviceGetMigMode(handle)[0])}
-
-
 def _violation(key: str, *policies: str) -> Way:
     """Accumulated time by the call that field values replace: it is removed with CUDA 14."""
 
@@ -248,34 +250,28 @@ OFTEN: tuple[Question, ...] = (
 
 LESS_OFTEN: tuple[Question, ...] = (
     Question(("memory_clock_mhz",), (nvml_calls.memory_clock,)),
-    Question(("pstate",), (_number("nvmlDeviceGetPerformanceState", "pstate"),)),
-    Question(("encoder_pct",), (_share("nvmlDeviceGetEncoderUtilization", "encoder_pct"),)),
-    Question(("decoder_pct",), (_share("nvmlDeviceGetDecoderUtilization", "decoder_pct"),)),
+    question("pstate", "nvmlDeviceGetPerformanceState"),
+    question("encoder_pct", "nvmlDeviceGetEncoderUtilization", convert=first_share),
+    question("decoder_pct", "nvmlDeviceGetDecoderUtilization", convert=first_share),
 )
 
-MIG_MODE = Question(("mig_mode",), (_mig_mode,))
+MIG_MODE = question("mig_mode", "nvmlDeviceGetMigMode", convert=current_mode)
 SELDOM: tuple[Question, ...] = (
-    Question(
-        ("power_limit_w",),
-        (
-            _watts("nvmlDeviceGetEnforcedPowerLimit", "power_limit_w"),
-            _watts("nvmlDeviceGetPowerManagementLimit", "power_limit_w"),
-        ),
+    question(
+        "power_limit_w",
+        "nvmlDeviceGetEnforcedPowerLimit",
+        "nvmlDeviceGetPowerManagementLimit",
+        convert=watts,
     ),
-    Question(
-        ("power_limit_default_w",),
-        (_watts("nvmlDeviceGetPowerManagementDefaultLimit", "power_limit_default_w"),),
-    ),
+    question("power_limit_default_w", "nvmlDeviceGetPowerManagementDefaultLimit", convert=watts),
     Question(("temperature_limit_c",), (_slowdown, _slowdown_by_margin)),
     Question(("sm_clock_max_mhz",), (_clock_max("NVML_CLOCK_SM", "sm_clock_max_mhz"),)),
     Question(("memory_clock_max_mhz",), (_clock_max("NVML_CLOCK_MEM", "memory_clock_max_mhz"),)),
-    Question(("fan_pct",), (_fan,)),
-    Question(("pcie_generation",), (_number("nvmlDeviceGetCurrPcieLinkGeneration", "pcie_generation"),)),
-    Question(
-        ("pcie_generation_max",), (_number("nvmlDeviceGetMaxPcieLinkGeneration", "pcie_generation_max"),)
-    ),
-    Question(("pcie_width",), (_number("nvmlDeviceGetCurrPcieLinkWidth", "pcie_width"),)),
-    Question(("pcie_width_max",), (_number("nvmlDeviceGetMaxPcieLinkWidth", "pcie_width_max"),)),
+    question("fan_pct", "nvmlDeviceGetFanSpeed", convert=float),
+    question("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
+    question("pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration"),
+    question("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth"),
+    question("pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth"),
     Question(("ecc_uncorrected_count",), (_ecc,)),
     Question(("remapped_rows_count", "remapped_rows_pending", "remapped_rows_failed"), (_remapped,)),
     MIG_MODE,
@@ -287,8 +283,8 @@ PCI_ADDRESS = Question(("pci_address",), (_pci_address,))
 ONCE: tuple[Question, ...] = (Question(("name",), (_name,)), UUID, OF_DRIVER, PCI_ADDRESS)
 
 OF_INSTANCES: tuple[Question, ...] = (
-    Question(("gpu_instance_id",), (_number("nvmlDeviceGetGpuInstanceId", "gpu_instance_id"),)),
-    Question(("compute_instance_id",), (_number("nvmlDeviceGetComputeInstanceId", "compute_instance_id"),)),
+    question("gpu_instance_id", "nvmlDeviceGetGpuInstanceId"),
+    question("compute_instance_id", "nvmlDeviceGetComputeInstanceId"),
 )
 """Of MIG instances, once."""
 
