@@ -18,6 +18,7 @@ from gputui.model.units import format_seconds
 from gputui.recording.foreground import Foreground
 from gputui.recording.recorder import Recorder
 from gputui.services.prices.pricing import price_of
+from gputui.services.runs.process import writable_target
 from gputui.services.runs.recording import (
     Recording,
     discard,
@@ -25,10 +26,8 @@ from gputui.services.runs.recording import (
     outcome_of,
     store,
 )
-from gputui.services.support.paths import default_result_file, hash_key, make_directory_for
-from gputui.store.opening import expanded
+from gputui.services.support.paths import hash_key
 from gputui.store.selecting import check_label
-from gputui.store.writing import check_writable
 from gputui.worker.procs.program import signal_name
 
 EXIT_OURS, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
@@ -117,10 +116,7 @@ def _record(
     report_missing_home()
     machine = describe_machine(name=machine_name, hash_key=hash_key())
     price_found = price_of(price, None, machine)
-    target = expanded(default_result_file() if db is None else db).absolute()
-    if db is None:
-        make_directory_for(target)
-    check_writable(target)
+    target = writable_target(db)
     recording = lay_out(
         target, machine, label=label, price=price_found, has_program=bool(words), seconds=seconds
     )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from gputui.errors import GputuiError, NotStored
 from gputui.store import schema
 from gputui.store.locking import WAIT_S, Locked, write_lock
-from gputui.store.merging import Merged, collect_new
+from gputui.store.merging import collect_new
 from gputui.store.opening import (
     CATALOG,
     MARKER,
@@ -62,8 +62,6 @@ class Exported:
     added: tuple[str, ...]
     """Runs that the directory lacked, or had without their end."""
     already_there: int
-    merged: tuple[Merged, ...]
-    """Of each source file."""
 
 
 def export_runs(
@@ -95,7 +93,7 @@ def export_runs(
                 for start in range(0, len(added), _RUNS_AT_A_TIME):
                     _export(connection, added[start : start + _RUNS_AT_A_TIME], directory)
         _write_marker(directory)
-    return Exported(added, sum(one.already_there for one in merged), tuple(merged))
+    return Exported(added, sum(one.already_there for one in merged))
 
 
 def import_export(directory: Path, out: Path) -> None:

@@ -27,10 +27,9 @@ from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.torch_builds import check_gpu_is_used, unused_gpu
 from gputui.services.profiles.user_workload import after_trial, is_step_file, profile_of_step
 from gputui.services.runs.cautions import cautions
-from gputui.services.runs.process import RunRequest
-from gputui.services.support.paths import default_result_file, hash_key, make_directory_for
+from gputui.services.runs.process import RunRequest, target_of, writable_target
+from gputui.services.support.paths import hash_key
 from gputui.store.machines import are_one_box, known_by
-from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable
@@ -102,16 +101,13 @@ def prepare(
     check_label(options.label)
     is_shipped = bool(options.profile) and not is_step_file(options.profile)
     shipped = find_profile(options.profile) if is_shipped else None
-    target = target_of(options.db)
+    target = writable_target(options.db)
     machine = describe_machine(name=options.machine, hash_key=hash_key())
     if options.instance is not None and options.price is None:
         check_instance(options.instance, machine)
     price = price_of(options.price, options.instance, machine)
     if options.rendezvous:
         _check_rendezvous(options.rendezvous)
-    if options.db is None:
-        make_directory_for(target)
-    check_writable(target)
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     requests = []
     profiles = []
@@ -157,11 +153,6 @@ def price_stated_before(target: Path, machine: Machine) -> tuple[Price, str] | N
             if are_one_box(known_by(run.machine), known_by(machine)):
                 return price, run.short_id
     return None
-
-
-def target_of(db: Path | None) -> Path:
-    """The result file, absolute."""
-    return expanded(default_result_file() if db is None else db).absolute()
 
 
 def choices_of(options: RunOptions, seed: int = 0) -> Choices:

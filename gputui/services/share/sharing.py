@@ -42,7 +42,6 @@ _MOST_BOXES = 8
 class Picked:
     """The runs that one argument names."""
 
-    text: str
     path: Path
     runs: tuple[RunSummary, ...]
     columns: frozenset[tuple[str, str]]
@@ -125,7 +124,7 @@ def _picked(text: str, trust: bool) -> Picked:
             raise GputuiError(f"{text}: holds no run", "gputui runs lists those of a file")
         chosen = (find_run(summaries, selector),) if selector else summaries
         check_runs([file], [chosen])
-        return Picked(text, expanded(path).resolve(), chosen, file.layout[0])
+        return Picked(expanded(path).resolve(), chosen, file.layout[0])
 
 
 def _copy(picked: Sequence[Picked], out: Path, names: Names) -> None:

@@ -240,16 +240,16 @@ MEMORY = Question(
 POWER = Question(("power_w",), (nvml_calls.power,))
 ENERGY = Question(("energy_mj",), (nvml_calls.energy,))
 
-OFTEN: tuple[Question, ...] = (
-    Question(("sm_busy_pct", "memory_busy_pct"), (nvml_calls.busy,)),
-    MEMORY,
-    Question(("temperature_c",), (nvml_calls.temperature_v, nvml_calls.temperature)),
-    Question(("sm_clock_mhz",), (nvml_calls.sm_clock,)),
-    Question(("throttle_bits",), (nvml_calls.event_reasons, nvml_calls.throttle_reasons)),
-)
+BUSY = Question(("sm_busy_pct", "memory_busy_pct"), (nvml_calls.busy,))
+TEMPERATURE = Question(("temperature_c",), (nvml_calls.temperature_v, nvml_calls.temperature))
+SM_CLOCK = Question(("sm_clock_mhz",), (nvml_calls.sm_clock,))
+MEMORY_CLOCK = Question(("memory_clock_mhz",), (nvml_calls.memory_clock,))
+REASONS = Question(("throttle_bits",), (nvml_calls.event_reasons, nvml_calls.throttle_reasons))
+
+OFTEN = (BUSY, MEMORY, TEMPERATURE, SM_CLOCK, REASONS)
 
 LESS_OFTEN: tuple[Question, ...] = (
-    Question(("memory_clock_mhz",), (nvml_calls.memory_clock,)),
+    MEMORY_CLOCK,
     question("pstate", "nvmlDeviceGetPerformanceState"),
     question("encoder_pct", "nvmlDeviceGetEncoderUtilization", convert=first_share),
     question("decoder_pct", "nvmlDeviceGetDecoderUtilization", convert=first_share),
@@ -289,8 +289,8 @@ OF_INSTANCES: tuple[Question, ...] = (
 """Of MIG instances, once."""
 
 VIOLATIONS: dict[str, Question] = {
-    question.keys[0]: question
-    for question in (
+    one.keys[0]: one
+    for one in (
         Question(("throttled_power_ns",), (_violation("throttled_power_ns", "NVML_PERF_POLICY_POWER"),)),
         Question(
             ("throttled_thermal_ns",), (_violation("throttled_thermal_ns", "NVML_PERF_POLICY_THERMAL"),)
