@@ -188,15 +188,11 @@ def command(
     from gputui.services.hosts.box import key_for_hosts
     from gputui.services.hosts.preparing import PreparedHosts, new_bakeoff, prepare, profile_for_hosts
     from gputui.services.profiles.planner import Choices
-    from gputui.services.runs.start import target_of
+    from gputui.services.runs.process import writable_target
     from gputui.services.support.paths import hash_key
-    from gputui.store.writing import check_writable
 
     measured, step_file, step = profile_for_hosts(profile or "")
-    target = target_of(db)
-    if db is None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    check_writable(target)
+    target = writable_target(db)
     looks = () if percent is None else looks_of_rounds(launches)
     choices = Choices(
         device=device,

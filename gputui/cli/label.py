@@ -8,8 +8,8 @@ import click
 
 from gputui.errors import EXIT_DONE
 from gputui.services.results.selectors import locate_run
-from gputui.store.editing import label_run
 from gputui.store.selecting import check_label
+from gputui.store.writing import label_run
 
 
 @click.command()

@@ -54,7 +54,7 @@ def _list(profiles: tuple[Profile, ...], as_json: bool) -> None:
 
 
 def _show(name: str, python: str | None, as_json: bool) -> None:
-    from gputui.machine import describe_machine
+    from gputui.machine.describing import describe_machine
     from gputui.services.profiles.interpreters import choose_interpreter
     from gputui.services.profiles.planner import resolve_plan
     from gputui.services.profiles.user_workload import is_step_file, profile_of_step

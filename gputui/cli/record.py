@@ -13,11 +13,12 @@ import click
 from gputui.cli.options import MACHINE_HELP, machine_from
 from gputui.cli.recovered import report_missing_home
 from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError, NotStored
-from gputui.machine import describe_machine
+from gputui.machine.describing import describe_machine
 from gputui.model.units import format_seconds
 from gputui.recording.foreground import Foreground
 from gputui.recording.recorder import Recorder
 from gputui.services.prices.pricing import price_of
+from gputui.services.runs.process import writable_target
 from gputui.services.runs.recording import (
     Recording,
     discard,
@@ -25,10 +26,8 @@ from gputui.services.runs.recording import (
     outcome_of,
     store,
 )
-from gputui.services.support.paths import default_result_file, hash_key, make_directory_for
-from gputui.store.opening import expanded
+from gputui.services.support.paths import hash_key
 from gputui.store.selecting import check_label
-from gputui.store.writing import check_writable
 from gputui.worker.procs.program import signal_name
 
 EXIT_OURS, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
@@ -117,10 +116,7 @@ def _record(
     report_missing_home()
     machine = describe_machine(name=machine_name, hash_key=hash_key())
     price_found = price_of(price, None, machine)
-    target = expanded(default_result_file() if db is None else db).absolute()
-    if db is None:
-        make_directory_for(target)
-    check_writable(target)
+    target = writable_target(db)
     recording = lay_out(
         target, machine, label=label, price=price_found, has_program=bool(words), seconds=seconds
     )
@@ -165,10 +161,10 @@ def _check_numbers(interval: float, seconds: float | None) -> None:
 def _run(words: tuple[str, ...], foreground: Foreground, recorder: Recorder) -> int:
     """Run the program to its end; returns its exit status. Raises OSError if it cannot be started."""
     end = foreground.run(words, recorder.program_begun)
-    outcome = outcome_of(end)
-    recorder.program_ended(outcome.outcome, outcome.reason, end.ended_ns, end.cpu_ns, end.exit_status)
-    is_cut = outcome.outcome == "interrupted"
-    recorder.end("interrupted" if is_cut else "finished", outcome.reason if is_cut else "")
+    outcome, reason = outcome_of(end)
+    recorder.program_ended(outcome, reason, end.ended_ns, end.cpu_ns, end.exit_status)
+    is_cut = outcome == "interrupted"
+    recorder.end("interrupted" if is_cut else "finished", reason if is_cut else "")
     return end.exit_status if end.exit_status >= 0 else 128 - end.exit_status
 
 

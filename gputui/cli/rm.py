@@ -11,7 +11,7 @@ from gputui.cli.output import confirmed
 from gputui.cli.surroundings import unattended
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.services.results.selectors import locate_run
-from gputui.store.editing import remove_run
+from gputui.store.writing import remove_run
 
 
 @click.command()

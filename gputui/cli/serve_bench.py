@@ -22,7 +22,6 @@ from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.units import counted, format_percent, format_whole_seconds
 from gputui.services.runs.process import start_runs, wait_until_begun
 from gputui.services.runs.start import budget_from, launches_from, price_from
-from gputui.services.serving.limits import Limits, limits_from
 from gputui.services.serving.plan import (
     DEFAULT_ATTAINED_SHARE,
     DEFAULT_BUDGET_S,
@@ -34,6 +33,7 @@ from gputui.services.serving.plan import (
     rates_from,
     users_from,
 )
+from gputui.services.serving.profiles import Limits, limits_from
 from gputui.services.serving.text import API_PRICE_HELP, api_price_from
 
 DEFINITIONS = """

@@ -55,12 +55,6 @@ def _upwards(mount: Mount, path: str) -> Iterator[str]:
         yield posixpath.join(mount.point, *parts[:length])
 
 
-def cpu_quota(tree: Tree) -> float | None:
-    """CPUs' worth of time per second, the least of all levels, such as 3.5; None without a quota."""
-    quotas = [quota for group in groups(tree, "cpu") if (quota := _quota(tree, group)) is not None]
-    return min(quotas, default=None)
-
-
 def _quota(tree: Tree, group: CgroupDirectory) -> float | None:
     if group.version == 2:
         fields = tree.found_text(f"{group.path}/cpu.max").split()
@@ -84,12 +78,6 @@ def cpuset(tree: Tree) -> frozenset[int]:
         if cpus:
             return cpus
     return frozenset()
-
-
-def memory_limit(tree: Tree) -> int | None:
-    """Bytes, the least of all limits of all levels, soft limits included; None without a limit."""
-    limits = [_memory_limit(tree, group) for group in groups(tree, "memory")]
-    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _memory_limit(tree: Tree, group: CgroupDirectory) -> int | None:

@@ -69,12 +69,12 @@ def _usable(tree: Tree, host_threads: int, affinity: frozenset[int]) -> tuple[fr
     threads, limited_by = float(host_threads), "host"
     if len(usable) < threads:
         threads, limited_by = float(len(usable)), "affinity"
-    in_cpuset = cgroup.cpuset(tree)
+    limits = cgroup.confinement(tree)
+    in_cpuset, quota = limits.cpus, limits.cpu_limit_cores
     if in_cpuset & usable:
         usable &= in_cpuset
     if in_cpuset and len(usable) <= threads and len(usable) < host_threads and len(in_cpuset) == len(usable):
         threads, limited_by = float(len(usable)), "cpuset"
-    quota = cgroup.cpu_quota(tree)
     if quota is not None and quota < threads:
         threads, limited_by = quota, "cgroup"
     for name, hint in _hints(tree.environ):

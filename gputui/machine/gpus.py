@@ -4,23 +4,62 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar  # Any: pynvml has no types
 
 from gputui.machine.identity import APPLICATION_KEY, hashed_id
 from gputui.model.absent import Missing
+from gputui.model.live import Value
 from gputui.model.machine import Gpu
 from gputui.model.nvml_codes import nvml_reason
+from gputui.sources.nvml_calls import gpu_count, opened
+from gputui.sources.nvml_live.questions import (
+    MEMORY,
+    MIG_MODE,
+    OF_DRIVER,
+    ONCE,
+    PCI_ADDRESS,
+    SELDOM,
+    UUID,
+    Asker,
+    DriverGone,
+    GpuLost,
+    Question,
+    Values,
+    current_mode,
+    mig_handles,
+    question,
+)
 
 T = TypeVar("T")
 
 _SILENCE_S = 3.0
 """If no GPU answers for this long, the rest are described without: a call may hang forever."""
-_SLOWDOWN, _BEYOND = 1, 194
-"""NVML_TEMPERATURE_THRESHOLD_SLOWDOWN and NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT of nvml.h."""
-_HOTTEST_C = 200
 _SILENT = Missing(f"the driver has not answered for {_SILENCE_S:.0f} s")
+
+
+def _cuda(nvml: Any, handle: Any) -> dict[str, str]:
+    version = nvml.nvmlSystemGetCudaDriverVersion_v2()
+    return {"cuda": f"{version // 1000}.{version % 1000 // 10}"}
+
+
+_DESCRIBING = (
+    *("power_limit_w", "power_limit_default_w", "temperature_limit_c", "pcie_generation_max"),
+    *("pcie_width", "pcie_width_max", "mig_mode"),
+)
+_OF_GPU: tuple[Question, ...] = (
+    *(ONCE[0], UUID, MEMORY),
+    *(one for one in SELDOM if one.keys[0] in _DESCRIBING),
+    question(
+        "compute_capability",
+        "nvmlDeviceGetCudaComputeCapability",
+        convert=lambda pair: f"{pair[0]}.{pair[1]}",
+    ),
+    question("ecc_mode", "nvmlDeviceGetEccMode", convert=current_mode),
+)
+_OF_LIBRARY = (OF_DRIVER, Question(("cuda",), (_cuda,)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,80 +89,25 @@ class DriverFacts:
     cuda_driver_version: str | Missing
 
 
-class _Library:
-    """pynvml, initialized; each query fails separately."""
-
-    def __init__(self, pynvml: Any) -> None:
-        self._pynvml = pynvml
-
-    def ask(self, name: str, *arguments: Any, **options: Any) -> Any | Missing:
-        """The result of one NVML function, or the reason there is none."""
-        function = getattr(self._pynvml, name, None)
-        if function is None:
-            return Missing("this pynvml is too old to ask")
-        try:
-            return function(*arguments, **options)
-        except self._pynvml.NVMLError as error:
-            return Missing(nvml_reason(error.value))
-        except (UnicodeDecodeError, TypeError):  # a faulty GPU's name; an argument this pynvml lacks
-            return Missing("the NVIDIA driver's answer cannot be understood")
-
-    def first(self, *questions: tuple[str, Any]) -> Any | Missing:
-        """The first query that succeeds; else the reason of the last one."""
-        answer: Any | Missing = Missing("not asked")
-        for name, argument in questions:
-            answer = self.ask(name, argument)
-            if not isinstance(answer, Missing):
-                break
-        return answer
-
-    def memory_bytes(self, handle: Any) -> int | Missing:
-        version = getattr(self._pynvml, "nvmlMemory_v2", None)
-        answer = (
-            Missing("") if version is None else self.ask("nvmlDeviceGetMemoryInfo", handle, version=version)
-        )
-        if isinstance(answer, Missing):
-            answer = self.ask("nvmlDeviceGetMemoryInfo", handle)
-        return _convert(answer, lambda memory: int(memory.total))
-
-
-def _open() -> _Library | Missing:
-    # The library stays open until the process ends: without persistence mode each opening takes seconds.
-    try:
-        import pynvml
-    except ImportError:
-        return Missing("this Python has no pynvml: `pip install nvidia-ml-py` shows NVIDIA GPUs")
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        return Missing(nvml_reason(error.value))
-    return _Library(pynvml)
-
-
 def describe_gpus() -> DriverFacts:
-    """Every GPU the driver counts, in its order; a lost GPU keeps its place."""
-    library = _open()
-    if isinstance(library, Missing):
-        return DriverFacts((), (), library.reason, library, library)
-    count = library.ask("nvmlDeviceGetCount")
-    if isinstance(count, Missing):
-        absent, count = count.reason, 0
-    else:
-        absent = "" if count else "the NVIDIA driver sees no GPU"
-    gpus: list[Gpu] = []
-    uuids: list[str] = []
-    for index, found in enumerate(_each(count, lambda index: _described(library, index))):
-        gpu, uuid = (_lost(index, _SILENT), _SILENT) if found is None else found
-        gpus.append(gpu)
-        if not isinstance(uuid, Missing):
-            uuids.append(uuid)
-    cuda = library.ask("nvmlSystemGetCudaDriverVersion_v2")
+    """Every GPU the driver counts, in its order; a lost GPU keeps its place.
+
+    The library stays open until the process ends: without persistence mode each opening takes seconds.
+    """
+    nvml = opened()
+    if isinstance(nvml, Missing):
+        return DriverFacts((), (), nvml.reason, nvml, nvml)
+    count = gpu_count(nvml)
+    absent, count = (count.reason, 0) if isinstance(count, Missing) else ("", count)
+    found = _each(count, lambda index: _answers(nvml, index, _OF_GPU))
+    of_gpus = [_without(_OF_GPU, _SILENT) if values is None else values for values in found]
+    driver = _answers(nvml, None, _OF_LIBRARY)
     return DriverFacts(
-        tuple(gpus),
-        tuple(uuids),
+        tuple(_gpu(index, values) for index, values in enumerate(of_gpus)),
+        tuple(uuid for values in of_gpus if isinstance(uuid := _text(values["uuid"]), str)),
         absent,
-        _text(library.ask("nvmlSystemGetDriverVersion")),
-        _convert(cuda, lambda version: f"{version // 1000}.{version % 1000 // 10}"),
+        _text(driver["driver"]),
+        _text(driver["cuda"]),
     )
 
 
@@ -146,114 +130,80 @@ def _each(count: int, ask: Callable[[int], T]) -> list[T | None]:
         return [found.get(index) for index in range(count)]
 
 
-def _described(library: _Library, index: int) -> tuple[Gpu, str | Missing]:
-    """A GPU and its UUID."""
-    handle = library.ask("nvmlDeviceGetHandleByIndex", index)
-    if isinstance(handle, Missing):
-        return _lost(index, handle), handle
-    uuid = _text(library.ask("nvmlDeviceGetUUID", handle))
-    return _gpu(
-        library, index, handle, "" if isinstance(uuid, Missing) else hashed_id(APPLICATION_KEY, uuid)
-    ), uuid
+def _answers(nvml: Any, index: int | None, questions: Sequence[Question]) -> Values:
+    """Of a GPU, or of the library; of a GPU that is lost, why in each."""
+    try:
+        handle = None if index is None else nvml.nvmlDeviceGetHandleByIndex(index)
+        return Asker(nvml, handle).values(questions)
+    except nvml.NVMLError as error:
+        code = error.value
+    except (DriverGone, GpuLost) as gone:
+        code = gone.code
+    return _without(questions, Missing(nvml_reason(code)))
 
 
-def _gpu(library: _Library, index: int, handle: Any, gpu_id: str) -> Gpu:
-    name = _text(library.ask("nvmlDeviceGetName", handle))
-    power_limit = library.first(
-        ("nvmlDeviceGetEnforcedPowerLimit", handle), ("nvmlDeviceGetPowerManagementLimit", handle)
-    )
-    default_limit = library.ask("nvmlDeviceGetPowerManagementDefaultLimit", handle)
-    capability = library.ask("nvmlDeviceGetCudaComputeCapability", handle)
+def _without(questions: Sequence[Question], why: Missing) -> Values:
+    return {key: why for asked in questions for key in asked.keys}
+
+
+def _gpu(index: int, values: Values) -> Gpu:
+    name, uuid = _text(values["name"]), _text(values["uuid"])
+    ecc, mig = values["ecc_mode"], values["mig_mode"]
     return Gpu(
         index=index,
-        gpu_id=gpu_id,
+        gpu_id="" if isinstance(uuid, Missing) else hashed_id(APPLICATION_KEY, uuid),
         name="unnamed GPU" if isinstance(name, Missing) else name,
         vendor="nvidia",
-        memory_bytes=library.memory_bytes(handle),
-        power_limit_w=_convert(power_limit, lambda milliwatt: milliwatt / 1000),
-        power_default_limit_w=_convert(default_limit, lambda milliwatt: milliwatt / 1000),
-        compute_capability=_convert(capability, lambda pair: f"{pair[0]}.{pair[1]}"),
-        pcie_generation_max=_convert(library.ask("nvmlDeviceGetMaxPcieLinkGeneration", handle), int),
-        pcie_width_max=_convert(library.ask("nvmlDeviceGetMaxPcieLinkWidth", handle), int),
-        pcie_width=_convert(library.ask("nvmlDeviceGetCurrPcieLinkWidth", handle), int),
-        ecc_enabled=_convert(library.ask("nvmlDeviceGetEccMode", handle), lambda modes: modes[0] == 1),
-        mig_enabled=_convert(library.ask("nvmlDeviceGetMigMode", handle), lambda modes: modes[0] == 1),
-        temperature_limit_c=_temperature_limit_c(library, handle),
+        memory_bytes=_known(values["memory_total_bytes"], int),
+        power_limit_w=_known(values["power_limit_w"], float),
+        power_default_limit_w=_known(values["power_limit_default_w"], float),
+        compute_capability=_text(values["compute_capability"]),
+        pcie_generation_max=_known(values["pcie_generation_max"], int),
+        pcie_width_max=_known(values["pcie_width_max"], int),
+        pcie_width=_known(values["pcie_width"], int),
+        ecc_enabled=ecc if isinstance(ecc, Missing) else ecc == 1,
+        mig_enabled=mig if isinstance(mig, Missing) else mig == 1,
+        temperature_limit_c=_known(values["temperature_limit_c"], float),
     )
 
 
-def _temperature_limit_c(library: _Library, handle: Any) -> float | Missing:
-    """Where the clocks begin to fall; newer GPUs report how far away that is instead."""
-    limit = library.ask("nvmlDeviceGetTemperatureThreshold", handle, _SLOWDOWN)
-    if isinstance(limit, Missing):
-        now = library.ask("nvmlDeviceGetTemperature", handle, 0)
-        margin = library.ask("nvmlDeviceGetMarginTemperature", handle)
-        if isinstance(now, Missing) or isinstance(margin, Missing):
-            return limit
-        limit = now + margin - _celsius(library.ask("nvmlDeviceGetFieldValues", handle, [(_BEYOND, 0)]))
-    return float(limit) if 0 < limit <= _HOTTEST_C else Missing(f"the driver reports {limit} °C")
+def _known(value: Value, convert: Callable[[Any], T]) -> T | Missing:
+    return value if isinstance(value, Missing) else convert(value)
 
 
-def _celsius(fields: Any | Missing) -> int:
-    """How far beyond the margin the clocks begin to fall; 0 if that is not reported."""
-    if isinstance(fields, Missing) or fields[0].nvmlReturn != 0:
-        return 0
-    return int(fields[0].value.siVal)
-
-
-def _lost(index: int, why: Missing) -> Gpu:
-    return Gpu(index, "", "unnamed GPU", "nvidia", why, why, why, why, why, why, why, why, why, why)
-
-
-def _convert(answer: Any | Missing, convert: Callable[[Any], T]) -> T | Missing:
-    return answer if isinstance(answer, Missing) else convert(answer)
-
-
-def _text(answer: Any | Missing) -> str | Missing:
-    if isinstance(answer, Missing):
-        return answer
-    # before 11.5 pynvml returns bytes
-    text = answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer)
-    return "".join(letter for letter in text if letter.isprintable()).strip()[:96]
+def _text(value: Value) -> str | Missing:
+    if isinstance(value, Missing):
+        return value
+    return "".join(letter for letter in str(value) if letter.isprintable()).strip()[:96]
 
 
 def nvml_addresses() -> tuple[GpuAddress, ...]:
     """UUID and PCI address of each NVIDIA GPU, by the driver's number; empty without a driver."""
-    library = _open()
-    if isinstance(library, Missing):
+    nvml = opened()
+    if isinstance(nvml, Missing):
         return ()
-    count = library.ask("nvmlDeviceGetCount")
-    found = _each(0 if isinstance(count, Missing) else count, lambda index: _address(library, index))
+    count = gpu_count(nvml)
+    found = _each(0 if isinstance(count, Missing) else count, lambda index: _address(nvml, index))
     return tuple(each or GpuAddress(index, "", "", ()) for index, each in enumerate(found))
 
 
-def _address(library: _Library, index: int) -> GpuAddress:
-    handle = library.ask("nvmlDeviceGetHandleByIndex", index)
-    if isinstance(handle, Missing):
-        return GpuAddress(index, "", "", ())
-    uuid = _text(library.ask("nvmlDeviceGetUUID", handle))
-    pci = _convert(library.ask("nvmlDeviceGetPciInfo", handle), lambda info: _text(info.busId))
+def _address(nvml: Any, index: int) -> GpuAddress:
+    values = _answers(nvml, index, (UUID, PCI_ADDRESS, MIG_MODE))
+    uuid, place = (_text(values[key]) for key in ("uuid", "pci_address"))
     return GpuAddress(
         index,
         "" if isinstance(uuid, Missing) else uuid,
-        "" if isinstance(pci, Missing) else normal_pci_address(pci),
-        _mig_uuids(library, handle),
+        "" if isinstance(place, Missing) else place,
+        tuple(_mig_uuids(nvml, index)) if values["mig_mode"] == 1 else (),
     )
 
 
-def _mig_uuids(library: _Library, handle: Any) -> tuple[str, ...]:
-    modes = library.ask("nvmlDeviceGetMigMode", handle)
-    most = library.ask("nvmlDeviceGetMaxMigDeviceCount", handle)
-    if isinstance(modes, Missing) or modes[0] != 1 or isinstance(most, Missing):
-        return ()
-    uuids: list[str] = []
-    for place in range(most):
-        slice_handle = library.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, place)
-        if not isinstance(slice_handle, Missing):
-            uuid = _text(library.ask("nvmlDeviceGetUUID", slice_handle))
-            if not isinstance(uuid, Missing):
-                uuids.append(uuid)
-    return tuple(uuids)
+def _mig_uuids(nvml: Any, index: int) -> Iterator[str]:
+    with suppress(nvml.NVMLError, DriverGone, GpuLost):
+        for _, handle in mig_handles(nvml, nvml.nvmlDeviceGetHandleByIndex(index)):
+            uuid = Asker(nvml, handle).values((UUID,))["uuid"]
+            if isinstance(uuid, str):
+                yield uuid
 
 
 def normal_pci_address(text: str) -> str:

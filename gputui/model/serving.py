@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gputui.model.telemetry import LaunchPower
+
 SERVE_PROFILE = "serve-bench"
 """In place of a profile: the cases of the run are loads on a server."""
 LOADS = ("closed", "open")
@@ -194,17 +196,6 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True)
-class BoxPower:
-    """The power of all GPUs of the box together while a load was measured."""
-
-    case_id: int
-    launch_id: int
-    samples: int
-    """Of the GPU that has the fewest."""
-    mean_w: float
-
-
-@dataclass(frozen=True, slots=True)
 class ServingRecords:
     """What a stored run holds of its loads, beside its cases."""
 
@@ -213,5 +204,6 @@ class ServingRecords:
     steps: tuple[LoadStep, ...]
     requests: tuple[Requests, ...]
     """One for each step that has any."""
-    powers: tuple[BoxPower, ...] = ()
-    """Of launches during which GPUs were sampled."""
+    powers: tuple[LaunchPower, ...] = ()
+    """Of all GPUs of the box together, for launches during which they were sampled; `samples` of the GPU that
+    has the fewest."""

@@ -120,3 +120,13 @@ def _is_column(column: object) -> bool:
         and all(isinstance(part, str) for part in column)
         and column[1] in ("f", "Q")
     )
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPower:
+    """GPU power during the blocks of a case in one launch."""
+
+    case_id: int
+    launch_id: int
+    samples: int
+    mean_w: float

@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import Any  # Any: JSON
 
 from gputui.errors import GputuiError
-from gputui.machine import describe_machine, host_id
+from gputui.machine.describing import describe_machine
+from gputui.machine.identity import host_id
 from gputui.model.journal import JOURNAL_NAME, SPEC_NAME, TELEMETRY_NAME, check_line, to_plain
 from gputui.model.machine import Machine
 from gputui.recording.interpreters import ChosenInterpreter, chosen_interpreter

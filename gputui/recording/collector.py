@@ -474,7 +474,7 @@ def live_collector(interval_s: float, on_sample: Callable[[], None] = lambda: No
 def live_sources() -> tuple[LiveSource, ...]:
     """One for each kind of GPU; AMD's only if its driver is loaded, NVIDIA's always, to report what is
     wrong."""
-    from gputui.sources.nvml_live import NvmlLive
+    from gputui.sources.nvml_live.source import NvmlLive
 
     found: list[LiveSource] = [NvmlLive()]
     if Path("/sys/module/amdgpu").exists():

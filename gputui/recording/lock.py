@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gputui.errors import GputuiError
-from gputui.machine import host_id
+from gputui.machine.identity import host_id
 from gputui.model.journal import LOCK_NAME
 from gputui.worker.foreign_json import read_json_file
 

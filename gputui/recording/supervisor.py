@@ -18,7 +18,8 @@ from pathlib import Path
 from types import FrameType
 
 from gputui.errors import GputuiError
-from gputui.machine import GpuAddress, describe_machine, join_gpu, nvml_addresses
+from gputui.machine.describing import describe_machine
+from gputui.machine.gpus import GpuAddress, join_gpu, nvml_addresses
 from gputui.model.absent import Missing
 from gputui.model.case import FOUND_BY_TRYING
 from gputui.model.journal import (

@@ -13,6 +13,7 @@ from gputui.model.absent import Missing
 from gputui.model.confinement import FREE, Confinement
 from gputui.model.telemetry import HOST, Reading
 from gputui.sources.host_live import confined_memory, cpu_used_ns, integer
+from gputui.sources.small_files import load_1min, meminfo, text_of
 
 _QUICK_CLOCK_MAX_CPUS = 16
 """The clock is read per CPU; on larger hosts that is too expensive ten times a second."""
@@ -69,7 +70,9 @@ class HostSource:
         else:
             values = self._clock() if full or self._cpus <= _QUICK_CLOCK_MAX_CPUS else {}
             if full:
-                values |= self._processor_time() | self._memory() | self._load()
+                values |= self._processor_time() | self._memory()
+                load = load_1min(self._text("proc/loadavg"))
+                values |= {} if load is None else {"load_1min": load}
         self._problem = Missing("/proc cannot be read") if full and not values else None
         return Reading(device, time.monotonic_ns(), values)
 
@@ -78,10 +81,7 @@ class HostSource:
         return self._problem
 
     def _text(self, path: str) -> str:
-        try:
-            return (self._root / path.lstrip("/")).read_text(errors="replace")
-        except OSError:
-            return ""
+        return text_of(f"{self._root}/{path.lstrip('/')}")
 
     def _processor_time(self) -> dict[str, float | int]:
         cpus = self._confinement.cpus
@@ -98,18 +98,12 @@ class HostSource:
         return {"cpu_busy_pct": busy_pct, "cpu_steal_pct": max(0, ticks.steal - last[0].steal) * scale}
 
     def _memory(self) -> dict[str, float | int]:
-        meminfo, limit = self._text("proc/meminfo"), self._confinement.memory_limit_bytes
-        total, available = (_kib(meminfo, name) for name in ("MemTotal", "MemAvailable"))
+        found, limit = meminfo(self._text("proc/meminfo")), self._confinement.memory_limit_bytes
+        total, available = found.get("MemTotal"), found.get("MemAvailable")
         used = None if total is None or available is None else max(0, total - available)
         if limit is not None and (total is None or limit < total):
             used = confined_memory(self._confinement, self._text)
         return {} if used is None else {"memory_used_bytes": used}
-
-    def _load(self) -> dict[str, float | int]:
-        try:
-            return {"load_1min": float(self._text("proc/loadavg").split()[0])}
-        except (IndexError, ValueError):
-            return {}
 
     def _clock(self) -> dict[str, float | int]:
         if self._clock_files:
@@ -148,8 +142,3 @@ def _parse_ticks(stat: str, cpus: frozenset[int]) -> _Ticks | None:
     times += [0] * (8 - len(times))
     idle, steal = times[3] + times[4], times[7]
     return _Ticks(sum(times) - idle - steal, steal, sum(times))
-
-
-def _kib(meminfo: str, name: str) -> int | None:
-    found = re.search(rf"^{name}:\s+(\d+) kB", meminfo, re.MULTILINE)
-    return int(found[1]) * 1024 if found else None

@@ -13,7 +13,7 @@ from gputui.model.absent import Missing
 from gputui.model.confinement import FREE, Confinement
 from gputui.model.devices import HOST
 from gputui.model.live import AT_SECOND_READING, DeviceSample, Value
-from gputui.sources.small_files import read_file
+from gputui.sources.small_files import load_1min, meminfo, text_of
 
 _LIMITS_KEPT_NS = 10 * 10**9
 """How long limits, network interfaces and disks are cached: they seldom change."""
@@ -87,7 +87,8 @@ class HostLive:
         values: dict[str, Value] = {"name": self._cpu_name()}
         values |= self._processor(last, counters)
         values |= self._memory()
-        values |= self._load()
+        load = load_1min(self._text("/proc/loadavg"))
+        values["load_1min"] = Missing("/proc/loadavg cannot be read") if load is None else load
         values |= _rates(last, counters)
         problem = None if stat else Missing("/proc/stat cannot be read")
         return DeviceSample(HOST, self.NAME, self._clock(), values, problem=problem)
@@ -102,10 +103,7 @@ class HostLive:
         return frozenset(device.parent.name for device in found)
 
     def _text(self, path: str) -> str:
-        try:
-            return read_file(self._root + path).decode(errors="replace")
-        except OSError:
-            return ""
+        return text_of(self._root + path)
 
     def _cpu_name(self) -> str | Missing:
         if self._name is None:
@@ -143,8 +141,7 @@ class HostLive:
     # Memory
 
     def _memory(self) -> dict[str, Value]:
-        fields = dict(re.findall(r"^(\w+): +(\d+) kB", self._text("/proc/meminfo"), re.MULTILINE))
-        found = {name: int(kib) * 1024 for name, kib in fields.items()}
+        found = meminfo(self._text("/proc/meminfo"))
         unread = Missing("/proc/meminfo cannot be read")
         total, available = found.get("MemTotal"), found.get("MemAvailable")
         values: dict[str, Value] = {
@@ -164,13 +161,6 @@ class HostLive:
             else:
                 values["memory_used_bytes"] = Missing("the control group does not tell what it uses")
         return values
-
-    def _load(self) -> dict[str, Value]:
-        first = self._text("/proc/loadavg").partition(" ")[0]
-        try:
-            return {"load_1min": float(first)}
-        except ValueError:
-            return {"load_1min": Missing("/proc/loadavg cannot be read")}
 
     # Network and disks
 

@@ -7,6 +7,8 @@ from functools import partial
 from typing import Any, TypeVar  # Any: pynvml has no types
 
 from gputui.model import nvml_codes
+from gputui.model.absent import Missing
+from gputui.model.nvml_codes import nvml_reason
 
 NEVER_AGAIN = frozenset(
     {nvml_codes.NOT_SUPPORTED, nvml_codes.FUNCTION_NOT_FOUND, nvml_codes.ARGUMENT_VERSION_MISMATCH}
@@ -24,6 +26,28 @@ POWER_INSTANT = 186
 _WIDE_FROM, _WIDE_UNTIL = (535, 43), (535, 98)
 """Drivers whose third version of the process lists has entries of 32 bytes instead of 24 (nvitop, PR 79 and
 89); 535.98 has no third version at all."""
+
+
+def opened(why: Callable[[int], str] = nvml_reason) -> Any | Missing:
+    """pynvml, initialized, or why there is none; with persistence mode off this takes seconds."""
+    try:
+        import pynvml
+    except ImportError:
+        return Missing("this Python has no pynvml: `pip install nvidia-ml-py` shows NVIDIA GPUs")
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return Missing(why(error.value))
+    return pynvml
+
+
+def gpu_count(nvml: Any) -> int | Missing:
+    """How many GPUs the driver counts, lost ones included; Missing for none."""
+    try:
+        count = int(nvml.nvmlDeviceGetCount())
+    except nvml.NVMLError as error:
+        return Missing(nvml_reason(error.value))
+    return count or Missing(nvml_reason(nvml_codes.NO_GPU))
 
 
 def ask(nvml: Any, handle: Any, ways: list[Callable[[Any, Any], Answer]]) -> Answer | int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 _MOST_BYTES = 4 * 2**20
 _AT_ONCE = 2**16
@@ -23,3 +24,24 @@ def read_file(path: str) -> bytes:
         return content
     finally:
         os.close(handle)
+
+
+def text_of(path: str) -> str:
+    """The content of such a file; empty if it cannot be read."""
+    try:
+        return read_file(path).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def meminfo(text: str) -> dict[str, int]:
+    """The bytes that `/proc/meminfo` names."""
+    return {name: int(kib) * 1024 for name, kib in re.findall(r"^(\w+):\s+(\d+) kB", text, re.MULTILINE)}
+
+
+def load_1min(text: str) -> float | None:
+    """The first number of `/proc/loadavg`."""
+    try:
+        return float(text.partition(" ")[0])
+    except ValueError:
+        return None

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from gputui.errors import GputuiError, NotStored
 from gputui.model.result import RunSummary
 from gputui.store import schema
-from gputui.store.drafts import log_of, merge_draft
-from gputui.store.locking import lock_of
+from gputui.store.locking import cleared, lock_of, log_of, merge_draft
 from gputui.store.opening import CATALOG, check_place, expanded, rows_of
 from gputui.store.reading import check_runs, open_result, open_results, summaries_of
-from gputui.store.writing import explaining, opened_for_writing, real_path
+from gputui.store.writing import delete_runs, explaining, opened_for_writing, real_path
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -55,26 +54,16 @@ def merge_files(
             raise GputuiError(f"{source} cannot be merged into itself", "name another file with -o")
     paths = tuple(dict.fromkeys(expanded(source).resolve() for source in sources))
     known = _ends_in(out) if os.path.lexists(out) else {}
-    with _collected(out) as collection, _named(collection, out):
-        merged = collect_new(paths, collection, known, progress)
-        if collection.exists() or not out.exists():
-            _move(collection, out)
-    return tuple(merged)
-
-
-@contextmanager
-def _collected(out: Path) -> Iterator[Path]:
-    """Where new runs are collected; removed at the end."""
-    place = merge_draft(out)
-    leftovers = (place, log_of(place))
-    try:
-        for path in leftovers:
-            path.unlink(missing_ok=True)
-        yield place
-    finally:
-        for path in (*leftovers, lock_of(place)):
+    collection = merge_draft(out)
+    with cleared(collection, log_of(collection)), _named(collection, out):
+        try:
+            merged = collect_new(paths, collection, known, progress)
+            if collection.exists() or not out.exists():
+                _move(collection, out)
+        finally:
             with suppress(OSError):
-                path.unlink(missing_ok=True)
+                lock_of(collection).unlink(missing_ok=True)
+    return tuple(merged)
 
 
 @contextmanager
@@ -148,7 +137,7 @@ def _collect(
         names = {f"d{number}": path for number, path in enumerate(wanted, 1)}
         with opened_for_writing(collection, names) as connection, explaining(collection):
             connection.execute("BEGIN")
-            _delete(connection, [run for runs in wanted.values() for run in runs])
+            delete_runs(connection, [run for runs in wanted.values() for run in runs])
             for table in schema.RUN_TABLES:
                 _insert(
                     connection,
@@ -170,18 +159,11 @@ def _move(collection: Path, out: Path) -> None:
             return
         connection.execute("BEGIN")
         runs = [str(run) for (run,) in rows_of(connection, collection, "SELECT run_id FROM d1.main.runs")]
-        _delete(connection, runs)
+        delete_runs(connection, runs)
         for table in schema.RUN_TABLES:
             every = frozenset((table.name, name) for name in table.column_names)
             _insert(connection, table, {"d1": (every, ())})
         connection.execute("COMMIT")
-
-
-def _delete(connection: DuckDBPyConnection, runs: Sequence[str]) -> None:
-    for table in schema.RUN_TABLES:
-        connection.execute(
-            f"DELETE FROM {CATALOG}.main.{table.name} WHERE run_id IN (SELECT unnest(?::UUID[]))", [runs]
-        )
 
 
 def _insert(

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar  # Any: cells of a query
 from gputui.errors import GputuiError
 from gputui.model.units import counted
 from gputui.store.locking import WAIT_S, Locked, let_writers_pass
-from gputui.store.schema import FORMAT_NAME, META, SCHEMA_VERSION, TABLES, Column
+from gputui.store.schema import FORMAT_NAME, META, SCHEMA_VERSION, TABLES
 from gputui.store.text import clean_text
 
 if TYPE_CHECKING:
@@ -100,13 +100,13 @@ def connect(threads: int = 2, memory: str = "1GB") -> DuckDBPyConnection:
     return duckdb.connect(":memory:", config={**_CONFIG, "threads": str(threads), "memory_limit": memory})
 
 
-def check_name(db: Path) -> None:
-    """Check that DuckDB can open a file of this name. Raises GputuiError."""
-    _name_for_duckdb(db)
+def quoted(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
 
 
-def _name_for_duckdb(db: Path) -> str:
-    """The path in UTF-8, which DuckDB uses as the bytes of the name in every locale."""
+def name_for_duckdb(db: Path) -> str:
+    """The path in UTF-8, which DuckDB uses as the bytes of the name in every locale. Raises GputuiError."""
     try:
         return os.fsencode(db).decode()
     except UnicodeDecodeError as error:
@@ -117,7 +117,7 @@ def _name_for_duckdb(db: Path) -> str:
 
 def check_place(db: Path) -> None:
     """Check that the path is a regular file, without opening it. Raises GputuiError."""
-    check_name(db)
+    name_for_duckdb(db)
     try:
         found = db.stat()
     except FileNotFoundError:
@@ -140,9 +140,8 @@ def attach(connection: DuckDBPyConnection, db: Path, options: str, name: str = C
     """Attach a file. Raises Locked if another process holds it, else GputuiError."""
     import duckdb
 
-    quoted = _name_for_duckdb(db).replace("'", "''")
     try:
-        connection.execute(f"ATTACH '{quoted}' AS {name} (TYPE duckdb{options})")
+        connection.execute(f"ATTACH {quoted(name_for_duckdb(db))} AS {name} (TYPE duckdb{options})")
     except duckdb.Error as error:
         text = str(error)
         if "Could not set lock" in text or "Conflicting lock" in text:
@@ -391,7 +390,7 @@ def open_read_only(db: Path, trust: bool = False) -> Checked:
     check_place(db)
     connection = connect(memory=_MEMORY_TO_READ)
     try:
-        with _explaining_lock(db):
+        with explaining_lock(db):
             let_writers_pass(db)
             retrying(lambda: attach(connection, db, ", READ_ONLY"))
         close_the_doors(connection)
@@ -401,7 +400,7 @@ def open_read_only(db: Path, trust: bool = False) -> Checked:
         raise
 
 
-def open_together(files: Sequence[Path], trust: bool = False, threads: int = 2) -> list[Checked]:
+def open_together(files: Sequence[Path], trust: bool = False) -> list[Checked]:
     """Open several different files like `open_read_only`, on one connection that all share.
 
     No file can refer to another: nothing in them is executed. Does not wait for a writer while it holds other
@@ -410,7 +409,7 @@ def open_together(files: Sequence[Path], trust: bool = False, threads: int = 2) 
     for db in files:
         check_place(db)
         let_writers_pass(db)
-    connection = connect(threads, _MEMORY_TO_READ)
+    connection = connect(memory=_MEMORY_TO_READ)
     try:
         attached = {f"d{number}": db for number, db in enumerate(files)}
         for name, db in attached.items():
@@ -466,7 +465,8 @@ class FilesInTurn:
 
 
 @contextmanager
-def _explaining_lock(db: Path) -> Iterator[None]:
+def explaining_lock(db: Path) -> Iterator[None]:
+    """Locked in the user's words."""
     try:
         yield
     except Locked as error:
@@ -485,7 +485,7 @@ def close_the_doors(
     with_logs = [db.with_name(db.name + ending) for db in files for ending in _ENDINGS]
     for setting, paths in (("allowed_directories", but_for), ("allowed_paths", with_logs)):
         if paths:
-            listed = ", ".join("'" + _name_for_duckdb(path).replace("'", "''") + "'" for path in paths)
+            listed = ", ".join(quoted(name_for_duckdb(path)) for path in paths)
             connection.execute(f"SET {setting}=[{listed}]")
     connection.execute("SET enable_external_access=false")
     connection.execute("SET lock_configuration=true")
@@ -562,7 +562,13 @@ def _check_format(
         if not table.is_late and table.name not in layout.tables:
             raise GputuiError(f"{db} has no table {table.name}: it is damaged", "use a copy made before")
         for column in table.columns:
-            _check_type(db, table.name, column, layout.types.get((table.name, column.name)))
+            found = layout.types.get((table.name, column.name))
+            if found is not None and found != column.sql_type:
+                raise GputuiError(
+                    f"{db} has {table.name}.{column.name} as {clean_text(found)[:40]} where"
+                    f" {column.sql_type} belongs",
+                    "it was not written by gputui; do not trust it",
+                )
     return Checked(connection, version, layout.columns, catalog)
 
 
@@ -700,14 +706,6 @@ def _number(db: Path, meta: dict[str, str], key: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise GputuiError(f"{db} has no readable {key}: it is damaged", "use a copy made before")
     return int(text)
-
-
-def _check_type(db: Path, table: str, column: Column, found: str | None) -> None:
-    if found is not None and found != column.sql_type:
-        raise GputuiError(
-            f"{db} has {table}.{column.name} as {clean_text(found)[:40]} where {column.sql_type} belongs",
-            "it was not written by gputui; do not trust it",
-        )
 
 
 def _refuse_code(

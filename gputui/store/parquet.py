@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from gputui.errors import GputuiError, NotStored
 from gputui.store import schema
 from gputui.store.locking import WAIT_S, Locked, write_lock
-from gputui.store.merging import Merged, collect_new
+from gputui.store.merging import collect_new
 from gputui.store.opening import (
     CATALOG,
     MARKER,
@@ -28,6 +28,7 @@ from gputui.store.opening import (
     connect,
     expanded,
     is_export,
+    quoted,
     rows_of,
 )
 from gputui.store.schema import RUN_TABLES, Column, Table
@@ -61,8 +62,6 @@ class Exported:
     added: tuple[str, ...]
     """Runs that the directory lacked, or had without their end."""
     already_there: int
-    merged: tuple[Merged, ...]
-    """Of each source file."""
 
 
 def export_runs(
@@ -94,7 +93,7 @@ def export_runs(
                 for start in range(0, len(added), _RUNS_AT_A_TIME):
                     _export(connection, added[start : start + _RUNS_AT_A_TIME], directory)
         _write_marker(directory)
-    return Exported(added, sum(one.already_there for one in merged), tuple(merged))
+    return Exported(added, sum(one.already_there for one in merged))
 
 
 def import_export(directory: Path, out: Path) -> None:
@@ -140,7 +139,7 @@ def _import(connection: DuckDBPyConnection, directory: Path, table: Table) -> No
 
 def _read(directory: Path, table: str, columns: Sequence[str] = ("*",)) -> str:
     """A query of all files of a table, with the batch that each row was exported in."""
-    place = _quoted(f"{directory}/{table}/**/*.parquet")
+    place = quoted(f"{directory}/{table}/**/*.parquet")
     return (
         f"SELECT {', '.join(columns)}, regexp_extract(filename, 'part-([0-9a-f]+)-[^/]*$', 1) AS batch"
         f" FROM read_parquet({place}, union_by_name = true, hive_partitioning = false, filename = true)"
@@ -149,10 +148,6 @@ def _read(directory: Path, table: str, columns: Sequence[str] = ("*",)) -> str:
 
 def _files_of(directory: Path, table: str) -> list[Path]:
     return sorted((directory / table).glob("**/*.parquet"))
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _prepare(directory: Path) -> None:
@@ -321,7 +316,7 @@ def portable_type(column: Column) -> str:
 def _write(connection: DuckDBPyConnection, name: str, sql: str, draft: Path, batch: str) -> bool:
     """Write one table below the draft; whether there was anything to write."""
     connection.execute(
-        f"COPY ({sql} JOIN place ON t.run_id = place.run_id) TO {_quoted(str(draft / name))} (FORMAT parquet,"
+        f"COPY ({sql} JOIN place ON t.run_id = place.run_id) TO {quoted(str(draft / name))} (FORMAT parquet,"
         f" COMPRESSION zstd, PARTITION_BY ({', '.join(PARTITIONS)}), FILENAME_PATTERN 'part-{batch}-{{i}}')"
     )
     return (draft / name).is_dir() and any((draft / name).iterdir())
@@ -334,7 +329,7 @@ def _write_empty(connection: DuckDBPyConnection, name: str, sql: str, draft: Pat
     place.mkdir(parents=True, exist_ok=True)
     connection.execute(
         f"COPY (SELECT * EXCLUDE ({', '.join(PARTITIONS)}) FROM ({sql} JOIN place ON t.run_id = place.run_id)"
-        f" LIMIT 0) TO {_quoted(str(place / 'part-0-0.parquet'))} (FORMAT parquet, COMPRESSION zstd)"
+        f" LIMIT 0) TO {quoted(str(place / 'part-0-0.parquet'))} (FORMAT parquet, COMPRESSION zstd)"
     )
 
 
@@ -359,7 +354,7 @@ def _write_dictionary(connection: DuckDBPyConnection, directory: Path, draft: Pa
     connection.execute(
         "COPY (SELECT unnest(?::VARCHAR[]) AS table_name, unnest(?::VARCHAR[]) AS column_name,"
         " unnest(?::VARCHAR[]) AS data_type, unnest(?::VARCHAR[]) AS meaning)"
-        f" TO {_quoted(str(draft / 'dictionary' / 'dictionary.parquet'))} (FORMAT parquet, COMPRESSION zstd)",
+        f" TO {quoted(str(draft / 'dictionary' / 'dictionary.parquet'))} (FORMAT parquet, COMPRESSION zstd)",
         lists,
     )
     (directory / "dictionary").mkdir(exist_ok=True)
@@ -378,7 +373,7 @@ def _purge(connection: DuckDBPyConnection, directory: Path, name: str, draft: Pa
     export that was interrupted."""
     if not _files_of(directory, name):
         return
-    every = _quoted(f"{directory}/{name}/**/*.parquet")
+    every = quoted(f"{directory}/{name}/**/*.parquet")
     wanted = "run_id IN (SELECT run_id::VARCHAR FROM part)"
     found = connection.execute(
         f"SELECT DISTINCT filename FROM read_parquet({every}, hive_partitioning = false, filename = true,"
@@ -386,9 +381,9 @@ def _purge(connection: DuckDBPyConnection, directory: Path, name: str, draft: Pa
     ).fetchall()
     for (text,) in found:
         path, left = Path(text), draft / "left.parquet"
-        one = f"FROM read_parquet({_quoted(text)}, hive_partitioning = false)"
+        one = f"FROM read_parquet({quoted(text)}, hive_partitioning = false)"
         connection.execute(
-            f"COPY ({one} WHERE NOT {wanted}) TO {_quoted(str(left))} (FORMAT parquet, COMPRESSION zstd)"
+            f"COPY ({one} WHERE NOT {wanted}) TO {quoted(str(left))} (FORMAT parquet, COMPRESSION zstd)"
         )
         ((rows,),) = connection.execute(f"SELECT count(*) {one} WHERE NOT {wanted}").fetchall()
         if rows:

@@ -22,7 +22,8 @@ from gputui.model.journal import Block
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.series import TimeSeries
-from gputui.model.serving import BoxPower, LoadStep, RequestRow, Requests, ServerFound, ServingRecords
+from gputui.model.serving import LoadStep, RequestRow, Requests, ServerFound, ServingRecords
+from gputui.model.telemetry import LaunchPower
 from gputui.store.locking import Locked
 from gputui.store.machines import with_common_ids
 from gputui.store.opening import (
@@ -50,7 +51,6 @@ from gputui.store.rebuilding import (
 )
 from gputui.store.rows import PROFILED_PARTS, Cell, Row
 from gputui.store.schema import TABLE_BY_NAME
-from gputui.store.selecting import find_run as find_run
 from gputui.store.strict import LATEST_US, NotValid, converted, strict
 from gputui.store.text import clean_text
 
@@ -181,16 +181,6 @@ class MeasuredSpan:
     launch_id: int
     first_utc_us: int
     last_utc_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchPower:
-    """GPU power during the blocks of a case in one launch."""
-
-    case_id: int
-    launch_id: int
-    samples: int
-    mean_w: float
 
 
 COLD_C = 5.0
@@ -372,21 +362,16 @@ class ResultFile:
         self, run_id: str, case_id: int, launch_ids: Collection[int], pieces: int
     ) -> tuple[LaunchSeries, ...]:
         """The machine while a case was timed in these launches, in pieces as in `telemetry_series`."""
-        if ("blocks", "t_us") not in self._columns:
-            return ()
-        sql = f"""
-            SELECT launch_id, min(t_us), max(t_us + wall_ns // 1000) FROM {self._catalog}.main.blocks
-            WHERE run_id = TRY_CAST(? AS UUID) AND case_id = ? AND t_us BETWEEN 0 AND {LATEST_US}
-                AND wall_ns BETWEEN 0 AND 1000 * {LATEST_US}
-            GROUP BY launch_id ORDER BY launch_id"""
-        found = []
-        for launch_id, first, last in self._rows(sql, (run_id, case_id)):
-            if not isinstance(launch_id, int) or launch_id not in launch_ids:
-                continue
-            if isinstance(first, int) and isinstance(last, int):
-                series = self._series_between(run_id, (first, last), pieces)
-                found.append(LaunchSeries(launch_id, first, last, series))
-        return tuple(found)
+        return tuple(
+            LaunchSeries(
+                span.launch_id,
+                span.first_utc_us,
+                span.last_utc_us,
+                self._series_between(run_id, (span.first_utc_us, span.last_utc_us), pieces),
+            )
+            for span in sorted(self.measured_spans(run_id), key=attrgetter("launch_id"))
+            if span.case_id == case_id and span.launch_id in launch_ids
+        )
 
     def _series_between(self, run_id: str, span: tuple[int, int], pieces: int) -> tuple[TelemetrySeries, ...]:
         found: list[tuple[int, list[tuple[object, ...]], tuple[Metric, ...]]] = []
@@ -433,7 +418,7 @@ class ResultFile:
         """By case, the GPU's power in each launch; without those whose blocks have no power samples."""
         return next(iter(powers_of([self], [(run_id,)]).values()), {})
 
-    def _box_powers(self, run_id: str) -> tuple[BoxPower, ...]:
+    def _box_powers(self, run_id: str) -> tuple[LaunchPower, ...]:
         if not self._columns >= {("blocks", "t_us"), ("telemetry", "power_w")}:
             return ()
         sql = f"""
@@ -444,7 +429,7 @@ class ResultFile:
                 WHERE b.run_id = TRY_CAST(? AS UUID) AND isfinite(t.power_w) AND t.power_w >= 0
                 GROUP BY b.case_id, b.launch_id, t.device_index)
             GROUP BY case_id, launch_id ORDER BY case_id, launch_id"""
-        return tuple(_made(BoxPower, row) for row in self._rows(sql, (run_id,)))
+        return tuple(_made(LaunchPower, row) for row in self._rows(sql, (run_id,)))
 
     def measured_spans(self, run_id: str) -> tuple[MeasuredSpan, ...]:
         """When each launch timed each case, ordered by time."""
@@ -904,17 +889,13 @@ def _key_of(*names: str) -> Callable[[Row], Any]:
 
 
 @contextmanager
-def open_results(
-    files: Sequence[Path], trust: bool = False, threads: int = 2
-) -> Iterator[tuple[ResultFile, ...]]:
+def open_results(files: Sequence[Path], trust: bool = False) -> Iterator[tuple[ResultFile, ...]]:
     """Open several different result files on one connection, which takes a tenth of the time per file.
-
-    `threads` that DuckDB works with.
 
     Raises Locked without waiting if one of them is being written, GputuiError as `open_result`.
     """
     paths = [expanded(db).absolute() for db in files]
-    opened = open_together(paths, trust, threads)
+    opened = open_together(paths, trust)
     try:
         yield tuple(ResultFile(one, db, warnings_of(db)) for one, db in zip(opened, paths, strict=True))
     finally:

@@ -533,11 +533,6 @@ MIGRATIONS: tuple[Migration, ...] = (Migration(1, "frozen", ()),)
 """Ordered by version; the last one leads to SCHEMA_VERSION."""
 
 
-def creation_sql(catalog: str) -> tuple[str, ...]:
-    """Statements that create all tables in an empty attached database."""
-    return tuple(table.create_sql(catalog) for table in TABLES)
-
-
 def migrations_from(version: int, migrations: Iterable[Migration] = MIGRATIONS) -> tuple[Migration, ...]:
     """The migrations that a file of this schema version still needs."""
     return tuple(m for m in migrations if m.version > version)

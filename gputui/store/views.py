@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputui.model.plan import MIN_BLOCKS
+from gputui.store.opening import quoted
 from gputui.store.schema import TABLES
 
 if TYPE_CHECKING:
@@ -153,11 +154,11 @@ _OURS = "gputui: "
 
 def _comments(catalog: str, there: Collection[tuple[str, str]]) -> Iterator[str]:
     for table in TABLES:
-        yield f"COMMENT ON TABLE {catalog}.main.{table.name} IS {_quoted(table.meaning)}"
+        yield f"COMMENT ON TABLE {catalog}.main.{table.name} IS {quoted(table.meaning)}"
         for column in table.columns:
             if column.meaning and (table.name, column.name) in there:
                 where = f"{catalog}.main.{table.name}.{column.name}"
-                yield f"COMMENT ON COLUMN {where} IS {_quoted(column.meaning)}"
+                yield f"COMMENT ON COLUMN {where} IS {quoted(column.meaning)}"
 
 
 def _creation(catalog: str, view: View) -> str:
@@ -165,14 +166,10 @@ def _creation(catalog: str, view: View) -> str:
     return "; ".join(
         (
             f"CREATE OR REPLACE VIEW {where} AS {view.sql}",
-            f"COMMENT ON VIEW {where} IS {_quoted(_OURS + view.meaning)}",
-            *(f"COMMENT ON COLUMN {where}.{name} IS {_quoted(text)}" for name, text in view.columns),
+            f"COMMENT ON VIEW {where} IS {quoted(_OURS + view.meaning)}",
+            *(f"COMMENT ON COLUMN {where}.{name} IS {quoted(text)}" for name, text in view.columns),
         )
     )
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 _KEY = "explained"

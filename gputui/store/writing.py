@@ -1,4 +1,4 @@
-"""Writes a run into a result file: completely or not at all, and once, whatever happens meanwhile."""
+"""Writes, labels and removes runs of a result file: completely or not at all, whatever happens meanwhile."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,20 +16,20 @@ from gputui.errors import GputuiError, NotStored
 from gputui.model.machine import Identity
 from gputui.model.telemetry import Reading
 from gputui.store import schema
-from gputui.store.drafts import log_of, new_draft, sweep
 from gputui.store.journal_reader import JournalContents, Telemetry
-from gputui.store.locking import WAIT_S, Locked, write_lock
+from gputui.store.locking import WAIT_S, Locked, cleared, log_of, new_draft, sweep, write_lock
 from gputui.store.machines import common_ids, known_by_ids
 from gputui.store.opening import (
     CATALOG,
     TEXT_MOST_BYTES,
     attach,
     check_is_ours,
-    check_name,
     check_place,
     close_the_doors,
     connect,
     expanded,
+    explaining_lock,
+    name_for_duckdb,
     open_read_only,
     retrying,
     rows_of,
@@ -90,7 +91,7 @@ def store_run(
         if there and (there[0][0] is not None or contents.end is None):
             connection.execute("ROLLBACK")
             return StoredRun(db, run_id, status, True, 0, 0, 0, contents.damage)
-        delete_run(connection, run_id)
+        delete_runs(connection, [run_id])
         for name, table_rows in rows.items():
             _insert(connection, name, _tuples(name, run_id, table_rows))
         count = _insert_telemetry(connection, run_id, telemetry_tuples(contents, telemetry))
@@ -104,10 +105,41 @@ def store_run(
     return StoredRun(db, run_id, status, False, len(rows["cases"]), len(rows["blocks"]), count, left_out)
 
 
-def delete_run(connection: DuckDBPyConnection, run_id: str) -> None:
-    """Delete all rows of a run, within the open transaction."""
+def delete_runs(connection: DuckDBPyConnection, runs: Sequence[str]) -> None:
+    """Delete all rows of these runs, within the open transaction."""
     for table in schema.RUN_TABLES:
-        connection.execute(f"DELETE FROM {CATALOG}.main.{table.name} WHERE run_id = ?::UUID", [run_id])
+        connection.execute(
+            f"DELETE FROM {CATALOG}.main.{table.name} WHERE run_id IN (SELECT unnest(?::UUID[]))", [runs]
+        )
+
+
+def remove_run(db: Path, run_id: str) -> None:
+    """Remove one run with all its rows. Raises NotStored, and changes nothing then."""
+    with _changing(db, run_id) as connection:
+        delete_runs(connection, [run_id])
+
+
+def label_run(db: Path, run_id: str, label: str) -> None:
+    """Set the label of a run; an empty one removes it. Raises NotStored, and changes nothing then."""
+    with _changing(db, run_id) as connection:
+        connection.execute(
+            f"UPDATE {CATALOG}.main.runs SET label = ? WHERE run_id = ?::UUID", [label, run_id]
+        )
+
+
+@contextmanager
+def _changing(db: Path, run_id: str) -> Iterator[DuckDBPyConnection]:
+    """One transaction on a file that contains this run."""
+    db = real_path(db)
+    with opened_for_writing(db) as connection, explaining(db):
+        connection.execute("BEGIN")
+        there = connection.execute(
+            f"SELECT count(*) FROM {CATALOG}.main.runs WHERE run_id = ?::UUID", [run_id]
+        ).fetchall()
+        if not there[0][0]:
+            raise NotStored(f"run {run_id[-8:]} is no longer in {db}", "somebody removed it: gputui runs")
+        yield connection
+        connection.execute("COMMIT")
 
 
 def check_writable(db: Path) -> None:
@@ -138,7 +170,7 @@ def real_path(db: Path) -> Path:
         resolved.exists()  # a name may be too long for the system
     except (OSError, RuntimeError) as error:
         raise NotStored(f"{db} is not a usable path: {error}", "name another file") from error
-    check_name(resolved)
+    name_for_duckdb(resolved)
     return resolved
 
 
@@ -175,7 +207,7 @@ def opened_for_writing(
                     yield connection
                     _name_boxes(connection, db)
             else:
-                options = _new_file_options()
+                options = f", STORAGE_VERSION '{schema.STORAGE_VERSION}', BLOCK_SIZE {schema.BLOCK_BYTES}"
                 with _draft(db) as draft, _attached(draft, options, db, beside, reads) as connection:
                     _create(connection)
                     yield connection
@@ -203,17 +235,12 @@ def _locked(db: Path) -> Iterator[None]:
 def _draft(db: Path) -> Iterator[Path]:
     """A temporary name next to the file; renamed to the file on success, else removed."""
     draft = new_draft(db)
-    leftovers = (draft, log_of(draft))
     try:
-        for path in leftovers:
-            path.unlink(missing_ok=True)
-        yield draft
-        draft.rename(db)
+        with cleared(draft, log_of(draft)):
+            yield draft
+            draft.rename(db)
     except OSError as error:
         raise _not_stored(db, str(error.strerror or error)) from error
-    finally:
-        for path in leftovers:
-            path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -227,7 +254,8 @@ def _attached(
             try:
                 retrying(lambda: attach(connection, path, options))
                 for name, other in beside.items():
-                    _attach_beside(connection, name, other)
+                    with explaining_lock(other):
+                        retrying(partial(attach, connection, other, ", READ_ONLY", name))
             except GputuiError as error:  # report a full disk as such, not as damage
                 raise _in_short(db, str(error.__cause__)) or error from error
             close_the_doors(connection, reads)
@@ -237,15 +265,6 @@ def _attached(
             connection.execute(f"DETACH {CATALOG}")
     finally:
         connection.close()
-
-
-def _attach_beside(connection: DuckDBPyConnection, name: str, other: Path) -> None:
-    try:
-        retrying(lambda: attach(connection, other, ", READ_ONLY", name))
-    except Locked as error:
-        raise GputuiError(
-            f"{other} is being written by {error.holder}", "try again when it has ended"
-        ) from error
 
 
 @contextmanager
@@ -272,16 +291,12 @@ def _in_short(db: Path, text: str) -> NotStored | None:
     return None
 
 
-def _new_file_options() -> str:
-    return f", STORAGE_VERSION '{schema.STORAGE_VERSION}', BLOCK_SIZE {schema.BLOCK_BYTES}"
-
-
 def _create(connection: DuckDBPyConnection) -> None:
     import duckdb
 
     connection.execute("BEGIN")
-    for statement in schema.creation_sql(CATALOG):
-        connection.execute(statement)
+    for table in schema.TABLES:
+        connection.execute(table.create_sql(CATALOG))
     meta = {
         "format": schema.FORMAT_NAME,
         "schema_version": str(schema.SCHEMA_VERSION),

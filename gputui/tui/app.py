@@ -15,8 +15,8 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from gputui.document.theme import THEMES, Palette
-from gputui.services.runs.active import RunsWatch
-from gputui.services.runs.alerts_watch import AlertsWatch
+from gputui.services.runs.active import watch_runs
+from gputui.services.runs.alerts_watch import watch_alerts
 from gputui.services.runs.notifications import notification
 from gputui.services.support.paths import default_result_file
 from gputui.tui.monitor.frame import short_name
@@ -104,7 +104,7 @@ class MonitorApp(FastPaint):
         self._opened: dict[str, Screen[None]] = {}
         self.runs_in_progress = 0
         """As of the last check, a few seconds ago at most."""
-        self._runs_watch: RunsWatch | None = None
+        self._end_runs_watch: Callable[[], None] | None = None
         self.opens_first: tuple[str, tuple[str, ...]] | None = None
         """The first screen and its arguments; None for the monitor."""
         self.notifies = False
@@ -115,7 +115,7 @@ class MonitorApp(FastPaint):
         """The user's choice, None if there was none."""
         self.used: list[str] = []
         """What was chosen in the palette, the last first; 20 at most."""
-        self._alerts: AlertsWatch | None = None
+        self._end_alerts: Callable[[], None] | None = None
         self._hook_before = threading.excepthook
         for action in SCREENS_ACTIONS if self._entries else ():
             self._bindings.bind(  # at once: what is typed right behind the palette's key goes to the palette
@@ -149,10 +149,9 @@ class MonitorApp(FastPaint):
         super().on_unmount()
         threading.excepthook = self._hook_before
         self._feed.close()
-        if self._runs_watch is not None:
-            self._runs_watch.close()
-        if self._alerts is not None:
-            self._alerts.close()
+        for end in (self._end_runs_watch, self._end_alerts):
+            if end is not None:
+                end()
 
     def on_terminal_closed(self, _: TerminalClosed) -> None:
         self._leave(HUNG_UP)
@@ -165,8 +164,7 @@ class MonitorApp(FastPaint):
     def on_ready(self) -> None:
         """The first frame is on the screen: start watching runs."""
         if self._entries:
-            self._runs_watch = RunsWatch(partial(self._in_app, self._take_runs))
-            self._runs_watch.start()
+            self._end_runs_watch = watch_runs(partial(self._in_app, self._take_runs))
             self._watch_alerts()
             self._look_for_results()
 
@@ -202,12 +200,11 @@ class MonitorApp(FastPaint):
             self.screen.refresh_lines()
 
     def _watch_alerts(self) -> None:
-        if self.notifies and self._alerts is None:
-            self._alerts = AlertsWatch(partial(self._in_app, self._notify))
-            self._alerts.start()
-        elif not self.notifies and self._alerts is not None:
-            self._alerts.close()
-            self._alerts = None
+        if self.notifies and self._end_alerts is None:
+            self._end_alerts = watch_alerts(partial(self._in_app, self._notify))
+        elif not self.notifies and self._end_alerts is not None:
+            self._end_alerts()
+            self._end_alerts = None
 
     def _notify(self, text: str) -> None:
         """Written between two frames."""

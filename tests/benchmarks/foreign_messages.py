@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "services" / "hosts"))
 from monitor_samples import sample
 from mutations import mutated
 
-from gputui.machine import describe_machine
+from gputui.machine.describing import describe_machine
 from gputui.model.journal import to_plain
 from gputui.recording.live_changes import Changes
 from gputui.services.hosts.bakeoff import on_all, probed
@@ -42,10 +42,9 @@ from gputui.services.hosts.live import HostFeed, HostSample
 from gputui.tui.monitor.hosts import HostsModel
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.worker.serving.address import address_of
-from gputui.worker.serving.metrics import during, metrics_in, read_metrics
 from gputui.worker.serving.prompts import Body
-from gputui.worker.serving.server import ServerError, body_for, find_server
+from gputui.worker.serving.request import address_of
+from gputui.worker.serving.server import ServerError, body_for, during, find_server, metrics_in, read_metrics
 
 STRANGER = """
 for last; do :; done

@@ -88,7 +88,7 @@ def measure() -> None:
     """Of the library that this process finds."""
     import pynvml
 
-    from gputui.sources.nvml_live import NvmlLive
+    from gputui.sources.nvml_live.source import NvmlLive
 
     source = NvmlLive()
     reason = source.open()

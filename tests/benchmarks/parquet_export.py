@@ -25,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from compare_large import make_small_file
 
-from gputui.store.editing import remove_run
 from gputui.store.reading import open_result
 from gputui.store.schema import RUN_TABLES
+from gputui.store.writing import remove_run
 
 ANSWER = """
     SELECT machine_id, workload, precision, max(rate) AS rate FROM rates

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gputui.machine import describe_machine, hashed_id
+from gputui.machine.describing import describe_machine
+from gputui.machine.identity import hashed_id
 from gputui.machine.tree import Tree
 from gputui.model.absent import Missing
 from gputui.model.journal import to_plain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gputui.machine import GpuAddress, join_gpu, normal_pci_address
+from gputui.machine.gpus import GpuAddress, join_gpu, normal_pci_address
 from gputui.model.absent import Missing
 
 ADDRESSES = (

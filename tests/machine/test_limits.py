@@ -8,7 +8,7 @@ import pytest
 
 from gputui.machine import cgroup
 from gputui.machine.cpu import describe_cpu
-from gputui.machine.memory import describe_memory
+from gputui.machine.describing import describe_memory
 from gputui.machine.tree import Tree
 from gputui.model.absent import Missing
 
@@ -266,7 +266,7 @@ def test_a_damaged_quota_limits_nothing(box: Path, content: str) -> None:
     target = box / "sys/fs/cgroup/cpu.max"
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(content.encode(errors="surrogateescape"))
-    assert cgroup.cpu_quota(tree(box)) is None
+    assert cgroup.confinement(tree(box)).cpu_limit_cores is None
 
 
 @pytest.mark.parametrize(

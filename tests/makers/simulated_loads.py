@@ -14,7 +14,7 @@ from stored_loads import PROFILE, Server, store_loads
 
 from gputui.model.result import CaseResult, Measurement, Run
 from gputui.services.compare.pairing import Comparison, compare_sides, side_of_runs
-from gputui.services.serving.limits import parameter_of
+from gputui.services.serving.profiles import parameter_of
 from gputui.store.reading import open_result
 
 

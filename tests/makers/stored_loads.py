@@ -21,9 +21,8 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Block, CaseWarm, Figure, Line
 from gputui.model.serving import SERVE_PROFILE, LoadStep, RequestRow, Requests, ServerFound
-from gputui.services.serving.limits import Limits
 from gputui.services.serving.plan import serving_case
-from gputui.services.serving.profiles import RequestProfile
+from gputui.services.serving.profiles import Limits, RequestProfile
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 

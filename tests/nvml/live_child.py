@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any  # JSON
 
 from gputui.model.absent import Missing
-from gputui.sources.nvml_live import NvmlLive
+from gputui.sources.nvml_live.source import NvmlLive
 
 _DEADLINE_S = 300.0
 

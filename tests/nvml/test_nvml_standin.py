@@ -19,7 +19,8 @@ REPOSITORY = Path(__file__).parents[2]
 
 DESCRIBE = """
 import json
-from gputui.machine import describe_machine, nvml_addresses, join_gpu
+from gputui.machine.describing import describe_machine
+from gputui.machine.gpus import nvml_addresses, join_gpu
 from gputui.model.journal import to_plain
 from dataclasses import asdict
 print(json.dumps({

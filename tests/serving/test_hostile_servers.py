@@ -12,10 +12,9 @@ from contextlib import contextmanager, suppress
 import pytest
 from command_line import gputui
 
-from gputui.worker.serving.address import address_of
-from gputui.worker.serving.metrics import metrics_in, read_metrics
 from gputui.worker.serving.prompts import Body
-from gputui.worker.serving.server import ServerError, body_for, find_server
+from gputui.worker.serving.request import address_of
+from gputui.worker.serving.server import ServerError, body_for, find_server, metrics_in, read_metrics
 
 MODELS = json.dumps({"data": [{"id": "m", "owned_by": "vllm"}]}).encode()
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from model_server import Behaviour, serving
 
-from gputui.worker.serving.address import address_of
-from gputui.worker.serving.metrics import ServerMetrics, during, metrics_in, read_metrics
+from gputui.worker.serving.request import address_of
+from gputui.worker.serving.server import ServerMetrics, during, metrics_in, read_metrics
 
 _VLLM = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import pytest
 from model_server import Behaviour, ModelServer, Served, serving
 
-from gputui.worker.serving.address import address_of
 from gputui.worker.serving.answer import (
     CUT,
     FAILED,
@@ -22,6 +21,7 @@ from gputui.worker.serving.answer import (
 )
 from gputui.worker.serving.client import Client, Exchange
 from gputui.worker.serving.prompts import Body
+from gputui.worker.serving.request import address_of
 from gputui.worker.serving.server import ServerError, body_for, find_server, path_of
 
 _MS = 1_000_000

@@ -11,7 +11,7 @@ import pytest
 from model_server import Behaviour, serving
 from offered_loads import offer
 
-from gputui.worker.serving.address import address_of
+from gputui.worker.serving.request import address_of
 from gputui.worker.serving.server import TIMEOUT_S, ServerError, find_server
 
 

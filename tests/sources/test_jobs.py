@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gputui.model.live import NO_JOB
-from gputui.sources.jobs import job_of
+from gputui.sources.processes import job_of
 
 DIGITS = "3f9c2a17b0de" + "0" * 52
 POD = "0aa1b2c3-1234-4abc-8def-0123456789ab"

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from stored_runs import run_id_of, store
 
-from gputui.store.drafts import merge_draft, new_draft
-from gputui.store.editing import label_run
-from gputui.store.locking import lock_of
+from gputui.store.locking import lock_of, merge_draft, new_draft
 from gputui.store.reading import open_result
+from gputui.store.writing import label_run
 
 _IN_DRAFT = """
 import sys

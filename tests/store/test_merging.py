@@ -16,11 +16,10 @@ from gputui.model.journal import RunEnd
 from gputui.model.result import Run
 from gputui.services.results.frames import load
 from gputui.store import schema
-from gputui.store.editing import label_run, remove_run
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.merging import merge_files
 from gputui.store.reading import open_result
-from gputui.store.writing import store_run
+from gputui.store.writing import label_run, remove_run, store_run
 
 A, B, C = (f"0194b5a0-0000-7000-8000-0000bbbb000{n}" for n in range(1, 4))
 

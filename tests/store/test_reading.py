@@ -26,7 +26,8 @@ from gputui.model.journal import MachineFound, RunStart
 from gputui.model.result import Run, RunSummary
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.opening import explained
-from gputui.store.reading import find_run, open_result
+from gputui.store.reading import open_result
+from gputui.store.selecting import find_run
 from gputui.store.text import clean_text
 from gputui.store.writing import store_run
 
@@ -417,6 +418,7 @@ def test_a_file_this_user_may_not_read_is_reported_as_such() -> None:
 import os, sys, duckdb
 from pathlib import Path
 from gputui.errors import GputuiError
+from gputui.store.selecting import find_run
 from gputui.store.reading import open_result
 if os.getuid() == 0:  # may read everything
     os.setuid(65534)

@@ -21,8 +21,8 @@ from gputui.model.result import Run
 from gputui.services.live.demo import CAUTION
 from gputui.services.playback.demo import BOXES, Demo, MadeUpProgress
 from gputui.services.results.reference_making import Candidate, problems_of_run
-from gputui.store.editing import label_run
 from gputui.store.reading import open_result
+from gputui.store.writing import label_run
 from gputui.tui.app import MonitorApp
 from gputui.tui.screens.compare.screen import CompareScreen
 from gputui.tui.screens.results.screen import ResultsScreen

@@ -14,7 +14,7 @@ from gputui.model.case import Case
 from gputui.model.units import counted, format_usd, listed, three_digits
 from gputui.services.advise.rent import Estimated, PricedSide
 from gputui.services.results.throughput import speed_of
-from gputui.services.serving.limits import Limits, limits_from, limits_of, parameter_of
+from gputui.services.serving.profiles import Limits, limits_from, limits_of, parameter_of
 
 GRAMMAR = (
     "RATE requests/day (or /h, /min, /s) N in N out with limits: '2M requests/day 800 in 200 out ttft<500ms'"

@@ -42,7 +42,7 @@ from gputui.services.results.headline import (
     title_of,
 )
 from gputui.services.results.throughput import run_spread_of
-from gputui.services.serving.limits import limits_of
+from gputui.services.serving.profiles import limits_of
 
 _WITH: dict[str, Callable[[str], str]] = {
     "precision": "with {}".format,

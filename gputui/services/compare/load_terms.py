@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from gputui.model.case import Case
 from gputui.model.units import format_percent, listed
 from gputui.services.compare.pairing import Comparison
-from gputui.services.serving.limits import limits_of, parameter_of
+from gputui.services.serving.profiles import limits_of, parameter_of
 
 _TERMS = (
     ("model", "model", "if it is one model under two names, give both the same --name"),

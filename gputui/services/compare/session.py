@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing
+from gputui.model.telemetry import LaunchPower
 from gputui.services.compare.columns import ComparisonColumn, columns_of
 from gputui.services.compare.headline import Headline, headline_of
 from gputui.services.compare.pairing import (
@@ -27,7 +28,6 @@ from gputui.services.compare.pairing import (
 from gputui.services.compare.why import Why, explain
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.selectors import Selection, select_all, split_selector
-from gputui.store.reading import LaunchPower
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputui.errors import GputuiError
-from gputui.machine import describe_machine, storage_warning
+from gputui.machine.describing import describe_machine
+from gputui.machine.storage import storage_warning
 from gputui.machine.tree import Tree
 from gputui.metrics import number, with_unit
 from gputui.model.absent import Missing

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from gputui.analysis.health import BUSY_PCT, GpuFinding, foreign_processes, health
-from gputui.machine import join_gpu, nvml_addresses
+from gputui.machine.gpus import join_gpu, nvml_addresses
 from gputui.model.absent import Missing
 from gputui.model.journal import LOCK_NAME
 from gputui.model.live import DeviceSample, LiveSample

@@ -33,10 +33,9 @@ from gputui.recording.spec import Spec
 from gputui.recording.supervisor import HARD_STOP
 from gputui.services.hosts.batch_job import JobRequest
 from gputui.services.hosts.box import Box, box_from, describe, device_of, step_profile
-from gputui.services.hosts.host import Host
+from gputui.services.hosts.host import Host, quoted
 from gputui.services.hosts.link import FilePart, HostFailed, Link, LinkLost
 from gputui.services.hosts.slurm import START_S, job_script
-from gputui.services.hosts.ssh_errors import quoted
 from gputui.services.prices.pricing import price_of
 from gputui.services.profiles.loader import Profile
 from gputui.services.runs.process import mark_stored

@@ -15,9 +15,8 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Machine
 from gputui.model.units import counted, format_bytes, format_seconds
 from gputui.recording.probing import PROBE_TIMEOUT_S
-from gputui.services.hosts.host import LOCAL, Host
+from gputui.services.hosts.host import LOCAL, Host, quoted
 from gputui.services.hosts.link import HostFailed, Link
-from gputui.services.hosts.ssh_errors import quoted
 from gputui.services.profiles.loader import Profile
 from gputui.services.profiles.user_workload import profile_as_described
 from gputui.store.strict import LARGEST, LATEST_US, strict

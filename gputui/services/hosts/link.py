@@ -30,8 +30,7 @@ from typing import Any  # Any: JSON of another machine
 from gputui.errors import EXIT_MACHINE_LACKS, GputuiError
 from gputui.model.units import format_seconds
 from gputui.recording.deployment import measuring_half
-from gputui.services.hosts.host import Host
-from gputui.services.hosts.ssh_errors import quoted, why_unreachable
+from gputui.services.hosts.host import Host, quoted, why_unreachable
 from gputui.store.text import clean_text
 from gputui.worker.foreign_json import read_json
 

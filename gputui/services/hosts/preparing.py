@@ -30,7 +30,7 @@ from gputui.services.profiles.user_workload import is_step_file
 from gputui.services.runs.cautions import cautions
 from gputui.services.runs.process import new_run_id
 from gputui.services.runs.progress import expected_s
-from gputui.services.runs.start import RunOptions, check_something_runs
+from gputui.services.runs.start import RunOptions, check_something_runs, option_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,19 +178,7 @@ def command_on(text: str, options: RunOptions) -> list[str]:
     words = ["gputui", "bakeoff", *([options.profile] if options.profile else [])]
     for name in text.replace(",", " ").split():
         words += ["--local"] if name == LOCAL_WORD else ["--host", name]
-    for option, value in (
-        ("--db", options.db),
-        *(("--python", python) for python in options.pythons),
-        ("--device", options.device),
-        *(("--only", workload) for workload in options.only),
-        *(("--precision", precision) for precision in options.precisions),
-        ("--launches", options.launches),
-        ("--budget", None if options.budget_s is None else f"{options.budget_s:g}"),
-        ("--price", None if options.price is None else f"{options.price:g}"),
-    ):
-        if value not in (None, ""):
-            words += [option, str(value)]
-    return words
+    return words + option_words(options)
 
 
 def new_bakeoff(

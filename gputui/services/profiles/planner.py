@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 
 from gputui.errors import GputuiError, MachineLacks
-from gputui.machine import nvml_addresses
+from gputui.machine.gpus import nvml_addresses
 from gputui.model.absent import Missing
 from gputui.model.case import PRECISIONS, Case, Variant, Work
 from gputui.model.machine import Interpreter, Machine, TorchDevice

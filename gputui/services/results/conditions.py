@@ -12,11 +12,11 @@ from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.model.serving import ServingRecords
+from gputui.model.telemetry import LaunchPower
 from gputui.services.results.selectors import Selection, batches
 from gputui.store.locking import Locked
 from gputui.store.reading import (
     CaseConditions,
-    LaunchPower,
     LaunchSeries,
     ResultFile,
     TelemetrySeries,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult
+from gputui.model.telemetry import LaunchPower
 from gputui.services.results.block_times import fewest_blocks
 from gputui.services.results.throughput import devices_of
-from gputui.store.reading import LaunchPower
 
 PowerOf = Callable[[str, int], Sequence[LaunchPower] | Missing]
 """By run and case."""

@@ -12,45 +12,36 @@ POLLS = 10
 """Polls after a change: a supervisor takes a while until it locks the directory of its run."""
 
 
-class RunsWatch:
-    """Reports when the number of runs in progress changes.
+def watch_runs(changed: Callable[[int], None]) -> Callable[[], None]:
+    """Report when the number of runs in progress changes; returns at once, with what ends it.
 
-    Calls `changed` in its thread. The first poll follows soon after the start, without blocking it.
+    Calls `changed` in a thread of its own. The first poll follows soon, without blocking it.
     """
+    ends = threading.Event()
+    threading.Thread(target=_poll, args=(changed, ends), name="gputui-runs", daemon=True).start()
+    return ends.set
 
-    def __init__(self, changed: Callable[[int], None], every_s: float = EVERY_S) -> None:
-        self._changed = changed
-        self._every_s = every_s
-        self._ends = threading.Event()
 
-    def start(self) -> None:
-        """Start; returns at once."""
-        threading.Thread(target=self._run, name="gputui-runs", daemon=True).start()
+def _poll(changed: Callable[[int], None], ends: threading.Event) -> None:
+    from gputui.services.support.paths import run_directories  # after the first frame is drawn
 
-    def close(self) -> None:
-        """Stop; returns at once."""
-        self._ends.set()
+    last, seen_ns, polls = 0, 0, 0
+    while not ends.is_set():
+        changed_ns = _changed_ns(run_directories())
+        # A new run creates a directory and locks it soon after; until then one timestamp is enough.
+        if changed_ns != seen_ns:
+            polls = POLLS if time.time_ns() - changed_ns < POLLS * EVERY_S * 1e9 else 1
+        else:
+            polls -= 1
+        if last or polls > 0:
+            from gputui.services.runs.held_runs import held_runs  # only if there was ever a run
 
-    def _run(self) -> None:
-        from gputui.services.support.paths import run_directories  # after the first frame is drawn
-
-        last, seen_ns, polls = 0, 0, 0
-        while not self._ends.is_set():
-            changed_ns = _changed_ns(run_directories())
-            # A new run creates a directory and locks it soon after; until then one timestamp is enough.
-            if changed_ns != seen_ns:
-                polls = POLLS if time.time_ns() - changed_ns < POLLS * EVERY_S * 1e9 else 1
-            else:
-                polls -= 1
-            if last or polls > 0:
-                from gputui.services.runs.held_runs import held_runs  # only if there was ever a run
-
-                seen_ns = changed_ns
-                count = sum(len(together) for _, together in held_runs())
-                if count != last:
-                    self._changed(count)
-                    last = count
-            self._ends.wait(self._every_s)
+            seen_ns = changed_ns
+            count = sum(len(together) for _, together in held_runs())
+            if count != last:
+                changed(count)
+                last = count
+        ends.wait(EVERY_S)
 
 
 def _changed_ns(directory: Path) -> int:

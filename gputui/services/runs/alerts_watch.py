@@ -18,56 +18,54 @@ POLL_EVERY_S = 2.0
 READ_EVERY_S = 0.5
 
 
-class AlertsWatch:
-    """Raises alerts for all runs, whoever started them. Calls `alert` in daemon threads."""
+def watch_alerts(on_alert: Callable[[str], None]) -> Callable[[], None]:
+    """Raise alerts for all runs, whoever started them; returns at once, with what ends it.
 
-    def __init__(self, on_alert: Callable[[str], None], poll_every_s: float = POLL_EVERY_S) -> None:
-        self._on_alert = on_alert
-        self._poll_every_s = poll_every_s
-        self._ends = threading.Event()
-        self._followed: set[str] = set()
+    Calls `on_alert` in daemon threads.
+    """
+    ends = threading.Event()
 
-    def start(self) -> None:
-        """Start; returns at once."""
-        threading.Thread(target=self._poll, name="gputui-alerts", daemon=True).start()
+    def alert(text: str) -> None:
+        if text and not ends.is_set():
+            on_alert(text)
 
-    def close(self) -> None:
-        """Stop raising alerts; returns at once."""
-        self._ends.set()
+    threading.Thread(target=_poll, args=(alert, ends), name="gputui-alerts", daemon=True).start()
+    return ends.set
 
-    def _poll(self) -> None:
-        from gputui.services.runs.process import runs_in_progress  # after the first frame is drawn
 
-        is_first = True
-        while not self._ends.is_set():
-            for runs in runs_in_progress():
-                if runs[0].run_id not in self._followed:
-                    self._followed.add(runs[0].run_id)
-                    threading.Thread(
-                        target=self._follow, args=(runs, is_first), name="gputui-alerts-of-run", daemon=True
-                    ).start()
-            is_first = False
-            self._ends.wait(self._poll_every_s)
+def _poll(alert: Callable[[str], None], ends: threading.Event) -> None:
+    from gputui.services.runs.process import runs_in_progress  # after the first frame is drawn
 
-    def _follow(self, runs: tuple[LiveRun, ...], is_late: bool) -> None:
-        from gputui.recording.spec import Spec
-        from gputui.services.runs.alerts import Alerts
-        from gputui.services.runs.process import called, follow
+    is_late, followed = True, set[str]()
+    while not ends.is_set():
+        for runs in runs_in_progress():
+            if runs[0].run_id not in followed:
+                followed.add(runs[0].run_id)
+                of_run = (alert, ends, runs, is_late)
+                threading.Thread(
+                    target=_follow, args=of_run, name="gputui-alerts-of-run", daemon=True
+                ).start()
+        is_late = False
+        ends.wait(POLL_EVERY_S)
 
-        try:
-            plans = [Spec.read(run.run_dir).plan for run in runs]
-        except GputuiError:
-            return  # of another version: the screen of the run reports that
-        alerts = Alerts(plans, " and ".join(called(run) for run in runs), is_late=is_late)
-        for index, line in follow(runs, READ_EVERY_S):
-            if self._ends.is_set():
-                return
-            if line is not None:
-                alerts.hear(index, line)
-            else:
-                self._alert(alerts.tick())
-        self._alert(alerts.end())
 
-    def _alert(self, text: str) -> None:
-        if text and not self._ends.is_set():
-            self._on_alert(text)
+def _follow(
+    alert: Callable[[str], None], ends: threading.Event, runs: tuple[LiveRun, ...], is_late: bool
+) -> None:
+    from gputui.recording.spec import Spec
+    from gputui.services.runs.alerts import Alerts
+    from gputui.services.runs.process import called, follow
+
+    try:
+        plans = [Spec.read(run.run_dir).plan for run in runs]
+    except GputuiError:
+        return  # of another version: the screen of the run reports that
+    alerts = Alerts(plans, " and ".join(called(run) for run in runs), is_late=is_late)
+    for index, line in follow(runs, READ_EVERY_S):
+        if ends.is_set():
+            return
+        if line is not None:
+            alerts.hear(index, line)
+        else:
+            alert(alerts.tick())
+    alert(alerts.end())

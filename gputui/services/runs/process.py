@@ -22,9 +22,18 @@ from gputui.model.plan import Plan
 from gputui.recording.lock import boot_id, is_held, read_holder
 from gputui.recording.spec import Spec
 from gputui.services.runs.held_runs import held_runs
-from gputui.services.support.paths import directories_in, hash_key, new_run_directory, run_directories
+from gputui.services.support.paths import (
+    default_result_file,
+    directories_in,
+    hash_key,
+    make_directory_for,
+    new_run_directory,
+    run_directories,
+)
 from gputui.services.support.uuid7 import uuid7
 from gputui.store.journal_reader import JournalTail
+from gputui.store.opening import expanded
+from gputui.store.writing import check_writable
 
 KEPT_STORED_RUNS = 10
 """Directories of stored runs that are kept, for their logs."""
@@ -66,6 +75,20 @@ class LiveRun:
     def is_executed(self) -> bool:
         """Whether its supervisor is alive."""
         return is_held(self.run_dir) if self.supervisor is None else self.supervisor.poll() is None
+
+
+def target_of(db: Path | None) -> Path:
+    """The result file, absolute."""
+    return expanded(default_result_file() if db is None else db).absolute()
+
+
+def writable_target(db: Path | None) -> Path:
+    """The result file, absolute, once a run can be stored in it. Raises NotStored."""
+    target = target_of(db)
+    if db is None:
+        make_directory_for(target)
+    check_writable(target)
+    return target
 
 
 def start_runs(requests: Sequence[RunRequest], target: Path) -> tuple[LiveRun, ...]:
@@ -169,8 +192,8 @@ def wait_until_begun(runs: Sequence[LiveRun]) -> None:
 
     Raises NotStored if their supervisor exits before that, with its last output.
     """
-    while not all(has_begun(run) for run in runs):
-        if not runs[0].is_executed() and not has_begun(runs[-1]):
+    while not all(holds_a_journal(run.run_dir) for run in runs):
+        if not runs[0].is_executed() and not holds_a_journal(runs[-1].run_dir):
             did_not = f"run {runs[0].short_id} did not start"
             if full := full_disk_words(runs[0]):
                 raise NotStored(
@@ -188,13 +211,8 @@ def full_disk_words(run: LiveRun) -> str:
     return ""
 
 
-def has_begun(run: LiveRun) -> bool:
-    """Whether a supervisor has written to its journal."""
-    return holds_a_journal(run.run_dir)
-
-
 def holds_a_journal(run_dir: Path) -> bool:
-    """Whether a directory has a journal that is not empty."""
+    """Whether a supervisor has written to the journal of a run directory."""
     try:
         return (run_dir / JOURNAL_NAME).stat().st_size > 0
     except OSError:

@@ -39,14 +39,6 @@ class Recording:
         return self.spec.run_id[-8:]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of a program."""
-
-    outcome: str
-    reason: str
-
-
 def lay_out(
     target: Path,
     machine: Machine,
@@ -95,16 +87,16 @@ def recorded_case(label: str, run_id: str) -> Case:
     )
 
 
-def outcome_of(end: ProgramEnd) -> Outcome:
-    """A program that was stopped is `interrupted`, and one that exits with an error has `failed`."""
+def outcome_of(end: ProgramEnd) -> tuple[str, str]:
+    """Outcome and reason: `interrupted` if it was stopped, `failed` if it exited with an error."""
     if end.exit_status == 0:
-        return Outcome("ok", "")
+        return "ok", ""
     if end.exit_status > 0:
-        return Outcome("failed", f"exited with status {end.exit_status}")
+        return "failed", f"exited with status {end.exit_status}"
     name = signal_name(-end.exit_status)
     if -end.exit_status in _STOPS:
-        return Outcome("interrupted", f"stopped by {name}")
-    return Outcome("failed", f"it died of {name}")
+        return "interrupted", f"stopped by {name}"
+    return "failed", f"it died of {name}"
 
 
 def store(recording: Recording) -> StoredRun:

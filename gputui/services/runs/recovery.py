@@ -1,4 +1,7 @@
-"""Stores journals in a result file: when a run ends, and those of this host whose supervisors died."""
+"""Stores journals in a result file: when a run ends, and those of this host whose supervisors died.
+
+A run is stored by its supervisor or, if that was killed, by the process that watched it.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gputui.errors import GputuiError, NotStored
-from gputui.model.journal import STORED_NAME, LaunchEnd
+from gputui.model.journal import STORED_NAME, LaunchEnd, Stored
 from gputui.recording.lock import Holder, held_if_free, is_held, read_holder
 from gputui.recording.worker_process import end_left_worker
 from gputui.services.results.traces import keep_traces
-from gputui.services.runs.process import holds_a_journal, mark_stored
+from gputui.services.runs.process import (
+    LiveRun,
+    full_disk_words,
+    holds_a_journal,
+    mark_stored,
+    wait_until_begun,
+)
 from gputui.services.support.paths import directories_in, run_directories
 from gputui.store.journal_reader import JournalContents, read_journal, read_telemetry
 from gputui.store.writing import StoredRun, store_run
@@ -57,6 +66,30 @@ def recover_now(run_dir: Path) -> Recovered | None:
     return None
 
 
+def see_stored(run: LiveRun, last: Stored | None) -> tuple[str, ...]:
+    """Make sure that a finished run is stored; returns messages if its supervisor was killed, or had no room.
+
+    `last` is the last line of its journal, None if it is missing: then this process stores the run. Raises
+    NotStored, with where its journal is kept.
+    """
+    if last is not None:
+        if last.exit_status:
+            why = last.message.removeprefix("gputui: ").split("\n")[0] or f"status {last.exit_status}"
+            raise NotStored(
+                f"run {run.short_id} was measured but not stored: {why}",
+                f"its journal is kept: gputui import {shlex.quote(str(run.run_dir))} --db FILE",
+            )
+        return ()
+    wait_until_begun([run])
+    full = full_disk_words(run)
+    how = f"ended: {full}" if full else "was killed"
+    found = recover_now(run.run_dir)
+    if found is not None and found.stored is None:
+        raise NotStored(found.message)
+    ended = f"the supervisor of run {run.short_id} {how}"
+    return (ended, found.message) if found is not None and found.message else (ended,)
+
+
 def import_journal(run_dir: Path, target: Path) -> StoredRun:
     """Store the journal of a run directory, wherever it came from.
 
@@ -69,16 +102,16 @@ def import_journal(run_dir: Path, target: Path) -> StoredRun:
             f"{run_dir}: this run is in progress",
             f"it is stored when it ends: gputui attach {run_dir.name[-8:]}",
         )
+    return _store(run_dir, contents, target)
+
+
+def _store(run_dir: Path, contents: JournalContents, target: Path) -> StoredRun:
+    """Store a run, move its traces next to the result file, and mark the journal as stored."""
     stored = store_run(target, contents, read_telemetry(run_dir))
-    _finish(run_dir, stored.run_id, target)
-    return stored
-
-
-def _finish(run_dir: Path, run_id: str, target: Path) -> None:
-    """Move traces next to the result file, and mark the journal as stored."""
     with suppress(OSError):  # a trace that has no room there stays where it is
-        keep_traces(run_dir, run_id, target)
+        keep_traces(run_dir, stored.run_id, target)
     mark_stored(run_dir, target)
+    return stored
 
 
 def _recovered(run_dir: Path) -> Iterator[Recovered]:
@@ -101,8 +134,7 @@ def _stored(run_dir: Path, holder: Holder) -> Recovered:
     name = run_dir.name[-8:]
     try:
         contents = read_journal(run_dir)
-        stored = store_run(target, contents, read_telemetry(run_dir))
-        _finish(run_dir, stored.run_id, target)
+        stored = _store(run_dir, contents, target)
     except (GputuiError, OSError) as error:
         hint = f"gputui import {shlex.quote(str(run_dir))} --db FILE, or remove that directory"
         return Recovered(run_dir, run_dir.name, None, f"run {name} could not be stored: {error}; {hint}")

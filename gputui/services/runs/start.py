@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from gputui.errors import GputuiError, MachineLacks
-from gputui.machine import describe_machine, storage_warning
+from gputui.machine.describing import describe_machine
+from gputui.machine.storage import storage_warning
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.machine import Machine
@@ -25,15 +27,15 @@ from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.torch_builds import check_gpu_is_used, unused_gpu
 from gputui.services.profiles.user_workload import after_trial, is_step_file, profile_of_step
 from gputui.services.runs.cautions import cautions
-from gputui.services.runs.process import RunRequest
-from gputui.services.support.paths import default_result_file, hash_key, make_directory_for
+from gputui.services.runs.process import RunRequest, target_of, writable_target
+from gputui.services.support.paths import hash_key
 from gputui.store.machines import are_one_box, known_by
-from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable
 from gputui.worker.procs.multihost import address_of
 
+T = TypeVar("T")
 _SHOWN = 40
 """How much of a wrong value an error shows."""
 
@@ -99,16 +101,13 @@ def prepare(
     check_label(options.label)
     is_shipped = bool(options.profile) and not is_step_file(options.profile)
     shipped = find_profile(options.profile) if is_shipped else None
-    target = target_of(options.db)
+    target = writable_target(options.db)
     machine = describe_machine(name=options.machine, hash_key=hash_key())
     if options.instance is not None and options.price is None:
         check_instance(options.instance, machine)
     price = price_of(options.price, options.instance, machine)
     if options.rendezvous:
         _check_rendezvous(options.rendezvous)
-    if options.db is None:
-        make_directory_for(target)
-    check_writable(target)
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     requests = []
     profiles = []
@@ -154,11 +153,6 @@ def price_stated_before(target: Path, machine: Machine) -> tuple[Price, str] | N
             if are_one_box(known_by(run.machine), known_by(machine)):
                 return price, run.short_id
     return None
-
-
-def target_of(db: Path | None) -> Path:
-    """The result file, absolute."""
-    return expanded(default_result_file() if db is None else db).absolute()
 
 
 def choices_of(options: RunOptions, seed: int = 0) -> Choices:
@@ -269,7 +263,13 @@ def price_from(text: str) -> float:
 
 def command_line(options: RunOptions) -> str:
     """The shell command that does the same."""
-    words = ["gputui", "run", options.profile]
+    words = ["gputui", "run", options.profile, *option_words(options)]
+    return shlex.join([*words, "--trace"] if options.keeps_traces else words)
+
+
+def option_words(options: RunOptions) -> list[str]:
+    """The options of a command line that are stated."""
+    words = []
     for option, value in (
         ("--db", options.db),
         *(("--python", python) for python in options.pythons),
@@ -287,14 +287,9 @@ def command_line(options: RunOptions) -> str:
         ("--seed", options.seed),
     ):
         if value not in (None, ""):
-            words += _option(option, str(value))
-    if options.keeps_traces:
-        words.append("--trace")
-    return shlex.join(words)
-
-
-def _option(name: str, value: str) -> list[str]:
-    return [f"{name}={value}"] if value.startswith("-") else [name, value]
+            text = str(value)
+            words += [f"{option}={text}"] if text.startswith("-") else [option, text]
+    return words
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,30 +319,13 @@ Wrong = dict[str, GputuiError]
 def read_draft(draft: Draft) -> tuple[RunOptions, Wrong]:
     """Parse a draft; returns the errors too. Fast: touches no device and no file."""
     wrong: Wrong = {}
-    launches: int | None = None
-    budget_s: float | None = None
-    price: float | None = None
-    pythons: tuple[str, ...] = ()
-    try:
-        launches = launches_from(draft.launches.strip()) if draft.launches.strip() else None
-    except GputuiError as error:
-        wrong["launches"] = error
-    try:
-        budget_s = budget_from(draft.budget.strip()) if draft.budget.strip() else None
-    except GputuiError as error:
-        wrong["budget"] = error
-    try:
-        price = price_from(draft.price.strip()) if draft.price.strip() else None
-    except GputuiError as error:
-        wrong["price"] = error
+    launches, budget, price = (text.strip() for text in (draft.launches, draft.budget, draft.price))
     try:
         pythons = tuple(shlex.split(draft.python))
     except ValueError as error:
+        pythons = ()
         wrong["python"] = GputuiError(f"--python {draft.python}: {error}", "close the quote")
-    try:
-        check_label(draft.label)
-    except GputuiError as error:
-        wrong["label"] = error
+    _noted(wrong, "label", lambda: check_label(draft.label))
     options = RunOptions(
         profile=draft.profile,
         db=Path(draft.file.strip()) if draft.file.strip() else None,
@@ -355,10 +333,10 @@ def read_draft(draft: Draft) -> tuple[RunOptions, Wrong]:
         device=draft.device.strip(),
         only=_several(draft.only),
         precisions=_several(draft.precision),
-        launches=launches,
-        budget_s=budget_s,
+        launches=_noted(wrong, "launches", lambda: launches_from(launches) if launches else None),
+        budget_s=_noted(wrong, "budget", lambda: budget_from(budget) if budget else None),
         label=draft.label,
-        price=price,
+        price=_noted(wrong, "price", lambda: price_from(price) if price else None),
     )
     return options, wrong
 
@@ -405,12 +383,12 @@ class DraftChecker:
             self._machine = describe_machine(hash_key=hash_key())
         machine = self._machine
         if "price" not in wrong:
-            _note(wrong, "price", lambda: price_of(options.price, None, machine))
+            _noted(wrong, "price", lambda: price_of(options.price, None, machine))
         if options.db is not None and editing != "file":
-            _note(wrong, "file", lambda: check_writable(target_of(options.db)))
+            _noted(wrong, "file", lambda: check_writable(target_of(options.db)))
         stated = options.pythons or (None,)
         for named in options.pythons:
-            _note(wrong, "python", partial(executable_at, named))
+            _noted(wrong, "python", partial(executable_at, named))
         if "python" in wrong or (editing == "python" and any(p not in self._chosen for p in options.pythons)):
             return CheckedDraft(draft, wrong, machine=machine)
         plans: list[Plan] = []
@@ -443,11 +421,13 @@ class DraftChecker:
         self._chosen.clear()
 
 
-def _note(wrong: Wrong, name: str, check: Callable[[], object]) -> None:
+def _noted(wrong: Wrong, name: str, check: Callable[[], T]) -> T | None:
+    """What it returns; None if it raises an error, which is noted."""
     try:
-        check()
+        return check()
     except GputuiError as error:
         wrong.setdefault(name, error)
+    return None
 
 
 def _wrong_alone(profile: Profile, chosen: ChosenInterpreter, machine: Machine, options: RunOptions) -> Wrong:
@@ -459,7 +439,7 @@ def _wrong_alone(profile: Profile, chosen: ChosenInterpreter, machine: Machine, 
         ("precision", Choices(precisions=options.precisions)),
     ):
         if choices != Choices():
-            _note(wrong, name, partial(resolve_plan, profile, chosen.interpreter, machine, choices))
+            _noted(wrong, name, partial(resolve_plan, profile, chosen.interpreter, machine, choices))
     return wrong
 
 

@@ -14,7 +14,7 @@ from gputui.model.case import Case
 from gputui.model.result import CaseResult, Measurement, Run
 from gputui.model.serving import ANSWERED, SERVE_PROFILE, LoadStep, RequestRow, ServerFound, ServingRecords
 from gputui.services.results.throughput import speed_of
-from gputui.services.serving.limits import parameter_of
+from gputui.services.serving.profiles import parameter_of
 from gputui.worker.serving.search import TriedRate, bracket_of
 
 CLOSED, OPEN, SEARCH = "closed", "open", "search"

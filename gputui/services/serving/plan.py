@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gputui.errors import GputuiError, MachineLacks
-from gputui.machine import describe_machine, storage_warning
+from gputui.machine.describing import describe_machine
+from gputui.machine.storage import storage_warning
 from gputui.model.absent import Missing
 from gputui.model.case import WHOLE_BOX, Case, Parameter, program_case
 from gputui.model.machine import Machine, Runtime
@@ -21,15 +22,12 @@ from gputui.model.plan import Plan, PlannedCase, PlannedDevice, PlannedLaunch, P
 from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import counted, format_seconds
 from gputui.services.prices.pricing import check_instance, price_of
-from gputui.services.runs.process import RunRequest
-from gputui.services.runs.start import target_of
-from gputui.services.serving.limits import Limits
-from gputui.services.serving.profiles import RequestProfile, find_request_profile
-from gputui.services.support.paths import hash_key, make_directory_for
+from gputui.services.runs.process import RunRequest, writable_target
+from gputui.services.serving.profiles import Limits, RequestProfile, find_request_profile
+from gputui.services.support.paths import hash_key
 from gputui.store.selecting import check_label
-from gputui.store.writing import check_writable
-from gputui.worker.serving.address import Address, address_of, is_own
 from gputui.worker.serving.prompts import TOKENS_PER_WORD, Body, Prompts
+from gputui.worker.serving.request import Address, address_of, is_own
 from gputui.worker.serving.server import ANSWER_TIMEOUT_S, ServerError, ServerIdentity, body_for, find_server
 
 VERSION = 1
@@ -43,9 +41,9 @@ MOST_USERS = 2000
 MOST_RATE_PER_S = 10_000.0
 PROBE_TOKENS = 8
 LEAST_ANSWERS = 5
+"""One after the other, that a launch must have time for: two before its load, and three in it."""
 FIND_S = 20.0
 """In which a server has to say what it is. Then it has as long as the budget to answer something."""
-"""One after the other, that a launch must have time for: two before its load, and three in it."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOWN = 40
 _FEW_LAUNCHES = 6
@@ -121,10 +119,7 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
             f"the key in {options.key_name} would travel unencrypted to {address.host_header}",
             "use https://, or an ssh tunnel: ssh -L 8000:127.0.0.1:8000 HOST, then http://127.0.0.1:8000",
         )
-    target = target_of(options.db)
-    if options.db is None:
-        make_directory_for(target)
-    check_writable(target)
+    target = writable_target(options.db)
     is_here = is_own(address.host)
     machine = describe_machine(name=options.machine, hash_key=hash_key())
     if options.instance is not None and options.price is None:
@@ -219,15 +214,19 @@ def _model(options: ServeOptions, server: ServerIdentity) -> str:
     return server.models[0]
 
 
-def _body(
+def _accepted_body(
     address: Address,
     key: str,
     options: ServeOptions,
     model: str,
     profile: RequestProfile,
+    server: ServerIdentity,
     deadline_s: float,
 ) -> Body:
-    """The body that the server accepts, found with a short request; of the chat API if it has that."""
+    """The body that the server accepts, found with a short request; of the chat API if it has that.
+
+    The error for a model that the server does not list names those that it does.
+    """
     prompt = Prompts(PROBE_TOKENS, 0, os.urandom(8), TOKENS_PER_WORD).next()
     first: ServerError | None = None
     for api in (options.api,) if options.api else ("chat", "completions"):
@@ -238,26 +237,10 @@ def _body(
             continue
         return replace(found, output_tokens=profile.output_tokens)
     assert first is not None
-    raise first
-
-
-def _accepted_body(
-    address: Address,
-    key: str,
-    options: ServeOptions,
-    model: str,
-    profile: RequestProfile,
-    server: ServerIdentity,
-    deadline_s: float,
-) -> Body:
-    """As `_body`; the error for a model that the server does not list names those that it does."""
-    try:
-        return _body(address, key, options, model, profile, deadline_s)
-    except ServerError as error:
-        if not server.models or model in server.models:
-            raise
-        message = f"the server does not list model {model!r}, and {error.message}"
-        raise ServerError(message, f"it has {_models_text(server)}") from error
+    if not server.models or model in server.models:
+        raise first
+    message = f"the server does not list model {model!r}, and {first.message}"
+    raise ServerError(message, f"it has {_models_text(server)}") from first
 
 
 def _models_text(server: ServerIdentity) -> str:

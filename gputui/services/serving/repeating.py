@@ -7,9 +7,8 @@ import shlex
 from gputui.model.absent import Missing
 from gputui.model.result import RunSummary
 from gputui.services.serving.curve import CLOSED, OPEN, ServingRun
-from gputui.services.serving.limits import limits_of, parameter_of
 from gputui.services.serving.plan import DEFAULT_ATTAINED_SHARE
-from gputui.services.serving.profiles import SCHEMA, shipped_request_profiles
+from gputui.services.serving.profiles import SCHEMA, limits_of, parameter_of, shipped_request_profiles
 
 _PORTS = {"vLLM": 8000, "SGLang": 30000, "llama.cpp": 8080, "Ollama": 11434, "TGI": 8080}
 

@@ -26,8 +26,7 @@ from gputui.model.units import (
 )
 from gputui.services.results.headline import as_sentence
 from gputui.services.serving.curve import CLOSED, SEARCH, Level, ServingRun, Times
-from gputui.services.serving.limits import limits_of, parameter_of
-from gputui.services.serving.profiles import shipped_request_profiles
+from gputui.services.serving.profiles import limits_of, parameter_of, shipped_request_profiles
 
 HEADINGS = ("load", "tok/s", "95 %", "/user", "TTFT p50", "p99", "TPOT p50", "p99", "n")
 """Of `curve_table`; tokens are output tokens, `n` are requests."""

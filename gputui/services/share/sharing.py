@@ -22,7 +22,7 @@ from gputui.services.share.copying import shared_copy
 from gputui.services.share.report import SharedSide, below_normal, report_on
 from gputui.services.share.rules import Keep, Names
 from gputui.services.support.atomic_write import write, write_whole
-from gputui.store.drafts import new_draft
+from gputui.store.locking import new_draft
 from gputui.store.opening import expanded
 from gputui.store.reading import ResultFile, check_runs, open_result
 from gputui.store.selecting import find_run
@@ -42,7 +42,6 @@ _MOST_BOXES = 8
 class Picked:
     """The runs that one argument names."""
 
-    text: str
     path: Path
     runs: tuple[RunSummary, ...]
     columns: frozenset[tuple[str, str]]
@@ -125,7 +124,7 @@ def _picked(text: str, trust: bool) -> Picked:
             raise GputuiError(f"{text}: holds no run", "gputui runs lists those of a file")
         chosen = (find_run(summaries, selector),) if selector else summaries
         check_runs([file], [chosen])
-        return Picked(text, expanded(path).resolve(), chosen, file.layout[0])
+        return Picked(expanded(path).resolve(), chosen, file.layout[0])
 
 
 def _copy(picked: Sequence[Picked], out: Path, names: Names) -> None:

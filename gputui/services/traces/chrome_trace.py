@@ -30,7 +30,6 @@ _LONGEST_NAME = 2000
 _LONGEST_SHAPES = 120
 _MOST_SPACES = 64 * 2**20
 _MOST_NS = 2**61
-_EVENTS_KEY = '"traceEvents"'
 _KINDS = {
     "cpu_op": "op",
     "Operator": "op",  # torch 1.8 to 1.12

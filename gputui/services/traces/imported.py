@@ -73,7 +73,6 @@ class TraceRun:
     """What a reader must know before believing it, one sentence each."""
     started_utc_us: int
     digest: bytes
-    read_bytes: int
 
 
 def read_run(
@@ -110,7 +109,6 @@ def read_run(
         notes=(*trace.damage, *_notes(trace, window, device, found)),
         started_utc_us=_started_us(trace),
         digest=_digest(path),
-        read_bytes=trace.read_bytes,
     )
 
 
@@ -138,7 +136,6 @@ def stored_run(run: Run, found: ProfiledPass, notes: Sequence[str]) -> TraceRun:
         notes=tuple(notes),
         started_utc_us=run.summary.started_utc_us,
         digest=b"",
-        read_bytes=0,
     )
 
 

@@ -13,7 +13,7 @@ from gputui.model import nvml_codes
 from gputui.model.absent import Missing
 from gputui.model.live import Value
 from gputui.sources import nvml_calls
-from gputui.sources.nvml_live.answers import UNREPORTED, Values, check_alive
+from gputui.sources.nvml_live.questions import UNREPORTED, Values, check_alive
 
 _RATE_OVER_NS = 200 * 10**6
 """A rate over less would be noise: the driver updates its counters a few times a second."""

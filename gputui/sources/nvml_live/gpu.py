@@ -7,21 +7,12 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any  # Any: pynvml has no types
 
+from gputui.model import nvml_codes
 from gputui.model.absent import Missing
-from gputui.model.devices import MIG_PER_GPU, mig_device
+from gputui.model.devices import mig_device
 from gputui.model.live import DeviceSample, GpuUse, Value
 from gputui.model.ranges import sane
 from gputui.sources import nvml_calls
-from gputui.sources.nvml_live.answers import (
-    DRIVER,
-    LOST,
-    UNREPORTED,
-    Asker,
-    GpuLost,
-    Values,
-    check_alive,
-    sane_memory,
-)
 from gputui.sources.nvml_live.counters import (
     GPM_SHARES,
     GPM_UNAVAILABLE,
@@ -37,17 +28,25 @@ from gputui.sources.nvml_live.counters import (
 )
 from gputui.sources.nvml_live.processes import NOT_OF_MIG, Processes
 from gputui.sources.nvml_live.questions import (
+    DRIVER,
     ENERGY,
     LESS_OFTEN,
+    LOST,
     MEMORY,
     OF_INSTANCES,
     OFTEN,
     ONCE,
     POWER,
     SELDOM,
+    UNREPORTED,
     VIOLATIONS,
+    Asker,
+    GpuLost,
+    Values,
+    check_alive,
+    mig_handles,
+    sane_memory,
 )
-from gputui.sources.nvml_live.xids import XidEvents
 
 SELDOM_NS = 8 * 10**9
 """How long limits, links, error counts and the MIG layout are cached."""
@@ -57,9 +56,71 @@ _ENERGY_NS = 900 * 10**6
 """The counter loses nothing while it is not read, and is the most expensive of the quick calls: up to 2.6
 ms."""
 
+_MOST_AT_ONCE = 64
+"""Xids: a GPU may report thousands in a second."""
 _NOT_WITH_MIG = Missing("the driver does not tell it while MIG is on")
 _UNNAMED_PROFILE = Missing("the driver's name of the instance does not end in its profile")
 _HOST_MEMORY = Missing("this GPU uses the host's memory")
+
+
+class XidEvents:
+    """Errors that the driver reports as events, the Xids of its log, since the monitor was opened.
+
+    Of one GPU, in an event set not shared with others: waiting for them delays no other GPU.
+    """
+
+    def __init__(self, nvml: Any, handle: Any) -> None:
+        self._nvml = nvml
+        self._handle = handle
+        self._set: Any = None
+        self._off: Missing | None = None
+        self._count = 0
+        self._last: Value = Missing("there was none since the monitor was opened")
+
+    def read(self) -> Values:
+        """Their number and the code of the last one; raises DriverGone or GpuLost."""
+        if self._off is None:
+            try:
+                self._take()
+            except self._nvml.NVMLError as error:
+                check_alive(error.value)
+                if error.value in nvml_calls.NEVER_AGAIN or self._set is None:
+                    self._off = Missing(nvml_codes.nvml_reason(error.value))
+            except (AttributeError, TypeError):  # an older pynvml lacks it
+                self._off = UNREPORTED
+        if self._off is not None:
+            return {"xid_count": self._off, "xid_last": self._off}
+        return {"xid_count": self._count, "xid_last": self._last}
+
+    def close(self) -> None:
+        """Free the set; only while the driver is loaded."""
+        events, self._set = self._set, None
+        if events is not None:
+            try:
+                self._nvml.nvmlEventSetFree(events)
+            except self._nvml.NVMLError:
+                return
+
+    def _take(self) -> None:
+        if self._set is None:
+            events = self._nvml.nvmlEventSetCreate()
+            try:
+                self._nvml.nvmlDeviceRegisterEvents(
+                    self._handle, self._nvml.nvmlEventTypeXidCriticalError, events
+                )
+            except self._nvml.NVMLError:
+                self._nvml.nvmlEventSetFree(events)
+                raise
+            self._set = events
+        for _ in range(_MOST_AT_ONCE):
+            try:
+                event = self._nvml.nvmlEventSetWait_v2(self._set, 0)
+            except self._nvml.NVMLError as error:
+                if error.value == self._nvml.NVML_ERROR_TIMEOUT:
+                    return  # there is none
+                raise
+            self._count += 1
+            self._last = int(event.eventData)
 
 
 class _Instance:
@@ -250,17 +311,7 @@ class NvmlGpu:
         self._instances = found
 
     def _found_instances(self) -> Iterator[tuple[int, _Instance]]:
-        try:
-            most = self._nvml.nvmlDeviceGetMaxMigDeviceCount(self.handle)
-        except self._nvml.NVMLError as error:
-            check_alive(error.value)
-            return
-        for place in range(min(most, MIG_PER_GPU)):
-            try:
-                handle = self._nvml.nvmlDeviceGetMigDeviceHandleByIndex(self.handle, place)
-            except self._nvml.NVMLError as error:
-                check_alive(error.value)
-                continue
+        for place, handle in mig_handles(self._nvml, self.handle):
             identity = Asker(self._nvml, handle).values((*ONCE[:2], *OF_INSTANCES))
             identity["mig_index"], identity["mig_profile"] = place, _profile(identity["name"])
             number = mig_device(self.number, place)

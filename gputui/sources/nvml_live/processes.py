@@ -9,7 +9,7 @@ from gputui.model import nvml_codes
 from gputui.model.absent import Missing
 from gputui.model.live import GpuUse
 from gputui.sources import nvml_calls
-from gputui.sources.nvml_live.answers import check_alive
+from gputui.sources.nvml_live.questions import check_alive
 
 NOT_OF_MIG = Missing("the driver does not tell it of a MIG instance")
 _FIRST_LOOK_US = 10**6

@@ -1,13 +1,132 @@
-"""What is queried from a GPU with one call each: often, less often, seldom, and once."""
+"""What is queried from a GPU with one call each, and how the answers are checked.
+
+What is not supported is remembered, and impossible values are rejected.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any  # Any: pynvml has no types
 
+from gputui.model import nvml_codes
 from gputui.model.absent import Missing
+from gputui.model.devices import MIG_PER_GPU
+from gputui.model.live import Value
+from gputui.model.ranges import sane
 from gputui.sources import nvml_calls
-from gputui.sources.nvml_live.answers import Question, Way
+
+Values = dict[str, Value]
+Way = Callable[[Any, Any], Mapping[str, "float | int | str"]]
+"""Queries (pynvml, handle) for the values of some metrics."""
+
+LOST = Missing(nvml_codes.nvml_reason(nvml_codes.GPU_IS_LOST))
+UNREPORTED = Missing(nvml_codes.nvml_reason(nvml_codes.NOT_SUPPORTED))
+DRIVER = "the driver"
+_TOO_MUCH_USED = Missing(f"{DRIVER} answered more than there is")
+
+_DRIVER_GONE = frozenset({nvml_codes.UNINITIALIZED, nvml_codes.DRIVER_NOT_LOADED, nvml_codes.VERSIONS_DIFFER})
+
+
+class DriverGone(Exception):
+    """The driver was unloaded or replaced: the library must be opened again."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class GpuLost(Exception):
+    """The GPU no longer responds."""
+
+    code = nvml_codes.GPU_IS_LOST
+
+
+def check_alive(code: int) -> None:
+    """Raise DriverGone or GpuLost for a code that means one of them."""
+    if code in _DRIVER_GONE:
+        raise DriverGone(code)
+    if code == nvml_codes.GPU_IS_LOST:
+        raise GpuLost
+
+
+def mig_handles(nvml: Any, handle: Any) -> Iterator[tuple[int, Any]]:
+    """Place and handle of each MIG instance of a GPU; raises DriverGone or GpuLost."""
+    try:
+        most = nvml.nvmlDeviceGetMaxMigDeviceCount(handle)
+    except nvml.NVMLError as error:
+        check_alive(error.value)
+        return
+    for place in range(min(most, MIG_PER_GPU)):
+        try:
+            found = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
+        except nvml.NVMLError as error:
+            check_alive(error.value)
+            continue
+        yield place, found
+
+
+def sane_memory(values: Values) -> None:
+    """Drop shares of an impossible total, and use that exceeds the total."""
+    total, used = values["memory_total_bytes"], values["memory_used_bytes"]
+    if isinstance(total, Missing):
+        values["memory_used_bytes"] = values["memory_reserved_bytes"] = total
+    elif not isinstance(used, (Missing, str)) and not isinstance(total, str) and used > total:
+        values["memory_used_bytes"] = _TOO_MUCH_USED
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A query and its alternatives in order of preference."""
+
+    keys: tuple[str, ...]
+    ways: tuple[Way, ...]
+    otherwise: Missing = UNREPORTED
+    """Why a key is absent from an answer."""
+
+
+@dataclass(slots=True, eq=False)
+class Asker:
+    """Queries one handle, and remembers what need not be queried again."""
+
+    nvml: Any
+    handle: Any
+    _open: dict[tuple[str, ...], list[Way]] = field(default_factory=dict)
+    """By the keys of a query: the alternatives that are not ruled out."""
+    _refused: dict[tuple[str, ...], Missing] = field(default_factory=dict)
+    """By the keys of a query without any alternative left: the reason."""
+
+    def values(self, questions: Sequence[Question]) -> Values:
+        """The checked results; raises DriverGone or GpuLost."""
+        values: Values = {}
+        for question in questions:
+            answer = self._answer(question)
+            if isinstance(answer, Missing):
+                values.update(dict.fromkeys(question.keys, answer))
+            else:
+                for key in question.keys:
+                    values[key] = sane(key, answer[key], DRIVER) if key in answer else question.otherwise
+        return values
+
+    def _answer(self, question: Question) -> Mapping[str, float | int | str] | Missing:
+        refused = self._refused.get(question.keys)
+        if refused is not None:
+            return refused
+        ways = self._open.setdefault(question.keys, list(question.ways))
+        answer = nvml_calls.ask(self.nvml, self.handle, ways)
+        if not isinstance(answer, int):
+            return answer
+        check_alive(answer)
+        reason = Missing(nvml_codes.nvml_reason(answer))
+        if not ways:
+            self._refused[question.keys] = reason
+        return reason
+
+    def forget(self) -> None:
+        """Query everything again: the GPU now works in another mode."""
+        self._open.clear()
+        self._refused.clear()
+
 
 SLOWDOWN_MARGIN = 194
 """Field: where throttling begins, in degrees relative to the limit that the margin refers to; negative
@@ -41,24 +160,30 @@ def _pci_address(nvml: Any, handle: Any) -> dict[str, str]:
     return {"pci_address": f"{place.domain:04x}:{place.bus:02x}:{place.device:02x}.0"}
 
 
-def _number(function: str, key: str) -> Way:
-    return lambda nvml, handle: {key: int(getattr(nvml, function)(handle))}
+def _answer_of(function: str, key: str, convert: Callable[[Any], float | int | str]) -> Way:
+    return lambda nvml, handle: {key: convert(getattr(nvml, function)(handle))}
 
 
-def _watts(function: str, key: str) -> Way:
-    return lambda nvml, handle: {key: getattr(nvml, function)(handle) / 1000}
+def question(key: str, *functions: str, convert: Callable[[Any], float | int | str] = int) -> Question:
+    """One value, by the first of these functions of a handle that answers."""
+    return Question((key,), tuple(_answer_of(function, key, convert) for function in functions))
 
 
-def _share(function: str, key: str) -> Way:
-    return lambda nvml, handle: {key: float(getattr(nvml, function)(handle)[0])}
+def watts(milliwatts: Any) -> float:
+    return float(milliwatts / 1000)
+
+
+def first_share(answer: Any) -> float:
+    return float(answer[0])
+
+
+def current_mode(modes: Any) -> int:
+    """Of the mode now and the one after a reset."""
+    return int(modes[0])
 
 
 def _clock_max(which: str, key: str) -> Way:
     return lambda nvml, handle: {key: float(nvml.nvmlDeviceGetMaxClockInfo(handle, getattr(nvml, which)))}
-
-
-def _fan(nvml: Any, handle: Any) -> dict[str, float]:
-    return {"fan_pct": float(nvml.nvmlDeviceGetFanSpeed(handle))}
 
 
 def _slowdown(nvml: Any, handle: Any) -> dict[str, float]:
@@ -70,7 +195,8 @@ def _slowdown_by_margin(nvml: Any, handle: Any) -> dict[str, float]:
     """On newer GPUs: the margin to the limit, and how far beyond the limit throttling begins."""
     margin = nvml.nvmlDeviceGetMarginTemperature(handle)
     limit = nvml.nvmlDeviceGetFieldValues(handle, [(SLOWDOWN_MARGIN, 0)])[0]
-    beyond = nvml_calls.field_number(nvml, limit)
+    is_told = limit.nvmlReturn == nvml_codes.SUCCESS
+    beyond = nvml_calls.field_number(nvml, limit) if is_told else 0
     now = nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)
     return {"temperature_limit_c": float(now + margin - beyond)}
 
@@ -90,10 +216,6 @@ def _remapped(nvml: Any, handle: Any) -> dict[str, int]:
         "remapped_rows_pending": int(bool(is_pending)),
         "remapped_rows_failed": int(bool(has_failed)),
     }
-
-
-def _mig_mode(nvml: Any, handle: Any) -> dict[str, int]:
-    return {"mig_mode": int(nvml.nvmlDeviceGetMigMode(handle)[0])}
 
 
 def _violation(key: str, *policies: str) -> Way:
@@ -118,62 +240,57 @@ MEMORY = Question(
 POWER = Question(("power_w",), (nvml_calls.power,))
 ENERGY = Question(("energy_mj",), (nvml_calls.energy,))
 
-OFTEN: tuple[Question, ...] = (
-    Question(("sm_busy_pct", "memory_busy_pct"), (nvml_calls.busy,)),
-    MEMORY,
-    Question(("temperature_c",), (nvml_calls.temperature_v, nvml_calls.temperature)),
-    Question(("sm_clock_mhz",), (nvml_calls.sm_clock,)),
-    Question(("throttle_bits",), (nvml_calls.event_reasons, nvml_calls.throttle_reasons)),
-)
+BUSY = Question(("sm_busy_pct", "memory_busy_pct"), (nvml_calls.busy,))
+TEMPERATURE = Question(("temperature_c",), (nvml_calls.temperature_v, nvml_calls.temperature))
+SM_CLOCK = Question(("sm_clock_mhz",), (nvml_calls.sm_clock,))
+MEMORY_CLOCK = Question(("memory_clock_mhz",), (nvml_calls.memory_clock,))
+REASONS = Question(("throttle_bits",), (nvml_calls.event_reasons, nvml_calls.throttle_reasons))
+
+OFTEN = (BUSY, MEMORY, TEMPERATURE, SM_CLOCK, REASONS)
 
 LESS_OFTEN: tuple[Question, ...] = (
-    Question(("memory_clock_mhz",), (nvml_calls.memory_clock,)),
-    Question(("pstate",), (_number("nvmlDeviceGetPerformanceState", "pstate"),)),
-    Question(("encoder_pct",), (_share("nvmlDeviceGetEncoderUtilization", "encoder_pct"),)),
-    Question(("decoder_pct",), (_share("nvmlDeviceGetDecoderUtilization", "decoder_pct"),)),
+    MEMORY_CLOCK,
+    question("pstate", "nvmlDeviceGetPerformanceState"),
+    question("encoder_pct", "nvmlDeviceGetEncoderUtilization", convert=first_share),
+    question("decoder_pct", "nvmlDeviceGetDecoderUtilization", convert=first_share),
 )
 
+MIG_MODE = question("mig_mode", "nvmlDeviceGetMigMode", convert=current_mode)
 SELDOM: tuple[Question, ...] = (
-    Question(
-        ("power_limit_w",),
-        (
-            _watts("nvmlDeviceGetEnforcedPowerLimit", "power_limit_w"),
-            _watts("nvmlDeviceGetPowerManagementLimit", "power_limit_w"),
-        ),
+    question(
+        "power_limit_w",
+        "nvmlDeviceGetEnforcedPowerLimit",
+        "nvmlDeviceGetPowerManagementLimit",
+        convert=watts,
     ),
-    Question(
-        ("power_limit_default_w",),
-        (_watts("nvmlDeviceGetPowerManagementDefaultLimit", "power_limit_default_w"),),
-    ),
+    question("power_limit_default_w", "nvmlDeviceGetPowerManagementDefaultLimit", convert=watts),
     Question(("temperature_limit_c",), (_slowdown, _slowdown_by_margin)),
     Question(("sm_clock_max_mhz",), (_clock_max("NVML_CLOCK_SM", "sm_clock_max_mhz"),)),
     Question(("memory_clock_max_mhz",), (_clock_max("NVML_CLOCK_MEM", "memory_clock_max_mhz"),)),
-    Question(("fan_pct",), (_fan,)),
-    Question(("pcie_generation",), (_number("nvmlDeviceGetCurrPcieLinkGeneration", "pcie_generation"),)),
-    Question(
-        ("pcie_generation_max",), (_number("nvmlDeviceGetMaxPcieLinkGeneration", "pcie_generation_max"),)
-    ),
-    Question(("pcie_width",), (_number("nvmlDeviceGetCurrPcieLinkWidth", "pcie_width"),)),
-    Question(("pcie_width_max",), (_number("nvmlDeviceGetMaxPcieLinkWidth", "pcie_width_max"),)),
+    question("fan_pct", "nvmlDeviceGetFanSpeed", convert=float),
+    question("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
+    question("pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration"),
+    question("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth"),
+    question("pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth"),
     Question(("ecc_uncorrected_count",), (_ecc,)),
     Question(("remapped_rows_count", "remapped_rows_pending", "remapped_rows_failed"), (_remapped,)),
-    Question(("mig_mode",), (_mig_mode,)),
+    MIG_MODE,
 )
 
-ONCE: tuple[Question, ...] = tuple(
-    Question((key,), (way,))
-    for key, way in (("name", _name), ("uuid", _uuid), ("driver", _driver), ("pci_address", _pci_address))
-)
+UUID = Question(("uuid",), (_uuid,))
+OF_DRIVER = Question(("driver",), (_driver,))
+PCI_ADDRESS = Question(("pci_address",), (_pci_address,))
+ONCE: tuple[Question, ...] = (Question(("name",), (_name,)), UUID, OF_DRIVER, PCI_ADDRESS)
 
 OF_INSTANCES: tuple[Question, ...] = (
-    Question(("gpu_instance_id",), (_number("nvmlDeviceGetGpuInstanceId", "gpu_instance_id"),)),
-    Question(("compute_instance_id",), (_number("nvmlDeviceGetComputeInstanceId", "compute_instance_id"),)),
+    question("gpu_instance_id", "nvmlDeviceGetGpuInstanceId"),
+    question("compute_instance_id", "nvmlDeviceGetComputeInstanceId"),
 )
 """Of MIG instances, once."""
 
 VIOLATIONS: dict[str, Question] = {
-    question.keys[0]: question
-    for question in (
+    one.keys[0]: one
+    for one in (
         Question(("throttled_power_ns",), (_violation("throttled_power_ns", "NVML_PERF_POLICY_POWER"),)),
         Question(
             ("throttled_thermal_ns",), (_violation("throttled_thermal_ns", "NVML_PERF_POLICY_THERMAL"),)

@@ -14,9 +14,10 @@ from typing import Any, ClassVar  # Any: pynvml has no types
 from gputui.model import nvml_codes
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, GpuUse
-from gputui.sources.nvml_calls import driver_version
-from gputui.sources.nvml_live.answers import DriverGone, GpuLost, check_alive
+from gputui.sources.nvml_calls import driver_version, opened
 from gputui.sources.nvml_live.gpu import NvmlGpu
+from gputui.sources.nvml_live.questions import UUID, Asker, DriverGone, GpuLost, check_alive
+from gputui.sources.small_files import meminfo, text_of
 
 _FIRST_WAIT_NS = 2 * 10**9
 _LONGEST_WAIT_NS = 30 * 10**9
@@ -218,14 +219,9 @@ class NvmlLive:
                 self._gone = reason
 
     def _start(self) -> Missing | None:
-        try:
-            import pynvml
-        except ImportError:
-            return Missing("this Python has no pynvml: `pip install nvidia-ml-py` shows NVIDIA GPUs")
-        try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError as error:
-            return _why_closed(error.value)
+        pynvml = opened(_why_closed)
+        if isinstance(pynvml, Missing):
+            return pynvml
         try:
             count = pynvml.nvmlDeviceGetCount()
             if count:
@@ -237,7 +233,7 @@ class NvmlLive:
                 is_idle = not self._calls
             if is_idle:  # nothing is closed during a call
                 self._shut_down(pynvml)
-            return _why_closed(error.code if isinstance(error, DriverGone) else error.value)
+            return Missing(_why_closed(error.code if isinstance(error, DriverGone) else error.value))
         if not count:
             self._shut_down(pynvml)
             return _NO_GPU
@@ -334,10 +330,11 @@ class NvmlLive:
     def _look_up(self, nvml: Any, lookup: _Lookup) -> None:
         try:
             lookup.handle = nvml.nvmlDeviceGetHandleByIndex(lookup.index)
-            lookup.uuid = _uuid(nvml, lookup.handle)
+            uuid = Asker(nvml, lookup.handle).values((UUID,))["uuid"]
+            lookup.uuid = "" if isinstance(uuid, Missing) else str(uuid)
         except nvml.NVMLError as error:
             lookup.code = error.value
-        except DriverGone as gone:
+        except (DriverGone, GpuLost) as gone:
             lookup.code = gone.code
         finally:
             with self._lock:
@@ -362,17 +359,8 @@ class NvmlLive:
             clock=self._clock,
             epoch_us=self._epoch_us,
             driver=driver_version(nvml),
-            host_memory_bytes=self._host_memory_bytes(),
+            host_memory_bytes=meminfo(text_of(str(self._meminfo))).get("MemTotal", 0),
         )
-
-    def _host_memory_bytes(self) -> int:
-        """0 if the kernel does not report it."""
-        try:
-            lines = self._meminfo.read_text().splitlines()
-        except OSError:
-            return 0
-        kibibytes = [line.split()[1] for line in lines if line.startswith("MemTotal:")]
-        return int(kibibytes[0]) * 1024 if kibibytes else 0
 
     def _names_in_proc(self) -> frozenset[str]:
         """PCI addresses that the driver is bound to: unlike its library's count they follow every change."""
@@ -386,19 +374,6 @@ def _are_fewer(lookups: Sequence[_Lookup], than: int) -> bool:
     return sum(not each.is_over for each in lookups) < than
 
 
-def _uuid(nvml: Any, handle: Any) -> str:
-    """Empty if the driver does not report it; raises NVMLError if the GPU is lost."""
-    try:
-        return str(nvml.nvmlDeviceGetUUID(handle))
-    except UnicodeDecodeError as error:
-        return repr(error.object)
-    except nvml.NVMLError as error:
-        if error.value == nvml_codes.GPU_IS_LOST:
-            raise
-        check_alive(error.value)
-        return ""
-
-
 def _place(handle: Any) -> int | None:
     """The address at which the library keeps the device; the same address is the same device."""
     import ctypes  # pynvml has loaded it already
@@ -410,9 +385,9 @@ def _waiting(code: int) -> Missing:
     return Missing(f"{nvml_codes.nvml_reason(code)}; trying again")
 
 
-def _why_closed(code: int) -> Missing:
+def _why_closed(code: int) -> str:
     if code == nvml_codes.NO_PERMISSION:
-        return Missing(
+        return (
             "no permission to ask the NVIDIA driver: this user must be able to read and write /dev/nvidiactl"
         )
-    return Missing(nvml_codes.nvml_reason(code))
+    return nvml_codes.nvml_reason(code)

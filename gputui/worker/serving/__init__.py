@@ -1,8 +1,7 @@
 """Load on an LLM server: a request's bytes with the time of each read, loads, and what the answers say.
 
 In: a launch with the server's address and a load. Out: messages of the channel. The parts, from the bottom:
-`answer` reads a recorded answer, `client` sends requests and records, `now` tells of them meanwhile,
-`prompts` writes them, `address` and `server` say whom, `load` is what is offered and what came of it,
-`offering` offers it, `search` says which rate to try next, `reporting` sends messages, `load_launch` does one
-launch.
+`answer` reads a recorded answer, `client` sends requests and records, `request` sends one alone, `prompts`
+writes them, `server` says to whom, `load` is what is offered and what came of it, `offering` offers it,
+`search` says which rate to try next, `reporting` sends messages, `load_launch` does one launch.
 """

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import cast
 
-from .address import Address
 from .answer import UNFINISHED, UNREACHABLE, Head, ServerAnswer, chunks_end, head_of, read_answer
+from .request import Address
 
 LAG_PERIOD_S = 0.01
 CONNECT_TIMEOUT_S = 10.0

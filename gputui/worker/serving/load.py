@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from ..steps.latencies import percentile
 from .answer import EMPTY, OK, UNFINISHED, UNREACHABLE, ServerAnswer
 from .client import Exchange
-from .metrics import ServerMetrics
 from .search import KEEPS_UP_SHARE, is_growing
+from .server import ServerMetrics
 
 CLOSED, OPEN, SEARCH = KINDS = ("closed", "open", "search")
 """A fixed number of users, each with one request at a time; arrivals at a fixed rate; the highest rate that

@@ -15,7 +15,6 @@ from typing import Any  # Any: the JSON of a launch
 
 from ..channel import Channel
 from ..foreign_json import read_json_file
-from .address import address_of, is_own
 from .answer import OK
 from .client import Client, event_loop
 from .load import (
@@ -32,10 +31,10 @@ from .load import (
     queue_text,
     times_text,
 )
-from .metrics import read_metrics
 from .offering import LoadGenerator
 from .prompts import Body
 from .reporting import LoadReport
+from .request import address_of, is_own
 from .search import (
     MOST_FACTOR,
     SearchStart,
@@ -47,7 +46,7 @@ from .search import (
     limit_of,
     limit_search,
 )
-from .server import ServerError, find_server, path_of
+from .server import ServerError, find_server, path_of, read_metrics
 
 END_SHARE = 0.08
 """Of a launch, for reading the answers and for its exit."""

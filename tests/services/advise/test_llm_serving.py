@@ -10,7 +10,7 @@ from stored_loads import Server, store_loads
 
 from gputui.errors import GputuiError
 from gputui.services.advise.llm_serving import is_llm_job, parse_llm_job
-from gputui.services.serving.limits import Limits
+from gputui.services.serving.profiles import Limits
 
 _JOB = "2M requests/day 512 in 200 out ttft<500ms tpot<50ms"
 

@@ -27,6 +27,7 @@ from gputui.errors import (
 )
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run
+from gputui.model.telemetry import LaunchPower
 from gputui.model.units import format_energy
 from gputui.services.compare.columns import BLOCKS, PEAK
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, GateResult, check_gate, gate_lines
@@ -38,7 +39,7 @@ from gputui.services.results.energy import energy_of
 from gputui.services.results.selectors import Selection
 from gputui.services.support.atomic_write import write_whole
 from gputui.store.journal_reader import read_journal, read_telemetry
-from gputui.store.reading import LaunchPower, open_result
+from gputui.store.reading import open_result
 from gputui.store.writing import store_run
 
 GEMM = make_case()

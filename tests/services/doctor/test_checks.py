@@ -16,7 +16,7 @@ from stored_runs import run_id_of
 
 from gputui.analysis.health import BUSY_PCT, GpuFinding
 from gputui.errors import GputuiError
-from gputui.machine import GpuAddress
+from gputui.machine.gpus import GpuAddress
 from gputui.model.absent import Missing
 from gputui.model.devices import HOST, mig_device
 from gputui.model.live import FOREIGN, Value

@@ -23,8 +23,7 @@ from gputui.model.absent import Missing
 from gputui.model.live import LiveSample, Value
 from gputui.recording.live_changes import Changes
 from gputui.services.hosts.host import Host
-from gputui.services.hosts.live import HostFeed, HostSample
-from gputui.services.hosts.replica import Replica
+from gputui.services.hosts.live import HostFeed, HostSample, Replica
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.tui.monitor.hosts import HOSTS_ACTIONS, HostsModel
 from gputui.tui.monitor.model import MonitorModel

@@ -17,14 +17,13 @@ from command_line import gputui as gputui_command
 from journals import journal_lines
 
 from gputui.errors import GputuiError
-from gputui.machine import describe_machine
+from gputui.machine.describing import describe_machine
 from gputui.model.journal import encode_line, to_plain
 from gputui.recording.spec import Spec
 from gputui.services.hosts import bakeoff as bakeoff_module
 from gputui.services.hosts.bakeoff import DONE, FAILED, Bakeoff, on_all, probed
 from gputui.services.hosts.box import Box
-from gputui.services.hosts.host import Host, hosts_from, ssh_host
-from gputui.services.hosts.ssh_errors import why_unreachable
+from gputui.services.hosts.host import Host, hosts_from, ssh_host, why_unreachable
 from gputui.store.reading import open_result
 
 STRANGER = """

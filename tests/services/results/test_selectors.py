@@ -13,9 +13,8 @@ from gputui.services.results.selectors import (
     select_all,
     split_selector,
 )
-from gputui.store.editing import remove_run
 from gputui.store.journal_reader import read_journal
-from gputui.store.writing import store_run
+from gputui.store.writing import remove_run, store_run
 
 OLD, CUT_SHORT, NEW, BROKEN = (f"0194b5a0-0000-7000-8000-0000aaaa000{n}" for n in range(1, 5))
 HOUR_US = 3_600_000_000

@@ -11,7 +11,6 @@ import pytest
 from model_server import Behaviour, serving
 
 from gputui.errors import EXIT_MACHINE_LACKS, GputuiError, MachineLacks
-from gputui.services.serving.limits import Limits, limits_from
 from gputui.services.serving.plan import (
     PreparedServe,
     ServeOptions,
@@ -20,7 +19,7 @@ from gputui.services.serving.plan import (
     shown_name,
     users_from,
 )
-from gputui.services.serving.profiles import find_request_profile, read_request_profile
+from gputui.services.serving.profiles import Limits, find_request_profile, limits_from, read_request_profile
 from gputui.services.serving.text import api_price_from
 
 KEY = "sk-planted-0123456789"

@@ -13,7 +13,8 @@ from stored_loads import USERS, Server, load_lines, store_loads
 from gputui.analysis.energy import Energy
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
-from gputui.model.serving import BoxPower, LoadStep, Requests, ServerFound
+from gputui.model.serving import LoadStep, Requests, ServerFound
+from gputui.model.telemetry import LaunchPower
 from gputui.services.results.selectors import run_in
 from gputui.services.serving.curve import ServingRun, serving_of
 from gputui.services.serving.text import break_even_line, energy_line, serving_headline, serving_notes
@@ -188,7 +189,7 @@ def test_energy_per_token_is_that_of_all_gpus_over_the_output(tmp_path: Path) ->
     with open_result(db) as file:
         run, records = run_in(file, run_id), file.serving(run_id)
     powers = tuple(
-        BoxPower(case.case_id, m.launch_id, 50, 400.0) for case in run.cases for m in case.measurements
+        LaunchPower(case.case_id, m.launch_id, 50, 400.0) for case in run.cases for m in case.measurements
     )
     found = serving_of(run, replace(records, powers=powers))
     assert isinstance(found, ServingRun)
@@ -221,4 +222,4 @@ def test_power_is_summed_over_the_gpus_that_were_sampled_in_the_window(tmp_path:
         )
     with open_result(db) as file:
         powers = file.serving(run_id).powers
-    assert BoxPower(span.case_id, span.launch_id, 20, 400.0) in powers
+    assert LaunchPower(span.case_id, span.launch_id, 20, 400.0) in powers

@@ -30,7 +30,7 @@ from gputui.errors import GputuiError, NotStored
 from gputui.model.machine import Identity
 from gputui.model.result import RunSummary
 from gputui.services.results.selectors import select_all
-from gputui.services.serving.limits import limits_of
+from gputui.services.serving.profiles import limits_of
 from gputui.services.share import vocabulary
 from gputui.services.share.copying import SHIFTED, shared_copy
 from gputui.services.share.rules import Keep, Names, rules_of

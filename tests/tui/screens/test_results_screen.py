@@ -29,10 +29,9 @@ from gputui.recording.worker_process import log_of
 from gputui.services.results.step_breakdown import breakdown_of
 from gputui.services.support.paths import copies_directory, run_directories
 from gputui.services.traces.imported import contents_of, read_run
-from gputui.store.editing import remove_run
 from gputui.store.locking import write_lock
 from gputui.store.reading import open_result
-from gputui.store.writing import store_run
+from gputui.store.writing import remove_run, store_run
 from gputui.tui.app import MonitorApp
 from gputui.tui.screens.results.actions import ACTIONS
 from gputui.tui.screens.results.overview import step_lines

@@ -8,8 +8,8 @@ from pathlib import Path
 from gputui.errors import GputuiError
 from gputui.model.result import RunSummary
 from gputui.services.results.labels import day
-from gputui.store.editing import label_run, remove_run
 from gputui.store.selecting import check_label
+from gputui.store.writing import label_run, remove_run
 from gputui.tui.shell.shell_screen import ShellScreen
 from gputui.tui.widgets.dialogs import AskText, Confirm
 

@@ -32,7 +32,6 @@ from gputui.services.results.throughput import speeds_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import end_of_log
 from gputui.services.runs.device_history import HistoryReader
-from gputui.services.runs.finishing import see_stored
 from gputui.services.runs.process import (
     LiveRun,
     called,
@@ -41,18 +40,19 @@ from gputui.services.runs.process import (
     runs_in_progress,
     start_runs,
     stop,
+    target_of,
     wait_until_begun,
+    writable_target,
 )
 from gputui.services.runs.progress import CaseProgress, LogTail, ProgressTracker
-from gputui.services.runs.recovery import recover_orphans
-from gputui.services.runs.start import DraftChecker, choices_of, prepare, read_draft, target_of
+from gputui.services.runs.recovery import recover_orphans, see_stored
+from gputui.services.runs.start import DraftChecker, choices_of, prepare, read_draft
 from gputui.services.serving.curve import serving_of
 from gputui.services.serving.text import serving_headline
 from gputui.services.support.error_log import keep_error
-from gputui.services.support.paths import error_log, hash_key, make_directory_for
+from gputui.services.support.paths import error_log, hash_key
 from gputui.store.journal_reader import TelemetryTail
 from gputui.store.text import clean_text
-from gputui.store.writing import check_writable
 from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
 from gputui.tui.screens.run.model import EndedRuns, InProgress, RunModel, WatchedRuns
 from gputui.tui.screens.run.requests import AskHosts, CheckDraft, Start, Stop
@@ -154,10 +154,7 @@ class BackgroundTasks:
         hosts = named_in(request.hosts, options)
         self._say(lambda model: setattr(model, "probing", ", ".join(host.name for host in hosts)))
         profile, step_file, step = profile_for_hosts(options.profile)
-        target, key = target_of(options.db), hash_key()
-        if options.db is None:
-            make_directory_for(target)
-        check_writable(target)
+        target, key = writable_target(options.db), hash_key()
         choices = choices_of(options, secrets.randbelow(2**31))
         asked = prepare_hosts(hosts, profile, choices, key, step_file=step_file, step=step)
         self._say(lambda model: setattr(model, "probing", ""))
