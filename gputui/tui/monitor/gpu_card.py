@@ -10,10 +10,8 @@ from gputui.tui.monitor.frame import FIGURE_STYLES, Frame, findings_spans, idle_
 from gputui.tui.monitor.metric_chart import chosen_metrics, figure_style, with_gauge
 from gputui.tui.monitor.metrics import OF_GPUS, note_of
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, filled, fitted, line_width, width_of
-from gputui.tui.widgets.charts import body_styles
-from gputui.tui.widgets.time_chart import fitting_note
-from gputui.tui.widgets.wrapping import wrapped
+from gputui.tui.widgets.cells import clean, filled, fitted, line_width, width_of, wrapped
+from gputui.tui.widgets.charts import body_styles, fitting_note
 
 _CLOCK = next(metric for metric in OF_GPUS if metric.id == "clock")
 _LABEL = 7

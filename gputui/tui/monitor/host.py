@@ -11,10 +11,9 @@ from gputui.tui.monitor.frame import FIGURE_STYLES, Frame
 from gputui.tui.monitor.metric_chart import charts
 from gputui.tui.monitor.metrics import OF_THE_HOST
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, cut, filled, fitted, left, line_width
+from gputui.tui.widgets.cells import clean, cut, filled, fitted, left, line_width, wrapped
 from gputui.tui.widgets.charts import heat
 from gputui.tui.widgets.load import LoadLevel
-from gputui.tui.widgets.wrapping import wrapped
 
 _GAUGE = 12
 

@@ -13,11 +13,18 @@ from gputui.tui.monitor.frame import FIGURE_STYLES, Frame, span_text
 from gputui.tui.monitor.metrics import ALWAYS, note_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, filled, fitted, width_of
-from gputui.tui.widgets.charts import body_styles, is_short
+from gputui.tui.widgets.charts import (
+    axis_cells,
+    body_styles,
+    chart_title,
+    is_short,
+    mark_row,
+    painted,
+    time_axis,
+    with_axis,
+)
 from gputui.tui.widgets.history import SECOND_NS
 from gputui.tui.widgets.load import LoadLevel
-from gputui.tui.widgets.sections import mark_row, painted
-from gputui.tui.widgets.time_chart import axis_cells, chart_title, time_axis, with_axis
 
 _GAP = 2
 _TWO_FROM, _THREE_FROM = 72, 170

@@ -59,11 +59,11 @@ from gputui.tui.widgets.cells import (
     ruled,
     side_by_side,
     width_of,
+    wrapped,
 )
 from gputui.tui.widgets.history import SECOND_NS, History
 from gputui.tui.widgets.load import SteadyLoads
 from gputui.tui.widgets.plain_ascii import in_ascii
-from gputui.tui.widgets.wrapping import wrapped
 
 if TYPE_CHECKING:
     from gputui.services.playback.replay import Playback

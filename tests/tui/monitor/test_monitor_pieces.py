@@ -36,6 +36,7 @@ from gputui.tui.widgets.cells import (
     right,
     ruled,
     width_of,
+    wrapped,
 )
 from gputui.tui.widgets.charts import (
     Chart,
@@ -46,7 +47,6 @@ from gputui.tui.widgets.charts import (
 from gputui.tui.widgets.history import RINGS, History, Series
 from gputui.tui.widgets.load import LoadLevel, SteadyLoads
 from gputui.tui.widgets.plain_ascii import in_ascii, text_in_ascii
-from gputui.tui.widgets.wrapping import wrapped
 
 SECOND = 1_000_000_000
 MINUTE = 60 * SECOND

@@ -25,6 +25,7 @@ from gputui.services.support.paths import copies_directory
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.actions import ACTIONS
 from gputui.tui.screens.compare.by_dialog import FILES, AskBy
+from gputui.tui.screens.compare.evidence_page import OpenedRow, open_row
 from gputui.tui.screens.compare.layout import CompareLayout, lay_out
 from gputui.tui.screens.compare.loaded import (
     Loaded,
@@ -35,7 +36,6 @@ from gputui.tui.screens.compare.loaded import (
     with_baseline,
     with_energy,
 )
-from gputui.tui.screens.compare.opened_row import OpenedRow, open_row
 from gputui.tui.screens.compare.pages import differing, teaching
 from gputui.tui.screens.compare.pane import ShownRow, unsure_line
 from gputui.tui.screens.compare.rows_table import row_line
@@ -48,8 +48,8 @@ from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.dialogs import AskText
 from gputui.tui.widgets.lines_list import LinesList
 from gputui.tui.widgets.lines_page import LinesPage
-from gputui.tui.widgets.paragraphs import error_lines, paragraph
 from gputui.tui.widgets.plain_ascii import in_ascii
+from gputui.tui.widgets.sections import error_lines, paragraph
 
 _HINTS = {
     "rows": ("enter", "values", "baseline", "by", "text", "save", "differs", "command", "open-files", "back"),

@@ -11,7 +11,7 @@ from gputui.model.units import format_seconds
 from gputui.services.compare.telemetry_overlay import CROWDED, MOST_LAUNCHES, THROTTLE, SideCurves
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.charts import area
-from gputui.tui.widgets.paragraphs import paragraph
+from gputui.tui.widgets.sections import paragraph
 
 _NAME, _LABEL = 12, 34
 """Cells of the name of a metric, and of name, side and numbers at the left."""

@@ -30,10 +30,9 @@ from gputui.tui.screens.doctor.actions import ACTIONS
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.app_context import shell_of
-from gputui.tui.widgets.cells import fitted, side_by_side
+from gputui.tui.widgets.cells import fitted, side_by_side, wrapped
 from gputui.tui.widgets.lines_page import LinesPage
 from gputui.tui.widgets.sections import section
-from gputui.tui.widgets.wrapping import wrapped
 
 _INDENT, _TWO_COLUMNS = 3, 170
 """Cells before a state; from this width on groups stand in two columns."""

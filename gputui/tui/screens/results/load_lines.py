@@ -17,9 +17,7 @@ from gputui.services.serving.text import (
 )
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted
-from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.sections import section
-from gputui.tui.widgets.table_lines import table_lines
+from gputui.tui.widgets.sections import paragraph, section, table_lines
 
 _MARGIN = "   "
 

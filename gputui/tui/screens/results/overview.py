@@ -42,12 +42,9 @@ from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results.largest_operators import largest_operators
 from gputui.tui.screens.results.load_lines import headline, load_lines, loads_of, note_lines
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, cut, fitted, left, side_by_side, width_of
-from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.sections import section, stacked
-from gputui.tui.widgets.table_lines import table_lines
-from gputui.tui.widgets.time_chart import time_axis, time_chart
-from gputui.tui.widgets.wrapping import wrapped
+from gputui.tui.widgets.cells import clean, cut, fitted, left, side_by_side, width_of, wrapped
+from gputui.tui.widgets.charts import time_axis, time_chart
+from gputui.tui.widgets.sections import paragraph, section, stacked, table_lines
 
 _MOST_CHARTS = 4
 _MOST_CASES = 9

@@ -30,12 +30,10 @@ from gputui.services.support.paths import default_result_file
 from gputui.store.opening import expanded
 from gputui.store.selecting import find_run
 from gputui.tui.screens.results.actions import ACTIONS
-from gputui.tui.screens.results.changing import ask_label, ask_removal
-from gputui.tui.screens.results.files_table import FilesTable
-from gputui.tui.screens.results.first_steps import first_steps
 from gputui.tui.screens.results.notice import (
     NoticePage,
     PageText,
+    first_steps,
     how_to_list_again,
     no_runs,
     nothing,
@@ -47,8 +45,14 @@ from gputui.tui.screens.results.preview import (
     marked_lines,
 )
 from gputui.tui.screens.results.run_pane import OF_A_CASE, RunPane
-from gputui.tui.screens.results.runs_table import RunsTable
-from gputui.tui.screens.results.saving import ask_for_list, ask_for_tab, report_nothing
+from gputui.tui.screens.results.saving import (
+    ask_for_list,
+    ask_for_tab,
+    ask_label,
+    ask_removal,
+    report_nothing,
+)
+from gputui.tui.screens.results.tables import FilesTable, RunsTable
 from gputui.tui.screens.results.window import BETWEEN_READINGS_US, TimeWindow
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
 from gputui.tui.terminal.lines import Line, Span
@@ -56,8 +60,8 @@ from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import fitted
 from gputui.tui.widgets.dialogs import AskText
-from gputui.tui.widgets.paragraphs import error_lines
 from gputui.tui.widgets.plain_ascii import in_ascii
+from gputui.tui.widgets.sections import error_lines
 
 _HINTS = {
     "files": ("enter", "open-path", "reload", "back"),

@@ -12,8 +12,7 @@ from gputui.services.results.throughput import GAVE
 from gputui.services.runs.progress import CaseProgress, ProgressSnapshot
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, line_width
-from gputui.tui.widgets.sections import joined
-from gputui.tui.widgets.table_lines import table_lines
+from gputui.tui.widgets.sections import joined, table_lines
 
 STATE_STYLES = {
     "ok": "good",

@@ -17,8 +17,8 @@ from gputui.services.runs.device_history import MOST_BINS, DeviceHistory
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, line_width, right, side_by_side
-from gputui.tui.widgets.sections import area_lines, joined, section
-from gputui.tui.widgets.time_chart import axis_cells, time_axis, time_chart
+from gputui.tui.widgets.charts import area_lines, axis_cells, time_axis, time_chart
+from gputui.tui.widgets.sections import joined, section
 
 BUSY_FROM_PCT = 5.0
 STEAL_FROM_PCT = 1.0

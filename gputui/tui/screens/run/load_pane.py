@@ -10,7 +10,8 @@ from gputui.model.units import counted, format_percent, format_seconds, three_di
 from gputui.services.runs.progress import OfferedLoad
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, line_width, right, width_of
-from gputui.tui.widgets.sections import area_lines, section
+from gputui.tui.widgets.charts import area_lines
+from gputui.tui.widgets.sections import section
 
 _AXIS = 9
 _WIDE = 100

@@ -26,10 +26,10 @@ from gputui.tui.widgets.cells import (
     right,
     ruled,
     width_of,
+    wrapped,
 )
 from gputui.tui.widgets.lines_list import MARKER
 from gputui.tui.widgets.plain_ascii import in_ascii
-from gputui.tui.widgets.wrapping import wrapped
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 9
 """Without the line that names the screens."""
