@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -344,7 +345,9 @@ class MonitorModel:
         elif self._paused is not None:
             self._paused = None
         elif self._sample is not None:
-            self._paused = _Snapshot(self._sample, self._history.copied(), self._ledger.copied(), self._now())
+            self._paused = _Snapshot(
+                self._sample, deepcopy(self._history), deepcopy(self._ledger), self._now()
+            )
 
     def _seek_by(self, seconds: float) -> None:
         if self._recording is not None:

@@ -6,7 +6,6 @@ mean and maximum in 4 bytes each, so 13 kB a series. 8 GPUs with 12 metrics take
 
 from __future__ import annotations
 
-import copy
 import math
 from array import array
 from dataclasses import dataclass
@@ -57,16 +56,6 @@ class Ring:
         if value > self._greatest[slot]:
             self._greatest[slot] = value
         self._mean[slot] += (value - self._mean[slot]) / weight
-
-    def holds(self, number: int) -> bool:
-        """Whether the bucket with this number has a value."""
-        return self._numbers[number % self.kept] == number
-
-    def copied(self) -> Ring:
-        twin = copy.copy(self)
-        for name in ("_numbers", "_mean", "_greatest", "_weights"):
-            setattr(twin, name, getattr(self, name)[:])
-        return twin
 
     def over(self, start_ns: int, end_ns: int) -> Bucket | None:
         """All buckets that begin in [start, end), or the one start lies in; None without values."""
@@ -126,11 +115,6 @@ class Series:
         """Mark a missing value; the next one does not reach back over it."""
         self.last_ns = None
 
-    def copied(self) -> Series:
-        twin = copy.copy(self)
-        twin.rings = tuple(ring.copied() for ring in self.rings)
-        return twin
-
     def ring_for(self, span_ns: int) -> Ring:
         """The finest ring that reaches back far enough."""
         for ring in self.rings:
@@ -171,14 +155,3 @@ class History:
     def series(self, device: int, key: str) -> Series | None:
         """One metric of one device, None if it never had a value."""
         return self._series.get(device, {}).get(key)
-
-    def copied(self) -> History:
-        """A snapshot that later values do not change."""
-        twin = History()
-        twin._last_ns = dict(self._last_ns)
-        twin.first_ns = self.first_ns
-        twin._series = {
-            device: {key: series.copied() for key, series in all_of.items()}
-            for device, all_of in self._series.items()
-        }
-        return twin

@@ -6,6 +6,7 @@ import itertools
 import os
 import random
 import sys
+from copy import deepcopy
 from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
@@ -149,7 +150,7 @@ def test_a_bucket_keeps_mean_and_greatest() -> None:
 def test_a_copy_does_not_change_with_the_original() -> None:
     history = History()
     history.add(0, SECOND, {"busy": 50.0}, 0)
-    twin = history.copied()
+    twin = deepcopy(history)
     history.add(0, 2 * SECOND, {"busy": 99.0}, 0)
     series = twin.series(0, "busy")
     assert series is not None
