@@ -255,7 +255,7 @@ def _strip(frame: Frame, box: Rect) -> tuple[list[Line], list[tuple[Rect, int]]]
         spans = [Span(left("busy" if row == 0 else "", STRIP_LABEL), "dim")]
         for place, gpu in enumerate(frame.gpus[row * room : (row + 1) * room]):
             share = number(gpu.values, "sm_busy_pct") if gpu.problem is None else None
-            cell, style = heat((share,), 100.0), "alarm" if share is None else "compute 1"
+            cell, style = heat((share,)), "alarm" if share is None else "compute 1"
             if share is None and gpu.problem is None and gpu.values.get("mig_mode") == 1:
                 cell, style = "m", "dim"  # the driver reports no load for a GPU that MIG divides
             spans.append(Span(cell, "selected" if gpu.device == frame.selected else style))

@@ -118,7 +118,7 @@ def _cores(text: str, width: int) -> list[Line]:
             shares.append(float(part))
         except ValueError:
             shares.append(None)
-    drawn = heat(shares, 100.0)
+    drawn = heat(shares)
     lines = []
     for start in range(0, len(drawn), max(width - 9, 1)):
         label = "cores" if start == 0 else ""

@@ -12,7 +12,7 @@ from gputui.model.units import format_clock
 from gputui.tui.monitor.frame import FIGURE_STYLES, Frame, span_text
 from gputui.tui.monitor.metrics import ALWAYS, note_of
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, cut, filled, fitted, width_of
+from gputui.tui.widgets.cells import clean, cut, filled, fitted, side_by_side, width_of
 from gputui.tui.widgets.charts import (
     axis_cells,
     body_styles,
@@ -58,20 +58,13 @@ def charts(
             title = chart_title(metric.name, figure, note_of(metric, device.values, frame.units), each)
             here.append([title, *_plot(frame, device, metric, each, share - 1)])
         here += [filled((), each, share)] * (columns - len(here))
-        lines += [_beside([block[row] for block in here], width) for row in range(share)]
+        lines += side_by_side(here, width, _GAP)
         if band + 1 < bands:
             lines += filled((), width, gap)
     middle = format_clock(frame.span_ns / SECOND_NS / 2)
     axis = time_axis(f"{span_text(frame.span_ns)} ago", middle, "now", each)
-    lines.append(_beside([axis] * columns, width))
+    lines += side_by_side([[axis]] * columns, width, _GAP)
     return filled(lines, width, height)
-
-
-def _beside(parts: Sequence[Line], width: int) -> Line:
-    spans: list[Span] = []
-    for place, part in enumerate(parts):
-        spans += [*([Span(" " * _GAP)] if place else []), *part]
-    return fitted(spans, width)
 
 
 def chosen_metrics(frame: Frame, device: DeviceSample) -> list[Metric]:

@@ -9,13 +9,14 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
 
 from gputui.document.bars import NO_READING
 from gputui.document.theme import TONES
 from gputui.metrics import Metric, Values
 from gputui.model.series import TimeSeries
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, cut, fitted, left, right, width_of
+from gputui.tui.widgets.cells import clean, cut, fitted, left, right, side_by_side, width_of
 from gputui.tui.widgets.history import SECOND_NS, Series
 
 STEP_NS = 5 * SECOND_NS
@@ -27,8 +28,8 @@ BLOCKS = " ▁▂▃▄▅▆▇█"
 """By eighths of a cell."""
 _AXIS = 9
 """Cells before a chart: the ends of its axis, and a blank."""
-_HEAT = "▁▂▃▄▅▆▇█"
-_ASCII_HEAT = "0123456789"
+_GAP = 3
+"""Cells between charts abreast."""
 
 Glyph = tuple[str, ...]
 """One column of a chart, a character for each of its rows, top first."""
@@ -153,13 +154,11 @@ def body_styles(family: str, rows: int) -> tuple[str, ...]:
     return tuple(f"{family} {1 + round(row / (rows - 1) * (TONES - 1))}" for row in reversed(range(rows)))
 
 
-def heat(values: Sequence[float | None], high: float, *, ascii_only: bool = False) -> str:
-    """One character per value, fuller for higher values; `?` for None."""
-    scale = _ASCII_HEAT if ascii_only else _HEAT
-    top = len(scale) - 1
+def heat(shares_pct: Sequence[float | None]) -> str:
+    """One character per share in per cent, fuller for higher ones; `?` for None."""
     return "".join(
-        "?" if value is None else scale[min(max(math.floor(value / high * (top + 0.999)), 0), top)]
-        for value in values
+        "?" if share is None else BLOCKS[1 + min(max(math.floor(share / 100 * 7.999), 0), 7)]
+        for share in shares_pct
     )
 
 
@@ -209,11 +208,29 @@ def time_chart(
 ) -> list[Line]:
     """A title with a figure and a note, and the first `span_s` seconds as an area of so many rows."""
     room = width - axis_cells(width)
-    top = metric.top(limits, max(series.known, default=0.0))
-    columns = series.cells(span_s / room, room)
+    top, drawn = series_area(metric, series, limits, span_s / room, room, rows)
     title = chart_title(metric.name, Span(metric.text(figure), "title"), note, width)
-    drawn = area_lines(columns, top, rows, room, metric.hue, metric.mark_at(limits))
     return [title, *with_axis(drawn, metric.axis(top), width)]
+
+
+def series_area(
+    metric: Metric, series: TimeSeries, limits: Values, cell_s: float, cells: int, rows: int
+) -> tuple[float, list[tuple[Span, ...]]]:
+    """What a full area of a metric stands for, and the area, of so many rows and cells."""
+    top = metric.top(limits, max(series.known, default=0.0))
+    columns = series.cells(cell_s, cells)
+    return top, area_lines(columns, top, rows, cells, metric.hue, metric.mark_at(limits))
+
+
+def abreast_cells(width: int, abreast: int) -> int:
+    """The width of each of so many charts abreast."""
+    return (width - _GAP * (abreast - 1)) // abreast
+
+
+def above_axis(charts: Sequence[Sequence[Line]], axis: Line, width: int, abreast: int) -> list[Line]:
+    """Charts from left to right, so many abreast, each column of them above the axis of time."""
+    columns = [[*chain.from_iterable(charts[place::abreast]), axis] for place in range(abreast)]
+    return side_by_side(columns[: len(charts)], width, _GAP)
 
 
 def chart_title(name: str, figure: Span, note: str, width: int) -> Line:
@@ -231,12 +248,12 @@ def fitting_note(note: str, room: int) -> str:
     return note
 
 
-def with_axis(rows: Sequence[Sequence[Span]], top: str, width: int) -> list[Line]:
+def with_axis(rows: Sequence[Sequence[Span]], top: str, width: int, bottom: str = "0") -> list[Line]:
     """The rows of a chart, the first after the upper end of its axis and the last after its lower one."""
     lead = axis_cells(width)
     lines: list[Line] = []
     for place, row in enumerate(rows):
-        label = top if place == 0 else "0" if place == len(rows) - 1 else ""
+        label = top if place == 0 else bottom if place == len(rows) - 1 else ""
         lines.append((Span(right(cut(label, lead - 1), lead - 1) + " " if lead else "", "dim"), *row))
     return lines
 

@@ -219,8 +219,7 @@ def test_gauges_and_heat_stay_in_their_room() -> None:
     assert gauge(5, 0, 10) == ("", "┄" * 10)
     assert gauge(None, 100, 4) == ("", "┄┄┄┄")
     assert text_in_ascii("".join(gauge(45, 100, 10))) == "=====-----"
-    assert heat((0, 50, 100, 250, None), 100) == "▁▄██?"
-    assert heat((0, 100), 100, ascii_only=True) == "09"
+    assert heat((0, 50, 100, 250, None)) == "▁▄██?"
 
 
 def test_an_area_rises_from_below_and_leaves_an_eighth_free_at_its_top() -> None:

@@ -56,7 +56,7 @@ from gputui.tui.screens.compare.load_tables import result_lines
 from gputui.tui.screens.compare.loaded import Loaded
 from gputui.tui.screens.compare.telemetry_lines import telemetry_lines
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import cut, fitted, left, width_of, wrapped
+from gputui.tui.widgets.cells import cut, fitted, left, side_by_side, width_of, wrapped
 from gputui.tui.widgets.charts import area
 from gputui.tui.widgets.sections import paragraph, table_lines
 
@@ -128,17 +128,10 @@ def pane_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
         why = [(Span(f"why: {step}", "dim"),), *why_lines(shown.why, half, room - 2)]
     else:
         why = [(Span("how sure", "dim"),), *sure_lines(row, half if blocks else width - 2)]
-    columns = _beside(blocks, why, half) if blocks else [(Span("  "), *line) for line in why]
-    return [*lines, (), *columns][:height]
-
-
-def _beside(first: Sequence[Line], second: Sequence[Line], width: int) -> list[Line]:
-    lines: list[Line] = []
-    for place in range(max(len(first), len(second))):
-        a = first[place] if place < len(first) else ()
-        b = second[place] if place < len(second) else ()
-        lines.append((Span("  "), *fitted(a, width), Span(" " * _GAP), *fitted(b, width)))
-    return lines
+    if blocks:
+        first, second = ([fitted(line, half) for line in column] for column in (blocks, why))
+        why = side_by_side([first, second], width - 2, _GAP)
+    return [*lines, (), *((Span("  "), *line) for line in why)][:height]
 
 
 def beside_lines(shown: ShownRow, width: int, height: int) -> list[Line]:

@@ -172,8 +172,7 @@ def _in_two_columns(
         column += [fitted(line, half) for line in block]
     if not columns[1]:
         return (*head, *columns[0]), tuple(places)
-    left = [(*line, Span("  ")) for line in columns[0]]
-    return (*head, *side_by_side([left, columns[1]], width)), tuple(sorted(places))
+    return (*head, *side_by_side(columns, width, 3)), tuple(sorted(places))
 
 
 def _reading_lines(read: Sequence[Reading], width: int) -> list[Line]:

@@ -42,8 +42,8 @@ from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results.largest_operators import largest_operators
 from gputui.tui.screens.results.load_lines import headline, load_lines, loads_of, note_lines
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, cut, fitted, left, side_by_side, width_of, wrapped
-from gputui.tui.widgets.charts import time_axis, time_chart
+from gputui.tui.widgets.cells import clean, cut, fitted, left, width_of, wrapped
+from gputui.tui.widgets.charts import above_axis, abreast_cells, time_axis, time_chart
 from gputui.tui.widgets.sections import paragraph, section, stacked, table_lines
 
 _MOST_CHARTS = 4
@@ -239,7 +239,7 @@ def telemetry_lines(
     whole = (Span(f"whole run, {format_seconds(seconds)}", "dim"),)
     yield section((Span("telemetry", "title"), Span(f"  {name}")), width, whole)
     abreast = 2 if width >= _WIDE else 1
-    each = (width - 3 * (abreast - 1)) // abreast
+    each = abreast_cells(width, abreast)
     limits = limits_of(run.summary.machine, device)
     blocks = []
     for metric, one in found:
@@ -248,7 +248,4 @@ def telemetry_lines(
         note = ", ".join(filter(None, ("median", f"most {metric.text(max(one.known))}", limit)))
         blocks.append(time_chart(metric, one, limits, middle, note, max(seconds, 1e-6), each, rows))
     axis = time_axis("0:00", "", format_clock(round(seconds)), each)
-    columns = [[line for block in blocks[place::abreast] for line in block] for place in range(abreast)]
-    columns = [[*column, axis] for column in columns if column]
-    padded = [[(*line, Span("  ")) for line in column] for column in columns[:-1]]
-    yield from side_by_side([*padded, columns[-1]], width)
+    yield from above_axis(blocks, axis, width, abreast)

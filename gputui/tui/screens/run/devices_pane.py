@@ -16,8 +16,15 @@ from gputui.services.results.waiting import CROWDED_SHARE
 from gputui.services.runs.device_history import MOST_BINS, DeviceHistory
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, fitted, left, line_width, right, side_by_side
-from gputui.tui.widgets.charts import area_lines, axis_cells, time_axis, time_chart
+from gputui.tui.widgets.cells import clean, fitted, left, line_width, right
+from gputui.tui.widgets.charts import (
+    above_axis,
+    abreast_cells,
+    axis_cells,
+    series_area,
+    time_axis,
+    time_chart,
+)
 from gputui.tui.widgets.sections import joined, section
 
 BUSY_FROM_PCT = 5.0
@@ -64,7 +71,7 @@ def device_rows(progress: ProgressSnapshot, width: int) -> list[Line]:
 
 
 def device_charts(progress: ProgressSnapshot, width: int, rows: int, *, abreast: int = 4) -> list[Line]:
-    """A heading, charts with `rows` rows each, so many side by side, and the axis of time below them.
+    """A heading, charts with `rows` rows each, so many side by side, and the axis of time below each column.
 
     Four metrics, or all of them below each other.
     """
@@ -72,7 +79,7 @@ def device_charts(progress: ProgressSnapshot, width: int, rows: int, *, abreast:
     if device is None:
         return _without(progress, width)
     metrics = _of(device)[: None if abreast == 1 else 4]
-    each = (width - 3 * (abreast - 1)) // abreast
+    each = abreast_cells(width, abreast)
     limits, cells = limits_of(progress.machine, device.device), each - axis_cells(each)
     span_s = _cell_s(device, cells) * cells
     blocks = []
@@ -80,13 +87,9 @@ def device_charts(progress: ProgressSnapshot, width: int, rows: int, *, abreast:
         now = device.now.get(metric.key)
         note = metric.limit_text(limits, after=metric.text(now))
         blocks.append(time_chart(metric, device.series(metric.key), limits, now, note, span_s, each, rows))
-    lines = [_heading(progress, device, width)]
-    for place in range(0, len(blocks), abreast):
-        here = blocks[place : place + abreast]
-        padded = [[(*line, Span("  ")) for line in block] for block in here[:-1]]
-        lines += side_by_side([*padded, here[-1]], width)
     axis = time_axis("0:00", "since the run began", format_clock(span_s), each)
-    return [*lines, fitted(axis, width)] if metrics else lines
+    lines = above_axis(blocks, axis, width, abreast) if blocks else []
+    return [_heading(progress, device, width), *lines]
 
 
 def host_lines(progress: ProgressSnapshot, width: int, rows: int = 1) -> list[Line]:
@@ -189,15 +192,12 @@ def _row(
 ) -> tuple[Span, ...]:
     """`power         680 W ▄▇▇▇▇▇▇ of 700`."""
     limits, series = limits_of(machine, device.device), device.series(metric.key)
-    top = metric.top(limits, max(series.known, default=0.0))
     figure = metric.text(device.now.get(metric.key))
-    end = (
-        metric.limit_text(limits, after=figure, is_brief=True)
-        or f"to {without_unit(metric.axis(top), figure)}"
-    )
+    end = metric.limit_text(limits, after=figure, is_brief=True)
+    if not end:
+        end = f"to {without_unit(metric.axis(metric.top(limits, max(series.known, default=0.0))), figure)}"
     room = max(width - name_cells - 10 - len(end) - 2, 4)
-    columns = series.cells(_cell_s(device, room), room)
-    (chart,) = area_lines(columns, top, 1, room, metric.hue)
+    _, (chart,) = series_area(metric, series, limits, _cell_s(device, room), room, 1)
     head = (Span(left(metric.name, name_cells), "dim"), Span(right(figure, 10)))
     return fitted((*head, Span(" "), *chart, Span(" "), Span(end, "dim")), width)
 
