@@ -9,7 +9,8 @@ from gputui.model.units import counted
 from gputui.tui.monitor.actions import Action, shown_key
 from gputui.tui.shell.keymap import APP_ACTIONS
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import cut, fitted, line_width, width_of
+from gputui.tui.widgets.cells import cut, fitted, width_of
+from gputui.tui.widgets.sections import fitting, joined
 
 SIGNALS: tuple[tuple[str, str], ...] = (
     ("SIGHUP", "its terminal is gone"),
@@ -82,22 +83,16 @@ def filter_line(
 
 def hints_line(counts: str, mode: str, width: int, there: Container[str], actions: Sequence[Action]) -> Line:
     """As many keys of `actions` as fit, except those that need something not in `there`, and counts."""
-    spans: list[Span] = []
     room = width - (width_of(counts) + 2 if counts else 0)
     by_id = {action.id: action for action in (*actions, *APP_ACTIONS)}
-    for name in _HINTS.get(mode, _HINTS[""]):
-        action = by_id.get(name)
-        if action is None or (action.needs and action.needs not in there):
-            continue
-        hint = (
-            Span("  " if spans else ""),
-            Span(shown_key(action), "accent"),
-            Span(f" {action.title}", "dim"),
-        )
-        if line_width((*spans, *hint)) > room:
-            break
-        spans += hint
-    return fitted((*fitted(spans, width - width_of(counts)), Span(counts, "dim")), width)
+    named = [by_id[name] for name in _HINTS.get(mode, _HINTS[""]) if name in by_id]
+    hints = [
+        (Span(shown_key(action), "accent"), Span(f" {action.title}", "dim"))
+        for action in named
+        if not action.needs or action.needs in there
+    ]
+    kept = joined(fitting(hints, room, "  "))
+    return fitted((*fitted(kept, width - width_of(counts)), Span(counts, "dim")), width)
 
 
 def counts_text(hidden_gpus: int, above: int, below: int) -> str:

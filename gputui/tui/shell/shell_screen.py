@@ -17,12 +17,12 @@ from gputui.services.support.background import Job
 from gputui.services.support.paths import copies_directory
 from gputui.store.text import clean_text
 from gputui.tui.shell.clipboard import copy
-from gputui.tui.shell.keymap import Action, shown_key
+from gputui.tui.shell.keymap import Action, key_hint, keys_line, shown_key
 from gputui.tui.shell.registry import header_line, screen_at
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.widgets.app_context import shell_of
-from gputui.tui.widgets.cells import cut, fitted, line_width
+from gputui.tui.widgets.cells import cut, fitted
 from gputui.tui.widgets.plain_ascii import in_ascii
 
 T = TypeVar("T")
@@ -273,20 +273,11 @@ class ShellScreen(Screen[None]):
         if width < _NARROW and "back" in names:
             names = tuple(name for name in names if name != "back")
             end = (*_hint(by_id["back"]), *end)
-        spans: list[Span] = []
-        for name in names:
-            hint = _hint(by_id[name])
-            if line_width((*spans, *hint, *end)) > width:
-                break
-            spans += hint
-        palette = (Span("ctrl-p", "accent"), Span(" Palette  ", "dim"))
-        if line_width((*spans, *palette, *end)) <= width:
-            spans += palette
-        return fitted((*spans, *end), width)
+        return keys_line((_hint(by_id[name]) for name in names), width, end)
 
 
 def _hint(action: Action) -> Line:
-    return (Span(shown_key(action), "accent"), Span(f" {action.title}  ", "dim"))
+    return key_hint(shown_key(action), action.title)
 
 
 def _logged(error: Exception) -> str:

@@ -42,6 +42,16 @@ def joined(parts: Iterable[Sequence[Span]], gap: str = "  ") -> tuple[Span, ...]
     return tuple(spans)
 
 
+def fitting(parts: Iterable[Line], room: int, gap: str = "", least: int = 0) -> list[Line]:
+    """The first parts that fit beside each other with a gap between them, `least` at least."""
+    kept: list[Line] = []
+    for part in parts:
+        if len(kept) >= least and line_width(joined((*kept, part), gap)) > room:
+            break
+        kept.append(part)
+    return kept
+
+
 def stacked(blocks: Iterable[Sequence[Line]], height: int) -> list[Line]:
     """Blocks below each other with a blank line before each, as long as they fit whole."""
     lines: list[Line] = []

@@ -16,7 +16,7 @@ from gputui.services.results.waiting import CROWDED_SHARE
 from gputui.services.runs.device_history import MOST_BINS, DeviceHistory
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, fitted, left, line_width, right
+from gputui.tui.widgets.cells import clean, fitted, left, right
 from gputui.tui.widgets.charts import (
     above_axis,
     abreast_cells,
@@ -25,7 +25,7 @@ from gputui.tui.widgets.charts import (
     time_axis,
     time_chart,
 )
-from gputui.tui.widgets.sections import joined, section
+from gputui.tui.widgets.sections import fitting, joined, section
 
 BUSY_FROM_PCT = 5.0
 STEAL_FROM_PCT = 1.0
@@ -111,12 +111,10 @@ def host_lines(progress: ProgressSnapshot, width: int, rows: int = 1) -> list[Li
     parts += [(Span(others),)] if others else []
     lines: list[Line] = []
     while parts and len(lines) < rows:
-        fits = 1
-        while fits < len(parts) and line_width(joined(parts[: fits + 1], "   ")) <= width - 9:
-            fits += 1
+        here = fitting(parts, width - 9, "   ", least=1)
         head = Span("   host  " if not lines else " " * 9, "dim")
-        lines.append(fitted((head, *joined(parts[:fits], "   ")), width))
-        parts = parts[fits:]
+        lines.append(fitted((head, *joined(here, "   ")), width))
+        parts = parts[len(here) :]
     return lines
 
 

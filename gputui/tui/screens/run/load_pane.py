@@ -9,12 +9,13 @@ from gputui.model.serving import LoadNow, LoadStep
 from gputui.model.units import counted, format_percent, format_seconds, three_digits
 from gputui.services.runs.progress import OfferedLoad
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, fitted, line_width, right, width_of
+from gputui.tui.widgets.cells import clean, fitted, right
 from gputui.tui.widgets.charts import area_lines
-from gputui.tui.widgets.sections import section
+from gputui.tui.widgets.sections import fitting, joined, section
 
 _AXIS = 9
 _WIDE = 100
+_BETWEEN = "  ·  "
 
 
 def load_lines(load: OfferedLoad, width: int, rows: int, *, has_axis: bool) -> list[Line]:
@@ -86,13 +87,9 @@ def _chart(
 def _before(load: OfferedLoad, width: int) -> Line:
     """The rates that this launch has tried, the newest first."""
     parts = [_tried(step) for step in reversed(load.steps) if step.rate_per_s is not None]
-    spans: list[Span] = [Span(f"{right('tried' if parts else '', _AXIS)} ", "dim")]
-    for part in parts:
-        gap = "" if len(spans) == 1 else "  ·  "
-        if line_width(tuple(spans)) + width_of(gap) + width_of(part) > width:
-            break
-        spans.append(Span(gap + part))
-    return fitted(spans, width)
+    head = Span(f"{right('tried' if parts else '', _AXIS)} ", "dim")
+    kept = fitting([(Span(part),) for part in parts], width - _AXIS - 1, _BETWEEN)
+    return fitted((head, *joined(kept, _BETWEEN)), width)
 
 
 def _tried(step: LoadStep) -> str:

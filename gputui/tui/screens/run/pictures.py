@@ -14,6 +14,7 @@ from gputui.tui.screens.run.form import FIELDS, EditedText, Field
 from gputui.tui.screens.run.hosts_pane import plan_lines, progress_lines
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.watching import watching
+from gputui.tui.shell.keymap import key_hint, keys_line
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import (
     clean,
@@ -22,7 +23,6 @@ from gputui.tui.widgets.cells import (
     filled,
     fitted,
     left,
-    line_width,
     right,
     ruled,
     width_of,
@@ -476,19 +476,11 @@ def _keys(model: RunModel, width: int) -> Line:
         names = ("back", "leave")
     help_too = not model.is_typing and not model.question
     end = (Span("?", "accent"), Span(" Help", "dim")) if help_too else ()
-    spans: list[Span] = []
-    for name in names:
-        title = _CALLED.get((place, name), TITLES[name])
-        if name == "choose" and place == "form" and model.form.field is None:
-            title = "Start"
-        key = (Span(KEYS[name], "accent"), Span(f" {title}  ", "dim"))
-        if line_width((*spans, *key, *end)) > width:
-            break
-        spans += key
-    palette = (Span("ctrl-p", "accent"), Span(" Palette  ", "dim"))
-    if help_too and line_width((*spans, *palette, *end)) <= width:
-        spans += palette
-    return fitted((*spans, *end), width)
+    called = dict(_CALLED)
+    if model.form.field is None:
+        called["form", "choose"] = "Start"
+    hints = [key_hint(KEYS[name], called.get((place, name), TITLES[name])) for name in names]
+    return keys_line(hints, width, end, has_palette=help_too)
 
 
 def _mark(is_selected: bool) -> Span:
