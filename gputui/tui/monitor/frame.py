@@ -91,6 +91,13 @@ class Frame:
             end_ns = end_ns if is_stale else series.last_ns
         return self.charts.chart((device, metric.id), width, rows, self.span_ns).draw(series, end_ns, high)
 
+    def gauge(
+        self, key: object, value: float | None, high: float, width: int, style: str
+    ) -> tuple[Span, Span]:
+        """The steady gauge with this key, and its track."""
+        filled_part, rest = self.loads.gauge(key, value, high, width, self.now_ns)
+        return Span(filled_part, style), Span(rest, "track")
+
     def ceiling(self, device: DeviceSample, metric: Metric) -> float:
         """The top of a metric's chart: its limit, or a round number above all that is in sight."""
         full = metric.full_scale(device.values)

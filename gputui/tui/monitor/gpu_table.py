@@ -159,9 +159,9 @@ def _with_gauge(frame: Frame, device: DeviceSample, busy_pct: float, history: Sp
     room = len(history.text) - len(seen) - 1
     if room < _LEAST_GAUGE or not is_short(len(seen), len(history.text)):
         return [history]
-    filled_part, rest = frame.loads.gauge((device.device, "busy"), busy_pct, 100.0, room, frame.now_ns)
-    load = frame.load_of_busy(device, busy_pct)
-    return [Span(filled_part, load.style("compute")), Span(rest + " ", "track"), Span(seen, history.style)]
+    style = frame.load_of_busy(device, busy_pct).style("compute")
+    gauge = frame.gauge((device.device, "busy"), busy_pct, 100.0, room, style)
+    return [*gauge, Span(" ", "track"), Span(seen, history.style)]
 
 
 def _memory(frame: Frame, widths: _Widths, device: DeviceSample, totals: Sequence[float]) -> list[Span]:
@@ -172,8 +172,8 @@ def _memory(frame: Frame, widths: _Widths, device: DeviceSample, totals: Sequenc
     spans = [figure]
     if widths.memory:
         key = (device.device, "memory")
-        filled_part, rest = frame.loads.gauge(key, used, total or 0.0, widths.memory, frame.now_ns)
-        spans += [Span(" "), Span(filled_part, load.style("memory")), Span(rest, "track")]
+        gauge = frame.gauge(key, used, total or 0.0, widths.memory, load.style("memory"))
+        spans += [Span(" "), *gauge]
     if widths.total:
         of = f" of {three_digits_of(total / scale)}" if total else ""
         spans.append(Span(left(of, widths.total), "dim"))

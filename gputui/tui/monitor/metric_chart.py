@@ -131,6 +131,5 @@ def with_gauge(
     if amount is None or not is_short(len(body.text) - blank, len(body.text)):
         return []
     key = (device.device, metric.id, "chart")
-    filled_part, rest = frame.loads.gauge(key, amount, ceiling, blank - 1, frame.now_ns)
-    history = Span(body.text[blank:], body.style)
-    return [Span(filled_part, metric.hue), Span(rest + " ", "track"), history]
+    gauge = frame.gauge(key, amount, ceiling, blank - 1, metric.hue)
+    return [*gauge, Span(" ", "track"), Span(body.text[blank:], body.style)]

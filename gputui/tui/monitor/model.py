@@ -28,7 +28,7 @@ from gputui.tui.monitor.process_columns import command_text, is_of_here
 from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessList
 from gputui.tui.monitor.questions import HEIGHT as QUESTIONS_HEIGHT
 from gputui.tui.monitor.questions import question_lines
-from gputui.tui.monitor.recording import change_speed, pause_or_go_on, position_spans
+from gputui.tui.monitor.recording import SPEEDS, pause_or_go_on, position_spans
 from gputui.tui.monitor.requests import EndProcess, Request, SetInterval, ShowDemo, WantProcesses
 from gputui.tui.monitor.settings import (
     INTERVALS_S,
@@ -36,6 +36,7 @@ from gputui.tui.monitor.settings import (
     TEMPERATURE_UNITS,
     ZOOMS_MIN,
     MonitorSettings,
+    stepped,
 )
 from gputui.tui.monitor.status import (
     SIGNALS,
@@ -359,7 +360,7 @@ class MonitorModel:
 
     def _change_speed(self, by: int) -> None:
         if self._recording is not None:
-            change_speed(self._recording, by)
+            self._recording.set_speed(stepped(SPEEDS, self._recording.speed, by))
 
     def _open_filter(self) -> None:
         if not self._settings.show_processes:
@@ -496,12 +497,9 @@ class MonitorModel:
         return Units(self._settings.memory_unit, self._settings.temperature_unit, degree)
 
     def _pace(self, by: int) -> Request | None:
-        now = self._settings.interval_s
-        slower = [one for one in INTERVALS_S if one > now]
-        faster = [one for one in INTERVALS_S if one < now]
-        if not (slower if by > 0 else faster):
+        seconds = stepped(INTERVALS_S, self._settings.interval_s, by)
+        if seconds == self._settings.interval_s:
             return None
-        seconds = slower[0] if by > 0 else faster[-1]
         self._settings = replace(self._settings, interval_s=seconds)
         return SetInterval(seconds)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,12 @@ ZOOMS_MIN: tuple[int, ...] = (1, 2, 5, 10, 30, 60)
 MEMORY_UNITS: tuple[str, ...] = ("GiB", "GB")
 TEMPERATURE_UNITS: tuple[str, ...] = ("C", "F")
 _LARGEST_FILE = 64 * 1024
+
+
+def stepped(choices: Sequence[float], now: float, by: int) -> float:
+    """The next of ascending choices, above or below; the same where there is none."""
+    beyond = [one for one in choices if (one > now if by > 0 else one < now)]
+    return (beyond[0] if by > 0 else beyond[-1]) if beyond else now
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,14 +76,6 @@ def keys_line(hints: Iterable[Line], width: int, end: Line = (), *, has_palette:
     return fitted((*joined(kept, ""), *end), width)
 
 
-def list_of(actions: Iterable[Action]) -> str:
-    """Keys as a Markdown list, for docs/."""
-    return "".join(
-        f"- {', '.join(f'`{key}`' for key in shown_keys(action))} {action.title}: {action.tooltip}\n"
-        for action in actions
-    )
-
-
 APP_ACTIONS: tuple[Action, ...] = (
     Action("help", "question_mark", "Help", "The keys of the screen that is shown"),
     Action("quit", "q,ctrl+backslash", "Quit", "Leave gputui; a run in progress goes on"),

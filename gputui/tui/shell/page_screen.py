@@ -11,7 +11,6 @@ from textual.binding import Binding
 from textual.screen import ModalScreen
 
 from gputui.services.support.error_log import kept_errors
-from gputui.services.support.paths import copies_directory
 from gputui.tui.shell.clipboard import copy
 from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action, shown_keys
 from gputui.tui.shell.registry import ScreenEntry
@@ -54,7 +53,7 @@ class PageScreen(ModalScreen[None]):
 
     def action_copy(self) -> None:
         self._fill()
-        self._fill((Span(copy(self.app, self._page.text, copies_directory()), "good"),))
+        self._fill((Span(copy(self.app, self._page.text), "good"),))
 
     def _fill(self, *above: Line) -> None:
         self._page.show((*above, *self._lines_of(self.size.width - 1)))

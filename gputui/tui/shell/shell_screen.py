@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.message import Message
 from textual.screen import Screen
 
 from gputui.errors import GputuiError
 from gputui.services.support.background import Job
-from gputui.services.support.paths import copies_directory
 from gputui.store.text import clean_text
 from gputui.tui.shell.clipboard import copy
 from gputui.tui.shell.keymap import Action, key_hint, keys_line, shown_key
 from gputui.tui.shell.registry import header_line, screen_at
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
-from gputui.tui.widgets.app_context import shell_of
+from gputui.tui.widgets.app_context import in_loop_of, shell_of
 from gputui.tui.widgets.cells import cut, fitted
 from gputui.tui.widgets.plain_ascii import in_ascii
 
@@ -36,24 +35,6 @@ def bindings_of(actions: Iterable[Action]) -> list[BindingType]:
         Binding(action.key, action.id.replace("-", "_"), action.title, show=False, tooltip=action.tooltip)
         for action in actions
     ]
-
-
-class JobProgressed(Message, bubble=False):
-    """A job reports progress."""
-
-    def __init__(self, job: Job[Any], text: str) -> None:
-        super().__init__()
-        self.job = job
-        self.text = text
-
-
-class JobArrived(Message, bubble=False):
-    """A job has ended."""
-
-    def __init__(self, job: Job[Any], outcome: object) -> None:
-        super().__init__()
-        self.job = job
-        self.outcome = outcome
 
 
 class ShellScreen(Screen[None]):
@@ -181,7 +162,10 @@ class ShellScreen(Screen[None]):
                 demo.write(job.say)
             return work(job)
 
-        self._job = Job(with_files, self._arrived, self._job_progressed, writes=writes)
+        arrived, told = (
+            partial(in_loop_of, self, take) for take in (self._take_outcome, self._take_progress)
+        )
+        self._job = Job(with_files, arrived, told, writes=writes)
         self._job.start()
         self.refresh_lines()
 
@@ -189,6 +173,11 @@ class ShellScreen(Screen[None]):
     def is_busy(self) -> bool:
         """Whether a job is running."""
         return self._job is not None
+
+    def give_up_quietly(self) -> None:
+        """Cancel the job if it is one that nobody waits for."""
+        if self._is_quiet:
+            self.give_up()
 
     def give_up(self) -> bool:
         """Cancel the job; False if there was none."""
@@ -218,7 +207,7 @@ class ShellScreen(Screen[None]):
         """Copy the focused table or page as text."""
         text = getattr(self.focused, "text", "")
         if text:
-            self.say(copy(self.app, text, copies_directory()), "good")
+            self.say(copy(self.app, text), "good")
 
     def _step(self, lines: int) -> None:
         step = getattr(self.focused, "step", None)
@@ -228,19 +217,18 @@ class ShellScreen(Screen[None]):
     def on_unmount(self) -> None:
         self.give_up()
 
-    def on_job_progressed(self, event: JobProgressed) -> None:
+    def _take_progress(self, job: Job[Any], text: str) -> None:
         """Show the progress of the current job; cancelled jobs are ignored."""
-        if event.job is self._job and not self._is_quiet:
-            self.say(f"{event.text} ... (esc cancels)", "dim")
+        if job is self._job and not self._is_quiet:
+            self.say(f"{text} ... (esc cancels)", "dim")
 
-    def on_job_arrived(self, event: JobArrived) -> None:
+    def _take_outcome(self, job: Job[Any], outcome: object) -> None:
         """Hand over the result of the current job; cancelled jobs are ignored."""
-        if event.job is not self._job:
+        if job is not self._job:
             return
         self._job = None
         if not self._is_quiet:
             self.say("")
-        outcome = event.outcome
         if isinstance(outcome, Exception):
             shell_of(self).keep_error(self.ID, _logged(outcome))
         if isinstance(outcome, GputuiError):
@@ -250,18 +238,6 @@ class ShellScreen(Screen[None]):
         else:
             self._then(outcome)
         self.refresh_lines()
-
-    def _arrived(self, job: Job[Any], outcome: object) -> None:
-        self._post(JobArrived(job, outcome))
-
-    def _job_progressed(self, job: Job[Any], text: str) -> None:
-        self._post(JobProgressed(job, text))
-
-    def _post(self, message: Message) -> None:
-        try:
-            self.post_message(message)
-        except RuntimeError:  # the app has ended in the meantime
-            return
 
     def _show(self, view: LinesView, line: Line) -> None:
         view.show((in_ascii(line) if shell_of(self).ascii_only else line,))

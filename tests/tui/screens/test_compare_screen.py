@@ -497,7 +497,7 @@ async def test_the_row_of_what_separates_the_sides_is_in_reverse_where_it_has_no
         await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
         await press(pilot, "g")
         assert isinstance(app.screen, AskBy)
-        reversed_texts = [text for row in rows_of(app) for text, style in row if style.reverse]
+        reversed_texts = ["".join(text for text, style in row if style.reverse) for row in rows_of(app)]
         assert any(text.startswith("▸ files ") for text in reversed_texts)
 
 

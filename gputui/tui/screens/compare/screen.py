@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any  # whatever a job is for
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -20,8 +19,6 @@ from gputui.services.compare.headline import main_row
 from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.compare.row_text import letter_of
 from gputui.services.compare.rows_table import RowOfSides, rows_of_sides
-from gputui.services.support.background import Job
-from gputui.services.support.paths import copies_directory
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.actions import ACTIONS
 from gputui.tui.screens.compare.by_dialog import FILES, AskBy
@@ -82,8 +79,6 @@ class CompareScreen(ShellScreen):
         self._rows: list[RowOfSides] = []
         self._opened: dict[tuple[int, int], OpenedRow] = {}
         """Rows with what their boxes did meanwhile, by side and row."""
-        self._quiet_job: Job[Any] | None = None
-        """It reads curves or candidates; nobody waits for them."""
         self._candidates: tuple[Candidate, ...] = ()
         self._page_heading = ""
         self._pages: dict[str, Callable[[int], Lines]] = {}
@@ -171,7 +166,6 @@ class CompareScreen(ShellScreen):
             lambda message, hint: self.say(message, "warn"),
             is_quiet=True,
         )
-        self._quiet_job = self._job
 
     def _read(self, words: tuple[str, ...]) -> None:
         self._words = words
@@ -259,11 +253,6 @@ class CompareScreen(ShellScreen):
                 self._draw_selected()
 
         self.begin(lambda job: open_row(loaded, number, place, job), taken, is_quiet=True)
-        self._quiet_job = self._job
-
-    def _stop_quiet_job(self) -> None:
-        if self._job is not None and self._job is self._quiet_job:
-            self.give_up()
 
     def _draw_selected(self) -> None:
         """What depends on the selected row."""
@@ -277,7 +266,7 @@ class CompareScreen(ShellScreen):
     def on_lines_list_selected(self, event: LinesList.Selected) -> None:
         """Its evidence stands beside or below the table."""
         event.stop()
-        self._stop_quiet_job()
+        self.give_up_quietly()
         self._draw_selected()
 
     def _tell_row(self, made: CompareLayout) -> None:
@@ -336,7 +325,7 @@ class CompareScreen(ShellScreen):
 
     def action_back(self) -> None:
         """Out of what is being read, the page, or the screen."""
-        self._stop_quiet_job()
+        self.give_up_quietly()
         if self.give_up():
             self.say("cancelled")
             if self._loaded is None:
@@ -436,7 +425,7 @@ class CompareScreen(ShellScreen):
         if self._loaded is None:
             self.say("nothing is compared yet: o chooses files", "warn")
         else:
-            self.say(copy(self.app, self._loaded.command(self.value), copies_directory()), "good")
+            self.say(copy(self.app, self._loaded.command(self.value)), "good")
 
     def action_open_files(self) -> None:
         """Ask for files."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any  # whatever a job is for
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -113,7 +112,6 @@ class ResultsScreen(ShellScreen):
         """Runs of the file by id, the last read last."""
         self._boxes: tuple[Run, ...] | None = None
         """The newest run of each box of the known files; None before they were read."""
-        self._preview_job: Job[Any] | None = None
 
     def compose_body(self) -> ComposeResult:
         self._preview, self._below = LinesView(), LinesView()
@@ -241,7 +239,7 @@ class ResultsScreen(ShellScreen):
         """Another run is selected."""
         event.stop()
         if event.data_table is self._runs_table and self.level == "runs":
-            self._stop_preview()
+            self.give_up_quietly()
             self._draw_preview()
 
     def _draw_preview(self) -> None:
@@ -310,20 +308,13 @@ class ResultsScreen(ShellScreen):
                 take_boxes,
                 is_quiet=True,
             )
-        else:
-            return
-        self._preview_job = self._job
-
-    def _stop_preview(self) -> None:
-        if self._job is not None and self._job is self._preview_job:
-            self.give_up()
 
     # one run
 
     def _open_run(self, run: RunSummary) -> None:
         contents = self._runs_table.contents
         assert contents is not None
-        self._stop_preview()
+        self.give_up_quietly()
         if run.run_id in self._previews:
             self._take_detail(self._previews[run.run_id])
             return
@@ -362,7 +353,7 @@ class ResultsScreen(ShellScreen):
 
     def action_back(self) -> None:
         """Close the filter, cancel reading, or go back to where enter came from, at last to the monitor."""
-        self._stop_preview()
+        self.give_up_quietly()
         field = self.query_one("#filter", Input)
         if field.has_class("-shown"):
             field.value = ""
@@ -471,7 +462,7 @@ class ResultsScreen(ShellScreen):
     def action_label(self) -> None:
         run, contents = self._run_here, self._runs_table.contents
         if run is not None and contents is not None:
-            self._stop_preview()
+            self.give_up_quietly()
             ask_label(self, contents.path, run, partial(self._change, contents.path))
 
     def action_delete(self) -> None:
@@ -556,7 +547,7 @@ class ResultsScreen(ShellScreen):
     def on_screen_resume(self) -> None:
         """Update the tables with what was stored in the meantime."""
         super().on_screen_resume()
-        self._stop_preview()
+        self.give_up_quietly()
         if not self.is_ready or self.is_busy:
             return
         contents = self._runs_table.contents
