@@ -104,8 +104,9 @@ class Frame:
         if full:
             return full
         series = self.history.series(device.device, metric.id)
-        seen = series and series.over(self.now_ns - self.span_ns, self.now_ns + 1, self.span_ns)
-        return metric.top({}, seen.greatest) if seen else 1.0
+        ring = None if series is None else series.ring_for(self.span_ns)
+        seen = ring and ring.over(self.now_ns - self.span_ns, self.now_ns + 1)
+        return metric.top({}, seen[1]) if seen else 1.0
 
     def load_of_busy(self, device: DeviceSample, busy_pct: float | None) -> LoadLevel:
         """Idle or working; a GPU that cannot be read is shown as idle."""

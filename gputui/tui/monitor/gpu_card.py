@@ -8,12 +8,12 @@ from gputui.model.live import DeviceSample
 from gputui.model.units import format_usd
 from gputui.tui.monitor.frame import FIGURE_STYLES, Frame, findings_spans, idle_text, is_idle
 from gputui.tui.monitor.metric_chart import chosen_metrics, figure_style, with_gauge
-from gputui.tui.monitor.metrics import OF_GPUS, note_of
+from gputui.tui.monitor.metrics import BY_ID, OF_GPUS, note_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, filled, fitted, line_width, width_of, wrapped
 from gputui.tui.widgets.charts import body_styles, fitting_note
 
-_CLOCK = next(metric for metric in OF_GPUS if metric.id == "clock")
+_CLOCK = BY_ID["clock"]
 _LABEL = 7
 _THREE_CHARTS_FROM, _FOUR_CHARTS_FROM = 16, 28
 """From so many rows on, a card has more than two charts, one of them in place of the memory's gauge."""

@@ -19,16 +19,15 @@ from gputui.tui.monitor.frame import (
     span_text,
 )
 from gputui.tui.monitor.layout import STRIP_LABEL, Layout, Rect
-from gputui.tui.monitor.metrics import OF_GPUS
+from gputui.tui.monitor.metrics import BY_ID
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, filled, fitted, left, right, side_by_side
 from gputui.tui.widgets.charts import heat, is_short
 from gputui.tui.widgets.load import LoadLevel
 
-_BUSY, _POWER = (next(metric for metric in OF_GPUS if metric.id == name) for name in ("busy", "power"))
+_BUSY, _POWER, _SM = (BY_ID[name] for name in ("busy", "power", "sm"))
 _LEAST_GAUGE = 4
 """Cells."""
-_SM = next(metric for metric in OF_GPUS if metric.id == "sm")
 
 
 @dataclass(frozen=True, slots=True)

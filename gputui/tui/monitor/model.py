@@ -23,11 +23,9 @@ from gputui.tui.monitor.gpu_table import gpu_table
 from gputui.tui.monitor.host import host_line, without_gpus
 from gputui.tui.monitor.layout import CARD_GAP, MIN_HEIGHT, MIN_WIDTH, ROOMY, Layout, Rect, laid_out
 from gputui.tui.monitor.metric_chart import charts, chosen_metrics
-from gputui.tui.monitor.metrics import OF_GPUS, OF_THE_HOST, metric_named
+from gputui.tui.monitor.metrics import BY_ID, OF_GPUS, OF_THE_HOST
 from gputui.tui.monitor.process_columns import command_text, is_of_here
 from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessList
-from gputui.tui.monitor.questions import HEIGHT as QUESTIONS_HEIGHT
-from gputui.tui.monitor.questions import question_lines
 from gputui.tui.monitor.recording import SPEEDS, pause_or_go_on, position_spans
 from gputui.tui.monitor.requests import EndProcess, Request, SetInterval, ShowDemo, WantProcesses
 from gputui.tui.monitor.settings import (
@@ -39,17 +37,17 @@ from gputui.tui.monitor.settings import (
     stepped,
 )
 from gputui.tui.monitor.status import (
+    QUESTIONS_HEIGHT,
     SIGNALS,
     EndQuestion,
     counts_text,
     filter_line,
     hints_line,
     question_line,
+    question_lines,
 )
 from gputui.tui.monitor.summary import summary_line
-from gputui.tui.monitor.users import FROM as USERS_FROM
-from gputui.tui.monitor.users import WIDTH as USERS_WIDTH
-from gputui.tui.monitor.users import users_lines
+from gputui.tui.monitor.users import USERS_FROM, USERS_WIDTH, users_lines
 from gputui.tui.shell.registry import narrowed
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import (
@@ -184,7 +182,7 @@ class MonitorModel:
             "play-faster": lambda: self._change_speed(1),
             "play-slower": lambda: self._change_speed(-1),
             "filter": self._open_filter,
-            "sort": self._sort,
+            "sort": lambda: self._table.sort_by_next(self._width),
             "reverse": self._reverse,
             "tree": self._tree,
             "down": lambda: self._move(1),
@@ -367,9 +365,6 @@ class MonitorModel:
             self.say("processes are hidden: p shows them")
         elif self._question is None:
             self._mode = "filter"
-
-    def _sort(self) -> None:
-        self._table.sort_by_next(self._width)
 
     def _reverse(self) -> None:
         self._table.descending = not self._table.descending
@@ -648,7 +643,7 @@ class MonitorModel:
             snapshot.now_ns,
             self._span_ns(snapshot),
             self._units,
-            tuple(m for m in map(metric_named, self._settings.metrics) if m is not None),
+            tuple(BY_ID[name] for name in self._settings.metrics if name in BY_ID),
             snapshot.history,
             snapshot.ledger,
             self._charts,

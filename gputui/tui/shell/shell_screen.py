@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from textual import events
@@ -14,6 +15,7 @@ from textual.screen import Screen
 
 from gputui.errors import GputuiError
 from gputui.services.support.background import Job
+from gputui.store.opening import expanded
 from gputui.store.text import clean_text
 from gputui.tui.shell.clipboard import copy
 from gputui.tui.shell.keymap import Action, key_hint, keys_line, shown_key
@@ -22,6 +24,7 @@ from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.widgets.app_context import in_loop_of, shell_of
 from gputui.tui.widgets.cells import cut, fitted
+from gputui.tui.widgets.dialogs import AskText, Confirm
 from gputui.tui.widgets.plain_ascii import in_ascii
 
 T = TypeVar("T")
@@ -261,3 +264,29 @@ def _logged(error: Exception) -> str:
     if isinstance(error, GputuiError):
         return f"{error.message}: {error.hint}" if error.hint else error.message
     return "".join(traceback.format_exception(error)).rstrip()
+
+
+def ask_and_save(screen: ShellScreen, question: str, name: str, save: Callable[[Path], str]) -> None:
+    """Ask for a path, defaulting to `name` in the working directory; confirm before replacing a file.
+
+    `save` writes the file in a thread and returns a message; the screen shows the errors it raises.
+    """
+
+    def write(path: Path) -> None:
+        screen.begin(lambda job: save(path), lambda message: screen.say(message, "good"))
+
+    def named(text: str | None) -> None:
+        if text is None or not text.strip():
+            return
+        path = expanded(Path(text.strip())).absolute()
+        if path.is_file():
+
+            def answered(is_yes: bool | None) -> None:
+                if is_yes:
+                    write(path)
+
+            screen.app.push_screen(Confirm(f"{path} is already there. Replace it?"), answered)
+        else:
+            write(path)
+
+    screen.app.push_screen(AskText(question, name), named)

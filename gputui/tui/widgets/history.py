@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from array import array
-from dataclasses import dataclass
 
 SECOND_NS = 1_000_000_000
 RINGS: tuple[tuple[int, int], ...] = (
@@ -18,14 +17,6 @@ RINGS: tuple[tuple[int, int], ...] = (
 )
 """Length of a bucket in nanoseconds and the number of buckets, finest first."""
 NO_BUCKET = 2**32 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """A metric over an interval."""
-
-    mean: float
-    greatest: float
 
 
 class Ring:
@@ -57,8 +48,9 @@ class Ring:
             self._greatest[slot] = value
         self._mean[slot] += (value - self._mean[slot]) / weight
 
-    def over(self, start_ns: int, end_ns: int) -> Bucket | None:
-        """All buckets that begin in [start, end), or the one start lies in; None without values."""
+    def over(self, start_ns: int, end_ns: int) -> tuple[float, float] | None:
+        """Mean and greatest of all buckets that begin in [start, end), or of the one start lies in; None
+        without values."""
         first, end = self._numbers_in(start_ns, end_ns)
         greatest, total, count = -math.inf, 0.0, 0
         for number in range(max(first, end - self.kept), end):
@@ -67,14 +59,14 @@ class Ring:
                 greatest = max(greatest, self._greatest[slot])
                 total += self._mean[slot]
                 count += 1
-        return Bucket(total / count, greatest) if count else None
+        return (total / count, greatest) if count else None
 
     def mean_over(self, start_ns: int, end_ns: int) -> float | None:
         """The mean of `over`; charts call it a hundred times per frame, mostly for one bucket."""
         first, end = self._numbers_in(start_ns, end_ns)
         if end - first > 1:
-            bucket = self.over(start_ns, end_ns)
-            return None if bucket is None else bucket.mean
+            found = self.over(start_ns, end_ns)
+            return None if found is None else found[0]
         slot = first % self.kept
         return self._mean[slot] if self._numbers[slot] == first else None
 
@@ -116,15 +108,11 @@ class Series:
         self.last_ns = None
 
     def ring_for(self, span_ns: int) -> Ring:
-        """The finest ring that reaches back far enough."""
+        """The finest ring that reaches back far enough for a chart that is so long."""
         for ring in self.rings:
             if ring.length_ns * (ring.kept - 2) >= span_ns:
                 return ring
         return self.rings[-1]
-
-    def over(self, start_ns: int, end_ns: int, span_ns: int) -> Bucket | None:
-        """The metric in [start, end), read from the ring for a chart that is `span_ns` long."""
-        return self.ring_for(span_ns).over(start_ns, end_ns)
 
 
 class History:

@@ -34,7 +34,7 @@ from gputui.tui.app import MonitorApp
 from gputui.tui.screens.compare.actions import ACTIONS
 from gputui.tui.screens.compare.by_dialog import AskBy
 from gputui.tui.screens.compare.evidence_page import evidence_page
-from gputui.tui.screens.compare.rows_table import row_line
+from gputui.tui.screens.compare.layout import row_line
 from gputui.tui.screens.compare.screen import CompareScreen
 from gputui.tui.widgets.dialogs import AskText
 from gputui.tui.widgets.lines_list import LinesList

@@ -23,7 +23,7 @@ from gputui.store.text import clean_text
 from gputui.tui.screens.compare.actions import ACTIONS
 from gputui.tui.screens.compare.by_dialog import FILES, AskBy
 from gputui.tui.screens.compare.evidence_page import OpenedRow, open_row
-from gputui.tui.screens.compare.layout import CompareLayout, lay_out
+from gputui.tui.screens.compare.layout import CompareLayout, lay_out, row_line
 from gputui.tui.screens.compare.loaded import (
     Loaded,
     heading_of,
@@ -35,10 +35,8 @@ from gputui.tui.screens.compare.loaded import (
 )
 from gputui.tui.screens.compare.pages import differing, teaching
 from gputui.tui.screens.compare.pane import ShownRow, unsure_line
-from gputui.tui.screens.compare.rows_table import row_line
 from gputui.tui.shell.clipboard import copy
-from gputui.tui.shell.save_dialog import ask_and_save
-from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
+from gputui.tui.shell.shell_screen import ShellScreen, ask_and_save, bindings_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.widgets.app_context import shell_of

@@ -36,11 +36,11 @@ from gputui.services.results.roofline import peak_share
 from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.step_tables import main_step, step_parts
 from gputui.services.results.throughput import speeds_of
-from gputui.services.serving.text import server_line
+from gputui.services.serving.text import server_line, serving_headline
 from gputui.services.traces.overview import sentence
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results.largest_operators import largest_operators
-from gputui.tui.screens.results.load_lines import headline, load_lines, loads_of, note_lines
+from gputui.tui.screens.results.load_lines import load_lines, loads_of, note_lines
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, fitted, left, width_of, wrapped
 from gputui.tui.widgets.charts import above_axis, abreast_cells, time_axis, time_chart
@@ -106,7 +106,7 @@ def verdict_lines(detail: RunDetail, width: int) -> tuple[Line, ...]:
     run, loads = detail.run, loads_of(detail)
     words = {check.word for check in performance_checks(run)}
     style = "alarm" if ABOVE_LIMIT in words else "warn" if BELOW_NORMAL in words else "title"
-    text = run_headline(run) if loads is None else headline(detail, loads)
+    text = run_headline(run) if loads is None else serving_headline(loads, run.summary.price)
     if detail.passes and run.summary.profile in (TRACE_PROFILE, DEMO_PROFILE) and not speeds_of(run):
         made_up = headline_sentences(run)[:1] if run.summary.is_made_up else ()
         text = " ".join((*made_up, sentence(next(iter(detail.passes.values())), run.cases[0].device_name)))

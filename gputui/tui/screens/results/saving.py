@@ -1,4 +1,4 @@
-"""Asks where to save what the Results screen shows."""
+"""Dialogs of the Results screen: where to save what it shows, the label of a run, its removal."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from gputui.services.results.table_export import (
 from gputui.store.editing import label_run, remove_run
 from gputui.store.selecting import check_label
 from gputui.tui.screens.results.run_pane import RunPane
-from gputui.tui.shell.save_dialog import ask_and_save
-from gputui.tui.shell.shell_screen import ShellScreen
+from gputui.tui.shell.shell_screen import ShellScreen, ask_and_save
 from gputui.tui.widgets.dialogs import AskText, Confirm
 
 

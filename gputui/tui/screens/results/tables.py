@@ -1,4 +1,4 @@
-"""Rows of the Results screen's tables, as plain text."""
+"""The tables of the Results screen, and their rows as plain text."""
 
 from __future__ import annotations
 

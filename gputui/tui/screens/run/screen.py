@@ -18,8 +18,7 @@ from gputui.tui.screens.run.requests import (
     Copy,
     FollowHosts,
     Leave,
-    OpenComparison,
-    OpenResults,
+    OpenScreen,
     Request,
     Start,
     StartHosts,
@@ -161,8 +160,6 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
                 self._tasks.follow_hosts(request.name)
             case StopHosts():
                 self._tasks.stop_hosts()
-            case OpenComparison():
-                shell_of(self).open_screen("compare", request.selectors)
             case Watch():
                 self._tasks.watch(request.run_id)
             case Unwatch():
@@ -171,8 +168,8 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
                 self._tasks.stop(request)
             case Copy():
                 self.model.say(copy(self.app, request.text))
-            case OpenResults():
-                shell_of(self).open_screen("results", (f"{request.target}@{request.run_ids[0][-8:]}",))
+            case OpenScreen():
+                shell_of(self).open_screen(request.screen_id, request.words)
             case Leave():
                 self.call_next(self.app.run_action, "quit")
 
