@@ -162,17 +162,31 @@ def heat(shares_pct: Sequence[float | None]) -> str:
     )
 
 
-def area_lines(
+def strip(values: Sequence[float | None], high: float, low: float = 0.0) -> str:
+    """Values from `low` to `high` as an area of one row."""
+    (row,) = area([None if value is None else value - low for value in values], high - low)
+    return row
+
+
+def area_with_axis(
     values: Sequence[float | None],
     high: float,
     rows: int,
     width: int,
     family: str,
+    top: str,
+    *,
     mark: float | None = None,
-) -> list[tuple[Span, ...]]:
-    """An area of `rows` rows, padded to `width` cells, top first; a dotted line is at `mark`."""
-    drawn = [f"{text:{width}}" for text in area(values, high, rows)]
-    return painted(drawn, body_styles(family, rows), mark_row(mark, high, rows) if rows > 1 else None)
+    name: str = "",
+) -> list[Line]:
+    """An area of `rows` rows behind its axis from 0 to `top`; a dotted line is at `mark`.
+
+    Values are as many as there is room for, or fewer. The axis names what is drawn where it has a middle.
+    """
+    room = width - axis_cells(width)
+    drawn = [f"{text:{room}}" for text in area(values, high, rows)]
+    marked = mark_row(mark, high, rows) if rows > 1 else None
+    return with_axis(painted(drawn, body_styles(family, rows), marked), top, width, name=name)
 
 
 def mark_row(mark: float | None, high: float, rows: int) -> int | None:
@@ -208,18 +222,10 @@ def time_chart(
 ) -> list[Line]:
     """A title with a figure and a note, and the first `span_s` seconds as an area of so many rows."""
     room = width - axis_cells(width)
-    top, drawn = series_area(metric, series, limits, span_s / room, room, rows)
+    top, mark = metric.top(limits, max(series.known, default=0.0)), metric.mark_at(limits)
+    columns = series.cells(span_s / room, room)
     title = chart_title(metric.name, Span(metric.text(figure), "title"), note, width)
-    return [title, *with_axis(drawn, metric.axis(top), width)]
-
-
-def series_area(
-    metric: Metric, series: TimeSeries, limits: Values, cell_s: float, cells: int, rows: int
-) -> tuple[float, list[tuple[Span, ...]]]:
-    """What a full area of a metric stands for, and the area, of so many rows and cells."""
-    top = metric.top(limits, max(series.known, default=0.0))
-    columns = series.cells(cell_s, cells)
-    return top, area_lines(columns, top, rows, cells, metric.hue, metric.mark_at(limits))
+    return [title, *area_with_axis(columns, top, rows, width, metric.hue, metric.axis(top), mark=mark)]
 
 
 def abreast_cells(width: int, abreast: int) -> int:
@@ -248,12 +254,15 @@ def fitting_note(note: str, room: int) -> str:
     return note
 
 
-def with_axis(rows: Sequence[Sequence[Span]], top: str, width: int, bottom: str = "0") -> list[Line]:
+def with_axis(
+    rows: Sequence[Sequence[Span]], top: str, width: int, bottom: str = "0", name: str = ""
+) -> list[Line]:
     """The rows of a chart, the first after the upper end of its axis and the last after its lower one."""
     lead = axis_cells(width)
+    labels = {len(rows) // 2: name, len(rows) - 1: bottom, 0: top}
     lines: list[Line] = []
     for place, row in enumerate(rows):
-        label = top if place == 0 else bottom if place == len(rows) - 1 else ""
+        label = labels.get(place, "")
         lines.append((Span(right(cut(label, lead - 1), lead - 1) + " " if lead else "", "dim"), *row))
     return lines
 

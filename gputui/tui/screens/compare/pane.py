@@ -57,7 +57,7 @@ from gputui.tui.screens.compare.loaded import Loaded
 from gputui.tui.screens.compare.telemetry_lines import telemetry_lines
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, left, side_by_side, width_of, wrapped
-from gputui.tui.widgets.charts import area
+from gputui.tui.widgets.charts import strip
 from gputui.tui.widgets.sections import paragraph, table_lines
 
 HINT = "enter: all of it"
@@ -305,8 +305,7 @@ def launches_lines(row: Row, letters: str, name: str, width: int, most: int) -> 
         for number, launch in enumerate(launches, 1):
             mean = sum(launch) / len(launch)
             room = min(width - 52, 70)
-            cells = _resampled(launch, room)
-            (drawn,) = area([value - base for value in cells], slowest - base)
+            drawn = strip(_resampled(launch, room), slowest, base)
             spread = 100 * (max(launch) / min(launch) - 1)
             lines.append(
                 fitted(

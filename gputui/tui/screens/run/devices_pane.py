@@ -21,7 +21,7 @@ from gputui.tui.widgets.charts import (
     above_axis,
     abreast_cells,
     axis_cells,
-    series_area,
+    strip,
     time_axis,
     time_chart,
 )
@@ -190,14 +190,18 @@ def _row(
 ) -> tuple[Span, ...]:
     """`power         680 W ▄▇▇▇▇▇▇ of 700`."""
     limits, series = limits_of(machine, device.device), device.series(metric.key)
+    top = metric.top(limits, max(series.known, default=0.0))
     figure = metric.text(device.now.get(metric.key))
-    end = metric.limit_text(limits, after=figure, is_brief=True)
-    if not end:
-        end = f"to {without_unit(metric.axis(metric.top(limits, max(series.known, default=0.0))), figure)}"
+    end = (
+        metric.limit_text(limits, after=figure, is_brief=True)
+        or f"to {without_unit(metric.axis(top), figure)}"
+    )
     room = max(width - name_cells - 10 - len(end) - 2, 4)
-    _, (chart,) = series_area(metric, series, limits, _cell_s(device, room), room, 1)
+    chart = strip(series.cells(_cell_s(device, room), room), top)
     head = (Span(left(metric.name, name_cells), "dim"), Span(right(figure, 10)))
-    return fitted((*head, Span(" "), *chart, Span(" "), Span(end, "dim")), width)
+    return fitted(
+        (*head, Span(" "), Span(f"{chart:{room}}", f"{metric.hue} 1"), Span(f" {end}", "dim")), width
+    )
 
 
 def _cell_s(device: DeviceHistory, cells: int) -> float:
