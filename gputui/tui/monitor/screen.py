@@ -9,7 +9,6 @@ from contextvars import copy_context
 from time import monotonic, monotonic_ns
 from typing import Protocol
 
-from rich.cells import set_cell_size
 from textual import events
 
 from gputui.model.live import LiveSample
@@ -17,11 +16,11 @@ from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.wakeup import Bell
 from gputui.tui.shell.keymap import Action
 from gputui.tui.shell.registry import screen_at
-from gputui.tui.terminal.cell_diff import width_of
-from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.terminal.lines import Line
 from gputui.tui.terminal.painted_screen import PaintedScreen
 from gputui.tui.terminal.renderer import FastPaint
 from gputui.tui.widgets.app_context import shell_of
+from gputui.tui.widgets.cells import noted
 
 PAINT_EVERY_S = 1.0
 _SLACK_S = 0.1
@@ -162,19 +161,5 @@ class MonitorScreen(PaintedScreen, inherit_bindings=False):
         assert isinstance(app, FastPaint)
         if app.round_trip_s > SLOW_FRAME_S and lines:
             note = f" link slow: a picture takes {app.round_trip_s:.1f} s "
-            lines = (ending_with(note, lines[0], width), *lines[1:])
+            lines = (noted(lines[0], note, width, "warn"), *lines[1:])
         self.draw(lines)
-
-
-def ending_with(note: str, line: Line, width: int) -> Line:
-    """A line whose right end is covered by a note."""
-    note = note[:width]
-    left = width - len(note)
-    kept: list[Span] = []
-    for span in line:
-        cells = width_of(span.text)
-        kept.append(span if cells <= left else Span(set_cell_size(span.text, left), span.style))
-        left -= min(cells, left)
-        if not left:
-            break
-    return (*kept, Span(" " * left), Span(note, "warn"))

@@ -74,6 +74,8 @@ class ShellScreen(Screen[None]):
         self._message: Line = ()
         self.is_ready = False
         """Whether its widgets are mounted."""
+        self._words: tuple[str, ...] = ()
+        """What it was asked to show, as on the command line."""
 
     def compose(self) -> ComposeResult:
         self._header, self._message_view, self._hints = (LinesView() for _ in range(3))
@@ -86,6 +88,20 @@ class ShellScreen(Screen[None]):
         yield self._hints
 
     def compose_body(self) -> ComposeResult:
+        raise NotImplementedError
+
+    def on_mount(self) -> None:
+        self.is_ready = True
+        self.begin_with(self._words)
+
+    def show_words(self, words: tuple[str, ...]) -> None:
+        """Show what words on the command line would, as soon as there are widgets."""
+        self._words = words
+        if self.is_ready:
+            self.begin_with(words)
+
+    def begin_with(self, words: tuple[str, ...]) -> None:
+        """Show this; where nothing was asked for, what the screen shows by itself."""
         raise NotImplementedError
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

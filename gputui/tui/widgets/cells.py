@@ -107,6 +107,13 @@ def _append(line: list[Span], span: Span) -> None:
         line.append(span)
 
 
+def noted(line: Line, note: str, width: int, style: str = "dim") -> Line:
+    """A line of exactly `width` cells with a note at its right end; what has no room before it is cut."""
+    *before, last = line
+    bare = (*before, Span(last.text.rstrip(), last.style))
+    return (*fitted(bare, max(width - len(note), 0)), Span(note[:width], style))
+
+
 def ruled(parts: Iterable[Span], width: int, rule: str = "─") -> Line:
     """A heading drawn into a horizontal rule: `─ 0 H200 SXM ── 71 °C ────`.
 

@@ -70,7 +70,6 @@ class CompareScreen(ShellScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._words: tuple[str, ...] = ()
         self._loaded: Loaded | None = None
         self._place = 0
         self._value = 0
@@ -96,19 +95,12 @@ class CompareScreen(ShellScreen):
             yield LinesPage(id="page")
             yield LinesPage(id="notice")
 
-    def on_mount(self) -> None:
-        """What was asked for, else how to ask."""
-        self.is_ready = True
-        if self._words:
-            self._read(self._words)
+    def begin_with(self, words: tuple[str, ...]) -> None:
+        """Compare what these words behind `gputui compare` ask for; without any say how to ask."""
+        if words:
+            self._read(words)
         else:
             self.call_after_refresh(self._teach)
-
-    def show_words(self, words: tuple[str, ...]) -> None:
-        """Compare what these words behind `gputui compare` ask for."""
-        self._words = words
-        if self.is_ready:
-            self._read(words)
 
     @property
     def level(self) -> str:

@@ -55,8 +55,7 @@ class DoctorScreen(ShellScreen):
     def compose_body(self) -> ComposeResult:
         yield LinesPage(id="checks")
 
-    def on_mount(self) -> None:
-        self.is_ready = True
+    def begin_with(self, words: tuple[str, ...]) -> None:
         self.query_one(LinesPage).focus()
         self.action_check()
 

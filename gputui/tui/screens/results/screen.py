@@ -107,7 +107,6 @@ class ResultsScreen(ShellScreen):
         self._runs_table = RunsTable(id="runs")
         self._pane = RunPane(self.say, self._read_window, id="run")
         self._page = NoticePage(id="notice")
-        self._words: tuple[str, ...] = ()
         self._previews: dict[str, RunDetail] = {}
         """Runs of the file by id, the last read last."""
         self._boxes: tuple[Run, ...] | None = None
@@ -127,19 +126,13 @@ class ResultsScreen(ShellScreen):
         field.cursor_blink = False
         yield field
 
-    def on_mount(self) -> None:
-        self.is_ready = True
-        if self._words:
-            self.show_words(self._words)
-        else:
-            self._begin()
-
-    def show_words(self, words: tuple[str, ...]) -> None:
-        """Open `F` or `F@RUN`."""
-        self._words = words
-        if self.is_ready:
+    def begin_with(self, words: tuple[str, ...]) -> None:
+        """Open `F` or `F@RUN`; else the default file."""
+        if words:
             path, run = split_selector(words[0])
             self.open_file(path.absolute(), run)
+        else:
+            self._begin()
 
     @property
     def path(self) -> Path | None:

@@ -23,6 +23,7 @@ from gputui.tui.widgets.cells import (
     filled,
     fitted,
     left,
+    noted,
     right,
     ruled,
     width_of,
@@ -193,7 +194,7 @@ def _profiles(model: RunModel, width: int, rows: int) -> list[Line]:
     hidden = len(entries) - rows
     if hidden > 0 and rows > 1:
         note = f" {first + 1}-{first + rows} of {len(entries)} "
-        lines[-1] = _noted(lines[-1], note, width)
+        lines[-1] = noted(lines[-1], note, width)
     return lines
 
 
@@ -493,13 +494,6 @@ def _words(text: str, width: int, style: str = "") -> Line:
 
 def _place(first: int, rows: int, count: int) -> str:
     return f"{first + 1}-{min(first + rows, count)} of {count}"
-
-
-def _noted(line: Line, note: str, width: int) -> Line:
-    """A line with a note at its right end."""
-    *before, last = line
-    bare = (*before, Span(last.text.rstrip(), last.style))
-    return fitted((*fitted(bare, width - len(note)), Span(note, "dim")), width)
 
 
 def _first_shown(selected: int, count: int, rows: int) -> int:
