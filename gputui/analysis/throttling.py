@@ -111,7 +111,8 @@ class Throttling:
             start, end = first.seen_ns[which], last.seen_ns[which]
         return None if end < start else end - start
 
-    def copied(self) -> Throttling:
+    def __deepcopy__(self, memo: object) -> Throttling:
+        """Counts never change, so that copies share them."""
         twin = copy.copy(self)
         twin._counts = self._counts.copy()
         twin._slowed_at_ns = self._slowed_at_ns.copy()

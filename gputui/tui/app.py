@@ -6,10 +6,9 @@ import asyncio
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from textual.binding import Binding
 from textual.screen import Screen
@@ -29,12 +28,12 @@ from gputui.tui.terminal.cell_diff import CellDiff
 from gputui.tui.terminal.driver import TerminalClosed
 from gputui.tui.terminal.renderer import FastPaint
 from gputui.tui.terminal.signals import end_by_signal
+from gputui.tui.widgets.app_context import in_loop_of
 
 if TYPE_CHECKING:
     from gputui.services.playback.demo import Demo
     from gputui.tui.shell.palette import Choice
 
-T = TypeVar("T")
 HUNG_UP = 129
 INTERRUPTED = 130
 
@@ -164,7 +163,7 @@ class MonitorApp(FastPaint):
     def on_ready(self) -> None:
         """The first frame is on the screen: start watching runs."""
         if self._entries:
-            self._end_runs_watch = watch_runs(partial(self._in_app, self._take_runs))
+            self._end_runs_watch = watch_runs(partial(in_loop_of, self, self._take_runs))
             self._watch_alerts()
             self._look_for_results()
 
@@ -180,17 +179,12 @@ class MonitorApp(FastPaint):
         from gputui.services.results.browser import recent_files
 
         has_results = bool(recent_files(Path()))
-        self._in_app(self._model.invite, None if has_results else find_profile("quick").budget_s)
+        in_loop_of(self, self._model.invite, None if has_results else find_profile("quick").budget_s)
 
     @property
     def has_screens(self) -> bool:
         """Whether there are screens besides the monitor."""
         return bool(self._entries)
-
-    def _in_app(self, call: Callable[[T], object], value: T) -> None:
-        """Called in threads."""
-        with suppress(RuntimeError):  # the app has ended in the meantime
-            self.call_later(call, value)
 
     def _take_runs(self, count: int) -> None:
         self.runs_in_progress = count
@@ -201,7 +195,7 @@ class MonitorApp(FastPaint):
 
     def _watch_alerts(self) -> None:
         if self.notifies and self._end_alerts is None:
-            self._end_alerts = watch_alerts(partial(self._in_app, self._notify))
+            self._end_alerts = watch_alerts(partial(in_loop_of, self, self._notify))
         elif not self.notifies and self._end_alerts is not None:
             self._end_alerts()
             self._end_alerts = None
@@ -225,7 +219,7 @@ class MonitorApp(FastPaint):
         if error is None:
             return
         self.keep_error("gputui", "".join(traceback.format_exception(error)).rstrip())
-        self._in_app(self._say_bug, f"{type(error).__name__}: {error}")
+        in_loop_of(self, self._say_bug, f"{type(error).__name__}: {error}")
 
     def _say_bug(self, what: str) -> None:
         if isinstance(self.screen, AppScreen):
@@ -302,7 +296,7 @@ class MonitorApp(FastPaint):
             from gputui.tui.shell.nouns import nouns
 
             path = getattr(self._opened.get("results"), "path", None)
-            self._in_app(palette.add, list(nouns(path, self.open_screen, self._open_page)))
+            in_loop_of(self, palette.add, list(nouns(path, self.open_screen, self._open_page)))
 
         palette = Palette(Choices(self.screen, self._verbs(screen), self.used))
         self._apply_theme()

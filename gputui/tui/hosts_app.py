@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from time import monotonic_ns
 
 from textual import events
-from textual.app import ComposeResult
 from textual.screen import Screen
 
 from gputui.document.background import palette_here
@@ -18,9 +17,7 @@ from gputui.tui.monitor.requests import EndProcess, SetInterval, ShowDemo, WantP
 from gputui.tui.monitor.screen import MonitorScreen
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.monitor.wakeup import Bell
-from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.terminal.painted_screen import PaintedScreen
-from gputui.tui.terminal.renderer import FastPaint
 
 PAINT_EVERY_S = 1.0
 
@@ -28,28 +25,16 @@ PAINT_EVERY_S = 1.0
 class HostsScreen(PaintedScreen, inherit_bindings=False):
     """One line per host, drawn once a second and after each key."""
 
-    DEFAULT_CSS = "HostsScreen { overflow: hidden; }"
-
     def __init__(self, model: HostsModel, feeds: Sequence[HostFeed], opens: Callable[[str], None]) -> None:
         super().__init__()
         self._model = model
         self._feeds = feeds
         self._opens = opens
-        self._view: LinesView | None = None
         self.shown_actions = HOSTS_ACTIONS
         self._by_key = {key: action.id for action in HOSTS_ACTIONS for key in action.key.split(",")}
 
-    def compose(self) -> ComposeResult:
-        app = self.app
-        assert isinstance(app, FastPaint)
-        self._view = LinesView()
-        yield self._view
-
     def on_mount(self) -> None:
         self.paint()
-
-    def on_screen_resume(self) -> None:
-        self.call_next(self.paint)
 
     def on_key(self, event: events.Key) -> None:
         """Keys of the list; those of the app go on to it."""
@@ -83,16 +68,8 @@ class HostsScreen(PaintedScreen, inherit_bindings=False):
         """Draw what has changed, and again in a second."""
         self.paint_in(PAINT_EVERY_S)
         self._model.take([feed.seen() for feed in self._feeds])
-        if self._view is None:
-            return
-        width, height = self._view.size
-        if not (width and height and self.is_current):
-            return
-        rows = self._view.take(self._model.lines(width, height, monotonic_ns()))
-        app = self.app
-        assert isinstance(app, FastPaint)
-        if rows:
-            app.paint_rows(self._view, rows)
+        if self.has_room:
+            self.draw(self._model.lines(*self._view.size, monotonic_ns()))
 
 
 class HostPanes(MonitorScreen, inherit_bindings=False):

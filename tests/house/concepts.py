@@ -36,7 +36,7 @@ _NO_COLUMNS = frozenset(
     }
 )
 """What they try are lines of text."""
-_DRAWING = frozenset({"area", "area_lines", "Chart", "line_chart"})
+_DRAWING = frozenset({"area", "Chart", "line_chart"})
 
 
 def trees_of(package: Path = REPOSITORY / "gputui") -> Trees:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 from gputui.analysis.throttling import LONGEST_STEP_NS, Throttling
 from gputui.metrics import number
 from gputui.model.live import DeviceSample
@@ -77,11 +75,6 @@ class Account:
         """For how long it has been idle until now; 0 while it works."""
         return 0 if self._idle_from_ns is None else max(now_ns - self._idle_from_ns, 0)
 
-    def copied(self) -> Account:
-        twin = copy.copy(self)
-        twin.throttling = self.throttling.copied()
-        return twin
-
 
 class Ledger:
     """The accounts of all GPUs, and the price of the box."""
@@ -109,8 +102,3 @@ class Ledger:
     def cost_usd(self, elapsed_ns: float, share: float = 1.0) -> float | None:
         """The cost of a share of the box over a time; None without a price."""
         return None if self.usd_per_hour is None else self.usd_per_hour * share * elapsed_ns / _HOUR_NS
-
-    def copied(self) -> Ledger:
-        twin = copy.copy(self)
-        twin._accounts = {device: account.copied() for device, account in self._accounts.items()}
-        return twin

@@ -12,8 +12,7 @@ from gputui.model.units import format_percent, with_prefix
 from gputui.tui.monitor.frame import Frame, account_text, device_title
 from gputui.tui.monitor.metrics import OF_GPUS
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, fitted, left, ruled, width_of
-from gputui.tui.widgets.wrapping import wrapped
+from gputui.tui.widgets.cells import clean, fitted, left, ruled, width_of, wrapped
 
 REASONS: tuple[tuple[int, str], ...] = (
     (0x1, "idle"),

@@ -91,14 +91,22 @@ class Frame:
             end_ns = end_ns if is_stale else series.last_ns
         return self.charts.chart((device, metric.id), width, rows, self.span_ns).draw(series, end_ns, high)
 
+    def gauge(
+        self, key: object, value: float | None, high: float, width: int, style: str
+    ) -> tuple[Span, Span]:
+        """The steady gauge with this key, and its track."""
+        filled_part, rest = self.loads.gauge(key, value, high, width, self.now_ns)
+        return Span(filled_part, style), Span(rest, "track")
+
     def ceiling(self, device: DeviceSample, metric: Metric) -> float:
         """The top of a metric's chart: its limit, or a round number above all that is in sight."""
         full = metric.full_scale(device.values)
         if full:
             return full
         series = self.history.series(device.device, metric.id)
-        seen = series and series.over(self.now_ns - self.span_ns, self.now_ns + 1, self.span_ns)
-        return metric.top({}, seen.greatest) if seen else 1.0
+        ring = None if series is None else series.ring_for(self.span_ns)
+        seen = ring and ring.over(self.now_ns - self.span_ns, self.now_ns + 1)
+        return metric.top({}, seen[1]) if seen else 1.0
 
     def load_of_busy(self, device: DeviceSample, busy_pct: float | None) -> LoadLevel:
         """Idle or working; a GPU that cannot be read is shown as idle."""

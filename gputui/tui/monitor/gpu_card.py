@@ -8,14 +8,12 @@ from gputui.model.live import DeviceSample
 from gputui.model.units import format_usd
 from gputui.tui.monitor.frame import FIGURE_STYLES, Frame, findings_spans, idle_text, is_idle
 from gputui.tui.monitor.metric_chart import chosen_metrics, figure_style, with_gauge
-from gputui.tui.monitor.metrics import OF_GPUS, note_of
+from gputui.tui.monitor.metrics import BY_ID, OF_GPUS, note_of
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, filled, fitted, line_width, width_of
-from gputui.tui.widgets.charts import body_styles
-from gputui.tui.widgets.time_chart import fitting_note
-from gputui.tui.widgets.wrapping import wrapped
+from gputui.tui.widgets.cells import clean, filled, fitted, line_width, width_of, wrapped
+from gputui.tui.widgets.charts import body_styles, fitting_note
 
-_CLOCK = next(metric for metric in OF_GPUS if metric.id == "clock")
+_CLOCK = BY_ID["clock"]
 _LABEL = 7
 _THREE_CHARTS_FROM, _FOUR_CHARTS_FROM = 16, 28
 """From so many rows on, a card has more than two charts, one of them in place of the memory's gauge."""
@@ -100,17 +98,12 @@ def _title(frame: Frame, device: DeviceSample, metric: Metric, width: int) -> Li
     blank = end - line_width(tuple(spans))
     if metric.id == "busy" and end >= _GAUGE_AT + _GAUGE + 2:
         blank = _GAUGE_AT - line_width(tuple(spans))
-        spans += [Span(" " * blank), *_busy_gauge(frame, device)]
+        busy_pct = number(device.values, "sm_busy_pct")
+        style = frame.load_of_busy(device, busy_pct).style("compute")
+        gauge = frame.gauge((device.device, "busy"), busy_pct, 100.0, _GAUGE, style)
+        spans += [Span(" " * blank), *gauge]
         blank = end - _GAUGE_AT - _GAUGE
     return fitted((*spans, Span(" " * blank), Span(note, "dim")), width)
-
-
-def _busy_gauge(frame: Frame, device: DeviceSample) -> list[Span]:
-    """What is read at a glance, also before there is a history."""
-    busy_pct = number(device.values, "sm_busy_pct")
-    filled_part, rest = frame.loads.gauge((device.device, "busy"), busy_pct, 100.0, _GAUGE, frame.now_ns)
-    load = frame.load_of_busy(device, busy_pct)
-    return [Span(filled_part, load.style("compute")), Span(rest, "track")]
 
 
 def _memory(frame: Frame, device: DeviceSample, width: int) -> Line:
@@ -119,17 +112,9 @@ def _memory(frame: Frame, device: DeviceSample, width: int) -> Line:
     figure = f"{three_digits_of(None if used is None else used / scale):>4}"
     end = f" of {three_digits_of(total / scale)} {frame.units.memory}" if total else f" {frame.units.memory}"
     room = max(width - _LABEL - 5 - len(end), 0)
-    filled_part, rest = frame.loads.gauge((device.device, "memory"), used, total or 0.0, room, frame.now_ns)
-    return fitted(
-        (
-            Span(f"{'memory':<{_LABEL}}", "dim"),
-            Span(figure + " ", FIGURE_STYLES[load]),
-            Span(filled_part, load.style("memory")),
-            Span(rest, "track"),
-            Span(end, "dim"),
-        ),
-        width,
-    )
+    gauge = frame.gauge((device.device, "memory"), used, total or 0.0, room, load.style("memory"))
+    head = Span(f"{'memory':<{_LABEL}}", "dim"), Span(figure + " ", FIGURE_STYLES[load])
+    return fitted((*head, *gauge, Span(end, "dim")), width)
 
 
 def _links(device: DeviceSample, width: int) -> Line:

@@ -19,16 +19,15 @@ from gputui.tui.monitor.frame import (
     span_text,
 )
 from gputui.tui.monitor.layout import STRIP_LABEL, Layout, Rect
-from gputui.tui.monitor.metrics import OF_GPUS
+from gputui.tui.monitor.metrics import BY_ID
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, filled, fitted, left, right, side_by_side
 from gputui.tui.widgets.charts import heat, is_short
 from gputui.tui.widgets.load import LoadLevel
 
-_BUSY, _POWER = (next(metric for metric in OF_GPUS if metric.id == name) for name in ("busy", "power"))
+_BUSY, _POWER, _SM = (BY_ID[name] for name in ("busy", "power", "sm"))
 _LEAST_GAUGE = 4
 """Cells."""
-_SM = next(metric for metric in OF_GPUS if metric.id == "sm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +158,9 @@ def _with_gauge(frame: Frame, device: DeviceSample, busy_pct: float, history: Sp
     room = len(history.text) - len(seen) - 1
     if room < _LEAST_GAUGE or not is_short(len(seen), len(history.text)):
         return [history]
-    filled_part, rest = frame.loads.gauge((device.device, "busy"), busy_pct, 100.0, room, frame.now_ns)
-    load = frame.load_of_busy(device, busy_pct)
-    return [Span(filled_part, load.style("compute")), Span(rest + " ", "track"), Span(seen, history.style)]
+    style = frame.load_of_busy(device, busy_pct).style("compute")
+    gauge = frame.gauge((device.device, "busy"), busy_pct, 100.0, room, style)
+    return [*gauge, Span(" ", "track"), Span(seen, history.style)]
 
 
 def _memory(frame: Frame, widths: _Widths, device: DeviceSample, totals: Sequence[float]) -> list[Span]:
@@ -172,8 +171,8 @@ def _memory(frame: Frame, widths: _Widths, device: DeviceSample, totals: Sequenc
     spans = [figure]
     if widths.memory:
         key = (device.device, "memory")
-        filled_part, rest = frame.loads.gauge(key, used, total or 0.0, widths.memory, frame.now_ns)
-        spans += [Span(" "), Span(filled_part, load.style("memory")), Span(rest, "track")]
+        gauge = frame.gauge(key, used, total or 0.0, widths.memory, load.style("memory"))
+        spans += [Span(" "), *gauge]
     if widths.total:
         of = f" of {three_digits_of(total / scale)}" if total else ""
         spans.append(Span(left(of, widths.total), "dim"))
@@ -255,7 +254,7 @@ def _strip(frame: Frame, box: Rect) -> tuple[list[Line], list[tuple[Rect, int]]]
         spans = [Span(left("busy" if row == 0 else "", STRIP_LABEL), "dim")]
         for place, gpu in enumerate(frame.gpus[row * room : (row + 1) * room]):
             share = number(gpu.values, "sm_busy_pct") if gpu.problem is None else None
-            cell, style = heat((share,), 100.0), "alarm" if share is None else "compute 1"
+            cell, style = heat((share,)), "alarm" if share is None else "compute 1"
             if share is None and gpu.problem is None and gpu.values.get("mig_mode") == 1:
                 cell, style = "m", "dim"  # the driver reports no load for a GPU that MIG divides
             spans.append(Span(cell, "selected" if gpu.device == frame.selected else style))

@@ -11,10 +11,9 @@ from gputui.tui.monitor.frame import FIGURE_STYLES, Frame
 from gputui.tui.monitor.metric_chart import charts
 from gputui.tui.monitor.metrics import OF_THE_HOST
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, cut, filled, fitted, left, line_width
+from gputui.tui.widgets.cells import clean, cut, filled, fitted, left, line_width, wrapped
 from gputui.tui.widgets.charts import heat
 from gputui.tui.widgets.load import LoadLevel
-from gputui.tui.widgets.wrapping import wrapped
 
 _GAUGE = 12
 
@@ -39,8 +38,7 @@ def host_line(frame: Frame, width: int) -> Line:
         Span(of, "dim"),
     ]
     if room:
-        gauge = frame.loads.gauge("cpu", busy, 100 * (limit or 0), room, frame.now_ns)
-        spans += _gauge_spans(gauge, load.style("link"))
+        spans += [Span(" "), *frame.gauge("cpu", busy, 100 * (limit or 0), room, load.style("link"))]
     used, total = number(values, "memory_used_bytes"), number(values, "memory_total_bytes")
     load, scale = frame.load_of_memory(host), memory_scale(frame.units)
     of = f" of {three_digits_of(total / scale)}" if total else ""
@@ -48,17 +46,11 @@ def host_line(frame: Frame, width: int) -> Line:
     spans += [Span("  mem ", "dim"), Span(figure, FIGURE_STYLES[max(load, LoadLevel.WORKING)])]
     spans.append(Span(f"{of} {frame.units.memory}", "dim"))
     if room:
-        gauge = frame.loads.gauge("host memory", used, total or 0.0, room, frame.now_ns)
-        spans += _gauge_spans(gauge, load.style("memory"))
+        spans += [Span(" "), *frame.gauge("host memory", used, total or 0.0, room, load.style("memory"))]
     for part in _rest(frame, host, width):
         if line_width((*spans, part)) <= width:
             spans.append(part)
     return fitted(spans, width)
-
-
-def _gauge_spans(gauge: tuple[str, str], style: str) -> list[Span]:
-    filled_part, rest = gauge
-    return [Span(" "), Span(filled_part, style), Span(rest, "track")]
 
 
 def _rest(frame: Frame, host: DeviceSample, width: int) -> list[Span]:
@@ -119,7 +111,7 @@ def _cores(text: str, width: int) -> list[Line]:
             shares.append(float(part))
         except ValueError:
             shares.append(None)
-    drawn = heat(shares, 100.0)
+    drawn = heat(shares)
     lines = []
     for start in range(0, len(drawn), max(width - 9, 1)):
         label = "cores" if start == 0 else ""

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 
 from gputui.analysis.health import WORST_FIRST, GpuFinding, age, health
 from gputui.analysis.throttling import Throttling
-from gputui.document.bars import gauge
+from gputui.document.bars import gauge_spans
 from gputui.metrics import number
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample
 from gputui.model.units import format_bytes
 from gputui.services.hosts.live import HostSample
-from gputui.tui.shell.keymap import Action
+from gputui.tui.shell.keymap import Action, key_hint
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, filled, fitted, left, right, width_of
 from gputui.tui.widgets.plain_ascii import in_ascii
+from gputui.tui.widgets.sections import joined
 
 HOSTS_ACTIONS: tuple[Action, ...] = (
     Action("open", "enter", "Open", "The panes of the selected host; esc comes back"),
@@ -142,8 +143,8 @@ class HostsModel:
         gpus = _gpus(one)
         host = one.sample.host.values
         busy, shown = _busy(one)
-        filled_part, rest = gauge(busy, 100.0, _GAUGE_CELLS)
-        spans += [Span("  "), Span(filled_part, "stale" if one.problem else "compute 1"), Span(rest, "track")]
+        style = "stale" if one.problem else "compute 1"
+        spans += [Span("  "), *gauge_spans(busy, 100.0, _GAUGE_CELLS, style)]
         spans.append(Span(right(shown, _BUSY_CELLS), dim))
         watts = _total(gpus, "power_w")
         spans.append(Span(right(_ABSENT if watts is None else f"{watts:.0f} W", 8), dim))
@@ -164,10 +165,8 @@ class HostsModel:
     def _hints(self, below: int) -> Line:
         sort = "As named" if self._faults_first else "Faults first"
         keys = (("enter", "Open"), ("s", sort), ("?", "Help"), ("q", "Quit"))
-        spans = [Span(f"{below} more below  ", "dim")] if below > 0 else []
-        for key, title in keys:
-            spans += [Span(key, "accent"), Span(f" {title}  ", "dim")]
-        return tuple(spans)
+        more = (Span(f"{below} more below  ", "dim"),) if below > 0 else ()
+        return joined((more, *(key_hint(*key) for key in keys)), "")
 
     def _in_full(
         self, name: str, seen: Sequence[HostSample], now_ns: int, *, is_narrow: bool

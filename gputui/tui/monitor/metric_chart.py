@@ -12,12 +12,19 @@ from gputui.model.units import format_clock
 from gputui.tui.monitor.frame import FIGURE_STYLES, Frame, span_text
 from gputui.tui.monitor.metrics import ALWAYS, note_of
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, cut, filled, fitted, width_of
-from gputui.tui.widgets.charts import body_styles, is_short
+from gputui.tui.widgets.cells import clean, cut, filled, fitted, side_by_side, width_of
+from gputui.tui.widgets.charts import (
+    axis_cells,
+    body_styles,
+    chart_title,
+    is_short,
+    mark_row,
+    painted,
+    time_axis,
+    with_axis,
+)
 from gputui.tui.widgets.history import SECOND_NS
 from gputui.tui.widgets.load import LoadLevel
-from gputui.tui.widgets.sections import mark_row, painted
-from gputui.tui.widgets.time_chart import axis_cells, chart_title, time_axis, with_axis
 
 _GAP = 2
 _TWO_FROM, _THREE_FROM = 72, 170
@@ -51,20 +58,13 @@ def charts(
             title = chart_title(metric.name, figure, note_of(metric, device.values, frame.units), each)
             here.append([title, *_plot(frame, device, metric, each, share - 1)])
         here += [filled((), each, share)] * (columns - len(here))
-        lines += [_beside([block[row] for block in here], width) for row in range(share)]
+        lines += side_by_side(here, width, _GAP)
         if band + 1 < bands:
             lines += filled((), width, gap)
     middle = format_clock(frame.span_ns / SECOND_NS / 2)
     axis = time_axis(f"{span_text(frame.span_ns)} ago", middle, "now", each)
-    lines.append(_beside([axis] * columns, width))
+    lines += side_by_side([[axis]] * columns, width, _GAP)
     return filled(lines, width, height)
-
-
-def _beside(parts: Sequence[Line], width: int) -> Line:
-    spans: list[Span] = []
-    for place, part in enumerate(parts):
-        spans += [*([Span(" " * _GAP)] if place else []), *part]
-    return fitted(spans, width)
 
 
 def chosen_metrics(frame: Frame, device: DeviceSample) -> list[Metric]:
@@ -131,6 +131,5 @@ def with_gauge(
     if amount is None or not is_short(len(body.text) - blank, len(body.text)):
         return []
     key = (device.device, metric.id, "chart")
-    filled_part, rest = frame.loads.gauge(key, amount, ceiling, blank - 1, frame.now_ns)
-    history = Span(body.text[blank:], body.style)
-    return [Span(filled_part, metric.hue), Span(rest + " ", "track"), history]
+    gauge = frame.gauge(key, amount, ceiling, blank - 1, metric.hue)
+    return [*gauge, Span(" ", "track"), Span(body.text[blank:], body.style)]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from gputui.metrics import METRICS, Metric, Units, Values, number, with_unit
 
 OF_GPUS: tuple[Metric, ...] = tuple(one for one in METRICS if one.id and one.scope == "gpu")
+BY_ID = {metric.id: metric for metric in OF_GPUS}
 OF_THE_HOST: tuple[Metric, ...] = tuple(one for one in METRICS if one.id and one.scope == "host")
 DEFAULT_METRICS: tuple[str, ...] = (
     "busy",
@@ -22,10 +23,6 @@ DEFAULT_METRICS: tuple[str, ...] = (
 """Charts from left to right, then downwards."""
 ALWAYS = 4
 """This many of the chosen metrics keep their chart even if the device has no value for them."""
-
-
-def metric_named(name: str) -> Metric | None:
-    return next((metric for metric in OF_GPUS if metric.id == name), None)
 
 
 def note_of(metric: Metric, values: Values, units: Units) -> str:

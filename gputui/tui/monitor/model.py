@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,12 +23,10 @@ from gputui.tui.monitor.gpu_table import gpu_table
 from gputui.tui.monitor.host import host_line, without_gpus
 from gputui.tui.monitor.layout import CARD_GAP, MIN_HEIGHT, MIN_WIDTH, ROOMY, Layout, Rect, laid_out
 from gputui.tui.monitor.metric_chart import charts, chosen_metrics
-from gputui.tui.monitor.metrics import OF_GPUS, OF_THE_HOST, metric_named
+from gputui.tui.monitor.metrics import BY_ID, OF_GPUS, OF_THE_HOST
 from gputui.tui.monitor.process_columns import command_text, is_of_here
 from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessList
-from gputui.tui.monitor.questions import HEIGHT as QUESTIONS_HEIGHT
-from gputui.tui.monitor.questions import question_lines
-from gputui.tui.monitor.recording import change_speed, pause_or_go_on, position_spans
+from gputui.tui.monitor.recording import SPEEDS, pause_or_go_on, position_spans
 from gputui.tui.monitor.requests import EndProcess, Request, SetInterval, ShowDemo, WantProcesses
 from gputui.tui.monitor.settings import (
     INTERVALS_S,
@@ -35,19 +34,20 @@ from gputui.tui.monitor.settings import (
     TEMPERATURE_UNITS,
     ZOOMS_MIN,
     MonitorSettings,
+    stepped,
 )
 from gputui.tui.monitor.status import (
+    QUESTIONS_HEIGHT,
     SIGNALS,
     EndQuestion,
     counts_text,
     filter_line,
     hints_line,
     question_line,
+    question_lines,
 )
 from gputui.tui.monitor.summary import summary_line
-from gputui.tui.monitor.users import FROM as USERS_FROM
-from gputui.tui.monitor.users import WIDTH as USERS_WIDTH
-from gputui.tui.monitor.users import users_lines
+from gputui.tui.monitor.users import USERS_FROM, USERS_WIDTH, users_lines
 from gputui.tui.shell.registry import narrowed
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import (
@@ -59,11 +59,11 @@ from gputui.tui.widgets.cells import (
     ruled,
     side_by_side,
     width_of,
+    wrapped,
 )
 from gputui.tui.widgets.history import SECOND_NS, History
 from gputui.tui.widgets.load import SteadyLoads
 from gputui.tui.widgets.plain_ascii import in_ascii
-from gputui.tui.widgets.wrapping import wrapped
 
 if TYPE_CHECKING:
     from gputui.services.playback.replay import Playback
@@ -182,7 +182,7 @@ class MonitorModel:
             "play-faster": lambda: self._change_speed(1),
             "play-slower": lambda: self._change_speed(-1),
             "filter": self._open_filter,
-            "sort": self._sort,
+            "sort": lambda: self._table.sort_by_next(self._width),
             "reverse": self._reverse,
             "tree": self._tree,
             "down": lambda: self._move(1),
@@ -344,7 +344,9 @@ class MonitorModel:
         elif self._paused is not None:
             self._paused = None
         elif self._sample is not None:
-            self._paused = _Snapshot(self._sample, self._history.copied(), self._ledger.copied(), self._now())
+            self._paused = _Snapshot(
+                self._sample, deepcopy(self._history), deepcopy(self._ledger), self._now()
+            )
 
     def _seek_by(self, seconds: float) -> None:
         if self._recording is not None:
@@ -356,16 +358,13 @@ class MonitorModel:
 
     def _change_speed(self, by: int) -> None:
         if self._recording is not None:
-            change_speed(self._recording, by)
+            self._recording.set_speed(stepped(SPEEDS, self._recording.speed, by))
 
     def _open_filter(self) -> None:
         if not self._settings.show_processes:
             self.say("processes are hidden: p shows them")
         elif self._question is None:
             self._mode = "filter"
-
-    def _sort(self) -> None:
-        self._table.sort_by_next(self._width)
 
     def _reverse(self) -> None:
         self._table.descending = not self._table.descending
@@ -493,12 +492,9 @@ class MonitorModel:
         return Units(self._settings.memory_unit, self._settings.temperature_unit, degree)
 
     def _pace(self, by: int) -> Request | None:
-        now = self._settings.interval_s
-        slower = [one for one in INTERVALS_S if one > now]
-        faster = [one for one in INTERVALS_S if one < now]
-        if not (slower if by > 0 else faster):
+        seconds = stepped(INTERVALS_S, self._settings.interval_s, by)
+        if seconds == self._settings.interval_s:
             return None
-        seconds = slower[0] if by > 0 else faster[-1]
         self._settings = replace(self._settings, interval_s=seconds)
         return SetInterval(seconds)
 
@@ -647,7 +643,7 @@ class MonitorModel:
             snapshot.now_ns,
             self._span_ns(snapshot),
             self._units,
-            tuple(m for m in map(metric_named, self._settings.metrics) if m is not None),
+            tuple(BY_ID[name] for name in self._settings.metrics if name in BY_ID),
             snapshot.history,
             snapshot.ledger,
             self._charts,

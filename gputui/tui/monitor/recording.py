@@ -25,17 +25,6 @@ def pause_or_go_on(recording: Playback) -> None:
         recording.pause(not recording.is_paused)
 
 
-def change_speed(recording: Playback, by: int) -> None:
-    """Change to the next of SPEEDS, up or down."""
-    now = recording.speed
-    faster = [speed for speed in SPEEDS if speed > now]
-    slower = [speed for speed in SPEEDS if speed < now]
-    if by > 0 and faster:
-        recording.set_speed(faster[0])
-    elif by < 0 and slower:
-        recording.set_speed(slower[-1])
-
-
 def position_spans(recording: Playback, width: int) -> list[Span]:
     """`playing 1:23 of 4:56 · 10x`, or `PAUSED`, or `ENDED`; with the time of day if it fits."""
     place = (

@@ -9,21 +9,18 @@ from contextvars import copy_context
 from time import monotonic, monotonic_ns
 from typing import Protocol
 
-from rich.cells import set_cell_size
 from textual import events
-from textual.app import ComposeResult
 
 from gputui.model.live import LiveSample
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.wakeup import Bell
 from gputui.tui.shell.keymap import Action
 from gputui.tui.shell.registry import screen_at
-from gputui.tui.terminal.cell_diff import width_of
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.terminal.lines_view import LinesView
+from gputui.tui.terminal.lines import Line
 from gputui.tui.terminal.painted_screen import PaintedScreen
 from gputui.tui.terminal.renderer import FastPaint
 from gputui.tui.widgets.app_context import shell_of
+from gputui.tui.widgets.cells import noted
 
 PAINT_EVERY_S = 1.0
 _SLACK_S = 0.1
@@ -53,9 +50,7 @@ class Feed(Protocol):
 
 
 class MonitorScreen(PaintedScreen, inherit_bindings=False):
-    """One `LinesView` over the whole screen, and the keys of the model."""
-
-    DEFAULT_CSS = "MonitorScreen { overflow: hidden; }"
+    """The lines of the model, and its keys."""
 
     def __init__(
         self,
@@ -70,13 +65,9 @@ class MonitorScreen(PaintedScreen, inherit_bindings=False):
         self._feed = feed
         self._bell = bell
         self._on_request = on_request
-        self._view = LinesView()
         self._mounted_s = self._painted_s = 0.0
         self.shown_actions = tuple(actions)
         self._by_key = {key: action.id for action in self.shown_actions for key in action.key.split(",")}
-
-    def compose(self) -> ComposeResult:
-        yield self._view
 
     def on_mount(self) -> None:
         self._mounted_s = monotonic()
@@ -92,9 +83,6 @@ class MonitorScreen(PaintedScreen, inherit_bindings=False):
 
     def on_unmount(self) -> None:
         self._bell.listener = None
-
-    def on_screen_resume(self) -> None:
-        self.call_next(self.paint)
 
     def _take_samples(self) -> None:
         """Add the newest samples to the charts; draw at most once a second."""
@@ -143,12 +131,6 @@ class MonitorScreen(PaintedScreen, inherit_bindings=False):
         self._model.click(event.screen_x, event.screen_y)
         self.paint()
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self.press("down")
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self.press("up")
-
     def say(self, text: str, style: str = "") -> None:
         """Show a message in the last line."""
         self._model.say(text, style)
@@ -168,32 +150,16 @@ class MonitorScreen(PaintedScreen, inherit_bindings=False):
     def paint(self) -> None:
         """Draw the frame, and schedule the next one."""
         newest = self._feed.latest()  # the bell does not ring while a call hangs
-        width, height = self._view.size
         self._painted_s = monotonic()
         self.paint_in(PAINT_EVERY_S + _SLACK_S)
-        if not (width and height and self.is_current):
+        if not self.has_room:
             self._model.add(newest)
             return
+        width, height = self._view.size
         lines = self._model.lines(width, height, monotonic_ns(), newest)
         app = self.app
         assert isinstance(app, FastPaint)
         if app.round_trip_s > SLOW_FRAME_S and lines:
             note = f" link slow: a picture takes {app.round_trip_s:.1f} s "
-            lines = (ending_with(note, lines[0], width), *lines[1:])
-        rows = self._view.take(lines)
-        if rows:
-            app.paint_rows(self._view, rows)
-
-
-def ending_with(note: str, line: Line, width: int) -> Line:
-    """A line whose right end is covered by a note."""
-    note = note[:width]
-    left = width - len(note)
-    kept: list[Span] = []
-    for span in line:
-        cells = width_of(span.text)
-        kept.append(span if cells <= left else Span(set_cell_size(span.text, left), span.style))
-        left -= min(cells, left)
-        if not left:
-            break
-    return (*kept, Span(" " * left), Span(note, "warn"))
+            lines = (noted(lines[0], note, width, "warn"), *lines[1:])
+        self.draw(lines)

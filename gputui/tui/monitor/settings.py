@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from gputui.document.theme import THEMES
 from gputui.errors import GputuiError
 from gputui.services.support.home import make_directory
-from gputui.tui.monitor.metrics import DEFAULT_METRICS, OF_GPUS
+from gputui.tui.monitor.metrics import BY_ID, DEFAULT_METRICS
 from gputui.tui.monitor.process_columns import COLUMNS
 
 INTERVALS_S: tuple[float, ...] = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -20,6 +21,12 @@ ZOOMS_MIN: tuple[int, ...] = (1, 2, 5, 10, 30, 60)
 MEMORY_UNITS: tuple[str, ...] = ("GiB", "GB")
 TEMPERATURE_UNITS: tuple[str, ...] = ("C", "F")
 _LARGEST_FILE = 64 * 1024
+
+
+def stepped(choices: Sequence[float], now: float, by: int) -> float:
+    """The next of ascending choices, above or below; the same where there is none."""
+    beyond = [one for one in choices if (one > now if by > 0 else one < now)]
+    return (beyond[0] if by > 0 else beyond[-1]) if beyond else now
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +121,7 @@ def _fitting(key: str, value: object) -> object | None:
     if key == "interval_s" and isinstance(value, (int, float)):
         return float(value) if INTERVALS_S[0] <= value <= INTERVALS_S[-1] else None
     if key == "metrics" and isinstance(value, list):
-        known = [metric.id for metric in OF_GPUS]
-        chosen = [name for name in value if isinstance(name, str) and name in known]
+        chosen = [name for name in value if isinstance(name, str) and name in BY_ID]
         return tuple(dict.fromkeys(chosen)) if len(chosen) == len(value) and chosen else None
     if key == "palette" and isinstance(value, list):
         return tuple(value) if all(isinstance(name, str) for name in value) else None

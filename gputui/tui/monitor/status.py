@@ -1,15 +1,18 @@
-"""The last line: a question, the filter, a message, a finding of the selected GPU, or counts and keys."""
+"""The last line: a question, the filter, a message, or counts and keys; and what a newcomer asks above it."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
-from gputui.model.units import counted
+from gputui.analysis.health import is_lost
+from gputui.model.units import counted, format_usd, format_whole_seconds
 from gputui.tui.monitor.actions import Action, shown_key
+from gputui.tui.monitor.frame import Frame
 from gputui.tui.shell.keymap import APP_ACTIONS
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import cut, fitted, line_width, width_of
+from gputui.tui.widgets.cells import cut, fitted, left, ruled, width_of
+from gputui.tui.widgets.sections import fitting, joined
 
 SIGNALS: tuple[tuple[str, str], ...] = (
     ("SIGHUP", "its terminal is gone"),
@@ -82,22 +85,16 @@ def filter_line(
 
 def hints_line(counts: str, mode: str, width: int, there: Container[str], actions: Sequence[Action]) -> Line:
     """As many keys of `actions` as fit, except those that need something not in `there`, and counts."""
-    spans: list[Span] = []
     room = width - (width_of(counts) + 2 if counts else 0)
     by_id = {action.id: action for action in (*actions, *APP_ACTIONS)}
-    for name in _HINTS.get(mode, _HINTS[""]):
-        action = by_id.get(name)
-        if action is None or (action.needs and action.needs not in there):
-            continue
-        hint = (
-            Span("  " if spans else ""),
-            Span(shown_key(action), "accent"),
-            Span(f" {action.title}", "dim"),
-        )
-        if line_width((*spans, *hint)) > room:
-            break
-        spans += hint
-    return fitted((*fitted(spans, width - width_of(counts)), Span(counts, "dim")), width)
+    named = [by_id[name] for name in _HINTS.get(mode, _HINTS[""]) if name in by_id]
+    hints = [
+        (Span(shown_key(action), "accent"), Span(f" {action.title}", "dim"))
+        for action in named
+        if not action.needs or action.needs in there
+    ]
+    kept = joined(fitting(hints, room, "  "))
+    return fitted((*fitted(kept, width - width_of(counts)), Span(counts, "dim")), width)
 
 
 def counts_text(hidden_gpus: int, above: int, below: int) -> str:
@@ -110,3 +107,37 @@ def counts_text(hidden_gpus: int, above: int, below: int) -> str:
             )
         )
     return "  ".join(parts)
+
+
+QUESTIONS_HEIGHT = 5
+_QUESTION = 43
+"""Cells of a question, up to what is known of its answer."""
+
+
+def question_lines(frame: Frame, quick_s: float, width: int) -> list[Line]:
+    """QUESTIONS_HEIGHT lines; `quick_s` is the most that the profile quick takes, in seconds."""
+    usd_per_hour = frame.ledger.usd_per_hour
+    cost = "" if usd_per_hour is None else f", {format_usd(usd_per_hour * quick_s / 3600)}"
+    time = f"quick: up to {format_whole_seconds(quick_s)}{cost}"
+    rows = (
+        ("2", "Is this box as fast as it should be?", Span(time, "dim")),
+        ("4", "Which of two boxes is faster or cheaper?", Span("needs a result file of each", "dim")),
+        ("5", *_of_health(frame)),
+        ("d", "What does all of it look like?", Span("five screens of made-up data", "dim")),
+    )
+    heading = ruled((Span("new here?", "title"), Span("x hides this", "accent")), width)
+    return [
+        heading,
+        *(
+            fitted((Span(f"  {key}  ", "accent"), Span(left(question, _QUESTION)), answer), width)
+            for key, question, answer in rows
+        ),
+    ]
+
+
+def _of_health(frame: Frame) -> tuple[str, Span]:
+    for gpu in frame.gpus:
+        if gpu.problem is not None and is_lost(gpu.problem):
+            return f"Why is GPU {gpu.label} lost?", Span("doctor: what to do about it", "alarm")
+    looks_at = "GPUs, driver, torch" if frame.gpus else "torch, CPU, memory, disk"
+    return "Is this box healthy?", Span(f"doctor: {looks_at}", "dim")

@@ -14,8 +14,8 @@ from gputui.tui.monitor.process_columns import user_text
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import filled, fitted, left, right
 
-WIDTH = 46
-FROM = 170
+USERS_WIDTH = 46
+USERS_FROM = 170
 """From this width on, users stand beside the processes."""
 _GPUS_CELLS = 8
 
@@ -37,19 +37,19 @@ def users_lines(frame: Frame, height: int) -> list[Line]:
     heading = (
         left("USER", 12) + right("PROCS", 6) + "  " + left("GPUS", _GPUS_CELLS) + right(frame.units.memory, 7)
     )
-    lines = [fitted((Span(heading + right("COST NOW", 11) if price else heading, "dim"),), WIDTH)]
+    lines = [fitted((Span(heading + right("COST NOW", 11) if price else heading, "dim"),), USERS_WIDTH)]
     ordered = sorted(users.items(), key=lambda pair: (-pair[1].share, pair[0]))
     for name, user in ordered:
         amount = three_digits_of(user.memory_bytes / memory_scale(frame.units))
         text = left(name, 12) + right(str(user.processes), 6) + "  " + left(_ranges(user.gpus), _GPUS_CELLS)
         text += right(amount, 7) + (right(_cost(price, user.share), 11) if price else "")
-        lines.append(fitted((Span(text),), WIDTH))
+        lines.append(fitted((Span(text),), USERS_WIDTH))
     free = {gpu.device for gpu in frame.gpus} - used
     if free:
         text = left("nobody", 12) + right("0", 6) + "  " + left(_ranges(free), _GPUS_CELLS) + right("", 7)
         text += right(_cost(price, len(free) / len(frame.gpus)), 11) if price else ""
-        lines.append(fitted((Span(text, "warn"),), WIDTH))
-    return filled(lines, WIDTH, height)
+        lines.append(fitted((Span(text, "warn"),), USERS_WIDTH))
+    return filled(lines, USERS_WIDTH, height)
 
 
 def _users(processes: tuple[ProcessSample, ...], gpus: int) -> tuple[dict[str, _User], set[int]]:

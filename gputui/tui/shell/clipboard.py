@@ -6,13 +6,13 @@ import base64
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any  # whatever an app returns
 
 from textual.app import App
 
 from gputui.model.units import counted
 from gputui.services.support.home import make_directory
+from gputui.services.support.paths import copies_directory
 
 LONGEST_OSC = 74_994
 """Base64 characters that xterm accepts; https://invisible-island.net/xterm/ctlseqs/ctlseqs.html, OSC 52."""
@@ -35,7 +35,7 @@ def osc_52(text: str) -> str:
     return f"\x1b]52;c;{base64.b64encode(text.encode('utf-8', 'replace')).decode()}\x07"
 
 
-def copy(app: App[Any], text: str, directory: Path) -> str:
+def copy(app: App[Any], text: str) -> str:
     """Copy a text; returns a message with its destination.
 
     Terminals never acknowledge OSC 52, so the file is written unless the terminal is known to support it.
@@ -49,9 +49,9 @@ def copy(app: App[Any], text: str, directory: Path) -> str:
             sent = has_osc_52(environment)
     if sent:
         return f"copied {counted(text.count(chr(10)) + 1, 'line')}"
-    path = directory / "copied.txt"
+    path = copies_directory() / "copied.txt"
     try:
-        make_directory(directory)
+        make_directory(path.parent)
         path.write_text(text + "\n", encoding="utf-8", errors="replace")
     except OSError as error:
         return f"could not be copied: {path}: {error.strerror}"

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import fitted, line_width
+from gputui.tui.widgets.sections import fitting, joined
+
 
 @dataclass(frozen=True, slots=True)
 class Action:
@@ -58,12 +62,18 @@ def shown_keys(action: Action) -> tuple[str, ...]:
     return tuple(_SHOWN_KEYS.get(key, key) for key in action.key.split(","))
 
 
-def list_of(actions: Iterable[Action]) -> str:
-    """Keys as a Markdown list, for docs/."""
-    return "".join(
-        f"- {', '.join(f'`{key}`' for key in shown_keys(action))} {action.title}: {action.tooltip}\n"
-        for action in actions
-    )
+def key_hint(key: str, title: str) -> Line:
+    """A key and what it does, as in the last line of a screen."""
+    return Span(key, "accent"), Span(f" {title}  ", "dim")
+
+
+def keys_line(hints: Iterable[Line], width: int, end: Line = (), *, has_palette: bool = True) -> Line:
+    """The first hints that fit before the end, and where there is room the key of the palette."""
+    room = width - line_width(end)
+    kept = fitting(hints, room)
+    if has_palette:
+        kept += fitting([key_hint("ctrl-p", "Palette")], room - line_width(joined(kept, "")))
+    return fitted((*joined(kept, ""), *end), width)
 
 
 APP_ACTIONS: tuple[Action, ...] = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from textual.app import ComposeResult
@@ -11,15 +11,13 @@ from textual.binding import Binding
 from textual.screen import ModalScreen
 
 from gputui.services.support.error_log import kept_errors
-from gputui.services.support.paths import copies_directory
 from gputui.tui.shell.clipboard import copy
-from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action
-from gputui.tui.shell.keys_page import EVERY_SCREEN, THIS_SCREEN, key_lines
+from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action, shown_keys
 from gputui.tui.shell.registry import ScreenEntry
 from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import fitted, left, width_of, wrapped
 from gputui.tui.widgets.lines_page import LinesPage
-from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.wrapping import wrapped
+from gputui.tui.widgets.sections import paragraph, section
 
 _TABLE_RULE = re.compile(r"\n[|:-]+(?=\n)")
 
@@ -55,7 +53,7 @@ class PageScreen(ModalScreen[None]):
 
     def action_copy(self) -> None:
         self._fill()
-        self._fill((Span(copy(self.app, self._page.text, copies_directory()), "good"),))
+        self._fill((Span(copy(self.app, self._page.text), "good"),))
 
     def _fill(self, *above: Line) -> None:
         self._page.show((*above, *self._lines_of(self.size.width - 1)))
@@ -94,3 +92,46 @@ def doc_lines(text: str, width: int) -> Iterator[Line]:
                 style, indent = "title" if row.startswith("#") else "", 2 * row.startswith(("- ", "|"))
                 yield from paragraph(words, width, style, indent=indent)
             yield ()
+
+
+THIS_SCREEN, EVERY_SCREEN = "Keys of this screen", "Keys of every screen"
+_MOST_LINES = 6
+"""Of a description."""
+_TITLES_FROM, _NARROW = 96, 56
+"""From this width on titles have a column; below that one descriptions go on lines of their own."""
+_TITLE = 14
+_INDENT = 3
+Group = tuple[str, Sequence[Action]]
+"""A heading, and the actions below it."""
+
+
+def key_lines(groups: Iterable[Group], width: int) -> list[Line]:
+    """Keys, titles and descriptions, a blank line between groups; long descriptions wrap."""
+    filled = [(heading, actions) for heading, actions in groups if actions]
+    listed = [
+        (heading, [(", ".join(shown_keys(one)), one) for one in actions]) for heading, actions in filled
+    ]
+    lead = max((width_of(keys) for _, rows in listed for keys, _ in rows), default=0) + 3
+    lines: list[Line] = []
+    for number, (heading, rows) in enumerate(listed):
+        lines += [fitted((), width)] if number else []
+        lines.append(
+            section((Span(heading, "title"),), width, () if number else (Span("esc leaves", "dim"),))
+        )
+        for keys, action in rows:
+            lines += _described(keys, action, lead, width)
+    return lines
+
+
+def _described(keys: str, action: Action, lead: int, width: int) -> list[Line]:
+    head = Span(left(f" {keys}", lead), "accent")
+    if width < _NARROW:
+        rest = wrapped(action.sentence, max(width - _INDENT - 1, 8), _MOST_LINES)
+        under = [fitted((Span(" " * _INDENT + row, "dim"),), width) for row in rest]
+        return [fitted((head, Span(action.title)), width), *under]
+    title = left(action.title, _TITLE) if width >= _TITLES_FROM else ""
+    room = width - lead - len(title) - 1
+    rows = wrapped(action.sentence, room, _MOST_LINES) or [""]
+    first = fitted((head, Span(title), Span(rows[0])), width)
+    indent = " " * (lead + len(title))
+    return [first, *(fitted((Span(indent + row),), width) for row in rows[1:])]

@@ -16,9 +16,9 @@ from gputui.store.text import clean_text
 from gputui.tui.shell.keymap import Action, shown_key
 from gputui.tui.terminal.lines import Span
 from gputui.tui.widgets.app_context import shell_of
+from gputui.tui.widgets.cells import wrapped
 from gputui.tui.widgets.lines_page import LinesPage
 from gputui.tui.widgets.plain_table import PlainTable
-from gputui.tui.widgets.wrapping import wrapped
 
 _NOTHING = "Nothing fits: fewer letters, or others"
 _LONGEST = 140

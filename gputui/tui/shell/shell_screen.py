@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.message import Message
 from textual.screen import Screen
 
 from gputui.errors import GputuiError
 from gputui.services.support.background import Job
-from gputui.services.support.paths import copies_directory
+from gputui.store.opening import expanded
 from gputui.store.text import clean_text
 from gputui.tui.shell.clipboard import copy
-from gputui.tui.shell.keymap import Action, shown_key
+from gputui.tui.shell.keymap import Action, key_hint, keys_line, shown_key
 from gputui.tui.shell.registry import header_line, screen_at
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
-from gputui.tui.widgets.app_context import shell_of
-from gputui.tui.widgets.cells import cut, fitted, line_width
+from gputui.tui.widgets.app_context import in_loop_of, shell_of
+from gputui.tui.widgets.cells import cut, fitted
+from gputui.tui.widgets.dialogs import AskText, Confirm
 from gputui.tui.widgets.plain_ascii import in_ascii
 
 T = TypeVar("T")
@@ -36,24 +38,6 @@ def bindings_of(actions: Iterable[Action]) -> list[BindingType]:
         Binding(action.key, action.id.replace("-", "_"), action.title, show=False, tooltip=action.tooltip)
         for action in actions
     ]
-
-
-class JobProgressed(Message, bubble=False):
-    """A job reports progress."""
-
-    def __init__(self, job: Job[Any], text: str) -> None:
-        super().__init__()
-        self.job = job
-        self.text = text
-
-
-class JobArrived(Message, bubble=False):
-    """A job has ended."""
-
-    def __init__(self, job: Job[Any], outcome: object) -> None:
-        super().__init__()
-        self.job = job
-        self.outcome = outcome
 
 
 class ShellScreen(Screen[None]):
@@ -90,6 +74,8 @@ class ShellScreen(Screen[None]):
         self._message: Line = ()
         self.is_ready = False
         """Whether its widgets are mounted."""
+        self._words: tuple[str, ...] = ()
+        """What it was asked to show, as on the command line."""
 
     def compose(self) -> ComposeResult:
         self._header, self._message_view, self._hints = (LinesView() for _ in range(3))
@@ -102,6 +88,20 @@ class ShellScreen(Screen[None]):
         yield self._hints
 
     def compose_body(self) -> ComposeResult:
+        raise NotImplementedError
+
+    def on_mount(self) -> None:
+        self.is_ready = True
+        self.begin_with(self._words)
+
+    def show_words(self, words: tuple[str, ...]) -> None:
+        """Show what words on the command line would, as soon as there are widgets."""
+        self._words = words
+        if self.is_ready:
+            self.begin_with(words)
+
+    def begin_with(self, words: tuple[str, ...]) -> None:
+        """Show this; where nothing was asked for, what the screen shows by itself."""
         raise NotImplementedError
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -181,7 +181,10 @@ class ShellScreen(Screen[None]):
                 demo.write(job.say)
             return work(job)
 
-        self._job = Job(with_files, self._arrived, self._job_progressed, writes=writes)
+        arrived, told = (
+            partial(in_loop_of, self, take) for take in (self._take_outcome, self._take_progress)
+        )
+        self._job = Job(with_files, arrived, told, writes=writes)
         self._job.start()
         self.refresh_lines()
 
@@ -189,6 +192,11 @@ class ShellScreen(Screen[None]):
     def is_busy(self) -> bool:
         """Whether a job is running."""
         return self._job is not None
+
+    def give_up_quietly(self) -> None:
+        """Cancel the job if it is one that nobody waits for."""
+        if self._is_quiet:
+            self.give_up()
 
     def give_up(self) -> bool:
         """Cancel the job; False if there was none."""
@@ -218,7 +226,7 @@ class ShellScreen(Screen[None]):
         """Copy the focused table or page as text."""
         text = getattr(self.focused, "text", "")
         if text:
-            self.say(copy(self.app, text, copies_directory()), "good")
+            self.say(copy(self.app, text), "good")
 
     def _step(self, lines: int) -> None:
         step = getattr(self.focused, "step", None)
@@ -228,19 +236,18 @@ class ShellScreen(Screen[None]):
     def on_unmount(self) -> None:
         self.give_up()
 
-    def on_job_progressed(self, event: JobProgressed) -> None:
+    def _take_progress(self, job: Job[Any], text: str) -> None:
         """Show the progress of the current job; cancelled jobs are ignored."""
-        if event.job is self._job and not self._is_quiet:
-            self.say(f"{event.text} ... (esc cancels)", "dim")
+        if job is self._job and not self._is_quiet:
+            self.say(f"{text} ... (esc cancels)", "dim")
 
-    def on_job_arrived(self, event: JobArrived) -> None:
+    def _take_outcome(self, job: Job[Any], outcome: object) -> None:
         """Hand over the result of the current job; cancelled jobs are ignored."""
-        if event.job is not self._job:
+        if job is not self._job:
             return
         self._job = None
         if not self._is_quiet:
             self.say("")
-        outcome = event.outcome
         if isinstance(outcome, Exception):
             shell_of(self).keep_error(self.ID, _logged(outcome))
         if isinstance(outcome, GputuiError):
@@ -250,18 +257,6 @@ class ShellScreen(Screen[None]):
         else:
             self._then(outcome)
         self.refresh_lines()
-
-    def _arrived(self, job: Job[Any], outcome: object) -> None:
-        self._post(JobArrived(job, outcome))
-
-    def _job_progressed(self, job: Job[Any], text: str) -> None:
-        self._post(JobProgressed(job, text))
-
-    def _post(self, message: Message) -> None:
-        try:
-            self.post_message(message)
-        except RuntimeError:  # the app has ended in the meantime
-            return
 
     def _show(self, view: LinesView, line: Line) -> None:
         view.show((in_ascii(line) if shell_of(self).ascii_only else line,))
@@ -273,20 +268,11 @@ class ShellScreen(Screen[None]):
         if width < _NARROW and "back" in names:
             names = tuple(name for name in names if name != "back")
             end = (*_hint(by_id["back"]), *end)
-        spans: list[Span] = []
-        for name in names:
-            hint = _hint(by_id[name])
-            if line_width((*spans, *hint, *end)) > width:
-                break
-            spans += hint
-        palette = (Span("ctrl-p", "accent"), Span(" Palette  ", "dim"))
-        if line_width((*spans, *palette, *end)) <= width:
-            spans += palette
-        return fitted((*spans, *end), width)
+        return keys_line((_hint(by_id[name]) for name in names), width, end)
 
 
 def _hint(action: Action) -> Line:
-    return (Span(shown_key(action), "accent"), Span(f" {action.title}  ", "dim"))
+    return key_hint(shown_key(action), action.title)
 
 
 def _logged(error: Exception) -> str:
@@ -294,3 +280,29 @@ def _logged(error: Exception) -> str:
     if isinstance(error, GputuiError):
         return f"{error.message}: {error.hint}" if error.hint else error.message
     return "".join(traceback.format_exception(error)).rstrip()
+
+
+def ask_and_save(screen: ShellScreen, question: str, name: str, save: Callable[[Path], str]) -> None:
+    """Ask for a path, defaulting to `name` in the working directory; confirm before replacing a file.
+
+    `save` writes the file in a thread and returns a message; the screen shows the errors it raises.
+    """
+
+    def write(path: Path) -> None:
+        screen.begin(lambda job: save(path), lambda message: screen.say(message, "good"))
+
+    def named(text: str | None) -> None:
+        if text is None or not text.strip():
+            return
+        path = expanded(Path(text.strip())).absolute()
+        if path.is_file():
+
+            def answered(is_yes: bool | None) -> None:
+                if is_yes:
+                    write(path)
+
+            screen.app.push_screen(Confirm(f"{path} is already there. Replace it?"), answered)
+        else:
+            write(path)
+
+    screen.app.push_screen(AskText(question, name), named)

@@ -251,21 +251,9 @@ class CellDiff:
 
     def _laid(self, line: Line) -> tuple[list[str], list[str], bool]:
         """The cells of a line, their styles, and whether a character does not take exactly one cell."""
-        width = self.size[0]
-        cells: list[str] = []
-        styles: list[str] = []
-        odd = False
-        for span in line:
-            if not span.text:
-                continue
-            odd = odd or not _ONE_CELL_EACH.fullmatch(span.text)
-            cells += cells_of(span.text)
-            sgr = self._text_styles.named(span.style)
-            del cells[width:]
-            styles += _styles_of(cells[len(styles) :], sgr)
-        styles += [""] * (width - len(cells))
-        cells += " " * (width - len(cells))
-        return cells, styles, odd
+        cells, styles = [" "] * self.size[0], [""] * self.size[0]
+        named = ((span.text, self._text_styles.named(span.style)) for span in line)
+        return cells, styles, self._lay(cells, styles, 0, named)
 
     def _written(self, pieces: list[_Piece]) -> str:
         """The bytes that write these cells."""
@@ -291,7 +279,8 @@ class CellDiff:
         cells, styles = self._cells[y].copy(), self._styles[y].copy()
         odd = self._odd[y]
         for x, strip in strips:
-            odd |= self._lay(cells, styles, x, strip)
+            texts = ((text, self._text_styles.of(style)) for text, style, control in strip if not control)
+            odd |= self._lay(cells, styles, x, texts)
         self._sent[y] = strips
         self._spans[y] = {}
         return self._change(y, cells, styles, odd)
@@ -311,16 +300,14 @@ class CellDiff:
         self._odd[y] = odd and not all(map(_is_one_character, cells))
         return _pieces(y, cells, styles, changed, odd=odd)
 
-    def _lay(self, cells: list[str], styles: list[str], x: int, strip: Strip) -> bool:
-        """Put a strip into a row, clipped to it. True if any of its characters does not take exactly one
-        cell."""
+    def _lay(
+        self, cells: list[str], styles: list[str], x: int, texts: Iterable[tuple[str, TextStyle]]
+    ) -> bool:
+        """Put texts into a row, clipped to it. True if any character does not take exactly one cell."""
         width = self.size[0]
         odd = False
-        for text, style, control in strip:
-            if control or not text:
-                continue
+        for text, sgr in texts:
             odd = odd or not _ONE_CELL_EACH.fullmatch(text)
-            sgr = self._text_styles.of(style)
             pieces = cells_of(text)
             shown = _styles_of(pieces, sgr)
             end = x + len(pieces)

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from rich.cells import cell_len
 
+from gputui.document import spans
 from gputui.document.spans import cut as cut
 from gputui.document.spans import line_width as line_width
 from gputui.document.spans import width_of as width_of
@@ -106,6 +107,13 @@ def _append(line: list[Span], span: Span) -> None:
         line.append(span)
 
 
+def noted(line: Line, note: str, width: int, style: str = "dim") -> Line:
+    """A line of exactly `width` cells with a note at its right end; what has no room before it is cut."""
+    *before, last = line
+    bare = (*before, Span(last.text.rstrip(), last.style))
+    return (*fitted(bare, max(width - len(note), 0)), Span(note[:width], style))
+
+
 def ruled(parts: Iterable[Span], width: int, rule: str = "─") -> Line:
     """A heading drawn into a horizontal rule: `─ 0 H200 SXM ── 71 °C ────`.
 
@@ -152,3 +160,10 @@ def side_by_side(blocks: Sequence[Sequence[Line]], width: int, gap: int = 1) -> 
             line += block[row] if row < len(block) else (Span(" " * widths[place]),)
         lines.append((*line, Span(" " * behind)) if behind > 0 else line)
     return lines
+
+
+def wrapped(text: str, width: int, most: int) -> list[str]:
+    """Words in at most `most` rows, none of no words; what does not fit is cut."""
+    words = " ".join(text.split())
+    rows = spans.wrapped(words, width) if words else []
+    return rows if len(rows) <= most else [*rows[: most - 1], cut(" ".join(rows[most - 1 :]), width)]

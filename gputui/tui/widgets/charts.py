@@ -1,12 +1,22 @@
-"""Charts, gauges and histories made of characters; `in_ascii` translates them with the rest of their line."""
+"""Metrics over time made of characters, with the ends of their axes: what every screen draws of one.
+
+`in_ascii` translates them with the rest of their line.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
 
+from gputui.document.bars import NO_READING
 from gputui.document.theme import TONES
+from gputui.metrics import Metric, Values
+from gputui.model.series import TimeSeries
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import clean, cut, fitted, left, right, side_by_side, width_of
 from gputui.tui.widgets.history import SECOND_NS, Series
 
 STEP_NS = 5 * SECOND_NS
@@ -16,8 +26,10 @@ _STEPS_OF_SHORT = 12
 beside it."""
 BLOCKS = " ▁▂▃▄▅▆▇█"
 """By eighths of a cell."""
-_HEAT = "▁▂▃▄▅▆▇█"
-_ASCII_HEAT = "0123456789"
+_AXIS = 9
+"""Cells before a chart: the ends of its axis, and a blank."""
+_GAP = 3
+"""Cells between charts abreast."""
 
 Glyph = tuple[str, ...]
 """One column of a chart, a character for each of its rows, top first."""
@@ -142,11 +154,125 @@ def body_styles(family: str, rows: int) -> tuple[str, ...]:
     return tuple(f"{family} {1 + round(row / (rows - 1) * (TONES - 1))}" for row in reversed(range(rows)))
 
 
-def heat(values: Sequence[float | None], high: float, *, ascii_only: bool = False) -> str:
-    """One character per value, fuller for higher values; `?` for None."""
-    scale = _ASCII_HEAT if ascii_only else _HEAT
-    top = len(scale) - 1
+def heat(shares_pct: Sequence[float | None]) -> str:
+    """One character per share in per cent, fuller for higher ones; `?` for None."""
     return "".join(
-        "?" if value is None else scale[min(max(math.floor(value / high * (top + 0.999)), 0), top)]
-        for value in values
+        "?" if share is None else BLOCKS[1 + min(max(math.floor(share / 100 * 7.999), 0), 7)]
+        for share in shares_pct
     )
+
+
+def strip(values: Sequence[float | None], high: float, low: float = 0.0) -> str:
+    """Values from `low` to `high` as an area of one row."""
+    (row,) = area([None if value is None else value - low for value in values], high - low)
+    return row
+
+
+def area_with_axis(
+    values: Sequence[float | None],
+    high: float,
+    rows: int,
+    width: int,
+    family: str,
+    top: str,
+    *,
+    mark: float | None = None,
+    name: str = "",
+) -> list[Line]:
+    """An area of `rows` rows behind its axis from 0 to `top`; a dotted line is at `mark`.
+
+    Values are as many as there is room for, or fewer. The axis names what is drawn where it has a middle.
+    """
+    room = width - axis_cells(width)
+    drawn = [f"{text:{room}}" for text in area(values, high, rows)]
+    marked = mark_row(mark, high, rows) if rows > 1 else None
+    return with_axis(painted(drawn, body_styles(family, rows), marked), top, width, name=name)
+
+
+def mark_row(mark: float | None, high: float, rows: int) -> int | None:
+    """The row of a chart, from its top, in which a limit lies."""
+    return None if mark is None else rows - 1 - min(int(mark / high * rows), rows - 1)
+
+
+def painted(drawn: Sequence[str], styles: Sequence[str], marked: int | None) -> list[tuple[Span, ...]]:
+    """The rows of a chart in their styles; in the marked one, empty cells are part of a line."""
+    rows: list[tuple[Span, ...]] = [(Span(body, style),) for body, style in zip(drawn, styles, strict=True)]
+    if marked is not None:
+        rows[marked] = tuple(
+            Span(NO_READING * len(part), "track") if part.isspace() else Span(part, styles[marked])
+            for part in re.findall(" +|[^ ]+", drawn[marked])
+        )
+    return rows
+
+
+def axis_cells(width: int) -> int:
+    """Cells before a chart of this width; a narrow one has no axis."""
+    return min(_AXIS, max(width - 12, 0))
+
+
+def time_chart(
+    metric: Metric,
+    series: TimeSeries,
+    limits: Values,
+    figure: float | None,
+    note: str,
+    span_s: float,
+    width: int,
+    rows: int,
+) -> list[Line]:
+    """A title with a figure and a note, and the first `span_s` seconds as an area of so many rows."""
+    room = width - axis_cells(width)
+    top, mark = metric.top(limits, max(series.known, default=0.0)), metric.mark_at(limits)
+    columns = series.cells(span_s / room, room)
+    title = chart_title(metric.name, Span(metric.text(figure), "title"), note, width)
+    return [title, *area_with_axis(columns, top, rows, width, metric.hue, metric.axis(top), mark=mark)]
+
+
+def abreast_cells(width: int, abreast: int) -> int:
+    """The width of each of so many charts abreast."""
+    return (width - _GAP * (abreast - 1)) // abreast
+
+
+def above_axis(charts: Sequence[Sequence[Line]], axis: Line, width: int, abreast: int) -> list[Line]:
+    """Charts from left to right, so many abreast, each column of them above the axis of time."""
+    columns = [[*chain.from_iterable(charts[place::abreast]), axis] for place in range(abreast)]
+    return side_by_side(columns[: len(charts)], width, _GAP)
+
+
+def chart_title(name: str, figure: Span, note: str, width: int) -> Line:
+    """The metric, its value as text, and a note at the right."""
+    spans = [Span(" " * axis_cells(width)), Span(f"{name}  ", "dim"), figure]
+    room = max(width - sum(width_of(span.text) for span in spans), 0)
+    note = fitting_note(clean(note), room - 2)
+    return fitted((*spans, Span(" " * (room - width_of(note))), Span(note, "dim")), width)
+
+
+def fitting_note(note: str, room: int) -> str:
+    """The parts of a note that fit, as they are separated by commas; a number is never cut."""
+    while note and width_of(note) > room:
+        note = note.rpartition(", ")[0]
+    return note
+
+
+def with_axis(
+    rows: Sequence[Sequence[Span]], top: str, width: int, bottom: str = "0", name: str = ""
+) -> list[Line]:
+    """The rows of a chart, the first after the upper end of its axis and the last after its lower one."""
+    lead = axis_cells(width)
+    labels = {len(rows) // 2: name, len(rows) - 1: bottom, 0: top}
+    lines: list[Line] = []
+    for place, row in enumerate(rows):
+        label = labels.get(place, "")
+        lines.append((Span(right(cut(label, lead - 1), lead - 1) + " " if lead else "", "dim"), *row))
+    return lines
+
+
+def time_axis(first: str, middle: str, last: str, width: int) -> Line:
+    """The ends of the axis of time below a chart, and its middle where there is room."""
+    lead = axis_cells(width)
+    room = width - lead - len(last)
+    if len(first) + len(middle) + len(last) + 4 > room:
+        middle = ""
+    half = (width - lead) // 2 - len(middle) // 2
+    words = left(left(first, half) + middle, room) if middle else left(first, room)
+    return fitted((Span(f"{' ' * lead}{words}{last}", "dim"),), width)

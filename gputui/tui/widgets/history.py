@@ -6,10 +6,8 @@ mean and maximum in 4 bytes each, so 13 kB a series. 8 GPUs with 12 metrics take
 
 from __future__ import annotations
 
-import copy
 import math
 from array import array
-from dataclasses import dataclass
 
 SECOND_NS = 1_000_000_000
 RINGS: tuple[tuple[int, int], ...] = (
@@ -19,14 +17,6 @@ RINGS: tuple[tuple[int, int], ...] = (
 )
 """Length of a bucket in nanoseconds and the number of buckets, finest first."""
 NO_BUCKET = 2**32 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """A metric over an interval."""
-
-    mean: float
-    greatest: float
 
 
 class Ring:
@@ -58,18 +48,9 @@ class Ring:
             self._greatest[slot] = value
         self._mean[slot] += (value - self._mean[slot]) / weight
 
-    def holds(self, number: int) -> bool:
-        """Whether the bucket with this number has a value."""
-        return self._numbers[number % self.kept] == number
-
-    def copied(self) -> Ring:
-        twin = copy.copy(self)
-        for name in ("_numbers", "_mean", "_greatest", "_weights"):
-            setattr(twin, name, getattr(self, name)[:])
-        return twin
-
-    def over(self, start_ns: int, end_ns: int) -> Bucket | None:
-        """All buckets that begin in [start, end), or the one start lies in; None without values."""
+    def over(self, start_ns: int, end_ns: int) -> tuple[float, float] | None:
+        """Mean and greatest of all buckets that begin in [start, end), or of the one start lies in; None
+        without values."""
         first, end = self._numbers_in(start_ns, end_ns)
         greatest, total, count = -math.inf, 0.0, 0
         for number in range(max(first, end - self.kept), end):
@@ -78,14 +59,14 @@ class Ring:
                 greatest = max(greatest, self._greatest[slot])
                 total += self._mean[slot]
                 count += 1
-        return Bucket(total / count, greatest) if count else None
+        return (total / count, greatest) if count else None
 
     def mean_over(self, start_ns: int, end_ns: int) -> float | None:
         """The mean of `over`; charts call it a hundred times per frame, mostly for one bucket."""
         first, end = self._numbers_in(start_ns, end_ns)
         if end - first > 1:
-            bucket = self.over(start_ns, end_ns)
-            return None if bucket is None else bucket.mean
+            found = self.over(start_ns, end_ns)
+            return None if found is None else found[0]
         slot = first % self.kept
         return self._mean[slot] if self._numbers[slot] == first else None
 
@@ -126,21 +107,12 @@ class Series:
         """Mark a missing value; the next one does not reach back over it."""
         self.last_ns = None
 
-    def copied(self) -> Series:
-        twin = copy.copy(self)
-        twin.rings = tuple(ring.copied() for ring in self.rings)
-        return twin
-
     def ring_for(self, span_ns: int) -> Ring:
-        """The finest ring that reaches back far enough."""
+        """The finest ring that reaches back far enough for a chart that is so long."""
         for ring in self.rings:
             if ring.length_ns * (ring.kept - 2) >= span_ns:
                 return ring
         return self.rings[-1]
-
-    def over(self, start_ns: int, end_ns: int, span_ns: int) -> Bucket | None:
-        """The metric in [start, end), read from the ring for a chart that is `span_ns` long."""
-        return self.ring_for(span_ns).over(start_ns, end_ns)
 
 
 class History:
@@ -171,14 +143,3 @@ class History:
     def series(self, device: int, key: str) -> Series | None:
         """One metric of one device, None if it never had a value."""
         return self._series.get(device, {}).get(key)
-
-    def copied(self) -> History:
-        """A snapshot that later values do not change."""
-        twin = History()
-        twin._last_ns = dict(self._last_ns)
-        twin.first_ns = self.first_ns
-        twin._series = {
-            device: {key: series.copied() for key, series in all_of.items()}
-            for device, all_of in self._series.items()
-        }
-        return twin

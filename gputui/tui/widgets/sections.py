@@ -1,16 +1,18 @@
-"""What pages are made of: headings in a rule, and gauges beside their figures."""
+"""What pages are made of: headings in a rule, wrapped paragraphs, and a document's tables."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from gputui.document.bars import NO_READING
+from gputui.document.spans import wrapped
+from gputui.document.table import Table, changed, columns_that_fit, lines_of
+from gputui.store.text import clean_text
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import cut, fitted, line_width, width_of
-from gputui.tui.widgets.charts import area, body_styles
+from gputui.tui.widgets.cells import clean, cut, fitted, line_width, width_of
 
 _LEAD = "── "
+_GAP = 2
+"""Cells between the columns of a table."""
 
 
 def section(title: Sequence[Span], width: int, right: Sequence[Span] = ()) -> Line:
@@ -31,35 +33,6 @@ def section(title: Sequence[Span], width: int, right: Sequence[Span] = ()) -> Li
     return fitted((Span(_LEAD, "track"), *named, Span(" "), Span("─" * rule, "track"), *end), width)
 
 
-def area_lines(
-    values: Sequence[float | None],
-    high: float,
-    rows: int,
-    width: int,
-    family: str,
-    mark: float | None = None,
-) -> list[tuple[Span, ...]]:
-    """An area of `rows` rows, padded to `width` cells, top first; a dotted line is at `mark`."""
-    drawn = [f"{text:{width}}" for text in area(values, high, rows)]
-    return painted(drawn, body_styles(family, rows), mark_row(mark, high, rows) if rows > 1 else None)
-
-
-def mark_row(mark: float | None, high: float, rows: int) -> int | None:
-    """The row of a chart, from its top, in which a limit lies."""
-    return None if mark is None else rows - 1 - min(int(mark / high * rows), rows - 1)
-
-
-def painted(drawn: Sequence[str], styles: Sequence[str], marked: int | None) -> list[tuple[Span, ...]]:
-    """The rows of a chart in their styles; in the marked one, empty cells are part of a line."""
-    rows: list[tuple[Span, ...]] = [(Span(body, style),) for body, style in zip(drawn, styles, strict=True)]
-    if marked is not None:
-        rows[marked] = tuple(
-            Span(NO_READING * len(part), "track") if part.isspace() else Span(part, styles[marked])
-            for part in re.findall(" +|[^ ]+", drawn[marked])
-        )
-    return rows
-
-
 def joined(parts: Iterable[Sequence[Span]], gap: str = "  ") -> tuple[Span, ...]:
     """Parts that are not empty, with a gap between them."""
     spans: list[Span] = []
@@ -69,6 +42,16 @@ def joined(parts: Iterable[Sequence[Span]], gap: str = "  ") -> tuple[Span, ...]
     return tuple(spans)
 
 
+def fitting(parts: Iterable[Line], room: int, gap: str = "", least: int = 0) -> list[Line]:
+    """The first parts that fit beside each other with a gap between them, `least` at least."""
+    kept: list[Line] = []
+    for part in parts:
+        if len(kept) >= least and line_width(joined((*kept, part), gap)) > room:
+            break
+        kept.append(part)
+    return kept
+
+
 def stacked(blocks: Iterable[Sequence[Line]], height: int) -> list[Line]:
     """Blocks below each other with a blank line before each, as long as they fit whole."""
     lines: list[Line] = []
@@ -76,3 +59,42 @@ def stacked(blocks: Iterable[Sequence[Line]], height: int) -> list[Line]:
         if block and len(lines) + len(block) + 1 <= height:
             lines += [(), *block]
     return lines
+
+
+def paragraph(text: str, width: int, style: str = "", *, indent: int = 0) -> tuple[Line, ...]:
+    """A text wrapped at spaces: paths and options stay whole where they can, and numbers keep their unit.
+
+    Lines after the first are indented.
+    """
+    return tuple((Span(line, style),) for line in wrapped(text, max(width - 1, 20), indent))
+
+
+def error_lines(message: str, hint: str, width: int) -> tuple[Line, ...]:
+    """An error and what to do next."""
+    lines = paragraph(clean_text(message), width, "warn")
+    return (*lines, (), *paragraph(clean_text(hint), width)) if hint else lines
+
+
+def table_lines(
+    table: Table,
+    width: int,
+    *,
+    margin: int = 2,
+    marks: Sequence[bool] = (),
+    folds: bool = False,
+    has_headings: bool = True,
+) -> Iterator[Line]:
+    """The columns that fit, a line for each row, or more where cells fold; the rest of a cell is cut.
+
+    Rows may be marked with `▸` in the margin.
+    """
+    room = width - margin
+    columns = columns_that_fit([changed(column, clean) for column in table.columns], room, _GAP)
+    drawn = lines_of(columns, room, gap=_GAP, cuts=not folds)
+    for number, lines in enumerate(drawn):
+        if number == 0 and not has_headings:
+            continue
+        is_marked = number > 0 and bool(marks) and marks[number - 1]
+        lead = Span(f"{'▸ ' if is_marked else '':>{margin}}", "accent")
+        for line in lines:
+            yield fitted((lead, *line), width)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from builders import make_machine
 from command_line import gputui, wait_until
+from key_lists import list_of
 from monitor_samples import sample, text_of
 from pty_harness import Terminal
 from sshd import Servers, needs_sshd
@@ -29,7 +30,6 @@ from gputui.tui.monitor.hosts import HOSTS_ACTIONS, HostsModel
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.screens.run.devices_pane import _health
-from gputui.tui.shell.keymap import list_of
 from gputui.tui.terminal.lines import Span
 
 SECOND_NS = 10**9

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from key_lists import list_of
 from monitor_golden import model, picture
 from monitor_samples import GIB, SECOND, START, process, sample, text_of, with_instances
 from textual.binding import Binding
@@ -21,7 +22,7 @@ from gputui.tui.monitor.process_columns import COLUMNS, columns_for, time_text
 from gputui.tui.monitor.processes import ProcessList
 from gputui.tui.monitor.requests import SetInterval, WantProcesses
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.shell.keymap import APP_ACTIONS, list_of, shown_keys
+from gputui.tui.shell.keymap import APP_ACTIONS, shown_keys
 from gputui.tui.shell.page_screen import help_lines
 from gputui.tui.shell.registry import SCREENS
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from journals import GPU_MACHINE, STARTED_NS, STARTED_US, make_journal, write_telemetry
+from key_lists import list_of
 from monitor_samples import text_of
 
 from gputui.model.telemetry import HOST, Reading
@@ -17,7 +18,7 @@ from gputui.store.writing import store_run
 from gputui.tui.monitor.actions import ACTIONS, REPLAY_ACTIONS
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.shell.keymap import APP_ACTIONS, list_of
+from gputui.tui.shell.keymap import APP_ACTIONS
 
 SECONDS = 600
 WEEKS_NS = 5_000_000 * 10**9

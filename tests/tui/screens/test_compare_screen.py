@@ -34,7 +34,7 @@ from gputui.tui.app import MonitorApp
 from gputui.tui.screens.compare.actions import ACTIONS
 from gputui.tui.screens.compare.by_dialog import AskBy
 from gputui.tui.screens.compare.evidence_page import evidence_page
-from gputui.tui.screens.compare.rows_table import row_line
+from gputui.tui.screens.compare.layout import row_line
 from gputui.tui.screens.compare.screen import CompareScreen
 from gputui.tui.widgets.dialogs import AskText
 from gputui.tui.widgets.lines_list import LinesList
@@ -497,7 +497,7 @@ async def test_the_row_of_what_separates_the_sides_is_in_reverse_where_it_has_no
         await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
         await press(pilot, "g")
         assert isinstance(app.screen, AskBy)
-        reversed_texts = [text for row in rows_of(app) for text, style in row if style.reverse]
+        reversed_texts = ["".join(text for text, style in row if style.reverse) for row in rows_of(app)]
         assert any(text.startswith("▸ files ") for text in reversed_texts)
 
 

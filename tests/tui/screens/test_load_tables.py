@@ -12,9 +12,9 @@ from gputui.model.absent import Missing
 from gputui.model.serving import ANSWERED
 from gputui.services.compare.rows_table import rows_of_sides
 from gputui.services.support.background import Job
+from gputui.tui.screens.compare.evidence_page import OpenedRow, open_row
 from gputui.tui.screens.compare.load_tables import result_lines
 from gputui.tui.screens.compare.loaded import read
-from gputui.tui.screens.compare.opened_row import OpenedRow, open_row
 from gputui.tui.widgets.cells import line_width
 
 

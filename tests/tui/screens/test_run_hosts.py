@@ -14,7 +14,7 @@ from test_run_screen import choose_file, shown, until
 
 from gputui.store.reading import open_result
 from gputui.tui.screens.run.model import RunModel
-from gputui.tui.screens.run.requests import AskHosts, OpenComparison, StartHosts, StopHosts
+from gputui.tui.screens.run.requests import AskHosts, OpenScreen, StartHosts, StopHosts
 
 
 def form(hosts: str, **texts: str) -> RunModel:
@@ -69,7 +69,7 @@ def test_hosts_are_asked_then_the_user_then_they_start_and_can_be_stopped_and_co
     assert over is not None
     model.know_hosts(over)
     model.press("choose")
-    assert OpenComparison(("a.db@1", "a.db@2")) in model.take_requests()
+    assert OpenScreen("compare", ("a.db@1", "a.db@2")) in model.take_requests()
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 23), (120, 39), (42, 12)])

@@ -28,6 +28,7 @@ from command_line import (
     write_spin_profile,
 )
 from journals import GPU_MACHINE
+from key_lists import list_of
 from pty_harness import Terminal
 from run_screen_app import RunScreenApp
 from run_screen_golden import (
@@ -66,7 +67,6 @@ from gputui.tui.screens.run.form import EditedText
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.pictures import heading, picture
 from gputui.tui.shell.clipboard import has_osc_52, osc_52
-from gputui.tui.shell.keymap import list_of
 from gputui.tui.terminal.cell_diff import width_of
 
 DEADLINE_S = 300.0

@@ -12,6 +12,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from key_lists import list_of
 from pty_harness import Terminal
 from screen_goldens import FLOW, GPU_FLOW, SIZES, pictures, store_on_gpu, store_three
 from shell_app import DEADLINE_S, make_app, picture, press, settled
@@ -24,7 +25,6 @@ from gputui.services.support.paths import run_directories
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.shell import registry
-from gputui.tui.shell.keymap import list_of
 from gputui.tui.shell.registry import SCREENS, ScreenEntry, header_line, load_screen, screen_at, screens_line
 from gputui.tui.shell.shell_screen import ShellScreen
 

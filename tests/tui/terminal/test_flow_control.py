@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputui.tui.terminal.flow_control import QUERY_AGAIN_S, FrameGate
+from gputui.tui.terminal.renderer import QUERY_AGAIN_S, FrameGate
 
 
 def test_the_first_frame_goes_at_once() -> None:

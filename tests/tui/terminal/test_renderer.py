@@ -20,12 +20,12 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from gputui.tui.monitor.screen import ending_with
 from gputui.tui.terminal.cell_diff import width_of
 from gputui.tui.terminal.driver import CURSOR_QUERY, QuietDriver
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.terminal.renderer import FastPaint
+from gputui.tui.widgets.cells import noted
 
 DEADLINE_S = 300.0
 both_ways = pytest.mark.parametrize("is_direct", [False, True], ids=["composed", "direct"])
@@ -270,7 +270,7 @@ async def test_only_changed_lines_are_drawn_again() -> None:
 
 @pytest.mark.parametrize("width", [10, 12, 20])
 def test_a_note_covers_the_right_end_of_a_line_and_cuts_no_wide_character(width: int) -> None:
-    line = ending_with(" note ", (Span("ab"), Span("温度温度", "accent"), Span("c")), width)
+    line = noted((Span("ab"), Span("温度温度", "accent"), Span("c")), " note ", width, "warn")
     assert sum(width_of(span.text) for span in line) == width
     assert line[-1] == Span(" note ", "warn")
 

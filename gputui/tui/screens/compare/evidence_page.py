@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.services.compare.pairing import Row
-from gputui.services.compare.telemetry_overlay import SideCurves
-from gputui.services.compare.why import Why
-from gputui.services.serving.curve import ServingRun
+from gputui.services.compare.pairing import Comparison, Row
+from gputui.services.compare.row_text import row_name
+from gputui.services.compare.rows_table import rows_of_sides
+from gputui.services.compare.suggestions import next_steps
+from gputui.services.compare.telemetry_overlay import SideCurves, curves_of
+from gputui.services.compare.why import Why, sentence
+from gputui.services.compare.why_text import finding_lines, part_table, trust_line
+from gputui.services.results.conditions import NOT_PROFILED, Evidence
+from gputui.services.serving.curve import ServingRun, serving_of
+from gputui.services.support.background import Job
 from gputui.tui.screens.compare.evidence_parts import (
     absent_lines,
     block_lines,
@@ -18,10 +26,11 @@ from gputui.tui.screens.compare.evidence_parts import (
     value_table,
 )
 from gputui.tui.screens.compare.load_tables import load_lines, load_notes, result_lines
+from gputui.tui.screens.compare.loaded import Loaded, with_energy
+from gputui.tui.screens.compare.pages import pair_lines
 from gputui.tui.screens.compare.telemetry_lines import telemetry_lines
-from gputui.tui.screens.compare.why_lines import why_lines
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.paragraphs import paragraph
+from gputui.tui.widgets.sections import paragraph, table_lines
 
 _ROWS = 3
 
@@ -65,3 +74,82 @@ def evidence_page(
         lines += why_lines(why, width)
     lines += [(), *telemetry_lines(curves, "ab", width)]
     return tuple(lines)
+
+
+def why_lines(why: Why | None, width: int) -> tuple[Line, ...]:
+    """A sentence, a row for each part, and findings; nothing of a row that says no difference."""
+    if why is None:
+        return ()
+    lines: list[Line] = [(), (Span("why", "title"),)]
+    if isinstance(why.attribution, Missing):
+        lines += paragraph(f"unknown: {why.attribution.reason}", width, "dim")
+        if NOT_PROFILED in why.attribution.reason:
+            lines += paragraph("gputui run --trace makes a profiled pass of every case", width, "dim")
+    else:
+        lines += paragraph(sentence(why.row, why.attribution), width)
+        lines += table_lines(part_table(why.attribution, is_drawn=True), width)
+        lines += paragraph(trust_line(why.attribution), width, "dim")
+    for text in finding_lines(why):
+        lines += paragraph(text, width, indent=2)
+    return tuple(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedRow:
+    """One row with its evidence."""
+
+    loaded: Loaded
+    """What the row is of, with the power that was read for it."""
+    place: int
+    """Of the comparison."""
+    row: Row
+    curves: tuple[SideCurves | Missing, ...]
+    steps: tuple[str, ...]
+    loads: tuple[ServingRun | Missing, ...] = ()
+    """All that the servers of both sides were offered; empty where the row is of something else."""
+
+    @property
+    def name(self) -> str:
+        """What the row is called."""
+        return row_name(self.row, [], self.loaded.ignore)
+
+    def lines(self, width: int) -> tuple[Line, ...]:
+        """The page of evidence."""
+        why = self.loaded.why(self.place, self.row)
+        page = evidence_page(self.row, self.name, why, self.curves, self.steps, width, self.loads)
+        shown = self.loaded.answer.comparisons[self.place]
+        return (*pair_lines(shown, self.place, self.loaded.ignore, width - 1), (), *page)
+
+
+def open_row(loaded: Loaded, number: int, place: int, job: Job[OpenedRow]) -> OpenedRow:
+    """Row `number` of the table, of the side at `place`, which has it.
+
+    Raises GputuiError if the power of its GPU can no longer be read, Cancelled if nobody wants it any more.
+    """
+    found = rows_of_sides(loaded.answer.comparisons, loaded.ignore)[number][place]
+    if found is not None and found.case.variant.device_class == "gpu" and not loaded.with_energy:
+        loaded = with_energy(loaded, job)
+        found = rows_of_sides(loaded.answer.comparisons, loaded.ignore)[number][place]
+    if found is None:
+        raise GputuiError("neither side has this case", "n shows the next side")
+    job.say("reading what the boxes did meanwhile")
+    evidence = loaded.asked.evidence
+    curves: tuple[SideCurves | Missing, ...]
+    try:
+        curves = curves_of(found, evidence, pool=loaded.asked.pool)
+    except GputuiError as error:
+        curves = (Missing(error.message), Missing(error.message))
+    loads = _loads(loaded.answer.comparisons[place], evidence) if found.case.is_load else ()
+    return OpenedRow(loaded, place, found, curves, next_steps(found, evidence), loads)
+
+
+def _loads(comparison: Comparison, evidence: Evidence) -> tuple[ServingRun | Missing, ...]:
+    """Of the newest run of each side; Missing where its file can no longer be read."""
+    found: list[ServingRun | Missing] = []
+    for side in (comparison.a, comparison.b):
+        run_id = side.run.run_id
+        try:
+            found.append(serving_of(evidence.run(run_id), evidence.loads(run_id)))
+        except GputuiError as error:
+            found.append(Missing(error.message))
+    return tuple(found)

@@ -31,12 +31,9 @@ from gputui.services.compare.why_text import part_table
 from gputui.services.results.labels import interval_words
 from gputui.services.results.waiting import step_times_of
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import cut, fitted, width_of
+from gputui.tui.widgets.cells import cut, fitted, width_of, wrapped
 from gputui.tui.widgets.charts import area
-from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.sections import section
-from gputui.tui.widgets.table_lines import table_lines
-from gputui.tui.widgets.wrapping import wrapped
+from gputui.tui.widgets.sections import paragraph, section, table_lines
 
 FAMILIES_OF_SIDES = ("compute", "power")
 """Of the charts of the baseline and of the other side."""

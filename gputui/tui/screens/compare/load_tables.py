@@ -26,9 +26,7 @@ from gputui.services.serving.text import curve_table, server_line, serving_notes
 from gputui.tui.screens.compare.evidence_parts import FAMILIES_OF_SIDES
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean
-from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.sections import section
-from gputui.tui.widgets.table_lines import table_lines
+from gputui.tui.widgets.sections import paragraph, section, table_lines
 
 
 def result_lines(row: Row, width: int, letter: str = "b", *, is_brief: bool = False) -> Iterator[Line]:

@@ -22,11 +22,8 @@ from gputui.services.results.run_lists import ListedRun
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.loaded import Loaded, called, label_of, short_name
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import cut
-from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.sections import section
-from gputui.tui.widgets.table_lines import table_lines
-from gputui.tui.widgets.wrapping import wrapped
+from gputui.tui.widgets.cells import cut, wrapped
+from gputui.tui.widgets.sections import paragraph, section, table_lines
 
 _PLAIN = (0, 2, 3)
 """Of the parts of a side: name, box and price; the others are dim."""

@@ -6,16 +6,32 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from gputui.analysis.judgement import Judgement
+from gputui.document.intervals import Interval, intervals
 from gputui.document.plain_text import command_lines
+from gputui.document.table import Column, Drawing, Table
 from gputui.model.absent import Missing
-from gputui.model.units import counted, format_minutes, format_seconds, format_usd, three_digits
-from gputui.services.compare.pairing import Comparison, Row
+from gputui.model.units import (
+    counted,
+    format_change_interval,
+    format_minutes,
+    format_seconds,
+    format_usd,
+    three_digits,
+)
+from gputui.services.compare.columns import ENERGY, PEAK, ComparisonColumn
+from gputui.services.compare.pairing import Cell, Comparison, Row
+from gputui.services.compare.ranking import fastest_text
 from gputui.services.compare.row_text import (
+    costs_text,
+    doubted_point_text,
     judgement_text,
     letter_of,
     no_difference_words,
+    rate_text,
     row_name,
     style_of,
+    time_text,
 )
 from gputui.services.compare.rows_table import RowOfSides
 from gputui.services.compare.suggestions import effort_words, next_steps, settling_steps
@@ -38,13 +54,11 @@ from gputui.tui.screens.compare.evidence_parts import (
 )
 from gputui.tui.screens.compare.load_tables import result_lines
 from gputui.tui.screens.compare.loaded import Loaded
-from gputui.tui.screens.compare.sides_pane import sides_lines
 from gputui.tui.screens.compare.telemetry_lines import telemetry_lines
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import cut, fitted, left, width_of
-from gputui.tui.widgets.charts import area
-from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.wrapping import wrapped
+from gputui.tui.widgets.cells import cut, fitted, left, side_by_side, width_of, wrapped
+from gputui.tui.widgets.charts import strip
+from gputui.tui.widgets.sections import paragraph, table_lines
 
 HINT = "enter: all of it"
 _TWO_COLUMNS = 110
@@ -114,17 +128,10 @@ def pane_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
         why = [(Span(f"why: {step}", "dim"),), *why_lines(shown.why, half, room - 2)]
     else:
         why = [(Span("how sure", "dim"),), *sure_lines(row, half if blocks else width - 2)]
-    columns = _beside(blocks, why, half) if blocks else [(Span("  "), *line) for line in why]
-    return [*lines, (), *columns][:height]
-
-
-def _beside(first: Sequence[Line], second: Sequence[Line], width: int) -> list[Line]:
-    lines: list[Line] = []
-    for place in range(max(len(first), len(second))):
-        a = first[place] if place < len(first) else ()
-        b = second[place] if place < len(second) else ()
-        lines.append((Span("  "), *fitted(a, width), Span(" " * _GAP), *fitted(b, width)))
-    return lines
+    if blocks:
+        first, second = ([fitted(line, half) for line in column] for column in (blocks, why))
+        why = side_by_side([first, second], width - 2, _GAP)
+    return [*lines, (), *((Span("  "), *line) for line in why)][:height]
 
 
 def beside_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
@@ -298,8 +305,7 @@ def launches_lines(row: Row, letters: str, name: str, width: int, most: int) -> 
         for number, launch in enumerate(launches, 1):
             mean = sum(launch) / len(launch)
             room = min(width - 52, 70)
-            cells = _resampled(launch, room)
-            (drawn,) = area([value - base for value in cells], slowest - base)
+            drawn = strip(_resampled(launch, room), slowest, base)
             spread = 100 * (max(launch) / min(launch) - 1)
             lines.append(
                 fitted(
@@ -328,3 +334,58 @@ def _resampled(values: Sequence[float], most: int) -> list[float]:
 def rule_between(lines: Sequence[Line], width: int) -> list[Line]:
     """Lines to the right of a vertical rule, filling a width."""
     return [fitted((Span("│ ", "track"), *line), width) for line in lines]
+
+
+def sides_lines(rows: RowOfSides, name: str, width: int, most: int, hint: str) -> list[Line]:
+    """A line for each side, with its rate and what a unit of work costs on it."""
+    known = next(row for row in rows if row is not None)
+    sides: list[tuple[str, Cell, Row | None]] = [("a", known.a, None)]
+    sides += [(letter_of(place), row.b, row) for place, row in enumerate(rows) if row is not None]
+    fastest = fastest_text(known.a, {letter: row for letter, _, row in sides if row is not None})
+    return [heading_line(name, width, hint), *_table(sides, width, fastest)][:most]
+
+
+def _table(sides: Sequence[tuple[str, Cell, Row | None]], width: int, fastest: str) -> list[Line]:
+    costs, unit = costs_text([cell for _, cell, _ in sides])
+    columns = [
+        Column("", [Span(letter, "title") for letter, _, _ in sides]),
+        Column("rate", [rate_text(cell) for _, cell, _ in sides], True),
+        Column("vs a", [_point(row.rate if row else None) for _, _, row in sides], True),
+        Column("95 %", [_ends(row.rate if row else None) for _, _, row in sides], True),
+        Column("", [Span("fastest", "title") if letter == fastest else "" for letter, _, _ in sides]),
+        Column(f"$ per {unit}", costs, True),
+        Column("vs a", [_point(row.cost if row else None) for _, _, row in sides], True),
+        Column("95 %", [_ends(row.cost if row else None) for _, _, row in sides], True),
+        Column("a step", [time_text(cell) for _, cell, _ in sides], True),
+        Column("of peak", [_value(PEAK, cell) for _, cell, _ in sides], True),
+        Column("energy", [_value(ENERGY, cell) for _, cell, _ in sides], True),
+    ]
+    known = [column for column in columns if any(text not in ("", "—") for text in column.texts)]
+    ordered: list[Column | Drawing] = [replace(column, priority=place) for place, column in enumerate(known)]
+    drawn = [
+        [Interval(*row.cost.ratio, letter, style_of(row.cost))] if row and row.cost.ratio else []
+        for letter, _, row in sides
+    ]
+    ordered += [replace(intervals(drawn), priority=len(known))] if any(drawn) else []
+    return list(table_lines(Table(tuple(ordered)), width))
+
+
+def _value(column: ComparisonColumn, cell: Cell) -> Span:
+    value = column.on_side(cell, in_full=False)
+    return Span(value if isinstance(value, str) else "—", "" if isinstance(value, str) else "dim")
+
+
+def _point(judgement: Judgement | None) -> Span:
+    if judgement is None or judgement.ratio is None:
+        return Span("")
+    return Span(
+        f"{doubted_point_text(judgement)}{' ' if judgement.is_decided else ''}",
+        style_of(judgement) if judgement.differs else "",
+    )
+
+
+def _ends(judgement: Judgement | None) -> Span:
+    if judgement is None or judgement.ratio is None:
+        return Span("")
+    ratio, low, high = judgement.ratio
+    return Span(format_change_interval(low, high, ratio), "dim")

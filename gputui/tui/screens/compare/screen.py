@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any  # whatever a job is for
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -20,12 +19,11 @@ from gputui.services.compare.headline import main_row
 from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.compare.row_text import letter_of
 from gputui.services.compare.rows_table import RowOfSides, rows_of_sides
-from gputui.services.support.background import Job
-from gputui.services.support.paths import copies_directory
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.actions import ACTIONS
 from gputui.tui.screens.compare.by_dialog import FILES, AskBy
-from gputui.tui.screens.compare.layout import CompareLayout, lay_out
+from gputui.tui.screens.compare.evidence_page import OpenedRow, open_row
+from gputui.tui.screens.compare.layout import CompareLayout, lay_out, row_line
 from gputui.tui.screens.compare.loaded import (
     Loaded,
     heading_of,
@@ -35,21 +33,18 @@ from gputui.tui.screens.compare.loaded import (
     with_baseline,
     with_energy,
 )
-from gputui.tui.screens.compare.opened_row import OpenedRow, open_row
 from gputui.tui.screens.compare.pages import differing, teaching
 from gputui.tui.screens.compare.pane import ShownRow, unsure_line
-from gputui.tui.screens.compare.rows_table import row_line
 from gputui.tui.shell.clipboard import copy
-from gputui.tui.shell.save_dialog import ask_and_save
-from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
+from gputui.tui.shell.shell_screen import ShellScreen, ask_and_save, bindings_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.dialogs import AskText
 from gputui.tui.widgets.lines_list import LinesList
 from gputui.tui.widgets.lines_page import LinesPage
-from gputui.tui.widgets.paragraphs import error_lines, paragraph
 from gputui.tui.widgets.plain_ascii import in_ascii
+from gputui.tui.widgets.sections import error_lines, paragraph
 
 _HINTS = {
     "rows": ("enter", "values", "baseline", "by", "text", "save", "differs", "command", "open-files", "back"),
@@ -75,15 +70,12 @@ class CompareScreen(ShellScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._words: tuple[str, ...] = ()
         self._loaded: Loaded | None = None
         self._place = 0
         self._value = 0
         self._rows: list[RowOfSides] = []
         self._opened: dict[tuple[int, int], OpenedRow] = {}
         """Rows with what their boxes did meanwhile, by side and row."""
-        self._quiet_job: Job[Any] | None = None
-        """It reads curves or candidates; nobody waits for them."""
         self._candidates: tuple[Candidate, ...] = ()
         self._page_heading = ""
         self._pages: dict[str, Callable[[int], Lines]] = {}
@@ -103,19 +95,12 @@ class CompareScreen(ShellScreen):
             yield LinesPage(id="page")
             yield LinesPage(id="notice")
 
-    def on_mount(self) -> None:
-        """What was asked for, else how to ask."""
-        self.is_ready = True
-        if self._words:
-            self._read(self._words)
+    def begin_with(self, words: tuple[str, ...]) -> None:
+        """Compare what these words behind `gputui compare` ask for; without any say how to ask."""
+        if words:
+            self._read(words)
         else:
             self.call_after_refresh(self._teach)
-
-    def show_words(self, words: tuple[str, ...]) -> None:
-        """Compare what these words behind `gputui compare` ask for."""
-        self._words = words
-        if self.is_ready:
-            self._read(words)
 
     @property
     def level(self) -> str:
@@ -171,7 +156,6 @@ class CompareScreen(ShellScreen):
             lambda message, hint: self.say(message, "warn"),
             is_quiet=True,
         )
-        self._quiet_job = self._job
 
     def _read(self, words: tuple[str, ...]) -> None:
         self._words = words
@@ -259,11 +243,6 @@ class CompareScreen(ShellScreen):
                 self._draw_selected()
 
         self.begin(lambda job: open_row(loaded, number, place, job), taken, is_quiet=True)
-        self._quiet_job = self._job
-
-    def _stop_quiet_job(self) -> None:
-        if self._job is not None and self._job is self._quiet_job:
-            self.give_up()
 
     def _draw_selected(self) -> None:
         """What depends on the selected row."""
@@ -277,7 +256,7 @@ class CompareScreen(ShellScreen):
     def on_lines_list_selected(self, event: LinesList.Selected) -> None:
         """Its evidence stands beside or below the table."""
         event.stop()
-        self._stop_quiet_job()
+        self.give_up_quietly()
         self._draw_selected()
 
     def _tell_row(self, made: CompareLayout) -> None:
@@ -336,7 +315,7 @@ class CompareScreen(ShellScreen):
 
     def action_back(self) -> None:
         """Out of what is being read, the page, or the screen."""
-        self._stop_quiet_job()
+        self.give_up_quietly()
         if self.give_up():
             self.say("cancelled")
             if self._loaded is None:
@@ -436,7 +415,7 @@ class CompareScreen(ShellScreen):
         if self._loaded is None:
             self.say("nothing is compared yet: o chooses files", "warn")
         else:
-            self.say(copy(self.app, self._loaded.command(self.value), copies_directory()), "good")
+            self.say(copy(self.app, self._loaded.command(self.value)), "good")
 
     def action_open_files(self) -> None:
         """Ask for files."""

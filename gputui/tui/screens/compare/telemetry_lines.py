@@ -10,8 +10,8 @@ from gputui.model.absent import Missing
 from gputui.model.units import format_seconds
 from gputui.services.compare.telemetry_overlay import CROWDED, MOST_LAUNCHES, THROTTLE, SideCurves
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.charts import area
-from gputui.tui.widgets.paragraphs import paragraph
+from gputui.tui.widgets.charts import strip
+from gputui.tui.widgets.sections import paragraph
 
 _NAME, _LABEL = 12, 34
 """Cells of the name of a metric, and of name, side and numbers at the left."""
@@ -67,15 +67,14 @@ def _strips(
         for column in range(room):
             t_s = (column + 0.5) / room * longest_s
             value = curve.at(t_s) if t_s <= side.seconds else math.nan
-            values_at.append(value - bottom if math.isfinite(value) else None)
-        (strip,) = area(values_at, high - bottom)
+            values_at.append(value if math.isfinite(value) else None)
         ends = metric.between(min(curve.known), max(curve.known))
         name = metric.name if place == 0 else ""
         yield (
             Span(f"  {name:{_NAME}}", "dim"),
             Span(f"{letter}  ", "title"),
             Span(f"{ends:{_LABEL - _NAME - 5}}"),
-            Span(strip.rstrip(), f"{metric.hue} 1"),
+            Span(strip(values_at, high, bottom).rstrip(), f"{metric.hue} 1"),
         )
 
 

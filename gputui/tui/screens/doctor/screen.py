@@ -30,10 +30,9 @@ from gputui.tui.screens.doctor.actions import ACTIONS
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.app_context import shell_of
-from gputui.tui.widgets.cells import fitted, side_by_side
+from gputui.tui.widgets.cells import fitted, side_by_side, wrapped
 from gputui.tui.widgets.lines_page import LinesPage
 from gputui.tui.widgets.sections import section
-from gputui.tui.widgets.wrapping import wrapped
 
 _INDENT, _TWO_COLUMNS = 3, 170
 """Cells before a state; from this width on groups stand in two columns."""
@@ -56,8 +55,7 @@ class DoctorScreen(ShellScreen):
     def compose_body(self) -> ComposeResult:
         yield LinesPage(id="checks")
 
-    def on_mount(self) -> None:
-        self.is_ready = True
+    def begin_with(self, words: tuple[str, ...]) -> None:
         self.query_one(LinesPage).focus()
         self.action_check()
 
@@ -173,8 +171,7 @@ def _in_two_columns(
         column += [fitted(line, half) for line in block]
     if not columns[1]:
         return (*head, *columns[0]), tuple(places)
-    left = [(*line, Span("  ")) for line in columns[0]]
-    return (*head, *side_by_side([left, columns[1]], width)), tuple(sorted(places))
+    return (*head, *side_by_side(columns, width, 3)), tuple(sorted(places))
 
 
 def _reading_lines(read: Sequence[Reading], width: int) -> list[Line]:

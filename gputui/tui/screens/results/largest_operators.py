@@ -13,8 +13,7 @@ from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.step_tables import operator_table
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut
-from gputui.tui.widgets.sections import section
-from gputui.tui.widgets.table_lines import table_lines
+from gputui.tui.widgets.sections import section, table_lines
 
 _LEAST_OPERATORS = 4
 """Fewer are not worth a heading."""

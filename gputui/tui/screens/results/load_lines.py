@@ -11,15 +11,12 @@ from gputui.services.serving.curve import SEARCH, ServingRun, serving_of
 from gputui.services.serving.text import (
     curve_table,
     measured_levels,
-    serving_headline,
     serving_notes,
     unmeasured_lines,
 )
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted
-from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.sections import section
-from gputui.tui.widgets.table_lines import table_lines
+from gputui.tui.widgets.sections import paragraph, section, table_lines
 
 _MARGIN = "   "
 
@@ -29,10 +26,6 @@ def loads_of(detail: RunDetail) -> ServingRun | None:
     """The loads of a run, whose requests are sorted once, not for each picture; None for another kind."""
     found = serving_of(detail.run, detail.loads)
     return None if isinstance(found, Missing) else found
-
-
-def headline(detail: RunDetail, loads: ServingRun) -> str:
-    return serving_headline(loads, detail.run.summary.price)
 
 
 def load_lines(loads: ServingRun, width: int, most: int | None = None) -> Iterator[Line]:

@@ -36,18 +36,15 @@ from gputui.services.results.roofline import peak_share
 from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.step_tables import main_step, step_parts
 from gputui.services.results.throughput import speeds_of
-from gputui.services.serving.text import server_line
+from gputui.services.serving.text import server_line, serving_headline
 from gputui.services.traces.overview import sentence
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results.largest_operators import largest_operators
-from gputui.tui.screens.results.load_lines import headline, load_lines, loads_of, note_lines
+from gputui.tui.screens.results.load_lines import load_lines, loads_of, note_lines
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, cut, fitted, left, side_by_side, width_of
-from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.sections import section, stacked
-from gputui.tui.widgets.table_lines import table_lines
-from gputui.tui.widgets.time_chart import time_axis, time_chart
-from gputui.tui.widgets.wrapping import wrapped
+from gputui.tui.widgets.cells import clean, cut, fitted, left, width_of, wrapped
+from gputui.tui.widgets.charts import above_axis, abreast_cells, time_axis, time_chart
+from gputui.tui.widgets.sections import paragraph, section, stacked, table_lines
 
 _MOST_CHARTS = 4
 _MOST_CASES = 9
@@ -109,7 +106,7 @@ def verdict_lines(detail: RunDetail, width: int) -> tuple[Line, ...]:
     run, loads = detail.run, loads_of(detail)
     words = {check.word for check in performance_checks(run)}
     style = "alarm" if ABOVE_LIMIT in words else "warn" if BELOW_NORMAL in words else "title"
-    text = run_headline(run) if loads is None else headline(detail, loads)
+    text = run_headline(run) if loads is None else serving_headline(loads, run.summary.price)
     if detail.passes and run.summary.profile in (TRACE_PROFILE, DEMO_PROFILE) and not speeds_of(run):
         made_up = headline_sentences(run)[:1] if run.summary.is_made_up else ()
         text = " ".join((*made_up, sentence(next(iter(detail.passes.values())), run.cases[0].device_name)))
@@ -242,7 +239,7 @@ def telemetry_lines(
     whole = (Span(f"whole run, {format_seconds(seconds)}", "dim"),)
     yield section((Span("telemetry", "title"), Span(f"  {name}")), width, whole)
     abreast = 2 if width >= _WIDE else 1
-    each = (width - 3 * (abreast - 1)) // abreast
+    each = abreast_cells(width, abreast)
     limits = limits_of(run.summary.machine, device)
     blocks = []
     for metric, one in found:
@@ -251,7 +248,4 @@ def telemetry_lines(
         note = ", ".join(filter(None, ("median", f"most {metric.text(max(one.known))}", limit)))
         blocks.append(time_chart(metric, one, limits, middle, note, max(seconds, 1e-6), each, rows))
     axis = time_axis("0:00", "", format_clock(round(seconds)), each)
-    columns = [[line for block in blocks[place::abreast] for line in block] for place in range(abreast)]
-    columns = [[*column, axis] for column in columns if column]
-    padded = [[(*line, Span("  ")) for line in column] for column in columns[:-1]]
-    yield from side_by_side([*padded, columns[-1]], width)
+    yield from above_axis(blocks, axis, width, abreast)

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from gputui.document.bars import legend_lines, parts_bar
+from gputui.document.spans import wrapped
 from gputui.document.theme import FAMILIES, TONES
 from gputui.model.absent import Missing
 from gputui.model.profiled import MEMORY_PARTS
 from gputui.model.result import CaseResult
-from gputui.model.units import format_bytes, format_seconds
+from gputui.model.units import format_bytes, format_seconds, listed
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.results.browser import RunDetail, breakdown_for
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.labels import case_name, run_heading, run_notes
+from gputui.services.results.labels import case_name, launch_number, run_heading, run_notes
 from gputui.services.results.step_tables import POINTS, main_step, memory_table, parts_of, step_words
 from gputui.services.results.throughput import speeds_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.tui.screens.results.largest_operators import largest_operators
-from gputui.tui.screens.results.last_words import last_words
 from gputui.tui.screens.results.overview import share_lines, step_lines
 from gputui.tui.screens.results.rests_on import launch_lines, rests_on_lines
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import line_width
-from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.widgets.sections import stacked
-from gputui.tui.widgets.table_lines import table_lines
+from gputui.tui.widgets.sections import paragraph, stacked, table_lines
 
 _PART_STYLES = dict(zip(MEMORY_PARTS, (*(f"{family} {TONES}" for family in FAMILIES), "track"), strict=True))
 _AROUND_MEMORY = 5
@@ -176,3 +174,29 @@ def not_profiled(
         else "quick profiles gpt_train; gputui run --trace profiles every case that can be"
     )
     return (*paragraph(f"not profiled: {reason}", width), *paragraph(how, width, "dim"))
+
+
+_MARGIN = 4
+
+
+def last_words(detail: RunDetail, width: int) -> tuple[Line, ...]:
+    """A heading, and for each failed launch its cases, the reason, and the end of its log."""
+    if not detail.last_words:
+        return ()
+    cases = {case.case_id: case for case in detail.run.cases}
+    lines: list[Line] = [(), (Span("last words of workers", "title"),)]
+    for failed, log_end in detail.last_words:
+        of = [cases[case_id] for case_id in failed.case_ids if case_id in cases]
+        number = launch_number(of[0], failed.launch_id) if of else 1
+        launch = f"launch {number} of {listed([*map(case_name, of)] or ['a case'])}"
+        why = f"{failed.outcome}: {failed.reason}" if failed.reason else failed.outcome
+        about = wrapped(f"{launch}: {why}", max(width - 1, 20), 2)
+        lines += [(Span(row, "warn"),) for row in about]
+        for row in log_end:
+            margin = " " * (_MARGIN + min(len(row) - len(row.lstrip()), 8))
+            lines += [
+                (Span(margin + part),) for part in wrapped(row.strip(), max(width - len(margin) - 1, 20))
+            ]
+    where = "logs stay on the machine that measured" if detail.logs is None else f"whole logs: {detail.logs}"
+    lines += [(Span(row, "dim"),) for row in wrapped(where, max(width - 1, 20))]
+    return tuple(lines)

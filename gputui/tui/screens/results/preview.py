@@ -25,8 +25,7 @@ from gputui.store.text import clean_text
 from gputui.tui.screens.results.tables import CASE_HEADINGS, case_rows
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import fitted
-from gputui.tui.widgets.sections import section
-from gputui.tui.widgets.table_lines import table_lines
+from gputui.tui.widgets.sections import section, table_lines
 
 
 def boxes_lines(detail: RunDetail, boxes: Sequence[Run], width: int, height: int) -> list[Line]:

@@ -21,8 +21,7 @@ from gputui.services.results.waiting import own_launches_of, waited_of, waited_s
 from gputui.store.reading import CaseConditions
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean
-from gputui.tui.widgets.sections import section
-from gputui.tui.widgets.table_lines import table_lines
+from gputui.tui.widgets.sections import section, table_lines
 
 _USUAL = ("case", "rate", "95 %", "slowed", "capped", "other programs", "clock", "launches", "blocks")
 HEADINGS = (*_USUAL, "warming up", "shared", "samples")

@@ -40,10 +40,9 @@ from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.lines_page import LinesPage
-from gputui.tui.widgets.paragraphs import paragraph
 from gputui.tui.widgets.plain_ascii import in_ascii
 from gputui.tui.widgets.plain_table import PlainTable
-from gputui.tui.widgets.sections import section
+from gputui.tui.widgets.sections import paragraph, section
 
 TABS = ("overview", "cases", "operators", "step", "memory", "timeline", "environment", "findings")
 OF_A_CASE = ("operators", "step", "memory")

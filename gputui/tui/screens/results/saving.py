@@ -1,12 +1,15 @@
-"""Asks where to save what the Results screen shows."""
+"""Dialogs of the Results screen: where to save what it shows, the label of a run, its removal."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
+from gputui.model.result import RunSummary
 from gputui.services.results.browser import RunDetail
+from gputui.services.results.labels import day
 from gputui.services.results.table_export import (
     TRACE_ENDING,
     Sheet,
@@ -15,9 +18,11 @@ from gputui.services.results.table_export import (
     save_trace,
     trace_of,
 )
+from gputui.store.selecting import check_label
+from gputui.store.writing import label_run, remove_run
 from gputui.tui.screens.results.run_pane import RunPane
-from gputui.tui.shell.save_dialog import ask_and_save
-from gputui.tui.shell.shell_screen import ShellScreen
+from gputui.tui.shell.shell_screen import ShellScreen, ask_and_save
+from gputui.tui.widgets.dialogs import AskText, Confirm
 
 
 def report_nothing(screen: ShellScreen, why: str) -> None:
@@ -57,3 +62,41 @@ def ask_for_tab(screen: ShellScreen, detail: RunDetail, pane: RunPane) -> None:
         return save_sheet(path, sheet)
 
     ask_and_save(screen, question, name, save)
+
+
+Change = Callable[[Callable[[], None], str], None]
+"""Runs a change of the file in the background, then shows a message."""
+
+
+def ask_label(screen: ShellScreen, path: Path, run: RunSummary, change: Change) -> None:
+    """Ask for a new label; an invalid one is reported."""
+
+    def labelled(text: str | None) -> None:
+        if text is None or text == run.label:
+            return
+        try:
+            label = check_label(text)
+        except GputuiError as error:
+            screen.say_error(error)
+            return
+        message = f"{run.short_id} is now {label}" if label else f"{run.short_id} has no label now"
+        change(lambda: label_run(path, run.run_id, label), message)
+
+    screen.app.push_screen(
+        AskText(f"Label of {run.short_id}; leave it empty to remove it", run.label), labelled
+    )
+
+
+def ask_removal(screen: ShellScreen, path: Path, run: RunSummary, change: Change) -> None:
+    """Ask before removing a run."""
+
+    def answered(is_yes: bool | None) -> None:
+        if is_yes:
+            change(lambda: remove_run(path, run.run_id), f"removed {run.short_id}")
+
+    label = f" ({run.label})" if run.label else ""
+    question = (
+        f"Remove run {run.short_id}{label}: {run.profile}, {run.status}, {day(run)},"
+        f" from {path}? This cannot be undone."
+    )
+    screen.app.push_screen(Confirm(question), answered)

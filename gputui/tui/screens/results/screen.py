@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any  # whatever a job is for
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -30,12 +29,10 @@ from gputui.services.support.paths import default_result_file
 from gputui.store.opening import expanded
 from gputui.store.selecting import find_run
 from gputui.tui.screens.results.actions import ACTIONS
-from gputui.tui.screens.results.changing import ask_label, ask_removal
-from gputui.tui.screens.results.files_table import FilesTable
-from gputui.tui.screens.results.first_steps import first_steps
 from gputui.tui.screens.results.notice import (
     NoticePage,
     PageText,
+    first_steps,
     how_to_list_again,
     no_runs,
     nothing,
@@ -47,8 +44,14 @@ from gputui.tui.screens.results.preview import (
     marked_lines,
 )
 from gputui.tui.screens.results.run_pane import OF_A_CASE, RunPane
-from gputui.tui.screens.results.runs_table import RunsTable
-from gputui.tui.screens.results.saving import ask_for_list, ask_for_tab, report_nothing
+from gputui.tui.screens.results.saving import (
+    ask_for_list,
+    ask_for_tab,
+    ask_label,
+    ask_removal,
+    report_nothing,
+)
+from gputui.tui.screens.results.tables import FilesTable, RunsTable
 from gputui.tui.screens.results.window import BETWEEN_READINGS_US, TimeWindow
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
 from gputui.tui.terminal.lines import Line, Span
@@ -56,8 +59,8 @@ from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import fitted
 from gputui.tui.widgets.dialogs import AskText
-from gputui.tui.widgets.paragraphs import error_lines
 from gputui.tui.widgets.plain_ascii import in_ascii
+from gputui.tui.widgets.sections import error_lines
 
 _HINTS = {
     "files": ("enter", "open-path", "reload", "back"),
@@ -104,12 +107,10 @@ class ResultsScreen(ShellScreen):
         self._runs_table = RunsTable(id="runs")
         self._pane = RunPane(self.say, self._read_window, id="run")
         self._page = NoticePage(id="notice")
-        self._words: tuple[str, ...] = ()
         self._previews: dict[str, RunDetail] = {}
         """Runs of the file by id, the last read last."""
         self._boxes: tuple[Run, ...] | None = None
         """The newest run of each box of the known files; None before they were read."""
-        self._preview_job: Job[Any] | None = None
 
     def compose_body(self) -> ComposeResult:
         self._preview, self._below = LinesView(), LinesView()
@@ -125,19 +126,13 @@ class ResultsScreen(ShellScreen):
         field.cursor_blink = False
         yield field
 
-    def on_mount(self) -> None:
-        self.is_ready = True
-        if self._words:
-            self.show_words(self._words)
-        else:
-            self._begin()
-
-    def show_words(self, words: tuple[str, ...]) -> None:
-        """Open `F` or `F@RUN`."""
-        self._words = words
-        if self.is_ready:
+    def begin_with(self, words: tuple[str, ...]) -> None:
+        """Open `F` or `F@RUN`; else the default file."""
+        if words:
             path, run = split_selector(words[0])
             self.open_file(path.absolute(), run)
+        else:
+            self._begin()
 
     @property
     def path(self) -> Path | None:
@@ -237,7 +232,7 @@ class ResultsScreen(ShellScreen):
         """Another run is selected."""
         event.stop()
         if event.data_table is self._runs_table and self.level == "runs":
-            self._stop_preview()
+            self.give_up_quietly()
             self._draw_preview()
 
     def _draw_preview(self) -> None:
@@ -306,20 +301,13 @@ class ResultsScreen(ShellScreen):
                 take_boxes,
                 is_quiet=True,
             )
-        else:
-            return
-        self._preview_job = self._job
-
-    def _stop_preview(self) -> None:
-        if self._job is not None and self._job is self._preview_job:
-            self.give_up()
 
     # one run
 
     def _open_run(self, run: RunSummary) -> None:
         contents = self._runs_table.contents
         assert contents is not None
-        self._stop_preview()
+        self.give_up_quietly()
         if run.run_id in self._previews:
             self._take_detail(self._previews[run.run_id])
             return
@@ -358,7 +346,7 @@ class ResultsScreen(ShellScreen):
 
     def action_back(self) -> None:
         """Close the filter, cancel reading, or go back to where enter came from, at last to the monitor."""
-        self._stop_preview()
+        self.give_up_quietly()
         field = self.query_one("#filter", Input)
         if field.has_class("-shown"):
             field.value = ""
@@ -467,7 +455,7 @@ class ResultsScreen(ShellScreen):
     def action_label(self) -> None:
         run, contents = self._run_here, self._runs_table.contents
         if run is not None and contents is not None:
-            self._stop_preview()
+            self.give_up_quietly()
             ask_label(self, contents.path, run, partial(self._change, contents.path))
 
     def action_delete(self) -> None:
@@ -552,7 +540,7 @@ class ResultsScreen(ShellScreen):
     def on_screen_resume(self) -> None:
         """Update the tables with what was stored in the meantime."""
         super().on_screen_resume()
-        self._stop_preview()
+        self.give_up_quietly()
         if not self.is_ready or self.is_busy:
             return
         contents = self._runs_table.contents

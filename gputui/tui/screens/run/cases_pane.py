@@ -12,8 +12,7 @@ from gputui.services.results.throughput import GAVE
 from gputui.services.runs.progress import CaseProgress, ProgressSnapshot
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, line_width
-from gputui.tui.widgets.sections import joined
-from gputui.tui.widgets.table_lines import table_lines
+from gputui.tui.widgets.sections import fitting, joined, table_lines
 
 STATE_STYLES = {
     "ok": "good",
@@ -51,9 +50,7 @@ def overall(progress: ProgressSnapshot, width: int, now_ns: int, ends: str) -> L
         left_words = (Span(words, "title"), Span(f", ends {ends}" if ends else ""))
     percent = () if share is None else (Span(f"{100 * share:3.0f} %", "title"),)
     parts = [percent, left_words, (Span(count),), (Span(f"{gone} gone", "dim"),)]
-    while line_width(joined(parts)) > width - 24 and len(parts) > 2:
-        parts.pop()
-    text = joined(parts)
+    text = joined(fitting(parts, width - 24, "  ", least=2))
     room = min(width - line_width(text) - 4, _WIDEST_GAUGE)
     return fitted((Span(" "), *gauge_spans(share, 1.0, room, "accent"), Span("  "), *text), width)
 

@@ -16,9 +16,16 @@ from gputui.services.results.waiting import CROWDED_SHARE
 from gputui.services.runs.device_history import MOST_BINS, DeviceHistory
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, fitted, left, line_width, right, side_by_side
-from gputui.tui.widgets.sections import area_lines, joined, section
-from gputui.tui.widgets.time_chart import axis_cells, time_axis, time_chart
+from gputui.tui.widgets.cells import clean, fitted, left, right
+from gputui.tui.widgets.charts import (
+    above_axis,
+    abreast_cells,
+    axis_cells,
+    strip,
+    time_axis,
+    time_chart,
+)
+from gputui.tui.widgets.sections import fitting, joined, section
 
 BUSY_FROM_PCT = 5.0
 STEAL_FROM_PCT = 1.0
@@ -64,7 +71,7 @@ def device_rows(progress: ProgressSnapshot, width: int) -> list[Line]:
 
 
 def device_charts(progress: ProgressSnapshot, width: int, rows: int, *, abreast: int = 4) -> list[Line]:
-    """A heading, charts with `rows` rows each, so many side by side, and the axis of time below them.
+    """A heading, charts with `rows` rows each, so many side by side, and the axis of time below each column.
 
     Four metrics, or all of them below each other.
     """
@@ -72,7 +79,7 @@ def device_charts(progress: ProgressSnapshot, width: int, rows: int, *, abreast:
     if device is None:
         return _without(progress, width)
     metrics = _of(device)[: None if abreast == 1 else 4]
-    each = (width - 3 * (abreast - 1)) // abreast
+    each = abreast_cells(width, abreast)
     limits, cells = limits_of(progress.machine, device.device), each - axis_cells(each)
     span_s = _cell_s(device, cells) * cells
     blocks = []
@@ -80,13 +87,9 @@ def device_charts(progress: ProgressSnapshot, width: int, rows: int, *, abreast:
         now = device.now.get(metric.key)
         note = metric.limit_text(limits, after=metric.text(now))
         blocks.append(time_chart(metric, device.series(metric.key), limits, now, note, span_s, each, rows))
-    lines = [_heading(progress, device, width)]
-    for place in range(0, len(blocks), abreast):
-        here = blocks[place : place + abreast]
-        padded = [[(*line, Span("  ")) for line in block] for block in here[:-1]]
-        lines += side_by_side([*padded, here[-1]], width)
     axis = time_axis("0:00", "since the run began", format_clock(span_s), each)
-    return [*lines, fitted(axis, width)] if metrics else lines
+    lines = above_axis(blocks, axis, width, abreast) if blocks else []
+    return [_heading(progress, device, width), *lines]
 
 
 def host_lines(progress: ProgressSnapshot, width: int, rows: int = 1) -> list[Line]:
@@ -108,12 +111,10 @@ def host_lines(progress: ProgressSnapshot, width: int, rows: int = 1) -> list[Li
     parts += [(Span(others),)] if others else []
     lines: list[Line] = []
     while parts and len(lines) < rows:
-        fits = 1
-        while fits < len(parts) and line_width(joined(parts[: fits + 1], "   ")) <= width - 9:
-            fits += 1
+        here = fitting(parts, width - 9, "   ", least=1)
         head = Span("   host  " if not lines else " " * 9, "dim")
-        lines.append(fitted((head, *joined(parts[:fits], "   ")), width))
-        parts = parts[fits:]
+        lines.append(fitted((head, *joined(here, "   ")), width))
+        parts = parts[len(here) :]
     return lines
 
 
@@ -196,10 +197,11 @@ def _row(
         or f"to {without_unit(metric.axis(top), figure)}"
     )
     room = max(width - name_cells - 10 - len(end) - 2, 4)
-    columns = series.cells(_cell_s(device, room), room)
-    (chart,) = area_lines(columns, top, 1, room, metric.hue)
+    chart = strip(series.cells(_cell_s(device, room), room), top)
     head = (Span(left(metric.name, name_cells), "dim"), Span(right(figure, 10)))
-    return fitted((*head, Span(" "), *chart, Span(" "), Span(end, "dim")), width)
+    return fitted(
+        (*head, Span(" "), Span(f"{chart:{room}}", f"{metric.hue} 1"), Span(f" {end}", "dim")), width
+    )
 
 
 def _cell_s(device: DeviceHistory, cells: int) -> float:

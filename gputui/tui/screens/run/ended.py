@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from gputui.analysis.peak_tests import (
     ABOVE_LIMIT,
@@ -24,11 +25,8 @@ from gputui.tui.screens.run.cases_pane import STATE_STYLES
 from gputui.tui.screens.run.devices_pane import device_charts, device_under_test
 from gputui.tui.screens.run.model import EndedRuns, RunModel
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, fitted, line_width
-from gputui.tui.widgets.range_plot import Axis, axis_labels, range_plot
-from gputui.tui.widgets.sections import section
-from gputui.tui.widgets.table_lines import table_lines
-from gputui.tui.widgets.wrapping import wrapped
+from gputui.tui.widgets.cells import clean, fitted, line_width, wrapped
+from gputui.tui.widgets.sections import section, table_lines
 
 _TALL, _LEAST_CHARTS = 30, 14
 """Lines of a terminal from which there are gaps, and free ones from which there are charts."""
@@ -233,3 +231,47 @@ def _next(steps: Sequence[NextStep], width: int) -> Iterator[Line]:
 def _flowing(text: str, width: int, style: str, indent: int = 3) -> Iterator[Line]:
     for row in wrapped(text, width - indent - 1, 6):
         yield fitted((Span(" " * indent), Span(row, style)), width)
+
+
+_POINT, _RANGE, _TRACK = "●", "━", "─"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What the two ends of a line of cells stand for."""
+
+    low: float
+    high: float
+    cells: int
+
+    def place(self, value: float) -> int:
+        """The cell of a value; the first or the last if it lies outside."""
+        share = (value - self.low) / (self.high - self.low)
+        return min(max(int(share * self.cells), 0), self.cells - 1)
+
+
+def range_plot(value: float, low: float, high: float | None, axis: Axis, style: str) -> tuple[Span, ...]:
+    """`────●──━━━━──`: the value as a point, the range from `low` to `high`, or to the end if it is open."""
+    first = axis.place(low)
+    last = axis.cells - 1 if high is None else axis.place(high)
+    kinds = [_RANGE if first <= cell <= last else _TRACK for cell in range(axis.cells)]
+    kinds[axis.place(value)] = _POINT
+    styles = {_RANGE: "dim", _TRACK: "track", _POINT: style}
+    spans: list[Span] = []
+    for kind in kinds:
+        if spans and spans[-1].style == styles[kind]:
+            spans[-1] = Span(spans[-1].text + kind, styles[kind])
+        else:
+            spans.append(Span(kind, styles[kind]))
+    return tuple(spans)
+
+
+def axis_labels(axis: Axis, marks: tuple[tuple[float, str], ...]) -> Line:
+    """Labels that begin at the cells of their values; one that has no room or no value here is left out."""
+    text = ""
+    for value, label in marks:
+        place = axis.place(value)
+        is_inside = axis.low <= value <= axis.high and place + len(label) <= axis.cells
+        if is_inside and (not text or place > len(text)):
+            text = text.ljust(place) + label
+    return (Span(text.ljust(axis.cells), "dim"),)

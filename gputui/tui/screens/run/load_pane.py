@@ -9,11 +9,12 @@ from gputui.model.serving import LoadNow, LoadStep
 from gputui.model.units import counted, format_percent, format_seconds, three_digits
 from gputui.services.runs.progress import OfferedLoad
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, fitted, line_width, right, width_of
-from gputui.tui.widgets.sections import area_lines, section
+from gputui.tui.widgets.cells import clean, fitted, right
+from gputui.tui.widgets.charts import area_with_axis, axis_cells
+from gputui.tui.widgets.sections import fitting, joined, section
 
-_AXIS = 9
 _WIDE = 100
+_BETWEEN = "  ·  "
 
 
 def load_lines(load: OfferedLoad, width: int, rows: int, *, has_axis: bool) -> list[Line]:
@@ -70,28 +71,18 @@ def _chart(
     show: Callable[[float], str],
 ) -> list[Line]:
     """One second a cell, the newest at the right end; the axis begins at 0."""
-    room = width - _AXIS - 1
+    room = width - axis_cells(width)
     shown = [None] * max(room - len(values), 0) + list(values[-room:])
     top = round_ceiling(max((value for value in shown if value is not None), default=0.0) or 1.0)
-    drawn = area_lines(shown, top, rows, room, family)
-    ends = {0: show(top), rows - 1: "0"}
-    lines = []
-    for place, row in enumerate(drawn):
-        label = name if rows > 2 and place == rows // 2 else ends.get(place, "")
-        lines.append(fitted((Span(f"{right(label, _AXIS)} ", "dim"), *row), width))
-    return lines
+    return area_with_axis(shown, top, rows, width, family, show(top), name=name)
 
 
 def _before(load: OfferedLoad, width: int) -> Line:
     """The rates that this launch has tried, the newest first."""
     parts = [_tried(step) for step in reversed(load.steps) if step.rate_per_s is not None]
-    spans: list[Span] = [Span(f"{right('tried' if parts else '', _AXIS)} ", "dim")]
-    for part in parts:
-        gap = "" if len(spans) == 1 else "  ·  "
-        if line_width(tuple(spans)) + width_of(gap) + width_of(part) > width:
-            break
-        spans.append(Span(gap + part))
-    return fitted(spans, width)
+    head = Span(f"{right('tried' if parts else '', axis_cells(width) - 1)} ", "dim")
+    kept = fitting([(Span(part),) for part in parts], width - axis_cells(width), _BETWEEN)
+    return fitted((head, *joined(kept, _BETWEEN)), width)
 
 
 def _tried(step: LoadStep) -> str:

@@ -23,8 +23,7 @@ from gputui.tui.screens.run.requests import (
     Copy,
     FollowHosts,
     Leave,
-    OpenComparison,
-    OpenResults,
+    OpenScreen,
     Request,
     Start,
     StartHosts,
@@ -459,7 +458,7 @@ class RunModel:
         elif action_id == "stop" and not progress.is_over:
             self.question = "stop hosts"
         elif action_id in ("results", "choose") and progress.selectors:
-            self._ask(OpenComparison(progress.selectors))
+            self._ask(OpenScreen("compare", progress.selectors))
         elif action_id == "copy":
             compare = shlex.join(["gputui", "compare", *progress.selectors])
             self._ask(Copy(compare if progress.selectors else f"gputui attach {progress.name}"))
@@ -510,7 +509,7 @@ class RunModel:
         if self._press_logs(action_id):
             return True
         if action_id in ("results", "choose") and ended is not None and ended.wrong is None:
-            self._ask(OpenResults(ended.target, ended.in_progress.run_ids))
+            self._ask(OpenScreen("results", (f"{ended.target}@{ended.in_progress.short_id}",)))
         elif action_id == "back":
             self._choose_again()
         elif action_id == "attach" and self.in_progress:

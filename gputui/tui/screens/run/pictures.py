@@ -14,6 +14,7 @@ from gputui.tui.screens.run.form import FIELDS, EditedText, Field
 from gputui.tui.screens.run.hosts_pane import plan_lines, progress_lines
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.watching import watching
+from gputui.tui.shell.keymap import key_hint, keys_line
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import (
     clean,
@@ -22,14 +23,14 @@ from gputui.tui.widgets.cells import (
     filled,
     fitted,
     left,
-    line_width,
+    noted,
     right,
     ruled,
     width_of,
+    wrapped,
 )
 from gputui.tui.widgets.lines_list import MARKER
 from gputui.tui.widgets.plain_ascii import in_ascii
-from gputui.tui.widgets.wrapping import wrapped
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 9
 """Without the line that names the screens."""
@@ -193,7 +194,7 @@ def _profiles(model: RunModel, width: int, rows: int) -> list[Line]:
     hidden = len(entries) - rows
     if hidden > 0 and rows > 1:
         note = f" {first + 1}-{first + rows} of {len(entries)} "
-        lines[-1] = _noted(lines[-1], note, width)
+        lines[-1] = noted(lines[-1], note, width)
     return lines
 
 
@@ -476,19 +477,11 @@ def _keys(model: RunModel, width: int) -> Line:
         names = ("back", "leave")
     help_too = not model.is_typing and not model.question
     end = (Span("?", "accent"), Span(" Help", "dim")) if help_too else ()
-    spans: list[Span] = []
-    for name in names:
-        title = _CALLED.get((place, name), TITLES[name])
-        if name == "choose" and place == "form" and model.form.field is None:
-            title = "Start"
-        key = (Span(KEYS[name], "accent"), Span(f" {title}  ", "dim"))
-        if line_width((*spans, *key, *end)) > width:
-            break
-        spans += key
-    palette = (Span("ctrl-p", "accent"), Span(" Palette  ", "dim"))
-    if help_too and line_width((*spans, *palette, *end)) <= width:
-        spans += palette
-    return fitted((*spans, *end), width)
+    called = dict(_CALLED)
+    if model.form.field is None:
+        called["form", "choose"] = "Start"
+    hints = [key_hint(KEYS[name], called.get((place, name), TITLES[name])) for name in names]
+    return keys_line(hints, width, end, has_palette=help_too)
 
 
 def _mark(is_selected: bool) -> Span:
@@ -501,13 +494,6 @@ def _words(text: str, width: int, style: str = "") -> Line:
 
 def _place(first: int, rows: int, count: int) -> str:
     return f"{first + 1}-{min(first + rows, count)} of {count}"
-
-
-def _noted(line: Line, note: str, width: int) -> Line:
-    """A line with a note at its right end."""
-    *before, last = line
-    bare = (*before, Span(last.text.rstrip(), last.style))
-    return fitted((*fitted(bare, width - len(note)), Span(note, "dim")), width)
 
 
 def _first_shown(selected: int, count: int, rows: int) -> int:

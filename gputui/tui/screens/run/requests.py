@@ -53,13 +53,6 @@ class StopHosts:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenComparison:
-    """Compare what hosts have measured."""
-
-    selectors: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Watch:
     """Follow a run in progress, and no other."""
 
@@ -86,11 +79,11 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenResults:
-    """Show the results of runs that have ended."""
+class OpenScreen:
+    """Open another screen, with words as on the command line."""
 
-    target: str
-    run_ids: tuple[str, ...]
+    screen_id: str
+    words: tuple[str, ...]
 
 
 class Leave:
@@ -104,11 +97,10 @@ Request = (
     | StartHosts
     | FollowHosts
     | StopHosts
-    | OpenComparison
     | Watch
     | Unwatch
     | Stop
     | Copy
-    | OpenResults
+    | OpenScreen
     | Leave
 )

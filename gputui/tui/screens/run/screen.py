@@ -7,10 +7,7 @@ from datetime import datetime
 from time import monotonic_ns
 
 from textual import events
-from textual.app import ComposeResult
-from textual.message import Message
 
-from gputui.services.support.paths import copies_directory
 from gputui.tui.screens.run.actions import ACTIONS, BY_KEY
 from gputui.tui.screens.run.background_tasks import BackgroundTasks, DemoTasks
 from gputui.tui.screens.run.model import RunModel
@@ -21,8 +18,7 @@ from gputui.tui.screens.run.requests import (
     Copy,
     FollowHosts,
     Leave,
-    OpenComparison,
-    OpenResults,
+    OpenScreen,
     Request,
     Start,
     StartHosts,
@@ -33,22 +29,13 @@ from gputui.tui.screens.run.requests import (
 )
 from gputui.tui.shell.clipboard import copy
 from gputui.tui.shell.registry import header_line
-from gputui.tui.terminal.lines_view import LinesView
+from gputui.tui.terminal.lines import Line
 from gputui.tui.terminal.painted_screen import PaintedScreen
-from gputui.tui.terminal.renderer import FastPaint
-from gputui.tui.widgets.app_context import Shell, shell_of
+from gputui.tui.widgets.app_context import Shell, in_loop_of, shell_of
 from gputui.tui.widgets.plain_ascii import in_ascii, wants_ascii
 
 PAINT_EVERY_S = 1.0
 """While a run is watched: its clock moves."""
-
-
-class _Learnt(Message, bubble=False):
-    """A thread has something for the model."""
-
-    def __init__(self, change: Callable[[RunModel], None]) -> None:
-        super().__init__()
-        self.change = change
 
 
 class RunScreen(PaintedScreen, inherit_bindings=False):
@@ -56,8 +43,6 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
 
     Keys that have no meaning here go on to the app, but while text is typed.
     """
-
-    DEFAULT_CSS = "RunScreen { overflow: hidden; }"
 
     ID = "run"
     ACTIONS = ACTIONS
@@ -69,19 +54,13 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
         self.model = RunModel()
         self._ascii_only = ascii_only
         self._tasks = BackgroundTasks(self._tell)
-        self._view: LinesView | None = None
-
-    def compose(self) -> ComposeResult:
-        """The one widget."""
-        self._view = LinesView()
-        yield self._view
 
     def on_mount(self) -> None:
         """Begin to look around."""
         if isinstance(self.app, Shell) and self.app.demo is not None:
             self._tasks = DemoTasks(self._tell)
         self._tasks.open()
-        self._show(*self.app.size)
+        self._view.show(self._picture(*self.app.size))
 
     def on_unmount(self) -> None:
         """Nothing is followed any more; a run goes on."""
@@ -95,12 +74,7 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
     def on_screen_resume(self) -> None:
         """It is looked at again: a run in progress is watched at once."""
         self.model.opened()
-        self.call_next(self._done)
-
-    def on__learnt(self, message: _Learnt) -> None:
-        """Something became known."""
-        message.change(self.model)
-        self._done()
+        self.call_next(self._ask)
 
     def on_key(self, event: events.Key) -> None:
         """Letters while text is typed, else the keys of the table."""
@@ -119,16 +93,7 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
         self.model.type(event.text)
         self._done()
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel moves what the arrows move."""
-        self.press("down")
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The wheel moves what the arrows move."""
-        self.press("up")
-
     def press(self, action_id: str) -> None:
-        """Do an action of the table; a palette or a footer may call this."""
         self.model.press(action_id)
         self._done()
 
@@ -139,21 +104,21 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
 
     def paint(self) -> None:
         """Draw the picture as it is now."""
-        if self._view is None or not self.is_current or not all(self._view.size):
+        if not self.has_room:
             return
-        self._show(*self._view.size)
-        if isinstance(self.app, FastPaint):
-            self.app.paint_now(self._view)
+        self.draw(self._picture(*self._view.size))
         if self.model.view == "watch":
             self.paint_in(PAINT_EVERY_S)
 
     def _tell(self, change: Callable[[RunModel], None]) -> None:
         """Called in threads."""
-        self.post_message(_Learnt(change))
+        in_loop_of(self, self._learn, change)
 
-    def _show(self, width: int, height: int) -> None:
-        if self._view is None:
-            return
+    def _learn(self, change: Callable[[RunModel], None]) -> None:
+        change(self.model)
+        self._done()
+
+    def _picture(self, width: int, height: int) -> tuple[Line, ...]:
         app = self.app
         head = (
             (header_line("run", heading(self.model), width, is_demo=isinstance(self._tasks, DemoTasks)),)
@@ -167,16 +132,19 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
         body = picture(
             self.model, width, height - len(head), monotonic_ns(), ends=ends, ascii_only=ascii_only
         )
-        self._view.show((*(in_ascii(line) if ascii_only else line for line in head), *body))
+        return (*(in_ascii(line) if ascii_only else line for line in head), *body)
 
     def _press(self, key: str) -> bool:
         action_id = BY_KEY.get(key)
         return action_id is not None and self.model.press(action_id)
 
     def _done(self) -> None:
+        self._ask()
+        self.paint()
+
+    def _ask(self) -> None:
         for request in self.model.take_requests():
             self._do(request)
-        self.paint()
 
     def _do(self, request: Request) -> None:
         match request:
@@ -192,8 +160,6 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
                 self._tasks.follow_hosts(request.name)
             case StopHosts():
                 self._tasks.stop_hosts()
-            case OpenComparison():
-                shell_of(self).open_screen("compare", request.selectors)
             case Watch():
                 self._tasks.watch(request.run_id)
             case Unwatch():
@@ -201,9 +167,9 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
             case Stop():
                 self._tasks.stop(request)
             case Copy():
-                self.model.say(copy(self.app, request.text, copies_directory()))
-            case OpenResults():
-                shell_of(self).open_screen("results", (f"{request.target}@{request.run_ids[0][-8:]}",))
+                self.model.say(copy(self.app, request.text))
+            case OpenScreen():
+                shell_of(self).open_screen(request.screen_id, request.words)
             case Leave():
                 self.call_next(self.app.run_action, "quit")
 

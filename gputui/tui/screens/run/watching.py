@@ -14,15 +14,13 @@ from gputui.tui.screens.run.load_pane import load_lines
 from gputui.tui.screens.run.model import RunModel, WatchedRuns
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, filled, fitted, left, line_width, right, side_by_side
-from gputui.tui.widgets.charts import BLOCKS, body_styles, level_of
+from gputui.tui.widgets.charts import area, axis_cells, body_styles, with_axis
 from gputui.tui.widgets.sections import section
 
 _TALL, _LOW, _WIDE, _VERY_WIDE = 34, 24, 110, 170
 """From the first height on there is room for charts of several rows, above the second for the host; from the
 first width on for gauges in the table, from the second on for the devices beside it."""
 _EVENTS = 6
-_AXIS = 8
-"""Cells of the ends of the axis of the chart of blocks."""
 
 
 def watching(model: RunModel, width: int, height: int, now_ns: int, ends: str = "") -> list[Line]:
@@ -79,7 +77,7 @@ def _two_columns(model: RunModel, progress: ProgressSnapshot, width: int, height
     chart_rows = max((height - 2 - len(hosts)) // 5 - 1, 2)
     theirs = [*device_charts(progress, beside, min(chart_rows, 7), abreast=1), *hosts]
     theirs = filled(theirs, beside, height)
-    return side_by_side([[(*line, Span("  ")) for line in mine], theirs], width)
+    return side_by_side([mine, theirs], width, 3)
 
 
 def _cases(model: RunModel, progress: ProgressSnapshot, width: int, rows: int) -> list[Line]:
@@ -109,7 +107,7 @@ def _strip(progress: ProgressSnapshot, width: int, rows: int, *, has_axis: bool)
     most = f" of at most {strip.most_blocks}" if strip.aim and width >= _WIDE else ""
     title = (Span(clean(strip.name), "title"), Span(f"  {launch}{most}"))
     aim = (Span(f"enough: {strip.aim}", "dim"),) if strip.aim else ()
-    shown = _shown_blocks(strip, width - _AXIS - 3)
+    shown = _shown_blocks(strip, width - axis_cells(width) - 2)
     ends = axis_of_seconds(min(map(min, shown)), max(map(max, shown)))
     chart = _blocks(strip, shown, ends, width, rows, has_axis=has_axis)
     return [section(title, width, aim), _running(strip, width, begins_at_0=ends[0] == 0), *chart]
@@ -155,25 +153,18 @@ def _blocks(
 ) -> list[Line]:
     """Step times as columns, launches side by side, between the ends of an axis."""
     low, high, low_text, high_text = ends
-    drawn: list[list[str]] = [[] for _ in range(rows)]
-    axis = ""
-    for number, one in enumerate(shown):
-        if number:
-            axis += " "
-            for row in drawn:
-                row.append("┆")
-        for step in one:
-            level = level_of(step - low, high - low, 8 * rows - 1)
-            for place, row in enumerate(drawn):
-                row.append(BLOCKS[min(max(level - 8 * (rows - 1 - place), 0), 8)])
-        label = f"launch {strip.launch - len(shown) + number + 1}"
-        axis += left(label if len(one) > len(label) else "", len(one))
-    labels = {0: high_text, rows - 1: low_text}
-    lines = [
-        fitted((Span(f"{right(labels.get(place, ''), _AXIS)} ", "dim"), Span("".join(row), style)), width)
-        for place, (row, style) in enumerate(zip(drawn, body_styles("compute", rows), strict=True))
-    ]
-    return [*lines, fitted((Span(" " * (_AXIS + 1)), Span(axis, "dim")), width)] if has_axis else lines
+    drawn = [area([step - low for step in one], high - low, rows) for one in shown]
+    bodies = map("┆".join, zip(*drawn, strict=True))
+    painted = [(Span(*row),) for row in zip(bodies, body_styles("compute", rows), strict=True)]
+    lines = with_axis(painted, high_text, width, low_text)
+    if has_axis:
+        labels = [f"launch {strip.launch - place}" for place in reversed(range(len(shown)))]
+        names = [
+            left(label if len(one) > len(label) else "", len(one))
+            for label, one in zip(labels, shown, strict=True)
+        ]
+        lines.append((Span(" " * axis_cells(width)), Span(" ".join(names), "dim")))
+    return [fitted(line, width) for line in lines]
 
 
 def _dropped(count: int, room: int) -> int:
