@@ -686,7 +686,7 @@ def _row(
 ) -> Row:
     """Without what telemetry says."""
     case, used = _either(pair).result.case, [cell.precision_used for cell in cells]
-    rate = Judgement(TIME if case.load_time else RATE, estimate, _explained(pair, estimate, verdict))
+    rate = Judgement(TIME if case.is_time else RATE, estimate, _explained(pair, estimate, verdict))
     note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
     note = "; ".join(filter(None, (note, _starts(cells), _when_compiling_pays(pair, rate.verdict))))
     return Row(case, *cells, rate, cost, _UNREAD, note, (), figures)
@@ -712,8 +712,7 @@ def _figures(
     found: list[list[tuple[LaunchValues | None, LaunchValues | None]]] = []
     for pair in pairs:
         a, b = (
-            {} if side is None or side.result.case.load_time else launch_values_of(side.result)
-            for side in pair
+            {} if side is None or side.result.case.is_time else launch_values_of(side.result) for side in pair
         )
         keys = [key for key in dict.fromkeys((*a, *b)) if key not in _shared_times(*pair)]
         found.append([(a.get(key), b.get(key)) for key in keys])
@@ -845,7 +844,7 @@ def _group_means(
             estimate
             for pair, estimate in zip(pairs, estimates, strict=True)
             if _either(pair).result.case.workload_class == workload_class
-            and not _either(pair).result.case.load_time
+            and not _either(pair).result.case.is_time
             and not (ignore and None in pair)
         ]
         common = [e for e in members if not isinstance(e, Missing)]

@@ -75,7 +75,7 @@ def case_order(case: Case) -> tuple[int, ...]:
 def _users(case: Case) -> int:
     """Of a load on a server; 0 of anything else."""
     users = dict(case.work.parameters).get("users")
-    return users if isinstance(users, int) and case.is_load else 0
+    return users if isinstance(users, int) and case.is_program else 0
 
 
 def size_order(case: Case) -> int:
@@ -275,9 +275,7 @@ def _main(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
     main, speed = min(speeds, key=lambda pair: case_order(pair[0].case))
     case = main.case
     subject = as_sentence(case_subject(case, [other.case for other, _ in speeds], with_precision=False))
-    if case.is_load:
-        return f"{subject}: {format_rate(speed.units_per_s, case.unit)}."
-    if case.is_whole:
+    if case.is_whole and case.unit == "run":
         return f"{subject}: {format_seconds(1 / speed.units_per_s)} a run."
     alike = [
         other

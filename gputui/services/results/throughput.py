@@ -28,11 +28,11 @@ from gputui.analysis.verdict import (
     with_ratio_of_speeds,
 )
 from gputui.model.absent import Missing
-from gputui.model.case import Case
+from gputui.model.case import WHOLE_BOX, Case
 from gputui.model.journal import Block, Price
 from gputui.model.plan import MIN_BLOCKS
 from gputui.model.result import CaseResult, Run, Spread, worked_out_once
-from gputui.model.units import TIME_UNIT, format_rate
+from gputui.model.units import format_rate
 from gputui.services.results.block_times import launches_of, seconds_per_unit
 from gputui.services.results.load_times import late_share
 from gputui.services.results.waiting import (
@@ -138,12 +138,12 @@ def speed_of_launch(case: Case, blocks: Sequence[Block]) -> float:
 def prior_of(case: CaseResult) -> float:
     """Prior sd of the log time between launches of such a case.
 
-    Whole programs use that of the host, except for loads on a server, which are inference by the whole box.
+    Whole programs use that of the host, except for what the whole box does, as a load on a server.
     """
     if late_share(case):
         return LATE_LOAD_SD
     device = case.case.variant.device_class
-    is_program = case.case.is_whole and not case.case.is_load
+    is_program = case.case.is_whole and device != WHOLE_BOX
     return launch_prior_sd(device, "host" if is_program else _kind_of(case))
 
 
@@ -193,7 +193,7 @@ def _between_launches(case: CaseResult) -> Spread | None:
 
 def cost_of(case: CaseResult, price: Price | Missing) -> Cost | Missing:
     """The cost of a million units of work on a box of this price."""
-    if case.case.unit == TIME_UNIT:
+    if case.case.is_time:
         return Missing("a time has no cost")
     speed, gpus = speed_of(case), devices_of(case.case)
     return cost_per_million(speed, case.case.unit, price, case.case.variant.device_class, gpus)

@@ -50,15 +50,15 @@ def evidence_page(
     if blocks := block_lines(row, "ab", width - 1, _ROWS):
         lines += [(), blocks_heading(_ROWS), *blocks]
     lines.append(())
-    if row.case.is_load:
+    if not row.case.has_steps:
         lines += [*result_lines(row, width), (), *load_lines(loads, row, width), ()]
     elif isinstance(row.estimate, Missing):
         lines += paragraph(row.estimate.reason, width)
-    values = value_table(row, "b", width, in_full=True, has_rates=not row.case.is_load)
+    values = value_table(row, "b", width, in_full=True, has_rates=row.case.has_steps)
     values += absent_lines(row, width)
     lines += [*values, ()] if values else ()
     lines += sure_lines(row, width)
-    if row.case.is_load:
+    if not row.case.has_steps:
         lines += [(), *load_notes(loads, width)]
     else:
         lines += [(), *result_lines(row, width)] if row.figures else []
