@@ -39,7 +39,7 @@ from gputui.services.results.references import (
 )
 from gputui.services.results.throughput import speed_of
 from gputui.services.results.waiting import contention_of
-from gputui.services.support.atomic_write import write_whole
+from gputui.services.support.atomic_write import write_output
 from gputui.services.support.home import make_directory
 from gputui.services.support.paths import references_directory
 from gputui.store.machines import are_one_box, known_by
@@ -137,7 +137,7 @@ def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: s
     if len(text.encode()) > MOST_BYTES:
         raise GputuiError(f"{name}: {len(text)} bytes are too large for a reference", f"at most {MOST_BYTES}")
     make_directory(path.parent)
-    write_whole(path, text)
+    write_output(path, text)
     _write_boxes(path, [*counted_boxes, *(_box_of(one.run) for one, _ in new)])
     return Added(read_reference(path), path, len(new), tuple(_by_reason(left_out)))
 
@@ -357,7 +357,7 @@ def _read_boxes(path: Path) -> list[_Box]:
 
 
 def _write_boxes(path: Path, boxes: Iterable[_Box]) -> None:
-    write_whole(_boxes_file(path), json.dumps([[asdict(one) for one in box] for box in boxes]))
+    write_output(_boxes_file(path), json.dumps([[asdict(one) for one in box] for box in boxes]))
 
 
 # What a reviewer asks

@@ -36,7 +36,7 @@ from gputui.services.compare.tables import Naming, performance_lines, remarks, r
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.energy import energy_of
 from gputui.services.results.selectors import Selection
-from gputui.services.support.atomic_write import write_whole
+from gputui.services.support.atomic_write import write_output
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import LaunchPower, open_result
 from gputui.store.writing import store_run
@@ -420,7 +420,7 @@ def test_a_file_is_replaced_whole_and_keeps_its_mode_and_links(tmp_path: Path) -
     target.chmod(0o640)
     link.symlink_to(target)
 
-    write_whole(link, "new\r\n")
+    write_output(link, "new\r\n")
 
     assert target.read_bytes() == b"new\r\n"
     assert link.is_symlink()
@@ -433,12 +433,12 @@ def test_what_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> None:
     target.write_text("old")
 
     with pytest.raises(UnicodeEncodeError):
-        write_whole(target, "new \ud800")
+        write_output(target, "new \ud800")
 
     assert target.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
     with pytest.raises(NotStored, match="it is a directory"):
-        write_whole(tmp_path, "new")
+        write_output(tmp_path, "new")
 
 
 # Energy
