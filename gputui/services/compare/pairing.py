@@ -42,7 +42,7 @@ from gputui.analysis.verdict import (
 from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
-from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 from gputui.model.units import counted, format_percent, format_seconds, listed
 from gputui.services.results.energy import PowerOf, energy_of
 from gputui.services.results.expected import performance_checks
@@ -272,7 +272,7 @@ def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False, history:
     """
     check_one_box(name, [run.summary for run in runs])
     variations = variation_by_machine([*runs, *history])
-    return _side(name, _with_spreads(runs, variations), pool, variations)
+    return joined(name, _with_spreads(runs, variations), pool, variations)
 
 
 def check_one_box(name: str, runs: Sequence[RunSummary]) -> None:
@@ -288,11 +288,11 @@ def check_one_box(name: str, runs: Sequence[RunSummary]) -> None:
         )
 
 
-def _side(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, BoxVariation]) -> Side:
-    """Of runs whose cases carry their spreads."""
+def joined(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, BoxVariation]) -> Side:
+    """One side of runs whose cases carry their spreads, as `side_of_runs` makes it."""
     measuring = sum(any(case.outcome == "ok" for case in run.cases) for run in runs)
     latest = _latest_cases(runs)
-    cases = tuple(_pooled(case, runs) for case in latest) if pool else latest
+    cases = _pooled(latest, runs) if pool else latest
     return Side(
         name,
         max((run.summary for run in runs), key=lambda run: run.started_utc_us),
@@ -338,7 +338,7 @@ def sides_by(
         )
     is_short = dimension == "gpu" and len({run.summary.machine.machine_id for run in runs}) == 1
     return tuple(
-        _side(value.partition(" of ")[0] if is_short else value, values[value], pool, variations)
+        joined(value.partition(" of ")[0] if is_short else value, values[value], pool, variations)
         for value in in_order(values)
     )
 
@@ -563,22 +563,25 @@ def _latest_cases(runs: Iterable[Run]) -> tuple[SideCase, ...]:
     return tuple(chosen.values())
 
 
-def _pooled(case: SideCase, runs: Sequence[Run]) -> SideCase:
-    """The case with the launches of all runs, oldest run first.
+def _pooled(cases: Iterable[SideCase], runs: Iterable[Run]) -> tuple[SideCase, ...]:
+    """The cases with the launches of all runs, oldest run first, of several GPUs of a run those of the first.
 
     Launch ids stay the same across cases, since they identify pairs.
     """
-    key = pairing(case.result.case)
-    ordered = sorted(runs, key=lambda r: r.summary.started_utc_us)
-    numbered = tuple(
-        replace(measurement, launch_id=place * LAUNCH_IDS_OF_A_RUN + measurement.launch_id)
-        for place, run in enumerate(ordered)
-        for result in run.cases
-        if pairing(result.case) == key
-        for measurement in result.measurements
-        if measurement.outcome == "ok"
+    launches: dict[Pairing, list[Measurement]] = {}
+    for place, run in enumerate(sorted(runs, key=lambda r: r.summary.started_utc_us)):
+        measured = [result for result in run.cases if result.outcome == "ok"]
+        for key, result in {pairing(result.case): result for result in reversed(measured)}.items():
+            launches.setdefault(key, []).extend(
+                replace(measurement, launch_id=place * LAUNCH_IDS_OF_A_RUN + measurement.launch_id)
+                for measurement in result.measurements
+                if measurement.outcome == "ok"
+            )
+    pooled = ((case, launches.get(pairing(case.result.case))) for case in cases)
+    return tuple(
+        replace(case, result=replace(case.result, measurements=tuple(found))) if found else case
+        for case, found in pooled
     )
-    return replace(case, result=replace(case.result, measurements=numbered)) if numbered else case
 
 
 def _either(pair: tuple[SideCase | None, SideCase | None]) -> SideCase:

@@ -36,10 +36,11 @@ from gputui.model.machine import Gpu, Machine
 from gputui.model.result import Run
 from gputui.model.units import format_rate
 from gputui.services.compare.fleet import Fleet, fleet_of
-from gputui.services.compare.fleet_sides import FleetSide, fleet_sides
+from gputui.services.compare.fleet_sides import fleet_sides
 from gputui.services.compare.fleet_text import kind_table, shown_boxes, write_fleet
 from gputui.services.compare.fleet_why import explained, ranking_of
 from gputui.services.compare.formats import ranking_text
+from gputui.services.compare.pairing import Side
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.throughput import rate_of, speed_of
 from gputui.services.support.background import Job
@@ -54,7 +55,7 @@ _WOBBLE = (0.0, 0.01, -0.012, 0.004, -0.006, 0.009, -0.003, 0.002, -0.008, 0.011
 
 def box(
     name: str, gemm_s: float, copy_s: float = 0.02, machine: Machine = CPU_MACHINE, usd: float | None = None
-) -> FleetSide:
+) -> Side:
     price = {} if usd is None else {"price": Price(usd, 1.0, "stated", "", "", "", "")}
     run: Run = make_run(
         measured(GEMM, steady(gemm_s)),
@@ -66,7 +67,7 @@ def box(
     return replace(side, name=name.removesuffix(".db"))
 
 
-def even(count: int, step_s: float = 0.01, **kind: object) -> list[FleetSide]:
+def even(count: int, step_s: float = 0.01, **kind: object) -> list[Side]:
     return [
         box(f"{n}.db", step_s * (1 + _WOBBLE[n % 10]), 0.02 * (1 + _WOBBLE[-1 - n % 10]), **kind)  # type: ignore[arg-type]
         for n in range(count)
