@@ -27,8 +27,7 @@ def kind_of(side: Side, by: str) -> str:
 def gpu_of(side: Side) -> Gpu | None:
     """The GPU, if all cases are of one."""
     indexes = {case.result.device_index for case in side.cases}
-    gpus = side.run.machine.gpus if len(indexes) == 1 else ()
-    return next((gpu for gpu in gpus if gpu.index in indexes), None)
+    return side.run.machine.gpu(*indexes) if len(indexes) == 1 else None
 
 
 def fleet_sides(selections: Sequence[Selection], by: str = "", *, pool: bool = False) -> list[Side]:

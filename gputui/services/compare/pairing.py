@@ -44,7 +44,6 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 from gputui.model.units import counted, format_percent, format_seconds, listed
-from gputui.services.results.energy import PowerOf, energy_of
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import case_order
 from gputui.services.results.labels import had_no_time, plain_case_name
@@ -60,7 +59,9 @@ from gputui.services.results.references import version_of, version_order
 from gputui.services.results.roofline import Use, is_impossible, uses_of
 from gputui.services.results.throughput import (
     LAUNCH_IDS_OF_A_RUN,
+    PowerOf,
     cost_of,
+    energy_of,
     speed_of,
     speed_ratio,
 )

@@ -22,7 +22,7 @@ from gputui.model.units import counted, format_percent, format_rate, listed
 from gputui.services.profiles.loader import Profile, shipped_profiles
 from gputui.services.profiles.planner import case_of
 from gputui.services.results.block_times import launches_of
-from gputui.services.results.expected import SMALL, power_cap_of
+from gputui.services.results.expected import PEAK_TESTS, SMALL, power_cap_of
 from gputui.services.results.labels import some_of
 from gputui.services.results.references import (
     MOST_BYTES,
@@ -53,7 +53,6 @@ _NAMED = 3
 """Runs that a reason names."""
 _SLOWED_SHARE = 0.05
 _CAPPED_W = 1.0
-_MEASURES = {"gemm": "matmul", "membw": "copy"}
 _TIMES = "times"
 _Box = tuple[Identity, ...]
 
@@ -308,9 +307,9 @@ def _wider(a: tuple[float, float] | None, b: tuple[float, float] | None) -> tupl
 
 
 def _gpu_of(run: Run, case: CaseResult) -> Gpu | None:
-    if case.case.variant.device_class != "gpu":
-        return None
-    return next((gpu for gpu in run.summary.machine.gpus if gpu.index == (case.device_index or 0)), None)
+    return (
+        run.summary.machine.gpu(case.device_index or 0) if case.case.variant.device_class == "gpu" else None
+    )
 
 
 # Which boxes were counted
@@ -414,7 +413,7 @@ def _implausible(reference: Reference) -> Iterator[str]:
     if reference.model.device_class != "gpu":
         return
     for case, rates in reference.known_cases().values():
-        measure = _MEASURES.get(case.work.workload)
+        measure = PEAK_TESTS.get(case.work.workload)
         used = "bf16" if case.variant.precision == "amp" else case.variant.precision
         found = expected(reference.model.name, measure, used) if measure else Missing("")
         if isinstance(found, Missing) or (case.work.workload, case.work.size) in SMALL:

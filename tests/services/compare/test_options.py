@@ -34,8 +34,8 @@ from gputui.services.compare.pairing import Comparison, compare_sides, side_of_r
 from gputui.services.compare.session import ask
 from gputui.services.compare.tables import Naming, performance_lines, remarks, row_table
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.energy import energy_of
 from gputui.services.results.selectors import Selection
+from gputui.services.results.throughput import energy_of
 from gputui.services.support.atomic_write import write_output
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import LaunchPower, open_result

@@ -11,7 +11,6 @@ from gputui.services.serving.curve import SEARCH, ServingRun, serving_of
 from gputui.services.serving.text import (
     curve_table,
     measured_levels,
-    serving_headline,
     serving_notes,
     unmeasured_lines,
 )
@@ -29,10 +28,6 @@ def loads_of(detail: RunDetail) -> ServingRun | None:
     """The loads of a run, whose requests are sorted once, not for each picture; None for another kind."""
     found = serving_of(detail.run, detail.loads)
     return None if isinstance(found, Missing) else found
-
-
-def headline(detail: RunDetail, loads: ServingRun) -> str:
-    return serving_headline(loads, detail.run.summary.price)
 
 
 def load_lines(loads: ServingRun, width: int, most: int | None = None) -> Iterator[Line]:
