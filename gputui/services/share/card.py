@@ -40,7 +40,7 @@ def key_figures(run: Run) -> Table | None:
     A column for each: what it is, its value, what to think of it. None if nothing was measured.
     """
     judged = {
-        (one.peak_test.unit, one.peak_test.units_per_s): CHECK_WORDS.get(one.word)
+        (one.unit, one.units_per_s): CHECK_WORDS.get(one.word)
         for check in performance_checks(run)
         for one in check.peak_tests
     }

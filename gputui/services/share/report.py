@@ -177,9 +177,9 @@ def _expected(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     if not judged:
         return
     rows = []
-    for box, check, one in judged:
-        test, expectation = one.peak_test, one.peak_test.expectation
-        if expectation is None or one.share is None:
+    for box, check, test in judged:
+        expectation, share = test.expectation, test.share
+        if expectation is None or share is None:
             continue
         high = expectation.measured_high
         low = format_rate(expectation.measured_low, test.unit)
@@ -190,9 +190,9 @@ def _expected(boxes: Sequence[SharedSide]) -> Iterator[Part]:
                 test.label,
                 format_rate(test.units_per_s, test.unit),
                 f"at least {low}" if high is None else _ends(low, format_rate(high, test.unit)),
-                format_percent(one.share),
+                format_percent(share),
                 format_rate(expectation.warn_below, test.unit),
-                one.word.lower(),
+                test.word.lower(),
             )
         )
     headings = ("device", "test", "here", "elsewhere", "of the lowest there", "called low below", "verdict")
@@ -224,7 +224,7 @@ def _sources(checks: Iterable[tuple[SharedSide, PerformanceCheck]]) -> Iterator[
     """Who published the figures, and where."""
     keys: dict[str, None] = {}
     for box, check in checks:
-        expectations = {one.peak_test.measure: one.peak_test.expectation for one in check.peak_tests}
+        expectations = {one.measure: one.expectation for one in check.peak_tests}
         measures = {name for name, one in expectations.items() if one is not None and one.rates is None}
         found = find_gpu(check.device_name, box.run.summary.machine.gpu_memory_gib(check.device_index))
         if not isinstance(found, Missing):

@@ -16,7 +16,7 @@ from typing import Any  # whatever a job is for
 import duckdb
 import pytest
 from command_line import printed
-from hand_made import make_case, make_run, measured, selected, steady
+from hand_made import make_case, make_run, measured, selected, steady, unmeasured
 from journals import (
     CPU_MACHINE,
     GPU_MACHINE,
@@ -229,6 +229,17 @@ def test_a_case_is_that_of_the_newest_run_and_with_pool_has_all_launches_of_its_
         (case,) = side.cases
         assert (case.run, case.result.device_index) == (newer.summary, 0)
         assert len(case.result.measurements) == launches
+
+
+def test_a_run_that_failed_hides_no_older_result_of_its_box() -> None:
+    older = make_run(measured(GEMM, steady(0.01)))
+    hours_later = STARTED_US + 3_600_000_000
+    newer = make_run(unmeasured(GEMM, "failed", "ValueError"), started_utc_us=hours_later)
+
+    (side,) = fleet_sides([selected("a.db", older, newer)])
+
+    (case,) = side.cases
+    assert (case.run, case.result.outcome) == (older.summary, "ok")
 
 
 def test_what_few_boxes_share_is_no_ground_to_rank_them() -> None:
