@@ -384,7 +384,7 @@ def limits_of(machine: Machine | None, device: int) -> dict[str, Value]:
             cpu_limit_cores=machine.cpu.usable_threads,
             memory_total_bytes=machine.memory.usable_bytes,
         )
-    gpu = next((gpu for gpu in machine.gpus if gpu.index == device), None)
+    gpu = machine.gpu(device)
     if gpu is None:
         return {}
     return _plausible(

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from operator import attrgetter
 
 from gputui.analysis.operator_flops import flops_of_call
 from gputui.analysis.verdict import RatioEstimate
@@ -299,7 +300,7 @@ def divide_step(side: ProfiledSide) -> list[Piece]:
         replace(piece, time_ns=ns) for piece, ns in zip(gaps, apportioned(idle_ns, idle_step_ns), strict=True)
     ]
     rest_ns = side.step_ns - sum(piece.time_ns for piece in pieces)
-    return [*_merged(pieces, _by_shapes), Piece("", NOT_EXPLAINED, "", "", rest_ns, Fraction(0))]
+    return [*_merged(pieces, _BY_SHAPES), Piece("", NOT_EXPLAINED, "", "", rest_ns, Fraction(0))]
 
 
 def apportioned(weights: Sequence[int], total: int) -> list[int]:
@@ -334,22 +335,8 @@ def _net_window_ns(found: ProfiledPass) -> int:
 
 
 Key = Callable[[Piece], Hashable]
-
-
-def _by_shapes(piece: Piece) -> Hashable:
-    return piece.phase, piece.category, piece.operator, piece.shapes
-
-
-def _by_operator(piece: Piece) -> Hashable:
-    return piece.phase, piece.category, piece.operator
-
-
-def _by_category(piece: Piece) -> Hashable:
-    return piece.phase, piece.category
-
-
-def _by_cause(piece: Piece) -> Hashable:
-    return piece.category
+_BY_SHAPES: Key = attrgetter("phase", "category", "operator", "shapes")
+_BY_CAUSE: Key = attrgetter("category")
 
 
 def _merged(pieces: Iterable[Piece], key: Key) -> list[Piece]:
@@ -382,11 +369,19 @@ def _pairs(a: Sequence[Piece], b: Sequence[Piece], is_one_kind: bool) -> Iterabl
     """
     left_a, left_b = list(a), list(b)
     for match, key, fits in (
-        ("shapes", _by_shapes, lambda p: _is_work(p) and p.operator != _OTHERS),
-        ("operator", _by_operator, lambda p: _is_work(p) and p.operator != _OTHERS),
-        ("category", _by_category, lambda p: _is_work(p) and p.category not in (CASTS, "other")),
-        ("idle", _by_cause, lambda p: is_one_kind and p.category.startswith(IDLE)),
-        ("none", _by_cause, lambda p: p.category == NOT_EXPLAINED),
+        ("shapes", _BY_SHAPES, lambda p: _is_work(p) and p.operator != _OTHERS),
+        (
+            "operator",
+            attrgetter("phase", "category", "operator"),
+            lambda p: _is_work(p) and p.operator != _OTHERS,
+        ),
+        (
+            "category",
+            attrgetter("phase", "category"),
+            lambda p: _is_work(p) and p.category not in (CASTS, "other"),
+        ),
+        ("idle", _BY_CAUSE, lambda p: is_one_kind and p.category.startswith(IDLE)),
+        ("none", _BY_CAUSE, lambda p: p.category == NOT_EXPLAINED),
     ):
         found, left_a, left_b = _matched(left_a, left_b, match, key, fits)
         yield from found

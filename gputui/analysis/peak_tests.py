@@ -55,6 +55,30 @@ class PeakTest:
     high_per_s: float = 0.0
     """The upper end of the 95 % interval of `units_per_s`; asked for only beside a reference."""
 
+    @property
+    def word(self) -> str:
+        """`NORMAL`, `BELOW NORMAL`, `ABOVE THE LIMIT` or `NO REFERENCE`."""
+        expectation = self.expectation
+        if expectation is None:
+            return NO_REFERENCE
+        if self.units_per_s > expectation.suspicious_above:
+            return ABOVE_LIMIT
+        if expectation.rates is not None and self.high_per_s >= expectation.rates.typical_per_s:
+            return NORMAL  # as `below_normal_at` has it: too rough a measurement to call it slow
+        if expectation.is_unsure:
+            return NO_REFERENCE
+        return BELOW_NORMAL if self.units_per_s < expectation.warn_below else NORMAL
+
+    @property
+    def share(self) -> float | None:
+        """Of the lowest value measured elsewhere: 1 or more is as fast as there. None without a reference."""
+        return None if self.expectation is None else self.units_per_s / self.expectation.measured_low
+
+    @property
+    def is_of_boxes(self) -> bool:
+        """Whether a reference judges it, and no published range."""
+        return self.expectation is not None and self.expectation.rates is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
@@ -95,23 +119,13 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedPeakTest:
-    """One peak test compared with what is expected."""
-
-    peak_test: PeakTest
-    word: str
-    share: float | None
-    """Of the lowest value measured elsewhere: 1 or more is as fast as there. None without a reference."""
-
-
-@dataclass(frozen=True, slots=True)
 class PerformanceCheck:
     """Whether the machine performs as expected: one word, one line, and each peak test."""
 
     word: str
     """`NORMAL`, `BELOW NORMAL`, `ABOVE THE LIMIT` or `NO REFERENCE`."""
     text: str
-    peak_tests: tuple[JudgedPeakTest, ...]
+    peak_tests: tuple[PeakTest, ...]
     device_name: str
     device_index: int | None
     """Of a GPU; None for a CPU."""
@@ -130,8 +144,7 @@ def check_performance(
     The worst word wins: an impossible value before a low one, a low one before a normal one. Tests without a
     reference do not count, and are not in the line unless all are without.
     """
-    judged = tuple(_judge(peak_test) for peak_test in peak_tests)
-    known = [one for one in judged if one.word != NO_REFERENCE]
+    known = [one for one in peak_tests if one.word != NO_REFERENCE]
     word, text = NORMAL, f"{NORMAL}: {', '.join(_phrases(known))}"
     if not known:
         word, text = NO_REFERENCE, _text_without_reference(device_name, peak_tests)
@@ -142,46 +155,24 @@ def check_performance(
             word, text = worse, f"{worse}: {'; '.join([*map(_phrase, hits), *_phrases(rest)])}"
     if standing is not None:
         text = f"{text}. {standing.text}"
-    return PerformanceCheck(word, text, judged, device_name, device_index, standing)
+    return PerformanceCheck(word, text, tuple(peak_tests), device_name, device_index, standing)
 
 
-def _judge(peak_test: PeakTest) -> JudgedPeakTest:
-    expectation = peak_test.expectation
-    if expectation is None:
-        return JudgedPeakTest(peak_test, NO_REFERENCE, None)
-    if peak_test.units_per_s > expectation.suspicious_above:
-        word = ABOVE_LIMIT
-    elif expectation.rates is not None and peak_test.high_per_s >= expectation.rates.typical_per_s:
-        word = NORMAL  # as `below_normal_at` has it: too rough a measurement to call it slow
-    elif expectation.is_unsure:
-        word = NO_REFERENCE
-    elif peak_test.units_per_s < expectation.warn_below:
-        word = BELOW_NORMAL
-    else:
-        word = NORMAL
-    return JudgedPeakTest(peak_test, word, peak_test.units_per_s / expectation.measured_low)
-
-
-def _phrases(judged: Sequence[JudgedPeakTest]) -> Iterator[str]:
+def _phrases(judged: Sequence[PeakTest]) -> Iterator[str]:
     """One for each test; those that are as in a reference, which may be many, are counted."""
-    as_boxes = [one.peak_test.expectation for one in judged if one.word == NORMAL and _is_of_boxes(one)]
+    as_boxes = [one.expectation for one in judged if one.word == NORMAL and one.is_of_boxes]
     if as_boxes:
         most = max(one.rates.boxes for one in as_boxes if one is not None and one.rates is not None)
         yield f"{counted(len(as_boxes), 'case')} as on {counted(most, 'box')} of its model"
-    yield from (_phrase(one) for one in judged if one.word != NORMAL or not _is_of_boxes(one))
+    yield from (_phrase(one) for one in judged if one.word != NORMAL or not one.is_of_boxes)
 
 
-def _is_of_boxes(judged: JudgedPeakTest) -> bool:
-    expectation = judged.peak_test.expectation
-    return expectation is not None and expectation.rates is not None
-
-
-def _phrase(judged: JudgedPeakTest) -> str:
-    peak_test, expectation = judged.peak_test, judged.peak_test.expectation
-    if expectation is None or judged.share is None:
+def _phrase(peak_test: PeakTest) -> str:
+    expectation, share = peak_test.expectation, peak_test.share
+    if expectation is None or share is None:
         raise ValueError("a peak test without a reference has no phrase")
     rate = format_rate(peak_test.units_per_s, peak_test.unit)
-    if judged.word == ABOVE_LIMIT:
+    if peak_test.word == ABOVE_LIMIT:
         limit = format_rate(expectation.suspicious_above, peak_test.unit)
         return (
             f"{peak_test.label} {rate} is above the physical limit of {limit}: a measurement error, "
@@ -192,13 +183,13 @@ def _phrase(judged: JudgedPeakTest) -> str:
     if expectation.rates is not None:
         where = f"{counted(expectation.rates.boxes, 'box')}:"
     phrase = f"{peak_test.label} {rate} ({where} {_elsewhere(expectation, peak_test.unit, rate)})"
-    if round(judged.share, 2) < 1 and expectation.rates is not None:
-        phrase = f"{phrase}, {format_percent(judged.share)} of the slowest that is usual"
-    elif round(judged.share, 2) < 1:
+    if round(share, 2) < 1 and expectation.rates is not None:
+        phrase = f"{phrase}, {format_percent(share)} of the slowest that is usual"
+    elif round(share, 2) < 1:
         least = "" if expectation.measured_high is not None else "at least "
         of = f"{least}that report" if is_single else f"what this GPU does {least}elsewhere"
-        phrase = f"{phrase}, {format_percent(judged.share)} of {of}"
-    if judged.word == BELOW_NORMAL:
+        phrase = f"{phrase}, {format_percent(share)} of {of}"
+    if peak_test.word == BELOW_NORMAL:
         other = ", or the card of that one report was a better one" if is_single else ""
         return f"{phrase}: likely {_REASONS.get(peak_test.measure, _OTHER_REASONS)}{other}"
     return phrase

@@ -32,14 +32,6 @@ ROW_CORRELATION = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Scatter:
-    """The sample variance of something, with its degrees of freedom."""
-
-    variance: float
-    df: float
-
-
-@dataclass(frozen=True, slots=True)
 class BoxSpread:
     """What is known of the variance between launches of any row on a box."""
 
@@ -50,7 +42,7 @@ class BoxSpread:
     rows: int = 0
     launches: int = 0
 
-    def of_row(self, own: Scatter | None, table_sd: float) -> Spread:
+    def of_row(self, own: Spread | None, table_sd: float) -> Spread:
         """The variance between launches of one row; `own` is what its own launches show, if anything."""
         df = 1 / (1 / self.df + 1 / ROW_DF)
         expected = Spread(self.factor * table_sd**2, df, _TABLE)
@@ -76,7 +68,7 @@ class RunMean:
     """Of that mean, because launches vary."""
 
 
-def learn_launches(runs: Sequence[Mapping[Hashable, Scatter]], launches: int = 0) -> BoxSpread:
+def learn_launches(runs: Sequence[Mapping[Hashable, Spread]], launches: int = 0) -> BoxSpread:
     """How a box's launches vary, from the scatter of its rows in each run, over the table's variance.
 
     Rows that were interleaved in the same launches are one row here. Rows of one run are taken to be
@@ -118,10 +110,10 @@ def assumed_runs(table_sd: float) -> Spread:
     return Spread(table_sd**2, RUN_DF, _TABLE)
 
 
-def pooled(scatters: Sequence[Scatter]) -> Scatter:
+def pooled(scatters: Sequence[Spread]) -> Spread:
     """The scatter of several groups, each around its own mean."""
     df = math.fsum(one.df for one in scatters)
-    return Scatter(math.fsum(one.df * one.variance for one in scatters) / df, df)
+    return Spread(math.fsum(one.df * one.variance for one in scatters) / df, df)
 
 
 def together(parts: Sequence[Spread]) -> Spread:
@@ -142,7 +134,7 @@ def together(parts: Sequence[Spread]) -> Spread:
     return Spread(total, 1 / lost if lost else math.inf, source if isinstance(source, str) else "")
 
 
-def _df_together(run: Mapping[Hashable, Scatter]) -> float:
+def _df_together(run: Mapping[Hashable, Spread]) -> float:
     """Of all rows of a run: sample variances of values correlated by r are correlated by r squared."""
     return math.fsum(row.df for row in run.values()) / (1 + (len(run) - 1) * ROW_CORRELATION**2)
 

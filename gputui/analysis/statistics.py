@@ -38,6 +38,21 @@ def median(values: Sequence[float]) -> float:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
+def bin_of(value: float, low: float, high: float, bins: int, *, is_log: bool) -> int:
+    """Which of so many equal bins from low to high holds a value; the outer ones also hold what is beyond."""
+    place: Callable[[float], float] = math.log if is_log else float
+    share = (place(value) - place(low)) / (place(high) - place(low))
+    return min(max(int(share * bins), 0), bins - 1)
+
+
+def histogram(values: Sequence[float], low: float, high: float, bins: int, *, is_log: bool) -> list[int]:
+    """How many values each bin holds, as `bin_of` has it."""
+    counts = [0] * bins
+    for value in values:
+        counts[bin_of(value, low, high, bins, is_log=is_log)] += 1
+    return counts
+
+
 def lag1_autocorrelation(values: Sequence[float]) -> float:
     """How much each value depends on the previous one, -1 to 1; 0 for fewer than 4 values or constant
     ones."""

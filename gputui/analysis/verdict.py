@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Self
 
 from gputui.analysis.quantiles import t_cdf, t_quantile
-from gputui.analysis.spread import ASSUMED, ASSUMED_DF, ROW_CORRELATION, Scatter, together
+from gputui.analysis.spread import ASSUMED, ASSUMED_DF, ROW_CORRELATION, together
 from gputui.analysis.statistics import (
     hodges_lehmann,
     lag1_autocorrelation,
@@ -211,11 +211,11 @@ class _Side:
         return math.fsum(location_error(launch) ** 2 for launch in self.logs) / self.launches
 
     @cached_property
-    def scatter(self) -> Scatter | None:
+    def scatter(self) -> Spread | None:
         """Between the launches' centers, at least what their blocks show; None below 2 launches."""
         if self.launches < 2:
             return None
-        return Scatter(max(sample_variance(self.locations), self.error_variance), self.launches - 1.0)
+        return Spread(max(sample_variance(self.locations), self.error_variance), self.launches - 1.0)
 
     def one_launch(self, spread: Spread | None, prior_sd: float) -> Spread:
         """Of one launch: `spread`, or the prior with what these show; at least the error of their blocks."""
@@ -275,7 +275,7 @@ def compare_launches(
     )
 
 
-def launch_scatter(launches: Sequence[Sequence[float]]) -> Scatter | Missing:
+def launch_scatter(launches: Sequence[Sequence[float]]) -> Spread | Missing:
     """How far the launches of one case in one run lie from each other, by their log times.
 
     At least what their blocks show. Missing below 2 launches.

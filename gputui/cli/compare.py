@@ -197,9 +197,9 @@ def command(
     except GputuiError as error:
         raise (GputuiError(error.message, error.hint, unsure_exit) if is_gate else error) from None
     if output is not None:
-        from gputui.services.support.atomic_write import write_whole
+        from gputui.services.support.atomic_write import write_output
 
-        write_whole(output, comparison_text(asked, answer, form, columns, None, verbose))
+        write_output(output, comparison_text(asked, answer, form, columns, None, verbose))
         report_written(output)
     elif form != "text":
         click.echo(comparison_text(asked, answer, form, columns, None, verbose), nl=False)
@@ -229,9 +229,9 @@ def _rank(fleet: Fleet, form: str, output: Path | None, shows_all: bool) -> int:
     if output is None:
         click.echo(text, nl=False)
     else:
-        from gputui.services.support.atomic_write import write_whole
+        from gputui.services.support.atomic_write import write_output
 
-        write_whole(output, text)
+        write_output(output, text)
         report_written(output)
     return EXIT_DONE
 

@@ -155,9 +155,9 @@ def write_difference(found: TraceDifference, form: str, output: Path | None) -> 
     if output is None:
         click.echo(text, nl=False)
         return
-    from gputui.services.support.atomic_write import write_whole
+    from gputui.services.support.atomic_write import write_output
 
-    write_whole(output, text)
+    write_output(output, text)
     report_written(output)
 
 

@@ -112,9 +112,19 @@ class Case:
         return self.is_load and dict(self.work.parameters).get("load") == "search"
 
     @property
+    def has_steps(self) -> bool:
+        """Whether its blocks are steps of its work; a load on a server lasts as long as it shall."""
+        return not self.is_load
+
+    @property
+    def is_time(self) -> bool:
+        """Whether it is a time that somebody waits, of which less is better, and no work."""
+        return self.unit == TIME_UNIT
+
+    @property
     def load_time(self) -> str:
         """The key of the time that it is, one of those that users of a load wait; empty for other cases."""
-        return str(dict(self.work.parameters).get(LOAD_TIME, "")) if self.unit == TIME_UNIT else ""
+        return str(dict(self.work.parameters).get(LOAD_TIME, "")) if self.is_time else ""
 
     @property
     def name(self) -> str:

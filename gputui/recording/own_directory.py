@@ -140,12 +140,18 @@ def clean(home: Path) -> list[str]:
     return others
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file that has all its content from the first moment. Raises OSError."""
+def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write a file that has all its content from the first moment, in place of one that is there.
+
+    The old content stays if that fails. Raises OSError.
+    """
     descriptor, draft = tempfile.mkstemp(prefix=f"{path.stem}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        Path(draft).chmod(mode)
         Path(draft).replace(path)
     finally:
         with contextlib.suppress(FileNotFoundError):

@@ -15,7 +15,6 @@ from gputui.analysis.spread import (
     RUN_DF,
     BoxSpread,
     RunMean,
-    Scatter,
     assumed_runs,
     learn_launches,
     learn_runs,
@@ -27,8 +26,8 @@ from gputui.model.result import Spread
 SD = 0.1
 
 
-def rows_of(*variances: float, df: float = 2.0) -> dict[Hashable, Scatter]:
-    return {place: Scatter(variance, df) for place, variance in enumerate(variances)}
+def rows_of(*variances: float, df: float = 2.0) -> dict[Hashable, Spread]:
+    return {place: Spread(variance, df) for place, variance in enumerate(variances)}
 
 
 # Between launches
@@ -42,10 +41,10 @@ def test_of_a_box_without_launches_the_table_is_taken_and_not_as_known() -> None
 
 
 def test_what_a_row_shows_is_pooled_with_what_is_expected_of_it() -> None:
-    alone, seen = ASSUMED.of_row(None, SD), ASSUMED.of_row(Scatter(4 * SD**2, 2), SD)
+    alone, seen = ASSUMED.of_row(None, SD), ASSUMED.of_row(Spread(4 * SD**2, 2), SD)
     assert seen.df == pytest.approx(alone.df + 2)
     assert seen.variance == pytest.approx((alone.df + 2 * 4) / (alone.df + 2) * SD**2)
-    assert ASSUMED.of_row(Scatter(0.0, 2), SD).variance > 0, "launches that agree by chance prove nothing"
+    assert ASSUMED.of_row(Spread(0.0, 2), SD).variance > 0, "launches that agree by chance prove nothing"
 
 
 def test_other_rows_of_a_box_move_what_is_expected_of_a_row() -> None:
@@ -77,7 +76,7 @@ def test_many_rows_of_one_run_never_count_as_if_they_had_been_measured_apart() -
 
 
 def test_scatters_are_pooled_by_their_degrees_of_freedom() -> None:
-    assert pooled([Scatter(1.0, 2), Scatter(4.0, 1)]) == Scatter(2.0, 3)
+    assert pooled([Spread(1.0, 2), Spread(4.0, 1)]) == Spread(2.0, 3)
 
 
 # Sums of variances

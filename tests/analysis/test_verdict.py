@@ -17,7 +17,7 @@ from gputui.analysis.priors import (
     run_prior_sd,
 )
 from gputui.analysis.quantiles import t_quantile
-from gputui.analysis.spread import ASSUMED, RUN_DF, Scatter, assumed_runs, together
+from gputui.analysis.spread import ASSUMED, RUN_DF, assumed_runs, together
 from gputui.analysis.statistics import sample_variance
 from gputui.analysis.verdict import (
     BAND,
@@ -59,7 +59,7 @@ def compared(
 def known(*launches: float, prior: float = 0.1) -> Spread:
     """Of one launch, by the account of `spread`, which verdicts rest on."""
     logs = [math.log(seconds) for seconds in launches]
-    return ASSUMED.of_row(Scatter(sample_variance(logs), len(logs) - 1.0) if len(logs) > 1 else None, prior)
+    return ASSUMED.of_row(Spread(sample_variance(logs), len(logs) - 1.0) if len(logs) > 1 else None, prior)
 
 
 def half_of(a: Spread, b: Spread, launches: int, runs: Spread = ONE_RUN) -> float:

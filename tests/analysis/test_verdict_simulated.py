@@ -7,7 +7,7 @@ from collections.abc import Hashable
 import pytest
 
 from gputui.analysis.priors import RUN_SD
-from gputui.analysis.spread import Scatter, assumed_runs, learn_launches, together
+from gputui.analysis.spread import assumed_runs, learn_launches, together
 from gputui.analysis.statistics import mean
 from gputui.analysis.verdict import (
     RatioEstimate,
@@ -66,9 +66,9 @@ def table(a: Rows, b: Rows) -> list[RatioEstimate]:
 
 def spreads_of(rows: Rows) -> list[Spread]:
     scatters = [launch_scatter(row) for row in rows]
-    known = {place: s for place, s in enumerate(scatters) if isinstance(s, Scatter)}
-    relative: dict[Hashable, Scatter] = {
-        place: Scatter(s.variance / CPU_PRIOR**2, s.df) for place, s in known.items()
+    known = {place: s for place, s in enumerate(scatters) if isinstance(s, Spread)}
+    relative: dict[Hashable, Spread] = {
+        place: Spread(s.variance / CPU_PRIOR**2, s.df) for place, s in known.items()
     }
     prior = learn_launches([relative])
     return [prior.of_row(known.get(place), CPU_PRIOR) for place in range(len(rows))]

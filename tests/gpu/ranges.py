@@ -48,8 +48,8 @@ def main() -> int:
 
 def _peak_tests(run: Run) -> Iterator[str]:
     for check in performance_checks(run):
-        for judged in check.peak_tests:
-            test, expected = judged.peak_test, judged.peak_test.expectation
+        for test in check.peak_tests:
+            expected = test.expectation
             known = "no figure is known"
             if expected is not None:
                 high = expected.measured_high or expected.measured_low
@@ -58,9 +58,9 @@ def _peak_tests(run: Run) -> Iterator[str]:
                     f"elsewhere {format_rate(expected.measured_low, test.unit)} to"
                     f" {format_rate(high, test.unit)}, limit {limit}"
                 )
-            line = f"{test.label}: {format_rate(test.units_per_s, test.unit)}, {known}: {judged.word}"
+            line = f"{test.label}: {format_rate(test.units_per_s, test.unit)}, {known}: {test.word}"
             print(f"  {line}")
-            if judged.word in (ABOVE_LIMIT, BELOW_NORMAL):
+            if test.word in (ABOVE_LIMIT, BELOW_NORMAL):
                 yield line
 
 

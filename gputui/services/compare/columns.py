@@ -76,7 +76,7 @@ class ComparisonColumn:
         found: dict[str, list[str]] = {}
         for name, cell in cells:
             value = self.on_side(cell)
-            is_time = cell.result is not None and cell.result.case.load_time
+            is_time = cell.result is not None and cell.result.case.is_time
             if isinstance(value, Missing) and isinstance(cell.speed, SpeedEstimate) and not is_time:
                 found.setdefault(value.reason, []).append(name)
         return found

@@ -26,8 +26,8 @@ from gputui.errors import NoResult
 from gputui.model.absent import Missing, known
 from gputui.model.case import Case
 from gputui.model.units import counted, format_change, format_rate, format_size_of_change, listed
-from gputui.services.compare.fleet_sides import NOUNS, FleetSide
-from gputui.services.compare.pairing import SideCase
+from gputui.services.compare.fleet_sides import NOUNS, gpu_of, kind_of
+from gputui.services.compare.pairing import Side, SideCase
 from gputui.services.prices.pricing import price_of_run
 from gputui.services.results.headline import as_sentence, case_order, case_subject
 from gputui.services.results.throughput import cost_of, rate_of, speed_of
@@ -62,7 +62,7 @@ class RankedBox:
     where: tuple[tuple[str, float], ...]
     """Cases in which it stands out by itself, with its rate times the median."""
     usd_per_million: float | Missing
-    side: FleetSide
+    side: Side
     apart: tuple[float, float] | Missing
     """The 95 % interval of `overall` against the others of its kind that do not stand out."""
 
@@ -212,7 +212,7 @@ def _spread_words(kind: Kind, unit: str) -> str:
     )
 
 
-def fleet_of(sides: Sequence[FleetSide], by: str = "") -> Fleet:
+def fleet_of(sides: Sequence[Side], by: str = "") -> Fleet:
     """Rank sides, without telling why one stands out. Raises NoResult if no two measured the same case."""
     names = [side.name for side in sides]
     measured: dict[Case, dict[int, tuple[SideCase, float]]] = {}
@@ -225,12 +225,12 @@ def fleet_of(sides: Sequence[FleetSide], by: str = "") -> Fleet:
     if most < 2:
         raise NoResult("no case was measured on two of the sides", "run the same profile on each")
     main = min((case for case in measured if len(measured[case]) == most), key=case_order)
-    kind_of = [side.kind for side in sides]
-    relative = {case: _relative(found, kind_of) for case, found in measured.items()}
-    cases_of = {kind: _shared_cases(kind, kind_of, measured) for kind in dict.fromkeys(kind_of)}
+    kinds = [kind_of(side, by) for side in sides]
+    relative = {case: _relative(found, kinds) for case, found in measured.items()}
+    cases_of = {kind: _shared_cases(kind, kinds, measured) for kind in dict.fromkeys(kinds)}
     overall = {
         place: statistics.fmean(
-            relative[case][place] for case in cases_of[kind_of[place]] if place in relative[case]
+            relative[case][place] for case in cases_of[kinds[place]] if place in relative[case]
         )
         for place in measured[main]
     }
@@ -238,7 +238,7 @@ def fleet_of(sides: Sequence[FleetSide], by: str = "") -> Fleet:
     where: dict[int, list[tuple[str, float]]] = {}
     apart: dict[int, tuple[float, float] | Missing] = {}
     for kind, cases in cases_of.items():
-        places = [place for place in measured[main] if kind_of[place] == kind]
+        places = [place for place in measured[main] if kinds[place] == kind]
         level = FALSE_ALARMS / 2
         logs = [overall[place] for place in places]
         outliers = standing_out(logs, level)
@@ -249,7 +249,7 @@ def fleet_of(sides: Sequence[FleetSide], by: str = "") -> Fleet:
                 ends if isinstance(ends, Missing) else (math.exp(ends[0]), math.exp(ends[1]))
             )
         for one in cases:
-            of_case = [place for place in relative[one] if kind_of[place] == kind]
+            of_case = [place for place in relative[one] if kinds[place] == kind]
             for found in standing_out([relative[one][place] for place in of_case], level / len(cases)):
                 name = case_subject(one, list(measured))
                 where.setdefault(of_case[found], []).append((name, math.exp(relative[one][of_case[found]])))
@@ -261,11 +261,11 @@ def fleet_of(sides: Sequence[FleetSide], by: str = "") -> Fleet:
         boxes.append(
             RankedBox(
                 names[place],
-                kind_of[place],
+                kinds[place],
                 speed,
                 math.exp(relative[main][place]),
                 math.exp(overall[place]),
-                sum(place in relative[one] for one in cases_of[kind_of[place]]),
+                sum(place in relative[one] for one in cases_of[kinds[place]]),
                 words.get(place, "uneven" if single else ""),
                 tuple(single),
                 _usd(case),
@@ -284,24 +284,22 @@ def fleet_of(sides: Sequence[FleetSide], by: str = "") -> Fleet:
     )
 
 
-def _relative(found: Mapping[int, tuple[SideCase, float]], kind_of: Sequence[str]) -> dict[int, float]:
+def _relative(found: Mapping[int, tuple[SideCase, float]], kinds: Sequence[str]) -> dict[int, float]:
     """Logarithm of each side's rate times the median of its kind."""
     rates: dict[str, list[float]] = {}
     for place, (_, rate) in found.items():
-        rates.setdefault(kind_of[place], []).append(rate)
+        rates.setdefault(kinds[place], []).append(rate)
     medians = {kind: statistics.median(values) for kind, values in rates.items()}
-    return {place: math.log(rate / medians[kind_of[place]]) for place, (_, rate) in found.items()}
+    return {place: math.log(rate / medians[kinds[place]]) for place, (_, rate) in found.items()}
 
 
 def _shared_cases(
-    kind: str, kind_of: Sequence[str], measured: Mapping[Case, Mapping[int, object]]
+    kind: str, kinds: Sequence[str], measured: Mapping[Case, Mapping[int, object]]
 ) -> list[Case]:
     """Those that at least half of the boxes of a kind measured: means over others are not comparable."""
-    boxes = kind_of.count(kind)
+    boxes = kinds.count(kind)
     return [
-        case
-        for case, found in measured.items()
-        if 2 * sum(kind_of[place] == kind for place in found) >= boxes
+        case for case, found in measured.items() if 2 * sum(kinds[place] == kind for place in found) >= boxes
     ]
 
 
@@ -360,7 +358,7 @@ def fleet_as_json(fleet: Fleet) -> dict[str, object]:
                 "name": box.name,
                 "kind": box.kind,
                 "machine": box.side.run.machine.machine_id,
-                "device_index": None if box.side.gpu is None else box.side.gpu.index,
+                "device_index": None if (gpu := gpu_of(box.side)) is None else gpu.index,
                 "run": box.side.run.short_id,
                 "per_s": box.speed.units_per_s,
                 "low_per_s": box.speed.low,

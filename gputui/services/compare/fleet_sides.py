@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gputui.model.machine import Gpu
-from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.services.compare.pairing import DIMENSIONS, SideCase, check_one_box
+from gputui.model.result import CaseResult, Run
+from gputui.services.compare.pairing import DIMENSIONS, Side, check_one_box, joined
 from gputui.services.results.labels import device_words
 from gputui.services.results.selectors import Selection
 
@@ -17,31 +17,20 @@ RANKED_BY = ("machine", "runtime", "label", "gpu")
 NOUNS = {"": "box", "machine": "box", "runtime": "runtime", "label": "label", "gpu": "GPU"}
 
 
-@dataclass(frozen=True, slots=True)
-class FleetSide:
-    """One side of a ranking."""
-
-    name: str
-    kind: str
+def kind_of(side: Side, by: str) -> str:
     """Its devices: sides of one kind should be equally fast."""
-    cases: tuple[SideCase, ...]
-    """Each from the newest run that measured it."""
-
-    @property
-    def run(self) -> RunSummary:
-        """The newest run."""
-        return max((case.run for case in self.cases), key=lambda run: run.started_utc_us)
-
-    @property
-    def gpu(self) -> Gpu | None:
-        """The GPU, if all cases are of one."""
-        indexes = {case.result.device_index for case in self.cases}
-        if len(indexes) != 1:
-            return None
-        return next((gpu for gpu in self.run.machine.gpus if gpu.index in indexes), None)
+    if by == "gpu":
+        return side.cases[0].result.device_name.removeprefix("NVIDIA ")
+    return device_words(side.run)
 
 
-def fleet_sides(selections: Sequence[Selection], by: str = "", *, pool: bool = False) -> list[FleetSide]:
+def gpu_of(side: Side) -> Gpu | None:
+    """The GPU, if all cases are of one."""
+    indexes = {case.result.device_index for case in side.cases}
+    return side.run.machine.gpu(*indexes) if len(indexes) == 1 else None
+
+
+def fleet_sides(selections: Sequence[Selection], by: str = "", *, pool: bool = False) -> list[Side]:
     """One side for each selector, or for each value of a dimension of RANKED_BY.
 
     With `pool`, cases hold the launches of all runs. Raises GputuiError if a selector without a dimension
@@ -53,13 +42,11 @@ def fleet_sides(selections: Sequence[Selection], by: str = "", *, pool: bool = F
     names = _short_names([selection.text for selection in selections])
     for name, selection in zip(names, selections, strict=True):
         check_one_box(selection.text, [run.summary for run in selection.runs])
-        cases = _newest(selection.runs, pool)
-        kind = device_words(max((run.summary for run in selection.runs), key=lambda run: run.started_utc_us))
-        found.append(FleetSide(name, kind, cases))
+        found.append(joined(name, selection.runs, pool, {}))
     return found
 
 
-def _by(dimension: str, selections: Sequence[Selection], pool: bool) -> list[FleetSide]:
+def _by(dimension: str, selections: Sequence[Selection], pool: bool) -> list[Side]:
     value_of = DIMENSIONS[dimension]
     held: dict[str, dict[str, _Held]] = {}
     for selection in selections:
@@ -75,13 +62,7 @@ def _by(dimension: str, selections: Sequence[Selection], pool: bool) -> list[Fle
                     selection.path,
                 )
     names = _names(dimension, held)
-    sides = []
-    for value, runs in held.items():
-        cases = _newest([run for run, _ in runs.values()], pool)
-        newest = max((run.summary for run, _ in runs.values()), key=lambda run: run.started_utc_us)
-        kind = cases[0].result.device_name if dimension == "gpu" else device_words(newest)
-        sides.append(FleetSide(names[value], kind.removeprefix("NVIDIA "), cases))
-    return sides
+    return [joined(names[value], [run for run, _ in runs.values()], pool, {}) for value, runs in held.items()]
 
 
 _Held = tuple[Run, Path]
@@ -115,20 +96,6 @@ def _names(dimension: str, held: dict[str, dict[str, _Held]]) -> dict[str, str]:
     if len(machines) == 1:
         return {value: value.partition(" of ")[0] for value in held}
     return {value: f"{value.partition(' of ')[0]} of {called[machine_of[value]]}" for value in held}
-
-
-def _newest(runs: Iterable[Run], pool: bool) -> tuple[SideCase, ...]:
-    """Each case from the newest run that measured it, of several GPUs of a run the first."""
-    chosen: dict[object, SideCase] = {}
-    for run in sorted(runs, key=lambda run: run.summary.started_utc_us, reverse=True):
-        for result in run.cases:
-            known = chosen.get(result.case)
-            if known is None:
-                chosen[result.case] = SideCase(run.summary, result)
-            elif pool and known.result.device_index == result.device_index:
-                launches = (*known.result.measurements, *result.measurements)
-                chosen[result.case] = replace(known, result=replace(known.result, measurements=launches))
-    return tuple(chosen.values())
 
 
 def _short_names(names: Sequence[str]) -> list[str]:

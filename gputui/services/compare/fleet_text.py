@@ -13,6 +13,7 @@ from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.units import cost_unit, counted, format_change, format_rate, format_usd, listed
 from gputui.services.compare.fleet import Fleet, Kind, RankedBox
+from gputui.services.compare.fleet_sides import gpu_of
 from gputui.services.compare.row_text import style_of_word
 from gputui.services.compare.text import write_options
 from gputui.services.support.csv_cells import Value, csv_text
@@ -152,7 +153,7 @@ def fleet_as_csv(fleet: Fleet) -> str:
 
 def _row(fleet: Fleet, place: int) -> dict[str, Value]:
     box = fleet.boxes[place]
-    gpu = box.side.gpu
+    gpu = gpu_of(box.side)
     apart = (None, None) if isinstance(box.apart, Missing) else box.apart
     usd = box.usd_per_million
     return {

@@ -18,7 +18,7 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Gpu
 from gputui.model.units import format_bytes, format_percent
 from gputui.services.compare.fleet import FLEET_FROM, GPUS_FROM, Fleet, RankedBox, fleet_of
-from gputui.services.compare.fleet_sides import RANKED_BY, fleet_sides
+from gputui.services.compare.fleet_sides import RANKED_BY, fleet_sides, gpu_of
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import select_all
@@ -36,7 +36,8 @@ _MARKED_CLOCK = math.log(1.02)
 
 def _of_gpu(value: Callable[[Gpu], object]) -> Callable[[RankedBox], object]:
     def found(box: RankedBox) -> object:
-        gpus = [box.side.gpu] if box.side.gpu is not None else box.side.run.machine.gpus
+        gpu = gpu_of(box.side)
+        gpus = box.side.run.machine.gpus if gpu is None else [gpu]
         values = {value(gpu) for gpu in gpus}
         return values.pop() if len(values) == 1 else Missing("its GPUs differ")
 

@@ -17,6 +17,7 @@ from gputui.model.series import TimeSeries
 from gputui.model.units import counted, format_seconds, three_digits
 from gputui.services.compare.columns import COLUMNS
 from gputui.services.compare.headline import subject
+from gputui.services.compare.load_terms import serving_of_side
 from gputui.services.compare.pairing import Comparison, Row, Side
 from gputui.services.compare.row_text import no_difference_words
 from gputui.services.compare.svg import (
@@ -32,7 +33,7 @@ from gputui.services.compare.why import Why
 from gputui.services.compare.why_text import finding_lines, part_table
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.waiting import step_times_of
-from gputui.services.serving.curve import CLOSED, Level, ServingRun, Times, serving_of
+from gputui.services.serving.curve import CLOSED, Level, ServingRun, Times
 from gputui.services.serving.text import (
     curve_table,
     measured_levels,
@@ -208,14 +209,8 @@ def _figures(comparison: Comparison, whys: Sequence[Why], naming: Naming) -> str
 
 def _loads(comparison: Comparison, evidence: Evidence) -> str:
     """Of the newest run of each side; empty if neither offered loads."""
-    if not any(row.case.is_load for row in comparison.rows):
-        return ""
-    sides = []
-    for side_letter, side in (("a", comparison.a), ("b", comparison.b)):
-        run_id = side.run.run_id
-        loads = serving_of(evidence.run(run_id), evidence.loads(run_id))
-        if not isinstance(loads, Missing):
-            sides.append((side_letter, loads))
+    found = [("a", serving_of_side(comparison.a, evidence)), ("b", serving_of_side(comparison.b, evidence))]
+    sides = [(side, loads) for side, loads in found if not isinstance(loads, Missing)]
     if not sides:
         return ""
     charts = "".join(

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any  # JSON
 
-from gputui.analysis.energy import Energy
 from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import RatioEstimate
 from gputui.model.absent import Missing, known
@@ -18,9 +17,9 @@ from gputui.services.compare.why import Why, sentence
 from gputui.services.results.json import (
     case_identity,
     cost_as_json,
+    estimate_as_json,
     metrics_as_json,
     performance_as_json,
-    speed_as_json,
     summary_as_json,
 )
 from gputui.services.results.throughput import rate_of
@@ -138,20 +137,13 @@ def _cell(cell: Cell, unit: str) -> dict[str, Any]:
     return {
         "outcome": "absent" if cell.result is None else cell.result.outcome,
         "precision_used": cell.precision_used,
-        "speed": speed_as_json(cell.speed),
+        "speed": estimate_as_json(cell.speed, "units_per_s"),
         "clock_units_per_s": None if cell.result is None else known(rate_of(cell.result, by_clock=True)),
         "cost": cost_as_json(cell.cost, unit),
-        "energy": _energy(cell.energy),
+        "energy": estimate_as_json(cell.energy, "joules_per_unit"),
         "figures": [] if cell.result is None else metrics_as_json(cell.result),
         "uses": [to_plain(use) for use in cell.uses],
     }
-
-
-def _energy(energy: Energy | Missing) -> dict[str, Any]:
-    if isinstance(energy, Missing):
-        return {"joules_per_unit": None, "missing": energy.reason}
-    plain: dict[str, Any] = to_plain(energy)
-    return plain
 
 
 def _ratio(estimate: RatioEstimate | Missing) -> dict[str, Any] | None:

@@ -1,12 +1,15 @@
-"""In what loads on two servers differ, so that their rows do not pair."""
+"""Loads on the servers of two sides, and in what they differ, so that their rows do not pair."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.units import format_percent, listed
-from gputui.services.compare.pairing import Comparison
+from gputui.services.compare.pairing import Comparison, Side
+from gputui.services.results.conditions import Evidence
+from gputui.services.serving.curve import ServingRun, serving_of
 from gputui.services.serving.profiles import limits_of, parameter_of
 
 _TERMS = (
@@ -18,9 +21,16 @@ _TERMS = (
 )
 
 
+def serving_of_side(side: Side, evidence: Evidence) -> ServingRun | Missing:
+    """All that its newest run offered to a server. Raises GputuiError if that can no longer be read."""
+    if not _loads(side):
+        return Missing("it offered no load to a server")
+    return serving_of(evidence.run(side.run.run_id), evidence.loads(side.run.run_id))
+
+
 def load_terms(comparison: Comparison) -> str:
     """Why loads do not pair, in a sentence or two; empty if they do, or if neither side has any."""
-    a, b = (_loads(comparison, letter) for letter in "ab")
+    a, b = _loads(comparison.a), _loads(comparison.b)
     if not a and not b:
         return ""
     if not a or not b:
@@ -55,8 +65,7 @@ def _of_limits_and_numbers(a: Sequence[Case], b: Sequence[Case]) -> Iterator[str
         yield "No number of users or rate was offered to both: name the same with --concurrency or --rate."
 
 
-def _loads(comparison: Comparison, letter: str) -> list[Case]:
-    side = comparison.a if letter == "a" else comparison.b
+def _loads(side: Side) -> list[Case]:
     return [one.result.case for one in side.cases if one.result.case.is_load]
 
 

@@ -42,9 +42,8 @@ from gputui.analysis.verdict import (
 from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
-from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 from gputui.model.units import counted, format_percent, format_seconds, listed
-from gputui.services.results.energy import PowerOf, energy_of
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import case_order
 from gputui.services.results.labels import had_no_time, plain_case_name
@@ -60,7 +59,9 @@ from gputui.services.results.references import version_of, version_order
 from gputui.services.results.roofline import Use, is_impossible, uses_of
 from gputui.services.results.throughput import (
     LAUNCH_IDS_OF_A_RUN,
+    PowerOf,
     cost_of,
+    energy_of,
     speed_of,
     speed_ratio,
 )
@@ -272,7 +273,7 @@ def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False, history:
     """
     check_one_box(name, [run.summary for run in runs])
     variations = variation_by_machine([*runs, *history])
-    return _side(name, _with_spreads(runs, variations), pool, variations)
+    return joined(name, _with_spreads(runs, variations), pool, variations)
 
 
 def check_one_box(name: str, runs: Sequence[RunSummary]) -> None:
@@ -288,11 +289,11 @@ def check_one_box(name: str, runs: Sequence[RunSummary]) -> None:
         )
 
 
-def _side(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, BoxVariation]) -> Side:
-    """Of runs whose cases carry their spreads."""
+def joined(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, BoxVariation]) -> Side:
+    """One side of runs whose cases carry their spreads, as `side_of_runs` makes it."""
     measuring = sum(any(case.outcome == "ok" for case in run.cases) for run in runs)
     latest = _latest_cases(runs)
-    cases = tuple(_pooled(case, runs) for case in latest) if pool else latest
+    cases = _pooled(latest, runs) if pool else latest
     return Side(
         name,
         max((run.summary for run in runs), key=lambda run: run.started_utc_us),
@@ -338,7 +339,7 @@ def sides_by(
         )
     is_short = dimension == "gpu" and len({run.summary.machine.machine_id for run in runs}) == 1
     return tuple(
-        _side(value.partition(" of ")[0] if is_short else value, values[value], pool, variations)
+        joined(value.partition(" of ")[0] if is_short else value, values[value], pool, variations)
         for value in in_order(values)
     )
 
@@ -563,22 +564,25 @@ def _latest_cases(runs: Iterable[Run]) -> tuple[SideCase, ...]:
     return tuple(chosen.values())
 
 
-def _pooled(case: SideCase, runs: Sequence[Run]) -> SideCase:
-    """The case with the launches of all runs, oldest run first.
+def _pooled(cases: Iterable[SideCase], runs: Iterable[Run]) -> tuple[SideCase, ...]:
+    """The cases with the launches of all runs, oldest run first, of several GPUs of a run those of the first.
 
     Launch ids stay the same across cases, since they identify pairs.
     """
-    key = pairing(case.result.case)
-    ordered = sorted(runs, key=lambda r: r.summary.started_utc_us)
-    numbered = tuple(
-        replace(measurement, launch_id=place * LAUNCH_IDS_OF_A_RUN + measurement.launch_id)
-        for place, run in enumerate(ordered)
-        for result in run.cases
-        if pairing(result.case) == key
-        for measurement in result.measurements
-        if measurement.outcome == "ok"
+    launches: dict[Pairing, list[Measurement]] = {}
+    for place, run in enumerate(sorted(runs, key=lambda r: r.summary.started_utc_us)):
+        measured = [result for result in run.cases if result.outcome == "ok"]
+        for key, result in {pairing(result.case): result for result in reversed(measured)}.items():
+            launches.setdefault(key, []).extend(
+                replace(measurement, launch_id=place * LAUNCH_IDS_OF_A_RUN + measurement.launch_id)
+                for measurement in result.measurements
+                if measurement.outcome == "ok"
+            )
+    pooled = ((case, launches.get(pairing(case.result.case))) for case in cases)
+    return tuple(
+        replace(case, result=replace(case.result, measurements=tuple(found))) if found else case
+        for case, found in pooled
     )
-    return replace(case, result=replace(case.result, measurements=numbered)) if numbered else case
 
 
 def _either(pair: tuple[SideCase | None, SideCase | None]) -> SideCase:
@@ -686,7 +690,7 @@ def _row(
 ) -> Row:
     """Without what telemetry says."""
     case, used = _either(pair).result.case, [cell.precision_used for cell in cells]
-    rate = Judgement(TIME if case.load_time else RATE, estimate, _explained(pair, estimate, verdict))
+    rate = Judgement(TIME if case.is_time else RATE, estimate, _explained(pair, estimate, verdict))
     note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
     note = "; ".join(filter(None, (note, _starts(cells), _when_compiling_pays(pair, rate.verdict))))
     return Row(case, *cells, rate, cost, _UNREAD, note, (), figures)
@@ -712,8 +716,7 @@ def _figures(
     found: list[list[tuple[LaunchValues | None, LaunchValues | None]]] = []
     for pair in pairs:
         a, b = (
-            {} if side is None or side.result.case.load_time else launch_values_of(side.result)
-            for side in pair
+            {} if side is None or side.result.case.is_time else launch_values_of(side.result) for side in pair
         )
         keys = [key for key in dict.fromkeys((*a, *b)) if key not in _shared_times(*pair)]
         found.append([(a.get(key), b.get(key)) for key in keys])
@@ -845,7 +848,7 @@ def _group_means(
             estimate
             for pair, estimate in zip(pairs, estimates, strict=True)
             if _either(pair).result.case.workload_class == workload_class
-            and not _either(pair).result.case.load_time
+            and not _either(pair).result.case.is_time
             and not (ignore and None in pair)
         ]
         common = [e for e in members if not isinstance(e, Missing)]

@@ -176,12 +176,17 @@ def _other(there: Sequence[tuple[str, object]], workload: Workload, size: str) -
     return "; ".join(told) or "it is implemented differently"
 
 
+_OTHERS = {
+    "record": "is a recording: repeat it with gputui record -- COMMAND",
+    "serve": "is a load on a server: repeat it with gputui serve-bench URL",
+}
+"""What another command than `run` measures, by the first word of its name."""
+
+
 def _command(case: Case, given: Profile | None) -> ProfileCommand | Missing:
     """The command of a profile that made this case."""
-    if case.work.workload.startswith("record:"):
-        return Missing("is a recording: repeat it with gputui record -- COMMAND")
-    if case.is_load:
-        return Missing("is a load on a server: repeat it with gputui serve-bench URL")
+    if why := _OTHERS.get(case.work.workload.partition(":")[0]):
+        return Missing(why)
     same = [c for c in (() if given is None else given.commands) if c.workload == case.work.workload]
     if not same:
         return Missing("is a program, and result files hold no commands: give its profile.toml as well")

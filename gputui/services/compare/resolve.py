@@ -41,6 +41,7 @@ from gputui.model.units import (
     format_size_of_change,
     listed,
 )
+from gputui.recording.own_directory import write_whole
 from gputui.recording.spec import Spec
 from gputui.services.compare.pairing import Side, compare_sides, estimate_pair, pairing, side_of_runs
 from gputui.services.compare.rerun import RepeatedRun, launches_per_case
@@ -116,9 +117,7 @@ class Looks:
 
     def write(self, run_dir: Path) -> None:
         """Raises OSError."""
-        draft = run_dir / f"{LOOKS_NAME}.new"
-        draft.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        draft.replace(run_dir / LOOKS_NAME)
+        write_whole(run_dir / LOOKS_NAME, json.dumps(asdict(self)).encode())
 
     @staticmethod
     def read(run_dir: Path) -> Looks | None:

@@ -61,7 +61,7 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[SettlingStep, ...]:
         if cell.run is None or cell.result is None or (launches >= wanted and letter not in crowded):
             continue
         number = max(wanted, launches)
-        seconds = cell.run.budget_s if row.case.is_load else number * _launch_s(cell.result)
+        seconds = number * _launch_s(cell.result) if row.case.has_steps else cell.run.budget_s
         command = f"{_again(cell, evidence, only=only_text(row, cell))} --launches {number}"
         step = _step(letter, cell.run, command, seconds, was_busy=letter in crowded)
         found.setdefault(cell.run.run_id, step)
@@ -92,7 +92,7 @@ def _step(box: str, run: RunSummary, command: str, seconds: float, *, was_busy: 
 
 def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> SettlingStep | None:
     """Launches of b against a as it is, until the row is resolved; None where those can hardly do it."""
-    if estimate.doubt or any(flag.word == CROWDED for flag in row.flags) or row.case.is_load:
+    if estimate.doubt or any(flag.word == CROWDED for flag in row.flags) or not row.case.has_steps:
         return None
     a, b = row.a.run, row.b.run
     if a is None or b is None or row.b.result is None or a.run_id == b.run_id:
@@ -227,7 +227,7 @@ def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:
             yield f"{letter} needs more memory for this size; smaller sizes of the workload may fit"
         elif mine.result is not None and needs_budget(mine.result):
             more = f"the same profile with --only {row.case.work.workload} gives it more time"
-            yield f"on the box of {letter}: {_again(mine, evidence) if row.case.is_load else more}"
+            yield f"on the box of {letter}: {more if row.case.has_steps else _again(mine, evidence)}"
 
 
 def _cannot_be_repeated(row: Row) -> bool:

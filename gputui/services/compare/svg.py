@@ -7,9 +7,10 @@ attribute; the page's style sheet knows the classes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from gputui.analysis.statistics import bin_of, histogram
 from gputui.document.html import safe
 from gputui.model.series import TimeSeries
 
@@ -34,10 +35,7 @@ class TimeAxis:
         return self.high_s > _LOG_FROM * self.low_s
 
     def bin(self, seconds: float) -> int:
-        place: Callable[[float], float] = math.log if self.is_log else float
-        low, high = place(self.low_s), place(self.high_s)
-        share = (place(seconds) - low) / (high - low)
-        return min(int(share * _BINS), _BINS - 1)
+        return bin_of(seconds, self.low_s, self.high_s, _BINS, is_log=self.is_log)
 
 
 def time_axis(times: Iterable[float]) -> TimeAxis | None:
@@ -51,11 +49,8 @@ def time_axis(times: Iterable[float]) -> TimeAxis | None:
 
 def time_histogram(side: str, launches: Sequence[Sequence[float]], axis: TimeAxis, label: str) -> str:
     """How many blocks took how long, with a tick below for the median of each launch."""
-    counts = [0] * _BINS
-    for launch in launches:
-        for seconds in launch:
-            if seconds > 0:
-                counts[axis.bin(seconds)] += 1
+    times = [seconds for launch in launches for seconds in launch if seconds > 0]
+    counts = histogram(times, axis.low_s, axis.high_s, _BINS, is_log=axis.is_log)
     most = max(counts) or 1
     width = _ACROSS / _BINS
     body = "".join(

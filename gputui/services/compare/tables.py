@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from gputui.analysis.attribution import Attribution
+from gputui.analysis.judgement import TIME
 from gputui.analysis.verdict import BAND, RatioEstimate
 from gputui.document.parts import Section
 from gputui.document.table import Table, table_of
@@ -161,7 +162,7 @@ def disturbances(comparison: Comparison, naming: Naming, b: str = "b") -> Iterab
     `b` is the letter of the second side, another one where there are more than two.
     """
     found: dict[tuple[str, str], list[str]] = {}
-    timed = [row for row in comparison.rows if not row.case.load_time]  # its load says the same
+    timed = [row for row in comparison.rows if row.rate.respect != TIME]  # its load says the same
     for row in timed:
         for flag in row.flags:
             said = f"{naming.name(row)} {format_percent(flag.share)}"

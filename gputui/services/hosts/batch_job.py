@@ -17,6 +17,7 @@ from gputui.errors import EXIT_CASE_FAILED, GputuiError
 from gputui.model.machine import Interpreter, Machine
 from gputui.model.plan import Plan
 from gputui.recording.agent import STEP_NAME, describe_here, write_only_below
+from gputui.recording.own_directory import write_whole
 from gputui.recording.probing import describe_step
 from gputui.recording.slurm import DESCRIBED_NAME, ENDED_NAME, REQUEST_NAME
 from gputui.recording.spec import Spec
@@ -97,9 +98,7 @@ def _measure(run_dir: Path) -> int:
     step = None
     if request.profile is None:
         step = describe_step((interpreter.executable,), run_dir / STEP_NAME)
-    draft = run_dir / f"{DESCRIBED_NAME}.new"
-    draft.write_text(json.dumps({**found.plain, "step": step}), encoding="utf-8")
-    draft.replace(run_dir / DESCRIBED_NAME)
+    write_whole(run_dir / DESCRIBED_NAME, json.dumps({**found.plain, "step": step}).encode())
     _, plan = request.plan(found.machine, interpreter, step)
     check_gpu_is_used(plan, interpreter, found.machine)
     if not plan.launches:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from gputui.model.absent import Missing
 from gputui.model.devices import HOST
 from gputui.model.live import LOST, DeviceSample, GpuUse, LiveSample, ProcessSample, Value
 from gputui.model.nvml_codes import LIBRARY_NOT_FOUND, nvml_reason
+from gputui.services.live.timed_feed import TimedFeed
 
 CAUTION = "DEMO DATA"
 """Shown in the heading of every screen of it."""
@@ -294,8 +294,8 @@ class DemoBox:
         )
 
 
-class DemoFeed:
-    """A demo machine with the interface of a `Collector`."""
+class DemoFeed(TimedFeed):
+    """A demo machine in the panes."""
 
     def __init__(
         self,
@@ -305,55 +305,16 @@ class DemoFeed:
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._box = box
-        self._interval_s = interval_s
-        self._on_sample = on_sample
         self._clock = clock
         self._begin_ns = clock() - EARLIER_S * _SECOND_NS
-        self._moved = threading.Condition()
-        self._is_moved = self._is_closed = False
-        self._sample = self._now()
-        self._thread = threading.Thread(target=self._play, name="demo", daemon=True)
-
-    def start(self) -> None:
-        """Start; returns at once."""
-        self._thread.start()
+        super().__init__(self._at_now, interval_s, on_sample)
 
     def earlier(self) -> Iterator[LiveSample]:
         """The samples before the panes opened, one per second."""
         for second in range(EARLIER_S):
             yield self._box.at(second, self._begin_ns + second * _SECOND_NS)
 
-    def latest(self) -> LiveSample:
-        """The current sample; the same object as before if nothing has changed."""
-        return self._sample
-
-    def want_processes(self, wanted: bool) -> None:
-        """Does nothing: process lists cost nothing here."""
-
-    def set_interval(self, interval_s: float) -> None:
-        """Show a new sample this often, starting at once."""
-        with self._moved:
-            self._interval_s = interval_s
-            self._is_moved = True
-            self._moved.notify()
-
-    def close(self) -> None:
-        """End."""
-        with self._moved:
-            self._is_closed = self._is_moved = True
-            self._moved.notify()
-
-    def _play(self) -> None:
-        while True:
-            with self._moved:
-                self._moved.wait_for(lambda: self._is_moved, self._interval_s)
-                self._is_moved = False
-                if self._is_closed:
-                    return
-            self._sample = self._now()
-            self._on_sample()
-
-    def _now(self) -> LiveSample:
+    def _at_now(self) -> LiveSample:
         now_ns = self._clock()
         return self._box.at((now_ns - self._begin_ns) / _SECOND_NS, now_ns)
 

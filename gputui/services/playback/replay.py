@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -22,6 +20,7 @@ from gputui.model.devices import HOST
 from gputui.model.live import DeviceSample, LiveSample, Value
 from gputui.model.ranges import sane
 from gputui.model.result import RunSummary
+from gputui.services.live.timed_feed import TimedFeed
 from gputui.services.results.selectors import locate_run
 from gputui.store.reading import TelemetrySeries, open_result
 
@@ -52,7 +51,7 @@ class Replay:
         held = tuple(_held(one) for one in series)
         self._gpus = tuple(one for one in held if one.device_index != HOST)
         self._host = next((one for one in held if one.device_index == HOST), None)
-        self._first_us = min((one.first_us for one in series), default=0)
+        self.started_utc_us = min((one.first_us for one in series), default=0)
         self._last_us = max((one.t_us[-1] for one in series), default=0)
         self._known = {gpu.index: limits_of(summary.machine, gpu.index) for gpu in summary.machine.gpus}
         self._host_known = limits_of(summary.machine, HOST)
@@ -66,12 +65,7 @@ class Replay:
     @property
     def duration_s(self) -> float:
         """From the first reading to the last."""
-        return (self._last_us - self._first_us) / 1e6
-
-    @property
-    def started_utc_us(self) -> int:
-        """UTC epoch microseconds at position 0."""
-        return self._first_us
+        return (self._last_us - self.started_utc_us) / 1e6
 
     def at(self, position_s: float) -> LiveSample:
         """The state at this position. Its times are nanoseconds since the first reading, so that the age
@@ -111,7 +105,7 @@ class Replay:
         return map(self.at, reversed(positions))
 
     def _device(self, series: TelemetrySeries, known: Mapping[str, Value], position_us: int) -> DeviceSample:
-        now_us = self._first_us + position_us
+        now_us = self.started_utc_us + position_us
         # The first piece starts at its first reading, although its values are those of its last.
         place = max(bisect_right(series.t_us, now_us) - 1, 0)
         if now_us < series.first_us:
@@ -119,7 +113,7 @@ class Replay:
         values: dict[str, Value] = dict(known)
         for key, column in series.columns.items():
             values[key] = _value(key, column[place])
-        t_ns = (min(series.t_us[place], now_us) - self._first_us) * 1000
+        t_ns = (min(series.t_us[place], now_us) - self.started_utc_us) * 1000
         return DeviceSample(series.device_index, self.NAME, t_ns, values)
 
 
@@ -131,23 +125,14 @@ class Player:
         self._clock = clock
         self._from_s = 0.0
         self._since_ns = clock()
-        self._speed = 1.0
-        self._is_paused = False
+        self.speed = 1.0  # seconds of the recording per second
+        self.is_paused = False
 
     @property
     def position_s(self) -> float:
         """Seconds since the first reading; stays at the end."""
-        passed_s = 0.0 if self._is_paused else (self._clock() - self._since_ns) / 1e9
-        return min(max(self._from_s + passed_s * self._speed, 0.0), self._duration_s)
-
-    @property
-    def speed(self) -> float:
-        """Seconds of the recording per second."""
-        return self._speed
-
-    @property
-    def is_paused(self) -> bool:
-        return self._is_paused
+        passed_s = 0.0 if self.is_paused else (self._clock() - self._since_ns) / 1e9
+        return min(max(self._from_s + passed_s * self.speed, 0.0), self._duration_s)
 
     def seek(self, position_s: float) -> None:
         self._from_s, self._since_ns = min(max(position_s, 0.0), self._duration_s), self._clock()
@@ -155,18 +140,16 @@ class Player:
     def set_speed(self, speed: float) -> None:
         """Clamped to SLOWEST and FASTEST."""
         self.seek(self.position_s)
-        self._speed = min(max(speed, SLOWEST), FASTEST)
+        self.speed = min(max(speed, SLOWEST), FASTEST)
 
     def pause(self, paused: bool) -> None:
         self.seek(self.position_s)
-        self._is_paused = paused
+        self.is_paused = paused
 
 
-class Playback:
-    """A replay with the interface of a `Collector`, so that the same panes draw either.
-
-    Its clock is the position of the sample shown: it runs, stops and jumps with the recording.
-    """
+class Playback(TimedFeed):
+    """A replay in the panes. Its clock is the position of the sample shown: it runs, stops and jumps with the
+    recording."""
 
     def __init__(
         self,
@@ -178,124 +161,33 @@ class Playback:
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.replay = replay
-        self._player = Player(replay.duration_s, clock)
-        self._player.set_speed(speed)
-        self._interval_s = interval_s
-        self._on_sample = on_sample
-        self._moved = threading.Condition()
-        self._moves = 0
-        """Number of changes requested; each wakes the thread."""
-        self._is_closed = False
-        self._shown_s = 0.0
-        self._sample = replay.at(0.0)
-        self._thread = threading.Thread(target=self._play, name="play", daemon=True)
-
-    def start(self) -> None:
-        """Start to play; returns at once."""
-        self._thread.start()
-
-    def latest(self) -> LiveSample:
-        """The current sample; the same object as before if nothing has changed."""
-        return self._sample
-
-    def want_processes(self, wanted: bool) -> None:
-        """Does nothing: process lists are not stored."""
-
-    def set_interval(self, interval_s: float) -> None:
-        """Show a new sample this often, starting at once."""
-        with self._moved:
-            self._interval_s = interval_s
-            self._wake()
-
-    @property
-    def duration_s(self) -> float:
-        """From the first reading to the last."""
-        return self.replay.duration_s
-
-    @property
-    def interval_s(self) -> float:
-        """Typical time between two readings, in seconds of the recording."""
-        return self.replay.interval_s
-
-    @property
-    def started_utc_us(self) -> int:
-        """UTC epoch microseconds at position 0."""
-        return self.replay.started_utc_us
-
-    @property
-    def position_s(self) -> float:
-        """Of the sample shown, seconds since the first reading."""
-        return self._shown_s
+        self.player = Player(replay.duration_s, clock)
+        self.player.set_speed(speed)
+        self.position_s = 0.0  # of the sample shown, seconds since the first reading
+        self._shown = replay.at(0.0)
+        super().__init__(self._at_position, interval_s, on_sample)
 
     @property
     def has_ended(self) -> bool:
         """Whether the last reading is shown."""
-        return self._shown_s >= self.replay.duration_s
-
-    @property
-    def speed(self) -> float:
-        """Seconds of the recording per second."""
-        with self._moved:
-            return self._player.speed
-
-    @property
-    def is_paused(self) -> bool:
-        with self._moved:
-            return self._player.is_paused
-
-    def leading_to(self, after_s: float | None, end_s: float) -> Iterator[LiveSample]:
-        """The samples that charts and sums need between two positions."""
-        return self.replay.leading_to(after_s, end_s)
+        return self.position_s >= self.replay.duration_s
 
     def seek(self, position_s: float) -> None:
         """Show this position now, and continue from here."""
-        with self._moved:
-            self._player.seek(position_s)
-            self._show()
-            self._wake()
+        self.move(lambda: self.player.seek(position_s))
 
     def set_speed(self, speed: float) -> None:
         """Clamped to SLOWEST and FASTEST."""
-        with self._moved:
-            self._player.set_speed(speed)
-            self._wake()
+        self.move(lambda: self.player.set_speed(speed))
 
     def pause(self, paused: bool) -> None:
-        with self._moved:
-            self._player.pause(paused)
-            self._show()
-            self._wake()
+        self.move(lambda: self.player.pause(paused))
 
-    def close(self) -> None:
-        with self._moved:
-            self._is_closed = True
-            self._wake()
-
-    def _play(self) -> None:
-        seen = 0
-        while True:
-            with self._moved:
-                self._moved.wait_for(partial(self._is_moved_since, seen), self._interval_s)
-                if self._is_closed:
-                    return
-                before, seen = self._sample, self._moves
-                self._show()
-                is_news = self._sample is not before
-            if is_news:
-                self._on_sample()
-
-    def _show(self) -> None:
-        """Sample the current position; the lock must be held."""
-        position_s = self._player.position_s
-        if position_s != self._shown_s:
-            self._sample, self._shown_s = self.replay.at(position_s), position_s
-
-    def _is_moved_since(self, moves: int) -> bool:
-        return self._is_closed or self._moves != moves
-
-    def _wake(self) -> None:
-        self._moves += 1
-        self._moved.notify()
+    def _at_position(self) -> LiveSample:
+        position_s = self.player.position_s
+        if position_s != self.position_s:
+            self._shown, self.position_s = self.replay.at(position_s), position_s
+        return self._shown
 
 
 def open_replay(run: str, file: Path | None = None) -> Replay:

@@ -16,7 +16,7 @@ from gputui.facts.gpus import find_gpu, memory_of, rows_named
 from gputui.facts.instances import is_on_demand
 from gputui.facts.tables import InstanceRow, gpu_rows, instance_rows
 from gputui.model.absent import Missing
-from gputui.services.support.atomic_write import write_whole
+from gputui.services.support.atomic_write import write_output
 from gputui.services.support.home import make_directory
 from gputui.services.support.paths import price_list_file
 from gputui.store.text import clean_text
@@ -171,7 +171,7 @@ def import_prices(path: Path, provider: str, date: str) -> Imported:
             f"{target.parent}: cannot be created ({error.strerror})",
             "set XDG_CONFIG_HOME to a directory you can write to",
         ) from error
-    write_whole(target, page.getvalue())
+    write_output(target, page.getvalue())
     return Imported(layout.name, len(found), tuple(sorted(unknown)), skipped)
 
 

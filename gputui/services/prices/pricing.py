@@ -137,8 +137,7 @@ def _gpus_of(machine: Machine) -> frozenset[str]:
     """Names of the GPUs of a box as the price list has them; empty if one of them is not known."""
     names = set()
     for gpu in machine.gpus:
-        memory_gib = None if isinstance(gpu.memory_bytes, Missing) else gpu.memory_bytes / 2**30
-        found = find_gpu(gpu.name, memory_gib)
+        found = find_gpu(gpu.name, machine.gpu_memory_gib(gpu.index))
         if isinstance(found, Missing) or "(any)" in found.name:
             return frozenset()
         names.add(found.name)

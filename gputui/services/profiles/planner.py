@@ -261,7 +261,7 @@ def _gpu_of_the_driver(asked: str, machine: Machine) -> PlannedDevice | None:
     addresses = {address.index: address for address in nvml_addresses()}
     if asked.startswith(("GPU-", "MIG-")):
         wanted = next((a.index for a in addresses.values() if asked in (a.uuid, *a.mig_uuids)), None)
-        gpu = next((gpu for gpu in machine.gpus if gpu.index == wanted), None)
+        gpu = machine.gpu(wanted)
         return None if gpu is None else PlannedDevice("gpu", "cuda", gpu.name, asked, "")
     index = int(number or 0)
     if index >= len(machine.gpus):

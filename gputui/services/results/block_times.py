@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gputui.model.absent import Missing
-from gputui.model.case import Case
 from gputui.model.journal import Block
 from gputui.model.plan import MIN_BLOCKS
 from gputui.model.result import CaseResult
@@ -19,15 +18,10 @@ def launches_of(case: CaseResult) -> tuple[tuple[float, ...], ...]:
 
 def measured_blocks(case: CaseResult) -> Iterator[Sequence[Block]]:
     """The blocks of each launch that measured the case and was not cut short."""
-    least = fewest_blocks(case.case)
+    least = 1 if case.case.is_whole else MIN_BLOCKS
     for measurement in case.measurements:
         if measurement.outcome == "ok" and len(measurement.blocks) >= least:
             yield measurement.blocks
-
-
-def fewest_blocks(case: Case) -> int:
-    """How many blocks a launch has at least that was not cut short."""
-    return 1 if case.is_whole else MIN_BLOCKS
 
 
 def seconds_per_unit(block: Block, units: float) -> float:

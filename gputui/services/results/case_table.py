@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from gputui.analysis.cost import Cost
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.bars import bars
 from gputui.document.spans import Span
 from gputui.document.table import Column, Table
+from gputui.model.absent import Missing
+from gputui.model.journal import Price
 from gputui.model.result import CaseResult, Run
-from gputui.model.units import format_rate
-from gputui.services.results.costs import cost_cells
+from gputui.model.units import cost_unit, format_percent, format_rate, format_usd
 from gputui.services.results.labels import interval_words, shared_case_words, short_result_name
 from gputui.services.results.roofline import PeakShare, peak_share
-from gputui.services.results.throughput import GAVE, gave_text
+from gputui.services.results.throughput import GAVE, cost_of, gave_text
 
 _PEAK, _COST, _BAR = 1, 2, 3
 """What goes first where there is little room."""
@@ -38,11 +40,32 @@ class CaseLine:
     """The rate by the clock, where `rate` is far from it (`gave_text`)."""
 
 
+def _cost_cells(measured: Sequence[tuple[CaseResult, SpeedEstimate]], price: Price | Missing) -> list[str]:
+    """Heading and `$4.52 per Gtok`, one unit per workload; empty where there is no price."""
+    found = [(case.case, cost_of(case, price)) for case, _ in measured]
+    priced = [(case, cost) for case, cost in found if isinstance(cost, Cost)]
+    least: dict[str, float] = {}
+    for case, cost in priced:
+        name = case.work.workload
+        least[name] = min(least.get(name, cost.usd_per_million), cost.usd_per_million)
+    shares = {cost.share for _, cost in priced}
+    is_one_share = len(shares) == 1 and shares != {1.0}
+    cells = [f"cost ({format_percent(min(shares))} share)" if is_one_share else "cost"]
+    for case, known in found:
+        if not isinstance(known, Cost):
+            cells.append("")
+            continue
+        millions, name = cost_unit(least[case.work.workload], case.unit)
+        share = f" ({format_percent(known.share)} share)" if known.is_share and not is_one_share else ""
+        cells.append(f"{format_usd(known.usd_per_million * millions)} per {name}{share}")
+    return cells
+
+
 def case_lines(
     run: Run, measured: Sequence[tuple[CaseResult, SpeedEstimate]], name: Callable[[CaseResult], str]
 ) -> tuple[list[CaseLine], str]:
     """A line for each measured case, and the heading of their costs."""
-    heading, *costs = cost_cells(measured, run.summary.price)
+    heading, *costs = _cost_cells(measured, run.summary.price)
     return [
         CaseLine(
             name(case),

@@ -45,7 +45,8 @@ CHECK_WORDS = {
 """Of a judged test, for tables."""
 _CAPPED_W = 1.0
 """Drivers report limits with a rounding error."""
-_PEAK_TESTS = {"gemm": "matmul", "membw": "copy"}
+PEAK_TESTS = {"gemm": "matmul", "membw": "copy"}
+"""Workloads, by what published figures call what they measure."""
 _LINKS = {"256m-h2d": "h2d_pinned", "256m-d2h": "d2h_pinned"}
 """Sizes of `xfer` that are what the figures of links were measured with: large copies, pinned memory."""
 SMALL = {("gemm", "mini"), ("gemm", "base"), ("membw", "mini")}
@@ -209,9 +210,9 @@ def _standing(run: Run, beside: _Beside, index: int | None, level: float) -> Sta
 def _remarks(run: Run, beside: _Beside, index: int | None) -> Iterator[str]:
     """What makes this box another than those of the reference."""
     reference, torch = beside.reference, run.summary.runtime.torch_version
-    for gpu in run.summary.machine.gpus if index is not None else ():
-        if gpu.index == index and (cap := power_cap_of(gpu)):
-            yield cap
+    gpu = run.summary.machine.gpu(index)
+    if gpu is not None and (cap := power_cap_of(gpu)):
+        yield cap
     if reference.boxes < FEWEST:
         yield "too few boxes to judge by"
     elif not reference.holds_torch(torch):
@@ -268,4 +269,4 @@ def _peak_test(case: CaseResult, machine: Machine) -> PeakTest | None:
 def _measure(case: CaseResult) -> str:
     """Its name in the facts; empty if they have nothing comparable."""
     work = case.case.work
-    return _PEAK_TESTS.get(work.workload) or (_LINKS.get(work.size, "") if work.workload == "xfer" else "")
+    return PEAK_TESTS.get(work.workload) or (_LINKS.get(work.size, "") if work.workload == "xfer" else "")

@@ -9,7 +9,7 @@ from gputui.analysis.peak_tests import (
     ABOVE_LIMIT,
     BELOW_NORMAL,
     NO_REFERENCE,
-    JudgedPeakTest,
+    PeakTest,
     PerformanceCheck,
 )
 from gputui.analysis.verdict import SpeedEstimate, judge
@@ -75,7 +75,7 @@ def case_order(case: Case) -> tuple[int, ...]:
 def _users(case: Case) -> int:
     """Of a load on a server; 0 of anything else."""
     users = dict(case.work.parameters).get("users")
-    return users if isinstance(users, int) and case.is_load else 0
+    return users if isinstance(users, int) and case.is_program else 0
 
 
 def size_order(case: Case) -> int:
@@ -203,7 +203,7 @@ def _device(check: PerformanceCheck, *, many: bool) -> list[str]:
     where = f"GPU {check.device_index}: " if many else ""
     if check.word == NO_REFERENCE:
         return []
-    below = [one for one in check.peak_tests if one.word == BELOW_NORMAL and _is_of_boxes(one)]
+    below = [one for one in check.peak_tests if one.word == BELOW_NORMAL and one.is_of_boxes]
     if standing is not None and check.word == BELOW_NORMAL and below:
         remarks = "".join(f", {remark}" for remark in standing.remarks)
         which = f"in {len(below)} of {counted(standing.cases, 'case')}" if standing.cases > 1 else ""
@@ -212,12 +212,6 @@ def _device(check: PerformanceCheck, *, many: bool) -> list[str]:
         return [f"{BELOW_NORMAL}: {where}{than} ({source}): {standing.lowest}{remarks}."]
     published = _published(check, many=many)
     return published if standing is None or many or not standing.judges else [*published, standing.text]
-
-
-def _is_of_boxes(judged: JudgedPeakTest) -> bool:
-    """Whether a reference judged it, and no published range."""
-    expectation = judged.peak_test.expectation
-    return expectation is not None and expectation.rates is not None
 
 
 def _published(check: PerformanceCheck, *, many: bool) -> list[str]:
@@ -233,27 +227,21 @@ def _published(check: PerformanceCheck, *, many: bool) -> list[str]:
     )
     where = f"on GPU {check.device_index} " if many else ""
     if check.word == ABOVE_LIMIT:
-        tests = listed(
-            [
-                f"{one.peak_test.label} {format_rate(one.peak_test.units_per_s, one.peak_test.unit)}"
-                for one in hits
-            ]
-        )
+        tests = listed([f"{one.label} {format_rate(one.units_per_s, one.unit)}" for one in hits])
         return [f"{ABOVE_LIMIT}: {where}{tests}, more than {_one(name)} can do: a measurement error."]
     if check.word == BELOW_NORMAL:
         shares = [format_percent(one.share or 0.0) for one in hits]
         parts = [f"{_named(one)} at {share}" for one, share in zip(hits, shares, strict=True)]
-        run = "runs" if hits[0].peak_test.measure in ("copy", "matmul") else "run"
+        run = "runs" if hits[0].measure in ("copy", "matmul") else "run"
         parts[0] = f"{_named(hits[0])} {run} at {shares[0]}"
         return [f"{BELOW_NORMAL}: {where}{listed(parts)} of what {_one(name)} does elsewhere.", *others]
-    noun = "case" if any(map(_is_of_boxes, judged)) else "peak test"
+    noun = "case" if any(one.is_of_boxes for one in judged) else "peak test"
     tests = f"all {len(judged)} {noun}s" if len(judged) > 1 else f"its one {noun}"
     return [as_sentence(f"{which} is normal in {tests}.")]
 
 
-def _named(judged: JudgedPeakTest) -> str:
+def _named(test: PeakTest) -> str:
     """`memory`, `matmul with amp`."""
-    test = judged.peak_test
     precision = test.label.rpartition(" ")[2]
     return _MEASURED.get(test.measure, test.label) + (
         f" with {precision}" if test.measure == "matmul" else ""
@@ -275,9 +263,7 @@ def _main(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
     main, speed = min(speeds, key=lambda pair: case_order(pair[0].case))
     case = main.case
     subject = as_sentence(case_subject(case, [other.case for other, _ in speeds], with_precision=False))
-    if case.is_load:
-        return f"{subject}: {format_rate(speed.units_per_s, case.unit)}."
-    if case.is_whole:
+    if case.is_whole and case.unit == "run":
         return f"{subject}: {format_seconds(1 / speed.units_per_s)} a run."
     alike = [
         other

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any  # JSON
 
 from gputui.analysis.cost import Cost
+from gputui.analysis.energy import Energy
 from gputui.analysis.peak_tests import PerformanceCheck
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing, known
@@ -36,7 +37,7 @@ def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> d
                 "device_name": case.device_name,
                 "outcome": case.outcome,
                 "reason": case.reason,
-                "speed": speed_as_json(speed_of(case)),
+                "speed": estimate_as_json(speed_of(case), "units_per_s"),
                 "waited_share": known(waited_share(case)),
                 "clock_units_per_s": known(rate_of(case, by_clock=True)),
                 "cost": cost_as_json(cost_of(case, run.summary.price), case.case.unit),
@@ -91,19 +92,19 @@ def _profiled(case: CaseResult, passes: Mapping[int, ProfiledPass]) -> dict[str,
     return {**plain, "timed_step_ns": known(timed_ns)}
 
 
-def speed_as_json(speed: SpeedEstimate | Missing) -> dict[str, Any]:
-    """A speed, or null with its reason."""
-    if isinstance(speed, Missing):
-        return {"units_per_s": None, "missing": speed.reason}
-    plain: dict[str, Any] = to_plain(speed)
+def estimate_as_json(found: SpeedEstimate | Cost | Energy | Missing, name: str) -> dict[str, Any]:
+    """An estimate, or under the name of its value null with the reason."""
+    if isinstance(found, Missing):
+        return {name: None, "missing": found.reason}
+    plain: dict[str, Any] = to_plain(found)
     return plain
 
 
 def cost_as_json(cost: Cost | Missing, unit: str) -> dict[str, Any]:
     """A cost, or null with its reason."""
+    plain = estimate_as_json(cost, "usd_per_million")
     if isinstance(cost, Missing):
-        return {"usd_per_million": None, "missing": cost.reason}
-    plain: dict[str, Any] = to_plain(cost)
+        return plain
     bought = cost.units_per_usd(unit)
     if isinstance(bought, Missing):
         return {**plain, "units_per_usd": None}

@@ -22,7 +22,7 @@ from gputui.model.units import counted, format_percent, format_rate, listed
 from gputui.services.profiles.loader import Profile, shipped_profiles
 from gputui.services.profiles.planner import case_of
 from gputui.services.results.block_times import launches_of
-from gputui.services.results.expected import SMALL, power_cap_of
+from gputui.services.results.expected import PEAK_TESTS, SMALL, power_cap_of
 from gputui.services.results.labels import some_of
 from gputui.services.results.references import (
     MOST_BYTES,
@@ -39,7 +39,7 @@ from gputui.services.results.references import (
 )
 from gputui.services.results.throughput import speed_of
 from gputui.services.results.waiting import contention_of
-from gputui.services.support.atomic_write import write_whole
+from gputui.services.support.atomic_write import write_output
 from gputui.services.support.home import make_directory
 from gputui.services.support.paths import references_directory
 from gputui.store.machines import are_one_box, known_by
@@ -53,7 +53,6 @@ _NAMED = 3
 """Runs that a reason names."""
 _SLOWED_SHARE = 0.05
 _CAPPED_W = 1.0
-_MEASURES = {"gemm": "matmul", "membw": "copy"}
 _TIMES = "times"
 _Box = tuple[Identity, ...]
 
@@ -137,7 +136,7 @@ def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: s
     if len(text.encode()) > MOST_BYTES:
         raise GputuiError(f"{name}: {len(text)} bytes are too large for a reference", f"at most {MOST_BYTES}")
     make_directory(path.parent)
-    write_whole(path, text)
+    write_output(path, text)
     _write_boxes(path, [*counted_boxes, *(_box_of(one.run) for one, _ in new)])
     return Added(read_reference(path), path, len(new), tuple(_by_reason(left_out)))
 
@@ -308,9 +307,9 @@ def _wider(a: tuple[float, float] | None, b: tuple[float, float] | None) -> tupl
 
 
 def _gpu_of(run: Run, case: CaseResult) -> Gpu | None:
-    if case.case.variant.device_class != "gpu":
-        return None
-    return next((gpu for gpu in run.summary.machine.gpus if gpu.index == (case.device_index or 0)), None)
+    return (
+        run.summary.machine.gpu(case.device_index or 0) if case.case.variant.device_class == "gpu" else None
+    )
 
 
 # Which boxes were counted
@@ -357,7 +356,7 @@ def _read_boxes(path: Path) -> list[_Box]:
 
 
 def _write_boxes(path: Path, boxes: Iterable[_Box]) -> None:
-    write_whole(_boxes_file(path), json.dumps([[asdict(one) for one in box] for box in boxes]))
+    write_output(_boxes_file(path), json.dumps([[asdict(one) for one in box] for box in boxes]))
 
 
 # What a reviewer asks
@@ -414,7 +413,7 @@ def _implausible(reference: Reference) -> Iterator[str]:
     if reference.model.device_class != "gpu":
         return
     for case, rates in reference.known_cases().values():
-        measure = _MEASURES.get(case.work.workload)
+        measure = PEAK_TESTS.get(case.work.workload)
         used = "bf16" if case.variant.precision == "amp" else case.variant.precision
         found = expected(reference.model.name, measure, used) if measure else Missing("")
         if isinstance(found, Missing) or (case.work.workload, case.work.size) in SMALL:

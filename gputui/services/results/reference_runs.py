@@ -10,7 +10,7 @@ from gputui.analysis.box_rates import BoxRates
 from gputui.analysis.fleet import FEWEST
 from gputui.analysis.priors import instance_prior_sd
 from gputui.analysis.quantiles import normal_quantile
-from gputui.analysis.spread import ASSUMED, Scatter, together
+from gputui.analysis.spread import ASSUMED, together
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case
@@ -93,7 +93,7 @@ def _between_boxes(case: Case, rates: BoxRates, known_sd: float) -> Spread:
     of_mean = 1 + 1 / rates.boxes
     if rates.boxes >= FEWEST:
         return Spread(rates.log_sd**2 * of_mean, rates.boxes - 1.0)
-    own = Scatter(rates.log_sd**2, rates.boxes - 1.0) if rates.boxes > 1 else None
+    own = Spread(rates.log_sd**2, rates.boxes - 1.0) if rates.boxes > 1 else None
     boxes = ASSUMED.of_row(own, instance_prior_sd(case.variant.device_class, case.workload_class))
     return together(
         (replace(boxes, variance=boxes.variance * of_mean), Spread(0.0 if own else known_sd**2, math.inf))

@@ -180,14 +180,7 @@ def model_of(
         return DeviceModel(
             "cpu", str(cpu.model), cores=cpu.usable_cores, features=tuple(sorted(cpu.features))
         )
-    memory_gib = next(
-        (
-            gpu.memory_bytes / 2**30
-            for gpu in machine.gpus
-            if gpu.index == device_index and not isinstance(gpu.memory_bytes, Missing)
-        ),
-        None,
-    )
+    memory_gib = machine.gpu_memory_gib(device_index)
     found = find_gpu(device_name, memory_gib)
     if isinstance(found, Missing):
         is_whole = device_name and "MIG" not in device_name

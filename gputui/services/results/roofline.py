@@ -140,11 +140,7 @@ def facts_of(case: CaseResult, machine: Machine) -> GpuFacts | Missing:
     """What is published of the GPU that a case ran on."""
     if case.case.variant.device_class != "gpu":
         return Missing("gputui has no peak figures for CPUs")
-    memory_gib = None
-    for gpu in machine.gpus:
-        if gpu.index == case.device_index and not isinstance(gpu.memory_bytes, Missing):
-            memory_gib = gpu.memory_bytes / 2**30
-    return find_gpu(case.device_name, memory_gib)
+    return find_gpu(case.device_name, machine.gpu_memory_gib(case.device_index))
 
 
 def measured_peak(

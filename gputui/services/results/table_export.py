@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -24,9 +22,9 @@ from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import case_name, device_words, measured_first, run_notes
 from gputui.services.results.metrics import CaseMetric, metrics_of
 from gputui.services.results.throughput import speed_of
-from gputui.services.results.traces import HOW_TO_OPEN, traces_of
+from gputui.services.results.traces import HOW_TO_OPEN, copy_trace, traces_of
 from gputui.services.results.waiting import waited_share
-from gputui.services.support.atomic_write import write, write_whole
+from gputui.services.support.atomic_write import write, write_output
 from gputui.services.support.csv_cells import Value, csv_text
 from gputui.store.reading import TelemetrySeries
 
@@ -234,7 +232,7 @@ def save_sheet(path: Path, sheet: Sheet) -> str:
     if form is None:
         raise GputuiError(f"{path.name}: unknown file type", "end its name in .csv or .json")
     text = form(sheet)
-    write(path, lambda: write_whole(path, text))
+    write(path, lambda: write_output(path, text))
     return f"saved {len(sheet.rows)} row{'' if len(sheet.rows) == 1 else 's'} in {path}"
 
 
@@ -272,19 +270,8 @@ def trace_of(detail: RunDetail, case: CaseResult | None) -> Path:
 def save_trace(path: Path, detail: RunDetail, case: CaseResult | None) -> str:
     """Copy the trace; returns how to open it. Raises GputuiError if there is none or it cannot be copied."""
     found = trace_of(detail, case)
-    write(path, lambda: _copy(found, path))
+    write(path, lambda: copy_trace(found, path))
     return f"saved the Chrome trace in {path}; {HOW_TO_OPEN}"
-
-
-def _copy(source: Path, target: Path) -> None:
-    draft = target.with_name(f".{target.name}.new")
-    try:
-        shutil.copyfile(source, draft)
-        draft.replace(target)
-    except BaseException:
-        with suppress(OSError):
-            draft.unlink()
-        raise
 
 
 def _about(detail: RunDetail, case: CaseResult | None = None) -> dict[str, str]:

@@ -1,13 +1,14 @@
-"""From stored blocks to speeds."""
+"""What is known of a case, from its stored blocks: its speed, what a unit of its work costs, its energy."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gputui.analysis.cost import Cost, cost_per_million
+from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
 from gputui.analysis.priors import (
     LATE_LOAD_SD,
     LATE_RUN_SD,
@@ -28,12 +29,13 @@ from gputui.analysis.verdict import (
     with_ratio_of_speeds,
 )
 from gputui.model.absent import Missing
-from gputui.model.case import Case
+from gputui.model.case import WHOLE_BOX, Case
 from gputui.model.journal import Block, Price
 from gputui.model.plan import MIN_BLOCKS
 from gputui.model.result import CaseResult, Run, Spread, worked_out_once
-from gputui.model.units import TIME_UNIT, format_rate
-from gputui.services.results.block_times import launches_of, seconds_per_unit
+from gputui.model.telemetry import LaunchPower
+from gputui.model.units import format_rate
+from gputui.services.results.block_times import launches_of, measured_blocks, seconds_per_unit
 from gputui.services.results.load_times import late_share
 from gputui.services.results.waiting import (
     own_launches_of,
@@ -43,6 +45,8 @@ from gputui.services.results.waiting import (
     own_times,
 )
 
+PowerOf = Callable[[str, int], Sequence[LaunchPower] | Missing]
+"""By run and case."""
 LAUNCH_IDS_OF_A_RUN = 2**32
 """Keeps the launches of several runs apart where they were pooled."""
 GAVE, HELD_BY_OTHERS = "the box gave", "other programs held its CPUs"
@@ -138,12 +142,12 @@ def speed_of_launch(case: Case, blocks: Sequence[Block]) -> float:
 def prior_of(case: CaseResult) -> float:
     """Prior sd of the log time between launches of such a case.
 
-    Whole programs use that of the host, except for loads on a server, which are inference by the whole box.
+    Whole programs use that of the host, except for what the whole box does, as a load on a server.
     """
     if late_share(case):
         return LATE_LOAD_SD
     device = case.case.variant.device_class
-    is_program = case.case.is_whole and not case.case.is_load
+    is_program = case.case.is_whole and device != WHOLE_BOX
     return launch_prior_sd(device, "host" if is_program else _kind_of(case))
 
 
@@ -193,10 +197,31 @@ def _between_launches(case: CaseResult) -> Spread | None:
 
 def cost_of(case: CaseResult, price: Price | Missing) -> Cost | Missing:
     """The cost of a million units of work on a box of this price."""
-    if case.case.unit == TIME_UNIT:
+    if case.case.is_time:
         return Missing("a time has no cost")
     speed, gpus = speed_of(case), devices_of(case.case)
     return cost_per_million(speed, case.case.unit, price, case.case.variant.device_class, gpus)
+
+
+def energy_of(case: CaseResult, powers: Sequence[LaunchPower] | Missing) -> Energy | Missing:
+    """Joules per unit on the GPU of a case; Missing where its power is not known to be its own."""
+    if case.case.variant.device_class != "gpu":
+        return Missing("power is read from GPUs only")
+    if devices_of(case.case) > 1:
+        return Missing("it used several GPUs")
+    if " MIG " in case.device_name:
+        return Missing("drivers do not report power per GPU slice")
+    if isinstance(powers, Missing):
+        return powers
+    by_launch = {power.launch_id: power for power in powers}
+    launches = []
+    for blocks in measured_blocks(case):
+        power = by_launch.get(blocks[0].launch_id)
+        if power is not None:
+            wall_s = sum(block.wall_ns for block in blocks) * 1e-9
+            units = sum(block.steps for block in blocks) * case.case.units_per_step
+            launches.append(PoweredLaunch(power.mean_w, power.samples, wall_s / units, wall_s))
+    return energy_per_unit(launches)
 
 
 def devices_of(case: Case) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from gputui.model.journal import TRACES_NAME
@@ -26,11 +27,20 @@ def keep_traces(run_dir: Path, run_id: str, target: Path) -> tuple[Path, ...]:
         place = traces_directory(target) / f"{run_id[-8:]}-{trace.name}"
         if not place.exists():
             place.parent.mkdir(exist_ok=True)
-            draft = place.with_name(place.name + ".new")
-            shutil.copyfile(trace, draft)
-            draft.replace(place)
+            copy_trace(trace, place)
         kept.append(place)
     return tuple(kept)
+
+
+def copy_trace(source: Path, target: Path) -> None:
+    """Copy a file that has all its content from the first moment. Raises OSError."""
+    draft = target.with_name(f".{target.name}.new")
+    try:
+        shutil.copyfile(source, draft)
+        draft.replace(target)
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 def traces_of(run_id: str, target: Path) -> tuple[Path, ...]:

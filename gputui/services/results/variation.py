@@ -12,7 +12,6 @@ from gputui.analysis.spread import (
     ASSUMED,
     BoxSpread,
     RunMean,
-    Scatter,
     assumed_runs,
     learn_launches,
     learn_runs,
@@ -38,11 +37,11 @@ class BoxVariation:
 
     launches: Mapping[str, BoxSpread]
     """By device class, and by each time of loads."""
-    rows: Mapping[Hashable, Scatter]
+    rows: Mapping[Hashable, Spread]
     """Of each case on its own."""
     runs: Mapping[str, Spread]
     """Between runs, likewise."""
-    pairs: Mapping[Hashable, Scatter] = field(default_factory=dict)
+    pairs: Mapping[Hashable, Spread] = field(default_factory=dict)
     """Of the log ratio of two cases between launches in which they were interleaved."""
 
     def launch_spread(self, result: CaseResult) -> Spread:
@@ -101,7 +100,7 @@ def _variation(runs: Sequence[Run]) -> BoxVariation:
     telling = [[r for r in of_run if r.outcome == "ok" and not is_undecidable(r)] for of_run in seen]
     kinds = {_kind(result) for of_run in telling for result in of_run}
     launches: dict[str, BoxSpread] = {}
-    rows: dict[Hashable, Scatter] = {}
+    rows: dict[Hashable, Spread] = {}
     between: dict[str, Spread] = {}
     for kind in kinds:
         mine = [[r for r in of_run if _kind(r) == kind] for of_run in telling]
@@ -112,7 +111,7 @@ def _variation(runs: Sequence[Run]) -> BoxVariation:
     return BoxVariation(launches, rows, between, _paired(newest, telling))
 
 
-def _paired(runs: Sequence[Run], results: Sequence[Sequence[CaseResult]]) -> dict[Hashable, Scatter]:
+def _paired(runs: Sequence[Run], results: Sequence[Sequence[CaseResult]]) -> dict[Hashable, Spread]:
     """Of each two cases that were interleaved, over all launches that one software did."""
     ratios: dict[tuple[Hashable, Hashable], list[float]] = {}
     for run, of_run in zip(runs, results, strict=True):
@@ -123,32 +122,32 @@ def _paired(runs: Sequence[Run], results: Sequence[Sequence[CaseResult]]) -> dic
                 is_turned = a.case.variant.precision > b.case.variant.precision
                 key = _pair(a, b), _software(run)
                 ratios.setdefault(key, []).append(-a_to_b if is_turned else a_to_b)
-    found: dict[Hashable, list[Scatter]] = {}
+    found: dict[Hashable, list[Spread]] = {}
     for (pair, _), logs in ratios.items():
         if len(logs) > 1:
-            found.setdefault(pair, []).append(Scatter(sample_variance(logs), len(logs) - 1.0))
+            found.setdefault(pair, []).append(Spread(sample_variance(logs), len(logs) - 1.0))
     return {pair: pooled(scatters) for pair, scatters in found.items()}
 
 
-def _rows(groups: Sequence[Sequence[tuple[CaseResult, Scatter]]]) -> dict[Hashable, Scatter]:
+def _rows(groups: Sequence[Sequence[tuple[CaseResult, Spread]]]) -> dict[Hashable, Spread]:
     """Of each case, over all groups."""
-    found: dict[Hashable, list[Scatter]] = {}
+    found: dict[Hashable, list[Spread]] = {}
     for result, scatter in (one for group in groups for one in group):
         found.setdefault(_identity(result), []).append(scatter)
     return {row: pooled(scatters) for row, scatters in found.items()}
 
 
-def _scatters(results: Sequence[CaseResult]) -> list[tuple[CaseResult, Scatter]]:
+def _scatters(results: Sequence[CaseResult]) -> list[tuple[CaseResult, Spread]]:
     found = ((r, launch_scatter(own_launches_of(r))) for r in results)
-    return [(result, scatter) for result, scatter in found if isinstance(scatter, Scatter)]
+    return [(result, scatter) for result, scatter in found if isinstance(scatter, Spread)]
 
 
-def _learnt(groups: Sequence[Sequence[tuple[CaseResult, Scatter]]]) -> BoxSpread:
+def _learnt(groups: Sequence[Sequence[tuple[CaseResult, Spread]]]) -> BoxSpread:
     """From the scatters of each run. Cases that differ in precision only shared their launches."""
-    runs: list[dict[Hashable, Scatter]] = []
+    runs: list[dict[Hashable, Spread]] = []
     launches = 0
     for group in groups:
-        rows: dict[Hashable, list[Scatter]] = {}
+        rows: dict[Hashable, list[Spread]] = {}
         for result, scatter in group:
             relative = replace(scatter, variance=scatter.variance / prior_of(result) ** 2)
             rows.setdefault(_launched(result), []).append(relative)
@@ -157,9 +156,9 @@ def _learnt(groups: Sequence[Sequence[tuple[CaseResult, Scatter]]]) -> BoxSpread
     return learn_launches(runs, launches)
 
 
-def _mean_of(scatters: Sequence[Scatter]) -> Scatter:
+def _mean_of(scatters: Sequence[Spread]) -> Spread:
     """Of cases that shared their launches: together they know no more degrees of freedom than one."""
-    return Scatter(pooled(scatters).variance, max(scatter.df for scatter in scatters))
+    return Spread(pooled(scatters).variance, max(scatter.df for scatter in scatters))
 
 
 def _joined(runs: Sequence[Run], results: Sequence[Sequence[CaseResult]]) -> list[CaseResult]:
@@ -189,7 +188,7 @@ def _apart(
 def _between(
     runs: Sequence[tuple[Run, Sequence[CaseResult]]],
     prior: BoxSpread,
-    rows: Mapping[Hashable, Scatter],
+    rows: Mapping[Hashable, Spread],
 ) -> Spread:
     means: dict[Hashable, list[RunMean]] = {}
     launched: set[Hashable] = set()

@@ -76,7 +76,7 @@ def own_launches_of(case: CaseResult) -> tuple[tuple[float, ...], ...]:
 
 def step_times_of(case: CaseResult | None) -> tuple[tuple[float, ...], ...]:
     """The same in seconds per step; none of a load, which lasts as long as it shall, or of a reference."""
-    if case is None or case.case.is_load or case.between_boxes is not None:
+    if case is None or not case.case.has_steps or case.between_boxes is not None:
         return ()
     units = case.case.units_per_step
     return tuple(tuple([seconds * units for seconds in launch]) for launch in own_launches_of(case))

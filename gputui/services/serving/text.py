@@ -13,6 +13,7 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Price
+from gputui.model.result import Run
 from gputui.model.serving import ANSWERED
 from gputui.model.units import (
     counted,
@@ -24,7 +25,8 @@ from gputui.model.units import (
     listed,
     with_prefix,
 )
-from gputui.services.results.headline import as_sentence
+from gputui.services.results.headline import as_sentence, run_headline
+from gputui.services.results.load_times import LATE_S
 from gputui.services.serving.curve import CLOSED, SEARCH, Level, ServingRun, Times
 from gputui.services.serving.profiles import limits_of, parameter_of, shipped_request_profiles
 
@@ -37,7 +39,6 @@ API_PRICE_HELP = (
     "A hosted API's price in USD per million tokens: show the load from which the box is cheaper."
 )
 _NOTEWORTHY_SHARE = 0.02
-_LAG_S = 0.002
 _NOTHING = "—"
 
 
@@ -104,6 +105,13 @@ def _number(value: float) -> str:
 
 def _number_or_none(value: float | Missing) -> str:
     return _NOTHING if isinstance(value, Missing) else _number(value)
+
+
+def headline_of(run: Run, serving: ServingRun | Missing | None) -> str:
+    """The answer of a run, which of loads is that of its server."""
+    if isinstance(serving, ServingRun):
+        return serving_headline(serving, run.summary.price)
+    return run_headline(run)
 
 
 def serving_headline(serving: ServingRun, price: Price | Missing) -> str:
@@ -224,7 +232,7 @@ def serving_notes(serving: ServingRun) -> Iterator[str]:
         if bad:
             parts = listed([f"{n} {outcome}" for outcome, n in bad])
             yield f"{load_words(level)}: of {counted(level.outcomes.total(), 'request')} {parts}"
-    laggards = [level for level in measured if level.longest_lag_s > _LAG_S]
+    laggards = [level for level in measured if level.longest_lag_s > LATE_S]
     if laggards:
         worst = max(laggards, key=lambda level: level.longest_lag_s)
         yield f"lag of the client: p99 {format_seconds(worst.longest_lag_s)} with {load_words(worst)}"

@@ -40,11 +40,11 @@ def key_figures(run: Run) -> Table | None:
     A column for each: what it is, its value, what to think of it. None if nothing was measured.
     """
     judged = {
-        (one.peak_test.unit, one.peak_test.units_per_s): CHECK_WORDS.get(one.word)
+        (one.unit, one.units_per_s): CHECK_WORDS.get(one.word)
         for check in performance_checks(run)
         for one in check.peak_tests
     }
-    known = [pair for pair in main_cases(run) if not (pair[0].case.is_program or pair[0].case.is_load)]
+    known = [pair for pair in main_cases(run) if not pair[0].case.is_program]
     known.sort(key=lambda pair: case_order(pair[0].case), reverse=True)
     chosen = {pair[0].case.work.workload: pair for pair in known}  # the last one counts
     first = sorted(chosen, key=lambda workload: index_in(_WORKLOADS, workload))[:_MOST_RATES]

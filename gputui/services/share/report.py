@@ -38,9 +38,9 @@ from gputui.services.serving.repeating import commands_of, engine_words
 from gputui.services.serving.text import (
     curve_table,
     energy_line,
+    headline_of,
     measured_levels,
     server_line,
-    serving_headline,
     serving_notes,
     unmeasured_lines,
 )
@@ -86,12 +86,7 @@ def report_on(boxes: Sequence[SharedSide], answer: str, contents: Sequence[str])
     `answer` is the headline of their comparison, empty for one box; `contents` says what is in the report.
     """
     first = boxes[0]
-    alone = (
-        run_headline(first.run)
-        if isinstance(first.serving, Missing)
-        else serving_headline(first.serving, first.run.summary.price)
-    )
-    title, _, lead = (answer or alone).partition(". ")
+    title, _, lead = (answer or headline_of(first.run, first.serving)).partition(". ")
     sections = (
         Section("What was measured", (_about(boxes), *_notes_on_boxes(boxes))),
         Section("What is expected", tuple(_expected(boxes))),
@@ -182,9 +177,9 @@ def _expected(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     if not judged:
         return
     rows = []
-    for box, check, one in judged:
-        test, expectation = one.peak_test, one.peak_test.expectation
-        if expectation is None or one.share is None:
+    for box, check, test in judged:
+        expectation, share = test.expectation, test.share
+        if expectation is None or share is None:
             continue
         high = expectation.measured_high
         low = format_rate(expectation.measured_low, test.unit)
@@ -195,9 +190,9 @@ def _expected(boxes: Sequence[SharedSide]) -> Iterator[Part]:
                 test.label,
                 format_rate(test.units_per_s, test.unit),
                 f"at least {low}" if high is None else _ends(low, format_rate(high, test.unit)),
-                format_percent(one.share),
+                format_percent(share),
                 format_rate(expectation.warn_below, test.unit),
-                one.word.lower(),
+                test.word.lower(),
             )
         )
     headings = ("device", "test", "here", "elsewhere", "of the lowest there", "called low below", "verdict")
@@ -229,11 +224,9 @@ def _sources(checks: Iterable[tuple[SharedSide, PerformanceCheck]]) -> Iterator[
     """Who published the figures, and where."""
     keys: dict[str, None] = {}
     for box, check in checks:
-        expectations = {one.peak_test.measure: one.peak_test.expectation for one in check.peak_tests}
+        expectations = {one.measure: one.expectation for one in check.peak_tests}
         measures = {name for name, one in expectations.items() if one is not None and one.rates is None}
-        gpu = next((g for g in box.run.summary.machine.gpus if g.index == check.device_index), None)
-        size = None if gpu is None or isinstance(gpu.memory_bytes, Missing) else gpu.memory_bytes / 2**30
-        found = find_gpu(check.device_name, size)
+        found = find_gpu(check.device_name, box.run.summary.machine.gpu_memory_gib(check.device_index))
         if not isinstance(found, Missing):
             rows = [r for r in plausible_rows() if r.gpu == found.name and r.measure in measures]
             keys.update(dict.fromkeys(key for row in rows for key in row.source))
@@ -276,7 +269,7 @@ def _evidence(boxes: Sequence[SharedSide]) -> Iterator[Part]:
 def _gpu_table(gpus: Sequence[tuple[SharedSide, DeviceTelemetry]], boxes: Sequence[SharedSide]) -> Table:
     rows = []
     for box, device in gpus:
-        gpu = next((g for g in box.run.summary.machine.gpus if g.index == device.device_index), None)
+        gpu = box.run.summary.machine.gpu(device.device_index)
         rows.append(
             (
                 *([box.letter] if box.letter else []),

@@ -21,7 +21,7 @@ from gputui.services.serving.curve import serving_of
 from gputui.services.share.copying import shared_copy
 from gputui.services.share.report import SharedSide, below_normal, report_on
 from gputui.services.share.rules import Keep, Names
-from gputui.services.support.atomic_write import write, write_whole
+from gputui.services.support.atomic_write import write, write_output
 from gputui.store.locking import new_draft
 from gputui.store.opening import expanded
 from gputui.store.reading import ResultFile, check_runs, open_result
@@ -109,9 +109,9 @@ def share(
             shared = Shared(held, _left_out(names))
             if draw_card is not None and form in CARDS:
                 (box,) = _boxes(copies, ())
-                write_whole(out, draw_card(box.run, box.passes, form))
+                write_output(out, draw_card(box.run, box.passes, form))
             else:
-                write_whole(out, _text(form, copies, shared))
+                write_output(out, _text(form, copies, shared))
     return Shared(held, _left_out(names))
 
 

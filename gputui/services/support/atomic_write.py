@@ -1,15 +1,14 @@
-"""Writes a file atomically."""
+"""Writes files that users named, or says why that fails and what to do."""
 
 from __future__ import annotations
 
 import errno
 import os
-import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from gputui.errors import GputuiError, NotStored
+from gputui.recording.own_directory import write_whole
 from gputui.store.opening import expanded
 
 _DUCKDB_MAGIC = slice(8, 12), b"DUCK"
@@ -18,8 +17,8 @@ _BYTES_OF_NAMES = "surrogateescape"
 """In a C locale, Python represents file names as bytes; they are written unchanged."""
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Replace a file in one step; the old content stays if that fails. Text is UTF-8, line ends as given.
+def write_output(path: Path, content: str | bytes) -> None:
+    """Write a file that the user named, as `write_whole` does. Text is UTF-8, line ends as given.
 
     A device or pipe, such as /dev/stdout, is written to directly. Raises NotStored, and GputuiError for a
     database: swapped arguments must not replace measurements by a report of them.
@@ -36,18 +35,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
             raise GputuiError(f"{path} is a database and will not be overwritten", "choose another file")
         target = target.resolve()  # a symlink's target is replaced, not the link
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-        descriptor, made = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(made).chmod(mode)
-            Path(made).replace(target)
-        except BaseException:
-            with suppress(OSError):
-                Path(made).unlink()
-            raise
+        write_whole(target, data, mode)
     except OSError as error:
         raise NotStored(
             f"cannot write {path} ({error.strerror})", "give another file with --output, or none"

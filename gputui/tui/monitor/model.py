@@ -66,7 +66,7 @@ from gputui.tui.widgets.load import SteadyLoads
 from gputui.tui.widgets.plain_ascii import in_ascii
 
 if TYPE_CHECKING:
-    from gputui.services.playback.replay import Playback
+    from gputui.services.playback.replay import Playback, Replay
 
 TICK_NS = SECOND_NS // 4
 """Without a new sample, redraw at most this often: only ages can have changed."""
@@ -251,18 +251,18 @@ class MonitorModel:
         if self._recording is None:
             self._take_in(sample, int(2.5 * self._settings.interval_s * SECOND_NS))
         else:
-            self._catch_up(self._recording, before, sample)
+            self._catch_up(self._recording.replay, before, sample)
 
-    def _catch_up(self, recording: Playback, before: LiveSample | None, sample: LiveSample) -> None:
+    def _catch_up(self, replay: Replay, before: LiveSample | None, sample: LiveSample) -> None:
         """Update charts and totals as if the recording had been played from its start to this sample."""
         if before is None or sample.t_ns < before.t_ns:
             before, self._history, self._charts = None, History(), ChartPool()
             self._loads = SteadyLoads()
             self._ledger = Ledger(self._ledger.usd_per_hour)
         step_ns, last_ns = 0, 0
-        for between in recording.leading_to(None if before is None else before.t_ns / 1e9, sample.t_ns / 1e9):
+        for between in replay.leading_to(None if before is None else before.t_ns / 1e9, sample.t_ns / 1e9):
             step_ns, last_ns = between.t_ns - last_ns, between.t_ns
-            self._take_in(between, int(2.5 * max(step_ns, recording.interval_s * SECOND_NS)), sample.t_ns)
+            self._take_in(between, int(2.5 * max(step_ns, replay.interval_s * SECOND_NS)), sample.t_ns)
 
     def _take_in(self, sample: LiveSample, hold_ns: int, shown_ns: int = 0) -> None:
         """Values last for `hold_ns` if none follow; samples too old for charts that end at `shown_ns` are
@@ -354,11 +354,11 @@ class MonitorModel:
 
     def _leap(self, share: float) -> None:
         if self._recording is not None:
-            self._seek_by(share * self._recording.duration_s)
+            self._seek_by(share * self._recording.replay.duration_s)
 
     def _change_speed(self, by: int) -> None:
         if self._recording is not None:
-            self._recording.set_speed(stepped(SPEEDS, self._recording.speed, by))
+            self._recording.set_speed(stepped(SPEEDS, self._recording.player.speed, by))
 
     def _open_filter(self) -> None:
         if not self._settings.show_processes:
@@ -626,7 +626,8 @@ class MonitorModel:
             self._selected_gpu = None
         if self._settings.show_processes:
             self._table.take(sample.processes)
-        stale_after_s = max(STALE_AFTER_S, 2.5 * (self._recording or self._settings).interval_s)
+        paced = self._settings if self._recording is None else self._recording.replay
+        stale_after_s = max(STALE_AFTER_S, 2.5 * paced.interval_s)
         foreign = foreign_processes(sample.processes, self._user)
         findings = {
             gpu.device: health(

@@ -22,21 +22,20 @@ def pause_or_go_on(recording: Playback) -> None:
         recording.seek(0.0)
         recording.pause(False)
     else:
-        recording.pause(not recording.is_paused)
+        recording.pause(not recording.player.is_paused)
 
 
 def position_spans(recording: Playback, width: int) -> list[Span]:
     """`playing 1:23 of 4:56 · 10x`, or `PAUSED`, or `ENDED`; with the time of day if it fits."""
-    place = (
-        f"{format_clock(recording.position_s, recording.duration_s)} of {format_clock(recording.duration_s)}"
-    )
-    words = [f"{recording.speed:g}x"]
+    whole_s = recording.replay.duration_s
+    place = f"{format_clock(recording.position_s, whole_s)} of {format_clock(whole_s)}"
+    words = [f"{recording.player.speed:g}x"]
     if width >= _TIME_OF_DAY_FROM:
-        instant_s = recording.started_utc_us / 1e6 + recording.position_s
+        instant_s = recording.replay.started_utc_us / 1e6 + recording.position_s
         words.insert(0, datetime.fromtimestamp(instant_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"))
     state, style = "playing", "good"
     if recording.has_ended:
         state, style = "ENDED", "warn"
-    elif recording.is_paused:
+    elif recording.player.is_paused:
         state, style = "PAUSED", "warn"
     return [Span(state, style), Span(f" {place}"), Span("".join(f" · {word}" for word in words), "dim")]

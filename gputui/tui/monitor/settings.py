@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -88,24 +86,15 @@ def load_settings(path: Path) -> tuple[MonitorSettings, str]:
 
 def save_settings(path: Path, settings: MonitorSettings) -> None:
     """Write the file atomically. Raises GputuiError if that fails."""
-    import tempfile  # here: it is not needed for the first frame
+    from gputui.recording.own_directory import write_whole  # not needed for the first frame
 
     text = "# Written by gputui when the monitor closes.\n" + "".join(
         f"{field.name} = {_toml(getattr(settings, field.name))}\n" for field in fields(settings)
     )
-    draft = ""
     try:
         make_directory(path.parent)
-        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(draft).replace(path)
+        write_whole(path, text.encode())
     except OSError as error:
-        if draft:
-            with contextlib.suppress(OSError):
-                Path(draft).unlink()
         raise GputuiError(
             f"{path}: settings cannot be kept ({error.strerror})",
             "set XDG_CONFIG_HOME to a directory you can write to",

@@ -16,7 +16,7 @@ from typing import Any  # whatever a job is for
 import duckdb
 import pytest
 from command_line import printed
-from hand_made import make_case, make_run, measured, selected, steady
+from hand_made import make_case, make_run, measured, selected, steady, unmeasured
 from journals import (
     CPU_MACHINE,
     GPU_MACHINE,
@@ -36,10 +36,11 @@ from gputui.model.machine import Gpu, Machine
 from gputui.model.result import Run
 from gputui.model.units import format_rate
 from gputui.services.compare.fleet import Fleet, fleet_of
-from gputui.services.compare.fleet_sides import FleetSide, fleet_sides
+from gputui.services.compare.fleet_sides import fleet_sides
 from gputui.services.compare.fleet_text import kind_table, shown_boxes, write_fleet
 from gputui.services.compare.fleet_why import explained, ranking_of
 from gputui.services.compare.formats import ranking_text
+from gputui.services.compare.pairing import Side
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.throughput import rate_of, speed_of
 from gputui.services.support.background import Job
@@ -54,7 +55,7 @@ _WOBBLE = (0.0, 0.01, -0.012, 0.004, -0.006, 0.009, -0.003, 0.002, -0.008, 0.011
 
 def box(
     name: str, gemm_s: float, copy_s: float = 0.02, machine: Machine = CPU_MACHINE, usd: float | None = None
-) -> FleetSide:
+) -> Side:
     price = {} if usd is None else {"price": Price(usd, 1.0, "stated", "", "", "", "")}
     run: Run = make_run(
         measured(GEMM, steady(gemm_s)),
@@ -66,7 +67,7 @@ def box(
     return replace(side, name=name.removesuffix(".db"))
 
 
-def even(count: int, step_s: float = 0.01, **kind: object) -> list[FleetSide]:
+def even(count: int, step_s: float = 0.01, **kind: object) -> list[Side]:
     return [
         box(f"{n}.db", step_s * (1 + _WOBBLE[n % 10]), 0.02 * (1 + _WOBBLE[-1 - n % 10]), **kind)  # type: ignore[arg-type]
         for n in range(count)
@@ -228,6 +229,17 @@ def test_a_case_is_that_of_the_newest_run_and_with_pool_has_all_launches_of_its_
         (case,) = side.cases
         assert (case.run, case.result.device_index) == (newer.summary, 0)
         assert len(case.result.measurements) == launches
+
+
+def test_a_run_that_failed_hides_no_older_result_of_its_box() -> None:
+    older = make_run(measured(GEMM, steady(0.01)))
+    hours_later = STARTED_US + 3_600_000_000
+    newer = make_run(unmeasured(GEMM, "failed", "ValueError"), started_utc_us=hours_later)
+
+    (side,) = fleet_sides([selected("a.db", older, newer)])
+
+    (case,) = side.cases
+    assert (case.run, case.result.outcome) == (older.summary, "ok")
 
 
 def test_what_few_boxes_share_is_no_ground_to_rank_them() -> None:

@@ -35,9 +35,9 @@ from gputui.services.compare.pairing import Comparison, compare_sides, side_of_r
 from gputui.services.compare.session import ask
 from gputui.services.compare.tables import Naming, performance_lines, remarks, row_table
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.energy import energy_of
 from gputui.services.results.selectors import Selection
-from gputui.services.support.atomic_write import write_whole
+from gputui.services.results.throughput import energy_of
+from gputui.services.support.atomic_write import write_output
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run
@@ -421,7 +421,7 @@ def test_a_file_is_replaced_whole_and_keeps_its_mode_and_links(tmp_path: Path) -
     target.chmod(0o640)
     link.symlink_to(target)
 
-    write_whole(link, "new\r\n")
+    write_output(link, "new\r\n")
 
     assert target.read_bytes() == b"new\r\n"
     assert link.is_symlink()
@@ -434,12 +434,12 @@ def test_what_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> None:
     target.write_text("old")
 
     with pytest.raises(UnicodeEncodeError):
-        write_whole(target, "new \ud800")
+        write_output(target, "new \ud800")
 
     assert target.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
     with pytest.raises(NotStored, match="it is a directory"):
-        write_whole(tmp_path, "new")
+        write_output(tmp_path, "new")
 
 
 # Energy

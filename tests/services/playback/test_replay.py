@@ -287,7 +287,7 @@ def test_a_recording_plays_in_the_panes_like_a_live_box(shown: Shown) -> None:
     shown.playback.set_speed(10)
     shown.clock.pass_s(1)
     shown.until(13)
-    assert shown.playback.speed == 10
+    assert shown.playback.player.speed == 10
     assert not shown.playback.has_ended
     shown.clock.pass_s(100)
     shown.until(59)
@@ -301,7 +301,7 @@ def test_a_jump_shows_at_once_also_while_it_stands_still(shown: Shown) -> None:
     before = shown.playback.latest()
     assert shown.power_w() == 40
     shown.clock.pass_s(5)
-    assert shown.playback.is_paused
+    assert shown.playback.player.is_paused
     assert shown.playback.position_s == 40
     assert shown.playback.latest() is before
     shown.playback.pause(False)

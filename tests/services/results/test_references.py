@@ -307,9 +307,7 @@ def test_several_gpus_of_a_run_are_judged_together_so_that_false_alarms_are_thos
     (check,) = performance_checks(alone)
     first, _ = performance_checks(eight)
     limits = [
-        next(
-            one.peak_test.expectation for one in found.peak_tests if one.peak_test.label == "matmul large amp"
-        )
+        next(one.expectation for one in found.peak_tests if one.label == "matmul large amp")
         for found in (check, first)
     ]
     assert limits[1].warn_below < limits[0].warn_below  # type: ignore[union-attr]

@@ -16,6 +16,7 @@ from gputui.cli.output import step_lines
 from gputui.cli.results import missing_lines, print_run
 from gputui.document.page import console_on
 from gputui.document.spans import Span
+from gputui.model.case import program_case
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult
 from gputui.services.profiles.loader import find_profile
@@ -110,9 +111,13 @@ def test_a_recording_without_a_rate_says_how_long_it_took_and_how_it_ended() -> 
     assert run_headline(lost) == "Recorded until it was interrupted: its process ended without saying why."
 
 
-def test_a_whole_program_is_answered_in_time() -> None:
-    program = measured(make_case("spin"), steady(0.1))
-    assert run_headline(make_run(program)).startswith("Hashing: ")
+def test_a_whole_program_is_answered_in_time_and_one_that_counts_its_own_units_in_these() -> None:
+    def told(unit: str, units: float) -> str:
+        case = program_case("command:train", 1, is_whole=True, device_class="cpu", unit=unit, units=units)
+        return run_headline(make_run(measured(case, steady(0.1))))
+
+    assert re.fullmatch(r"Your program train: [0-9.]+ m?s a run\.", told("run", 1))
+    assert re.fullmatch(r"Your program train: [0-9.]+k? img/s\.", told("img", 1000))
 
 
 def test_contention_is_named_beside_the_speed_it_makes_doubtful() -> None:

@@ -22,7 +22,7 @@ from gputui.services.results import table_export as saving
 from gputui.services.results.browser import RunDetail, read_detail, read_runs
 from gputui.services.results.table_export import Sheet, save_sheet, save_trace, sheet_as_csv, sheet_as_json
 from gputui.services.results.traces import traces_directory
-from gputui.services.support.atomic_write import write, write_whole
+from gputui.services.support.atomic_write import write, write_output
 from gputui.services.support.background import Job
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
@@ -163,7 +163,7 @@ def test_what_cannot_be_written_is_reported_with_the_next_step_and_leaves_nothin
 def test_a_full_disk_is_reported(db: Path) -> None:
     full = Path("/dev/full")
     with pytest.raises(GputuiError) as raised:
-        write(full, lambda: write_whole(full, "x" * 100_000))
+        write(full, lambda: write_output(full, "x" * 100_000))
 
     assert raised.value.message == "there is no room for /dev/full"
     assert "free some" in raised.value.hint

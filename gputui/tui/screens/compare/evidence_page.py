@@ -7,15 +7,16 @@ from dataclasses import dataclass
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.services.compare.pairing import Comparison, Row
+from gputui.services.compare.load_terms import serving_of_side
+from gputui.services.compare.pairing import Row
 from gputui.services.compare.row_text import row_name
 from gputui.services.compare.rows_table import rows_of_sides
 from gputui.services.compare.suggestions import next_steps
 from gputui.services.compare.telemetry_overlay import SideCurves, curves_of
 from gputui.services.compare.why import Why, sentence
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line
-from gputui.services.results.conditions import NOT_PROFILED, Evidence
-from gputui.services.serving.curve import ServingRun, serving_of
+from gputui.services.results.conditions import NOT_PROFILED
+from gputui.services.serving.curve import ServingRun
 from gputui.services.support.background import Job
 from gputui.tui.screens.compare.evidence_parts import (
     absent_lines,
@@ -59,15 +60,15 @@ def evidence_page(
     if blocks := block_lines(row, "ab", width - 1, _ROWS):
         lines += [(), blocks_heading(_ROWS), *blocks]
     lines.append(())
-    if row.case.is_load:
+    if not row.case.has_steps:
         lines += [*result_lines(row, width), (), *load_lines(loads, row, width), ()]
     elif isinstance(row.estimate, Missing):
         lines += paragraph(row.estimate.reason, width)
-    values = value_table(row, "b", width, in_full=True, has_rates=not row.case.is_load)
+    values = value_table(row, "b", width, in_full=True, has_rates=row.case.has_steps)
     values += absent_lines(row, width)
     lines += [*values, ()] if values else ()
     lines += sure_lines(row, width)
-    if row.case.is_load:
+    if not row.case.has_steps:
         lines += [(), *load_notes(loads, width)]
     else:
         lines += [(), *result_lines(row, width)] if row.figures else []
@@ -134,22 +135,13 @@ def open_row(loaded: Loaded, number: int, place: int, job: Job[OpenedRow]) -> Op
         raise GputuiError("neither side has this case", "n shows the next side")
     job.say("reading what the boxes did meanwhile")
     evidence = loaded.asked.evidence
+    shown = loaded.answer.comparisons[place]
     curves: tuple[SideCurves | Missing, ...]
+    loads: tuple[ServingRun | Missing, ...] = ()
     try:
         curves = curves_of(found, evidence, pool=loaded.asked.pool)
+        if not found.case.has_steps:
+            loads = tuple(serving_of_side(side, evidence) for side in (shown.a, shown.b))
     except GputuiError as error:
-        curves = (Missing(error.message), Missing(error.message))
-    loads = _loads(loaded.answer.comparisons[place], evidence) if found.case.is_load else ()
+        curves = loads = (Missing(error.message), Missing(error.message))
     return OpenedRow(loaded, place, found, curves, next_steps(found, evidence), loads)
-
-
-def _loads(comparison: Comparison, evidence: Evidence) -> tuple[ServingRun | Missing, ...]:
-    """Of the newest run of each side; Missing where its file can no longer be read."""
-    found: list[ServingRun | Missing] = []
-    for side in (comparison.a, comparison.b):
-        run_id = side.run.run_id
-        try:
-            found.append(serving_of(evidence.run(run_id), evidence.loads(run_id)))
-        except GputuiError as error:
-            found.append(Missing(error.message))
-    return tuple(found)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 from gputui.analysis.judgement import Judgement
+from gputui.analysis.statistics import bin_of, histogram
 from gputui.analysis.verdict import LAUNCHES_MEASURED, RatioEstimate, SpeedEstimate
 from gputui.document.table import table_of
 from gputui.model.absent import Missing
@@ -181,7 +181,7 @@ def block_lines(row: Row, letters: str, width: int, rows: int) -> list[Line]:
         if not seconds:
             lines.append((Span(f" {letter} ", "title"), Span("no blocks", "dim")))
             continue
-        heights = _histogram(seconds, low, high, room)
+        heights = histogram(seconds, low, high, room, is_log=True)
         drawn = area([height or None for height in heights], max(heights), rows)
         for place, text in enumerate(drawn):
             label = letter if place == rows - 1 else " "
@@ -211,22 +211,9 @@ def _interval(cell: Cell) -> tuple[float, ...]:
     return units / speed.high, units / speed.units_per_s, units / speed.low
 
 
-def _place(seconds: float, low: float, high: float, columns: int) -> int:
-    """The column of a time; equal steps are equal ratios, so that sides of any distance fit."""
-    share = math.log(seconds / low) / math.log(high / low)
-    return min(max(int(share * columns), 0), columns - 1)
-
-
-def _histogram(seconds: Sequence[float], low: float, high: float, columns: int) -> list[float]:
-    heights = [0.0] * columns
-    for one in seconds:
-        heights[_place(one, low, high, columns)] += 1.0
-    return heights
-
-
 def _whisker(edges: Sequence[float], low: float, high: float, width: int) -> str:
     """The 95 % interval as a line, and the estimate on it."""
-    first, middle, last = (_place(edge, low, high, width) for edge in edges)
+    first, middle, last = (bin_of(edge, low, high, width, is_log=True) for edge in edges)
     return " " * first + "━" * (middle - first) + "●" + "━" * (last - middle)
 
 

@@ -50,7 +50,7 @@ def _results(row: Row, shown: Callable[[Judgement], str]) -> Iterator[tuple[str 
         return Span(title, "dim"), *sides, change, Span(word, style_of(judged) if change else "dim")
 
     cells = row.a, row.b
-    if row.case.is_load:
+    if not row.case.has_steps:
         word = row.rate.reason if row.rate.ratio is None else judged_word(row.rate)
         yield result(row.rate.respect, map(rate_text, cells), row.rate, word)
         _, unit = costs_text(cells)

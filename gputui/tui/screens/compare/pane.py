@@ -147,7 +147,7 @@ def beside_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
     else:
         lines = []
     letter = letter_of(shown.place)
-    is_served = row.case.is_load and bool(row.figures)
+    is_served = bool(row.figures) and not row.case.has_steps
     values = result_lines(row, width, letter, is_brief=True) if is_served else value_table(row, letter, width)
     lines += [title_line(row, shown.name, width), (), *values]
     if row.verdict.reason:

@@ -23,7 +23,7 @@ from gputui.model.units import (
 from gputui.services.results.browser import RunDetail
 from gputui.services.results.case_table import brief_table
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.headline import headline_sentences, run_headline
+from gputui.services.results.headline import headline_sentences
 from gputui.services.results.labels import (
     case_name,
     day,
@@ -36,7 +36,7 @@ from gputui.services.results.roofline import peak_share
 from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.step_tables import main_step, step_parts
 from gputui.services.results.throughput import speeds_of
-from gputui.services.serving.text import server_line, serving_headline
+from gputui.services.serving.text import headline_of, server_line
 from gputui.services.traces.overview import sentence
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results.largest_operators import largest_operators
@@ -106,7 +106,7 @@ def verdict_lines(detail: RunDetail, width: int) -> tuple[Line, ...]:
     run, loads = detail.run, loads_of(detail)
     words = {check.word for check in performance_checks(run)}
     style = "alarm" if ABOVE_LIMIT in words else "warn" if BELOW_NORMAL in words else "title"
-    text = run_headline(run) if loads is None else serving_headline(loads, run.summary.price)
+    text = headline_of(run, loads)
     if detail.passes and run.summary.profile in (TRACE_PROFILE, DEMO_PROFILE) and not speeds_of(run):
         made_up = headline_sentences(run)[:1] if run.summary.is_made_up else ()
         text = " ".join((*made_up, sentence(next(iter(detail.passes.values())), run.cases[0].device_name)))

@@ -58,11 +58,10 @@ def launch_lines(detail: RunDetail, case: CaseResult, width: int, current: int =
     """
     own = zip(measured_blocks(case), own_launches_of(case), strict=True)
     seconds = {blocks[0].launch_id: hodges_lehmann(times) for blocks, times in own}
-    is_one_block = case.case.is_whole or case.case.is_load
     rows = []
     for one in case.measurements:
         mine = seconds.get(one.launch_id)
-        steps_ns = [] if is_one_block else [b.block_ns / b.steps for b in one.blocks]
+        steps_ns = [] if case.case.is_whole else [b.block_ns / b.steps for b in one.blocks]
         waited = [share for b in one.blocks if not isinstance(share := waited_of(b), Missing)]
         rows.append(
             (

@@ -436,7 +436,7 @@ class RunPane(Vertical):
     ) -> tuple[Line, ...]:
         if not is_case:
             return pages.breakdown_lines(detail, case, width)
-        if case.case.is_load:
+        if not case.case.has_steps:
             return ()
         title = section((Span(case_name(case), "title"),), width)
         lines: list[Line] = [title, *paragraph(outcome_words(case), width)]

@@ -101,7 +101,7 @@ def case_rows(run: Run) -> list[CaseRow]:
                 case_name(case),
                 format_rate(speed.units_per_s, case.case.unit),
                 interval_words(speed),
-                "" if case.case.is_load else format_seconds(case.case.units_per_step / speed.units_per_s),
+                format_seconds(case.case.units_per_step / speed.units_per_s) if case.case.has_steps else "",
                 _flags(case),
             )
         rows.append(CaseRow(case, cells))

@@ -145,7 +145,7 @@ def _blocks(detail: RunDetail) -> tuple[_Timed, ...]:
 
 def _block_words(case: CaseResult, measurement: Measurement, block: Block) -> str:
     """`, block 3 of 6: 20.0 ms a step`; nothing for a load, which lasts as long as it shall."""
-    if case.case.is_load:
+    if not case.case.has_steps:
         return ""
     number = "" if case.case.is_whole else f", block {block.index + 1} of {len(measurement.blocks)}"
     return f"{number}: {format_seconds(block.block_ns / block.steps / 1e9)} a step"

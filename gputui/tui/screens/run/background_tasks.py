@@ -13,7 +13,6 @@ from time import monotonic
 from gputui.errors import GputuiError, MachineLacks
 from gputui.model.absent import Missing
 from gputui.model.result import Run
-from gputui.model.serving import ServingRecords
 from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.spec import Spec
 from gputui.services.doctor.disturbances import disturbances, gpus_of
@@ -24,7 +23,6 @@ from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.profiles.user_workload import is_step_file
 from gputui.services.results.case_table import CaseLine, case_lines
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.headline import run_headline
 from gputui.services.results.labels import case_name, outcome_words
 from gputui.services.results.next_steps import NextStep, next_steps
 from gputui.services.results.selectors import run_in
@@ -48,7 +46,7 @@ from gputui.services.runs.progress import CaseProgress, LogTail, ProgressTracker
 from gputui.services.runs.recovery import recover_orphans, see_stored
 from gputui.services.runs.start import DraftChecker, choices_of, prepare, read_draft
 from gputui.services.serving.curve import serving_of
-from gputui.services.serving.text import serving_headline
+from gputui.services.serving.text import headline_of
 from gputui.services.support.error_log import keep_error
 from gputui.services.support.paths import error_log, hash_key
 from gputui.store.journal_reader import TelemetryTail
@@ -433,7 +431,10 @@ def finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InProg
 
         with open_result(target) as file:
             results = [run_in(file, run.run_id) for run in runs]
-            headlines = tuple(_headline(result, file.serving(result.summary.run_id)) for result in results)
+            headlines = tuple(
+                headline_of(result, serving_of(result, file.serving(result.summary.run_id)))
+                for result in results
+            )
             passes = file.profiled(runs[0].run_id) if len(runs) == 1 else {}
             steps = tuple(next_steps(results, target, file.measured_summaries(), passes=passes.values()))
         for number, result in enumerate(results, 1):
@@ -459,13 +460,6 @@ def finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InProg
         checks=checks,
         next_steps=steps,
     )
-
-
-def _headline(result: Run, records: ServingRecords) -> str:
-    loads = serving_of(result, records)
-    if isinstance(loads, Missing):
-        return run_headline(result)
-    return serving_headline(loads, result.summary.price)
 
 
 def rows_of_progress(cases: Sequence[CaseProgress]) -> list[CaseLine]:

@@ -11,7 +11,6 @@ from gputui.analysis.peak_tests import (
     NO_REFERENCE,
     NORMAL,
     Expectation,
-    JudgedPeakTest,
     PeakTest,
     PerformanceCheck,
 )
@@ -106,7 +105,7 @@ def _telemetry(progress: ProgressSnapshot | None, width: int, room: int) -> list
 
 def _published(
     checks: Sequence[PerformanceCheck],
-    judged: Sequence[tuple[PerformanceCheck, JudgedPeakTest]],
+    judged: Sequence[tuple[PerformanceCheck, PeakTest]],
     width: int,
 ) -> Iterator[Line]:
     names = dict.fromkeys(check.device_name.removeprefix("NVIDIA ") for check, _ in judged)
@@ -130,12 +129,12 @@ def _published(
 
 
 def _published_columns(
-    judged: Sequence[tuple[PerformanceCheck, JudgedPeakTest]], *, heading: str, many: bool
+    judged: Sequence[tuple[PerformanceCheck, PeakTest]], *, heading: str, many: bool
 ) -> tuple[Column | Drawing, ...]:
     known = [
         (check, one, expectation, share)
         for check, one in judged
-        if (expectation := one.peak_test.expectation) is not None and (share := one.share) is not None
+        if (expectation := one.expectation) is not None and (share := one.share) is not None
     ]
     styles = [CHECK_WORDS[one.word].style for _, one, _, _ in known]
 
@@ -152,8 +151,8 @@ def _published_columns(
         Span(_label(check, one, many=many), "title" if one.word != NORMAL else "")
         for check, one, _, _ in known
     ]
-    here = [format_rate(one.peak_test.units_per_s, one.peak_test.unit) for _, one, _, _ in known]
-    elsewhere = [Span(_elsewhere(expectation, one.peak_test), "dim") for _, one, expectation, _ in known]
+    here = [format_rate(one.units_per_s, one.unit) for _, one, _, _ in known]
+    elsewhere = [Span(_elsewhere(expectation, one), "dim") for _, one, expectation, _ in known]
     words = [CHECK_WORDS[one.word] for _, one, _, _ in known]
     return (
         Column(heading, names, breaks=True),
@@ -165,21 +164,21 @@ def _published_columns(
     )
 
 
-def _axis(judged: Sequence[JudgedPeakTest], cells: int) -> Axis:
+def _axis(judged: Sequence[PeakTest], cells: int) -> Axis:
     """In shares of the lowest published figure, wide enough for all."""
     shares = [one.share for one in judged if one.share is not None]
     highest = [
-        one.peak_test.expectation.measured_high / one.peak_test.expectation.measured_low
+        one.expectation.measured_high / one.expectation.measured_low
         for one in judged
-        if one.peak_test.expectation is not None and one.peak_test.expectation.measured_high is not None
+        if one.expectation is not None and one.expectation.measured_high is not None
     ]
     low = min(0.5, *(share // 0.25 * 0.25 for share in shares))
     return Axis(max(low, 0.0), max(1.25, *(1.03 * one for one in (*shares, *highest))), max(cells, 8))
 
 
-def _label(check: PerformanceCheck, judged: JudgedPeakTest, *, many: bool) -> str:
+def _label(check: PerformanceCheck, judged: PeakTest, *, many: bool) -> str:
     """The peak test, and on which of several GPUs."""
-    label = clean(judged.peak_test.label)
+    label = clean(judged.label)
     return f"GPU {check.device_index} {label}" if many and check.device_index is not None else label
 
 

@@ -1,0 +1,76 @@
+"""Samples that a function makes, with the interface of a `Collector`, so that the same panes draw them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from gputui.model.live import LiveSample
+
+
+class TimedFeed:
+    """Shows what `now` makes, and asks it again after each interval, under a lock."""
+
+    def __init__(
+        self, now: Callable[[], LiveSample], interval_s: float, on_sample: Callable[[], None]
+    ) -> None:
+        """`now` returns the same object as before if nothing has changed."""
+        self._now = now
+        self._interval_s = interval_s
+        self._on_sample = on_sample
+        self._moved = threading.Condition()
+        self._moves = 0
+        """Number of changes requested; each wakes the thread."""
+        self._is_closed = False
+        self._sample = now()
+
+    def start(self) -> None:
+        """Start; returns at once."""
+        threading.Thread(target=self._play, name="feed", daemon=True).start()
+
+    def latest(self) -> LiveSample:
+        """The current sample; the same object as before if nothing has changed."""
+        return self._sample
+
+    def want_processes(self, wanted: bool) -> None:
+        """Does nothing: process lists cost nothing here, or are not stored."""
+
+    def set_interval(self, interval_s: float) -> None:
+        """Show a new sample this often, starting at once."""
+        with self._moved:
+            self._interval_s = interval_s
+            self._wake()
+
+    def move(self, change: Callable[[], None]) -> None:
+        """Change what `now` makes, and show it at once."""
+        with self._moved:
+            change()
+            self._sample = self._now()
+            self._wake()
+
+    def close(self) -> None:
+        """End."""
+        with self._moved:
+            self._is_closed = True
+            self._wake()
+
+    def _play(self) -> None:
+        seen = 0
+        while True:
+            with self._moved:
+                self._moved.wait_for(partial(self._is_moved_since, seen), self._interval_s)
+                if self._is_closed:
+                    return
+                before, seen = self._sample, self._moves
+                self._sample = self._now()
+                is_news = self._sample is not before
+            if is_news:
+                self._on_sample()
+
+    def _is_moved_since(self, moves: int) -> bool:
+        return self._is_closed or self._moves != moves
+
+    def _wake(self) -> None:
+        self._moves += 1
+        self._moved.notify()
