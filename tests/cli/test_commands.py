@@ -364,19 +364,51 @@ def test_help_of_a_topic_is_its_page_with_links_as_topics() -> None:
     ("question", "answer"),
     [
         ("why is my gpu slow", "why its clock is held down"),
+        ("why is it slow", "`gputui show a.db` ends with a step of the main case"),
+        ("gpu utilization is low", "names what a step waits for"),
+        ("is amp worth it", "`gputui compare a.db --by precision`"),
+        ("which gpu should i rent", "`gputui advise a.db b.db --job '50M tokens train'`"),
+        ("cheapest h100", "`gputui prices H100`"),
+        ("does my model fit", "`gputui fit 7B --batch 4`"),
+        ("out of memory", "It is stored as `oom`"),
+        ("gpu not found", "`docker run --gpus all`"),
+        ("docker no gpu", "`docker run --gpus all`"),
+        ("torch cuda not available", "why torch cannot use a GPU that the driver sees"),
+        ("colab", "`!gputui run quick`"),
+        ("slurm", "`--slurm PARTITION`"),
+        ("mac", "as are a Mac and WSL 2"),
+        ("multiple gpus", "`gputui run quick --device all --db a.db`"),
+        ("compare two files", "`gputui compare a.db b.db`"),
         ("what does can't tell mean?", "neither lies beyond ±1 % nor within it"),
-        ("delete a run", "`gputui rm RUN F`"),
+        ("how accurate is it", "±12 % is the 95 % interval of the rate on this box"),
+        ("how long does it take", "`quick` takes 2.3 minutes"),
+        ("run in background", "`--detach`"),
+        ("ssh disconnected", "`gputui attach` shows it again"),
+        ("it crashed", "Exit status 70 is a bug in gputui"),
+        ("power limit", "POWER-CAPPED: its power limit does"),
+        ("thermal throttling", "THERMAL: heat holds its clocks down"),
+        ("what is a launch", "A launch is a fresh process"),
+        ("what is a profile", "A profile is a list of cases"),
         ("vllm benchmark", "`gputui serve-bench http://127.0.0.1:8000`"),
+        ("tokens per second", "`gputui serve-bench http://127.0.0.1:8000`"),
         ("where are my results stored", "`gputui paths` prints"),
+        ("delete a run", "`gputui rm RUN F`"),
+        ("export csv", "`gputui compare a.db b.db --format csv`"),
+        ("how to share", "`gputui share a.db -o report.md`"),
+        ("does it send data", "gputui opens no connection"),
+        ("who is using my gpu", "Key `p` in the Monitor"),
+        ("uninstall", "`pip uninstall gputui`"),
+        ("upgrade", "`git pull` in the clone"),
     ],
 )
-def test_help_with_words_of_a_question_shows_the_paragraphs_that_answer_it(
+def test_help_with_words_of_a_question_shows_first_the_paragraph_that_answers_it(
     question: str, answer: str
 ) -> None:
     shown = gputui_here("help", *question.split())
     assert shown.returncode == 0
-    assert answer in " ".join(shown.stdout.split())
-    assert 1 <= shown.stdout.count("\n  gputui help ") <= 3
+    first, *others = shown.stdout.split("\n  gputui help ")
+    assert answer in " ".join(first.split())
+    assert 1 <= len(others) <= 3
 
 
 def test_options_of_the_monitor_work_without_its_name_and_only_there() -> None:
