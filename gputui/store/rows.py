@@ -22,7 +22,7 @@ from gputui.model.journal import (
     LaunchStart,
     WorkerReady,
 )
-from gputui.model.machine import Gpu, Layer, Machine, Runtime
+from gputui.model.machine import Layer, Machine, Runtime
 from gputui.model.plan import PROFILED
 from gputui.model.profiled import ProfiledPass
 from gputui.model.serving import LoadStep, Requests, ServerFound
@@ -57,7 +57,7 @@ def run_rows(contents: JournalContents, imported_from: str, stored_us: int) -> d
         "runs": [_run_row(contents, machine, imported_from, stored_us)],
         "machines": [_machine_row(machine)] if machine else [],
         "identities": [_fields(one, {}) for one in machine.identities] if machine else [],
-        "devices": [_gpu_row(gpu) for gpu in machine.gpus] if machine else [],
+        "devices": [_with_absent(_fields(gpu, GPU_RENAMED)) for gpu in machine.gpus] if machine else [],
         "prices": _price_rows(contents),
         "cases": [_case_row(contents, planned, measurements) for planned in contents.of(CasePlanned)],
         "launches": _launch_rows(contents),
@@ -156,10 +156,6 @@ def _machine_row(machine: Machine) -> Row:
     flat.update({f"memory_{name}": value for name, value in _fields(machine.memory, {}).items()})
     flat["cpu_features"] = " ".join(machine.cpu.features)
     return {**_with_absent(flat), "box_id": None}  # depends on the other runs of the file
-
-
-def _gpu_row(gpu: Gpu) -> Row:
-    return _with_absent(_fields(gpu, GPU_RENAMED))
 
 
 def _price_rows(contents: JournalContents) -> list[Row]:
