@@ -29,8 +29,8 @@ from gputui.services.results.selectors import from_here
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.runs.alerts import Alerts
+from gputui.services.runs.alerts_watch import notification
 from gputui.services.runs.device_history import HistoryReader
-from gputui.services.runs.notifications import notification
 from gputui.services.runs.process import LiveRun, called, follow, is_of_this_boot, stop
 from gputui.services.runs.recovery import see_stored
 from gputui.store.journal_reader import TelemetryTail

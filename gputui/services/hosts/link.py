@@ -145,7 +145,7 @@ class FilePart:
     """Of the job that is waited for."""
 
 
-class Link:
+class Link(contextlib.AbstractContextManager["Link"]):
     """An open link. For one thread; `close` may come from any."""
 
     def __init__(self, host: Host, *, makes: bool = True) -> None:
@@ -189,9 +189,6 @@ class Link:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Link:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -27,10 +27,9 @@ from gputui.services.hosts.host import Host, hosts_from
 from gputui.services.profiles.loader import Profile, find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.user_workload import is_step_file
-from gputui.services.runs.cautions import cautions
 from gputui.services.runs.process import new_run_id
 from gputui.services.runs.progress import expected_s
-from gputui.services.runs.start import RunOptions, check_something_runs, option_words
+from gputui.services.runs.start import RunOptions, cautions, check_something_runs, option_words
 
 
 @dataclass(frozen=True, slots=True)
