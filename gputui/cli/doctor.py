@@ -93,7 +93,7 @@ def _check_hosts(hosts: tuple[Host, ...], python: str | None) -> int:
     """Whether each host can be reached and can measure, and what gputui left there; exit 1 if one cannot."""
     from gputui.model.absent import Missing
     from gputui.services.hosts.bakeoff import on_all
-    from gputui.services.hosts.box import Box, Left, checked
+    from gputui.services.hosts.box import Box, Left, checked, device_of
     from gputui.services.profiles.torch_builds import unused_gpu
     from gputui.services.support.paths import hash_key
 
@@ -109,7 +109,7 @@ def _check_hosts(hosts: tuple[Host, ...], python: str | None) -> int:
             status = EXIT_CASE_FAILED
             continue
         box, left = found
-        page.spans((name, Span(f"{box.device} · {box.runtime} ({box.found_as})")))
+        page.spans((name, Span(f"{device_of(box.machine)} · {box.runtime} ({box.found_as})")))
         unused = unused_gpu(box.interpreter, box.machine)
         if unused is not None:
             page.spans((Span(f"  {unused.reason}", STYLES["note" if unused.is_wanted else "problem"]),))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +22,6 @@ from gputui.services.prices.pricing import price_of
 from gputui.services.runs.process import writable_target
 from gputui.services.runs.recording import (
     Recording,
-    discard,
     lay_out,
     outcome_of,
     store,
@@ -136,7 +136,7 @@ def _record(
                 status = _watch(seconds, interval, foreground, recorder)
     except OSError as error:
         recorder.close(EXIT_OURS, "the program was never started")
-        discard(recording)
+        shutil.rmtree(recording.run_dir, ignore_errors=True)  # it never began
         code = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_NOT_EXECUTABLE
         raise GputuiError(
             f"{words[0]}: cannot be started: {error.strerror}", "nothing was recorded", code

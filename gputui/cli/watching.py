@@ -29,8 +29,8 @@ from gputui.services.results.selectors import from_here
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.runs.alerts import Alerts
+from gputui.services.runs.alerts_watch import notification
 from gputui.services.runs.device_history import HistoryReader
-from gputui.services.runs.notifications import notification
 from gputui.services.runs.process import LiveRun, called, follow, is_of_this_boot, stop
 from gputui.services.runs.recovery import see_stored
 from gputui.store.journal_reader import TelemetryTail
@@ -166,16 +166,21 @@ def finish(
     keepers = [_who_stored(index, run, watched) for index, run in enumerate(runs)]
     from gputui.cli.output import console
     from gputui.cli.results import print_run
+    from gputui.model.serving import SERVE_PROFILE
     from gputui.services.compare.pairing import runtime_name
     from gputui.services.compare.resolve import Looks
     from gputui.services.results.next_steps import next_steps
     from gputui.services.results.selectors import run_in
-    from gputui.services.serving.curve import is_serving, serving_of
+    from gputui.services.serving.curve import serving_of
     from gputui.store.reading import open_result
 
     with open_result(target) as file:
         results = [run_in(file, run.run_id) for run in runs]
-        loads = [serving_of(one, file.serving(one.summary.run_id)) for one in results if is_serving(one)]
+        loads = [
+            serving_of(one, file.serving(one.summary.run_id))
+            for one in results
+            if one.summary.profile == SERVE_PROFILE
+        ]
         passes = file.profiled(runs[0].run_id) if len(runs) == 1 else {}
         steps = next_steps(
             results,

@@ -88,7 +88,8 @@ def find_layers(tree: Tree) -> tuple[Layer, ...]:
         present = [signal for signal in group if evidence.shows(signal)]
         if _decides(name, present):
             found[layer] = Layer(layer, name, tuple(signal.label for signal in present))
-    if _is_metal(tree, found):
+    product = tree.found_text("/sys/class/dmi/id/product_name")
+    if "vm" in found and found["vm"].name == "aws" and ".metal" in product:
         found["os"] = Layer("os", "bare-metal", ("dmi product_name",))
     elif not found and tree.found_text("/sys/class/dmi/id/sys_vendor"):
         found["os"] = Layer("os", "bare-metal", ("dmi sys_vendor",))
@@ -101,11 +102,6 @@ def _decides(name: str, present: Sequence[Signal]) -> bool:
     if not ("strong" in open_signs or "certain" in open_signs):
         return False
     return "certain" in open_signs or strong >= (1 if name in _ONE_STRONG_DECIDES else 2)
-
-
-def _is_metal(tree: Tree, found: dict[str, Layer]) -> bool:
-    product = tree.found_text("/sys/class/dmi/id/product_name")
-    return "vm" in found and found["vm"].name == "aws" and ".metal" in product
 
 
 class _Evidence:

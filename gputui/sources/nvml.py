@@ -91,11 +91,10 @@ class NvmlSource:
             values = {key: value for key, value in answers.items() if isinstance(value, int | float)}
             if "memory_used_bytes" in values:
                 values["memory_used_mib"] = values.pop("memory_used_bytes") / 2**20
-            for why in answers.values():
-                if isinstance(why, Missing) and not values:
-                    self._problems[device] = why
             if values:
                 self._problems.pop(device, None)
+            else:
+                self._problems[device] = next(why for why in answers.values() if isinstance(why, Missing))
         return Reading(device, time.monotonic_ns(), values)
 
     def problem(self, device: int) -> Missing | None:

@@ -81,32 +81,9 @@ UNION_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """By nvmlValueType_t."""
 
 
-def sm_clock(nvml: Any, handle: Any) -> Numbers:
-    return {"sm_clock_mhz": float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))}
-
-
-def memory_clock(nvml: Any, handle: Any) -> Numbers:
-    return {"memory_clock_mhz": float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM))}
-
-
-def event_reasons(nvml: Any, handle: Any) -> Numbers:
-    """Why the clocks are what they are, as a bit set."""
-    return {"throttle_bits": nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)}
-
-
-def throttle_reasons(nvml: Any, handle: Any) -> Numbers:
-    """As `event_reasons`, with drivers before 535."""
-    return {"throttle_bits": nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)}
-
-
 def instant_power(nvml: Any, handle: Any) -> Numbers:
     field = nvml.nvmlDeviceGetFieldValues(handle, [POWER_INSTANT])[0]
     return {"power_w": field_number(nvml, field) / 1000}
-
-
-def power(nvml: Any, handle: Any) -> Numbers:
-    """Power; since Ampere (except GA100) the mean of the last second."""
-    return {"power_w": nvml.nvmlDeviceGetPowerUsage(handle) / 1000}
 
 
 def busy(nvml: Any, handle: Any) -> Numbers:
@@ -179,17 +156,3 @@ def process_counts(driver: tuple[int, ...]) -> list[Way]:
 
 def _count(way: Callable[[Any, Any], list[Any]], nvml: Any, handle: Any) -> Numbers:
     return {"compute_process_count": float(len(way(nvml, handle)))}
-
-
-def temperature_v(nvml: Any, handle: Any) -> Numbers:
-    return {"temperature_c": float(nvml.nvmlDeviceGetTemperatureV(handle, nvml.NVML_TEMPERATURE_GPU))}
-
-
-def temperature(nvml: Any, handle: Any) -> Numbers:
-    """As `temperature_v`, with drivers before 570."""
-    return {"temperature_c": float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))}
-
-
-def energy(nvml: Any, handle: Any) -> Numbers:
-    """Energy used since the driver was loaded."""
-    return {"energy_mj": nvml.nvmlDeviceGetTotalEnergyConsumption(handle)}

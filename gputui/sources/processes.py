@@ -133,8 +133,18 @@ class ProcessTable:
         now_ns = self._clock()
         known = self._known.get(pid)
         if known is None or known.start_ticks != stat.start_ticks:  # the PID was reused
-            known = self._start_tracking(pid, stat, now_ns, is_told_by_driver=bool(uses))
-            self._known[pid] = known
+            known = self._known[pid] = _Known(
+                start_ticks=stat.start_ticks,
+                user=self._user(pid),
+                name=stat.name,
+                command=self._command(pid, stat.name),
+                command_ns=now_ns,
+                cpu_ticks=stat.cpu_ticks,
+                cpu_ns=now_ns,
+                cpu_pct=AT_SECOND_READING,
+                job=job_of(pid, self._proc),
+                refused=self._refused(pid) if uses else None,
+            )
         else:
             self._update(pid, known, stat, now_ns)
         if known.refused is not None:
@@ -163,20 +173,6 @@ class ProcessTable:
         if self._is_inside:
             return NOT_OF_HERE
         return HIDDEN if self._hides else ENDED
-
-    def _start_tracking(self, pid: int, stat: Stat, now_ns: int, *, is_told_by_driver: bool) -> _Known:
-        return _Known(
-            start_ticks=stat.start_ticks,
-            user=self._user(pid),
-            name=stat.name,
-            command=self._command(pid, stat.name),
-            command_ns=now_ns,
-            cpu_ticks=stat.cpu_ticks,
-            cpu_ns=now_ns,
-            cpu_pct=AT_SECOND_READING,
-            job=job_of(pid, self._proc),
-            refused=self._refused(pid) if is_told_by_driver else None,
-        )
 
     def _update(self, pid: int, known: _Known, stat: Stat, now_ns: int) -> None:
         if known.name != stat.name or now_ns - known.command_ns >= _COMMAND_KEPT_NS:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from io import BufferedReader
+from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar  # Any: lines of one kind
 
 from gputui.errors import GputuiError
 from gputui.metrics import CURRENT
@@ -363,23 +364,25 @@ def _consistent(start: RunStart, lines: list[Line], damage: list[str]) -> list[L
 
 
 def _said_once(line: Line) -> object:
-    if isinstance(line, RunStart | MachineFound | RuntimeFound | RunEnd):
-        return type(line)
-    if isinstance(line, CasePlanned):
-        return (CasePlanned, line.planned.case_id)
-    if isinstance(line, LaunchStart | WorkerReady | LaunchEnd):
-        return (type(line), line.launch_id)
-    if isinstance(line, CaseWarm | CaseEnd | ProfiledPass | ServerFound):
-        return (type(line), line.launch_id, line.case_id)
-    if isinstance(line, Block):
-        return (Block, line.launch_id, line.case_id, line.index)
-    if isinstance(line, LoadStep):
-        return (LoadStep, line.launch_id, line.case_id, line.step_index)
-    if isinstance(line, Requests) and line.rows:
-        return (Requests, line.launch_id, line.case_id, line.step_index, line.rows[0].request_index)
-    if isinstance(line, Figure):
-        return (Figure, line.launch_id, line.case_id, line.key)
-    return None
+    """What no other line of its kind may have again; None if it may be repeated."""
+    of = _SAID_ONCE.get(type(line))
+    key = None if of is None else of(line)
+    return None if key is None else (type(line), key)
+
+
+_OF_CASE = ("launch_id", "case_id")
+_STEP = attrgetter(*_OF_CASE, "step_index")
+_SAID_ONCE: dict[type[Line], Callable[[Any], object]] = {
+    **dict.fromkeys((RunStart, MachineFound, RuntimeFound, RunEnd), lambda line: ()),
+    CasePlanned: attrgetter("planned.case_id"),
+    **dict.fromkeys((LaunchStart, WorkerReady, LaunchEnd), attrgetter("launch_id")),
+    **dict.fromkeys((CaseWarm, CaseEnd, ProfiledPass, ServerFound), attrgetter(*_OF_CASE)),
+    Block: attrgetter(*_OF_CASE, "index"),
+    LoadStep: _STEP,
+    Requests: lambda some: (*_STEP(some), some.rows[0].request_index) if some.rows else None,
+    Figure: attrgetter(*_OF_CASE, "key"),
+}
+"""What tells a line of a kind from the others."""
 
 
 def _count_blocks(lines: list[Line], damage: list[str]) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputui.errors import GputuiError, NotStored
-from gputui.model.result import RunSummary
 from gputui.store import schema
 from gputui.store.locking import cleared, lock_of, log_of, merge_draft
 from gputui.store.opening import CATALOG, check_place, expanded, rows_of
@@ -79,13 +78,9 @@ def _ends_in(db: Path) -> dict[str, bool]:
     """Whether each run of a file has its end."""
     try:
         with open_result(db) as file:
-            return {one.run_id: _has_end(one) for one in file.summaries()}
+            return {one.run_id: one.ended_utc_us is not None for one in file.summaries()}
     except GputuiError as error:
         raise NotStored(error.message, error.hint) from error
-
-
-def _has_end(run: RunSummary) -> bool:
-    return run.ended_utc_us is not None
 
 
 def collect_new(
@@ -123,7 +118,7 @@ def _collect(
             new = []
             of_file = [one for one in every if path not in only or one.run_id in only[path]]
             for one in of_file:
-                has_end = _has_end(one)
+                has_end = one.ended_utc_us is not None
                 if one.run_id not in known or (has_end and not known[one.run_id]):
                     known[one.run_id] = has_end
                     new.append(one)

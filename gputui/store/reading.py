@@ -42,14 +42,16 @@ from gputui.store.opening import (
     too_large,
     whole_texts,
 )
-from gputui.store.rebuilding import (
+from gputui.store.rows import (
     BLOCK_COLUMNS,
+    PROFILED_PARTS,
     RUN_COLUMNS,
+    Cell,
+    Row,
     case_from,
     profiled_from,
     summary_from,
 )
-from gputui.store.rows import PROFILED_PARTS, Cell, Row
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.store.strict import LATEST_US, NotValid, converted, strict
 from gputui.store.text import clean_text
@@ -143,18 +145,6 @@ class TelemetrySeries:
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchSeries:
-    """The machine from the first block of a case to its last in one launch."""
-
-    launch_id: int
-    first_us: int
-    """Start of the first block, in UTC epoch microseconds; `last_us` is the end of the last."""
-    last_us: int
-    series: tuple[TelemetrySeries, ...]
-    """Of each device that was sampled in that time."""
-
-
-@dataclass(frozen=True, slots=True)
 class CaseConditions:
     """What its device did while a case was timed; samples between its blocks do not count."""
 
@@ -181,6 +171,15 @@ class MeasuredSpan:
     launch_id: int
     first_utc_us: int
     last_utc_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSeries:
+    """The machine from the first block of a case to its last in one launch."""
+
+    span: MeasuredSpan
+    series: tuple[TelemetrySeries, ...]
+    """Of each device that was sampled in that time."""
 
 
 COLD_C = 5.0
@@ -363,12 +362,7 @@ class ResultFile:
     ) -> tuple[LaunchSeries, ...]:
         """The machine while a case was timed in these launches, in pieces as in `telemetry_series`."""
         return tuple(
-            LaunchSeries(
-                span.launch_id,
-                span.first_utc_us,
-                span.last_utc_us,
-                self._series_between(run_id, (span.first_utc_us, span.last_utc_us), pieces),
-            )
+            LaunchSeries(span, self._series_between(run_id, (span.first_utc_us, span.last_utc_us), pieces))
             for span in sorted(self.measured_spans(run_id), key=attrgetter("launch_id"))
             if span.case_id == case_id and span.launch_id in launch_ids
         )

@@ -65,7 +65,6 @@ class StoredRun:
     """The file already had this run, as far as it goes; nothing was added."""
     cases: int
     blocks: int
-    telemetry_rows: int
     left_out: tuple[str, ...]
     """What could not be read of the journal and its telemetry, one sentence each."""
 
@@ -90,11 +89,11 @@ def store_run(
         ).fetchall()
         if there and (there[0][0] is not None or contents.end is None):
             connection.execute("ROLLBACK")
-            return StoredRun(db, run_id, status, True, 0, 0, 0, contents.damage)
+            return StoredRun(db, run_id, status, True, 0, 0, contents.damage)
         delete_runs(connection, [run_id])
         for name, table_rows in rows.items():
             _insert(connection, name, _tuples(name, run_id, table_rows))
-        count = _insert_telemetry(connection, run_id, telemetry_tuples(contents, telemetry))
+        _insert_telemetry(connection, run_id, telemetry_tuples(contents, telemetry))
         left_out = contents.damage
         if isinstance(telemetry, Telemetry):  # complete only now, after it was read
             level = "warning" if telemetry.is_readable else "error"
@@ -102,7 +101,7 @@ def store_run(
             _insert(connection, "events", _tuples("events", run_id, events))
             left_out += telemetry.damage
         connection.execute("COMMIT")
-    return StoredRun(db, run_id, status, False, len(rows["cases"]), len(rows["blocks"]), count, left_out)
+    return StoredRun(db, run_id, status, False, len(rows["cases"]), len(rows["blocks"]), left_out)
 
 
 def delete_runs(connection: DuckDBPyConnection, runs: Sequence[str]) -> None:
@@ -414,18 +413,15 @@ def _readable(table: str, column: str, cell: Cell) -> Cell:
 
 def _insert_telemetry(
     connection: DuckDBPyConnection, run_id: str, rows: Iterable[tuple[str, tuple[Cell, ...]]]
-) -> int:
+) -> None:
     waiting: dict[str, list[tuple[Cell, ...]]] = {"telemetry": [], "host_telemetry": []}
-    count = 0
     for name, cells in rows:
         waiting[name].append((run_id, *cells))
-        count += 1
         if len(waiting[name]) >= _ROWS_AT_A_TIME:
             _insert(connection, name, waiting[name])
             waiting[name] = []
     for name, rest in waiting.items():
         _insert(connection, name, rest)
-    return count
 
 
 def _insert(connection: DuckDBPyConnection, name: str, rows: list[tuple[Cell, ...]]) -> None:

@@ -15,8 +15,7 @@ from textual.screen import Screen
 
 from gputui.document.theme import THEMES, Palette
 from gputui.services.runs.active import watch_runs
-from gputui.services.runs.alerts_watch import watch_alerts
-from gputui.services.runs.notifications import notification
+from gputui.services.runs.alerts_watch import notification, watch_alerts
 from gputui.services.support.paths import default_result_file
 from gputui.tui.monitor.frame import short_name
 from gputui.tui.monitor.model import MonitorModel

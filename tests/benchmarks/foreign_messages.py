@@ -35,7 +35,7 @@ from gputui.machine.describing import describe_machine
 from gputui.model.journal import to_plain
 from gputui.recording.live_changes import Changes
 from gputui.services.hosts.bakeoff import on_all, probed
-from gputui.services.hosts.box import Box
+from gputui.services.hosts.box import Box, device_of
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.link import HostFailed
 from gputui.services.hosts.live import HostFeed, HostSample
@@ -141,7 +141,7 @@ def boxes(count: int, seed: int, place: Path, faults: Faults) -> str:
         def ask(data: bytes = data) -> None:
             (found,) = on_all([stranger(place, data)], probed(bytes(32)))
             if isinstance(found, Box):
-                "".join((*found.cautions(), found.device, found.runtime)).encode()
+                "".join((*found.cautions(), device_of(found.machine), found.runtime)).encode()
             else:
                 assert "bug" not in found.message, found.__context__
             seen["taken" if isinstance(found, Box) else found.message.split("(")[0]] += 1

@@ -142,7 +142,7 @@ def next_round(bakeoff: Bakeoff, found: list[HostStanding]) -> Bakeoff | None:
         bakeoff.target,
         parts,
         [group for group in groups if group],
-        bakeoff.step,
+        bakeoff.runs[0].step,
         bakeoff.words,
         bakeoff.gives_up_after_s,
         replace(rounds, before=made),

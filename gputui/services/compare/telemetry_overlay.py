@@ -68,7 +68,7 @@ def _curves(cell: Cell, evidence: Evidence) -> SideCurves | Missing:
     starts, seconds = [], 0.0
     for launch in launches:
         starts.append(seconds)
-        seconds += (launch.last_us - launch.first_us) * 1e-6
+        seconds += (launch.span.last_utc_us - launch.span.first_utc_us) * 1e-6
     wanted = charted(device)[:MOST_METRICS]
     made = {metric.key: _joined(launches, starts, device, metric.key) for metric in wanted}
     curves = {key: series for key, series in made.items() if series.known}
@@ -91,7 +91,7 @@ def _joined(launches: Sequence[LaunchSeries], starts: Sequence[float], device: i
             if series.device_index == device and key in series.columns:
                 # the first reading stands for the time before it
                 for number, (t_us, value) in enumerate(zip(series.t_us, series.columns[key], strict=True)):
-                    t_s.append(start_s + (number > 0) * (t_us - launch.first_us) * 1e-6)
+                    t_s.append(start_s + (number > 0) * (t_us - launch.span.first_utc_us) * 1e-6)
                     values.append(value)
     return TimeSeries(t_s, values)
 
@@ -123,7 +123,7 @@ def _crowded(
     t_s: list[float] = []
     marks: list[float] = []
     for launch, start_s in zip(launches, starts, strict=True):
-        blocks = by_launch.get(launch.launch_id, ())
+        blocks = by_launch.get(launch.span.launch_id, ())
         for block in blocks:
             share = waited_of(block)
             if not isinstance(share, Missing):

@@ -309,7 +309,7 @@ class HostRun:
                 "submit",
                 SUBMIT_TIMEOUT_S,
                 run_id=self.run_id,
-                request=batch.request.to_plain(),
+                request=asdict(batch.request),
                 script=job_script(self.host),
                 step=self.step,
                 options=list(batch.options),
@@ -479,7 +479,7 @@ def _run_id_of(part: Spec | BatchPart) -> str:
 def _plain_part(host: Host, part: Spec | BatchPart) -> dict[str, Any]:
     batch = None
     if isinstance(part, BatchPart):
-        batch = {"request": part.request.to_plain(), "options": list(part.options)}
+        batch = asdict(part)
     return {**asdict(host), "run_id": _run_id_of(part), "batch": batch}
 
 
@@ -549,11 +549,6 @@ class Bakeoff:
                     "wait for it, or end it with Ctrl-\\",
                 )
             yield
-
-    @property
-    def step(self) -> str:
-        """The text of a user's workload; empty without one."""
-        return self.runs[0].step
 
     @property
     def target(self) -> Path:

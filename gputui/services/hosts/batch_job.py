@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any  # Any: JSON
 
@@ -44,13 +44,9 @@ class JobRequest:
     key: str
     """Hexadecimal key of ids of boxes."""
 
-    def to_plain(self) -> dict[str, Any]:
-        """The JSON form, which `read` understands."""
-        return asdict(self)
-
     @staticmethod
     def read(plain: dict[str, Any]) -> JobRequest:
-        """Raises KeyError or TypeError for anything that `to_plain` did not make."""
+        """From its dictionary. Raises KeyError or TypeError for anything else."""
         profile = plain["profile"]
         if profile is not None:
             cases = tuple(ProfileCase(**_with_tuples(case)) for case in profile["cases"])

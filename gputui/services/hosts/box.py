@@ -15,7 +15,7 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Machine
 from gputui.model.units import counted, format_bytes, format_seconds
 from gputui.recording.probing import PROBE_TIMEOUT_S
-from gputui.services.hosts.host import LOCAL, Host, quoted
+from gputui.services.hosts.host import LOCAL, Host, quoted, text_from
 from gputui.services.hosts.link import HostFailed, Link
 from gputui.services.profiles.loader import Profile
 from gputui.services.profiles.user_workload import profile_as_described
@@ -26,7 +26,6 @@ from gputui.worker.foreign_json import number, whole
 CLOCK_MAY_BE_OFF_S = 60.0
 BUSY_LOAD_PER_CORE = 0.5
 LITTLE_SPACE_BYTES = 2**30
-_LONGEST_TEXT = 300
 _MOST_TEXTS = 64
 _NAME = re.compile(r"[\w.-]+")
 _MOST_LOAD = 10**6
@@ -56,10 +55,6 @@ class Box:
     """Ids of runs that were started there from elsewhere."""
     others: tuple[str, ...]
     """Other runs of gputui on it, as `PID 123 of ann`."""
-
-    @property
-    def device(self) -> str:
-        return device_of(self.machine)
 
     @property
     def runtime(self) -> str:
@@ -124,10 +119,10 @@ def box_from(host: Host, answer: Mapping[str, Any], asked_s: float) -> Box:
             host=host,
             machine=strict(answer["machine"], Machine),
             interpreter=strict(answer["interpreter"], Interpreter),
-            found_as=_text(answer["found_as"]),
+            found_as=text_from(answer["found_as"]),
             passed_over=_texts(answer["passed_over"]),
-            host_id=_text(answer["host_id"]),
-            boot_id=_text(answer["boot_id"]),
+            host_id=text_from(answer["host_id"]),
+            boot_id=text_from(answer["boot_id"]),
             clock_ahead_s=ahead_s,
             free_bytes=whole(answer["free_bytes"], 0, LARGEST),
             load=number(answer["load"], 0, _MOST_LOAD),
@@ -172,13 +167,14 @@ def _left(link: Link) -> Left:
     answer = link.ask("left")
     try:
         runs = tuple(
-            f"run {_text(run['run_id'])[-8:]}: {'in progress' if run['in_progress'] else 'not brought home'}"
+            f"run {text_from(run['run_id'])[-8:]}:"
+            f" {'in progress' if run['in_progress'] else 'not brought home'}"
             for run in answer["runs"][:_MOST_TEXTS]
         )
         entries = _texts(answer["entries"])
         if not all(_NAME.fullmatch(name) for name in entries):
             raise ValueError("its names are not gputui's")
-        return Left(quoted(_text(answer["path"])), entries, whole(answer["size"], 0, LARGEST), runs)
+        return Left(quoted(text_from(answer["path"])), entries, whole(answer["size"], 0, LARGEST), runs)
     except (KeyError, TypeError, ValueError) as error:
         raise HostFailed("what it says of itself makes no sense", "is another gputui there?") from error
 
@@ -194,16 +190,10 @@ def step_profile(link: Link, box: Box, path: Path, step: str) -> Profile:
         raise HostFailed("what it says of the workload makes no sense", "is another gputui there?") from error
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is not a text")
-    return clean_text(value)[:_LONGEST_TEXT]
-
-
 def _texts(values: Any) -> tuple[str, ...]:
     if not isinstance(values, list):
         raise TypeError(f"{values!r:.40} is not a list")
-    return tuple(_text(value) for value in values[:_MOST_TEXTS])
+    return tuple(text_from(value) for value in values[:_MOST_TEXTS])
 
 
 def same_boxes(boxes: Sequence[Box]) -> tuple[tuple[int, ...], ...]:

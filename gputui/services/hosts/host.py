@@ -33,6 +33,8 @@ _SSH_OPTIONS = (
 )
 LOCAL = "this box"
 MOST_HOSTS = 512
+LONGEST_TEXT = 1000
+"""Of what a host says in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +238,8 @@ def why_unreachable(host: Host, status: int | None, said: str, printed: str) -> 
         for pattern, why, hint in _ENDINGS:
             if re.search(pattern, said):
                 remove = _how_to_forget_key(host) if "{remove}" in hint else ""
-                return why, hint.format(ssh=ssh, remove=remove, copy=_how_to_copy_key(host))
+                copy = shlex.join(("ssh-copy-id", *_port(host), host.prefix[-1]))
+                return why, hint.format(ssh=ssh, remove=remove, copy=copy)
     if status is None:
         what = f"; it printed {quoted(_last_line(printed))}" if printed.strip() else ""
         return (
@@ -256,6 +259,13 @@ def why_unreachable(host: Host, status: int | None, said: str, printed: str) -> 
     return f"its command ended with status {status}{what}", f"try it: {ssh}"
 
 
+def text_from(plain: object) -> str:
+    """A text in a message of a host, cleaned. Raises TypeError for anything else."""
+    if not isinstance(plain, str):
+        raise TypeError(f"{plain!r:.40} is not a text")
+    return clean_text(plain[:LONGEST_TEXT])
+
+
 def quoted(text: str, longest: int = _SHOWN) -> str:
     """What a host said, cleaned, as a quotation that it cannot end."""
     inner = clean_text(text)[:longest].replace('"', "'")
@@ -267,10 +277,6 @@ def how_to_log_in(host: Host) -> str:
     if not host.is_ssh:
         return shlex.join((*host.prefix, "sh"))
     return shlex.join((*_program(host), *_port(host), host.prefix[-1]))
-
-
-def _how_to_copy_key(host: Host) -> str:
-    return shlex.join(("ssh-copy-id", *_port(host), host.prefix[-1]))
 
 
 def _how_to_forget_key(host: Host) -> str:

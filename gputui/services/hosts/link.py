@@ -85,8 +85,8 @@ class LinkLost(HostFailed):
 
 
 @functools.cache
-def _half() -> tuple[bytes, str]:
-    """The zip, and its hash."""
+def half() -> tuple[bytes, str]:
+    """The zip, and its hash (SHA-256), without which nothing of it is run."""
     data = measuring_half()
     return data, hashlib.sha256(data).hexdigest()
 
@@ -111,11 +111,6 @@ def find_python(host: Host, run: str, none: str) -> str:
     )
 
 
-def half_digest() -> str:
-    """The hash (SHA-256) of the zip, without which nothing of it is run."""
-    return _half()[1]
-
-
 def run_text(text: str, words: str) -> str:
     """The words by which `sh` has a Python run a text that may import `own_directory`, which goes with it."""
     rule = _source("own_directory.py")
@@ -134,7 +129,7 @@ def _source(name: str) -> str:
 
 def _script(host: Host, nonce: str, makes: str) -> str:
     """The command that starts the first stage there."""
-    data, digest = _half()
+    data, digest = half()
     directory = base64.b64encode(host.directory.encode()).decode()
     run = run_text(_source("first_stage.py"), f'{nonce} {digest} {len(data)} "{directory}" "{makes}"')
     return find_python(host, run, f'echo "gputui {nonce} nopython $o"')
@@ -150,7 +145,7 @@ class FilePart:
     """Of the job that is waited for."""
 
 
-class Link:
+class Link(contextlib.AbstractContextManager["Link"]):
     """An open link. For one thread; `close` may come from any."""
 
     def __init__(self, host: Host, *, makes: bool = True) -> None:
@@ -194,9 +189,6 @@ class Link:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Link:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -286,7 +278,7 @@ class Link:
     # The beginning
 
     def _begin(self, nonce: str) -> None:
-        data, _ = _half()
+        data, _ = half()
         answer = self._first_answer(nonce)
         if answer == {"state": "needs"}:
             self._write(data, SENT_TIMEOUT_S)

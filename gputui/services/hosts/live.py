@@ -18,13 +18,13 @@ from gputui.model.devices import HOST
 from gputui.model.live import DeviceSample, LiveSample, ProcessSample, Value
 from gputui.model.ranges import sane
 from gputui.recording.live_changes import MOST_PROCESSES
-from gputui.services.hosts.host import Host
+from gputui.services.hosts.host import Host, text_from
 from gputui.services.hosts.link import HostFailed, Link, LinkLost
 from gputui.store.strict import strict
 from gputui.store.text import clean_text
 from gputui.worker.foreign_json import number, whole
 
-MOST_DEVICES, MOST_VALUES, LONGEST_TEXT, LONGEST_COMMAND = 256, 512, 1000, 2**14
+MOST_DEVICES, MOST_VALUES, LONGEST_COMMAND = 256, 512, 2**14
 OLDEST_S = 10**9
 _LARGEST_INDEX = 2**31 - 1
 _WHO = "the host"
@@ -53,28 +53,28 @@ class Replica:
         if not isinstance(message, dict):
             raise ValueError("it is not an object")
         for name, change in dict(message.get("devices", {})).items():
-            self._devices[self._text(name)] = self._changed(self._devices.get(name), change)
+            self._devices[text_from(name)] = self._changed(self._devices.get(name), change)
         if len(self._devices) > MOST_DEVICES + 1:  # the host is one
             raise ValueError("too many devices")
         if "order" in message:
-            order = [self._text(name) for name in message["order"]]
+            order = [text_from(name) for name in message["order"]]
             if len(order) > MOST_DEVICES or len(set(order)) < len(order):
                 raise ValueError("too many devices, or one of them twice")
             self._order = order
             kept = {*self._order, "host"}
             self._devices = {name: device for name, device in self._devices.items() if name in kept}
         if "ages" in message:
-            ages = {self._text(name): number(age, 0, OLDEST_S) for name, age in dict(message["ages"]).items()}
+            ages = {text_from(name): number(age, 0, OLDEST_S) for name, age in dict(message["ages"]).items()}
             self._ages = {name: age_s for name, age_s in ages.items() if name in self._devices}
         if "absent" in message:
             absent = dict(message["absent"])
             if len(absent) > MOST_DEVICES:
                 raise ValueError("too many sources")
-            self._absent = {self._text(name): Missing(self._text(why)) for name, why in absent.items()}
+            self._absent = {text_from(name): Missing(text_from(why)) for name, why in absent.items()}
         if "processes" in message:
             self._processes = self._read_processes(message["processes"])
         if "case" in message:
-            self.case = self._text(message["case"])
+            self.case = text_from(message["case"])
         return self.sample(now_ns)
 
     def sample(self, now_ns: int) -> LiveSample:
@@ -99,19 +99,19 @@ class Replica:
         for key in change.get("lost", ()):
             values.pop(key, None)
         values.update(
-            {self._text(key): self._value(key, value) for key, value in change.get("values", {}).items()}
+            {text_from(key): self._value(key, value) for key, value in change.get("values", {}).items()}
         )
         if len(values) > MOST_VALUES:
             raise ValueError("too many values")
         problem = None if before is None else before.problem
         if "problem" in change:
-            problem = None if change["problem"] is None else Missing(self._text(change["problem"]))
+            problem = None if change["problem"] is None else Missing(text_from(change["problem"]))
         if before is not None:
             return DeviceSample(before.device, before.source, 0, values, before.parent, problem)
         parent = change["parent"]
         return DeviceSample(
             whole(change["device"], -_LARGEST_INDEX, _LARGEST_INDEX),
-            self._text(change["source"]),
+            text_from(change["source"]),
             0,
             values,
             None if parent is None else whole(parent, 0, _LARGEST_INDEX),
@@ -120,7 +120,7 @@ class Replica:
 
     def _read_processes(self, plain: Any) -> tuple[ProcessSample, ...] | Missing:
         if isinstance(plain, str):
-            return Missing(self._text(plain))
+            return Missing(text_from(plain))
         if len(plain) > MOST_PROCESSES:
             raise ValueError("too many processes")
         return tuple(strict(self._process(one), ProcessSample) for one in plain)
@@ -137,17 +137,12 @@ class Replica:
 
     def _value(self, key: str, plain: Any) -> Value:
         if isinstance(plain, dict):
-            return Missing(self._text(plain["missing"]))
+            return Missing(text_from(plain["missing"]))
         if isinstance(plain, str):
-            return self._text(plain)
+            return text_from(plain)
         if isinstance(plain, bool) or not isinstance(plain, int | float):
             raise TypeError("not a number")
         return sane(key, plain, _WHO)
-
-    def _text(self, plain: Any) -> str:
-        if not isinstance(plain, str):
-            raise TypeError("not a text")
-        return clean_text(plain[:LONGEST_TEXT])
 
 
 def _measured(plain: dict[str, Any]) -> dict[str, Any]:

@@ -22,15 +22,14 @@ from gputui.services.hosts.bakeoff import (
     probed_with_step,
     spec_of,
 )
-from gputui.services.hosts.box import Box, key_for_hosts, same_boxes
+from gputui.services.hosts.box import Box, device_of, key_for_hosts, same_boxes
 from gputui.services.hosts.host import Host, hosts_from
 from gputui.services.profiles.loader import Profile, find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.user_workload import is_step_file
-from gputui.services.runs.cautions import cautions
 from gputui.services.runs.process import new_run_id
 from gputui.services.runs.progress import expected_s
-from gputui.services.runs.start import RunOptions, check_something_runs, option_words
+from gputui.services.runs.start import RunOptions, cautions, check_something_runs, option_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class PlannedHost:
         to_run = sum(case.outcome is None for case in self.plan.cases)
         left_out = len(self.plan.cases) - to_run
         parts = [
-            self.box.device,
+            device_of(self.box.machine),
             self.box.runtime,
             counted(to_run, "case") + (f", {left_out} cannot run there" if left_out else ""),
             f"about {format_seconds(round(self.about_s))}",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from gputui.errors import GputuiError
 from gputui.recording.supervisor import HARD_STOP
 from gputui.services.hosts.host import LOCAL, Host, ssh_host
-from gputui.services.hosts.link import HostFailed, Link, find_python, half_digest, run_text
+from gputui.services.hosts.link import HostFailed, Link, find_python, half, run_text
 from gputui.store.text import clean_text
 
 START_S = 900.0
@@ -158,5 +158,5 @@ def _nodes(rows: object) -> list[tuple[str, str, str, str]]:
 def job_script(host: Host) -> str:
     """The batch script: finds a Python on the node, and has it measure. Its words are zip and directory."""
     none = 'echo "this node has no Python 3.10 or newer:$o" >&2; exit 3'
-    run = run_text(_RUN_JOB, f'"$1" "$2" {half_digest()}')
+    run = run_text(_RUN_JOB, f'"$1" "$2" {half()[1]}')
     return f"#!/bin/sh\n{find_python(host, run, none)}\n"

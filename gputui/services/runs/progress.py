@@ -76,7 +76,8 @@ class TimeLeft:
 
     def __init__(self, plans: Sequence[Plan]) -> None:
         self._begun_ns = time.monotonic_ns()
-        self._started_ns: dict[int, int] = {}
+        self.started_ns: dict[int, int] = {}
+        """Of each run, by the clock of its journal."""
         self._waiting_s = [
             {launch.launch_id: expected_s(plan, launch) for launch in plan.launches} for plan in plans
         ]
@@ -91,18 +92,18 @@ class TimeLeft:
     def trust_clock(self) -> None:
         """Use the journals' timestamps: they are of this boot, so their clock is ours."""
         self._is_of_this_clock = True
-        self._begun_ns = min(self._started_ns.values(), default=self._begun_ns)
+        self._begun_ns = min(self.started_ns.values(), default=self._begun_ns)
 
     def hear(self, index: int, line: Line) -> None:
         """Read one line of the journal of run `index`; it may have been written long before."""
         if isinstance(line, RunStart):
-            self._started_ns[index] = line.started_ns
+            self.started_ns[index] = line.started_ns
             if self._is_of_this_clock:
-                self._begun_ns = min(self._started_ns.values())
+                self._begun_ns = min(self.started_ns.values())
         elif not self._is_of_this_clock and isinstance(
             line, LaunchStart | CaseWarm | CaseEnd | LaunchEnd | LaunchesLeftOut | Event | RunEnd
         ):
-            passed_ns = line.t_ns - self._started_ns.get(index, line.t_ns)
+            passed_ns = line.t_ns - self.started_ns.get(index, line.t_ns)
             self._begun_ns = time.monotonic_ns() - passed_ns
         if isinstance(line, LaunchStart):
             self._now_s = self._at_s(index, line.t_ns)
@@ -140,8 +141,8 @@ class TimeLeft:
 
     def _at_s(self, index: int, t_ns: int) -> float:
         """Seconds since the first run began, of an instant in the journal of a run."""
-        first_ns = min(self._started_ns.values(), default=t_ns)
-        return max(t_ns - min(first_ns, self._started_ns.get(index, t_ns)), 0) / 1e9
+        first_ns = min(self.started_ns.values(), default=t_ns)
+        return max(t_ns - min(first_ns, self.started_ns.get(index, t_ns)), 0) / 1e9
 
 
 def expected_s(plan: Plan, launch: PlannedLaunch) -> float:
@@ -422,7 +423,6 @@ class ProgressTracker:
         if is_of_this_clock:
             self.pace.trust_clock()
         self._plans = plans
-        self._started_ns: dict[int, int] = {}
         self._machines: dict[int, Machine] = {}
         self._runtime: Runtime | None = None
         self._pass_number = 0
@@ -471,9 +471,7 @@ class ProgressTracker:
     def hear(self, index: int, line: Line) -> None:
         """Read one line of the journal of run `index`; lines of cases that the plan lacks are ignored."""
         self.pace.hear(index, line)
-        if isinstance(line, RunStart):
-            self._started_ns[index] = line.started_ns
-        elif isinstance(line, MachineFound):
+        if isinstance(line, MachineFound):
             self._machines[index] = line.machine
         elif isinstance(line, RuntimeFound):
             self._runtime = line.runtime
@@ -710,7 +708,7 @@ class ProgressTracker:
         self._note(index, line.t_ns, "info", line.message)
 
     def _since_start_s(self, index: int, t_ns: int) -> float:
-        return max(t_ns - self._started_ns.get(index, 0), 0) / 1e9
+        return max(t_ns - self.pace.started_ns.get(index, 0), 0) / 1e9
 
     def _note(self, index: int, t_ns: int | None, level: str, message: str) -> None:
         at_s = self.pace.elapsed_s() if t_ns is None else self._since_start_s(index, t_ns)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,11 +107,6 @@ def store(recording: Recording) -> StoredRun:
             f"recorded but not stored: {error.message}",
             f"its journal is kept: gputui import {shlex.quote(str(recording.run_dir))} --db FILE",
         ) from error
-
-
-def discard(recording: Recording) -> None:
-    """Remove the run directory of a recording that never began."""
-    shutil.rmtree(recording.run_dir, ignore_errors=True)
 
 
 def _plan(machine: Machine, case: Case | None, seconds: float | None) -> Plan:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import STORED_NAME, LaunchEnd, Stored
+from gputui.model.units import counted
 from gputui.recording.lock import Holder, held_if_free, is_held, read_holder
 from gputui.recording.worker_process import end_left_worker
 from gputui.services.results.traces import keep_traces
@@ -25,7 +26,7 @@ from gputui.services.runs.process import (
     wait_until_begun,
 )
 from gputui.services.support.paths import directories_in, run_directories
-from gputui.store.journal_reader import JournalContents, read_journal, read_telemetry
+from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import StoredRun, store_run
 
 WAIT_S = 20.0
@@ -102,16 +103,16 @@ def import_journal(run_dir: Path, target: Path) -> StoredRun:
             f"{run_dir}: this run is in progress",
             f"it is stored when it ends: gputui attach {run_dir.name[-8:]}",
         )
-    return _store(run_dir, contents, target)
-
-
-def _store(run_dir: Path, contents: JournalContents, target: Path) -> StoredRun:
-    """Store a run, move its traces next to the result file, and mark the journal as stored."""
     stored = store_run(target, contents, read_telemetry(run_dir))
-    with suppress(OSError):  # a trace that has no room there stays where it is
-        keep_traces(run_dir, stored.run_id, target)
-    mark_stored(run_dir, target)
+    _finish(run_dir, stored.run_id, target)
     return stored
+
+
+def _finish(run_dir: Path, run_id: str, target: Path) -> None:
+    """Move traces next to the result file, and mark the journal as stored."""
+    with suppress(OSError):  # a trace that has no room there stays where it is
+        keep_traces(run_dir, run_id, target)
+    mark_stored(run_dir, target)
 
 
 def _recovered(run_dir: Path) -> Iterator[Recovered]:
@@ -134,16 +135,14 @@ def _stored(run_dir: Path, holder: Holder) -> Recovered:
     name = run_dir.name[-8:]
     try:
         contents = read_journal(run_dir)
-        stored = _store(run_dir, contents, target)
+        stored = store_run(target, contents, read_telemetry(run_dir))
+        _finish(run_dir, stored.run_id, target)
     except (GputuiError, OSError) as error:
         hint = f"gputui import {shlex.quote(str(run_dir))} --db FILE, or remove that directory"
         return Recovered(run_dir, run_dir.name, None, f"run {name} could not be stored: {error}; {hint}")
-    message = f"recovered run {name}: {_how_much(contents)} now in {target}"
+    launches = sum(end.outcome == "ok" for end in contents.of(LaunchEnd))
+    found = f"{counted(launches, 'finished launch')} {'is' if launches == 1 else 'are'}"
+    message = f"recovered run {name}: {found} now in {target}"
     if stored.left_out:
         message += f"; left out: {'; '.join(stored.left_out)}"
     return Recovered(run_dir, stored.run_id, stored, "" if stored.already_there else message)
-
-
-def _how_much(contents: JournalContents) -> str:
-    launches = sum(1 for end in contents.of(LaunchEnd) if end.outcome == "ok")
-    return "1 finished launch is" if launches == 1 else f"{launches} finished launches are"

@@ -6,7 +6,7 @@ import os
 import secrets
 import shlex
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -17,8 +17,9 @@ from gputui.machine.describing import describe_machine
 from gputui.machine.storage import storage_warning
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
-from gputui.model.machine import Machine
-from gputui.model.plan import MIN_BLOCKS, Plan
+from gputui.model.machine import Interpreter, Machine
+from gputui.model.plan import MIN_BLOCKS, Plan, PlannedLaunch
+from gputui.model.units import format_bytes
 from gputui.recording.interpreters import ChosenInterpreter, executable_at
 from gputui.services.prices.pricing import STATED, check_instance, price_of
 from gputui.services.profiles.interpreters import choose_interpreter
@@ -26,14 +27,55 @@ from gputui.services.profiles.loader import MAX_BLOCKS, MAX_BUDGET_S, MAX_REPLIC
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.torch_builds import check_gpu_is_used, unused_gpu
 from gputui.services.profiles.user_workload import after_trial, is_step_file, profile_of_step
-from gputui.services.runs.cautions import cautions
 from gputui.services.runs.process import RunRequest, target_of, writable_target
 from gputui.services.support.paths import hash_key
 from gputui.store.machines import are_one_box, known_by
 from gputui.store.reading import open_result
 from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable
+from gputui.worker.failures import MORE_SHM
 from gputui.worker.procs.multihost import address_of
+
+LEAST_SHM_BYTES = 1 << 30
+"""Loader workers and NCCL pass data through /dev/shm; Docker gives 64 MiB, which kills them."""
+_COLOURS = 3
+_AHEAD = 2
+"""Batches that torch's DataLoader keeps ready for each of its workers."""
+
+
+def cautions(plan: Plan, interpreter: Interpreter, machine: Machine) -> Iterator[str]:
+    """A GPU that the user hid, and a /dev/shm that is too small for cases of this plan."""
+    unused = unused_gpu(interpreter, machine)
+    if unused is not None and any(case.reason == unused.reason for case in plan.cases):
+        yield f"{unused.reason}: its cases are left out"
+    shm_bytes = machine.memory.shm_bytes
+    if isinstance(shm_bytes, Missing):
+        return
+    too_large = {
+        case_id
+        for launch in plan.launches
+        for case_id in launch.case_ids
+        if _shm_needed_bytes(plan, launch, case_id) > shm_bytes
+    }
+    works = (plan.cases[case_id].case.work for case_id in sorted(too_large))
+    names = dict.fromkeys(f"{work.workload}:{work.size}" for work in works)
+    if names:
+        yield f"/dev/shm has {format_bytes(shm_bytes)}, too little for {', '.join(names)}: {MORE_SHM}"
+
+
+def _shm_needed_bytes(plan: Plan, launch: PlannedLaunch, case_id: int) -> int:
+    """Of the batches in flight of a data loader; for several GPUs what NVIDIA advises to give NCCL."""
+    if launch.device.device_class == "gpu" and "," in launch.device.visible:
+        return LEAST_SHM_BYTES
+    work = plan.cases[case_id].case.work
+    if work.workload != "loader":
+        return 0
+    parameters = {
+        name: int(value) for name, value in work.parameters if name in ("workers", "batch", "image")
+    }
+    batch_bytes = parameters["batch"] * parameters["image"] ** 2 * _COLOURS
+    return parameters["workers"] * _AHEAD * batch_bytes
+
 
 T = TypeVar("T")
 _SHOWN = 40

@@ -12,7 +12,7 @@ from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.result import CaseResult, Measurement, Run
-from gputui.model.serving import ANSWERED, SERVE_PROFILE, LoadStep, RequestRow, ServerFound, ServingRecords
+from gputui.model.serving import ANSWERED, LoadStep, RequestRow, ServerFound, ServingRecords
 from gputui.services.results.throughput import speed_of
 from gputui.services.serving.profiles import parameter_of
 from gputui.worker.serving.search import TriedRate, bracket_of
@@ -112,10 +112,6 @@ class ServingRun:
     def limit(self) -> Level | None:
         """The search, if it was part of the run."""
         return next((level for level in self.levels if level.kind == SEARCH), None)
-
-
-def is_serving(run: Run) -> bool:
-    return run.summary.profile == SERVE_PROFILE
 
 
 def serving_of(run: Run, records: ServingRecords) -> ServingRun | Missing:

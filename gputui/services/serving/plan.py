@@ -124,7 +124,9 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
     machine = describe_machine(name=options.machine, hash_key=hash_key())
     if options.instance is not None and options.price is None:
         check_instance(options.instance, machine)
-    price = price_of(options.price, options.instance, machine) if _has_price(options, is_here) else None
+    # the list price of this box says nothing of another that answers
+    has_price = is_here or options.price is not None or options.instance is not None
+    price = price_of(options.price, options.instance, machine) if has_price else None
     deadline_s = time.monotonic() + FIND_S + min(options.budget_s, ANSWER_TIMEOUT_S)
     try:
         server = find_server(address, key, min(time.monotonic() + FIND_S, deadline_s))
@@ -158,11 +160,6 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
         storage_warning(target, machine.layers),
         tuple(notes),
     )
-
-
-def _has_price(options: ServeOptions, is_here: bool) -> bool:
-    """The list price of this box says nothing of another that answers."""
-    return is_here or options.price is not None or options.instance is not None
 
 
 def _with_shared(profile: RequestProfile, tokens: int) -> RequestProfile:

@@ -15,6 +15,7 @@ from gputui.model.serving import LOADS, REQUEST_OUTCOMES
 from gputui.model.units import FIGURE_SUFFIXES, RATES
 from gputui.services.share import vocabulary as known
 from gputui.services.share.vocabulary import Rule, matching, one_of
+from gputui.store.rows import LAYERS
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.worker.foreign_json import read_json
 
@@ -171,7 +172,7 @@ def rules_of(names: Names) -> dict[str, dict[str, TextRule]]:
                 one_of("DEFAULT", "NO AVX", "AVX2", "AVX512", "SVE", "SVE128", "SVE256", "VSX", "ZVECTOR")
             ),
             "blas": fact(one_of("mkl", "openblas", "other")),
-            **{f"{layer}_layer": layers for layer in _LAYERS},
+            **{f"{layer}_layer": layers for layer in LAYERS},
             "layers_json": TextRule(_layers, lambda old: "[]", ""),
             "absent_json": absent,
         },
@@ -299,11 +300,10 @@ def _layers(text: str) -> str | None:
     found = _json(text)
     if not isinstance(found, list) or any(not isinstance(one, list) or len(one) != 3 for one in found):
         return None
-    kept = [[layer, name, []] for layer, name, _ in found if layer in _LAYERS and known.layer_name(name)]
+    kept = [[layer, name, []] for layer, name, _ in found if layer in LAYERS and known.layer_name(name)]
     return json.dumps(kept)
 
 
-_LAYERS = ("platform", "scheduler", "container", "vm", "os")
 _COLUMNS = frozenset(name for table in TABLE_BY_NAME.values() for name in table.column_names)
 
 

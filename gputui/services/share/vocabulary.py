@@ -11,6 +11,7 @@ from collections.abc import Callable
 from importlib import resources
 
 from gputui.facts.tables import instance_rows
+from gputui.machine.layers import signals
 from gputui.model.nvml_codes import nvml_reason
 from gputui.model.serving import SERVE_PROFILE
 from gputui.services.profiles.loader import shipped_profiles
@@ -126,8 +127,7 @@ def device_name(text: str) -> str | None:
 
 @functools.cache
 def _layers() -> frozenset[str]:
-    table = resources.files("gputui.machine").joinpath("signals.csv").read_text(encoding="utf-8")
-    return frozenset(line.partition(",")[0] for line in table.splitlines()[1:]) | {"bare-metal"}
+    return frozenset(signal.name for signal in signals()) | {"bare-metal"}
 
 
 def layer_name(text: str) -> str | None:

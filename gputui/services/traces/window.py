@@ -175,12 +175,8 @@ def described(window: Window) -> str:
     if not window.has_steps:
         return f"{format_seconds(length_ns * 1e-9)}, steps not marked"
     each = " each" if len(window.steps_ns) > 1 else ""
-    return f"{counted(len(window.steps_ns), 'step')}, {format_seconds(step_ns(window) * 1e-9)}{each}"
-
-
-def step_ns(window: Window) -> float:
-    """Mean time from one step to the next."""
-    return (window.end_ns - window.start_ns) / len(window.steps_ns)
+    step_s = length_ns / len(window.steps_ns) * 1e-9
+    return f"{counted(len(window.steps_ns), 'step')}, {format_seconds(step_s)}{each}"
 
 
 def window_from(text: str) -> tuple[float, float]:

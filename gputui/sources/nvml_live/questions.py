@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any  # Any: pynvml has no types
 
 from gputui.model import nvml_codes
@@ -160,13 +161,19 @@ def _pci_address(nvml: Any, handle: Any) -> dict[str, str]:
     return {"pci_address": f"{place.domain:04x}:{place.bus:02x}:{place.device:02x}.0"}
 
 
-def _answer_of(function: str, key: str, convert: Callable[[Any], float | int | str]) -> Way:
-    return lambda nvml, handle: {key: convert(getattr(nvml, function)(handle))}
+def question(
+    key: str,
+    *functions: str,
+    constant: str = "",
+    convert: Callable[[Any], float | int | str] = int,
+) -> Question:
+    """One value, by the first of these functions of a handle, and of a constant, that answers."""
 
+    def way(function: str, nvml: Any, handle: Any) -> dict[str, float | int | str]:
+        more = [getattr(nvml, constant)] if constant else []
+        return {key: convert(getattr(nvml, function)(handle, *more))}
 
-def question(key: str, *functions: str, convert: Callable[[Any], float | int | str] = int) -> Question:
-    """One value, by the first of these functions of a handle that answers."""
-    return Question((key,), tuple(_answer_of(function, key, convert) for function in functions))
+    return Question((key,), tuple(partial(way, function) for function in functions))
 
 
 def watts(milliwatts: Any) -> float:
@@ -180,15 +187,6 @@ def first_share(answer: Any) -> float:
 def current_mode(modes: Any) -> int:
     """Of the mode now and the one after a reset."""
     return int(modes[0])
-
-
-def _clock_max(which: str, key: str) -> Way:
-    return lambda nvml, handle: {key: float(nvml.nvmlDeviceGetMaxClockInfo(handle, getattr(nvml, which)))}
-
-
-def _slowdown(nvml: Any, handle: Any) -> dict[str, float]:
-    slowdown = nvml.nvmlDeviceGetTemperatureThreshold(handle, nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)
-    return {"temperature_limit_c": float(slowdown)}
 
 
 def _slowdown_by_margin(nvml: Any, handle: Any) -> dict[str, float]:
@@ -237,14 +235,28 @@ MEMORY = Question(
     (nvml_calls.memory_2, nvml_calls.memory_1),
     _OLD_DRIVER,
 )
-POWER = Question(("power_w",), (nvml_calls.power,))
-ENERGY = Question(("energy_mj",), (nvml_calls.energy,))
-
+POWER = question("power_w", "nvmlDeviceGetPowerUsage", convert=watts)
+"""Since Ampere (except GA100) the mean of the last second."""
+ENERGY = question("energy_mj", "nvmlDeviceGetTotalEnergyConsumption")
+"""Since the driver was loaded."""
 BUSY = Question(("sm_busy_pct", "memory_busy_pct"), (nvml_calls.busy,))
-TEMPERATURE = Question(("temperature_c",), (nvml_calls.temperature_v, nvml_calls.temperature))
-SM_CLOCK = Question(("sm_clock_mhz",), (nvml_calls.sm_clock,))
-MEMORY_CLOCK = Question(("memory_clock_mhz",), (nvml_calls.memory_clock,))
-REASONS = Question(("throttle_bits",), (nvml_calls.event_reasons, nvml_calls.throttle_reasons))
+TEMPERATURE = question(
+    "temperature_c",
+    "nvmlDeviceGetTemperatureV",
+    "nvmlDeviceGetTemperature",  # with drivers before 570
+    constant="NVML_TEMPERATURE_GPU",
+    convert=float,
+)
+SM_CLOCK = question("sm_clock_mhz", "nvmlDeviceGetClockInfo", constant="NVML_CLOCK_SM", convert=float)
+MEMORY_CLOCK = question(
+    "memory_clock_mhz", "nvmlDeviceGetClockInfo", constant="NVML_CLOCK_MEM", convert=float
+)
+REASONS = question(
+    "throttle_bits",
+    "nvmlDeviceGetCurrentClocksEventReasons",
+    "nvmlDeviceGetCurrentClocksThrottleReasons",  # with drivers before 535
+)
+"""Why the clocks are what they are, as a bit set."""
 
 OFTEN = (BUSY, MEMORY, TEMPERATURE, SM_CLOCK, REASONS)
 
@@ -264,9 +276,20 @@ SELDOM: tuple[Question, ...] = (
         convert=watts,
     ),
     question("power_limit_default_w", "nvmlDeviceGetPowerManagementDefaultLimit", convert=watts),
-    Question(("temperature_limit_c",), (_slowdown, _slowdown_by_margin)),
-    Question(("sm_clock_max_mhz",), (_clock_max("NVML_CLOCK_SM", "sm_clock_max_mhz"),)),
-    Question(("memory_clock_max_mhz",), (_clock_max("NVML_CLOCK_MEM", "memory_clock_max_mhz"),)),
+    Question(
+        ("temperature_limit_c",),
+        (
+            *question(
+                "temperature_limit_c",
+                "nvmlDeviceGetTemperatureThreshold",
+                constant="NVML_TEMPERATURE_THRESHOLD_SLOWDOWN",
+                convert=float,
+            ).ways,
+            _slowdown_by_margin,
+        ),
+    ),
+    question("sm_clock_max_mhz", "nvmlDeviceGetMaxClockInfo", constant="NVML_CLOCK_SM", convert=float),
+    question("memory_clock_max_mhz", "nvmlDeviceGetMaxClockInfo", constant="NVML_CLOCK_MEM", convert=float),
     question("fan_pct", "nvmlDeviceGetFanSpeed", convert=float),
     question("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
     question("pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration"),

@@ -35,10 +35,6 @@ _CLOSED = Missing("it is not being read")
 _OPENING = Missing("the NVIDIA driver is being opened")
 
 
-def _now_epoch_us() -> int:
-    return time.time_ns() // 1000
-
-
 @dataclass(slots=True, eq=False)
 class _Lookup:
     """One GPU that the driver counts, and its answers so far."""
@@ -71,7 +67,7 @@ class NvmlLive:
     def __init__(
         self,
         clock: Callable[[], int] = time.monotonic_ns,
-        epoch_us: Callable[[], int] = _now_epoch_us,
+        epoch_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         root: Path = Path("/"),
     ) -> None:
         self._clock = clock

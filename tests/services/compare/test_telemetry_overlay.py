@@ -9,14 +9,14 @@ from hand_made import make_case, measured, steady
 
 from gputui.model.absent import Missing
 from gputui.services.compare.telemetry_overlay import _crowded, _joined, _throttled
-from gputui.store.reading import LaunchSeries, TelemetrySeries
+from gputui.store.reading import LaunchSeries, MeasuredSpan, TelemetrySeries
 
 
 def series(first_us: int, *watts: float, device: int = 0) -> LaunchSeries:
     """One reading a second, the first half a second after the first block began."""
     times = array("q", (first_us + 500_000 + second * 1_000_000 for second in range(len(watts))))
     one = TelemetrySeries(device, times[0], times, {"power_w": array("d", watts)})
-    return LaunchSeries(0, first_us, first_us + len(watts) * 1_000_000, (one,))
+    return LaunchSeries(MeasuredSpan(0, 0, first_us, first_us + len(watts) * 1_000_000), (one,))
 
 
 def test_readings_lie_where_they_were_taken_in_their_launch_and_gaps_are_gaps() -> None:
@@ -32,7 +32,7 @@ def test_readings_lie_where_they_were_taken_in_their_launch_and_gaps_are_gaps() 
 def throttled(*bits: float) -> LaunchSeries:
     times = array("q", (second * 1_000_000 for second in range(len(bits))))
     one = TelemetrySeries(0, 0, times, {"throttle_bits": array("d", bits)})
-    return LaunchSeries(0, 0, len(bits) * 1_000_000, (one,))
+    return LaunchSeries(MeasuredSpan(0, 0, 0, len(bits) * 1_000_000), (one,))
 
 
 def test_a_gpu_is_slowed_or_power_capped_or_neither_or_unknown() -> None:
@@ -46,7 +46,7 @@ def test_a_gpu_is_slowed_or_power_capped_or_neither_or_unknown() -> None:
 
 
 def test_blocks_of_a_cpu_under_contention_are_marked() -> None:
-    launches = [LaunchSeries(0, 0, 6_000_000, ())]
+    launches = [LaunchSeries(MeasuredSpan(0, 0, 0, 6_000_000), ())]
     for share, mark in ((0.5, 1.0), (0.01, 0.0)):
         curve = _crowded(measured(make_case(), steady(0.1), waited_share=share), launches, (10.0,))
         assert not isinstance(curve, Missing)

@@ -17,7 +17,7 @@ from gputui.model.machine import Machine
 from gputui.model.plan import Plan
 from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
-from gputui.services.runs.cautions import LEAST_SHM_BYTES, cautions
+from gputui.services.runs.start import LEAST_SHM_BYTES, cautions
 from gputui.store.reading import open_result
 
 MIB = 1 << 20

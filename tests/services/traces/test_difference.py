@@ -11,7 +11,7 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.services.traces.difference import as_json, difference_of, sentences, short_kernel
 from gputui.services.traces.imported import read_run
-from gputui.services.traces.ranks import Ranks, rank_lines, ranks_of
+from gputui.services.traces.overview import Ranks, rank_lines, ranks_of
 
 
 def test_the_first_sentence_names_the_loader_with_its_milliseconds(tmp_path: Path) -> None:
