@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
 from gputui.analysis.priors import UNKNOWN_LAUNCH_SD
-from gputui.analysis.statistics import median, sample_variance
+from gputui.analysis.statistics import sample_variance
 from gputui.analysis.verdict import (
     LAUNCHES_MEASURED,
     Estimate,

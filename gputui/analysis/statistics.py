@@ -31,13 +31,6 @@ class Interval:
     high: float
 
 
-def median(values: Sequence[float]) -> float:
-    """The middle value, or the mean of the two middle ones."""
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-
-
 def bin_of(value: float, low: float, high: float, bins: int, *, is_log: bool) -> int:
     """Which of so many equal bins from low to high holds a value; the outer ones also hold what is beyond."""
     place: Callable[[float], float] = math.log if is_log else float

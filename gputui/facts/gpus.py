@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gputui.facts.tables import GpuRow, gpu_rows
 from gputui.model.absent import Missing
+from gputui.model.machine import Machine
 
 _WORD = re.compile(r"[a-z0-9]+")
 _LEAST_SHARED = 3
@@ -98,6 +99,12 @@ def _shared(wanted: str, name: str) -> int:
     tails = ["".join(words[start:]) for start in range(len(words))]
     lengths = range(len(wanted), 0, -1)
     return next((length for length in lengths if any(t.startswith(wanted[:length]) for t in tails)), 0)
+
+
+def memory_gib_of(machine: Machine, index: int | None) -> float | None:
+    """The memory of a GPU, which tells it from others of its name; None where it is not known."""
+    gpu = machine.gpu(index)
+    return None if gpu is None or isinstance(gpu.memory_bytes, Missing) else gpu.memory_bytes / 2**30
 
 
 def find_gpu(device_name: str, memory_gib: float | None) -> GpuFacts | Missing:

@@ -31,8 +31,6 @@ FOUND_BY_TRYING = ("ok", "oom", "unsupported")
 
 LOAD_PREFIX = "serve:"
 """Of the workload of a load on an LLM server; the profile of its requests follows."""
-LOAD_TIME = "time"
-"""The parameter that turns a load into one of its times."""
 
 LEAST_UNITS, MOST_UNITS = 1e-60, 1e60
 """Units of work per step; beyond these, speeds and ratios of them leave the range of a float."""
@@ -107,24 +105,14 @@ class Case:
         return self.work.workload.startswith(LOAD_PREFIX)
 
     @property
-    def is_load_limit(self) -> bool:
-        """Whether it is the largest load that keeps given limits: each side stops at a different one."""
-        return self.is_load and dict(self.work.parameters).get("load") == "search"
-
-    @property
     def has_steps(self) -> bool:
         """Whether its blocks are steps of its work; a load on a server lasts as long as it shall."""
         return not self.is_load
 
     @property
     def is_time(self) -> bool:
-        """Whether it is a time that somebody waits, of which less is better, and no work."""
+        """Whether it is no work but a time, of which less is better."""
         return self.unit == TIME_UNIT
-
-    @property
-    def load_time(self) -> str:
-        """The key of the time that it is, one of those that users of a load wait; empty for other cases."""
-        return str(dict(self.work.parameters).get(LOAD_TIME, "")) if self.is_time else ""
 
     @property
     def name(self) -> str:

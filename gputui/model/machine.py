@@ -128,11 +128,6 @@ class Machine:
         """The GPU of this index; None if there is none."""
         return next((gpu for gpu in self.gpus if gpu.index == index), None)
 
-    def gpu_memory_gib(self, index: int | None) -> float | None:
-        """Of the GPU of this index; None where it is not known."""
-        gpu = self.gpu(index)
-        return None if gpu is None or isinstance(gpu.memory_bytes, Missing) else gpu.memory_bytes / 2**30
-
     @property
     def is_sure(self) -> bool:
         """Whether any account and container on it would know it again; earlier versions did not tell."""

@@ -13,12 +13,13 @@ from scipy import stats
 from gputui.analysis.statistics import (
     Interval,
     _signed_rank_critical,
+    bin_of,
     dependence_factor,
+    histogram,
     hodges_lehmann,
     hodges_lehmann_interval,
     lag1_autocorrelation,
     location_error,
-    median,
     merged_until_independent,
     rank_autocorrelation,
 )
@@ -38,8 +39,17 @@ def correlated(rng: random.Random, count: int, rho: float) -> list[float]:
 
 
 @given(samples)
-def test_the_median_is_the_standard_librarys(values: list[float]) -> None:
-    assert median(values) == statistics.median(values)
+def test_a_histogram_counts_every_value_once_and_what_is_beyond_in_the_outer_bins(
+    values: list[float],
+) -> None:
+    counts = histogram(values, -50, 50, 10, is_log=False)
+    assert sum(counts) == len(values)
+    assert counts[0] == sum(value < -40 for value in values)
+    assert counts[-1] == sum(value >= 40 for value in values)
+
+
+def test_bins_on_a_logarithmic_axis_are_of_equal_ratios() -> None:
+    assert [bin_of(value, 1, 100, 2, is_log=True) for value in (1, 9.9, 10.1, 100)] == [0, 0, 1, 1]
 
 
 @given(samples)

@@ -13,6 +13,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.units import counted, format_usd, listed, three_digits
 from gputui.services.advise.rent import Estimated, PricedSide
+from gputui.services.results.load_times import is_limit
 from gputui.services.results.throughput import speed_of
 from gputui.services.serving.profiles import Limits, limits_from, limits_of, parameter_of
 
@@ -117,7 +118,7 @@ def advise_llm(job: LlmJob, boxes: Sequence[PricedSide], hours_per_month: float)
 
 
 def _offer(job: LlmJob, box: PricedSide, hours_per_month: float) -> LlmOffer | Missing:
-    searched = [one for one in box.side.cases if one.result.case.is_load_limit]
+    searched = [one for one in box.side.cases if is_limit(one.result.case)]
     if not searched:
         return Missing("has no limit of serve-bench")
     alike = [one for one in searched if _is_alike(job, one.result.case)]

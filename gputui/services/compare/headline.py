@@ -41,6 +41,7 @@ from gputui.services.results.headline import (
     case_subject,
     title_of,
 )
+from gputui.services.results.load_times import is_limit, time_of
 from gputui.services.results.throughput import run_spread_of
 from gputui.services.serving.profiles import limits_of
 
@@ -137,7 +138,7 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
     steps: tuple[SettlingStep, ...]
     sentences = [_failure_sentence(failed, comparison.rows) if failed else ""]
     name = as_sentence(subject(main, comparison.rows, failed))
-    if main.case.is_load_limit:
+    if is_limit(main.case):
         sentences.append(_of_limits(main))
         sentences.append(_limit(main))
         steps = () if main.rate.is_decided else settling_steps(main, evidence)
@@ -257,7 +258,7 @@ def change_phrase(row: Row) -> str:
 
 def _time_phrase(row: Row) -> str:
     """`gives the first token 31 % sooner (24 to 38)`, `takes 12 % more time per output token (10 to 14)`."""
-    rate, (noun, verb) = row.rate, _WAITED_FOR[row.case.load_time.partition("_")[0]]
+    rate, (noun, verb) = row.rate, _WAITED_FOR[time_of(row.case).partition("_")[0]]
     if rate.ratio is None or not rate.differs:
         return f"takes {judgement_text(rate)} {noun}"
     size, ends = format_size_of_change(*rate.ratio)
@@ -333,7 +334,7 @@ def changing_row(main: Row, rows: Sequence[Row]) -> tuple[Row | None, bool]:
     against = [
         row for row in decided if mine.is_decided and _told_by(main, row).verdict.word != mine.verdict.word
     ]
-    waits = [row for row in decided if row.case.load_time == "ttft_p50_s"]
+    waits = [row for row in decided if time_of(row.case) == "ttft_p50_s"]
     if waits and not against:
         return min(waits, key=lambda row: case_order(row.case)), False
     from_main = _log(mine) if mine.is_decided else 0.0

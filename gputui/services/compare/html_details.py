@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from statistics import median
 
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.order_statistics import Percentile
-from gputui.analysis.statistics import median
 from gputui.document.html import bullets, folded, html_of, letter, part, safe, table
 from gputui.document.table import table_of
 from gputui.metrics import Metric, charted

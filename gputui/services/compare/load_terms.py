@@ -9,6 +9,7 @@ from gputui.model.case import Case
 from gputui.model.units import format_percent, listed
 from gputui.services.compare.pairing import Comparison, Side
 from gputui.services.results.conditions import Evidence
+from gputui.services.results.load_times import is_limit
 from gputui.services.serving.curve import ServingRun, serving_of
 from gputui.services.serving.profiles import limits_of, parameter_of
 
@@ -53,14 +54,14 @@ def load_terms(comparison: Comparison) -> str:
 
 
 def _of_limits_and_numbers(a: Sequence[Case], b: Sequence[Case]) -> Iterator[str]:
-    limits = [sorted({_limit_words(case) for case in side if case.is_load_limit}) for side in (a, b)]
+    limits = [sorted({_limit_words(case) for case in side if is_limit(case)}) for side in (a, b)]
     if all(limits) and not set(limits[0]) & set(limits[1]):
         on_a, on_b = map(listed, limits)
         yield (
             f"The limits do not compare, as they are of other terms: {on_a} in a, {on_b} in b;"
             " --slo and --attain set them."
         )
-    numbers = [{case.work.key for case in side if not case.is_load_limit} for side in (a, b)]
+    numbers = [{case.work.key for case in side if not is_limit(case)} for side in (a, b)]
     if all(numbers) and not numbers[0] & numbers[1]:
         yield "No number of users or rate was offered to both: name the same with --concurrency or --rate."
 

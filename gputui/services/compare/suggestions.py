@@ -176,22 +176,19 @@ def steps_for_limit(
     sides = ((row.a, row.estimate.launches_a, "a"), (row.b, row.estimate.launches_b, "b"))
     if crowded:
         yield "other programs used the CPUs: measure when it is idle"
-    runs = set()
-    if row.estimate.doubt or row.is_hidden_by_waiting:
-        for cell, launches, letter in sides:
-            if letter in crowded and cell.run is not None and cell.run.run_id not in runs:
-                runs.add(cell.run.run_id)
-                yield f"on the box of {letter}: {_again(cell, evidence)} --launches {launches}"
-        return
     limit = nearest_edge(row.estimate) if limit is None else limit
-    wanted = launches_needed(row.estimate, limit, error_rate)
+    wanted: int | Missing = 0  # as many as before, where it was busy
+    if not (row.estimate.doubt or row.is_hidden_by_waiting):
+        wanted = launches_needed(row.estimate, limit, error_rate)
     if isinstance(wanted, Missing):
         yield from _steps_for_runs(row, limit, evidence, wanted, error_rate)
         return
+    runs = set()
     for cell, launches, letter in sides:
-        if launches < wanted and cell.run is not None and cell.run.run_id not in runs:
+        is_asked = launches < wanted if wanted else letter in crowded
+        if is_asked and cell.run is not None and cell.run.run_id not in runs:
             runs.add(cell.run.run_id)
-            yield f"on the box of {letter}: {_again(cell, evidence)} --launches {wanted}"
+            yield f"on the box of {letter}: {_again(cell, evidence)} --launches {max(wanted, launches)}"
 
 
 def _steps_for_runs(

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gputui.errors import GputuiError
-from gputui.facts.gpus import find_gpu
+from gputui.facts.gpus import find_gpu, memory_gib_of
 from gputui.facts.instances import InstancePrice, closest_instances, find_instance, is_on_demand, list_price
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
@@ -137,7 +137,7 @@ def _gpus_of(machine: Machine) -> frozenset[str]:
     """Names of the GPUs of a box as the price list has them; empty if one of them is not known."""
     names = set()
     for gpu in machine.gpus:
-        found = find_gpu(gpu.name, machine.gpu_memory_gib(gpu.index))
+        found = find_gpu(gpu.name, memory_gib_of(machine, gpu.index))
         if isinstance(found, Missing) or "(any)" in found.name:
             return frozenset()
         names.add(found.name)

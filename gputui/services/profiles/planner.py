@@ -239,10 +239,7 @@ def _command_target(
         return _target("cpu", asked, interpreter, machine)
     found = _choose_gpu([d for d in interpreter.devices if d.torch_device != "cpu"], asked)
     if found is not None:  # even if this torch has no kernels for it
-        _check_can_be_chosen(found, asked)
-        visible = found.uuid or str(found.index)
-        planned = PlannedDevice("gpu", found.torch_device, found.name, visible, found.pci_address)
-        return _Target(planned, found, "", "")
+        return _on_gpu(found, asked)
     device = _gpu_of_the_driver(asked, machine)
     if device is not None:
         return _Target(device, None, "", "")
@@ -406,10 +403,7 @@ def _target(device_class: str, asked: str, interpreter: Interpreter, machine: Ma
     if not chosen.runs_here:
         reason = f"{chosen.name}: {chosen.why_not}" if unused is None else unused.reason
         return _Target(None, chosen, "unsupported", reason)
-    _check_can_be_chosen(chosen, asked)
-    visible = chosen.uuid or str(chosen.index)
-    planned = PlannedDevice("gpu", chosen.torch_device, chosen.name, visible, chosen.pci_address)
-    return _Target(planned, chosen, "", "")
+    return _on_gpu(chosen, asked)
 
 
 def _choose_gpu(gpus: Sequence[TorchDevice], asked: str) -> TorchDevice | None:
@@ -423,18 +417,20 @@ def _choose_gpu(gpus: Sequence[TorchDevice], asked: str) -> TorchDevice | None:
     return usable[index] if index < len(usable) else None
 
 
-def _check_can_be_chosen(chosen: TorchDevice, asked: str) -> None:
-    """Raise MachineLacks for a GPU in whose place torch would take the first of its kind.
+def _on_gpu(chosen: TorchDevice, asked: str) -> _Target:
+    """Raises MachineLacks for a GPU in whose place torch would take the first of its kind.
 
     Which of several GPUs a worker sees can be said to CUDA and ROCm only.
     """
-    if chosen.torch_device == "cuda" or chosen.index == 0:
-        return
-    raise MachineLacks(
-        f"--device {asked}: {chosen.name} is {chosen.torch_device} device {chosen.index}, and of several only"
-        " the first can be measured",
-        f"show torch that one alone: ZE_AFFINITY_MASK={chosen.index} gputui run",
-    )
+    if chosen.torch_device != "cuda" and chosen.index:
+        raise MachineLacks(
+            f"--device {asked}: {chosen.name} is {chosen.torch_device} device {chosen.index}, and of several"
+            " only the first can be measured",
+            f"show torch that one alone: ZE_AFFINITY_MASK={chosen.index} gputui run",
+        )
+    visible = chosen.uuid or str(chosen.index)
+    planned = PlannedDevice("gpu", chosen.torch_device, chosen.name, visible, chosen.pci_address)
+    return _Target(planned, chosen, "", "")
 
 
 def _group(

@@ -43,7 +43,7 @@ CHECK_WORDS = {
     ABOVE_LIMIT: Span("ABOVE THE LIMIT", "alarm"),
 }
 """Of a judged test, for tables."""
-_CAPPED_W = 1.0
+CAPPED_W = 1.0
 """Drivers report limits with a rounding error."""
 PEAK_TESTS = {"gemm": "matmul", "membw": "copy"}
 """Workloads, by what published figures call what they measure."""
@@ -224,7 +224,7 @@ def _remarks(run: Run, beside: _Beside, index: int | None) -> Iterator[str]:
 def power_cap_of(gpu: Gpu) -> str:
     """`power-capped at 500 of 700 W`; empty if it is not, or unknown."""
     limit, default = gpu.power_limit_w, gpu.power_default_limit_w
-    if isinstance(limit, Missing) or isinstance(default, Missing) or limit >= default - _CAPPED_W:
+    if isinstance(limit, Missing) or isinstance(default, Missing) or limit >= default - CAPPED_W:
         return ""
     return f"power-capped at {limit:.0f} of {default:.0f} W"
 

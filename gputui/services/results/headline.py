@@ -36,7 +36,7 @@ from gputui.services.results.labels import (
     needs_budget,
     plain_name,
 )
-from gputui.services.results.load_times import LOAD_TIMES
+from gputui.services.results.load_times import LOAD_TIMES, is_limit
 from gputui.services.results.throughput import GAVE, gave_text, speed_ratio, speeds_of
 from gputui.services.results.waiting import contention_of, is_undecidable
 
@@ -61,7 +61,7 @@ def case_order(case: Case) -> tuple[int, ...]:
     variant = case.variant
     return (
         index_in(_CLASSES, case.workload_class),
-        not case.is_load_limit,
+        not is_limit(case),
         -_users(case),
         variant.device_class != "gpu",
         index_in(_WORKLOADS, case.work.workload),

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 
 from gputui.model.absent import Missing
-from gputui.model.case import LOAD_TIME, Case
+from gputui.model.case import Case
 from gputui.model.result import CaseResult, Measurement, worked_out_once
 from gputui.model.units import TIME_UNIT
 
@@ -20,6 +20,8 @@ LOAD_TIMES = {
 }
 """Figures of a load at which both sides did the same, with their names. Not of a limit, which each side
 meets at a different rate."""
+_TIME = "time"
+"""The parameter that turns a load into one of its times."""
 LAG = "client_lag_p99_s"
 """How late the client's own wake-ups were in a launch of a load."""
 LATE_S = 0.002
@@ -27,27 +29,37 @@ LATE_S = 0.002
 at loads of 5 to 14 the lag was 1 to 170 ms, in 6 runs with a free CPU at most 1 ms."""
 
 
+def time_of(case: Case) -> str:
+    """The key of the time that it is, one of LOAD_TIMES; empty for other cases."""
+    return str(dict(case.work.parameters).get(_TIME, "")) if case.is_time else ""
+
+
+def is_limit(case: Case) -> bool:
+    """Whether it is the largest load that keeps given limits: each side stops at a different one."""
+    return case.is_load and dict(case.work.parameters).get("load") == "search"
+
+
 def load_name(case: Case) -> str:
     """The workload without the name of a time."""
-    return case.work.workload.removesuffix(f" {LOAD_TIMES.get(case.load_time, '')}")
+    return case.work.workload.removesuffix(f" {LOAD_TIMES.get(time_of(case), '')}")
 
 
 def load_of(case: Case) -> Hashable:
     """What a load and its times share."""
-    return load_name(case), tuple(one for one in case.work.parameters if one[0] != LOAD_TIME)
+    return load_name(case), tuple(one for one in case.work.parameters if one[0] != _TIME)
 
 
 @worked_out_once
 def times_of(result: CaseResult) -> dict[str, CaseResult]:
     """The times of a measured load by key, each as a case; none of any other case."""
     case, found = result.case, dict[str, CaseResult]()
-    for key, title in LOAD_TIMES.items() if case.is_load and not case.is_load_limit else ():
+    for key, title in LOAD_TIMES.items() if case.is_load and not is_limit(case) else ():
         measurements = tuple(one for m in result.measurements if (one := _timed(m, key)) is not None)
         if measurements:
             work = replace(
                 case.work,
                 workload=f"{case.work.workload} {title}",
-                parameters=tuple(sorted((*case.work.parameters, (LOAD_TIME, key)))),
+                parameters=tuple(sorted((*case.work.parameters, (_TIME, key)))),
             )
             timed = replace(case, work=work, unit=TIME_UNIT, units_per_step=1.0)
             found[key] = replace(result, case=timed, measurements=measurements)

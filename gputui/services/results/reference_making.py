@@ -22,7 +22,7 @@ from gputui.model.units import counted, format_percent, format_rate, listed
 from gputui.services.profiles.loader import Profile, shipped_profiles
 from gputui.services.profiles.planner import case_of
 from gputui.services.results.block_times import launches_of
-from gputui.services.results.expected import PEAK_TESTS, SMALL, power_cap_of
+from gputui.services.results.expected import CAPPED_W, PEAK_TESTS, SMALL, power_cap_of
 from gputui.services.results.labels import some_of
 from gputui.services.results.references import (
     MOST_BYTES,
@@ -52,7 +52,6 @@ MOST_NOTE = 200
 _NAMED = 3
 """Runs that a reason names."""
 _SLOWED_SHARE = 0.05
-_CAPPED_W = 1.0
 _TIMES = "times"
 _Box = tuple[Identity, ...]
 
@@ -372,7 +371,7 @@ def problems_of_reference(reference: Reference) -> list[str]:
     else:
         problems += _incomplete(reference, profile)
     limits, defaults = reference.power_limit_w, reference.power_default_limit_w
-    if limits is not None and defaults is not None and limits[0] < defaults[0] - _CAPPED_W:
+    if limits is not None and defaults is not None and limits[0] < defaults[0] - CAPPED_W:
         problems.append(f"power-capped: a limit of {limits[0]:.0f} W, {defaults[0]:.0f} W is the default")
     if not reference.versions.get("torch"):
         problems.append("the version of torch is not known")

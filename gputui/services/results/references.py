@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gputui.analysis.box_rates import MOST_QUANTILES, BoxRates
 from gputui.errors import GputuiError
-from gputui.facts.gpus import find_gpu
+from gputui.facts.gpus import find_gpu, memory_gib_of
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
 from gputui.model.machine import Machine
@@ -180,7 +180,7 @@ def model_of(
         return DeviceModel(
             "cpu", str(cpu.model), cores=cpu.usable_cores, features=tuple(sorted(cpu.features))
         )
-    memory_gib = machine.gpu_memory_gib(device_index)
+    memory_gib = memory_gib_of(machine, device_index)
     found = find_gpu(device_name, memory_gib)
     if isinstance(found, Missing):
         is_whole = device_name and "MIG" not in device_name

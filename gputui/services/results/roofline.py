@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.facts.gpus import GpuFacts, find_gpu, peak_bandwidth, peak_for
+from gputui.facts.gpus import GpuFacts, find_gpu, memory_gib_of, peak_bandwidth, peak_for
 from gputui.facts.plausible import expected
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine
@@ -140,7 +140,7 @@ def facts_of(case: CaseResult, machine: Machine) -> GpuFacts | Missing:
     """What is published of the GPU that a case ran on."""
     if case.case.variant.device_class != "gpu":
         return Missing("gputui has no peak figures for CPUs")
-    return find_gpu(case.device_name, machine.gpu_memory_gib(case.device_index))
+    return find_gpu(case.device_name, memory_gib_of(machine, case.device_index))
 
 
 def measured_peak(

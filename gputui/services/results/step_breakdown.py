@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from gputui.analysis.attribution import BELIEVED_INFLATION
 from gputui.model.absent import Missing
 from gputui.model.profiled import IDLE, Operator, ProfiledPass
 from gputui.model.result import CaseResult
-
-BELIEVED_INFLATION = (0.9, 1.3)
-"""Profiled step against timed step: beyond it the profiler or a neighbour changed what was measured."""
 
 
 @dataclass(frozen=True, slots=True)

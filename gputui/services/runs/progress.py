@@ -7,8 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from statistics import median
 
-from gputui.analysis.statistics import Interval, hodges_lehmann_interval, median
+from gputui.analysis.statistics import Interval, hodges_lehmann_interval
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import Case

@@ -10,7 +10,7 @@ from gputui.analysis.peak_tests import BELOW_NORMAL, NO_REFERENCE, PerformanceCh
 from gputui.document.bars import BarPart
 from gputui.document.parts import Code, Links, Part, Section
 from gputui.document.table import Column, Table, table_of
-from gputui.facts.gpus import find_gpu
+from gputui.facts.gpus import find_gpu, memory_gib_of
 from gputui.facts.tables import plausible_rows, source_rows
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu
@@ -226,7 +226,7 @@ def _sources(checks: Iterable[tuple[SharedSide, PerformanceCheck]]) -> Iterator[
     for box, check in checks:
         expectations = {one.measure: one.expectation for one in check.peak_tests}
         measures = {name for name, one in expectations.items() if one is not None and one.rates is None}
-        found = find_gpu(check.device_name, box.run.summary.machine.gpu_memory_gib(check.device_index))
+        found = find_gpu(check.device_name, memory_gib_of(box.run.summary.machine, check.device_index))
         if not isinstance(found, Missing):
             rows = [r for r in plausible_rows() if r.gpu == found.name and r.measure in measures]
             keys.update(dict.fromkeys(key for row in rows for key in row.source))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from statistics import median
 
 import pytest
 from builders import make_plan
@@ -11,7 +12,7 @@ from hand_made import measured
 from journals import GPU_MACHINE, make_case
 from run_screen_golden import RUN, lines_of, plan
 
-from gputui.analysis.statistics import Interval, median
+from gputui.analysis.statistics import Interval
 from gputui.model.absent import Missing
 from gputui.model.journal import (
     JOURNAL_SCHEMA,

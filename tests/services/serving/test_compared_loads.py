@@ -19,6 +19,7 @@ from stored_runs import store
 from gputui.errors import EXIT_DONE, EXIT_NO_RESULT
 from gputui.model.case import Case
 from gputui.services.compare.pairing import Comparison, Row
+from gputui.services.results.load_times import time_of
 from gputui.services.serving.plan import serving_case
 
 _QUIET = Box()
@@ -92,7 +93,7 @@ def test_a_gate_fails_by_a_first_token_that_comes_later(
 
 def test_loads_are_in_the_order_of_their_users() -> None:
     (found,) = comparisons(Server(), Server(), _QUIET, (16, 1, 4), 3, 1)
-    loads = [row.case.work.workload for row in found.rows if not row.case.load_time]
+    loads = [row.case.work.workload for row in found.rows if not row.case.is_time]
     assert loads == [f"serve:chat {load}" for load in ("1 user", "4 users", "16 users", "limit")]
     of_four = [row.case.work.workload for row in found.rows if " 4 users" in row.case.work.workload]
     assert [name.partition(" 4 users ")[2][:4] for name in of_four] == ["", "TTFT", "TTFT", "TPOT", "E2E "]
@@ -113,7 +114,7 @@ def test_a_time_that_only_one_side_has_is_no_row() -> None:
             for case in b.cases
         ),
     )
-    names = [row.case.load_time for row in comparison_of(a, few).rows]
+    names = [time_of(row.case) for row in comparison_of(a, few).rows]
     assert "ttft_p50_s" in names
     assert "ttft_p95_s" not in names
 
