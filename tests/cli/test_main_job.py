@@ -87,7 +87,10 @@ def test_every_key_of_the_json_output_is_documented(place: Path) -> None:
     shown = json.loads(gputui_here("show", "latest", place / "a.db", "--json").stdout)
     comparison = compared["comparisons"][0]
     keys = {*compared, *comparison, *comparison["rows"][0], *comparison["rows"][0]["ratio"]}
-    keys |= {*comparison["groups"][0], *(comparison["groups"][0]["mean"] or ())}  # none where nothing is decided
+    keys |= {
+        *comparison["groups"][0],
+        *(comparison["groups"][0]["mean"] or ()),
+    }  # none where nothing is decided
     keys |= {*shown["cases"][0], *shown["cases"][0]["speed"]}
     undocumented = {key for key in keys if f"`{key}`" not in page} - {"schema"}
     assert undocumented - {"device_name"} == set()
