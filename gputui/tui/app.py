@@ -20,6 +20,7 @@ from gputui.services.runs.notifications import notification
 from gputui.services.support.paths import default_result_file
 from gputui.tui.monitor.frame import short_name
 from gputui.tui.monitor.model import MonitorModel
+from gputui.tui.monitor.requests import Asked
 from gputui.tui.monitor.screen import Feed, MonitorScreen
 from gputui.tui.monitor.wakeup import Bell
 from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action
@@ -87,7 +88,7 @@ class MonitorApp(FastPaint):
         feed: Feed,
         bell: Bell,
         actions: Iterable[Action] = (),
-        on_request: Callable[[object], None] = lambda request: None,
+        on_request: Callable[[Asked], None] = lambda request: None,
         palette: Palette | None = None,
         screens: Iterable[ScreenEntry] = (),
         ascii_only: bool = False,
@@ -247,7 +248,7 @@ class MonitorApp(FastPaint):
         entry = self._entries.get(screen_id)
         if entry is None:
             return
-        if entry.is_loaded:
+        if entry.id == "monitor":  # it is always loaded, below all others
             while len(self.screen_stack) > 1:
                 self.pop_screen()
             return

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gputui.document.spans import wrapped
+from gputui.document.spans import Line, Span, wrapped
 from gputui.document.table import Table, changed, columns_that_fit, lines_of
 from gputui.store.text import clean_text
-from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, fitted, line_width, width_of
 
 _LEAD = "── "
@@ -67,6 +66,14 @@ def paragraph(text: str, width: int, style: str = "", *, indent: int = 0) -> tup
     Lines after the first are indented.
     """
     return tuple((Span(line, style),) for line in wrapped(text, max(width - 1, 20), indent))
+
+
+def log_lines(rows: Iterable[str], width: int, indent: int = 4) -> Iterator[Line]:
+    """The end of a log: its lines go on below where they are too long, and keep some of their indent."""
+    for row in rows:
+        margin = " " * (indent + min(len(row) - len(row.lstrip()), 8))
+        for part in wrapped(row.strip(), max(width - len(margin) - 1, 20)):
+            yield (Span(margin + part),)
 
 
 def error_lines(message: str, hint: str, width: int) -> tuple[Line, ...]:
