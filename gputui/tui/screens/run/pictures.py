@@ -482,10 +482,10 @@ def _words(text: str, width: int, style: str = "") -> Line:
 
 
 def _scrolled(model: RunModel, title: str, lines: Sequence[Line], width: int, height: int) -> list[Line]:
-    """A heading that says which lines are in sight, and these."""
+    """A heading that says which lines are in sight where not all are, and these."""
     rows, count = height - 1, len(lines)
     first = model.scrolled = min(model.scrolled, max(count - rows, 0))
-    place = f"{first + 1}-{min(first + rows, count)} of {count}"
+    place = f"{first + 1}-{first + rows} of {count}" if count > rows else ""
     return [ruled((Span(title, "title"), Span(place, "dim")), width), *lines[first:]]
 
 
