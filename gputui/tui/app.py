@@ -214,8 +214,7 @@ class MonitorApp(FastPaint):
         self.notifies = self.chose_notifies = not self.notifies
         self._watch_alerts()
         message = "rings and notifies when a run ends, a case fails or memory runs out"
-        if isinstance(self.screen, AppScreen):
-            self.screen.say(message if self.notifies else "rings no more", "good")
+        self._say(message if self.notifies else "rings no more", "good")
 
     def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
         """Report an unexpected error in a thread: nothing else would, since Textual captures stderr."""
@@ -223,11 +222,13 @@ class MonitorApp(FastPaint):
         if error is None:
             return
         self.keep_error("gputui", "".join(traceback.format_exception(error)).rstrip())
-        in_loop_of(self, self._say_bug, f"{type(error).__name__}: {error}")
+        what = f"{type(error).__name__}: {error}"
+        in_loop_of(self, self._say, f"this is a bug in gputui: {what}: L shows where", "warn")
 
-    def _say_bug(self, what: str) -> None:
+    def _say(self, text: str, style: str) -> None:
+        """On the screen that is shown; a dialog says nothing."""
         if isinstance(self.screen, AppScreen):
-            self.screen.say(f"this is a bug in gputui: {what}: L shows where", "warn")
+            self.screen.say(text, style)
 
     def keep_error(self, screen_id: str, text: str) -> None:
         """Write an error that a screen has shown to the error log."""
@@ -268,8 +269,7 @@ class MonitorApp(FastPaint):
         if words and isinstance(screen, TakesArguments):
             screen.show_words(words)
 
-    def action_open_screen(self, screen_id: str) -> None:
-        self.open_screen(screen_id)
+    action_open_screen = open_screen
 
     def action_help(self) -> None:
         """Show the keys of the current screen."""
@@ -348,8 +348,7 @@ class MonitorApp(FastPaint):
         self._shown.use(self.palette)
         self._apply_theme()
         self.repaint()
-        if isinstance(self.screen, AppScreen):
-            self.screen.say(f"colours: {self.palette.of_theme.title}", "good")
+        self._say(f"colours: {self.palette.of_theme.title}", "good")
 
     async def action_quit(self) -> None:
         self._leave(0)

@@ -283,9 +283,8 @@ class RunsTable(PlainTable):
 
     def sort_by_next(self) -> None:
         """Sort by the next of RUN_ORDERS."""
-        here = self.here
         self._order = (self._order + 1) % len(RUN_ORDERS)
-        self.draw(here.run_id if here else "")
+        self.redraw()
 
     def mark(self) -> None:
         """Mark or unmark the run under the cursor, and go on to the next row."""
