@@ -24,6 +24,7 @@ from gputui.services.results.browser import (
 )
 from gputui.services.results.labels import day
 from gputui.services.results.selectors import split_selector
+from gputui.services.results.table_export import files_sheet
 from gputui.services.support.background import Job
 from gputui.services.support.paths import default_result_file
 from gputui.store.opening import expanded
@@ -499,7 +500,7 @@ class ResultsScreen(ShellScreen):
         elif self.level == "runs":
             ask_for_list(self, self._runs_table.sheet)
         elif self.level == "files":
-            ask_for_list(self, self._files_table.sheet)
+            ask_for_list(self, files_sheet(self._files_table.files))
         else:
             report_nothing(self, "no table is shown")
 

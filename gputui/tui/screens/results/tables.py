@@ -25,7 +25,7 @@ from gputui.services.results.labels import (
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.step_breakdown import added_up
 from gputui.services.results.step_tables import CATEGORY_WORDS
-from gputui.services.results.table_export import Sheet, files_sheet, runs_sheet
+from gputui.services.results.table_export import Sheet, runs_sheet
 from gputui.services.results.throughput import GAVE, HELD_BY_OTHERS, gave_text, speed_of
 from gputui.services.results.waiting import is_crowded, waited_share
 from gputui.store.selecting import MAX_LABEL
@@ -177,11 +177,6 @@ class FilesTable(PlainTable):
     def here(self) -> FileEntry | None:
         """The file under the cursor."""
         return self.files[self.cursor_row] if self.cursor_row < len(self.files) else None
-
-    @property
-    def sheet(self) -> Sheet:
-        """The whole table, to be saved."""
-        return files_sheet(self.files)
 
     def hold(self, files: Sequence[FileEntry]) -> None:
         """Show these files; the cursor stays on its file."""
