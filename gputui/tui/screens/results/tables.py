@@ -51,6 +51,9 @@ OPERATOR_ORDERS: tuple[tuple[str, Callable[[Operator], object]], ...] = (
 )
 GROUPS = ("operator", "category", "phase")
 MARK = "*"
+_MARK, _LABEL = RUN_HEADINGS.index(""), RUN_HEADINGS.index("label")
+_WIDE, _LABEL_CELLS = 150, 14
+"""From this width of the screen on labels are shown in full; below it status and box take precedence."""
 
 
 def file_row(entry: FileEntry) -> tuple[str, ...]:
@@ -191,11 +194,6 @@ class FilesTable(PlainTable):
         """Keep a file that could be read in the list from now on."""
         if path not in self.opened:
             self.opened.append(path)
-
-
-_MARK, _LABEL = RUN_HEADINGS.index(""), RUN_HEADINGS.index("label")
-_WIDE, _LABEL_CELLS = 150, 14
-"""From this width of the screen on labels are shown in full; below it status and box take precedence."""
 
 
 class RunsTable(PlainTable):
