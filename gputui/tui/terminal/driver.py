@@ -33,6 +33,8 @@ _ANSWER = re.compile(rb"\x1b\[\d+;\d+R")
 _ALTERNATE_SCREEN = "\x1b[?1049h"
 _PLAIN = "\x1b[m"
 _CLICKS = "\x1b[?1000h\x1b[?1006h"
+_ABORT = b"\x18\x1b[?2026l\x1b[m"
+"""Ends an escape sequence that was cut off, and a synchronized update that was begun."""
 _LEAVING_S = 0.15
 """Longest wait at exit for a reader that does not read."""
 LONGEST_PATIENCE_S = 0.15
@@ -257,10 +259,6 @@ def _read(fd: int) -> bytes:
 def _drain(fd: int) -> None:
     while select.select([fd], [], [], 0)[0]:
         os.read(fd, 64)
-
-
-_ABORT = b"\x18\x1b[?2026l\x1b[m"
-"""Ends an escape sequence that was cut off, and a synchronized update that was begun."""
 
 
 class TerminalOutput:
