@@ -19,6 +19,7 @@ from gputui.services.runs.alerts_watch import notification, watch_alerts
 from gputui.services.support.paths import default_result_file
 from gputui.tui.monitor.frame import short_name
 from gputui.tui.monitor.model import MonitorModel
+from gputui.tui.monitor.requests import Asked
 from gputui.tui.monitor.screen import Feed, MonitorScreen
 from gputui.tui.monitor.wakeup import Bell
 from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action
@@ -86,7 +87,7 @@ class MonitorApp(FastPaint):
         feed: Feed,
         bell: Bell,
         actions: Iterable[Action] = (),
-        on_request: Callable[[object], None] = lambda request: None,
+        on_request: Callable[[Asked], None] = lambda request: None,
         palette: Palette | None = None,
         screens: Iterable[ScreenEntry] = (),
         ascii_only: bool = False,
@@ -209,8 +210,7 @@ class MonitorApp(FastPaint):
         self.notifies = self.chose_notifies = not self.notifies
         self._watch_alerts()
         message = "rings and notifies when a run ends, a case fails or memory runs out"
-        if isinstance(self.screen, AppScreen):
-            self.screen.say(message if self.notifies else "rings no more", "good")
+        self._say(message if self.notifies else "rings no more", "good")
 
     def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
         """Report an unexpected error in a thread: nothing else would, since Textual captures stderr."""
@@ -218,11 +218,13 @@ class MonitorApp(FastPaint):
         if error is None:
             return
         self.keep_error("gputui", "".join(traceback.format_exception(error)).rstrip())
-        in_loop_of(self, self._say_bug, f"{type(error).__name__}: {error}")
+        what = f"{type(error).__name__}: {error}"
+        in_loop_of(self, self._say, f"this is a bug in gputui: {what}: L shows where", "warn")
 
-    def _say_bug(self, what: str) -> None:
+    def _say(self, text: str, style: str) -> None:
+        """On the screen that is shown; a dialog says nothing."""
         if isinstance(self.screen, AppScreen):
-            self.screen.say(f"this is a bug in gputui: {what}: L shows where", "warn")
+            self.screen.say(text, style)
 
     def keep_error(self, screen_id: str, text: str) -> None:
         """Write an error that a screen has shown to the error log."""
@@ -243,7 +245,7 @@ class MonitorApp(FastPaint):
         entry = self._entries.get(screen_id)
         if entry is None:
             return
-        if entry.is_loaded:
+        if entry.id == "monitor":  # it is always loaded, below all others
             while len(self.screen_stack) > 1:
                 self.pop_screen()
             return
@@ -263,8 +265,7 @@ class MonitorApp(FastPaint):
         if words and isinstance(screen, TakesArguments):
             screen.show_words(words)
 
-    def action_open_screen(self, screen_id: str) -> None:
-        self.open_screen(screen_id)
+    action_open_screen = open_screen
 
     def action_help(self) -> None:
         """Show the keys of the current screen."""
@@ -343,8 +344,7 @@ class MonitorApp(FastPaint):
         self._shown.use(self.palette)
         self._apply_theme()
         self.repaint()
-        if isinstance(self.screen, AppScreen):
-            self.screen.say(f"colours: {self.palette.of_theme.title}", "good")
+        self._say(f"colours: {self.palette.of_theme.title}", "good")
 
     async def action_quit(self) -> None:
         self._leave(0)

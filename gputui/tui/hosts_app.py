@@ -13,7 +13,7 @@ from gputui.services.hosts.live import HostFeed
 from gputui.tui.app import MonitorApp
 from gputui.tui.monitor.hosts import HOSTS_ACTIONS, HostsModel
 from gputui.tui.monitor.model import MonitorModel
-from gputui.tui.monitor.requests import EndProcess, SetInterval, ShowDemo, WantProcesses
+from gputui.tui.monitor.requests import Asked, EndProcess
 from gputui.tui.monitor.screen import MonitorScreen
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.monitor.wakeup import Bell
@@ -125,13 +125,9 @@ class HostsApp(MonitorApp):
         self.push_screen(panes)
 
 
-def _handle(request: object, feed: HostFeed, model: MonitorModel) -> None:
+def _handle(request: Asked, feed: HostFeed, model: MonitorModel) -> None:
     """Handle a request of a host's panes; processes of another host are not ended from here."""
-    if isinstance(request, SetInterval):
-        feed.set_interval(request.seconds)
-    elif isinstance(request, WantProcesses):
-        feed.want_processes(request.wanted)
-    elif isinstance(request, EndProcess):
+    if isinstance(request, EndProcess):
         model.say(f"process {request.pid} is on {feed.host.name}: end it there")
-    elif isinstance(request, ShowDemo):
+    else:
         model.say("to see made-up GPUs: gputui demo")

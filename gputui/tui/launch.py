@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gputui.services.playback.demo import Demo
     from gputui.services.playback.replay import Playback
     from gputui.tui.monitor.model import MonitorModel
+    from gputui.tui.monitor.requests import Asked
     from gputui.tui.monitor.screen import Feed
     from gputui.tui.terminal.cell_diff import CellDiff
 
@@ -211,22 +212,18 @@ def _end_before_python(status: int) -> None:
 
 
 def _handle(
-    request: object, feed: Feed, say: Callable[[str, str], None], leave: Callable[[int], None]
+    request: Asked, feed: Feed, say: Callable[[str, str], None], leave: Callable[[int], None]
 ) -> None:
-    """Handle a request of the model that concerns the feed or another process, and report the outcome."""
+    """Handle a request of the model that concerns the demo or another process, and report the outcome."""
     from gputui.services.live.demo import DemoFeed
     from gputui.sources.processes import end_process
-    from gputui.tui.monitor.requests import EndProcess, SetInterval, ShowDemo, WantProcesses
+    from gputui.tui.monitor.requests import ShowDemo
 
-    if isinstance(request, SetInterval):
-        feed.set_interval(request.seconds)
-    elif isinstance(request, WantProcesses):
-        feed.want_processes(request.wanted)
-    elif isinstance(request, ShowDemo) and isinstance(feed, DemoFeed):
+    if isinstance(request, ShowDemo) and isinstance(feed, DemoFeed):
         say("these are the made-up GPUs", "")
     elif isinstance(request, ShowDemo):
         leave(SHOW_DEMO)
-    elif isinstance(request, EndProcess):
+    else:
         try:
             end_process(request.pid, request.start_ticks, signal.Signals[request.signal])
         except GputuiError as error:

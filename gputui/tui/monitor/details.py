@@ -13,6 +13,7 @@ from gputui.tui.monitor.frame import Frame, account_text, device_title
 from gputui.tui.monitor.metrics import OF_GPUS
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, ruled, width_of, wrapped
+from gputui.tui.widgets.sections import facts_lines
 
 REASONS: tuple[tuple[int, str], ...] = (
     (0x1, "idle"),
@@ -59,7 +60,8 @@ def _values(frame: Frame, device: DeviceSample, absent: Mapping[str, Missing], w
     present = [(key, value) for key, value in device.values.items() if not isinstance(value, Missing)]
     shown = [(_label(key), value_text(key, value, frame.units)) for key, value in present]
     shown += [("source", clean(device.source)), ("read", f"{age((frame.now_ns - device.t_ns) / 1e9)} ago")]
-    lines += _in_columns(shown, width)
+    label_cells = min(max((width_of(label) for label, _ in shown), default=0) + 2, 24)
+    lines += facts_lines(shown, width, label_cells, max(width // 40, 1), is_down=True)
     why: dict[str, list[str]] = {}
     for key, value in device.values.items():
         if isinstance(value, Missing):
@@ -119,28 +121,3 @@ def _label(key: str) -> str:
     ending = next((ending for ending in (*_UNITS, "_mj", "_ns") if key.endswith(ending)), "")
     key = key.removesuffix(ending)
     return clean(key.removeprefix("gpm_").removeprefix("is_")).replace("_", " ")
-
-
-def _in_columns(shown: Sequence[tuple[str, str]], width: int) -> list[Line]:
-    """Labels and values in columns; values too long for that get a line of their own."""
-    label_width = min(max((width_of(label) for label, _ in shown), default=0) + 2, 24)
-    columns = max(width // 40, 1)
-    each = width // columns
-    short = [pair for pair in shown if width_of(pair[1]) < each - label_width]
-    long = [pair for pair in shown if pair not in short]
-    height = -(-len(short) // columns)
-    lines = []
-    for row in range(height):
-        spans: list[Span] = []
-        for column in range(columns):
-            place = column * height + row
-            if place < len(short):
-                label, text = short[place]
-                spans += [Span(left(label, label_width), "dim"), Span(left(text, each - label_width))]
-        lines.append(fitted(spans, width))
-    for label, text in long:
-        rows = wrapped(text, max(width - label_width, 8), 6)
-        for number, row_text in enumerate(rows):
-            lead = label if number == 0 else ""
-            lines.append(fitted((Span(left(lead, label_width), "dim"), Span(row_text)), width))
-    return lines

@@ -143,8 +143,8 @@ class HostsModel:
         gpus = _gpus(one)
         host = one.sample.host.values
         busy, shown = _busy(one)
-        style = "stale" if one.problem else "compute 1"
-        spans += [Span("  "), *gauge_spans(busy, 100.0, _GAUGE_CELLS, style)]
+        hue = "stale" if one.problem else "compute 1"
+        spans += [Span("  "), *gauge_spans(busy, 100.0, _GAUGE_CELLS, hue)]
         spans.append(Span(right(shown, _BUSY_CELLS), dim))
         watts = _total(gpus, "power_w")
         spans.append(Span(right(_ABSENT if watts is None else f"{watts:.0f} W", 8), dim))

@@ -34,4 +34,6 @@ class ShowDemo:
     """Show made-up GPUs instead of this box, until the user leaves them."""
 
 
-Request = EndProcess | SetInterval | WantProcesses | ShowDemo
+Asked = EndProcess | ShowDemo
+"""What the Monitor's screen leaves to whoever opened it."""
+Request = SetInterval | WantProcesses | Asked

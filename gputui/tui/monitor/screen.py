@@ -13,6 +13,7 @@ from textual import events
 
 from gputui.model.live import LiveSample
 from gputui.tui.monitor.model import MonitorModel
+from gputui.tui.monitor.requests import Asked, SetInterval, WantProcesses
 from gputui.tui.monitor.wakeup import Bell
 from gputui.tui.shell.keymap import Action
 from gputui.tui.shell.registry import screen_at
@@ -58,7 +59,7 @@ class MonitorScreen(PaintedScreen, inherit_bindings=False):
         feed: Feed,
         bell: Bell,
         actions: Iterable[Action],
-        on_request: Callable[[object], None],
+        on_request: Callable[[Asked], None],
     ) -> None:
         super().__init__()
         self._model = model
@@ -143,7 +144,11 @@ class MonitorScreen(PaintedScreen, inherit_bindings=False):
     def press(self, action_id: str) -> None:
         """Run an action of the model, and draw the result at once."""
         request = self._model.press(action_id)
-        if request is not None:
+        if isinstance(request, SetInterval):
+            self._feed.set_interval(request.seconds)
+        elif isinstance(request, WantProcesses):
+            self._feed.want_processes(request.wanted)
+        elif request is not None:
             self._on_request(request)
         self.paint()
 

@@ -22,6 +22,9 @@ SIGNALS: tuple[tuple[str, str], ...] = (
     ("SIGKILL", "cannot be refused"),
 )
 """Signals to end a process with, mildest first, and what they mean."""
+QUESTIONS_HEIGHT = 5
+_QUESTION = 43
+"""Cells of a question, up to what is known of its answer."""
 _FIRST_SIGNAL = 2
 _HINTS: Mapping[str, tuple[str, ...]] = {
     "": (
@@ -107,11 +110,6 @@ def counts_text(hidden_gpus: int, above: int, below: int) -> str:
             )
         )
     return "  ".join(parts)
-
-
-QUESTIONS_HEIGHT = 5
-_QUESTION = 43
-"""Cells of a question, up to what is known of its answer."""
 
 
 def question_lines(frame: Frame, quick_s: float, width: int) -> list[Line]:

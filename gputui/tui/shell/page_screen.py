@@ -19,6 +19,15 @@ from gputui.tui.widgets.cells import fitted, left, width_of, wrapped
 from gputui.tui.widgets.lines_page import LinesPage
 from gputui.tui.widgets.sections import paragraph, section
 
+THIS_SCREEN, EVERY_SCREEN = "Keys of this screen", "Keys of every screen"
+_MOST_LINES = 6
+"""Of a description."""
+_TITLES_FROM, _NARROW = 96, 56
+"""From this width on titles have a column; below that one descriptions go on lines of their own."""
+_TITLE = 14
+_INDENT = 3
+Group = tuple[str, Sequence[Action]]
+"""A heading, and the actions below it."""
 _TABLE_RULE = re.compile(r"\n[|:-]+(?=\n)")
 
 
@@ -92,17 +101,6 @@ def doc_lines(text: str, width: int) -> Iterator[Line]:
                 style, indent = "title" if row.startswith("#") else "", 2 * row.startswith(("- ", "|"))
                 yield from paragraph(words, width, style, indent=indent)
             yield ()
-
-
-THIS_SCREEN, EVERY_SCREEN = "Keys of this screen", "Keys of every screen"
-_MOST_LINES = 6
-"""Of a description."""
-_TITLES_FROM, _NARROW = 96, 56
-"""From this width on titles have a column; below that one descriptions go on lines of their own."""
-_TITLE = 14
-_INDENT = 3
-Group = tuple[str, Sequence[Action]]
-"""A heading, and the actions below it."""
 
 
 def key_lines(groups: Iterable[Group], width: int) -> list[Line]:

@@ -27,11 +27,6 @@ class ScreenEntry:
     """Three letters, for a narrow header."""
     tooltip: str
 
-    @property
-    def is_loaded(self) -> bool:
-        """Whether it is always loaded: the monitor."""
-        return self.id == "monitor"
-
 
 SCREENS: tuple[ScreenEntry, ...] = (
     ScreenEntry("1", "monitor", "Monitor", "Mon", "GPUs, host and processes, live"),

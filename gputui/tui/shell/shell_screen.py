@@ -132,14 +132,14 @@ class ShellScreen(Screen[None]):
         if not self.is_ready:
             return
         width, shell = self.size.width, shell_of(self)
-        self._show(
+        self.show_in(
             self._header,
             header_line(
                 self.ID, self.heading(), width, shell.runs_in_progress, is_demo=shell.demo is not None
             ),
         )
-        self._show(self._message_view, fitted(self._message, width))
-        self._show(self._hints, self._hints_line(width))
+        self.show_in(self._message_view, fitted(self._message, width))
+        self.show_in(self._hints, self._hints_line(width))
 
     def say(self, text: str, style: str = "") -> None:
         """Show a message until the next one."""
@@ -258,8 +258,9 @@ class ShellScreen(Screen[None]):
             self._then(outcome)
         self.refresh_lines()
 
-    def _show(self, view: LinesView, line: Line) -> None:
-        view.show((in_ascii(line) if shell_of(self).ascii_only else line,))
+    def show_in(self, view: LinesView, *lines: Line) -> None:
+        """Show these lines, in ASCII if the terminal has nothing else."""
+        view.show(tuple(map(in_ascii, lines)) if shell_of(self).ascii_only else lines)
 
     def _hints_line(self, width: int) -> Line:
         by_id = {action.id: action for action in self.ACTIONS}

@@ -110,8 +110,7 @@ class LinesList(ScrollView, can_focus=True):
             place = keys.index(self._key) if self._key in keys else 0
             self.select(keys[min(max(place + entries, 0), len(keys) - 1)])
 
-    def action_step(self, entries: int) -> None:
-        self.step(entries)
+    action_step = step
 
     def action_page(self, pages: int) -> None:
         self.step(pages * max(self.size.height - 1, 1))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gputui.document.spans import wrapped
+from gputui.document import spans
+from gputui.document.spans import Line, Span
 from gputui.document.table import Table, changed, columns_that_fit, lines_of
 from gputui.store.text import clean_text
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, cut, fitted, line_width, width_of
+from gputui.tui.widgets.cells import clean, cut, fitted, left, line_width, width_of, wrapped
 
 _LEAD = "── "
 _GAP = 2
@@ -66,7 +66,44 @@ def paragraph(text: str, width: int, style: str = "", *, indent: int = 0) -> tup
 
     Lines after the first are indented.
     """
-    return tuple((Span(line, style),) for line in wrapped(text, max(width - 1, 20), indent))
+    return tuple((Span(line, style),) for line in spans.wrapped(text, max(width - 1, 20), indent))
+
+
+def facts_lines(
+    facts: Sequence[tuple[str, str]],
+    width: int,
+    label_cells: int,
+    abreast: int,
+    *,
+    is_down: bool = False,
+    most: int = 6,
+) -> Iterator[Line]:
+    """Labels and texts, so many abreast: from left to right, or with `is_down` column by column.
+
+    Texts too long for that have lines of their own, at most `most`.
+    """
+    each = width // abreast
+    short = [fact for fact in facts if width_of(fact[1]) < each - label_cells]
+    rows = -(-len(short) // abreast)
+    for row in range(rows):
+        here = short[row::rows] if is_down else short[row * abreast :][:abreast]
+        cells = [
+            (Span(left(label, label_cells), "dim"), Span(left(text, each - label_cells)))
+            for label, text in here
+        ]
+        yield fitted(joined(cells, ""), width)
+    for label, text in facts:
+        if (label, text) not in short:
+            for number, part in enumerate(wrapped(text, max(width - label_cells - 1, 8), most)):
+                yield fitted((Span(left("" if number else label, label_cells), "dim"), Span(part)), width)
+
+
+def log_lines(rows: Iterable[str], width: int, indent: int = 4) -> Iterator[Line]:
+    """The end of a log: its lines go on below where they are too long, and keep some of their indent."""
+    for row in rows:
+        margin = " " * (indent + min(len(row) - len(row.lstrip()), 8))
+        for part in spans.wrapped(row.strip(), max(width - len(margin) - 1, 20)):
+            yield (Span(margin + part),)
 
 
 def error_lines(message: str, hint: str, width: int) -> tuple[Line, ...]:

@@ -43,7 +43,6 @@ from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.dialogs import AskText
 from gputui.tui.widgets.lines_list import LinesList
 from gputui.tui.widgets.lines_page import LinesPage
-from gputui.tui.widgets.plain_ascii import in_ascii
 from gputui.tui.widgets.sections import error_lines, paragraph
 
 _HINTS = {
@@ -217,7 +216,7 @@ class CompareScreen(ShellScreen):
             (self._below, made.below),
             (self._beside, made.beside),
         ):
-            view.show(tuple(map(in_ascii, lines)) if shell_of(self).ascii_only else lines)
+            self.show_in(view, *lines)
         self._top.styles.height = len(made.top)
         self._heading.styles.height = 1
         self._table.styles.height = made.rows_height

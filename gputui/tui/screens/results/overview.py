@@ -42,9 +42,9 @@ from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results.largest_operators import largest_operators
 from gputui.tui.screens.results.load_lines import load_lines, loads_of, note_lines
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, cut, fitted, left, width_of, wrapped
+from gputui.tui.widgets.cells import clean, cut, fitted
 from gputui.tui.widgets.charts import above_axis, abreast_cells, time_axis, time_chart
-from gputui.tui.widgets.sections import paragraph, section, stacked, table_lines
+from gputui.tui.widgets.sections import facts_lines, paragraph, section, stacked, table_lines
 
 _MOST_CHARTS = 4
 _MOST_CASES = 9
@@ -136,18 +136,7 @@ def _facts(detail: RunDetail, width: int) -> Iterator[Line]:
         ("status", "" if summary.status == "finished" else f"{summary.status} {summary.status_reason}"),
     ]
     facts = [(name, clean(text)) for name, text in facts if text]
-    abreast = 2 if width >= _WIDE else 1
-    each = width // abreast
-    short = [fact for fact in facts if width_of(fact[1]) <= each - 11]
-    for place in range(0, len(short), abreast):
-        spans: list[Span] = []
-        for name, text in short[place : place + abreast]:
-            spans += [Span(left(name, 10), "dim"), Span(left(text, each - 11) + " ")]
-        yield fitted(spans, width)
-    for name, text in facts:
-        if (name, text) not in short:
-            for number, row in enumerate(wrapped(text, width - 11, 3)):
-                yield fitted((Span(left("" if number else name, 10), "dim"), Span(row)), width)
+    yield from facts_lines(facts, width, 10, 2 if width >= _WIDE else 1, most=3)
 
 
 # Rates

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gputui.document.bars import legend_lines, parts_bar
-from gputui.document.spans import wrapped
+from gputui.document.spans import Line, Span, wrapped
 from gputui.document.theme import FAMILIES, TONES
 from gputui.model.absent import Missing
 from gputui.model.profiled import MEMORY_PARTS
@@ -19,9 +19,8 @@ from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.tui.screens.results.largest_operators import largest_operators
 from gputui.tui.screens.results.overview import share_lines, step_lines
 from gputui.tui.screens.results.rests_on import launch_lines, rests_on_lines
-from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import line_width
-from gputui.tui.widgets.sections import paragraph, stacked, table_lines
+from gputui.tui.widgets.sections import log_lines, paragraph, stacked, table_lines
 
 _PART_STYLES = dict(zip(MEMORY_PARTS, (*(f"{family} {TONES}" for family in FAMILIES), "track"), strict=True))
 _AROUND_MEMORY = 5
@@ -176,9 +175,6 @@ def not_profiled(
     return (*paragraph(f"not profiled: {reason}", width), *paragraph(how, width, "dim"))
 
 
-_MARGIN = 4
-
-
 def last_words(detail: RunDetail, width: int) -> tuple[Line, ...]:
     """A heading, and for each failed launch its cases, the reason, and the end of its log."""
     if not detail.last_words:
@@ -192,11 +188,7 @@ def last_words(detail: RunDetail, width: int) -> tuple[Line, ...]:
         why = f"{failed.outcome}: {failed.reason}" if failed.reason else failed.outcome
         about = wrapped(f"{launch}: {why}", max(width - 1, 20), 2)
         lines += [(Span(row, "warn"),) for row in about]
-        for row in log_end:
-            margin = " " * (_MARGIN + min(len(row) - len(row.lstrip()), 8))
-            lines += [
-                (Span(margin + part),) for part in wrapped(row.strip(), max(width - len(margin) - 1, 20))
-            ]
+        lines += log_lines(log_end, width)
     where = "logs stay on the machine that measured" if detail.logs is None else f"whole logs: {detail.logs}"
     lines += [(Span(row, "dim"),) for row in wrapped(where, max(width - 1, 20))]
     return tuple(lines)

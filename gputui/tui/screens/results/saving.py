@@ -24,6 +24,9 @@ from gputui.tui.screens.results.run_pane import RunPane
 from gputui.tui.shell.shell_screen import ShellScreen, ask_and_save
 from gputui.tui.widgets.dialogs import AskText, Confirm
 
+Change = Callable[[Callable[[], None], str], None]
+"""Runs a change of the file in the background, then shows a message."""
+
 
 def report_nothing(screen: ShellScreen, why: str) -> None:
     screen.say(f"there is nothing to save here: {why}", "warn")
@@ -62,10 +65,6 @@ def ask_for_tab(screen: ShellScreen, detail: RunDetail, pane: RunPane) -> None:
         return save_sheet(path, sheet)
 
     ask_and_save(screen, question, name, save)
-
-
-Change = Callable[[Callable[[], None], str], None]
-"""Runs a change of the file in the background, then shows a message."""
 
 
 def ask_label(screen: ShellScreen, path: Path, run: RunSummary, change: Change) -> None:

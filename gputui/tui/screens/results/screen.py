@@ -24,6 +24,7 @@ from gputui.services.results.browser import (
 )
 from gputui.services.results.labels import day
 from gputui.services.results.selectors import split_selector
+from gputui.services.results.table_export import files_sheet
 from gputui.services.support.background import Job
 from gputui.services.support.paths import default_result_file
 from gputui.store.opening import expanded
@@ -59,7 +60,6 @@ from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import fitted
 from gputui.tui.widgets.dialogs import AskText
-from gputui.tui.widgets.plain_ascii import in_ascii
 from gputui.tui.widgets.sections import error_lines
 
 _HINTS = {
@@ -173,8 +173,12 @@ class ResultsScreen(ShellScreen):
 
     def _list_files(self, opens: Path | None = None) -> None:
         self._notice("looking for result files", back_to="monitor")
+        self._read_files(opens)
+
+    def _read_files(self, opens: Path | None = None) -> None:
+        opened = tuple(self._files_table.opened)
         self.begin(
-            lambda job: recent_files(Path.cwd(), tuple(self._files_table.opened)),
+            lambda job: recent_files(Path.cwd(), opened),
             lambda files: self._take_files(files, opens),
             self._notice_error,
         )
@@ -254,7 +258,7 @@ class ResultsScreen(ShellScreen):
             self._preview.styles.width = wide
             lines: list[Line] = [] if detail is None else preview_lines(detail, wide - 2, height)
             lines += [()] * (height - len(lines))
-            self._show_lines(self._preview, [fitted((Span("│ ", "track"), *line), wide) for line in lines])
+            self.show_in(self._preview, *(fitted((Span("│ ", "track"), *line), wide) for line in lines))
             self._draw_below(detail, [], width - wide - 1, height - rows)
         else:
             verdict = [] if detail is None else [*verdict_lines(detail, width)]
@@ -276,10 +280,7 @@ class ResultsScreen(ShellScreen):
         room = height - sum(len(block) + 1 for block in blocks if block)
         if detail is not None:
             blocks.append(cases_lines(detail.run, width, room - 1))
-        self._show_lines(self._below, [line for block in blocks if block for line in ((), *block)])
-
-    def _show_lines(self, view: LinesView, lines: list[Line]) -> None:
-        view.show(tuple(map(in_ascii, lines)) if shell_of(self).ascii_only else tuple(lines))
+        self.show_in(self._below, *(line for block in blocks if block for line in ((), *block)))
 
     def _read_preview(self, contents: FileRuns, run: RunSummary) -> None:
         def take(detail: RunDetail) -> None:
@@ -499,7 +500,7 @@ class ResultsScreen(ShellScreen):
         elif self.level == "runs":
             ask_for_list(self, self._runs_table.sheet)
         elif self.level == "files":
-            ask_for_list(self, self._files_table.sheet)
+            ask_for_list(self, files_sheet(self._files_table.files))
         else:
             report_nothing(self, "no table is shown")
 
@@ -548,11 +549,7 @@ class ResultsScreen(ShellScreen):
             here = self._run_here
             self._read_runs(contents.path, lambda now: self._take_again(now, here))
         elif self.level == "files":
-            self.begin(
-                lambda job: recent_files(Path.cwd(), tuple(self._files_table.opened)),
-                lambda files: self._take_files(files, None),
-                self._notice_error,
-            )
+            self._read_files()
         elif self.level == "notice" and self._page.back_to == "monitor":
             self._begin()
 

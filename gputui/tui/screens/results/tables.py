@@ -25,7 +25,7 @@ from gputui.services.results.labels import (
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.step_breakdown import added_up
 from gputui.services.results.step_tables import CATEGORY_WORDS
-from gputui.services.results.table_export import Sheet, files_sheet, runs_sheet
+from gputui.services.results.table_export import Sheet, runs_sheet
 from gputui.services.results.throughput import GAVE, HELD_BY_OTHERS, gave_text, speed_of
 from gputui.services.results.waiting import is_crowded, waited_share
 from gputui.store.selecting import MAX_LABEL
@@ -51,6 +51,9 @@ OPERATOR_ORDERS: tuple[tuple[str, Callable[[Operator], object]], ...] = (
 )
 GROUPS = ("operator", "category", "phase")
 MARK = "*"
+_MARK, _LABEL = RUN_HEADINGS.index(""), RUN_HEADINGS.index("label")
+_WIDE, _LABEL_CELLS = 150, 14
+"""From this width of the screen on labels are shown in full; below it status and box take precedence."""
 
 
 def file_row(entry: FileEntry) -> tuple[str, ...]:
@@ -178,11 +181,6 @@ class FilesTable(PlainTable):
         """The file under the cursor."""
         return self.files[self.cursor_row] if self.cursor_row < len(self.files) else None
 
-    @property
-    def sheet(self) -> Sheet:
-        """The whole table, to be saved."""
-        return files_sheet(self.files)
-
     def hold(self, files: Sequence[FileEntry]) -> None:
         """Show these files; the cursor stays on its file."""
         here = self.here
@@ -196,11 +194,6 @@ class FilesTable(PlainTable):
         """Keep a file that could be read in the list from now on."""
         if path not in self.opened:
             self.opened.append(path)
-
-
-_MARK, _LABEL = RUN_HEADINGS.index(""), RUN_HEADINGS.index("label")
-_WIDE, _LABEL_CELLS = 150, 14
-"""From this width of the screen on labels are shown in full; below it status and box take precedence."""
 
 
 class RunsTable(PlainTable):
@@ -283,9 +276,8 @@ class RunsTable(PlainTable):
 
     def sort_by_next(self) -> None:
         """Sort by the next of RUN_ORDERS."""
-        here = self.here
         self._order = (self._order + 1) % len(RUN_ORDERS)
-        self.draw(here.run_id if here else "")
+        self.redraw()
 
     def mark(self) -> None:
         """Mark or unmark the run under the cursor, and go on to the next row."""

@@ -34,6 +34,7 @@ _OF_BOXES = 5
 """Normal cases that are shown beside the boxes of a reference."""
 _MARGIN = "   "
 _WIDEST_BAR = 40
+_POINT, _RANGE, _TRACK = "●", "━", "─"
 _MARKS = tuple(
     (percent / 100, f"{percent} %") for percent in range(25, 400, 25) if percent % 50 == 0 or percent == 75
 )
@@ -230,9 +231,6 @@ def _next(steps: Sequence[NextStep], width: int) -> Iterator[Line]:
 def _flowing(text: str, width: int, style: str, indent: int = 3) -> Iterator[Line]:
     for row in wrapped(text, width - indent - 1, 6):
         yield fitted((Span(" " * indent), Span(row, style)), width)
-
-
-_POINT, _RANGE, _TRACK = "●", "━", "─"
 
 
 @dataclass(frozen=True, slots=True)

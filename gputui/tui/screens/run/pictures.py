@@ -31,6 +31,7 @@ from gputui.tui.widgets.cells import (
 )
 from gputui.tui.widgets.lines_list import MARKER
 from gputui.tui.widgets.plain_ascii import in_ascii
+from gputui.tui.widgets.sections import log_lines
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 9
 """Without the line that names the screens."""
@@ -384,12 +385,7 @@ def _cases_of_profile(model: RunModel, checked: CheckedDraft, width: int, height
         lines += [
             fitted((Span(row, "alarm"),), width) for row in wrapped(clean(f"{error}: {error.hint}"), width, 6)
         ]
-    model.scrolled = min(model.scrolled, max(len(lines) - height + 1, 0))
-    heading = [
-        Span(clean(model.profile_name), "title"),
-        Span(_place(model.scrolled, height - 1, len(lines)), "dim"),
-    ]
-    return [ruled(heading, width), *lines[model.scrolled :]]
+    return _scrolled(model, clean(model.profile_name), lines, width, height)
 
 
 # Logs
@@ -404,20 +400,13 @@ def _logs(model: RunModel, width: int, height: int) -> list[Line]:
         first, *more = wrapped(about, width - 9, 4) or [""]
         lines.append(fitted((Span(f"  {format_clock(said.at_s)} ", "dim"), Span(first, "warn")), width))
         lines += [fitted((Span(" " * 7), Span(row, "warn")), width) for row in more]
-        for row in map(clean, said.lines):
-            margin = " " * (4 + min(len(row) - len(row.lstrip()), 8))
-            parts = wrapped(row.strip(), width - len(margin) - 1, 4)
-            lines += [fitted((Span(margin), Span(part)), width) for part in parts]
+        lines += [fitted(line, width) for line in log_lines(map(clean, said.lines), width)]
     if not words:
         lines.append(_words("  no worker has failed", width, "dim"))
     for place in () if model.watched is None else model.watched.run_dirs:
         where = wrapped(f"full logs, until the directory is removed: {clean(place)}", width - 3, 3)
         lines += [fitted((Span("  "), Span(row, "dim")), width) for row in where]
-    model.scrolled = min(model.scrolled, max(len(lines) - height + 1, 0))
-    heading = [Span("Logs of failed workers", "title")]
-    if len(lines) > height - 1:
-        heading.append(Span(_place(model.scrolled, height - 1, len(lines)), "dim"))
-    return [ruled(heading, width), *lines[model.scrolled :]]
+    return _scrolled(model, "Logs of failed workers", lines, width, height)
 
 
 # The last lines
@@ -492,8 +481,12 @@ def _words(text: str, width: int, style: str = "") -> Line:
     return fitted((Span(text, style),), width)
 
 
-def _place(first: int, rows: int, count: int) -> str:
-    return f"{first + 1}-{min(first + rows, count)} of {count}"
+def _scrolled(model: RunModel, title: str, lines: Sequence[Line], width: int, height: int) -> list[Line]:
+    """A heading that says which lines are in sight where not all are, and these."""
+    rows, count = height - 1, len(lines)
+    first = model.scrolled = min(model.scrolled, max(count - rows, 0))
+    place = f"{first + 1}-{first + rows} of {count}" if count > rows else ""
+    return [ruled((Span(title, "title"), Span(place, "dim")), width), *lines[first:]]
 
 
 def _first_shown(selected: int, count: int, rows: int) -> int:
