@@ -13,7 +13,7 @@ from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_rate
 from gputui.services.results.costs import cost_cells
 from gputui.services.results.labels import interval_words, shared_case_words, short_result_name
-from gputui.services.results.roofline import PeakShare, peak_share
+from gputui.services.results.roofline import share_of_sheet, share_text, uses_of
 from gputui.services.results.throughput import GAVE, gave_text
 
 _PEAK, _COST, _BAR = 1, 2, 3
@@ -30,8 +30,8 @@ class CaseLine:
     """The 95 % interval of the rate around it, as `±1 %`."""
     why: str = ""
     """Outcome and reason where there is no rate."""
-    peak: PeakShare | None = None
-    """What it reached of a peak; None if that is unknown."""
+    peak: float | None = None
+    """Share of the data sheet's peak; None if that is unknown."""
     cost: str = ""
     """As `$4.52 per Gtok`; empty without a price."""
     gave: str = ""
@@ -48,7 +48,7 @@ def case_lines(
             name(case),
             format_rate(speed.units_per_s, case.case.unit),
             interval_words(speed),
-            peak=peak_share(case, run.cases, run.summary.machine),
+            peak=share_of_sheet(uses_of(case, (), run.summary.machine)),
             cost=cost,
             gave=gave_text(case),
         )
@@ -83,15 +83,15 @@ def rates_table(
         Column("95 %", [line.interval for line in lines], True),
     ]
     shares, gave = [line.peak for line in lines], [line.gave for line in lines]
-    used = [None if share is None else min(share.share, 1.0) for share in shares]
+    used = [None if share is None else min(share, 1.0) for share in shares]
     drawn = bars(used, 1.0, "compute", most=widest_bar, priority=_BAR)
-    texts = [share.text if share else "—" for share in shares]
+    texts = [share_text(share) for share in shares]
     costs = Column(cost, [line.cost for line in lines], True, _COST)
     return Table(
         (
             *columns,
             *([Column(GAVE, [Span(line.gave, "warn") for line in lines], True)] if any(gave) else ()),
-            *((drawn, Column("of peak", texts, True, _PEAK)) if any(shares) else ()),
+            *((drawn, Column("of peak", texts, True, _PEAK)) if any(used) else ()),
             *((costs,) if any(costs.texts) else ()),
         )
     )

@@ -38,7 +38,7 @@ from gputui.services.results.labels import (
 )
 from gputui.services.results.load_times import LOAD_TIMES
 from gputui.services.results.throughput import GAVE, gave_text, speed_ratio, speeds_of
-from gputui.services.results.waiting import contention_of, is_undecidable
+from gputui.services.results.waiting import BY_CLOCK, contention_of, is_undecidable
 
 HAD_THE_CPU = "Other programs had the CPU"
 _OF_USER = {"step": "your step {}", "command": "your program {}", "record": "your recording {}"}
@@ -295,10 +295,10 @@ def _busy(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
     if not speeds:
         return ""
     main, _ = min(speeds, key=lambda pair: case_order(pair[0].case))
-    share = contention_of(main)
-    without = f": {GAVE} {gave_text(main)}" if gave_text(main) else "; rates are without it"
-    rough = f"{'; rates are' if gave_text(main) else ', and'} rough" if is_undecidable(main) else ""
-    return f"{HAD_THE_CPU} {format_percent(share)} of the time{without}{rough}." if share else ""
+    share, gave = contention_of(main), gave_text(main)
+    without = f": {GAVE} {gave}" if gave else "" if is_undecidable(main) else "; rates are without it"
+    by_clock = f"; {BY_CLOCK}" if any(is_undecidable(case) for case, _ in speeds) else ""
+    return f"{HAD_THE_CPU} {format_percent(share)} of the time{without}{by_clock}." if share else ""
 
 
 def _but_precision(case: Case) -> tuple[str, str, str]:

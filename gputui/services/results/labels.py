@@ -26,7 +26,7 @@ from gputui.model.units import (
 from gputui.services.prices.pricing import price_source
 from gputui.services.results.metrics import CaseMetric
 from gputui.services.results.throughput import speed_of
-from gputui.services.results.waiting import is_crowded, waited_share
+from gputui.services.results.waiting import BY_CLOCK, is_crowded, is_undecidable, waited_share
 from gputui.worker.failures import IN_LOG
 from gputui.worker.workloads import WORKLOADS
 
@@ -376,8 +376,8 @@ def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
         notes.append(f"kept speeding up or slowing down while measured: {which(unsettled)}")
     crowded = [c for c in run.cases if is_crowded(c)]
     if crowded:
-        names = which(crowded, lambda case: f"{case_name(case)} {_waited(case)} of the time")
-        notes.append(f"{OTHERS_HAD} {names}")
+        by_clock = f"; {BY_CLOCK}" if is_brief and any(map(is_undecidable, crowded)) else ""
+        notes.append(f"{OTHERS_HAD} {which(crowded, _waited)}{by_clock}")
     return notes
 
 
@@ -406,5 +406,8 @@ def is_recording(run: Run) -> bool:
 
 
 def _waited(case: CaseResult) -> str:
+    """`GPT training mini cpu fp32 80 % of the time`, and whether its rate has that in it."""
     share = waited_share(case)
-    return "" if isinstance(share, Missing) else format_percent(share)
+    waited = "" if isinstance(share, Missing) else format_percent(share)
+    whose = " (its rate is the clock's)" if is_undecidable(case) else ""
+    return f"{case_name(case)} {waited} of the time{whose}"

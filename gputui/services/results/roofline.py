@@ -46,40 +46,21 @@ class Use:
         return not isinstance(self.of_sheet, Missing) and self.of_sheet > self.impossible_above
 
 
-@dataclass(frozen=True, slots=True)
-class PeakShare:
-    """How much of a peak a case reached."""
-
-    share: float
-    """1 is all of it."""
-    of: str
-    """`peak` of the data sheet, or the peak test of this box that it is measured by: `gemm`, `membw`."""
-
-    @property
-    def text(self) -> str:
-        """`76 %`, `61 % of matmul`, or `121 % (boost)` where the clock went beyond the data sheet's."""
-        if self.of == "peak":
-            return format_percent(self.share) + (BOOST if self.share >= _BEYOND else "")
-        return f"{format_percent(self.share)} of {peak_name(self.of)}"
-
-
 def peak_name(workload: str) -> str:
     """What a peak test measures: `matmul`, or the `memory` that it copies."""
     return plain_name(workload).removesuffix(" copy")
 
 
-def peak_share(case: CaseResult, beside: Sequence[CaseResult], machine: Machine) -> PeakShare | None:
-    """The larger of the shares of compute and memory that it used; None if neither is known.
+def share_of_sheet(uses: Sequence[Use]) -> float | None:
+    """Of the data sheet's peaks of compute and memory, the larger share that was used; None if unknown."""
+    return max((use.of_sheet for use in uses if not isinstance(use.of_sheet, Missing)), default=None)
 
-    Of the data sheet's peaks; where those are not known, of this box's peak tests.
-    """
-    uses = uses_of(case, beside, machine)
-    of_sheet = [(use.of_sheet, "peak") for use in uses if not isinstance(use.of_sheet, Missing)]
-    of_test = [
-        (use.of_measured, _PEAK_TESTS[use.unit]) for use in uses if not isinstance(use.of_measured, Missing)
-    ]
-    found = max(of_sheet or of_test, default=None)
-    return None if found is None else PeakShare(*found)
+
+def share_text(share: float | None) -> str:
+    """`76 %`, or `121 % (boost)` where the clock went beyond the data sheet's; `—` if unknown."""
+    if share is None:
+        return "—"
+    return format_percent(share) + (BOOST if share >= _BEYOND else "")
 
 
 def is_impossible(uses: Sequence[Use]) -> bool:

@@ -32,7 +32,7 @@ from gputui.services.results.labels import (
     run_notes,
     torch_words,
 )
-from gputui.services.results.roofline import peak_share
+from gputui.services.results.roofline import share_of_sheet, uses_of
 from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.step_tables import main_step, step_parts
 from gputui.services.results.throughput import speeds_of
@@ -160,10 +160,8 @@ def _rates(run: Run, width: int, most: int | None) -> Iterator[Line]:
     measured = speeds_of(run)
     if not measured:
         return
-    shares = [peak_share(case, run.cases, run.summary.machine) for case, _ in measured]
-    of_sheet = any(share is not None and share.of == "peak" for share in shares)
-    legend = "bar: of the data sheet's peak" if of_sheet else "bar: of this box's peak test"
-    right_words = (Span(legend, "dim"),) if any(shares) else ()
+    has_sheet = any(share_of_sheet(uses_of(case, (), run.summary.machine)) for case, _ in measured)
+    right_words = (Span("bar: of the data sheet's peak", "dim"),) if has_sheet else ()
     yield section((Span("rates", "title"),), width, right_words)
     yield from table_lines(brief_table(run, measured[:most]), width, margin=len(_MARGIN))
     left = len(measured) - len(measured[:most])

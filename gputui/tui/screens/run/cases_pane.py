@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 from gputui.document.bars import gauge_spans
 from gputui.document.table import Column, Drawing, Table
-from gputui.model.units import counted, format_clock, format_seconds
-from gputui.services.results.throughput import GAVE
+from gputui.model.units import UNKNOWN, counted, format_clock, format_seconds
+from gputui.services.results.roofline import share_text
+from gputui.services.results.throughput import GAVE, HELD_BY_OTHERS
+from gputui.services.results.waiting import BY_CLOCK
 from gputui.services.runs.progress import CaseProgress, ProgressSnapshot
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, line_width
@@ -66,7 +68,8 @@ def cases_so_far(
     Also returns how far it is scrolled then.
     """
     cases, not_run = progress.to_run, progress.not_run_line
-    room = max(rows - 1, 1)
+    explained = _explained(cases)
+    room = max(rows - 1 - len(explained), 1)
     if len(cases) > room or not_run:
         room = max(room - 1, 1)
     now = next((i for i, case in enumerate(cases) if case.is_now), 0)
@@ -79,7 +82,17 @@ def cases_so_far(
     hidden = [*_hidden(cases[:first], "above"), *_hidden(cases[first + room :], "below")]
     if notes := list(filter(None, [*hidden, clean(not_run)])):
         lines.append(fitted((Span(f"   {' · '.join(notes)}", "dim"),), width))
+    lines += [fitted((Span(f"   {words}", "dim"),), width) for words in explained]
     return lines, scrolled
+
+
+def _explained(cases: Sequence[CaseProgress]) -> list[str]:
+    """What the column of the clock's rates is, and a rate without an interval."""
+    gave = f"{GAVE}: as {HELD_BY_OTHERS}; rates are without that"
+    return [
+        *([gave] if any(case.gave for case in cases) else []),
+        *([BY_CLOCK] if any(case.spread == UNKNOWN for case in cases) else []),
+    ]
 
 
 def _hidden(cases: Sequence[CaseProgress], where: str) -> list[str]:
@@ -112,9 +125,9 @@ def _table(cases: Sequence[CaseProgress], shared: str, *, has_times: bool) -> Ta
         Span(_STATE_WORDS.get(case.state, case.state), STATE_STYLES.get(case.state, "dim")) for case in cases
     ]
     rates = [_rate(case) for case in cases]
-    of_sheet = [case.peak if case.peak is not None and case.peak.of == "peak" else None for case in cases]
+    of_sheet = [case.peak for case in cases]
     has_sheet = any(of_sheet)
-    peaks = ["" if share is None else share.text for share in of_sheet]
+    peaks = ["" if share is None else share_text(share) for share in of_sheet]
     gave = [Span(case.gave, "warn") for case in cases]
     times = [
         Column(f"{title:>{_TIME}}", ["" if one is None else format_seconds(one) for one in of], True)
@@ -122,8 +135,7 @@ def _table(cases: Sequence[CaseProgress], shared: str, *, has_times: bool) -> Ta
     ]
 
     def draw(cells: int, beside: Sequence[Column]) -> Column:
-        of_peak = [None if peak is None else peak.share for peak in of_sheet]
-        shares = of_peak if has_sheet else [case.of_fastest for case in cases]
+        shares = of_sheet if has_sheet else [case.of_fastest for case in cases]
         drawn = [
             [() if share is None else gauge_spans(share, 1.0, cells, "accent" if case.is_now else "compute")]
             for case, share in zip(cases, shares, strict=True)
