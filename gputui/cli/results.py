@@ -44,8 +44,9 @@ from gputui.services.results.labels import (
     some_of,
 )
 from gputui.services.results.metrics import metrics_of
-from gputui.services.results.roofline import peak_name, uses_of
+from gputui.services.results.roofline import PEAK_TESTS, peak_name, uses_of
 from gputui.services.results.throughput import speed_of, speeds_of
+from gputui.services.results.why import why_sentence
 from gputui.services.share.card import step_of
 
 _LEAST_ROWS = 3
@@ -82,7 +83,7 @@ def print_run(
     The headline is the run's, unless another is given.
     """
     page, end = Page(out), Page(out)
-    rest = write_answer(page, run, heading, headline)
+    rest = write_answer(page, run, heading, passes, headline)
     measured, unmeasured = speeds_of(run), _unmeasured(run)
     if is_verbose:
         _write_verbose(page, run, measured, unmeasured)
@@ -115,9 +116,11 @@ def print_run(
     page.show()
 
 
-def write_answer(page: Page, run: Run, heading: Sequence[str], headline: str = "") -> Sequence[str]:
+def write_answer(
+    page: Page, run: Run, heading: Sequence[str], passes: Mapping[int, ProfiledPass], headline: str = ""
+) -> Sequence[str]:
     """The headline, the sentences after it, which it returns, `heading`, and a blank line."""
-    answer, *rest = (headline,) if headline else headline_sentences(run) or ("",)
+    answer, *rest = (headline,) if headline else headline_sentences(run, why_sentence(run, passes)) or ("",)
     page.line(answer, "title warn" if is_bad_news(performance_checks(run)) and not headline else "title")
     if rest:
         page.line(" ".join(rest))
@@ -259,7 +262,7 @@ def _write_uses(page: Page, run: Run) -> None:
         for use in uses_of(case, run.cases, run.summary.machine):
             if isinstance(use.of_sheet, Missing) and isinstance(use.of_measured, Missing):
                 continue
-            peak_test = peak_name("gemm" if use.unit == "flop" else "membw")
+            peak_test = peak_name(PEAK_TESTS[use.unit])
             measured = "—" if isinstance(use.of_measured, Missing) else format_percent(use.of_measured)
             sheet = "—" if isinstance(use.of_sheet, Missing) else format_percent(use.of_sheet)
             measured = measured if measured == "—" else f"{measured} of {peak_test}"

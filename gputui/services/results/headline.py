@@ -136,13 +136,13 @@ def case_subject(
     return " ".join(filter(None, parts))
 
 
-def run_headline(run: Run) -> str:
+def run_headline(run: Run, why: str = "") -> str:
     """All of `headline_sentences`."""
-    return " ".join(headline_sentences(run))
+    return " ".join(headline_sentences(run, why))
 
 
-def headline_sentences(run: Run) -> tuple[str, ...]:
-    """At most a few, the answer first: that the box is below normal, else how fast its main case is.
+def headline_sentences(run: Run, why: str = "") -> tuple[str, ...]:
+    """At most a few, the answer first: that the box is below normal, else how fast its main case is, and why.
 
     Before them stands that a run is made up.
     """
@@ -154,7 +154,7 @@ def headline_sentences(run: Run) -> tuple[str, ...]:
     checks = performance_checks(run)
     if any(case.case.variant.device_class == "gpu" for case, _ in speeds):
         checks = tuple(check for check in checks if check.device_index is not None)
-    box, main = _box(checks), [_main(speeds)]
+    box, main = _box(checks), [_main(speeds), why]
     answer = [*box, *main] if is_bad_news(checks) else [*main, *box]
     made_up = "DEMO DATA, nothing was measured." if run.summary.is_made_up else ""
     return tuple(filter(None, (made_up, *answer, _busy(speeds), _ended(run, has_some=bool(speeds)))))

@@ -241,7 +241,7 @@ def ending_words(case: CaseResult) -> tuple[str, str]:
 
 
 def not_measured_line(endings: Sequence[tuple[str, str]], of: int) -> str:
-    """`23 of 35 cases not measured: 20 need a GPU, 3 need TF32`, of outcomes with reasons; empty for none."""
+    """`23 of 35 cases not measured: 20 need a GPU, 3 had too little time`, of outcomes with reasons."""
     if not endings:
         return ""
     counts = Counter(_lack(outcome, reason) for outcome, reason in endings)
@@ -261,7 +261,8 @@ def _lack(outcome: str, reason: str) -> str:
 _LITTLE_TIME = ("budget", "no time was left", "first step took", "do not fit", "too little was left")
 _LACKS = (
     ("no GPU", "need a GPU"),
-    ("TF32", "need TF32"),
+    ("capability 8.0", "on a GPU without TF32"),
+    ("TF32", "on the CPU, which has no TF32"),
     *((words, "had too little time") for words in _LITTLE_TIME),
 )
 """What a reason has in it, and what cases then lack."""

@@ -46,7 +46,7 @@ def next_steps(
     """Two or three commands after runs that ended together.
 
     `stored` are the runs of their file that measured a case. `passes` are those of the only run; from a valid
-    one `show -v` has the step breakdowns. `like` is the run that they repeat, as `F@RUN`; empty for none.
+    one `show -v` has the operators. `like` is the run that they repeat, as `F@RUN`; empty for none.
     `profile` has the cases of that run; None if they are unknown.
     """
     if not results:
@@ -92,7 +92,9 @@ def next_steps(
         name = shlex.quote(f"{here}@{earlier.short_id}")
         yield NextStep(f"gputui compare {name} {names[0]}", f"vs the run of {day(earlier)}")
     if any(one.is_valid for one in passes):
-        yield NextStep(f"gputui show {newest.summary.short_id} {file} -v", "where the time of a step goes")
+        yield NextStep(
+            f"gputui show {newest.summary.short_id} {file} -v", "a step by operator, efficiency, the box"
+        )
     if earlier is None and not is_busy:
         has_others = len({run.machine.machine_id for run in stored}) > 1
         side = names[0] if has_others else file

@@ -23,7 +23,7 @@ Where `plausible.csv` knows healthy GPUs of this kind that boost further, their 
 BOOST = " (boost)"
 """Follows a share above the whole: cards with power to spare clock higher than their data sheet."""
 _BEYOND = 1.005
-_PEAK_TESTS = {"flop": "gemm", "B": "membw"}
+PEAK_TESTS = {"flop": "gemm", "B": "membw"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +135,9 @@ def measured_peak(
 
     `gemm` in the type the case computed in, or in another one, such as `amp-bf16`.
     """
-    workload = _PEAK_TESTS[unit]
+    workload = PEAK_TESTS[unit]
     wanted = precision_used or case.precision_used
-    if case.case.work.workload in _PEAK_TESTS.values():
+    if case.case.work.workload in PEAK_TESTS.values():
         return Missing("it is a peak test itself")
     found = [
         speed.units_per_s

@@ -48,7 +48,7 @@ CATEGORY_WORDS = {
 
 def step_words(breakdown: StepBreakdown, found: ProfiledPass) -> str:
     """How long a profiled step took, compared to the timed ones."""
-    took = format_seconds(breakdown.step_ns * 1e-9)
+    took = format_seconds(found.window_ns / found.steps * 1e-9)
     text = f"{took} by the clock in {counted(found.steps, 'profiled step')}"
     if isinstance(breakdown.inflation, Missing):
         return text
@@ -81,11 +81,14 @@ def step_parts(breakdown: StepBreakdown) -> list[BarPart]:
     return [part for part in (*parts, ("idle", idle, "track")) if part[1] >= _LEAST_PART]
 
 
-def operator_table(found: ProfiledPass, operators: Sequence[Operator], names: Sequence[str] = ()) -> Table:
+def operator_table(
+    found: ProfiledPass, operators: Sequence[Operator], step_ns: float = 0.0, names: Sequence[str] = ()
+) -> Table:
     """Operators with their share of a step; shapes and categories go first where there is no room.
 
-    `names` may be shorter ones.
+    `step_ns`: of a step, that of the pass by default. `names` may be shorter ones.
     """
+    whole_ns = step_ns * found.steps or found.window_ns
     names = names or [row.operator.removeprefix("aten::") for row in operators]
     of = [f"{row.calls / found.steps:.3g}" if row.calls else "" for row in operators]
     categories = [CATEGORY_WORDS.get(row.category, row.category) for row in operators]
@@ -93,7 +96,7 @@ def operator_table(found: ProfiledPass, operators: Sequence[Operator], names: Se
         (
             Column("operator", names, breaks=True),
             Column("per step", [format_seconds(row.time_ns * 1e-9 / found.steps) for row in operators], True),
-            Column("share", [format_percent(row.time_ns / found.window_ns) for row in operators], True),
+            Column("share", [format_percent(row.time_ns / whole_ns) for row in operators], True),
             Column("calls", of, True, 1),
             Column("phase", [row.phase for row in operators], priority=2),
             Column("category", categories, priority=3),

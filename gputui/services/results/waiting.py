@@ -100,8 +100,9 @@ def is_launch_undecidable(case: Case, blocks: Sequence[Block]) -> bool:
 
 def _effect_on_launch(case: Case, blocks: Sequence[Block]) -> Waiting:
     share = _share_of_all(blocks) if case.variant.device_class == "cpu" else 0.0
-    is_quiet = isinstance(share, Missing) or share <= CROWDED_SHARE
-    return UNDISTURBED if is_quiet else _effect_on_blocks(case, blocks, share)
+    if isinstance(share, Missing) or share <= CROWDED_SHARE:
+        return UNDISTURBED
+    return _effect_on_blocks(case, blocks, share)
 
 
 def own_paired_launches(

@@ -33,6 +33,7 @@ from gputui.services.results.labels import (
 )
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.throughput import speeds_of
+from gputui.services.results.why import why_sentence
 from gputui.services.serving.curve import ServingRun
 from gputui.services.serving.repeating import commands_of, engine_words
 from gputui.services.serving.text import (
@@ -87,7 +88,7 @@ def report_on(boxes: Sequence[SharedSide], answer: str, contents: Sequence[str])
     """
     first = boxes[0]
     alone = (
-        run_headline(first.run)
+        run_headline(first.run, why_sentence(first.run, first.passes))
         if isinstance(first.serving, Missing)
         else serving_headline(first.serving, first.run.summary.price)
     )

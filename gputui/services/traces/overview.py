@@ -81,7 +81,7 @@ def largest_operators(found: ProfiledPass, width: int, most: int) -> Table:
     rows = found.operators[:most]
     room = max(20, width - _FIGURES_WIDTH)
     names = [short_kernel(row.operator.removeprefix("aten::"), room) for row in rows]
-    return operator_table(found, rows, names)
+    return operator_table(found, rows, names=names)
 
 
 def kernel_table(found: ProfiledPass, width: int, most: int) -> Table | None:

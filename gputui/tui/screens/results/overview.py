@@ -36,6 +36,7 @@ from gputui.services.results.roofline import share_of_sheet, uses_of
 from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.step_tables import main_step, step_parts
 from gputui.services.results.throughput import speeds_of
+from gputui.services.results.why import why_sentence
 from gputui.services.serving.text import server_line
 from gputui.services.traces.overview import sentence
 from gputui.store.reading import TelemetrySeries
@@ -109,7 +110,7 @@ def verdict_lines(detail: RunDetail, width: int) -> tuple[Line, ...]:
     run, loads = detail.run, loads_of(detail)
     words = {check.word for check in performance_checks(run)}
     style = "alarm" if ABOVE_LIMIT in words else "warn" if BELOW_NORMAL in words else "title"
-    text = run_headline(run) if loads is None else headline(detail, loads)
+    text = headline(detail, loads) if loads else run_headline(run, why_sentence(run, detail.passes))
     if detail.passes and run.summary.profile in (TRACE_PROFILE, DEMO_PROFILE) and not speeds_of(run):
         made_up = headline_sentences(run)[:1] if run.summary.is_made_up else ()
         text = " ".join((*made_up, sentence(next(iter(detail.passes.values())), run.cases[0].device_name)))
@@ -178,7 +179,7 @@ def step_lines(case: CaseResult, breakdown: StepBreakdown, width: int) -> Iterat
         Span(f"a step of {clean(case_name(case))}", "title"),
         Span(f"  {format_seconds(breakdown.step_ns / 1e9)}"),
     )
-    yield section(title, width, (Span("of the profiled pass", "dim"),))
+    yield section(title, width, (Span("by its profiled pass", "dim"),))
     bar = Table((stacked_bar(step_parts(breakdown), rows=2),))
     yield from table_lines(bar, width, margin=len(_MARGIN), has_headings=False)
 

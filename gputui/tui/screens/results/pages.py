@@ -11,10 +11,12 @@ from gputui.model.units import format_bytes, format_seconds
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.results.browser import RunDetail, breakdown_for
 from gputui.services.results.expected import performance_checks
+from gputui.services.results.headline import is_bad_news
 from gputui.services.results.labels import case_name, run_heading, run_notes
 from gputui.services.results.step_tables import POINTS, main_step, memory_table, parts_of, step_words
 from gputui.services.results.throughput import speeds_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
+from gputui.services.results.why import why_sentence
 from gputui.tui.screens.results.largest_operators import largest_operators
 from gputui.tui.screens.results.last_words import last_words
 from gputui.tui.screens.results.overview import share_lines, step_lines
@@ -132,8 +134,10 @@ def findings_page(detail: RunDetail, width: int, height: int) -> tuple[Line, ...
 
 
 def _findings(detail: RunDetail, width: int, *, has_steps: bool) -> tuple[Line, ...]:
-    lines: list[Line] = []
-    for performance in performance_checks(detail.run):
+    why = why_sentence(detail.run, detail.passes)
+    lines: list[Line] = [*paragraph(why, width, "title"), ()] if why else []
+    checks = sorted(performance_checks(detail.run), key=lambda check: not is_bad_news([check]))
+    for performance in checks:
         lines += paragraph(performance.text, width, "title" if performance.word != "NO REFERENCE" else "")
     for case, findings in detail.findings:
         lines += [(), (Span(case_name(case), "title"),)]

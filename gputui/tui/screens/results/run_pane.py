@@ -451,7 +451,7 @@ class RunPane(Vertical):
         breakdown = breakdown_for(detail, case)
         if isinstance(breakdown, Missing) or not breakdown.operators:
             return False
-        table = operator_table(detail.passes[case.case_id], self._chosen(breakdown))
+        table = operator_table(detail.passes[case.case_id], self._chosen(breakdown), breakdown.step_ns)
         widest = {0: _NAME_CELLS} if self.screen.size.width < _WIDE else None
         _fill_without_empty(self._operators, table.headings, table.rows, table.headings[3:], widest)
         return True

@@ -6,12 +6,13 @@ import queue
 import secrets
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
 
 from gputui.errors import GputuiError, MachineLacks
 from gputui.model.absent import Missing
+from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run
 from gputui.model.serving import ServingRecords
 from gputui.recording.interpreters import ChosenInterpreter
@@ -30,6 +31,7 @@ from gputui.services.results.next_steps import NextStep, next_steps
 from gputui.services.results.selectors import run_in
 from gputui.services.results.throughput import speeds_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
+from gputui.services.results.why import why_sentence
 from gputui.services.results.worker_logs import end_of_log
 from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.finishing import see_stored
@@ -436,7 +438,10 @@ def finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InProg
 
         with open_result(target) as file:
             results = [run_in(file, run.run_id) for run in runs]
-            headlines = tuple(_headline(result, file.serving(result.summary.run_id)) for result in results)
+            headlines = tuple(
+                _headline(one, file.serving(one.summary.run_id), file.profiled(one.summary.run_id))
+                for one in results
+            )
             passes = file.profiled(runs[0].run_id) if len(runs) == 1 else {}
             steps = tuple(next_steps(results, target, file.measured_summaries(), passes=passes.values()))
         for number, result in enumerate(results, 1):
@@ -464,10 +469,10 @@ def finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InProg
     )
 
 
-def _headline(result: Run, records: ServingRecords) -> str:
+def _headline(result: Run, records: ServingRecords, passes: Mapping[int, ProfiledPass]) -> str:
     loads = serving_of(result, records)
     if isinstance(loads, Missing):
-        return run_headline(result)
+        return run_headline(result, why_sentence(result, passes))
     return serving_headline(loads, result.summary.price)
 
 
