@@ -103,6 +103,12 @@ class JudgedPeakTest:
     share: float | None
     """Of the lowest value measured elsewhere: 1 or more is as fast as there. None without a reference."""
 
+    @property
+    def is_of_boxes(self) -> bool:
+        """Whether a reference judged it, and no published range."""
+        expectation = self.peak_test.expectation
+        return expectation is not None and expectation.rates is not None
+
 
 @dataclass(frozen=True, slots=True)
 class PerformanceCheck:
@@ -164,16 +170,11 @@ def _judge(peak_test: PeakTest) -> JudgedPeakTest:
 
 def _phrases(judged: Sequence[JudgedPeakTest]) -> Iterator[str]:
     """One for each test; those that are as in a reference, which may be many, are counted."""
-    as_boxes = [one.peak_test.expectation for one in judged if one.word == NORMAL and _is_of_boxes(one)]
+    as_boxes = [one.peak_test.expectation for one in judged if one.word == NORMAL and one.is_of_boxes]
     if as_boxes:
         most = max(one.rates.boxes for one in as_boxes if one is not None and one.rates is not None)
         yield f"{counted(len(as_boxes), 'case')} as on {counted(most, 'box')} of its model"
-    yield from (_phrase(one) for one in judged if one.word != NORMAL or not _is_of_boxes(one))
-
-
-def _is_of_boxes(judged: JudgedPeakTest) -> bool:
-    expectation = judged.peak_test.expectation
-    return expectation is not None and expectation.rates is not None
+    yield from (_phrase(one) for one in judged if one.word != NORMAL or not one.is_of_boxes)
 
 
 def _phrase(judged: JudgedPeakTest) -> str:

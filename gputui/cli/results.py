@@ -38,7 +38,7 @@ from gputui.services.results.labels import (
     metric_range,
     metric_text,
     not_measured_line,
-    outcome_words,
+    not_measured_lines,
     plain_case_name,
     run_notes,
     some_of,
@@ -84,9 +84,9 @@ def print_run(
     """
     page, end = Page(out), Page(out)
     rest = write_answer(page, run, heading, passes, headline)
-    measured, unmeasured = speeds_of(run), _unmeasured(run)
+    measured = speeds_of(run)
     if is_verbose:
-        _write_verbose(page, run, measured, unmeasured)
+        _write_verbose(page, run, measured)
         page.line()
     else:
         for line in missing_lines(run):
@@ -94,7 +94,7 @@ def print_run(
         notes = run_notes(run, is_brief=True)
         if any(sentence.startswith(HAD_THE_CPU) for sentence in rest):
             notes = [note for note in notes if not note.startswith(OTHERS_HAD)]
-        if notes or unmeasured:
+        if notes or len(measured) < len(run.cases):
             end.line(" · ".join((*notes, "more: --verbose")), "dim")
         lines = end.height + sum(-(-line_width(line) // out.width) for line in footer)
         is_whole = shows_all or not out.is_terminal
@@ -204,21 +204,7 @@ def case_rows(measured: _Speeds, room: int | None) -> _Speeds:
     return [pair for pair in measured if id(pair) in kept]
 
 
-def _unmeasured(run: Run) -> dict[str, list[str]]:
-    """By its reason the names of the cases that were not measured."""
-    found: dict[str, list[str]] = {}
-    for case in run.cases:
-        if isinstance(speed_of(case), Missing):
-            found.setdefault(outcome_words(case), []).append(plain_case_name(case.case))
-    return found
-
-
-def _write_verbose(
-    page: Page,
-    run: Run,
-    measured: _Speeds,
-    unmeasured: Mapping[str, Sequence[str]],
-) -> None:
+def _write_verbose(page: Page, run: Run, measured: _Speeds) -> None:
     """Cases with all their columns, figures and efficiency, what was not run and why, and every note."""
     if measured:
         page.table(_whole(run, measured))
@@ -226,10 +212,7 @@ def _write_verbose(
         page.line()
         page.table(_metric_table(metrics))
     _write_uses(page, run)
-    for reason, names in unmeasured.items():
-        shown = ", ".join(names) if len(names) <= 2 else f"{len(names)} {_common_part(names)}cases"
-        page.line(f"{shown}: {reason}")
-    for line in run_notes(run):
+    for line in (*not_measured_lines(run), *run_notes(run)):
         page.line(line)
     page.line()
     judged = performance_checks(run)
@@ -260,13 +243,13 @@ def _write_uses(page: Page, run: Run) -> None:
     impossible: list[str] = []
     for case in run.cases:
         for use in uses_of(case, run.cases, run.summary.machine):
-            if isinstance(use.of_sheet, Missing) and isinstance(use.of_measured, Missing):
-                continue
-            peak_test = peak_name(PEAK_TESTS[use.unit])
-            measured = "—" if isinstance(use.of_measured, Missing) else format_percent(use.of_measured)
-            sheet = "—" if isinstance(use.of_sheet, Missing) else format_percent(use.of_sheet)
-            measured = measured if measured == "—" else f"{measured} of {peak_test}"
-            rows.append((case_name(case), format_rate(use.per_s, use.unit), measured, sheet))
+            sheet, measured = (
+                "" if isinstance(share, Missing) else format_percent(share)
+                for share in (use.of_sheet, use.of_measured)
+            )
+            of_test = f"{measured} of {peak_name(PEAK_TESTS[use.unit])}" if measured else "—"
+            if sheet or measured:
+                rows.append((case_name(case), format_rate(use.per_s, use.unit), of_test, sheet or "—"))
             if use.is_impossible:
                 impossible.append(f"{case_name(case)} {sheet}")
     if not rows:
@@ -300,9 +283,3 @@ def _whole(run: Run, measured: _Speeds) -> Table:
             Column("blocks", [f"{s.blocks}/{s.launches}".removesuffix("/1") for _, s in measured]),
         )
     )
-
-
-def _common_part(names: Sequence[str]) -> str:
-    """The words that all names share, such as `gpu `."""
-    shared = [word for word in names[0].split() if all(word in name.split() for name in names)]
-    return "".join(f"{word} " for word in shared)

@@ -13,10 +13,15 @@ from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_percent, format_seconds
-from gputui.services.results.headline import case_order
 from gputui.services.results.labels import case_name, plain_case_name, some_of
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of, is_believed
-from gputui.services.results.step_tables import memory_table, operator_table, step_parts, step_words
+from gputui.services.results.step_tables import (
+    memory_table,
+    operator_table,
+    profiled_cases,
+    step_parts,
+    step_words,
+)
 
 _LEAST_SHARE = 0.005
 _NAME = 28
@@ -30,8 +35,7 @@ def write_breakdowns(
     Nothing if none was profiled. With `words` only the steps of the cases that have them in their name, in
     full; raises GputuiError if none has. `command` shows this run.
     """
-    found = [case for case in run.cases if case.case_id in passes]
-    found.sort(key=lambda case: (not passes[case.case_id].is_valid, case_order(case.case)))
+    found = profiled_cases(run, passes)
     chosen = [case for case in found if _has(case, words)] if words else found[:1]
     if words and not chosen:
         raise GputuiError(

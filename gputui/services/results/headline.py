@@ -52,6 +52,7 @@ _MEASURED = {
     "h2d_pinned": "copies to the GPU",
     "d2h_pinned": "copies from the GPU",
 }
+_Speeds = Sequence[tuple[CaseResult, SpeedEstimate]]
 _SPELLED_WITH_A_VOWEL = "AEFHILMNORSX"
 
 
@@ -136,6 +137,11 @@ def case_subject(
     return " ".join(filter(None, parts))
 
 
+def main_case(run: Run) -> CaseResult | None:
+    """The measured case of a run that people come for."""
+    return min((case for case, _ in speeds_of(run)), key=lambda case: case_order(case.case), default=None)
+
+
 def run_headline(run: Run, why: str = "") -> str:
     """All of `headline_sentences`."""
     return " ".join(headline_sentences(run, why))
@@ -154,10 +160,12 @@ def headline_sentences(run: Run, why: str = "") -> tuple[str, ...]:
     checks = performance_checks(run)
     if any(case.case.variant.device_class == "gpu" for case, _ in speeds):
         checks = tuple(check for check in checks if check.device_index is not None)
-    box, main = _box(checks), [_main(speeds), why]
-    answer = [*box, *main] if is_bad_news(checks) else [*main, *box]
+    main = min(speeds, key=lambda pair: case_order(pair[0].case), default=None)
+    box, answer = _box(checks), ["" if main is None else _main(*main, speeds), why]
+    answer = [*box, *answer] if is_bad_news(checks) else [*answer, *box]
     made_up = "DEMO DATA, nothing was measured." if run.summary.is_made_up else ""
-    return tuple(filter(None, (made_up, *answer, _busy(speeds), _ended(run, has_some=bool(speeds)))))
+    busy = "" if main is None else _busy(main[0], speeds)
+    return tuple(filter(None, (made_up, *answer, busy, _ended(run, has_some=bool(speeds)))))
 
 
 def is_bad_news(checks: Sequence[PerformanceCheck]) -> bool:
@@ -203,7 +211,7 @@ def _device(check: PerformanceCheck, *, many: bool) -> list[str]:
     where = f"GPU {check.device_index}: " if many else ""
     if check.word == NO_REFERENCE:
         return []
-    below = [one for one in check.peak_tests if one.word == BELOW_NORMAL and _is_of_boxes(one)]
+    below = [one for one in check.peak_tests if one.word == BELOW_NORMAL and one.is_of_boxes]
     if standing is not None and check.word == BELOW_NORMAL and below:
         remarks = "".join(f", {remark}" for remark in standing.remarks)
         which = f"in {len(below)} of {counted(standing.cases, 'case')}" if standing.cases > 1 else ""
@@ -212,12 +220,6 @@ def _device(check: PerformanceCheck, *, many: bool) -> list[str]:
         return [f"{BELOW_NORMAL}: {where}{than} ({source}): {standing.lowest}{remarks}."]
     published = _published(check, many=many)
     return published if standing is None or many or not standing.judges else [*published, standing.text]
-
-
-def _is_of_boxes(judged: JudgedPeakTest) -> bool:
-    """Whether a reference judged it, and no published range."""
-    expectation = judged.peak_test.expectation
-    return expectation is not None and expectation.rates is not None
 
 
 def _published(check: PerformanceCheck, *, many: bool) -> list[str]:
@@ -246,7 +248,7 @@ def _published(check: PerformanceCheck, *, many: bool) -> list[str]:
         run = "runs" if hits[0].peak_test.measure in ("copy", "matmul") else "run"
         parts[0] = f"{_named(hits[0])} {run} at {shares[0]}"
         return [f"{BELOW_NORMAL}: {where}{listed(parts)} of what {_one(name)} does elsewhere.", *others]
-    noun = "case" if any(map(_is_of_boxes, judged)) else "peak test"
+    noun = "case" if any(one.is_of_boxes for one in judged) else "peak test"
     tests = f"all {len(judged)} {noun}s" if len(judged) > 1 else f"its one {noun}"
     return [as_sentence(f"{which} is normal in {tests}.")]
 
@@ -268,11 +270,8 @@ def _one(name: str) -> str:
     return f"{'an' if name[:1].upper() in vowels else 'a'} {name}"
 
 
-def _main(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
+def _main(main: CaseResult, speed: SpeedEstimate, speeds: _Speeds) -> str:
     """`GPT training: 5.10k tok/s with amp, 130 % faster than fp32 (110 to 150).`"""
-    if not speeds:
-        return ""
-    main, speed = min(speeds, key=lambda pair: case_order(pair[0].case))
     case = main.case
     subject = as_sentence(case_subject(case, [other.case for other, _ in speeds], with_precision=False))
     if case.is_load:
@@ -290,11 +289,8 @@ def _main(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
     return f"{subject}: {format_rate(speed.units_per_s, case.unit)}{with_precision}{gain}."
 
 
-def _busy(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
+def _busy(main: CaseResult, speeds: _Speeds) -> str:
     """The doubt about the main case, if others had its CPUs."""
-    if not speeds:
-        return ""
-    main, _ = min(speeds, key=lambda pair: case_order(pair[0].case))
     share, gave = contention_of(main), gave_text(main)
     without = f": {GAVE} {gave}" if gave else "" if is_undecidable(main) else "; rates are without it"
     by_clock = f"; {BY_CLOCK}" if any(is_undecidable(case) for case, _ in speeds) else ""

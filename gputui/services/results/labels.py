@@ -251,6 +251,16 @@ def not_measured_line(endings: Sequence[tuple[str, str]], of: int) -> str:
     return f"{len(endings)} of {counted(of, 'case')} not measured: {', '.join(kinds)}"
 
 
+def not_measured_lines(run: Run) -> Iterator[str]:
+    """`did not run (no GPU): GPT training mini gpu amp, ... and 7 more`, a line for each ending."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for case in measured_first(run.cases):
+        if isinstance(speed_of(case), Missing):
+            found.setdefault(ending_words(case), []).append(plain_case_name(case.case))
+    for (how, why), names in found.items():
+        yield f"{how}{f' ({why})' if why else ''}: {some_of(names)}"
+
+
 def _lack(outcome: str, reason: str) -> str:
     """What cases of this ending lack, in words that follow their number."""
     if outcome not in NOT_RUN:

@@ -16,7 +16,7 @@ from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted
 from gputui.services.profiles.loader import Profile, shipped_profiles
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.headline import case_order
+from gputui.services.results.headline import main_case
 from gputui.services.results.labels import day, is_recording, lacking, needs_budget
 from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import from_here
@@ -103,8 +103,8 @@ def next_steps(
 
 def _was_busy(run: Run) -> bool:
     """Whether other processes had the CPUs during its main case, the one that its headline is about."""
-    cases = [case for case in run.cases if case.outcome == "ok"]
-    return contention_of(min(cases, key=lambda case: case_order(case.case))) > 0
+    main = main_case(run)
+    return main is not None and contention_of(main) > 0
 
 
 def _on_an_idle_box(run: Run, path: str, like: str, profile: Profile | None) -> Iterator[NextStep]:

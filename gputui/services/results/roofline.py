@@ -106,15 +106,13 @@ def sheet_peak(unit: str, case: CaseResult, machine: Machine) -> float | Missing
 
 
 def _impossible_above(unit: str, case: CaseResult, machine: Machine) -> float:
-    gpu_facts = facts_of(case, machine)
-    if isinstance(gpu_facts, Missing):
+    gpu_facts, peak = facts_of(case, machine), sheet_peak(unit, case, machine)
+    if isinstance(gpu_facts, Missing) or isinstance(peak, Missing):
         return IMPOSSIBLE
-    used = case.precision_used
-    peak = peak_for(gpu_facts, used) if unit == "flop" else peak_bandwidth(gpu_facts)
-    known = expected(gpu_facts, "matmul" if unit == "flop" else "copy", used)
-    if isinstance(peak, Missing) or isinstance(known, Missing):
+    known = expected(gpu_facts, "matmul" if unit == "flop" else "copy", case.precision_used)
+    if isinstance(known, Missing):
         return IMPOSSIBLE
-    return max(IMPOSSIBLE, known.suspicious_above / peak)
+    return max(IMPOSSIBLE, devices_of(case.case) * known.suspicious_above / peak)
 
 
 def facts_of(case: CaseResult, machine: Machine) -> GpuFacts | Missing:

@@ -56,14 +56,18 @@ def step_words(breakdown: StepBreakdown, found: ProfiledPass) -> str:
     return f"{text}, {format_ratio(breakdown.inflation)} as long as a timed one{doubt}"
 
 
+def profiled_cases(run: Run, passes: Mapping[int, ProfiledPass]) -> list[CaseResult]:
+    """The main one first; those whose pass has no result last."""
+    found = [case for case in run.cases if case.case_id in passes]
+    return sorted(found, key=lambda case: (not passes[case.case_id].is_valid, case_order(case.case)))
+
+
 def main_step(run: Run, passes: Mapping[int, ProfiledPass]) -> tuple[CaseResult, StepBreakdown] | Missing:
     """The main case of those with a valid profiled pass; Missing with the reason."""
-    found = [(case, breakdown_of(passes[case.case_id], case)) for case in run.cases if case.case_id in passes]
-    known = [(case, one) for case, one in found if not isinstance(one, Missing)]
-    if known:
-        return min(known, key=lambda pair: case_order(pair[0].case))
-    reasons = [one.reason for _, one in found if isinstance(one, Missing)]
-    return Missing(reasons[0] if reasons else "no step was profiled")
+    for case in profiled_cases(run, passes):
+        found = breakdown_of(passes[case.case_id], case)
+        return found if isinstance(found, Missing) else (case, found)
+    return Missing("no step was profiled")
 
 
 def step_parts(breakdown: StepBreakdown) -> list[BarPart]:

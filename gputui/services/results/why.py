@@ -9,7 +9,7 @@ from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_percent, listed
-from gputui.services.results.headline import case_order, case_subject
+from gputui.services.results.headline import case_subject, main_case
 from gputui.services.results.roofline import PEAK_TESTS, peak_name, uses_of
 from gputui.services.results.step_breakdown import StepBreakdown, is_believed
 from gputui.services.results.step_tables import main_step, step_parts
@@ -35,8 +35,7 @@ def why_sentence(run: Run, passes: Mapping[int, ProfiledPass]) -> str:
         return ""
     case, breakdown = found
     cases = [one.case for one, _ in speeds_of(run)]
-    is_main = min(cases, key=case_order, default=case.case) == case.case
-    step = "a step" if is_main else f"a step of {case_subject(case.case, cases)}"
+    step = "a step" if main_case(run) is case else f"a step of {case_subject(case.case, cases)}"
     return _waits(case, breakdown, step) or _computes(run, case, breakdown, step)
 
 

@@ -15,7 +15,7 @@ from gputui.facts.tables import plausible_rows, source_rows
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu
 from gputui.model.profiled import ProfiledPass
-from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted, format_bytes, format_hourly, format_percent, format_rate
 from gputui.services.compare.rerun import REPEATED
 from gputui.services.profiles.loader import shipped_profiles
@@ -24,10 +24,8 @@ from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import run_headline
 from gputui.services.results.labels import (
     case_name,
-    ending_words,
-    measured_first,
     metric_text,
-    plain_case_name,
+    not_measured_lines,
     run_notes,
     some_of,
 )
@@ -269,7 +267,7 @@ def _evidence(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     if figures.rows:
         yield "Other results:"
         yield figures
-    if absent := tuple(_not_measured(box.run)):
+    if absent := tuple(not_measured_lines(box.run)):
         yield "Not measured:"
         yield absent
 
@@ -347,15 +345,6 @@ def _figures(run: Run) -> Table:
         for metric in metrics_of(case)
     ]
     return table_of(("case", "result", "value"), tuple(rows), (2,))
-
-
-def _not_measured(run: Run) -> Iterator[str]:
-    by_reason: dict[tuple[str, str], list[CaseResult]] = {}
-    for case in measured_first(run.cases):
-        if case.outcome != "ok":
-            by_reason.setdefault(ending_words(case), []).append(case)
-    for (how, why), cases in by_reason.items():
-        yield f"{how}{f' ({why})' if why else ''}: {some_of([plain_case_name(case.case) for case in cases])}"
 
 
 def _repeat(boxes: Sequence[SharedSide]) -> Iterator[Part]:
