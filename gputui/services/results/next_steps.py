@@ -111,7 +111,7 @@ def _on_an_idle_box(run: Run, path: str, like: str, profile: Profile | None) -> 
     """The same run again; where cases had too little time, with more."""
     why = "again, once the box is idle"
     if like or profile is not None:
-        yield NextStep(_again(run, shlex.quote(path), like, profile), why)
+        yield NextStep(command_again(run, shlex.quote(path), profile, like), why)
         return
     built_in = {workload.name for workload in WORKLOADS}
     if any(case.case.work.workload not in built_in for case in run.cases):
@@ -128,12 +128,14 @@ def _to_the_end(run: Run, file: str, like: str, profile: Profile | None) -> Iter
     if lost and lost >= measured:
         usual = f"the usual {_usual_s(run, profile):g} s"
         enough = f"time for all {counted(lost + measured, 'case')}"
-        yield NextStep(_again(run, file, like, profile), f"with {enough if _budget(run, profile) else usual}")
+        yield NextStep(
+            command_again(run, file, profile, like), f"with {enough if _budget(run, profile) else usual}"
+        )
     elif run.summary.status_reason.startswith("stopped "):
-        yield NextStep(_again(run, file, like, profile), "again, to the end")
+        yield NextStep(command_again(run, file, profile, like), "again, to the end")
 
 
-def _again(run: Run, file: str, like: str, profile: Profile | None) -> str:
+def command_again(run: Run, file: str, profile: Profile | None, like: str = "") -> str:
     """The command that measures the same cases as often, in as much time, or as much as they need."""
     what = shlex.join(("--like", like)) if like else "" if profile is None else profile.name
     if profile is None:
