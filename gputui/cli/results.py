@@ -21,7 +21,7 @@ from gputui.model.units import (
     format_rate,
     format_seconds,
 )
-from gputui.services.results.case_table import brief_table
+from gputui.services.results.case_table import brief_table, metric_rows, metric_table
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import (
     HAD_THE_CPU,
@@ -35,15 +35,12 @@ from gputui.services.results.labels import (
     case_name,
     ending_words,
     is_recording,
-    metric_range,
-    metric_text,
     not_measured_line,
     not_measured_lines,
     plain_case_name,
     run_notes,
     some_of,
 )
-from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import PEAK_TESTS, peak_name, uses_of
 from gputui.services.results.throughput import speed_of, speeds_of
 from gputui.services.results.why import why_sentence
@@ -150,7 +147,7 @@ def missing_lines(run: Run) -> list[str]:
 
 def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None) -> None:
     """The cases that fit, then the other figures if they fit; a line counts what did not."""
-    metrics = _metric_rows(run)
+    metrics = metric_rows(run)
     room = None if most_lines is None else max(most_lines - page.height, _LEAST_ROWS)
     if room is not None and len(measured) == room + 1 and not metrics:
         room += 1  # in place of the line that would count it
@@ -160,7 +157,7 @@ def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None
     has_metrics = not metrics or room is None or len(rows) + len(metrics) + 2 <= room
     if metrics and has_metrics:
         page.line()
-        page.table(_metric_table(metrics))
+        page.table(metric_table(metrics))
     left = [counted(len(measured) - len(rows), "more case")] if len(rows) < len(measured) else []
     left += (
         []
@@ -208,9 +205,9 @@ def _write_verbose(page: Page, run: Run, measured: _Speeds) -> None:
     """Cases with all their columns, figures and efficiency, what was not run and why, and every note."""
     if measured:
         page.table(_whole(run, measured))
-    if metrics := _metric_rows(run):
+    if metrics := metric_rows(run):
         page.line()
-        page.table(_metric_table(metrics))
+        page.table(metric_table(metrics))
     _write_uses(page, run)
     for line in (*not_measured_lines(run), *run_notes(run)):
         page.line(line)
@@ -220,21 +217,6 @@ def _write_verbose(page: Page, run: Run, measured: _Speeds) -> None:
         page.line("cannot tell whether this box is normal: no peak test (gemm, membw) was measured")
     for performance in judged:
         page.line(performance.text, "title" if performance.word != NO_REFERENCE else "")
-
-
-def _metric_table(rows: Sequence[tuple[str, str, str]]) -> Table:
-    return table_of(("figure", "value", "range of launches"), rows, right=(1,), breaks=(2,))
-
-
-def _metric_rows(run: Run) -> list[tuple[str, str, str]]:
-    """What cases gave besides their speed, below the name of each."""
-    rows: list[tuple[str, str, str]] = []
-    for case in run.cases:
-        found = metrics_of(case)
-        if found:
-            rows.append((case_name(case), "", ""))
-        rows += [(f"  {f.title}", metric_text(f), metric_range(f)) for f in found]
-    return rows
 
 
 def _write_uses(page: Page, run: Run) -> None:

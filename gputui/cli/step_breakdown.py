@@ -69,7 +69,7 @@ def _others_table(cases: Sequence[CaseResult], passes: Mapping[int, ProfiledPass
         if isinstance(breakdown, Missing):
             rows.append((plain_case_name(case.case), "", "", "", f"not profiled: {breakdown.reason}"))
             continue
-        idle = sum(share.share for share in breakdown.shares if share.name.startswith("idle"))
+        idle = sum(breakdown.idle.values())
         part, share, _ = step_parts(breakdown)[0]
         length = format_seconds(breakdown.step_ns * 1e-9)
         busy = format_percent(1 - idle), format_percent(idle)

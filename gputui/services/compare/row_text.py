@@ -298,8 +298,7 @@ def peaks_text(row: Row) -> str:
 
 def peak_text(cell: Cell) -> str:
     """Share of the data sheet's peak; empty if unknown."""
-    share = share_of_sheet(cell.uses)
-    return "" if share is None else share_text(share)
+    return share_text(share_of_sheet(cell.uses))
 
 
 def cost_text(cell: Cell, beside: Sequence[Cell] = (), *, with_interval: bool = True) -> str:

@@ -8,11 +8,19 @@ from dataclasses import dataclass
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.bars import bars
 from gputui.document.spans import Span
-from gputui.document.table import Column, Table
+from gputui.document.table import Column, Table, table_of
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_rate
 from gputui.services.results.costs import cost_cells
-from gputui.services.results.labels import interval_words, shared_case_words, short_result_name
+from gputui.services.results.labels import (
+    case_name,
+    interval_words,
+    metric_range,
+    metric_text,
+    shared_case_words,
+    short_result_name,
+)
+from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import share_of_sheet, share_text, uses_of
 from gputui.services.results.throughput import GAVE, gave_text
 
@@ -85,7 +93,7 @@ def rates_table(
     shares, gave = [line.peak for line in lines], [line.gave for line in lines]
     used = [None if share is None else min(share, 1.0) for share in shares]
     drawn = bars(used, 1.0, "compute", most=widest_bar, priority=_BAR)
-    texts = [share_text(share) for share in shares]
+    texts = [share_text(share) or "—" for share in shares]
     costs = Column(cost, [line.cost for line in lines], True, _COST)
     return Table(
         (
@@ -95,3 +103,19 @@ def rates_table(
             *((costs,) if any(costs.texts) else ()),
         )
     )
+
+
+def metric_table(rows: Sequence[tuple[str, str, str]]) -> Table:
+    """Of `metric_rows`."""
+    return table_of(("figure", "value", "range of launches"), rows, right=(1,), breaks=(2,))
+
+
+def metric_rows(run: Run) -> list[tuple[str, str, str]]:
+    """What cases gave besides their speed, below the name of each."""
+    rows: list[tuple[str, str, str]] = []
+    for case in run.cases:
+        found = metrics_of(case)
+        if found:
+            rows.append((case_name(case), "", ""))
+        rows += [(f"  {f.title}", metric_text(f), metric_range(f)) for f in found]
+    return rows

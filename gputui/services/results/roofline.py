@@ -57,15 +57,10 @@ def share_of_sheet(uses: Sequence[Use]) -> float | None:
 
 
 def share_text(share: float | None) -> str:
-    """`76 %`, or `121 % (boost)` where the clock went beyond the data sheet's; `—` if unknown."""
+    """`76 %`, or `121 % (boost)` where the clock went beyond the data sheet's; empty if unknown."""
     if share is None:
-        return "—"
+        return ""
     return format_percent(share) + (BOOST if share >= _BEYOND else "")
-
-
-def is_impossible(uses: Sequence[Use]) -> bool:
-    """Whether any exceeds the physical peak so far that the measurement must be wrong."""
-    return any(use.is_impossible for use in uses)
 
 
 def uses_of(case: CaseResult, beside: Sequence[CaseResult], machine: Machine) -> tuple[Use, ...]:

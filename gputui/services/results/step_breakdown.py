@@ -43,15 +43,22 @@ class StepBreakdown:
     operators: tuple[Operator, ...]
     """Of equal phase, name and shapes added up over types; the largest first."""
 
+    @property
+    def idle(self) -> dict[str, float]:
+        """The shares that are idle, by name."""
+        return {one.name: one.share for one in self.shares if one.name.startswith("idle")}
 
-def breakdown_of(found: ProfiledPass, case: CaseResult) -> StepBreakdown | Missing:
-    """The shares of a profiled pass; Missing with the reason if it is unreliable."""
+
+def breakdown_of(found: ProfiledPass, case: CaseResult | None = None) -> StepBreakdown | Missing:
+    """The shares of a profiled pass, beside the timed steps of its `case`; Missing with the reason if it is
+    unreliable."""
     if not found.is_valid:
         return Missing(found.reason)
-    timed_ns = timed_step_ns(case)
+    timed_ns = Missing("no step was timed") if case is None else timed_step_ns(case)
     idle_ns = sum(part.time_ns for part in found.slices if part.time_class == IDLE)
     is_timed, idle_factor = False, 1.0
-    if case.case.variant.device_class == "gpu" and not isinstance(timed_ns, Missing) and idle_ns:
+    is_on_gpu = case is not None and case.case.variant.device_class == "gpu"
+    if is_on_gpu and not isinstance(timed_ns, Missing) and idle_ns:
         is_timed = not doubtful(ProfiledSide(found, round(timed_ns), is_on_device=True))
         busy_ns = found.window_ns - idle_ns
         idle_factor = max(timed_ns * found.steps - busy_ns, 0) / idle_ns if is_timed else 1.0

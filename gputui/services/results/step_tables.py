@@ -72,12 +72,12 @@ def main_step(run: Run, passes: Mapping[int, ProfiledPass]) -> tuple[CaseResult,
 
 def step_parts(breakdown: StepBreakdown) -> list[BarPart]:
     """What a step is made of, by category of operator, the largest first; then what was idle."""
-    idle = sum(share.share for share in breakdown.shares if share.name.startswith("idle"))
+    idle = sum(breakdown.idle.values())
     by_category = Counter[str]()
     for op in breakdown.operators:
         by_category[CATEGORY_WORDS.get(op.category, op.category)] += op.time_ns
     busy = [(name, ns / by_category.total() * (1 - idle)) for name, ns in by_category.items() if ns]
-    busy = busy or [(one.name, one.share) for one in breakdown.shares if not one.name.startswith("idle")]
+    busy = busy or [(one.name, one.share) for one in breakdown.shares if one.name not in breakdown.idle]
     busy.sort(key=lambda part: -part[1])
     shown = [part for part in busy[:_MOST_PARTS] if part[1] >= _LEAST_PART]
     shown.append(("others", sum(share for _, share in busy) - sum(share for _, share in shown)))

@@ -66,8 +66,8 @@ def is_undecidable(case: CaseResult) -> bool:
 
 def undecidable_reason(case: CaseResult) -> str:
     """Why nothing can be said of it, and what its rate is."""
-    waited = format_percent(contention_of(case))
-    return f"its threads waited {waited} of the time for CPUs that others had, and its rate is the clock's"
+    had = f"{format_percent(contention_of(case))} of the time for CPUs that others had"
+    return f"its threads waited {had}, and its rate is the clock's"
 
 
 @worked_out_once

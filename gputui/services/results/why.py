@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gputui.analysis.findings import BOUND_SHARE, HOST_CAUSES, IDLE_TO_BE_LAUNCH_BOUND, LOADER, WORTH_A_LINE
 from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
-from gputui.model.result import CaseResult, Run
+from gputui.model.result import Run
 from gputui.model.units import format_percent, listed
 from gputui.services.results.headline import case_subject, main_case
 from gputui.services.results.roofline import PEAK_TESTS, peak_name, uses_of
@@ -34,49 +34,46 @@ def why_sentence(run: Run, passes: Mapping[int, ProfiledPass]) -> str:
     if isinstance(found, Missing) or not is_believed(found[1]):
         return ""
     case, breakdown = found
-    cases = [one.case for one, _ in speeds_of(run)]
-    step = "a step" if main_case(run) is case else f"a step of {case_subject(case.case, cases)}"
-    return _waits(case, breakdown, step) or _computes(run, case, breakdown, step)
-
-
-def _waits(case: CaseResult, breakdown: StepBreakdown, step: str) -> str:
-    """What it waits for, where a finding would say that it waits; else empty."""
-    idle = {one.name: one.share for one in breakdown.shares if one.name.startswith("idle")}
-    host = sum(share for name, share in idle.items() if name in HOST_CAUSES)
-    by_host, by_loader = host >= IDLE_TO_BE_LAUNCH_BOUND, idle.get(LOADER, 0.0) >= WORTH_A_LINE
-    if not (by_host or by_loader):
-        return ""
-    whole, largest = sum(idle.values()), max(idle, key=lambda name: idle[name])
-    how_much = "most of it" if idle[largest] > whole / 2 else "above all"
-    most = f", {how_much} {_WAITING_FOR[largest]}" if largest in _WAITING_FOR else ""
-    if case.case.variant.device_class != "gpu":
-        return f"The CPU spends {format_percent(whole)} of {step} between operators{most}."
-    limit = ""
-    if largest == LOADER:
-        limit = ": the data loader is the limit"
-    elif by_host and largest in HOST_CAUSES:
-        limit = ": the CPU is the limit"
-    return f"The GPU waits {format_percent(whole)} of {step}{most}{limit}."
-
-
-def _computes(run: Run, case: CaseResult, breakdown: StepBreakdown, step: str) -> str:
-    """What most of it is, how much that is of what the box can do, and whether that is the limit."""
-    busy = [
-        f"{format_percent(one.share)} {one.name}"
-        for one in breakdown.shares
-        if one.share >= WORTH_A_LINE and not one.name.startswith("idle")
-    ]
-    part, share, _ = step_parts(breakdown)[0]
-    device = case.case.variant.device_class.upper()
-    text = f"{step[:1].upper()}{step[1:]} is {listed(busy)} on the {device}, {format_percent(share)} {part}"
+    step = "a step"
+    if main_case(run) is not case:
+        step = f"a step of {case_subject(case.case, [one.case for one, _ in speeds_of(run)])}"
+    is_on_gpu = case.case.variant.device_class == "gpu"
     reached = [
         (use.of_measured, use.unit)
         for use in uses_of(case, run.cases, run.summary.machine)
         if not isinstance(use.of_measured, Missing)
     ]
-    if not reached:
-        return f"{text}."
-    of_peak, unit = max(reached)
-    peak = f"of this box's own {peak_name(PEAK_TESTS[unit])} peak"
+    of_peak, unit = max(reached, default=(0.0, "flop"))
+    peak = f"{format_percent(of_peak)} of this box's own {peak_name(PEAK_TESTS[unit])} peak"
     limit = f": {'compute' if unit == 'flop' else 'memory'} is the limit" if of_peak >= BOUND_SHARE else ""
-    return f"{text}, and reaches {format_percent(of_peak)} {peak}{limit}."
+    more = f", and reaches {peak}{limit}" if reached else ""
+    return step_sentence(breakdown, step, more, is_on_gpu=is_on_gpu)
+
+
+def step_sentence(breakdown: StepBreakdown, step: str, more: str = "", *, is_on_gpu: bool) -> str:
+    """What a step waits for, where a finding would say that it waits; else of what it mostly is, and `more`.
+
+    `step` is what it is called. What most of the waiting is for is the limit.
+    """
+    idle, whole = breakdown.idle, sum(breakdown.idle.values())
+    waits = (
+        (sum(idle.get(name, 0.0) for name in HOST_CAUSES), IDLE_TO_BE_LAUNCH_BOUND, "the CPU"),
+        (idle.get(LOADER, 0.0), WORTH_A_LINE, "the data loader"),
+    )
+    limits = [(share, what) for share, least, what in waits if share >= least]
+    if not limits:
+        busy = [
+            f"{format_percent(one.share)} {one.name}"
+            for one in breakdown.shares
+            if one.share >= WORTH_A_LINE and one.name not in idle
+        ]
+        part, share, _ = step_parts(breakdown)[0]
+        parts = f"{listed(busy)} on the {'GPU' if is_on_gpu else 'CPU'}, {format_percent(share)} {part}"
+        return f"{step[:1].upper()}{step[1:]} is {parts}{more}."
+    largest = max(idle, key=idle.__getitem__)
+    how_much = "most of it" if idle[largest] > whole / 2 else "above all"
+    most = f", {how_much} {_WAITING_FOR[largest]}" if largest in _WAITING_FOR else ""
+    if not is_on_gpu:
+        return f"The CPU spends {format_percent(whole)} of {step} between operators{most}."
+    limit = "".join(f": {what} is the limit" for share, what in limits if share > whole / 2)
+    return f"The GPU waits {format_percent(whole)} of {step}{most}{limit}."

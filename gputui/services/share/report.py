@@ -19,18 +19,16 @@ from gputui.model.result import Run, RunSummary
 from gputui.model.units import format_hourly, format_percent, format_rate
 from gputui.services.compare.rerun import REPEATED
 from gputui.services.profiles.loader import shipped_profiles
-from gputui.services.results.case_table import case_lines, rates_table
+from gputui.services.results.case_table import case_lines, metric_rows, metric_table, rates_table
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import run_headline
 from gputui.services.results.labels import (
     box_lines,
     case_name,
-    metric_text,
     not_measured_lines,
     run_notes,
     some_of,
 )
-from gputui.services.results.metrics import metrics_of
 from gputui.services.results.next_steps import command_again
 from gputui.services.results.throughput import speeds_of
 from gputui.services.results.why import why_sentence
@@ -240,10 +238,9 @@ def _evidence(boxes: Sequence[SharedSide]) -> Iterator[Part]:
         return
     yield "Rates with their 95 % interval:"
     yield _rates(box.run)
-    figures = _figures(box.run)
-    if figures.rows:
+    if metrics := metric_rows(box.run):
         yield "Other results:"
-        yield figures
+        yield metric_table(metrics)
     if absent := tuple(not_measured_lines(box.run)):
         yield "Not measured:"
         yield absent
@@ -313,15 +310,6 @@ def _loads(serving: ServingRun) -> Iterator[Part]:
     yield curve_table(measured_levels(serving))
     lines = (energy_line(serving), *unmeasured_lines(serving), *serving_notes(serving))
     yield tuple(filter(None, lines))
-
-
-def _figures(run: Run) -> Table:
-    rows = [
-        (case_name(case), metric.title, metric_text(metric))
-        for case in run.cases
-        for metric in metrics_of(case)
-    ]
-    return table_of(("case", "result", "value"), tuple(rows), (2,))
 
 
 def _repeat(boxes: Sequence[SharedSide]) -> Iterator[Part]:

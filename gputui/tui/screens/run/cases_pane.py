@@ -33,6 +33,7 @@ _GAUGE, _LEAST_BAR, _MOST_BAR = 12, 6, 24
 _WIDEST_GAUGE = 40
 _TIME, _FOR_TIMES = 8, 76
 """Cells of a time of a load on a server, and from which width there is room for two."""
+_GAVE_IS = f"{GAVE}: as {HELD_BY_OTHERS}; rates are without that"
 _OF_FASTEST = ("BESIDE THE FASTEST HERE", "OF FASTEST", "")
 
 
@@ -68,7 +69,8 @@ def cases_so_far(
     Also returns how far it is scrolled then.
     """
     cases, not_run = progress.to_run, progress.not_run_line
-    explained = _explained(cases)
+    explained = [_GAVE_IS] if any(case.gave for case in cases) else []
+    explained += [BY_CLOCK] if any(case.spread == UNKNOWN for case in cases) else []
     room = max(rows - 1 - len(explained), 1)
     if len(cases) > room or not_run:
         room = max(room - 1, 1)
@@ -84,15 +86,6 @@ def cases_so_far(
         lines.append(fitted((Span(f"   {' · '.join(notes)}", "dim"),), width))
     lines += [fitted((Span(f"   {words}", "dim"),), width) for words in explained]
     return lines, scrolled
-
-
-def _explained(cases: Sequence[CaseProgress]) -> list[str]:
-    """What the column of the clock's rates is, and a rate without an interval."""
-    gave = f"{GAVE}: as {HELD_BY_OTHERS}; rates are without that"
-    return [
-        *([gave] if any(case.gave for case in cases) else []),
-        *([BY_CLOCK] if any(case.spread == UNKNOWN for case in cases) else []),
-    ]
 
 
 def _hidden(cases: Sequence[CaseProgress], where: str) -> list[str]:
@@ -127,7 +120,7 @@ def _table(cases: Sequence[CaseProgress], shared: str, *, has_times: bool) -> Ta
     rates = [_rate(case) for case in cases]
     of_sheet = [case.peak for case in cases]
     has_sheet = any(of_sheet)
-    peaks = ["" if share is None else share_text(share) for share in of_sheet]
+    peaks = [share_text(share) for share in of_sheet]
     gave = [Span(case.gave, "warn") for case in cases]
     times = [
         Column(f"{title:>{_TIME}}", ["" if one is None else format_seconds(one) for one in of], True)

@@ -71,13 +71,19 @@ def test_beside_a_peak_test_of_the_same_run_it_says_what_it_reaches_and_whether_
             ", above all for the dispatch of operators: the CPU is the limit",
         ),
         ({"data_wait": 30, "launch": 8}, ", most of it for the data loader: the data loader is the limit"),
-        ({"python": 10, "launch": 11, "queue": 17}, ""),
+        ({"python": 10, "launch": 11, "queue": 17}, ": the CPU is the limit"),
     ],
 )
 def test_a_gpu_that_waits_says_for_what_and_names_a_limit_only_where_a_finding_would(
     causes: dict[str, float], said: str
 ) -> None:
     assert why(idle(causes)) == f"The GPU waits 38 % of a step{said}."
+
+
+def test_what_is_less_than_half_of_the_waiting_is_not_called_the_limit() -> None:
+    assert why(idle({"python": 10, "launch": 12, "queue": 28})) == "The GPU waits 50 % of a step."
+    both = why(idle({"data_wait": 15, "launch": 23, "queue": 10}))
+    assert both == "The GPU waits 48 % of a step, above all for launches."
 
 
 def test_time_between_the_operators_of_a_cpu_is_no_waiting() -> None:
