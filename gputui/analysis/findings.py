@@ -65,14 +65,15 @@ class StepFacts:
     """The highest of its device in this run."""
 
     @property
-    def compute_ns(self) -> int:
-        """What its arithmetic takes at the rate of large products here; 0 if unknown."""
-        return _at_rate_ns(self.flops_per_step, self.side.peak_flops)
+    def least_ns(self) -> tuple[int, int]:
+        """What its arithmetic takes at the rate of large products here, its bytes at that of large copies.
 
-    @property
-    def memory_ns(self) -> int:
-        """What its bytes take at the rate of large copies here; 0 if unknown."""
-        return _at_rate_ns(self.bytes_per_step, self.copy_bytes_per_s)
+        0 if unknown.
+        """
+        return (
+            _at_rate_ns(self.flops_per_step, self.side.peak_flops),
+            _at_rate_ns(self.bytes_per_step, self.copy_bytes_per_s),
+        )
 
 
 def _at_rate_ns(amount: int | None, per_s: float | Missing) -> int:
@@ -144,7 +145,7 @@ def _launch_bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
 def _bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     """By compute or memory, whichever takes longer at the rate that this machine reached."""
     del pieces
-    step_ns, compute_ns, memory_ns = facts.side.step_ns, facts.compute_ns, facts.memory_ns
+    step_ns, (compute_ns, memory_ns) = facts.side.step_ns, facts.least_ns
     if max(compute_ns, memory_ns) < BOUND_SHARE * step_ns:
         return
     share = format_percent(max(compute_ns, memory_ns) / step_ns)
@@ -167,7 +168,7 @@ def _matrix_units(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
     products = [p for p in pieces if p.category == "gemm"]
     products_ns = sum(p.time_ns for p in products)
     is_short = facts.side.is_on_device and products_ns < SHORT_KERNEL_NS * sum(p.calls for p in products)
-    if is_short or facts.memory_ns >= BOUND_SHARE * products_ns:
+    if is_short or facts.least_ns[1] >= BOUND_SHARE * products_ns:
         return
     gain = f"{half / single:.1f} x as fast under AMP here"
     if facts.precision_used == "fp32":

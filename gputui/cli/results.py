@@ -42,7 +42,7 @@ from gputui.services.results.labels import (
     some_of,
 )
 from gputui.services.results.roofline import PEAK_TESTS, peak_name, uses_of
-from gputui.services.results.throughput import speed_of, speeds_of
+from gputui.services.results.throughput import Speeds, speed_of, speeds_of
 from gputui.services.results.why import why_sentence
 from gputui.services.share.card import step_of
 
@@ -58,7 +58,6 @@ _RATES = 4
 """Columns of `brief_table` that say how fast a case is."""
 _GAIN = 2.5
 """What precisions bring goes after the bars, before costs and shares of the peak."""
-_Speeds = Sequence[tuple[CaseResult, SpeedEstimate]]
 
 
 def print_run(
@@ -145,7 +144,7 @@ def missing_lines(run: Run) -> list[str]:
     return [*named[:_MOST_NAMED], *filter(None, [total])]
 
 
-def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None) -> None:
+def _write_cases(page: Page, run: Run, measured: Speeds, most_lines: int | None) -> None:
     """The cases that fit, then the other figures if they fit; a line counts what did not."""
     metrics = metric_rows(run)
     room = None if most_lines is None else max(most_lines - page.height, _LEAST_ROWS)
@@ -168,7 +167,7 @@ def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None
         page.hint(" and ".join(left), "--all")
 
 
-def with_gains(table: Table, run: Run, rows: _Speeds) -> Table:
+def with_gains(table: Table, run: Run, rows: Speeds) -> Table:
     """With a column of what each precision brings beside fp32, as `compare` of this run has it."""
     from gputui.services.compare.pairing import gains_of
     from gputui.services.compare.row_text import judgement_text, style_of
@@ -182,7 +181,7 @@ def with_gains(table: Table, run: Run, rows: _Speeds) -> Table:
     return replace(table, columns=columns) if gains else table
 
 
-def case_rows(measured: _Speeds, room: int | None) -> _Speeds:
+def case_rows(measured: Speeds, room: int | None) -> Speeds:
     """All if they fit; else the case of the headline, then those on a GPU, of each workload the largest."""
     if room is None or len(measured) <= room:
         return measured
@@ -201,7 +200,7 @@ def case_rows(measured: _Speeds, room: int | None) -> _Speeds:
     return [pair for pair in measured if id(pair) in kept]
 
 
-def _write_verbose(page: Page, run: Run, measured: _Speeds) -> None:
+def _write_verbose(page: Page, run: Run, measured: Speeds) -> None:
     """Cases with all their columns, figures and efficiency, what was not run and why, and every note."""
     if measured:
         page.table(_whole(run, measured))
@@ -248,7 +247,7 @@ def _write_uses(page: Page, run: Run) -> None:
         )
 
 
-def _whole(run: Run, measured: _Speeds) -> Table:
+def _whole(run: Run, measured: Speeds) -> Table:
     """Every column: rate, interval, share of the peak, cost, time of a step, blocks; names are short where it
     is narrow."""
     name, *rest = brief_table(run, measured, 0).columns

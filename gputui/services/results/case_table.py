@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.bars import bars
 from gputui.document.spans import Span
 from gputui.document.table import Column, Table, table_of
@@ -22,7 +21,7 @@ from gputui.services.results.labels import (
 )
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import share_of_sheet, share_text, uses_of
-from gputui.services.results.throughput import GAVE, gave_text
+from gputui.services.results.throughput import GAVE, Speeds, gave_text
 
 _PEAK, _COST, _BAR = 1, 2, 3
 """What goes first where there is little room."""
@@ -46,9 +45,7 @@ class CaseLine:
     """The rate by the clock, where `rate` is far from it (`gave_text`)."""
 
 
-def case_lines(
-    run: Run, measured: Sequence[tuple[CaseResult, SpeedEstimate]], name: Callable[[CaseResult], str]
-) -> tuple[list[CaseLine], str]:
+def case_lines(run: Run, measured: Speeds, name: Callable[[CaseResult], str]) -> tuple[list[CaseLine], str]:
     """A line for each measured case, and the heading of their costs."""
     heading, *costs = cost_cells(measured, run.summary.price)
     return [
@@ -66,7 +63,7 @@ def case_lines(
 
 def brief_table(
     run: Run,
-    measured: Sequence[tuple[CaseResult, SpeedEstimate]],
+    measured: Speeds,
     widest_bar: int = 80,
 ) -> Table:
     """The cases without what all of them share in their names, which the heading says."""

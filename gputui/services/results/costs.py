@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gputui.analysis.cost import Cost
-from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
-from gputui.model.result import CaseResult
 from gputui.model.units import cost_unit, format_percent, format_usd
-from gputui.services.results.throughput import cost_of
+from gputui.services.results.throughput import Speeds, cost_of
 
 
-def cost_cells(measured: Sequence[tuple[CaseResult, SpeedEstimate]], price: Price | Missing) -> list[str]:
+def cost_cells(measured: Speeds, price: Price | Missing) -> list[str]:
     """Heading and `$4.52 per Gtok`, one unit per workload; empty where there is no price."""
     found = [(case.case, cost_of(case, price)) for case, _ in measured]
     priced = [(case, cost) for case, cost in found if isinstance(cost, Cost)]

@@ -37,7 +37,7 @@ from gputui.services.results.labels import (
     plain_name,
 )
 from gputui.services.results.load_times import LOAD_TIMES
-from gputui.services.results.throughput import GAVE, gave_text, speed_ratio, speeds_of
+from gputui.services.results.throughput import GAVE, Speeds, gave_text, speed_ratio, speeds_of
 from gputui.services.results.waiting import BY_CLOCK, contention_of, is_undecidable
 
 HAD_THE_CPU = "Other programs had the CPU"
@@ -52,7 +52,6 @@ _MEASURED = {
     "h2d_pinned": "copies to the GPU",
     "d2h_pinned": "copies from the GPU",
 }
-_Speeds = Sequence[tuple[CaseResult, SpeedEstimate]]
 _SPELLED_WITH_A_VOWEL = "AEFHILMNORSX"
 
 
@@ -270,7 +269,7 @@ def _one(name: str) -> str:
     return f"{'an' if name[:1].upper() in vowels else 'a'} {name}"
 
 
-def _main(main: CaseResult, speed: SpeedEstimate, speeds: _Speeds) -> str:
+def _main(main: CaseResult, speed: SpeedEstimate, speeds: Speeds) -> str:
     """`GPT training: 5.10k tok/s with amp, 130 % faster than fp32 (110 to 150).`"""
     case = main.case
     subject = as_sentence(case_subject(case, [other.case for other, _ in speeds], with_precision=False))
@@ -289,7 +288,7 @@ def _main(main: CaseResult, speed: SpeedEstimate, speeds: _Speeds) -> str:
     return f"{subject}: {format_rate(speed.units_per_s, case.unit)}{with_precision}{gain}."
 
 
-def _busy(main: CaseResult, speeds: _Speeds) -> str:
+def _busy(main: CaseResult, speeds: Speeds) -> str:
     """The doubt about the main case, if others had its CPUs."""
     share, gave = contention_of(main), gave_text(main)
     without = f": {GAVE} {gave}" if gave else "" if is_undecidable(main) else "; rates are without it"

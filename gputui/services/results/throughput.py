@@ -111,6 +111,9 @@ def speed_of(case: CaseResult) -> SpeedEstimate | Missing:
     return estimate_speed(launches, prior_sd=prior_of(case), spread=case.launch_spread, runs=beyond)
 
 
+Speeds = Sequence[tuple[CaseResult, SpeedEstimate]]
+
+
 def speeds_of(run: Run) -> list[tuple[CaseResult, SpeedEstimate]]:
     """The cases of a run that have a speed, in their order."""
     return [(case, speed) for case in run.cases if isinstance(speed := speed_of(case), SpeedEstimate)]

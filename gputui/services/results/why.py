@@ -37,7 +37,6 @@ def why_sentence(run: Run, passes: Mapping[int, ProfiledPass]) -> str:
     step = "a step"
     if main_case(run) is not case:
         step = f"a step of {case_subject(case.case, [one.case for one, _ in speeds_of(run)])}"
-    is_on_gpu = case.case.variant.device_class == "gpu"
     reached = [
         (use.of_measured, use.unit)
         for use in uses_of(case, run.cases, run.summary.machine)
@@ -47,7 +46,7 @@ def why_sentence(run: Run, passes: Mapping[int, ProfiledPass]) -> str:
     peak = f"{format_percent(of_peak)} of this box's own {peak_name(PEAK_TESTS[unit])} peak"
     limit = f": {'compute' if unit == 'flop' else 'memory'} is the limit" if of_peak >= BOUND_SHARE else ""
     more = f", and reaches {peak}{limit}" if reached else ""
-    return step_sentence(breakdown, step, more, is_on_gpu=is_on_gpu)
+    return step_sentence(breakdown, step, more, is_on_gpu=case.case.variant.device_class == "gpu")
 
 
 def step_sentence(breakdown: StepBreakdown, step: str, more: str = "", *, is_on_gpu: bool) -> str:
