@@ -14,6 +14,7 @@ from gputui.model.result import CaseResult
 from gputui.model.units import format_percent
 from gputui.services.results.labels import plain_name
 from gputui.services.results.throughput import devices_of, speed_of
+from gputui.services.results.waiting import is_undecidable
 
 IMPOSSIBLE = 1.1
 """Times the data sheet's peak: clocks may go beyond the sheet's by a few percent, but not so far.
@@ -126,7 +127,8 @@ def measured_peak(
 ) -> float | Missing:
     """What `gemm` (unit `flop`) or `membw` (`B`) reached per second on the devices of a case.
 
-    `gemm` in the type the case computed in, or in another one, such as `amp-bf16`.
+    `gemm` in the type the case computed in, or in another one, such as `amp-bf16`; not while others had the
+    CPUs for so long that it is unknown.
     """
     workload = PEAK_TESTS[unit]
     wanted = precision_used or case.precision_used
@@ -140,6 +142,7 @@ def measured_peak(
         and other.case.variant.threads == case.case.variant.threads
         and other.device_index == case.device_index
         and (unit == "B" or other.precision_used == wanted)
+        and not is_undecidable(other)
         and isinstance(speed := speed_of(other), SpeedEstimate)
     ]
     if not found:

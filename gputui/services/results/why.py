@@ -14,6 +14,7 @@ from gputui.services.results.roofline import PEAK_TESTS, peak_name, uses_of
 from gputui.services.results.step_breakdown import StepBreakdown, is_believed
 from gputui.services.results.step_tables import main_step, step_parts
 from gputui.services.results.throughput import speeds_of
+from gputui.services.results.waiting import is_undecidable
 
 _WAITING_FOR = {
     "idle: launch": "for launches",
@@ -40,7 +41,7 @@ def why_sentence(run: Run, passes: Mapping[int, ProfiledPass]) -> str:
     reached = [
         (use.of_measured, use.unit)
         for use in uses_of(case, run.cases, run.summary.machine)
-        if not isinstance(use.of_measured, Missing)
+        if not (isinstance(use.of_measured, Missing) or is_undecidable(case))
     ]
     of_peak, unit = max(reached, default=(0.0, "flop"))
     peak = f"{format_percent(of_peak)} of this box's own {peak_name(PEAK_TESTS[unit])} peak"

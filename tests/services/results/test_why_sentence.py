@@ -111,6 +111,16 @@ def test_nothing_is_said_of_a_pass_that_does_not_tell_where_timed_steps_go() -> 
     assert why_sentence(run_of(timed()), {}) == ""
 
 
+def test_a_rate_with_the_waiting_in_it_is_no_share_of_a_peak() -> None:
+    peak = measured(shipped_case("gemm", "mini", "fp32", "cpu"), *[[0.01] * 5] * 3, precision_used="fp32")
+    busy_peak = measured(peak.case, *[[0.01] * 5] * 3, precision_used="fp32", waited_share=0.8)
+    case = shipped_case("gpt_train", "mini", "fp32", "cpu")
+    for share, test, is_told in ((0.0, peak, True), (0.6, peak, False), (0.0, busy_peak, False)):
+        step = measured(case, *[[0.1] * 5] * 3, precision_used="fp32", waited_share=share)
+        run = make_run(step, replace(test, case_id=1))
+        assert ("matmul peak" in why_sentence(run, {0: idle({"python": 6})})) == is_told
+
+
 def test_a_step_of_another_case_than_that_of_the_headline_has_its_name() -> None:
     run = run_of(timed(MINI), timed(GPT))
     assert why_sentence(run, {0: idle({"launch": 3})}).startswith("A step of GPT training (mini) is 97 % ")
