@@ -158,7 +158,10 @@ async def test_the_trace_says_where_its_steps_go_on_every_tab(app: MonitorApp, s
             assert not UNANSWERED.search(text), text
             await press(pilot, "tab")
     assert list(shown) == ["overview", "cases", "operators", "step", "memory", "environment", "findings"]
-    assert re.search(r"A step takes \d\d\.\d ms: the GPU is busy 9\d %", " ".join(shown["overview"].split()))
+    assert re.search(
+        r"A step takes \d\d\.\d ms\. It is 9\d % compute on the GPU, \d\d % matmul\.",
+        " ".join(shown["overview"].split()),
+    )
     assert "linear" in shown["operators"]
     assert re.search("idle: .*data", shown["step"])
     assert "41.5 GiB" in shown["memory"]
