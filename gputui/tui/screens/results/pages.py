@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.document.bars import legend_lines, parts_bar
 from gputui.document.theme import FAMILIES, TONES
 from gputui.model.absent import Missing
@@ -134,11 +135,12 @@ def findings_page(detail: RunDetail, width: int, height: int) -> tuple[Line, ...
 
 
 def _findings(detail: RunDetail, width: int, *, has_steps: bool) -> tuple[Line, ...]:
-    why = why_sentence(detail.run, detail.passes)
-    lines: list[Line] = [*paragraph(why, width, "title"), ()] if why else []
     checks = sorted(performance_checks(detail.run), key=lambda check: not is_bad_news([check]))
-    for performance in checks:
-        lines += paragraph(performance.text, width, "title" if performance.word != "NO REFERENCE" else "")
+    told = [(check.text, "" if check.word == NO_REFERENCE else "title") for check in checks]
+    told.insert(
+        sum(is_bad_news([check]) for check in checks), (why_sentence(detail.run, detail.passes), "title")
+    )
+    lines = [line for text, style in told if text for line in paragraph(text, width, style)]
     for case, findings in detail.findings:
         lines += [(), (Span(case_name(case), "title"),)]
         for finding in findings:
