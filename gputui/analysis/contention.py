@@ -33,9 +33,22 @@ class Waiting:
     """Of how far the powers of two runs of one work lie apart, or of two precisions."""
     least_own_share: float = 0.0
     decidable_share: float = _DECIDABLE
-    """Above this share waited, what is left without the waiting is too badly known to compare."""
-    sd_beyond: float = 0.0
-    """Of the power above `decidable_share`, if that is more."""
+    """Above this share waited, what is left without the waiting is not known."""
+
+    def at(self, waited: float) -> Waiting:
+        """Itself where so much waiting can be taken out; else what leaves times as the clock has them.
+
+        Two standard deviations around those still hold what the work may take alone.
+        """
+        if waited <= self.decidable_share and self.own_share(waited) > self.least_own_share:
+            return self
+        sd = _SD_OF_TURNS + self.power / 2
+        return Waiting(0.0, sd, math.hypot(sd, sd))
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether times are left as the clock has them, since nobody knows what the waiting did."""
+        return self.power == 0.0 < self.sd
 
     def own_share(self, waited: float) -> float:
         """Of its time, what a block would have taken without others; `waited` is a share from 0 to 1."""
@@ -43,17 +56,12 @@ class Waiting:
 
     def log_sd(self, waited: Sequence[float]) -> float:
         """The standard deviation of the log time of blocks that were corrected for these shares."""
-        return self._sd(mean(waited)) * mean([_log_factor(share) for share in waited])
+        return self.sd * mean([_log_factor(share) for share in waited])
 
     def log_sd_of_ratio(self, waited_a: Sequence[float], waited_b: Sequence[float]) -> float:
         """Likewise of the log ratio of two runs of one case, or of two precisions."""
         a, b = (mean([_log_factor(share) for share in waited]) for waited in (waited_a, waited_b))
-        if self._sd(share := max(mean(waited_a), mean(waited_b))) > self.sd:
-            return self._sd(share) * math.hypot(a, b)
         return math.hypot(self.sd * (a - b), self.sd_apart * max(a, b))
-
-    def _sd(self, share: float) -> float:
-        return max(self.sd, self.sd_beyond) if share > self.decidable_share else self.sd
 
 
 UNDISTURBED = Waiting(0.0, 0.0, 0.0)
@@ -62,8 +70,8 @@ UNDISTURBED = Waiting(0.0, 0.0, 0.0)
 _OF_ONE_THREAD = Waiting(1.0, 0.05, 0.04)
 _OF_TWO = {
     "ceiling": Waiting(1.1, 0.06, 0.04),
-    "training": Waiting(1.95, 0.2, 0.15, 0.0, _DECIDABLE_OF_MEETING, _SD_OF_TURNS),
-    "inference": Waiting(1.9, 0.65, 0.8, 0.0, _DECIDABLE_OF_MEETING, _SD_OF_TURNS),
+    "training": Waiting(1.95, 0.2, 0.15, 0.0, _DECIDABLE_OF_MEETING),
+    "inference": Waiting(1.9, 0.65, 0.8, 0.0, _DECIDABLE_OF_MEETING),
     "host": Waiting(1.0, 0.3, 0.3),
 }
 """By class of work. Powers of launches on a 2-core VM that waited for 5 to 67 % of the time, beside quiet
@@ -84,7 +92,7 @@ def effect_of_waiting(workload_class: str, threads: float) -> Waiting:
     if threads < _MOST_OF_TWO:
         return _OF_TWO[workload_class]
     sd = (threads - 1) / 4
-    return Waiting((threads + 1) / 2, sd, sd, LEAST_OWN_SHARE, _DECIDABLE_OF_MEETING, _SD_OF_TURNS)
+    return Waiting((threads + 1) / 2, sd, sd, LEAST_OWN_SHARE, _DECIDABLE_OF_MEETING)
 
 
 def _log_factor(waited: float) -> float:

@@ -23,7 +23,8 @@ KINDS = (
     "matrix units unused",
     "power-capped",
 )
-_BOUNDS = ("compute-bound", "memory-bound")
+_WAITS, _BOUNDS = KINDS[:2], KINDS[2:4]
+"""A step that waits is bound by what it waits for, whatever it reaches of a peak."""
 WORTH_A_LINE = 0.1
 IDLE_TO_BE_LAUNCH_BOUND = 0.2
 """Busy for less than four fifths of the step while it waits for the host."""
@@ -33,10 +34,10 @@ BOUND_SHARE = 0.6
 """Share of a measured peak from which a step is bound by it; whole models seldom reach more."""
 MATRIX_UNIT_GAIN = 1.3
 """Ratio of half to single precision in large products from which a machine must have matrix units."""
-_HOST_CAUSES = tuple(
+HOST_CAUSES = tuple(
     f"idle: {cause}" for cause in ("launch", "runtime api", "dispatch", "python", "kernel gap")
 )
-_LOADER = "idle: data wait"
+LOADER = "idle: data wait"
 _UNKNOWN = Missing("not measured in this run")
 
 
@@ -63,6 +64,21 @@ class StepFacts:
     clock_most_mhz: float | Missing = _UNKNOWN
     """The highest of its device in this run."""
 
+    @property
+    def least_ns(self) -> tuple[int, int]:
+        """What its arithmetic takes at the rate of large products here, its bytes at that of large copies.
+
+        0 if unknown.
+        """
+        return (
+            _at_rate_ns(self.flops_per_step, self.side.peak_flops),
+            _at_rate_ns(self.bytes_per_step, self.copy_bytes_per_s),
+        )
+
+
+def _at_rate_ns(amount: int | None, per_s: float | Missing) -> int:
+    return 0 if amount is None or isinstance(per_s, Missing) else round(amount / per_s * 1e9)
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -88,6 +104,8 @@ def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
     """What slows this step down, largest gain first; the pass must be valid, with at least one step."""
     pieces = divide_step(facts.side)
     found = [finding for rule in _RULES for finding in rule(facts, pieces)]
+    if any(finding.kind in _WAITS for finding in found):
+        found = [finding for finding in found if finding.kind not in _BOUNDS]
     low, high = BELIEVED_INFLATION
     if not facts.side.is_on_device and not low <= inflation(facts.side) <= high:
         found = [replace(finding, confidence="low") for finding in found]
@@ -98,7 +116,7 @@ def _starved(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     """On a GPU the time it waited for the loader; on a CPU all that the loader did on the stepping thread."""
     on_device, step_ns = facts.side.is_on_device, facts.side.step_ns
     waited_ns = sum(
-        p.time_ns for p in pieces if p.category == _LOADER or (not on_device and p.phase == "data")
+        p.time_ns for p in pieces if p.category == LOADER or (not on_device and p.phase == "data")
     )
     if waited_ns >= WORTH_A_LINE * step_ns:
         who = "the GPU waits for the data loader" if on_device else "it is in the data loader"
@@ -108,7 +126,7 @@ def _starved(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
 
 def _launch_bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     step_ns = facts.side.step_ns
-    idle_ns = sum(p.time_ns for p in pieces if p.category in _HOST_CAUSES and p.phase != "data")
+    idle_ns = sum(p.time_ns for p in pieces if p.category in HOST_CAUSES and p.phase != "data")
     if idle_ns < IDLE_TO_BE_LAUNCH_BOUND * step_ns:
         return
     share = format_percent(idle_ns / step_ns)
@@ -117,50 +135,43 @@ def _launch_bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
         yield Finding(KINDS[1], evidence, step_ns, max(0, step_ns - idle_ns), "fair")
         return
     lengths = [k.time_ns / k.calls for k in facts.side.found.kernels for _ in range(k.calls)]
-    middle_ns = median(lengths) if lengths else 0.0
+    is_sure = bool(lengths) and median(lengths) < SHORT_KERNEL_NS
     evidence = f"for {share} of the step the GPU waits for the host"
-    if lengths:
-        evidence += f", and half of its kernels take less than {format_seconds(middle_ns * 1e-9)}"
-    is_sure = bool(lengths) and middle_ns < SHORT_KERNEL_NS
+    if is_sure:
+        evidence += f", and half of its kernels take less than {format_seconds(median(lengths) * 1e-9)}"
     yield Finding(KINDS[1], evidence, step_ns, max(0, step_ns - idle_ns), "high" if is_sure else "fair")
 
 
-def _compute_bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+def _bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """By compute or memory, whichever takes longer at the rate that this machine reached."""
     del pieces
-    step_ns, peak = facts.side.step_ns, facts.side.peak_flops
-    if facts.flops_per_step is None or isinstance(peak, Missing):
+    step_ns, (compute_ns, memory_ns) = facts.side.step_ns, facts.least_ns
+    if max(compute_ns, memory_ns) < BOUND_SHARE * step_ns:
         return
-    at_best_ns = round(facts.flops_per_step / peak * 1e9)
-    if at_best_ns >= BOUND_SHARE * step_ns:
-        share = format_percent(at_best_ns / step_ns)
-        evidence = f"it computes at {share} of the {format_rate(peak, 'flop')} that large products reach here"
-        yield Finding(KINDS[2], evidence, step_ns, min(step_ns, at_best_ns), "high")
-
-
-def _memory_bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
-    del pieces
-    step_ns, copy, peak = facts.side.step_ns, facts.copy_bytes_per_s, facts.side.peak_flops
-    if facts.bytes_per_step is None or isinstance(copy, Missing):
-        return
-    at_best_ns = round(facts.bytes_per_step / copy * 1e9)
-    needs_ns = 0.0
-    if facts.flops_per_step is not None and not isinstance(peak, Missing):
-        needs_ns = facts.flops_per_step / peak * 1e9
-    if at_best_ns >= BOUND_SHARE * step_ns and at_best_ns > needs_ns:
-        share = format_percent(at_best_ns / step_ns)
-        evidence = f"it moves at least {share} of the {format_rate(copy, 'B')} that large copies reach here"
-        yield Finding(KINDS[3], evidence, step_ns, min(step_ns, at_best_ns), "fair")
+    share = format_percent(max(compute_ns, memory_ns) / step_ns)
+    if compute_ns >= memory_ns and not isinstance(facts.side.peak_flops, Missing):
+        peak = format_rate(facts.side.peak_flops, "flop")
+        evidence = f"it computes at {share} of the {peak} that large products reach here"
+        yield Finding(KINDS[2], evidence, step_ns, min(step_ns, compute_ns), "high")
+    elif not isinstance(facts.copy_bytes_per_s, Missing):
+        copy = format_rate(facts.copy_bytes_per_s, "B")
+        evidence = f"it moves at least {share} of the {copy} that large copies reach here"
+        yield Finding(KINDS[3], evidence, step_ns, min(step_ns, memory_ns), "fair")
 
 
 def _matrix_units(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     """Products in fp32 where half precision is faster here, or in half precision where they gained
-    nothing."""
+    nothing; not such as are too short for a launch, or are held up by memory."""
     single, half, step_ns = facts.single_peak, facts.half_peak, facts.side.step_ns
     if isinstance(single, Missing) or isinstance(half, Missing) or half < MATRIX_UNIT_GAIN * single:
         return
+    products = [p for p in pieces if p.category == "gemm"]
+    products_ns = sum(p.time_ns for p in products)
+    is_short = facts.side.is_on_device and products_ns < SHORT_KERNEL_NS * sum(p.calls for p in products)
+    if is_short or facts.least_ns[1] >= BOUND_SHARE * products_ns:
+        return
     gain = f"{half / single:.1f} x as fast under AMP here"
     if facts.precision_used == "fp32":
-        products_ns = sum(p.time_ns for p in pieces if p.category == "gemm")
         saved_ns = round(products_ns * (1 - single / half))
         share = format_percent(products_ns / step_ns)
         evidence = f"its products, {share} of the step, are in fp32, and large ones are {gain}"
@@ -169,7 +180,10 @@ def _matrix_units(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
         known = [(p, flops_of_call(p.operator, p.shapes)) for p in pieces]
         sums = [(p.time_ns, float(p.calls) * f) for p, f in known if not isinstance(f, Missing)]
         time_ns, flops = sum(ns for ns, _ in sums), sum(f for _, f in sums)
-        if not time_ns or flops / (time_ns * 1e-9) > single:
+        if (
+            not time_ns
+            or max(flops / (time_ns * 1e-9), (facts.flops_per_step or 0) / (step_ns * 1e-9)) > single
+        ):
             return
         saved_ns = round(time_ns - flops / half * 1e9)
         reached = format_rate(flops / (time_ns * 1e-9), "flop")
@@ -204,8 +218,7 @@ def _power_capped(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
 _RULES: tuple[Callable[[StepFacts, Sequence[Piece]], Iterable[Finding]], ...] = (
     _starved,
     _launch_bound,
-    _compute_bound,
-    _memory_bound,
+    _bound,
     _matrix_units,
     _power_capped,
 )

@@ -21,7 +21,7 @@ from gputui.model.units import (
     format_rate,
     format_seconds,
 )
-from gputui.services.results.case_table import brief_table
+from gputui.services.results.case_table import brief_table, metric_rows, metric_table
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import (
     HAD_THE_CPU,
@@ -35,17 +35,15 @@ from gputui.services.results.labels import (
     case_name,
     ending_words,
     is_recording,
-    metric_range,
-    metric_text,
     not_measured_line,
-    outcome_words,
+    not_measured_lines,
     plain_case_name,
     run_notes,
     some_of,
 )
-from gputui.services.results.metrics import metrics_of
-from gputui.services.results.roofline import peak_name, uses_of
-from gputui.services.results.throughput import speed_of, speeds_of
+from gputui.services.results.roofline import PEAK_TESTS, peak_name, uses_of
+from gputui.services.results.throughput import Speeds, speed_of, speeds_of
+from gputui.services.results.why import why_sentence
 from gputui.services.share.card import step_of
 
 _LEAST_ROWS = 3
@@ -60,7 +58,6 @@ _RATES = 4
 """Columns of `brief_table` that say how fast a case is."""
 _GAIN = 2.5
 """What precisions bring goes after the bars, before costs and shares of the peak."""
-_Speeds = Sequence[tuple[CaseResult, SpeedEstimate]]
 
 
 def print_run(
@@ -82,10 +79,10 @@ def print_run(
     The headline is the run's, unless another is given.
     """
     page, end = Page(out), Page(out)
-    rest = write_answer(page, run, heading, headline)
-    measured, unmeasured = speeds_of(run), _unmeasured(run)
+    rest = write_answer(page, run, heading, passes, headline)
+    measured = speeds_of(run)
     if is_verbose:
-        _write_verbose(page, run, measured, unmeasured)
+        _write_verbose(page, run, measured)
         page.line()
     else:
         for line in missing_lines(run):
@@ -93,7 +90,7 @@ def print_run(
         notes = run_notes(run, is_brief=True)
         if any(sentence.startswith(HAD_THE_CPU) for sentence in rest):
             notes = [note for note in notes if not note.startswith(OTHERS_HAD)]
-        if notes or unmeasured:
+        if notes or len(measured) < len(run.cases):
             end.line(" · ".join((*notes, "more: --verbose")), "dim")
         lines = end.height + sum(-(-line_width(line) // out.width) for line in footer)
         is_whole = shows_all or not out.is_terminal
@@ -115,9 +112,11 @@ def print_run(
     page.show()
 
 
-def write_answer(page: Page, run: Run, heading: Sequence[str], headline: str = "") -> Sequence[str]:
+def write_answer(
+    page: Page, run: Run, heading: Sequence[str], passes: Mapping[int, ProfiledPass], headline: str = ""
+) -> Sequence[str]:
     """The headline, the sentences after it, which it returns, `heading`, and a blank line."""
-    answer, *rest = (headline,) if headline else headline_sentences(run) or ("",)
+    answer, *rest = (headline,) if headline else headline_sentences(run, why_sentence(run, passes)) or ("",)
     page.line(answer, "title warn" if is_bad_news(performance_checks(run)) and not headline else "title")
     if rest:
         page.line(" ".join(rest))
@@ -145,9 +144,9 @@ def missing_lines(run: Run) -> list[str]:
     return [*named[:_MOST_NAMED], *filter(None, [total])]
 
 
-def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None) -> None:
+def _write_cases(page: Page, run: Run, measured: Speeds, most_lines: int | None) -> None:
     """The cases that fit, then the other figures if they fit; a line counts what did not."""
-    metrics = _metric_rows(run)
+    metrics = metric_rows(run)
     room = None if most_lines is None else max(most_lines - page.height, _LEAST_ROWS)
     if room is not None and len(measured) == room + 1 and not metrics:
         room += 1  # in place of the line that would count it
@@ -157,7 +156,7 @@ def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None
     has_metrics = not metrics or room is None or len(rows) + len(metrics) + 2 <= room
     if metrics and has_metrics:
         page.line()
-        page.table(_metric_table(metrics))
+        page.table(metric_table(metrics))
     left = [counted(len(measured) - len(rows), "more case")] if len(rows) < len(measured) else []
     left += (
         []
@@ -168,7 +167,7 @@ def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None
         page.hint(" and ".join(left), "--all")
 
 
-def with_gains(table: Table, run: Run, rows: _Speeds) -> Table:
+def with_gains(table: Table, run: Run, rows: Speeds) -> Table:
     """With a column of what each precision brings beside fp32, as `compare` of this run has it."""
     from gputui.services.compare.pairing import gains_of
     from gputui.services.compare.row_text import judgement_text, style_of
@@ -182,7 +181,7 @@ def with_gains(table: Table, run: Run, rows: _Speeds) -> Table:
     return replace(table, columns=columns) if gains else table
 
 
-def case_rows(measured: _Speeds, room: int | None) -> _Speeds:
+def case_rows(measured: Speeds, room: int | None) -> Speeds:
     """All if they fit; else the case of the headline, then those on a GPU, of each workload the largest."""
     if room is None or len(measured) <= room:
         return measured
@@ -201,32 +200,15 @@ def case_rows(measured: _Speeds, room: int | None) -> _Speeds:
     return [pair for pair in measured if id(pair) in kept]
 
 
-def _unmeasured(run: Run) -> dict[str, list[str]]:
-    """By its reason the names of the cases that were not measured."""
-    found: dict[str, list[str]] = {}
-    for case in run.cases:
-        if isinstance(speed_of(case), Missing):
-            found.setdefault(outcome_words(case), []).append(plain_case_name(case.case))
-    return found
-
-
-def _write_verbose(
-    page: Page,
-    run: Run,
-    measured: _Speeds,
-    unmeasured: Mapping[str, Sequence[str]],
-) -> None:
+def _write_verbose(page: Page, run: Run, measured: Speeds) -> None:
     """Cases with all their columns, figures and efficiency, what was not run and why, and every note."""
     if measured:
         page.table(_whole(run, measured))
-    if metrics := _metric_rows(run):
+    if metrics := metric_rows(run):
         page.line()
-        page.table(_metric_table(metrics))
+        page.table(metric_table(metrics))
     _write_uses(page, run)
-    for reason, names in unmeasured.items():
-        shown = ", ".join(names) if len(names) <= 2 else f"{len(names)} {_common_part(names)}cases"
-        page.line(f"{shown}: {reason}")
-    for line in run_notes(run):
+    for line in (*not_measured_lines(run), *run_notes(run)):
         page.line(line)
     page.line()
     judged = performance_checks(run)
@@ -236,34 +218,19 @@ def _write_verbose(
         page.line(performance.text, "title" if performance.word != NO_REFERENCE else "")
 
 
-def _metric_table(rows: Sequence[tuple[str, str, str]]) -> Table:
-    return table_of(("figure", "value", "range of launches"), rows, right=(1,), breaks=(2,))
-
-
-def _metric_rows(run: Run) -> list[tuple[str, str, str]]:
-    """What cases gave besides their speed, below the name of each."""
-    rows: list[tuple[str, str, str]] = []
-    for case in run.cases:
-        found = metrics_of(case)
-        if found:
-            rows.append((case_name(case), "", ""))
-        rows += [(f"  {f.title}", metric_text(f), metric_range(f)) for f in found]
-    return rows
-
-
 def _write_uses(page: Page, run: Run) -> None:
     """What each case achieved, and which shares of the peaks that is; nothing if none is known."""
     rows: list[tuple[str, str, str, str]] = []
     impossible: list[str] = []
     for case in run.cases:
         for use in uses_of(case, run.cases, run.summary.machine):
-            if isinstance(use.of_sheet, Missing) and isinstance(use.of_measured, Missing):
-                continue
-            peak_test = peak_name("gemm" if use.unit == "flop" else "membw")
-            measured = "—" if isinstance(use.of_measured, Missing) else format_percent(use.of_measured)
-            sheet = "—" if isinstance(use.of_sheet, Missing) else format_percent(use.of_sheet)
-            measured = measured if measured == "—" else f"{measured} of {peak_test}"
-            rows.append((case_name(case), format_rate(use.per_s, use.unit), measured, sheet))
+            sheet, measured = (
+                "" if isinstance(share, Missing) else format_percent(share)
+                for share in (use.of_sheet, use.of_measured)
+            )
+            of_test = f"{measured} of {peak_name(PEAK_TESTS[use.unit])}" if measured else "—"
+            if sheet or measured:
+                rows.append((case_name(case), format_rate(use.per_s, use.unit), of_test, sheet or "—"))
             if use.is_impossible:
                 impossible.append(f"{case_name(case)} {sheet}")
     if not rows:
@@ -280,7 +247,7 @@ def _write_uses(page: Page, run: Run) -> None:
         )
 
 
-def _whole(run: Run, measured: _Speeds) -> Table:
+def _whole(run: Run, measured: Speeds) -> Table:
     """Every column: rate, interval, share of the peak, cost, time of a step, blocks; names are short where it
     is narrow."""
     name, *rest = brief_table(run, measured, 0).columns
@@ -297,9 +264,3 @@ def _whole(run: Run, measured: _Speeds) -> Table:
             Column("blocks", [f"{s.blocks}/{s.launches}".removesuffix("/1") for _, s in measured]),
         )
     )
-
-
-def _common_part(names: Sequence[str]) -> str:
-    """The words that all names share, such as `gpu `."""
-    shared = [word for word in names[0].split() if all(word in name.split() for name in names)]
-    return "".join(f"{word} " for word in shared)

@@ -97,7 +97,7 @@ def card_of(run: Run, passes: Mapping[int, ProfiledPass], form: str) -> str | by
     out = Console(text, _CARD_CELLS, 0, is_terminal=is_picture, has_styles=is_picture, palette=palette)
     page, figures, (step, parts) = Page(out), key_figures(run), step_of(run, passes)
     heading = run_heading_in_one(run)[0].partition(": ")[2]  # without its id
-    write_answer(page, run, [heading])
+    write_answer(page, run, [heading], passes)
     if figures is not None:
         page.table(figures, gap=2)
         page.line()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from gputui.model.absent import Missing
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted, format_percent
 from gputui.services.results.labels import run_heading, run_heading_in_one
-from gputui.services.results.selectors import is_there, run_and_file, run_in
+from gputui.services.results.selectors import from_here, is_there, run_and_file, run_in
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.serving.curve import serving_of
@@ -38,14 +39,15 @@ COMMON = ("--verbose", "--all", "--json")
 @click.option(
     "--top",
     type=click.IntRange(0, 400),
-    help="Print step breakdowns with this many operators each.  [5 with -v]",
+    help="Print the step of the main case with this many operators.  [5 with -v]",
 )
+@click.option("--case", "words", default="", metavar="WORDS", help="Print the step of the case of this name.")
 @click.option("--all", "shows_all", is_flag=True, help=ALL_HELP)
 @click.option(
     "-v",
     "--verbose",
     is_flag=True,
-    help="Add the box, step breakdowns, telemetry, efficiency, notes, and why cases were not measured.",
+    help="Add the box, a step by operator, telemetry, efficiency, notes, and why cases were not measured.",
 )
 @click.option("--api-price", type=api_price_from, metavar="IN,OUT", help=API_PRICE_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
@@ -54,6 +56,7 @@ def command(
     file: Path | None,
     trust: bool,
     top: int | None,
+    words: str,
     shows_all: bool,
     verbose: bool,
     api_price: tuple[float, float] | None,
@@ -97,11 +100,11 @@ def command(
     heading = ["", *run_heading(found)] if verbose else run_heading_in_one(found)
     footer: list[Line] = [(Span(line),) for line in where_messages_are(found)]
     warnings_kept = sum(event.level != "info" for event in events)
+    named = _export_named(run, file) if path.parent == exports_cache() else path
     if not verbose:
         if warnings_kept:
             kept = counted(warnings_kept, "warning")
             footer.append((Span(f"{kept}: ", "dim"), Span("--verbose", "accent")))
-        named = _export_named(run, file) if path.parent == exports_cache() else path
         steps = next_steps([found], named, comparable, passes=passes.values())
         if named != path:  # nothing is stored in an export
             steps = (
@@ -110,13 +113,14 @@ def command(
                 if step.command.startswith(("gputui show", "gputui replay", "gputui compare"))
             )
         footer += step_lines(steps, out)
+    page = Page(out)
+    if verbose or words or top is not None:
+        again = f"gputui show {found.summary.short_id} {shlex.quote(from_here(str(named)))}"
+        write_breakdowns(page, found, passes, 5 if top is None else top, words=words, command=again)
     if isinstance(loads, Missing):
         print_run(out, found, heading, footer, is_verbose=verbose, shows_all=shows_all, passes=passes)
     else:
         print_serving(out, found, loads, heading, footer, is_verbose=verbose, api_price=api_price)
-    page = Page(out)
-    if verbose or top is not None:
-        write_breakdowns(page, found, passes, 5 if top is None else top)
     if verbose:
         for trace in traces_of(found.summary.run_id, path):
             page.line(f"trace: {trace}; {HOW_TO_OPEN}")

@@ -193,8 +193,10 @@ def finish(
     looks = [Looks.read(run.run_dir) for run in runs]
     if as_json:
         from gputui.services.results.json import run_as_json
+        from gputui.services.results.why import why_sentence
 
-        found: dict[str, object] = {"schema": 1, "runs": [run_as_json(result) for result in results]}
+        plain = [{**run_as_json(result), "why": why_sentence(result, passes)} for result in results]
+        found: dict[str, object] = {"schema": 1, "runs": plain}
         if loads:
             found["serving"] = [
                 _serving_as_json(one, result) for one, result in zip(loads, results, strict=True)

@@ -84,10 +84,14 @@ def with_prefix(value: float) -> tuple[str, str]:
     return f"{value:.3g}", ""
 
 
+UNKNOWN = "unknown"
+"""What stands in place of an interval over two decades."""
+
+
 def format_spread(value: float, low: float, high: float) -> str:
     """An interval around a value: `±2 %`, or `-18 to +22 %` if lopsided; `unknown` beyond two decades."""
     if high > _MOST_PRINTED * value > _MOST_PRINTED**2 * low:
-        return "unknown"
+        return UNKNOWN
     below, above = _signed_percent(low / value), _signed_percent(high / value)
     if below.lstrip("-") == above.lstrip("+"):
         return f"±{above.lstrip('+')} %"

@@ -79,6 +79,7 @@ def test_a_gpu_that_waits_for_the_host_is_launch_bound(kernel_us: float, confide
     finding = only(findings_of(facts(40, 60, "dispatch", kernel_us=kernel_us)))
 
     assert (finding.kind, finding.at_best_ns, finding.confidence) == (KINDS[1], 40 * MS, confidence)
+    assert ("half of its kernels" in finding.text) == (kernel_us < 10)
 
 
 def test_a_step_near_the_measured_rate_of_products_is_compute_bound() -> None:
@@ -99,6 +100,19 @@ def test_a_step_near_the_measured_rate_of_copies_is_memory_bound_unless_its_arit
     assert [f.kind for f in findings_of(replace(moved, flops_per_step=90 * 10**9))] == [KINDS[2]]
 
 
+def test_a_step_that_waits_is_not_called_bound_by_compute_or_memory_as_well() -> None:
+    for cause, kind in (("launch", KINDS[1]), ("data_wait", KINDS[0])):
+        waits = facts(75, 25, cause, peak=1e12, flops=70 * 10**9)
+        assert only(findings_of(waits)).kind == kind
+    assert [f.kind for f in findings_of(facts(75, 25, "sync", peak=1e12, flops=70 * 10**9))] == [KINDS[2]]
+
+
+def test_of_compute_and_memory_only_the_one_that_takes_longer_binds() -> None:
+    both = replace(facts(peak=1e12, flops=70 * 10**9), bytes_per_step=80 * 10**9, copy_bytes_per_s=1e12)
+    assert only(findings_of(both)).kind == KINDS[3]
+    assert only(findings_of(replace(both, bytes_per_step=65 * 10**9))).kind == KINDS[2]
+
+
 def test_products_in_fp32_where_amp_is_faster_leave_matrix_units_unused() -> None:
     finding = only(findings_of(replace(facts(), single_peak=1e12, half_peak=4e12)))
 
@@ -112,6 +126,25 @@ def test_products_in_half_precision_that_are_no_faster_than_fp32_leave_them_unus
 
     assert [(f.kind, f.at_best_ns, f.confidence) for f in findings_of(slow)] == [(KINDS[4], 40 * MS, "high")]
     assert findings_of(replace(slow, single_peak=20e9)) == ()
+
+
+def test_matrix_units_do_not_help_products_that_memory_holds_up_or_that_are_as_short_as_a_launch() -> None:
+    wide = replace(facts(), single_peak=1e12, half_peak=4e12)
+    assert only(findings_of(wide)).kind == KINDS[4]
+    moved = replace(wide, bytes_per_step=50 * 10**9, copy_bytes_per_s=1e12)
+    assert findings_of(moved) == (), "50 of 80 ms at the rate of copies"
+    (product,) = wide.side.found.operators
+    found = replace(wide.side.found, operators=(replace(product, calls=20_000),))
+    short = replace(wide, side=replace(wide.side, found=found))
+    assert findings_of(short) == (), "4 µs each"
+    on_cpu = replace(short, side=replace(short.side, is_on_device=False))
+    assert only(findings_of(on_cpu)).kind == KINDS[4]
+
+
+def test_a_step_that_computes_faster_than_fp32_can_uses_the_matrix_units_whatever_its_shapes_say() -> None:
+    slow = replace(facts(precision="amp-bf16"), single_peak=50e9, half_peak=100e9)
+    assert only(findings_of(replace(slow, flops_per_step=4 * 10**9))).kind == KINDS[4]
+    assert findings_of(replace(slow, flops_per_step=6 * 10**9)) == ()
 
 
 def test_under_a_power_cap_the_work_would_go_with_the_clock_at_best() -> None:

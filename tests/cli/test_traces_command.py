@@ -39,7 +39,7 @@ def test_traces_are_stored_shown_and_compared_from_a_result_file(
     assert "before: NVIDIA A100, 4 steps, 200 µs each" in stored.stdout
     shown = gputui_here("show", "before", db)
     assert shown.stdout.startswith(
-        "A step takes 200 µs: the GPU is busy 60 % of it; most of its idle time is\nwaiting"
+        "A step takes 200 µs. The GPU waits 40 % of it, above all for the data loader.\n"
     )
     assert json.loads(gputui_here("show", "before", db, "--json").stdout)["profile"] == "trace"
     compared = gputui_here("compare", f"{db}@before", f"{db}@after", "--format", "json")

@@ -197,7 +197,7 @@ def test_a_shown_run_has_the_documented_keys(
     listed = as_json(capsys, monkeypatch, "runs", str(place / "gpu.db"), "--json")["runs"][0]
     meanings = documented("A case:")
 
-    assert run.keys() - listed.keys() == {"schema", "headline", "notes", "cases", "normality"}
+    assert run.keys() - listed.keys() == {"schema", "headline", "why", "notes", "cases", "normality"}
     for case in run["cases"]:
         assert case.keys() == meanings.keys()
         assert case["profiled"] is None

@@ -333,7 +333,7 @@ def ended_gpu() -> RunModel:
     )
     steps = (
         NextStep("gputui doctor", "what is wrong with the box"),
-        NextStep("gputui show 1a2b3c4d results.db -v", "where the time of a step goes"),
+        NextStep("gputui show 1a2b3c4d results.db -v", "a step by operator, efficiency, the box"),
         NextStep("gputui compare results.db OTHER.db", "once another box has run the same"),
     )
     model.know_ended(

@@ -20,7 +20,11 @@ from shell_app import make_app, picture, press, settled
 from gputui.model.result import Run
 from gputui.services.live.demo import CAUTION
 from gputui.services.playback.demo import BOXES, Demo, MadeUpProgress
+from gputui.services.results.browser import read_detail
+from gputui.services.results.headline import case_order
 from gputui.services.results.reference_making import Candidate, problems_of_run
+from gputui.services.results.why import why_sentence
+from gputui.services.support.background import Job
 from gputui.store.reading import open_result
 from gputui.store.writing import label_run
 from gputui.tui.app import MonitorApp
@@ -55,6 +59,22 @@ def runs(demo: Demo) -> tuple[Run, ...]:
     with open_result(demo.db) as file:
         found = [file.run(summary.run_id) for summary in file.summaries()]
     return tuple(run for run in found if run.summary.label != TRACE)
+
+
+def test_findings_begin_with_the_main_case_and_none_contradicts_another(
+    demo: Demo, runs: tuple[Run, ...]
+) -> None:
+    bounds = {"launch-bound", "compute-bound", "memory-bound"}
+    for run in runs:
+        detail = read_detail(demo.db, run.summary.run_id, Job(lambda job: None, lambda job, outcome: None))
+        cases = [case.case for case, _ in detail.findings]
+        assert cases == sorted(cases, key=case_order)
+        kinds = [{finding.kind for finding in found} for _, found in detail.findings]
+        assert any("launch-bound" in found for found in kinds)
+        assert all(len(found & bounds) <= 1 for found in kinds)
+        assert not any(found >= {"memory-bound", "matrix units unused"} for found in kinds)
+        why = why_sentence(detail.run, detail.passes)
+        assert re.match(r"A step is 9\d % compute on the GPU, \d\d % matmul, and reaches \d\d % of", why), why
 
 
 def demo_in_a_terminal(repository: Path, directory: Path, before: str = "", lines: int = 40) -> Terminal:
@@ -158,7 +178,10 @@ async def test_the_trace_says_where_its_steps_go_on_every_tab(app: MonitorApp, s
             assert not UNANSWERED.search(text), text
             await press(pilot, "tab")
     assert list(shown) == ["overview", "cases", "operators", "step", "memory", "environment", "findings"]
-    assert re.search(r"A step takes \d\d\.\d ms: the GPU is busy 9\d %", " ".join(shown["overview"].split()))
+    assert re.search(
+        r"A step takes \d\d\.\d ms\. It is 9\d % compute on the GPU, \d\d % matmul\.",
+        " ".join(shown["overview"].split()),
+    )
     assert "linear" in shown["operators"]
     assert re.search("idle: .*data", shown["step"])
     assert "41.5 GiB" in shown["memory"]

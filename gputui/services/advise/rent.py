@@ -39,7 +39,7 @@ from gputui.services.compare.pairing import (
 )
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.references import PREFIX
-from gputui.services.results.roofline import is_impossible, uses_of
+from gputui.services.results.roofline import uses_of
 from gputui.services.results.selectors import split_selector
 from gputui.services.results.throughput import devices_of, speed_of
 from gputui.worker.steps.latencies import QUEUE_GREW
@@ -362,7 +362,11 @@ def _measured_cases(side: Side, work: Work, device_class: str, precision: str) -
         and precision in ("", case.result.case.variant.precision)
     ]
     measured = [case for case in mine if isinstance(speed_of(case.result), SpeedEstimate)]
-    believed = [case for case in measured if not is_impossible(uses_of(case.result, (), case.run.machine))]
+    believed = [
+        case
+        for case in measured
+        if not any(use.is_impossible for use in uses_of(case.result, (), case.run.machine))
+    ]
     if believed:
         return believed
     if measured:

@@ -24,6 +24,7 @@ from gputui.services.compare.row_text import (
     rate_text,
     time_text,
 )
+from gputui.services.results.roofline import share_of_sheet
 from gputui.services.results.throughput import GAVE, gave_text, rate_of
 from gputui.services.support.csv_cells import Value
 
@@ -138,8 +139,7 @@ def _blocks_csv(cell: Cell) -> dict[str, Value]:
 
 
 def _peak_csv(cell: Cell) -> dict[str, Value]:
-    shares = [use.of_sheet for use in cell.uses if not isinstance(use.of_sheet, Missing)]
-    return {"of_peak": shares[0] if shares else None}
+    return {"of_peak": share_of_sheet(cell.uses)}
 
 
 RATE = ComparisonColumn(

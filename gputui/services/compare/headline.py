@@ -42,7 +42,8 @@ from gputui.services.results.headline import (
     title_of,
 )
 from gputui.services.results.load_times import is_limit, time_of
-from gputui.services.results.throughput import run_spread_of
+from gputui.services.results.throughput import GAVE, run_spread_of
+from gputui.services.results.waiting import is_undecidable
 from gputui.services.serving.profiles import limits_of
 
 _WITH: dict[str, Callable[[str], str]] = {
@@ -231,6 +232,9 @@ def _busy(main: Row) -> str:
     said = [f"{word} for {listed(found)} time" for word, found in shares.items()]
     is_known = CROWDED in shares and not isinstance(main.estimate, Missing) and not main.estimate.doubt
     without = "; rates are without it" if is_known else ""
+    cells = (("a", main.a), ("b", main.b))
+    if clock := [side for side, cell in cells if cell.result is not None and is_undecidable(cell.result)]:
+        without = f"; the rate of {listed(clock)} is what {GAVE}"
     slowed = [
         f"The GPU of {flag.side} was {SLOWED} for {format_percent(flag.share)} of the time."
         for flag in main.flags

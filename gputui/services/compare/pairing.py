@@ -56,7 +56,7 @@ from gputui.services.results.load_times import (
 )
 from gputui.services.results.metrics import CaseMetric, LaunchValues, launch_values_of, metrics_of
 from gputui.services.results.references import version_of, version_order
-from gputui.services.results.roofline import Use, is_impossible, uses_of
+from gputui.services.results.roofline import Use, uses_of
 from gputui.services.results.throughput import (
     LAUNCH_IDS_OF_A_RUN,
     PowerOf,
@@ -667,7 +667,7 @@ def _doubt(pair: tuple[SideCase, SideCase]) -> str:
     impossible = [
         letter
         for side, letter in zip(pair, "ab", strict=True)
-        if is_impossible(uses_of(side.result, (), side.run.machine))
+        if any(use.is_impossible for use in uses_of(side.result, (), side.run.machine))
     ]
     if impossible:
         which = f"{' and '.join(impossible)} {'is' if len(impossible) == 1 else 'are'}"

@@ -34,6 +34,7 @@ from gputui.services.results.labels import (
     short_case_name,
     torch_words,
 )
+from gputui.services.results.roofline import share_of_sheet, share_text
 
 
 def side_words(side: Side, ignore: str, width: int) -> str:
@@ -296,9 +297,8 @@ def peaks_text(row: Row) -> str:
 
 
 def peak_text(cell: Cell) -> str:
-    """Share of the data sheet's peak, preferring FLOPs to bytes; empty if unknown."""
-    shares = [use.of_sheet for use in cell.uses if not isinstance(use.of_sheet, Missing)]
-    return format_percent(shares[0]) if shares else ""
+    """Share of the data sheet's peak; empty if unknown."""
+    return share_text(share_of_sheet(cell.uses))
 
 
 def cost_text(cell: Cell, beside: Sequence[Cell] = (), *, with_interval: bool = True) -> str:

@@ -13,10 +13,9 @@ from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case
-from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.services.results.headline import case_order
+from gputui.model.result import Run, RunSummary
 from gputui.services.results.selectors import run_in
-from gputui.services.results.throughput import cost_of, speed_of, speeds_of
+from gputui.services.results.throughput import cost_of, speed_of
 from gputui.services.support.background import Job
 from gputui.store.machines import runs_with_common_ids
 from gputui.store.reading import open_result
@@ -57,11 +56,6 @@ def read_boxes(files: Sequence[Path], job: Job[Any]) -> tuple[Run, ...]:
     ):
         by_box[run.summary.machine.machine_id] = run
     return tuple(by_box.values())
-
-
-def main_case(run: Run) -> CaseResult | None:
-    """The case of a run that people come for."""
-    return min((case for case, _ in speeds_of(run)), key=lambda case: case_order(case.case), default=None)
 
 
 def on_boxes(case: Case, runs: Iterable[Run]) -> list[OnBox]:

@@ -16,6 +16,7 @@ from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.serving import ServingRecords
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.findings import findings_of_case
+from gputui.services.results.headline import case_order
 from gputui.services.results.selectors import Selection, run_in
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
 from gputui.services.results.worker_logs import end_of_log, logs_of
@@ -75,7 +76,7 @@ class RunDetail:
     logs: Path | None
     """The directory of the whole logs of its workers, if it is of this machine and still there."""
     findings: tuple[tuple[CaseResult, tuple[Finding, ...]], ...]
-    """Of the cases whose profiled pass is believed and has some."""
+    """Of the cases whose profiled pass is believed and has some, the main case first."""
     loads: ServingRecords
     """What was offered to a server, request by request; empty for other runs."""
 
@@ -141,7 +142,8 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
     job.say("looking for findings")
     evidence = Evidence((Selection(str(db), db, (run,), file.warnings, {run_id: passes}),))
     evidence.keep(run_id, passes, conditions)
-    findings = [(case, findings_of_case(case, run.summary, evidence)) for case in run.cases]
+    ordered = sorted(run.cases, key=lambda case: case_order(case.case))
+    findings = [(case, findings_of_case(case, run.summary, evidence)) for case in ordered]
     return RunDetail(
         path=db,
         run=run,

@@ -6,17 +6,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.cost import Cost
-from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.bars import bars
 from gputui.document.spans import Span
-from gputui.document.table import Column, Table
+from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import cost_unit, format_percent, format_rate, format_usd
-from gputui.services.results.labels import interval_words, shared_case_words, short_result_name
-from gputui.services.results.roofline import PeakShare, peak_share
-from gputui.services.results.throughput import GAVE, cost_of, gave_text
+from gputui.services.results.labels import (
+    case_name,
+    interval_words,
+    metric_range,
+    metric_text,
+    shared_case_words,
+    short_result_name,
+)
+from gputui.services.results.metrics import metrics_of
+from gputui.services.results.roofline import share_of_sheet, share_text, uses_of
+from gputui.services.results.throughput import GAVE, Speeds, cost_of, gave_text
 
 _PEAK, _COST, _BAR = 1, 2, 3
 """What goes first where there is little room."""
@@ -32,15 +39,15 @@ class CaseLine:
     """The 95 % interval of the rate around it, as `±1 %`."""
     why: str = ""
     """Outcome and reason where there is no rate."""
-    peak: PeakShare | None = None
-    """What it reached of a peak; None if that is unknown."""
+    peak: float | None = None
+    """Share of the data sheet's peak; None if that is unknown."""
     cost: str = ""
     """As `$4.52 per Gtok`; empty without a price."""
     gave: str = ""
     """The rate by the clock, where `rate` is far from it (`gave_text`)."""
 
 
-def _cost_cells(measured: Sequence[tuple[CaseResult, SpeedEstimate]], price: Price | Missing) -> list[str]:
+def _cost_cells(measured: Speeds, price: Price | Missing) -> list[str]:
     """Heading and `$4.52 per Gtok`, one unit per workload; empty where there is no price."""
     found = [(case.case, cost_of(case, price)) for case, _ in measured]
     priced = [(case, cost) for case, cost in found if isinstance(cost, Cost)]
@@ -61,9 +68,7 @@ def _cost_cells(measured: Sequence[tuple[CaseResult, SpeedEstimate]], price: Pri
     return cells
 
 
-def case_lines(
-    run: Run, measured: Sequence[tuple[CaseResult, SpeedEstimate]], name: Callable[[CaseResult], str]
-) -> tuple[list[CaseLine], str]:
+def case_lines(run: Run, measured: Speeds, name: Callable[[CaseResult], str]) -> tuple[list[CaseLine], str]:
     """A line for each measured case, and the heading of their costs."""
     heading, *costs = _cost_cells(measured, run.summary.price)
     return [
@@ -71,7 +76,7 @@ def case_lines(
             name(case),
             format_rate(speed.units_per_s, case.case.unit),
             interval_words(speed),
-            peak=peak_share(case, run.cases, run.summary.machine),
+            peak=share_of_sheet(uses_of(case, (), run.summary.machine)),
             cost=cost,
             gave=gave_text(case),
         )
@@ -81,7 +86,7 @@ def case_lines(
 
 def brief_table(
     run: Run,
-    measured: Sequence[tuple[CaseResult, SpeedEstimate]],
+    measured: Speeds,
     widest_bar: int = 80,
 ) -> Table:
     """The cases without what all of them share in their names, which the heading says."""
@@ -106,15 +111,31 @@ def rates_table(
         Column("95 %", [line.interval for line in lines], True),
     ]
     shares, gave = [line.peak for line in lines], [line.gave for line in lines]
-    used = [None if share is None else min(share.share, 1.0) for share in shares]
+    used = [None if share is None else min(share, 1.0) for share in shares]
     drawn = bars(used, 1.0, "compute", most=widest_bar, priority=_BAR)
-    texts = [share.text if share else "—" for share in shares]
+    texts = [share_text(share) or "—" for share in shares]
     costs = Column(cost, [line.cost for line in lines], True, _COST)
     return Table(
         (
             *columns,
             *([Column(GAVE, [Span(line.gave, "warn") for line in lines], True)] if any(gave) else ()),
-            *((drawn, Column("of peak", texts, True, _PEAK)) if any(shares) else ()),
+            *((drawn, Column("of peak", texts, True, _PEAK)) if any(used) else ()),
             *((costs,) if any(costs.texts) else ()),
         )
     )
+
+
+def metric_table(rows: Sequence[tuple[str, str, str]]) -> Table:
+    """Of `metric_rows`."""
+    return table_of(("figure", "value", "range of launches"), rows, right=(1,), breaks=(2,))
+
+
+def metric_rows(run: Run) -> list[tuple[str, str, str]]:
+    """What cases gave besides their speed, below the name of each."""
+    rows: list[tuple[str, str, str]] = []
+    for case in run.cases:
+        found = metrics_of(case)
+        if found:
+            rows.append((case_name(case), "", ""))
+        rows += [(f"  {f.title}", metric_text(f), metric_range(f)) for f in found]
+    return rows

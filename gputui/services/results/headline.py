@@ -37,8 +37,8 @@ from gputui.services.results.labels import (
     plain_name,
 )
 from gputui.services.results.load_times import LOAD_TIMES, is_limit
-from gputui.services.results.throughput import GAVE, gave_text, speed_ratio, speeds_of
-from gputui.services.results.waiting import contention_of, is_undecidable
+from gputui.services.results.throughput import GAVE, Speeds, gave_text, speed_ratio, speeds_of
+from gputui.services.results.waiting import BY_CLOCK, contention_of, is_undecidable
 
 HAD_THE_CPU = "Other programs had the CPU"
 _OF_USER = {"step": "your step {}", "command": "your program {}", "record": "your recording {}"}
@@ -136,13 +136,18 @@ def case_subject(
     return " ".join(filter(None, parts))
 
 
-def run_headline(run: Run) -> str:
+def main_case(run: Run) -> CaseResult | None:
+    """The measured case of a run that people come for."""
+    return min((case for case, _ in speeds_of(run)), key=lambda case: case_order(case.case), default=None)
+
+
+def run_headline(run: Run, why: str = "") -> str:
     """All of `headline_sentences`."""
-    return " ".join(headline_sentences(run))
+    return " ".join(headline_sentences(run, why))
 
 
-def headline_sentences(run: Run) -> tuple[str, ...]:
-    """At most a few, the answer first: that the box is below normal, else how fast its main case is.
+def headline_sentences(run: Run, why: str = "") -> tuple[str, ...]:
+    """At most a few, the answer first: that the box is below normal, else how fast its main case is, and why.
 
     Before them stands that a run is made up.
     """
@@ -154,10 +159,12 @@ def headline_sentences(run: Run) -> tuple[str, ...]:
     checks = performance_checks(run)
     if any(case.case.variant.device_class == "gpu" for case, _ in speeds):
         checks = tuple(check for check in checks if check.device_index is not None)
-    box, main = _box(checks), [_main(speeds)]
-    answer = [*box, *main] if is_bad_news(checks) else [*main, *box]
+    main = min(speeds, key=lambda pair: case_order(pair[0].case), default=None)
+    box, answer = _box(checks), ["" if main is None else _main(*main, speeds), why]
+    answer = [*box, *answer] if is_bad_news(checks) else [*answer, *box]
     made_up = "DEMO DATA, nothing was measured." if run.summary.is_made_up else ""
-    return tuple(filter(None, (made_up, *answer, _busy(speeds), _ended(run, has_some=bool(speeds)))))
+    busy = "" if main is None else _busy(main[0], speeds)
+    return tuple(filter(None, (made_up, *answer, busy, _ended(run, has_some=bool(speeds)))))
 
 
 def is_bad_news(checks: Sequence[PerformanceCheck]) -> bool:
@@ -256,11 +263,8 @@ def _one(name: str) -> str:
     return f"{'an' if name[:1].upper() in vowels else 'a'} {name}"
 
 
-def _main(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
+def _main(main: CaseResult, speed: SpeedEstimate, speeds: Speeds) -> str:
     """`GPT training: 5.10k tok/s with amp, 130 % faster than fp32 (110 to 150).`"""
-    if not speeds:
-        return ""
-    main, speed = min(speeds, key=lambda pair: case_order(pair[0].case))
     case = main.case
     subject = as_sentence(case_subject(case, [other.case for other, _ in speeds], with_precision=False))
     if case.is_whole and case.unit == "run":
@@ -276,15 +280,12 @@ def _main(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
     return f"{subject}: {format_rate(speed.units_per_s, case.unit)}{with_precision}{gain}."
 
 
-def _busy(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
+def _busy(main: CaseResult, speeds: Speeds) -> str:
     """The doubt about the main case, if others had its CPUs."""
-    if not speeds:
-        return ""
-    main, _ = min(speeds, key=lambda pair: case_order(pair[0].case))
-    share = contention_of(main)
-    without = f": {GAVE} {gave_text(main)}" if gave_text(main) else "; rates are without it"
-    rough = f"{'; rates are' if gave_text(main) else ', and'} rough" if is_undecidable(main) else ""
-    return f"{HAD_THE_CPU} {format_percent(share)} of the time{without}{rough}." if share else ""
+    share, gave = contention_of(main), gave_text(main)
+    without = f": {GAVE} {gave}" if gave else "" if is_undecidable(main) else "; rates are without it"
+    by_clock = f"; {BY_CLOCK}" if any(is_undecidable(case) for case, _ in speeds) else ""
+    return f"{HAD_THE_CPU} {format_percent(share)} of the time{without}{by_clock}." if share else ""
 
 
 def _but_precision(case: Case) -> tuple[str, str, str]:

@@ -22,6 +22,7 @@ from gputui.services.results.roofline import uses_of
 from gputui.services.results.step_breakdown import timed_step_ns
 from gputui.services.results.throughput import cost_of, rate_of, speed_of
 from gputui.services.results.waiting import waited_share
+from gputui.services.results.why import why_sentence
 
 
 def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> dict[str, Any]:
@@ -48,6 +49,7 @@ def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> d
             for case in run.cases
         ],
         "headline": run_headline(run),
+        "why": why_sentence(run, passes or {}),
         "notes": run_notes(run),
         "normality": [performance_as_json(check) for check in performance_checks(run)],
     }

@@ -11,7 +11,7 @@ from gputui.analysis.verdict import LAUNCHES_MEASURED, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import FOUND_BY_TRYING, WHOLE_BOX, Case
 from gputui.model.journal import NOTHING_MEASURED
-from gputui.model.machine import Machine, Runtime
+from gputui.model.machine import Gpu, Machine, Runtime
 from gputui.model.plan import RECORD_PROFILE
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 from gputui.model.units import (
@@ -26,7 +26,7 @@ from gputui.model.units import (
 from gputui.services.prices.pricing import price_source
 from gputui.services.results.metrics import CaseMetric
 from gputui.services.results.throughput import speed_of
-from gputui.services.results.waiting import is_crowded, waited_share
+from gputui.services.results.waiting import BY_CLOCK, is_crowded, is_undecidable, waited_share
 from gputui.worker.failures import IN_LOG
 from gputui.worker.workloads import WORKLOADS
 
@@ -159,7 +159,7 @@ def metric_text(metric: CaseMetric) -> str:
 
 def run_heading(run: Run) -> Iterator[str]:
     """Run, box and runtime, a line each."""
-    summary, machine, runtime = run.summary, run.summary.machine, run.summary.runtime
+    summary, machine = run.summary, run.summary.machine
     label = f" ({summary.label})" if summary.label else ""
     ended_us = summary.ended_utc_us
     took = "" if ended_us is None else f", {format_seconds((ended_us - summary.started_utc_us) / 1e6)}"
@@ -167,36 +167,45 @@ def run_heading(run: Run) -> Iterator[str]:
     yield (
         f"run {summary.short_id}{label}: {summary.profile}, {summary.status}{reason}, {day(summary)}{took}"
     )
-    cpu = machine.cpu
-    cores = f"{cpu.usable_cores} core{'s' if cpu.usable_cores != 1 else ''}"
-    yield (
-        f"CPU      {cpu.model}, {cores}, {cpu.usable_threads:g} of"
-        f" {cpu.host_threads} threads ({cpu.limited_by})"
-    )
-    memory = machine.memory
-    yield (f"memory   {format_bytes(memory.usable_bytes)} ({memory.limited_by})")
-    for gpu in machine.gpus:
-        size = "memory unknown" if isinstance(gpu.memory_bytes, Missing) else format_bytes(gpu.memory_bytes)
-        limit = gpu.power_limit_w
-        power = "" if isinstance(limit, Missing) else f", limit {limit:.0f} W"
-        yield (f"GPU {gpu.index}    {gpu.name}, {size}{power}")
-    if not machine.gpus:
-        yield (f"GPU      none: {machine.gpus_absent}")
-    layers = ", ".join(f"{layer.name} ({layer.layer})" for layer in machine.layers)
-    yield (f"platform {layers or 'unknown'}; instance {machine.instance_type}")
-    yield (f"system   {machine.os_name}, kernel {machine.kernel}, {machine.libc}")
-    yield (f"driver   {machine.driver_version}, CUDA up to {machine.cuda_driver_version}")
-    if not runtime.python_version:
-        yield f"runtime  {runtime.torch_version}"
-    else:
-        yield (
-            f"runtime  Python {runtime.python_version}, torch {runtime.torch_version},"
-            f" CUDA {runtime.torch_cuda}, cuDNN {runtime.cudnn_version}"
-        )
+    for name, text in box_lines(summary):
+        why = f": {machine.gpus_absent}" if name == "GPUs" and not machine.gpus else ""
+        yield f"{name:9}{text}{why}"
     price = summary.price
     if not isinstance(price, Missing):
         measured = datetime.fromtimestamp(summary.started_utc_us / 1e6, timezone.utc).date()
         yield f"price    {format_hourly(price.usd_per_hour)} ({price_source(price, measured)})"
+
+
+def box_lines(run: RunSummary) -> Iterator[tuple[str, str]]:
+    """Names and words of what a run was made on and with."""
+    machine, runtime, cpu = run.machine, run.runtime, run.machine.cpu
+    gpus = Counter(map(_gpu_words, machine.gpus))
+    yield "GPUs", ", ".join(f"{count}x {words}" for words, count in gpus.items()) or "none"
+    limit = "" if cpu.limited_by == "host" else f", limited by {cpu.limited_by}"
+    threads = f"{cpu.usable_threads:g} of {cpu.host_threads} threads{limit}"
+    yield "CPU", f"{_known(cpu.model)}, {counted(cpu.usable_cores, 'core')}, {threads}"
+    limit = "" if machine.memory.limited_by == "host" else f", limited by {machine.memory.limited_by}"
+    yield "memory", f"{format_bytes(machine.memory.usable_bytes)}{limit}"
+    layers = [f"{layer.name} ({layer.layer})" for layer in machine.layers]
+    where = [text for text in (machine.instance_type, machine.region) if not isinstance(text, Missing)]
+    yield "platform", ", ".join((*layers, *where)) or "unknown"
+    yield "system", f"{_known(machine.os_name)}, kernel {_known(machine.kernel)}, {_known(machine.libc)}"
+    if not isinstance(machine.driver_version, Missing):
+        yield "driver", f"{machine.driver_version}, CUDA up to {_known(machine.cuda_driver_version)}"
+    if runtime.python_version:
+        found = {"CUDA": runtime.torch_cuda, "cuDNN": runtime.cudnn_version}
+        more = "".join(f", {name} {text}" for name, text in found.items() if not isinstance(text, Missing))
+        yield "runtime", f"Python {runtime.python_version}, torch {_known(runtime.torch_version)}{more}"
+
+
+def _gpu_words(gpu: Gpu) -> str:
+    size = "" if isinstance(gpu.memory_bytes, Missing) else f", {format_bytes(gpu.memory_bytes)}"
+    power = "" if isinstance(gpu.power_limit_w, Missing) else f", limit {gpu.power_limit_w:.0f} W"
+    return f"{gpu.name}{size}{power}"
+
+
+def _known(value: object) -> str:
+    return "unknown" if isinstance(value, Missing) else str(value)
 
 
 def run_heading_in_one(run: Run) -> tuple[str]:
@@ -241,7 +250,7 @@ def ending_words(case: CaseResult) -> tuple[str, str]:
 
 
 def not_measured_line(endings: Sequence[tuple[str, str]], of: int) -> str:
-    """`23 of 35 cases not measured: 20 need a GPU, 3 need TF32`, of outcomes with reasons; empty for none."""
+    """`23 of 35 cases not measured: 20 need a GPU, 3 had too little time`, of outcomes with reasons."""
     if not endings:
         return ""
     counts = Counter(_lack(outcome, reason) for outcome, reason in endings)
@@ -249,6 +258,16 @@ def not_measured_line(endings: Sequence[tuple[str, str]], of: int) -> str:
         f"{n} {lack if n > 1 else lack.replace('need ', 'needs ', 1)}" for lack, n in counts.most_common()
     ]
     return f"{len(endings)} of {counted(of, 'case')} not measured: {', '.join(kinds)}"
+
+
+def not_measured_lines(run: Run) -> Iterator[str]:
+    """`did not run (no GPU): GPT training mini gpu amp, ... and 7 more`, a line for each ending."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for case in measured_first(run.cases):
+        if isinstance(speed_of(case), Missing):
+            found.setdefault(ending_words(case), []).append(plain_case_name(case.case))
+    for (how, why), names in found.items():
+        yield f"{how}{f' ({why})' if why else ''}: {some_of(names)}"
 
 
 def _lack(outcome: str, reason: str) -> str:
@@ -261,7 +280,8 @@ def _lack(outcome: str, reason: str) -> str:
 _LITTLE_TIME = ("budget", "no time was left", "first step took", "do not fit", "too little was left")
 _LACKS = (
     ("no GPU", "need a GPU"),
-    ("TF32", "need TF32"),
+    ("capability 8.0", "on a GPU without TF32"),
+    ("TF32", "on the CPU, which has no TF32"),
     *((words, "had too little time") for words in _LITTLE_TIME),
 )
 """What a reason has in it, and what cases then lack."""
@@ -376,8 +396,8 @@ def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
         notes.append(f"kept speeding up or slowing down while measured: {which(unsettled)}")
     crowded = [c for c in run.cases if is_crowded(c)]
     if crowded:
-        names = which(crowded, lambda case: f"{case_name(case)} {_waited(case)} of the time")
-        notes.append(f"{OTHERS_HAD} {names}")
+        by_clock = f"; {BY_CLOCK}" if is_brief and any(map(is_undecidable, crowded)) else ""
+        notes.append(f"{OTHERS_HAD} {which(crowded, _waited)}{by_clock}")
     return notes
 
 
@@ -406,5 +426,8 @@ def is_recording(run: Run) -> bool:
 
 
 def _waited(case: CaseResult) -> str:
+    """`GPT training mini cpu fp32 80 % of the time`, and whether its rate has that in it."""
     share = waited_share(case)
-    return "" if isinstance(share, Missing) else format_percent(share)
+    waited = "" if isinstance(share, Missing) else format_percent(share)
+    whose = " (its rate is the clock's)" if is_undecidable(case) else ""
+    return f"{case_name(case)} {waited} of the time{whose}"

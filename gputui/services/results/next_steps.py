@@ -16,7 +16,7 @@ from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted
 from gputui.services.profiles.loader import Profile, shipped_profiles
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.headline import case_order
+from gputui.services.results.headline import main_case
 from gputui.services.results.labels import day, is_recording, lacking, needs_budget
 from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import from_here
@@ -46,7 +46,7 @@ def next_steps(
     """Two or three commands after runs that ended together.
 
     `stored` are the runs of their file that measured a case. `passes` are those of the only run; from a valid
-    one `show -v` has the step breakdowns. `like` is the run that they repeat, as `F@RUN`; empty for none.
+    one `show -v` has the operators. `like` is the run that they repeat, as `F@RUN`; empty for none.
     `profile` has the cases of that run; None if they are unknown.
     """
     if not results:
@@ -92,7 +92,9 @@ def next_steps(
         name = shlex.quote(f"{here}@{earlier.short_id}")
         yield NextStep(f"gputui compare {name} {names[0]}", f"vs the run of {day(earlier)}")
     if any(one.is_valid for one in passes):
-        yield NextStep(f"gputui show {newest.summary.short_id} {file} -v", "where the time of a step goes")
+        yield NextStep(
+            f"gputui show {newest.summary.short_id} {file} -v", "a step by operator, efficiency, the box"
+        )
     if earlier is None and not is_busy:
         has_others = len({run.machine.machine_id for run in stored}) > 1
         side = names[0] if has_others else file
@@ -101,15 +103,15 @@ def next_steps(
 
 def _was_busy(run: Run) -> bool:
     """Whether other processes had the CPUs during its main case, the one that its headline is about."""
-    cases = [case for case in run.cases if case.outcome == "ok"]
-    return contention_of(min(cases, key=lambda case: case_order(case.case))) > 0
+    main = main_case(run)
+    return main is not None and contention_of(main) > 0
 
 
 def _on_an_idle_box(run: Run, path: str, like: str, profile: Profile | None) -> Iterator[NextStep]:
     """The same run again; where cases had too little time, with more."""
     why = "again, once the box is idle"
     if like or profile is not None:
-        yield NextStep(_again(run, shlex.quote(path), like, profile), why)
+        yield NextStep(command_again(run, shlex.quote(path), profile, like), why)
         return
     built_in = {workload.name for workload in WORKLOADS}
     if any(case.case.work.workload not in built_in for case in run.cases):
@@ -126,12 +128,14 @@ def _to_the_end(run: Run, file: str, like: str, profile: Profile | None) -> Iter
     if lost and lost >= measured:
         usual = f"the usual {_usual_s(run, profile):g} s"
         enough = f"time for all {counted(lost + measured, 'case')}"
-        yield NextStep(_again(run, file, like, profile), f"with {enough if _budget(run, profile) else usual}")
+        yield NextStep(
+            command_again(run, file, profile, like), f"with {enough if _budget(run, profile) else usual}"
+        )
     elif run.summary.status_reason.startswith("stopped "):
-        yield NextStep(_again(run, file, like, profile), "again, to the end")
+        yield NextStep(command_again(run, file, profile, like), "again, to the end")
 
 
-def _again(run: Run, file: str, like: str, profile: Profile | None) -> str:
+def command_again(run: Run, file: str, profile: Profile | None, like: str = "") -> str:
     """The command that measures the same cases as often, in as much time, or as much as they need."""
     what = shlex.join(("--like", like)) if like else "" if profile is None else profile.name
     if profile is None:

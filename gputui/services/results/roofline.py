@@ -14,6 +14,7 @@ from gputui.model.result import CaseResult
 from gputui.model.units import format_percent
 from gputui.services.results.labels import plain_name
 from gputui.services.results.throughput import devices_of, speed_of
+from gputui.services.results.waiting import is_undecidable
 
 IMPOSSIBLE = 1.1
 """Times the data sheet's peak: clocks may go beyond the sheet's by a few percent, but not so far.
@@ -23,7 +24,7 @@ Where `plausible.csv` knows healthy GPUs of this kind that boost further, their 
 BOOST = " (boost)"
 """Follows a share above the whole: cards with power to spare clock higher than their data sheet."""
 _BEYOND = 1.005
-_PEAK_TESTS = {"flop": "gemm", "B": "membw"}
+PEAK_TESTS = {"flop": "gemm", "B": "membw"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,45 +47,21 @@ class Use:
         return not isinstance(self.of_sheet, Missing) and self.of_sheet > self.impossible_above
 
 
-@dataclass(frozen=True, slots=True)
-class PeakShare:
-    """How much of a peak a case reached."""
-
-    share: float
-    """1 is all of it."""
-    of: str
-    """`peak` of the data sheet, or the peak test of this box that it is measured by: `gemm`, `membw`."""
-
-    @property
-    def text(self) -> str:
-        """`76 %`, `61 % of matmul`, or `121 % (boost)` where the clock went beyond the data sheet's."""
-        if self.of == "peak":
-            return format_percent(self.share) + (BOOST if self.share >= _BEYOND else "")
-        return f"{format_percent(self.share)} of {peak_name(self.of)}"
-
-
 def peak_name(workload: str) -> str:
     """What a peak test measures: `matmul`, or the `memory` that it copies."""
     return plain_name(workload).removesuffix(" copy")
 
 
-def peak_share(case: CaseResult, beside: Sequence[CaseResult], machine: Machine) -> PeakShare | None:
-    """The larger of the shares of compute and memory that it used; None if neither is known.
-
-    Of the data sheet's peaks; where those are not known, of this box's peak tests.
-    """
-    uses = uses_of(case, beside, machine)
-    of_sheet = [(use.of_sheet, "peak") for use in uses if not isinstance(use.of_sheet, Missing)]
-    of_test = [
-        (use.of_measured, _PEAK_TESTS[use.unit]) for use in uses if not isinstance(use.of_measured, Missing)
-    ]
-    found = max(of_sheet or of_test, default=None)
-    return None if found is None else PeakShare(*found)
+def share_of_sheet(uses: Sequence[Use]) -> float | None:
+    """Of the data sheet's peaks of compute and memory, the larger share that was used; None if unknown."""
+    return max((use.of_sheet for use in uses if not isinstance(use.of_sheet, Missing)), default=None)
 
 
-def is_impossible(uses: Sequence[Use]) -> bool:
-    """Whether any exceeds the physical peak so far that the measurement must be wrong."""
-    return any(use.is_impossible for use in uses)
+def share_text(share: float | None) -> str:
+    """`76 %`, or `121 % (boost)` where the clock went beyond the data sheet's; empty if unknown."""
+    if share is None:
+        return ""
+    return format_percent(share) + (BOOST if share >= _BEYOND else "")
 
 
 def uses_of(case: CaseResult, beside: Sequence[CaseResult], machine: Machine) -> tuple[Use, ...]:
@@ -125,15 +102,13 @@ def sheet_peak(unit: str, case: CaseResult, machine: Machine) -> float | Missing
 
 
 def _impossible_above(unit: str, case: CaseResult, machine: Machine) -> float:
-    gpu_facts = facts_of(case, machine)
-    if isinstance(gpu_facts, Missing):
+    gpu_facts, peak = facts_of(case, machine), sheet_peak(unit, case, machine)
+    if isinstance(gpu_facts, Missing) or isinstance(peak, Missing):
         return IMPOSSIBLE
-    used = case.precision_used
-    peak = peak_for(gpu_facts, used) if unit == "flop" else peak_bandwidth(gpu_facts)
-    known = expected(gpu_facts, "matmul" if unit == "flop" else "copy", used)
-    if isinstance(peak, Missing) or isinstance(known, Missing):
+    known = expected(gpu_facts, "matmul" if unit == "flop" else "copy", case.precision_used)
+    if isinstance(known, Missing):
         return IMPOSSIBLE
-    return max(IMPOSSIBLE, known.suspicious_above / peak)
+    return max(IMPOSSIBLE, devices_of(case.case) * known.suspicious_above / peak)
 
 
 def facts_of(case: CaseResult, machine: Machine) -> GpuFacts | Missing:
@@ -148,11 +123,12 @@ def measured_peak(
 ) -> float | Missing:
     """What `gemm` (unit `flop`) or `membw` (`B`) reached per second on the devices of a case.
 
-    `gemm` in the type the case computed in, or in another one, such as `amp-bf16`.
+    `gemm` in the type the case computed in, or in another one, such as `amp-bf16`; not while others had the
+    CPUs for so long that it is unknown.
     """
-    workload = _PEAK_TESTS[unit]
+    workload = PEAK_TESTS[unit]
     wanted = precision_used or case.precision_used
-    if case.case.work.workload in _PEAK_TESTS.values():
+    if case.case.work.workload in PEAK_TESTS.values():
         return Missing("it is a peak test itself")
     found = [
         speed.units_per_s
@@ -162,6 +138,7 @@ def measured_peak(
         and other.case.variant.threads == case.case.variant.threads
         and other.device_index == case.device_index
         and (unit == "B" or other.precision_used == wanted)
+        and not is_undecidable(other)
         and isinstance(speed := speed_of(other), SpeedEstimate)
     ]
     if not found:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from gputui.analysis.attribution import BELIEVED_INFLATION
+from gputui.analysis.attribution import BELIEVED_INFLATION, ProfiledSide, doubtful
 from gputui.model.absent import Missing
 from gputui.model.profiled import IDLE, Operator, ProfiledPass
 from gputui.model.result import CaseResult
@@ -27,38 +27,60 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class StepBreakdown:
-    """One profiled pass, per step."""
+    """One profiled pass, per step.
+
+    A GPU waits longer where its host is profiled, and works as long: its idle time is that of the timed step.
+    """
 
     step_ns: float
+    """Of the timed step on a GPU, if its pass can be trusted; else of the profiled one."""
     inflation: float | Missing
     """Profiled step against the timed one of the same run."""
+    is_timed: bool
+    """Whether `step_ns` is of the timed step."""
     shares: tuple[Share, ...]
     """They sum to 1; the largest first."""
     operators: tuple[Operator, ...]
     """Of equal phase, name and shapes added up over types; the largest first."""
 
+    @property
+    def idle(self) -> dict[str, float]:
+        """The shares that are idle, by name."""
+        return {one.name: one.share for one in self.shares if one.name.startswith("idle")}
 
-def breakdown_of(found: ProfiledPass, case: CaseResult) -> StepBreakdown | Missing:
-    """The shares of a profiled pass; Missing with the reason if it is unreliable."""
+
+def breakdown_of(found: ProfiledPass, case: CaseResult | None = None) -> StepBreakdown | Missing:
+    """The shares of a profiled pass, beside the timed steps of its `case`; Missing with the reason if it is
+    unreliable."""
     if not found.is_valid:
         return Missing(found.reason)
-    step_ns = found.window_ns / found.steps
-    timed_ns = timed_step_ns(case)
+    timed_ns = Missing("no step was timed") if case is None else timed_step_ns(case)
+    idle_ns = sum(part.time_ns for part in found.slices if part.time_class == IDLE)
+    is_timed, idle_factor = False, 1.0
+    is_on_gpu = case is not None and case.case.variant.device_class == "gpu"
+    if is_on_gpu and not isinstance(timed_ns, Missing) and idle_ns:
+        is_timed = not doubtful(ProfiledSide(found, round(timed_ns), is_on_device=True))
+        busy_ns = found.window_ns - idle_ns
+        idle_factor = max(timed_ns * found.steps - busy_ns, 0) / idle_ns if is_timed else 1.0
     phases: dict[str, Counter[str]] = {}
     for part in found.slices:
-        name = f"idle: {part.cause.replace('_', ' ')}" if part.time_class == IDLE else part.time_class
-        phases.setdefault(name.replace("_", " "), Counter())[part.phase] += part.time_ns
+        is_idle = part.time_class == IDLE
+        name = f"idle: {part.cause.replace('_', ' ')}" if is_idle else part.time_class
+        by_phase = phases.setdefault(name.replace("_", " "), Counter())
+        by_phase[part.phase] += round(part.time_ns * idle_factor) if is_idle else part.time_ns
+    whole_ns = sum(by_phase.total() for by_phase in phases.values())
     shares = [
         Share(
             name,
-            tuple((phase, ns / found.window_ns) for phase, ns in by_phase.most_common()),
-            by_phase.total() / found.window_ns,
+            tuple((phase, ns / whole_ns) for phase, ns in by_phase.most_common()),
+            by_phase.total() / whole_ns,
         )
         for name, by_phase in phases.items()
     ]
     return StepBreakdown(
-        step_ns=step_ns,
-        inflation=timed_ns if isinstance(timed_ns, Missing) else step_ns / timed_ns,
+        step_ns=whole_ns / found.steps,
+        inflation=timed_ns if isinstance(timed_ns, Missing) else found.window_ns / found.steps / timed_ns,
+        is_timed=is_timed,
         shares=tuple(sorted(shares, key=lambda s: -s.share)),
         operators=_over_types(found.operators),
     )
@@ -71,9 +93,10 @@ def timed_step_ns(case: CaseResult) -> float | Missing:
 
 
 def is_believed(breakdown: StepBreakdown) -> bool:
-    """Whether profiled steps were about as fast as timed ones."""
+    """Whether profiled steps were about as fast as timed ones, or say where the time of those goes."""
     low, high = BELIEVED_INFLATION
-    return not isinstance(breakdown.inflation, Missing) and low <= breakdown.inflation <= high
+    inflation = breakdown.inflation
+    return breakdown.is_timed or (not isinstance(inflation, Missing) and low <= inflation <= high)
 
 
 def _over_types(rows: Sequence[Operator]) -> tuple[Operator, ...]:

@@ -48,7 +48,7 @@ CATEGORY_WORDS = {
 
 def step_words(breakdown: StepBreakdown, found: ProfiledPass) -> str:
     """How long a profiled step took, compared to the timed ones."""
-    took = format_seconds(breakdown.step_ns * 1e-9)
+    took = format_seconds(found.window_ns / found.steps * 1e-9)
     text = f"{took} by the clock in {counted(found.steps, 'profiled step')}"
     if isinstance(breakdown.inflation, Missing):
         return text
@@ -56,24 +56,28 @@ def step_words(breakdown: StepBreakdown, found: ProfiledPass) -> str:
     return f"{text}, {format_ratio(breakdown.inflation)} as long as a timed one{doubt}"
 
 
+def profiled_cases(run: Run, passes: Mapping[int, ProfiledPass]) -> list[CaseResult]:
+    """The main one first; those whose pass has no result last."""
+    found = [case for case in run.cases if case.case_id in passes]
+    return sorted(found, key=lambda case: (not passes[case.case_id].is_valid, case_order(case.case)))
+
+
 def main_step(run: Run, passes: Mapping[int, ProfiledPass]) -> tuple[CaseResult, StepBreakdown] | Missing:
     """The main case of those with a valid profiled pass; Missing with the reason."""
-    found = [(case, breakdown_of(passes[case.case_id], case)) for case in run.cases if case.case_id in passes]
-    known = [(case, one) for case, one in found if not isinstance(one, Missing)]
-    if known:
-        return min(known, key=lambda pair: case_order(pair[0].case))
-    reasons = [one.reason for _, one in found if isinstance(one, Missing)]
-    return Missing(reasons[0] if reasons else "no step was profiled")
+    for case in profiled_cases(run, passes):
+        found = breakdown_of(passes[case.case_id], case)
+        return found if isinstance(found, Missing) else (case, found)
+    return Missing("no step was profiled")
 
 
 def step_parts(breakdown: StepBreakdown) -> list[BarPart]:
     """What a step is made of, by category of operator, the largest first; then what was idle."""
-    idle = sum(share.share for share in breakdown.shares if share.name.startswith("idle"))
+    idle = sum(breakdown.idle.values())
     by_category = Counter[str]()
     for op in breakdown.operators:
         by_category[CATEGORY_WORDS.get(op.category, op.category)] += op.time_ns
     busy = [(name, ns / by_category.total() * (1 - idle)) for name, ns in by_category.items() if ns]
-    busy = busy or [(one.name, one.share) for one in breakdown.shares if not one.name.startswith("idle")]
+    busy = busy or [(one.name, one.share) for one in breakdown.shares if one.name not in breakdown.idle]
     busy.sort(key=lambda part: -part[1])
     shown = [part for part in busy[:_MOST_PARTS] if part[1] >= _LEAST_PART]
     shown.append(("others", sum(share for _, share in busy) - sum(share for _, share in shown)))
@@ -81,11 +85,14 @@ def step_parts(breakdown: StepBreakdown) -> list[BarPart]:
     return [part for part in (*parts, ("idle", idle, "track")) if part[1] >= _LEAST_PART]
 
 
-def operator_table(found: ProfiledPass, operators: Sequence[Operator], names: Sequence[str] = ()) -> Table:
+def operator_table(
+    found: ProfiledPass, operators: Sequence[Operator], step_ns: float = 0.0, names: Sequence[str] = ()
+) -> Table:
     """Operators with their share of a step; shapes and categories go first where there is no room.
 
-    `names` may be shorter ones.
+    `step_ns`: of a step, that of the pass by default. `names` may be shorter ones.
     """
+    whole_ns = step_ns * found.steps or found.window_ns
     names = names or [row.operator.removeprefix("aten::") for row in operators]
     of = [f"{row.calls / found.steps:.3g}" if row.calls else "" for row in operators]
     categories = [CATEGORY_WORDS.get(row.category, row.category) for row in operators]
@@ -93,7 +100,7 @@ def operator_table(found: ProfiledPass, operators: Sequence[Operator], names: Se
         (
             Column("operator", names, breaks=True),
             Column("per step", [format_seconds(row.time_ns * 1e-9 / found.steps) for row in operators], True),
-            Column("share", [format_percent(row.time_ns / found.window_ns) for row in operators], True),
+            Column("share", [format_percent(row.time_ns / whole_ns) for row in operators], True),
             Column("calls", of, True, 1),
             Column("phase", [row.phase for row in operators], priority=2),
             Column("category", categories, priority=3),

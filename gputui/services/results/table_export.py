@@ -116,7 +116,8 @@ def _metric(metric: CaseMetric) -> tuple[Value, ...]:
 
 def operators_sheet(detail: RunDetail, case: CaseResult, operators: Sequence[Operator]) -> Sheet:
     """These operators of a case's profiled pass, in this order."""
-    found = detail.passes[case.case_id]
+    found, breakdown = detail.passes[case.case_id], breakdown_for(detail, case)
+    step_ns = found.window_ns / found.steps if isinstance(breakdown, Missing) else breakdown.step_ns
     columns = (
         *("operator", "phase", "category", "shapes", "dtypes", "calls_per_step", "step_s", "share"),
         *("cpu_step_s", "kernels_per_step"),
@@ -124,7 +125,7 @@ def operators_sheet(detail: RunDetail, case: CaseResult, operators: Sequence[Ope
     rows = tuple(
         (
             *(row.operator, row.phase, row.category, row.shapes, row.dtypes, row.calls / found.steps),
-            *(row.time_ns * 1e-9 / found.steps, row.time_ns / found.window_ns),
+            *(row.time_ns * 1e-9 / found.steps, row.time_ns / found.steps / step_ns),
             *(row.cpu_ns * 1e-9 / found.steps, row.kernels / found.steps),
         )
         for row in operators

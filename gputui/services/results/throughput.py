@@ -50,7 +50,7 @@ PowerOf = Callable[[str, int], Sequence[LaunchPower] | Missing]
 LAUNCH_IDS_OF_A_RUN = 2**32
 """Keeps the launches of several runs apart where they were pooled."""
 GAVE, HELD_BY_OTHERS = "the box gave", "other programs held its CPUs"
-"""What a rate of the clock is called beside one without the waiting, and why they differ."""
+"""What a rate of the clock is called, beside one without the waiting or alone, and why they differ."""
 TOLD_FACTOR = 1.5
 """A rate that is more than so many times what the clock saw never stands alone."""
 _CUT_SHORT = f"every launch was cut short: none has {MIN_BLOCKS} blocks"
@@ -85,8 +85,13 @@ def _gave(case: Case, own: Sequence[Sequence[float]], by_clock: Sequence[Sequenc
     return format_rate(_rate(by_clock), case.unit) if is_told else ""
 
 
-def told_rate(rate: str, gave: str) -> str:
-    """`3.9k tok/s, the box gave 195 tok/s: other programs held its CPUs`, where `gave_text` is not empty."""
+def told_rate(rate: str, gave: str, *, is_by_clock: bool = False) -> str:
+    """`3.9k tok/s, the box gave 195 tok/s: other programs held its CPUs`, where `gave_text` is not empty.
+
+    `is_by_clock`: the rate itself is what the box gave, and nobody knows how fast it would be alone.
+    """
+    if is_by_clock:
+        return f"{GAVE} {rate}: {HELD_BY_OTHERS}"
     return f"{rate}, {GAVE} {gave}: {HELD_BY_OTHERS}" if gave else rate
 
 
@@ -94,6 +99,7 @@ def told_rate(rate: str, gave: str) -> str:
 def speed_of(case: CaseResult) -> SpeedEstimate | Missing:
     """Units of work per second with its 95 % interval, without what others on its CPUs cost it.
 
+    Where that cannot be known (`waiting.is_undecidable`) it is what the box gave, and its interval unknown.
     Every form takes it from here. The interval is of the box: it holds what launches and runs differ by, as
     far as the case carries what its file shows of them (`variation.with_spreads`). That of a reference is of
     the typical box. Missing with the outcome's reason.
@@ -107,6 +113,9 @@ def speed_of(case: CaseResult) -> SpeedEstimate | Missing:
         return estimate_speed(launches, prior_sd=prior_of(case), spread=case.launch_spread)
     beyond = together((between_runs(case), Spread(own_sd(case) ** 2, math.inf)))
     return estimate_speed(launches, prior_sd=prior_of(case), spread=case.launch_spread, runs=beyond)
+
+
+Speeds = Sequence[tuple[CaseResult, SpeedEstimate]]
 
 
 def speeds_of(run: Run) -> list[tuple[CaseResult, SpeedEstimate]]:

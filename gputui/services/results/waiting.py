@@ -18,6 +18,8 @@ from gputui.services.results.block_times import (
     seconds_per_unit,
 )
 
+BY_CLOCK = "rates of unknown interval are what the box gave"
+"""Said where any case is undecidable: its rate has the waiting in it, and its interval is unknown."""
 CROWDED_SHARE = 0.05
 """Of the time of its threads: from here a case counts as disturbed. A quiet box shows < 1 %."""
 
@@ -55,14 +57,17 @@ def waited_of(block: Block) -> float | Missing:
 
 
 def is_undecidable(case: CaseResult) -> bool:
-    """Whether others had the CPUs for so long that nothing can be said of the case."""
-    share, effect = contention_of(case), _effect_on(case)
-    return share > effect.decidable_share or effect.own_share(share) <= effect.least_own_share
+    """Whether others had the CPUs for so long that nobody knows how fast the case is without them.
+
+    Its times are then those of the clock.
+    """
+    return _effect_on(case).is_unknown
 
 
 def undecidable_reason(case: CaseResult) -> str:
-    """Why nothing can be said of it."""
-    return f"its threads waited {format_percent(contention_of(case))} of the time for CPUs that others had"
+    """Why nothing can be said of it, and what its rate is."""
+    had = f"{format_percent(contention_of(case))} of the time for CPUs that others had"
+    return f"its threads waited {had}, and its rate is the clock's"
 
 
 @worked_out_once
@@ -84,10 +89,20 @@ def step_times_of(case: CaseResult | None) -> tuple[tuple[float, ...], ...]:
 
 def own_times(case: Case, blocks: Sequence[Block]) -> list[float]:
     """Likewise of the blocks of a launch of which no more is known, in seconds per unit."""
-    share = _share_of_all(blocks) if case.variant.device_class == "cpu" else 0.0
-    is_quiet = isinstance(share, Missing) or share <= CROWDED_SHARE
-    effect = UNDISTURBED if is_quiet else _effect_on_blocks(case, blocks)
+    effect = _effect_on_launch(case, blocks)
     return [_own_time(block, case.units_per_step, effect) for block in blocks]
+
+
+def is_launch_undecidable(case: Case, blocks: Sequence[Block]) -> bool:
+    """`is_undecidable` of such a launch."""
+    return _effect_on_launch(case, blocks).is_unknown
+
+
+def _effect_on_launch(case: Case, blocks: Sequence[Block]) -> Waiting:
+    share = _share_of_all(blocks) if case.variant.device_class == "cpu" else 0.0
+    if isinstance(share, Missing) or share <= CROWDED_SHARE:
+        return UNDISTURBED
+    return _effect_on_blocks(case, blocks, share)
 
 
 def own_paired_launches(
@@ -119,14 +134,15 @@ def own_ratio_sd(a: CaseResult, b: CaseResult) -> float:
 @worked_out_once
 def _effect_on(case: CaseResult) -> Waiting:
     """What waiting for CPUs does to a case."""
-    if not contention_of(case):
+    share = contention_of(case)
+    if not share:
         return UNDISTURBED
-    return _effect_on_blocks(case.case, [b for m in case.measurements for b in m.blocks])
+    return _effect_on_blocks(case.case, [b for m in case.measurements for b in m.blocks], share)
 
 
-def _effect_on_blocks(case: Case, blocks: Sequence[Block]) -> Waiting:
+def _effect_on_blocks(case: Case, blocks: Sequence[Block], share: float) -> Waiting:
     threads = sum(block.thread_ns for block in blocks) / sum(block.wall_ns for block in blocks)
-    return effect_of_waiting(case.workload_class, threads)
+    return effect_of_waiting(case.workload_class, threads).at(share)
 
 
 def _own_time(block: Block, units: float, effect: Waiting) -> float:

@@ -36,7 +36,7 @@ from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Measurement
 from gputui.model.serving import LoadNow, LoadStep, ServerFound
 from gputui.model.telemetry import HOST
-from gputui.model.units import counted, format_rate, format_spread, listed
+from gputui.model.units import UNKNOWN, counted, format_rate, format_spread, listed
 from gputui.recording.pacing import FIRST_STARTUP_S, FIRST_STARTUP_WITHOUT_TORCH_S, profiled_s
 from gputui.services.results.labels import (
     gpu_number,
@@ -46,7 +46,7 @@ from gputui.services.results.labels import (
     shared_case_words,
     short_case_name,
 )
-from gputui.services.results.roofline import PeakShare, peak_share
+from gputui.services.results.roofline import share_of_sheet, uses_of
 from gputui.services.results.throughput import (
     GAVE,
     gave_of_launch,
@@ -55,7 +55,7 @@ from gputui.services.results.throughput import (
     speed_of_launch,
     told_rate,
 )
-from gputui.services.results.waiting import own_times, waited_of
+from gputui.services.results.waiting import is_launch_undecidable, is_undecidable, own_times, waited_of
 from gputui.services.runs.device_history import DeviceHistory, HistoryReader
 from gputui.store.text import clean_text
 from gputui.worker.launch.timed_launch import ENOUGH_HALF_WIDTH, MAX_BLOCK_S
@@ -186,7 +186,7 @@ class CaseProgress:
     block."""
     spread: str = ""
     """The 95 % interval of the rate around it, as `±1 %`; empty while there is none."""
-    peak: PeakShare | None = None
+    peak: float | None = None
     """What it reaches of a peak; None if that is unknown."""
     of_launch: float = 0.0
     """How much of the launch in progress is done, 0 to 1."""
@@ -413,7 +413,7 @@ class _Rate:
     rate: str = ""
     gave: str = ""
     spread: str = ""
-    peak: PeakShare | None = None
+    peak: float | None = None
 
 
 class ProgressTracker:
@@ -565,10 +565,11 @@ class ProgressTracker:
         """The rate of one launch of a case, as in the final table; empty without a block."""
         case = self._cases[index, case_id]
         blocks = case.launched[launch_id].blocks
-        speed = speed_of_launch(case.case, blocks) if blocks else 0.0
-        return (
-            told_rate(format_rate(speed, case.case.unit), gave_of_launch(case.case, blocks)) if blocks else ""
-        )
+        if not blocks:
+            return ""
+        rate = format_rate(speed_of_launch(case.case, blocks), case.case.unit)
+        is_by_clock = is_launch_undecidable(case.case, blocks)
+        return told_rate(rate, gave_of_launch(case.case, blocks), is_by_clock=is_by_clock)
 
     def _newest_blocks(self, key: tuple[int, int]) -> list[Block]:
         """Of the newest launch of a case that has any."""
@@ -672,7 +673,11 @@ class ProgressTracker:
             self._note(index, line.t_ns, "warning", f"{name} {line.outcome}: {line.reason}")
             return
         rate = self._rate(index, line.case_id)
-        words = told_rate(" ".join(filter(None, (rate.rate, rate.spread))), rate.gave)
+        words = told_rate(
+            " ".join(filter(None, (rate.rate, rate.spread))),
+            rate.gave,
+            is_by_clock=is_undecidable(case.result(line.case_id)),
+        )
         launches = max(case.launches, case.done)
         done = f"{self._short_name(index, line.case_id)}: launch {case.done} of {launches} ok"
         self._note(index, line.t_ns, "info", f"{done}, {words}" if words else done)
@@ -746,7 +751,8 @@ class ProgressTracker:
             blocks = [block for one in result.measurements for block in one.blocks][-INTERVAL_BLOCKS:]
             units_per_s = speed_of_launch(case.case, blocks)
             gave = gave_of_launch(case.case, blocks)
-            made = _Rate(case.blocks, units_per_s, format_rate(units_per_s, case.case.unit), gave)
+            spread = UNKNOWN if is_launch_undecidable(case.case, blocks) else ""
+            made = _Rate(case.blocks, units_per_s, format_rate(units_per_s, case.case.unit), gave, spread)
         else:
             made = self._estimated(index, result, speed)
         self._rates[index, case_id] = made
@@ -754,18 +760,13 @@ class ProgressTracker:
 
     def _estimated(self, index: int, result: CaseResult, speed: SpeedEstimate) -> _Rate:
         machine = self._machines.get(index)
-        beside = [
-            case.result(case_id)
-            for (run, case_id), case in self._cases.items()
-            if run == index and case.has_result
-        ]
         return _Rate(
             self._cases[index, result.case_id].blocks,
             speed.units_per_s,
             format_rate(speed.units_per_s, result.case.unit),
             gave_text(result),
             interval_words(speed),
-            None if machine is None else peak_share(result, beside, machine),
+            None if machine is None else share_of_sheet(uses_of(result, (), machine)),
         )
 
     def _strip(self) -> TimedCase | None:

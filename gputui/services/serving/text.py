@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gputui.analysis.order_statistics import Percentile, sample_needed
 from gputui.document.bars import bars
@@ -13,6 +13,7 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Price
+from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run
 from gputui.model.serving import ANSWERED
 from gputui.model.units import (
@@ -27,6 +28,7 @@ from gputui.model.units import (
 )
 from gputui.services.results.headline import as_sentence, run_headline
 from gputui.services.results.load_times import LATE_S
+from gputui.services.results.why import why_sentence
 from gputui.services.serving.curve import CLOSED, SEARCH, Level, ServingRun, Times
 from gputui.services.serving.profiles import limits_of, parameter_of, shipped_request_profiles
 
@@ -107,11 +109,11 @@ def _number_or_none(value: float | Missing) -> str:
     return _NOTHING if isinstance(value, Missing) else _number(value)
 
 
-def headline_of(run: Run, serving: ServingRun | Missing | None) -> str:
-    """The answer of a run, which of loads is that of its server."""
+def headline_of(run: Run, serving: ServingRun | Missing | None, passes: Mapping[int, ProfiledPass]) -> str:
+    """The answer of a run, which of loads is that of its server; `passes` are the profiled ones, by case."""
     if isinstance(serving, ServingRun):
         return serving_headline(serving, run.summary.price)
-    return run_headline(run)
+    return run_headline(run, why_sentence(run, passes))
 
 
 def serving_headline(serving: ServingRun, price: Price | Missing) -> str:

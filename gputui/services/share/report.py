@@ -15,23 +15,21 @@ from gputui.facts.tables import plausible_rows, source_rows
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu
 from gputui.model.profiled import ProfiledPass
-from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.model.units import counted, format_bytes, format_hourly, format_percent, format_rate
+from gputui.model.result import Run, RunSummary
+from gputui.model.units import format_hourly, format_percent, format_rate
 from gputui.services.compare.rerun import REPEATED
 from gputui.services.profiles.loader import shipped_profiles
-from gputui.services.results.case_table import case_lines, rates_table
+from gputui.services.results.case_table import case_lines, metric_rows, metric_table, rates_table
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import run_headline
 from gputui.services.results.labels import (
+    box_lines,
     case_name,
-    ending_words,
-    measured_first,
-    metric_text,
-    plain_case_name,
+    not_measured_lines,
     run_notes,
     some_of,
 )
-from gputui.services.results.metrics import metrics_of
+from gputui.services.results.next_steps import command_again
 from gputui.services.results.throughput import speeds_of
 from gputui.services.serving.curve import ServingRun
 from gputui.services.serving.repeating import commands_of, engine_words
@@ -86,7 +84,7 @@ def report_on(boxes: Sequence[SharedSide], answer: str, contents: Sequence[str])
     `answer` is the headline of their comparison, empty for one box; `contents` says what is in the report.
     """
     first = boxes[0]
-    title, _, lead = (answer or headline_of(first.run, first.serving)).partition(". ")
+    title, _, lead = (answer or headline_of(first.run, first.serving, first.passes)).partition(". ")
     sections = (
         Section("What was measured", (_about(boxes), *_notes_on_boxes(boxes))),
         Section("What is expected", tuple(_expected(boxes))),
@@ -113,28 +111,7 @@ def _about(boxes: Sequence[SharedSide]) -> Table:
 
 
 def _lines_about(run: RunSummary) -> Iterator[tuple[str, str]]:
-    machine, runtime = run.machine, run.runtime
-    for name in dict.fromkeys(gpu.name for gpu in machine.gpus):
-        alike = [gpu for gpu in machine.gpus if gpu.name == name]
-        memory = alike[0].memory_bytes
-        size = "" if isinstance(memory, Missing) else f", {format_bytes(memory)}"
-        yield "GPUs", f"{len(alike)}x {name}{size}"
-    if not machine.gpus:
-        yield "GPUs", "none"
-    cpu = machine.cpu
-    limit = "" if cpu.limited_by == "host" else f", limited by {cpu.limited_by}"
-    threads = f"{cpu.usable_threads:g} of {cpu.host_threads} threads{limit}"
-    yield "CPU", f"{_known(cpu.model)}, {counted(cpu.usable_cores, 'core')}, {threads}"
-    yield "memory", format_bytes(machine.memory.usable_bytes)
-    layers = ", ".join(f"{layer.name} ({layer.layer})" for layer in machine.layers)
-    where = [text for text in (machine.instance_type, machine.region) if not isinstance(text, Missing)]
-    yield "platform", ", ".join(filter(None, (layers, *where))) or "unknown"
-    yield "system", f"{_known(machine.os_name)}, kernel {_known(machine.kernel)}, {_known(machine.libc)}"
-    if not isinstance(machine.driver_version, Missing):
-        yield "driver", f"{machine.driver_version}, CUDA up to {_known(machine.cuda_driver_version)}"
-    if runtime.python_version:
-        cuda = "" if isinstance(runtime.torch_cuda, Missing) else f", CUDA {runtime.torch_cuda}"
-        yield "runtime", f"Python {runtime.python_version}, torch {_known(runtime.torch_version)}{cuda}"
+    yield from box_lines(run)
     started = datetime.fromtimestamp(run.started_utc_us / 1e6, timezone.utc)
     ended = run.ended_utc_us and datetime.fromtimestamp(run.ended_utc_us / 1e6, timezone.utc)
     until = f" to {ended:%H:%M}" if ended else ""
@@ -144,10 +121,6 @@ def _lines_about(run: RunSummary) -> Iterator[tuple[str, str]]:
         yield "label", run.label
     if not isinstance(run.price, Missing):
         yield "price", format_hourly(run.price.usd_per_hour)
-
-
-def _known(value: object) -> str:
-    return "unknown" if isinstance(value, Missing) else str(value)
 
 
 def _notes_on_boxes(boxes: Sequence[SharedSide]) -> Iterator[Part]:
@@ -257,11 +230,10 @@ def _evidence(boxes: Sequence[SharedSide]) -> Iterator[Part]:
         return
     yield "Rates with their 95 % interval:"
     yield _rates(box.run)
-    figures = _figures(box.run)
-    if figures.rows:
+    if metrics := metric_rows(box.run):
         yield "Other results:"
-        yield figures
-    if absent := tuple(_not_measured(box.run)):
+        yield metric_table(metrics)
+    if absent := tuple(not_measured_lines(box.run)):
         yield "Not measured:"
         yield absent
 
@@ -332,24 +304,6 @@ def _loads(serving: ServingRun) -> Iterator[Part]:
     yield tuple(filter(None, lines))
 
 
-def _figures(run: Run) -> Table:
-    rows = [
-        (case_name(case), metric.title, metric_text(metric))
-        for case in run.cases
-        for metric in metrics_of(case)
-    ]
-    return table_of(("case", "result", "value"), tuple(rows), (2,))
-
-
-def _not_measured(run: Run) -> Iterator[str]:
-    by_reason: dict[tuple[str, str], list[CaseResult]] = {}
-    for case in measured_first(run.cases):
-        if case.outcome != "ok":
-            by_reason.setdefault(ending_words(case), []).append(case)
-    for (how, why), cases in by_reason.items():
-        yield f"{how}{f' ({why})' if why else ''}: {some_of([plain_case_name(case.case) for case in cases])}"
-
-
 def _repeat(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     """Commands that measure the same again on the provider's own machine of this kind."""
     box = _in_question(boxes)
@@ -371,8 +325,8 @@ def _repeat(boxes: Sequence[SharedSide]) -> Iterator[Part]:
         return
     own = [case.case.name for case in tried if vocabulary.workload(case.case.work.workload) is None]
     if len(own) < len(tried):
-        of_gpu = any(case.case.variant.device_class == "gpu" for case in tried)
-        is_shipped = vocabulary.profile(run.profile) is not None and not run.is_made_up
+        known = None if run.is_made_up else vocabulary.profile(run.profile)
+        usual = next((one for one in shipped_profiles() if one.name == known), None)
         torch = (
             "PyTorch"
             if isinstance(run.runtime.torch_version, Missing)
@@ -382,12 +336,8 @@ def _repeat(boxes: Sequence[SharedSide]) -> Iterator[Part]:
         yield Code(
             (
                 f"pip install gputui=={run.gputui_version}",
-                *(
-                    [f"gputui run {run.profile}{_options(box.run, of_gpu=of_gpu)} --db again.db"]
-                    if is_shipped
-                    else []
-                ),
-                *(["gputui show -v latest again.db"] if is_shipped else []),
+                *([command_again(box.run, "again.db", usual)] if usual is not None else []),
+                *(["gputui show -v latest again.db"] if usual is not None else []),
             )
         )
         yield f"{to_share}, exactly these cases:"
@@ -410,16 +360,3 @@ def _is_low(box: SharedSide) -> bool:
 def _in_question(boxes: Sequence[SharedSide]) -> SharedSide:
     """The first box that is below normal, else the last."""
     return next(filter(_is_low, boxes), boxes[-1])
-
-
-def _options(run: Run, *, of_gpu: bool) -> str:
-    """Those of `gputui run` that a plain run of the profile would not have."""
-    summary = run.summary
-    usual = next((one for one in shipped_profiles() if one.name == summary.profile), None)
-    gpus = {case.device_index for case in run.cases if case.device_index is not None}
-    options = [f" --device {'all' if len(gpus) > 1 else 'gpu'}"] if of_gpu else []
-    if usual is not None and summary.replicates != usual.replicates:
-        options.append(f" --launches {summary.replicates}")
-    if usual is not None and summary.budget_s != usual.budget_s:
-        options.append(f" --budget {summary.budget_s:g}")
-    return "".join(options)

@@ -17,7 +17,9 @@ from gputui.model.absent import Missing
 from gputui.model.profiled import IDLE, ProfiledPass
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.compare.why_text import time_text
+from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
 from gputui.services.results.step_tables import CATEGORY_WORDS, operator_table
+from gputui.services.results.why import step_sentence
 from gputui.services.traces.difference import short_kernel
 from gputui.services.traces.imported import TraceRun
 
@@ -26,28 +28,15 @@ _FIGURES_WIDTH = 50
 
 
 def sentence(found: ProfiledPass, device: str) -> str:
-    """`A step takes 222 ms: the GPU is busy 24 % of it, and waits mostly for dispatch gaps (60 %).`"""
+    """`A step takes 222 ms. The GPU waits 76 % of it, most of it for the dispatch of operators: ...`"""
     length = format_seconds(found.window_ns / found.steps * 1e-9)
-    idle: Counter[str] = Counter()
-    classes: Counter[str] = Counter()
-    for part in found.slices:
-        if part.time_class == IDLE:
-            idle[part.cause] += part.time_ns
-        else:
-            classes[part.time_class] += part.time_ns
-    busy = format_percent(classes.total() / found.window_ns)
-    what = f"A step takes {length}" if found.steps > 1 else f"The window takes {length}"
-    if not device:
-        return f"{what}: operators run {busy} of it."
-    text = f"{what}: the GPU is busy {busy} of it"
-    if classes["communication"] > _LEAST_SHARE * found.window_ns:
-        text += f", {format_percent(classes['communication'] / found.window_ns)} with communication alone"
-    for cause, ns in idle.most_common(1):
-        if ns > _LEAST_SHARE * found.window_ns:
-            name = f"idle: {cause.replace('_', ' ')}"
-            share = format_percent(ns / found.window_ns)
-            text += f"; most of its idle time is {CATEGORY_WORDS.get(name, name)} ({share})"
-    return text + "."
+    what = f"{'A step' if found.steps > 1 else 'The window'} takes {length}."
+    breakdown = breakdown_of(found)
+    return (
+        f"{what} {step_sentence(breakdown, 'it', is_on_gpu=bool(device))}"
+        if isinstance(breakdown, StepBreakdown)
+        else what
+    )
 
 
 def finding_lines(found: ProfiledPass, device: str) -> list[str]:
@@ -89,7 +78,7 @@ def largest_operators(found: ProfiledPass, width: int, most: int) -> Table:
     rows = found.operators[:most]
     room = max(20, width - _FIGURES_WIDTH)
     names = [short_kernel(row.operator.removeprefix("aten::"), room) for row in rows]
-    return operator_table(found, rows, names)
+    return operator_table(found, rows, names=names)
 
 
 def kernel_table(found: ProfiledPass, width: int, most: int) -> Table | None:

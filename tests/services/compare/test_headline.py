@@ -358,7 +358,7 @@ def test_a_comparison_of_a_busy_box_says_so() -> None:
     said = headline(a, b).sentences
     doubt = "Measured on a busy box: CPU contention from other processes for 40 % of a's"
     assert said[1] == f"{doubt} time; rates are without it."
-    for share, rest in ((0.3, "; rates are without it"), (0.6, "")):
+    for share, rest in ((0.3, "; rates are without it"), (0.6, "; the rate of b is what the box gave")):
         busy = make_run(measured(case, *three(2.0), waited_share=share))
         found = headline(a, busy)
         assert found.sentences[1:] == (f"{doubt} and {100 * share:.0f} % of b's time{rest}.",)
@@ -381,7 +381,10 @@ def test_where_others_had_the_cpus_for_most_of_the_time_nothing_is_decided() -> 
     a, b = (make_run(measured(case, *three(s), waited_share=share)) for s, share in ((9.0, 0.0), (0.1, 0.7)))
     said = headline(a, b).sentences
     assert said[0].startswith("GPT training: can't tell which is faster (")
-    assert said[1] == "Measured on a busy box: CPU contention from other processes for 70 % of b's time."
+    assert said[1] == (
+        "Measured on a busy box: CPU contention from other processes for 70 % of b's time;"
+        " the rate of b is what the box gave."
+    )
 
 
 def test_what_settles_a_case_of_a_busy_box_waits_until_it_is_idle() -> None:

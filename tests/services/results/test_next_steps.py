@@ -31,7 +31,7 @@ def test_after_the_first_run_of_a_box_comes_why_it_is_as_fast_and_another_box() 
     commands = [one.command for one in next_steps([RUN], FILE, [RUN.summary], passes=[unread])]
     assert commands == ["gputui compare a.db OTHER.db"], "a pass without a result shows nothing"
     assert list(next_steps([RUN], FILE, [RUN.summary], passes=[unread, read])) == [
-        NextStep(f"gputui show {ID} a.db -v", "where the time of a step goes"),
+        NextStep(f"gputui show {ID} a.db -v", "a step by operator, efficiency, the box"),
         NextStep("gputui compare a.db OTHER.db", "once another box has run the same"),
     ]
 

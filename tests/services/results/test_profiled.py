@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -67,12 +68,12 @@ MESSAGE = (
 )
 
 
-def with_pass(*passes: ProfiledPass) -> list[Line]:
-    """A run whose first case was profiled in launch 7."""
+def with_pass(*passes: ProfiledPass, of: tuple[int, ...] = (0,)) -> list[Line]:
+    """A run whose first case, or cases `of` these numbers, were profiled in launch 7."""
     lines = journal_lines()
     t_ns = 90_000_000_000
     launch: list[Line] = [
-        LaunchStart(7, 0, (0,), 1, 20.0, t_ns, PROFILED),
+        LaunchStart(7, 0, of, 1, 20.0, t_ns, PROFILED),
         *passes,
         LaunchEnd(7, "ok", "", 0, "", t_ns + 5),
     ]
@@ -145,8 +146,10 @@ def test_a_notebook_has_operators_and_breakdown_as_tables(tmp_path: Path) -> Non
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where `a.db` has a profiled pass."""
-    return stored(tmp_path_factory.mktemp("profiled"), with_pass(PASS)).parent
+    """Where `a.db` has a profiled pass, and `two.db` one of each measured case."""
+    place = tmp_path_factory.mktemp("profiled")
+    stored(place, with_pass(PASS, replace(PASS, case_id=1), of=(0, 1))).rename(place / "two.db")
+    return stored(place, with_pass(PASS)).parent
 
 
 @pytest.fixture
@@ -173,6 +176,37 @@ def test_show_prints_breakdown_operators_and_memory(output_of: Callable[..., str
     assert "idle: python 25 % (backward)" in rows
     assert "linear 250 ns 50 % 2 forward matmul 8x64,64x64" in rows
     assert "at peak 100 B 50 B 200 B 300 B 10 B 5 B 665 B" in rows
+
+
+def test_the_main_step_is_shown_in_full_and_each_other_in_a_line_with_the_command_that_shows_it(
+    output_of: Callable[..., str],
+) -> None:
+    printed = output_of("show", "latest", "two.db", "-v")
+    assert re.findall(r"^a step of (\w+) ", printed, re.MULTILINE) == ["matmul", "each"]
+    rows = [" ".join(line.split()) for line in printed.split("\n")]
+    assert "a step of each other profiled case per step busy idle largest part" in rows
+    assert "CNN training mini cpu fp32 1 thread 500 ns 75 % 25 % matmul 75 % (rough)" in rows
+    (command,) = re.findall(r"^in full: gputui (.+)$", printed, re.MULTILINE)
+    again = output_of(*shlex.split(command))
+    assert re.findall(r"^a step of (\w+) ", again, re.MULTILINE) == ["CNN"]
+    assert "in full" not in again
+    for words in ("conv_train:mini", "CNN", "cnn training 1 thread"):
+        assert "\na step of CNN training mini cpu fp32" in output_of(
+            "show", "latest", "two.db", "--case", words
+        )
+    both = output_of("show", "latest", "two.db", "--case", "mini fp32")
+    assert len(re.findall(r"^  linear ", both, re.MULTILINE)) == 2
+
+
+def test_words_that_no_profiled_case_has_are_answered_with_those_that_were_profiled(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(("show", "latest", str(place / "two.db"), "--case", "decode"))
+    out, err = capsys.readouterr()
+    assert (left.value.code, out) == (2, "")
+    assert "--case decode: no profiled case of this run is called so" in err
+    assert "matmul mini cpu fp32 all cores, CNN training mini cpu fp32 1 thread" in " ".join(err.split())
 
 
 def test_the_number_of_operators_shown_is_the_users(output_of: Callable[..., str]) -> None:

@@ -12,7 +12,7 @@ from test_expected import at_rate
 from gputui.cli.results import print_run
 from gputui.document.page import console_on
 from gputui.model.absent import Missing
-from gputui.services.results.roofline import Use, peak_share, uses_of
+from gputui.services.results.roofline import Use, share_of_sheet, share_text, uses_of
 
 
 def test_training_gpt2_at_347k_tokens_per_second_uses_30_percent_of_an_h200() -> None:
@@ -97,8 +97,6 @@ def test_a_card_that_boosts_beyond_its_sheet_as_its_kind_does_is_no_error_and_sa
     (use,) = uses_of(gemm, [gemm], GPU_MACHINE)
     assert use.of_sheet == pytest.approx(1.19, abs=0.01)
     assert not use.is_impossible
-    share = peak_share(gemm, [gemm], GPU_MACHINE)
-    assert share is not None
-    assert share.text == "119 % (boost)"
+    assert share_text(share_of_sheet([use])) == "119 % (boost)"
     beyond = at_rate(300e12, "gemm", "large", "amp", device_name="NVIDIA GeForce RTX 5090")
     assert uses_of(beyond, [beyond], GPU_MACHINE)[0].is_impossible

@@ -137,7 +137,9 @@ def test_of_a_box_that_others_had_for_most_of_the_time_no_precision_is_called_fa
         for precision, seconds in (("fp32", 0.3), ("amp", 0.1))
     )
     said = run_headline(make_run(single, replace(mixed, case_id=1)))
-    assert "Other programs had the CPU 80 % of the time: the box gave 21.5 GFLOP/s; rates are rough." in said
+    whose = "rates of unknown interval are what the box gave"
+    assert said.startswith("Matmul: 21.5 GFLOP/s with amp, ")
+    assert said.endswith(f"Other programs had the CPU 80 % of the time; {whose}.")
     assert "with amp, can't tell if faster than fp32: the box was too busy." in said
 
 
@@ -175,12 +177,16 @@ def test_what_failed_is_named_and_one_line_adds_up_what_was_not_measured() -> No
     )
     no_gpu = unmeasured(shipped_case("conv_train", "base", "amp"), "skipped", "no GPU: no driver is loaded")
     no_mode = unmeasured(shipped_case("conv_train", "base", "tf32"), "unsupported", "TF32 is a mode of GPUs")
+    too_old = "Tesla T4 has no TF32: compute capability 8.0 is needed"
+    turing = unmeasured(shipped_case("conv_train", "base", "tf32"), "unsupported", too_old)
     slow = unmeasured(shipped_case("decode", "base", "amp"), "skipped", "too slow: raise --budget")
     alone = unmeasured(shipped_case("ddp", "base", "amp"), "unsupported", "2 GPUs are needed, torch sees 1")
 
-    assert missing_lines(make_run(gemm(780), no_gpu, no_gpu, no_gpu, no_mode, no_mode, slow)) == [
-        "6 of 7 cases not measured: 3 need a GPU, 2 need TF32, 1 had too little time"
-    ]
+    (said,) = missing_lines(make_run(gemm(780), no_gpu, no_gpu, no_gpu, no_mode, no_mode, turing, slow))
+    assert said == (
+        "7 of 8 cases not measured: 3 need a GPU, 2 on the CPU, which has no TF32,"
+        " 1 on a GPU without TF32, 1 had too little time"
+    )
     assert missing_lines(make_run(gemm(780), alone)) == [
         "1 of 2 cases not measured: 1 cannot run: 2 GPUs are needed, torch sees 1"
     ]
@@ -234,4 +240,4 @@ def test_of_quick_on_a_busy_cpu_every_case_and_the_whole_end_fit_24_lines() -> N
         )
         == 12
     )
-    assert "23 of 35 cases not measured: 20 need a GPU, 3 need TF32" in lines
+    assert "23 of 35 cases not measured: 20 need a GPU, 3 on the CPU, which has no TF32" in lines

@@ -12,6 +12,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.units import format_rate
 from gputui.services.results.block_times import launches_of
+from gputui.services.results.labels import interval_words
 from gputui.services.results.throughput import (
     gave_of_launch,
     gave_text,
@@ -83,7 +84,7 @@ def test_where_the_system_does_not_say_how_long_threads_waited_it_is_unknown() -
 
 
 @pytest.mark.parametrize(
-    ("share", "told"), [(None, False), (0.0, False), (0.3, False), (0.4, True), (0.9, True)]
+    ("share", "told"), [(None, False), (0.0, False), (0.3, False), (0.4, True), (0.6, True)]
 )
 def test_a_rate_more_than_one_and_a_half_times_what_the_clock_saw_has_that_beside_it(
     share: float | None, told: bool
@@ -110,10 +111,36 @@ def test_above_a_share_of_the_time_waited_nothing_is_known(case: Case, percent: 
 
     assert not is_undecidable(just)
     assert is_undecidable(beyond)
-    assert (
-        undecidable_reason(beyond)
-        == f"its threads waited {percent + 1} % of the time for CPUs that others had"
+    assert undecidable_reason(beyond) == (
+        f"its threads waited {percent + 1} % of the time for CPUs that others had,"
+        " and its rate is the clock's"
     )
+
+
+@pytest.mark.parametrize(("case", "share"), [(ALONE, 0.68), (GEMM, 0.9), (TRAIN, 0.41), (DECODE, 0.85)])
+def test_where_nothing_is_known_the_rate_is_the_clocks_and_its_interval_unknown(
+    case: Case, share: float
+) -> None:
+    found = measured(case, steady(0.1), waited_share=share)
+    speed = speed_of(found)
+
+    assert is_undecidable(found)
+    assert own_launches_of(found) == launches_of(found)
+    assert rate_of(found) == rate_of(found, by_clock=True)
+    assert gave_text(found) == ""
+    assert isinstance(speed, SpeedEstimate)
+    assert interval_words(speed) == "unknown"
+    assert own_ratio_sd(found, found) >= own_sd(found) > 1
+
+
+def test_of_many_threads_the_rate_is_the_clocks_as_soon_as_they_may_have_waited_for_one_another() -> None:
+    (launch,) = measured(TRAIN, steady(0.1)).measurements
+    blocks = [replace(b, cpu_ns=16 * b.wall_ns, waited_ns=4 * b.wall_ns) for b in launch.blocks]
+    case = replace(measured(TRAIN, []), measurements=(replace(launch, blocks=tuple(blocks)),))
+
+    assert contention_of(case) == pytest.approx(0.2)
+    assert is_undecidable(case)
+    assert own_launches_of(case) == launches_of(case)
 
 
 @pytest.mark.parametrize("case", [TRAIN, DECODE])

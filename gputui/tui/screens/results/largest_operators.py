@@ -32,7 +32,8 @@ def largest_operators(
     if most < _LEAST_OPERATORS or not any(op.time_ns for op in breakdown.operators):
         return
     chosen = sorted((op for op in breakdown.operators if op.time_ns), key=lambda op: -op.time_ns)[:most]
-    name, time, share, _, phase, _, shapes = operator_table(detail.passes[case.case_id], chosen).written
+    table = operator_table(detail.passes[case.case_id], chosen, breakdown.step_ns)
+    name, time, share, _, phase, _, shapes = table.written
     columns = (
         replace(name, cells=[cut(clean(text), _NAME) for text in name.texts]),
         phase,

@@ -32,7 +32,7 @@ from gputui.services.results.labels import (
     run_notes,
     torch_words,
 )
-from gputui.services.results.roofline import peak_share
+from gputui.services.results.roofline import share_of_sheet, uses_of
 from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.step_tables import main_step, step_parts
 from gputui.services.results.throughput import speeds_of
@@ -106,7 +106,7 @@ def verdict_lines(detail: RunDetail, width: int) -> tuple[Line, ...]:
     run, loads = detail.run, loads_of(detail)
     words = {check.word for check in performance_checks(run)}
     style = "alarm" if ABOVE_LIMIT in words else "warn" if BELOW_NORMAL in words else "title"
-    text = headline_of(run, loads)
+    text = headline_of(run, loads, detail.passes)
     if detail.passes and run.summary.profile in (TRACE_PROFILE, DEMO_PROFILE) and not speeds_of(run):
         made_up = headline_sentences(run)[:1] if run.summary.is_made_up else ()
         text = " ".join((*made_up, sentence(next(iter(detail.passes.values())), run.cases[0].device_name)))
@@ -146,10 +146,8 @@ def _rates(run: Run, width: int, most: int | None) -> Iterator[Line]:
     measured = speeds_of(run)
     if not measured:
         return
-    shares = [peak_share(case, run.cases, run.summary.machine) for case, _ in measured]
-    of_sheet = any(share is not None and share.of == "peak" for share in shares)
-    legend = "bar: of the data sheet's peak" if of_sheet else "bar: of this box's peak test"
-    right_words = (Span(legend, "dim"),) if any(shares) else ()
+    has_sheet = any(share_of_sheet(uses_of(case, (), run.summary.machine)) for case, _ in measured)
+    right_words = (Span("bar: of the data sheet's peak", "dim"),) if has_sheet else ()
     yield section((Span("rates", "title"),), width, right_words)
     yield from table_lines(brief_table(run, measured[:most]), width, margin=len(_MARGIN))
     left = len(measured) - len(measured[:most])
@@ -166,7 +164,7 @@ def step_lines(case: CaseResult, breakdown: StepBreakdown, width: int) -> Iterat
         Span(f"a step of {clean(case_name(case))}", "title"),
         Span(f"  {format_seconds(breakdown.step_ns / 1e9)}"),
     )
-    yield section(title, width, (Span("of the profiled pass", "dim"),))
+    yield section(title, width, (Span("by its profiled pass", "dim"),))
     bar = Table((stacked_bar(step_parts(breakdown), rows=2),))
     yield from table_lines(bar, width, margin=len(_MARGIN), has_headings=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.document.bars import legend_lines, parts_bar
 from gputui.document.spans import Line, Span, wrapped
 from gputui.document.theme import FAMILIES, TONES
@@ -12,10 +13,12 @@ from gputui.model.units import format_bytes, format_seconds, listed
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.results.browser import RunDetail, breakdown_for
 from gputui.services.results.expected import performance_checks
+from gputui.services.results.headline import is_bad_news
 from gputui.services.results.labels import case_name, launch_number, run_heading, run_notes
 from gputui.services.results.step_tables import POINTS, main_step, memory_table, parts_of, step_words
 from gputui.services.results.throughput import speeds_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
+from gputui.services.results.why import why_sentence
 from gputui.tui.screens.results.largest_operators import largest_operators
 from gputui.tui.screens.results.overview import share_lines, step_lines
 from gputui.tui.screens.results.rests_on import launch_lines, rests_on_lines
@@ -129,9 +132,12 @@ def findings_page(detail: RunDetail, width: int, height: int) -> tuple[Line, ...
 
 
 def _findings(detail: RunDetail, width: int, *, has_steps: bool) -> tuple[Line, ...]:
-    lines: list[Line] = []
-    for performance in performance_checks(detail.run):
-        lines += paragraph(performance.text, width, "title" if performance.word != "NO REFERENCE" else "")
+    checks = sorted(performance_checks(detail.run), key=lambda check: not is_bad_news([check]))
+    told = [(check.text, "" if check.word == NO_REFERENCE else "title") for check in checks]
+    told.insert(
+        sum(is_bad_news([check]) for check in checks), (why_sentence(detail.run, detail.passes), "title")
+    )
+    lines = [line for text, style in told if text for line in paragraph(text, width, style)]
     for case, findings in detail.findings:
         lines += [(), (Span(case_name(case), "title"),)]
         for finding in findings:

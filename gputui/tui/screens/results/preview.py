@@ -13,9 +13,9 @@ from gputui.model.units import (
     format_rate,
     format_usd,
 )
-from gputui.services.results.boxes import main_case, on_boxes
+from gputui.services.results.boxes import on_boxes
 from gputui.services.results.browser import RunDetail
-from gputui.services.results.headline import case_subject
+from gputui.services.results.headline import case_subject, main_case
 from gputui.services.results.labels import (
     NOT_RUN,
     device_words,

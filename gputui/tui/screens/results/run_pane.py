@@ -16,10 +16,9 @@ from gputui.model.profiled import Operator
 from gputui.model.result import CaseResult
 from gputui.services.results import table_export as saving
 from gputui.services.results.browser import RunDetail, breakdown_for
-from gputui.services.results.headline import case_order
 from gputui.services.results.labels import case_name, outcome_words
 from gputui.services.results.step_breakdown import StepBreakdown
-from gputui.services.results.step_tables import operator_table
+from gputui.services.results.step_tables import operator_table, profiled_cases
 from gputui.services.results.table_export import Sheet
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results import pages
@@ -187,10 +186,10 @@ class RunPane(Vertical):
         if self.tab == "timeline" and self.detail is not None and self.detail.spans:
             spans = self.detail.spans
             self.change_window(lambda window: window.next_span(spans, step))
-        there = self._cases_for(self.tab)
+        there = self._profiled()
         if self.tab not in OF_A_CASE or len(there) < 2:
             return
-        here = self._case_for(self.tab)
+        here = self._case()
         place = there.index(here) if here in there else 0
         self._case_id = there[(place + step) % len(there)].case_id
         self.draw()
@@ -267,7 +266,7 @@ class RunPane(Vertical):
     def filter_operators(self, text: str) -> None:
         """Show only operators that contain a text; the focus does not change."""
         self.operator_filter = text
-        case = self._case_for("operators")
+        case = self._case()
         if self.detail is not None and case is not None:
             self._fill_operators(self.detail, case)
 
@@ -276,7 +275,7 @@ class RunPane(Vertical):
         detail = self.detail
         if detail is None:
             return
-        name, case = self.tab, self._case_for(self.tab)
+        name, case = self.tab, self._case()
         if name == "cases":
             self._switcher.current = "cases"
         elif name == "operators" and case is not None and self._fill_operators(detail, case):
@@ -350,7 +349,7 @@ class RunPane(Vertical):
     @property
     def shown_case(self) -> CaseResult | None:
         """The case that the tab shows, if it shows one."""
-        return self._case_for(self.tab) if self.tab in OF_A_CASE else None
+        return self._case() if self.tab in OF_A_CASE else None
 
     def _describe_case_row(self) -> None:
         place = self._cases.cursor_row
@@ -359,7 +358,7 @@ class RunPane(Vertical):
             self._show_message(f"{cells[0].strip()}: {cells[-1]}" if cells[-1] else "", "dim")
 
     def _case_words(self, case: CaseResult) -> str:
-        there = self._cases_for(self.tab)
+        there = self._profiled()
         words = f"{case_name(case)}  (case {there.index(case) + 1} of {len(there)})"
         if self.tab == "operators":
             words += f"  by {GROUPS[self._group]}, sorted by {OPERATOR_ORDERS[self._order][0]}"
@@ -392,22 +391,13 @@ class RunPane(Vertical):
             lines = timeline(self.detail, self._series, self._window, width, self._switcher.size.height)
         self._page.show(lines, keeps_place=keeps_place)
 
-    def _cases_for(self, name: str) -> list[CaseResult]:
-        """The cases that have something on a tab, those whose pass has no result last."""
-        if self.detail is None:
-            return []
-        cases, passes = self.detail.run.cases, self.detail.passes
-        return sorted(
-            (case for case in cases if case.case_id in passes),
-            key=lambda case: not passes[case.case_id].is_valid,
-        )
+    def _profiled(self) -> list[CaseResult]:
+        return [] if self.detail is None else profiled_cases(self.detail.run, self.detail.passes)
 
-    def _case_for(self, name: str) -> CaseResult | None:
+    def _case(self) -> CaseResult | None:
         """The one that was chosen, else that of the headline."""
-        there = self._cases_for(name)
-        valid = [case for case in there if self.detail and self.detail.passes[case.case_id].is_valid]
-        main = min(valid or there, key=lambda case: case_order(case.case), default=None)
-        return next((case for case in there if case.case_id == self._case_id), main)
+        there = self._profiled()
+        return next((case for case in there if case.case_id == self._case_id), there[0] if there else None)
 
     def _chosen(self, breakdown: StepBreakdown) -> list[Operator]:
         return chosen_operators(breakdown.operators, self._group, self._order, self.operator_filter)
@@ -422,7 +412,7 @@ class RunPane(Vertical):
         if table is self._cases and table.cursor_row < len(self._case_rows):
             case = self._case_rows[table.cursor_row].case
         elif table is self._operators:
-            case = self._case_for("operators")
+            case = self._case()
         lines: tuple[Line, ...] = ()
         if detail is not None and case is not None and rows >= _LEAST_BELOW:
             lines = self._lines_below(detail, case, table is self._cases, width, rows - 1)
@@ -450,7 +440,7 @@ class RunPane(Vertical):
         breakdown = breakdown_for(detail, case)
         if isinstance(breakdown, Missing) or not breakdown.operators:
             return False
-        table = operator_table(detail.passes[case.case_id], self._chosen(breakdown))
+        table = operator_table(detail.passes[case.case_id], self._chosen(breakdown), breakdown.step_ns)
         widest = {0: _NAME_CELLS} if self.screen.size.width < _WIDE else None
         _fill_without_empty(self._operators, table.headings, table.rows, table.headings[3:], widest)
         return True

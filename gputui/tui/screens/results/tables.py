@@ -27,7 +27,7 @@ from gputui.services.results.step_breakdown import added_up
 from gputui.services.results.step_tables import CATEGORY_WORDS
 from gputui.services.results.table_export import Sheet, runs_sheet
 from gputui.services.results.throughput import GAVE, HELD_BY_OTHERS, gave_text, speed_of
-from gputui.services.results.waiting import is_crowded, waited_share
+from gputui.services.results.waiting import is_crowded, is_undecidable, waited_share
 from gputui.store.selecting import MAX_LABEL
 from gputui.store.text import clean_text
 from gputui.tui.widgets.plain_table import PlainTable
@@ -119,7 +119,8 @@ def _flags(case: CaseResult) -> str:
     flags = []
     if case.outcome != "ok":
         flags.append(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
-    flags += [f"{GAVE} {gave}"] if (gave := gave_text(case)) else []
+    if gave := "this" if is_undecidable(case) else gave_text(case):
+        flags.append(f"{GAVE} {gave}")
     if is_crowded(case):
         share = waited_share(case)
         flags.append(HELD_BY_OTHERS + ("" if isinstance(share, Missing) else f" {format_percent(share)}"))

@@ -432,8 +432,10 @@ def finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InProg
         with open_result(target) as file:
             results = [run_in(file, run.run_id) for run in runs]
             headlines = tuple(
-                headline_of(result, serving_of(result, file.serving(result.summary.run_id)))
-                for result in results
+                headline_of(
+                    one, serving_of(one, file.serving(one.summary.run_id)), file.profiled(one.summary.run_id)
+                )
+                for one in results
             )
             passes = file.profiled(runs[0].run_id) if len(runs) == 1 else {}
             steps = tuple(next_steps(results, target, file.measured_summaries(), passes=passes.values()))

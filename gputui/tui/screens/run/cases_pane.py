@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 from gputui.document.bars import gauge_spans
 from gputui.document.table import Column, Drawing, Table
-from gputui.model.units import counted, format_clock, format_seconds
-from gputui.services.results.throughput import GAVE
+from gputui.model.units import UNKNOWN, counted, format_clock, format_seconds
+from gputui.services.results.roofline import share_text
+from gputui.services.results.throughput import GAVE, HELD_BY_OTHERS
+from gputui.services.results.waiting import BY_CLOCK
 from gputui.services.runs.progress import CaseProgress, ProgressSnapshot
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, line_width
@@ -30,6 +32,7 @@ _GAUGE, _LEAST_BAR, _MOST_BAR = 12, 6, 24
 _WIDEST_GAUGE = 40
 _TIME, _FOR_TIMES = 8, 76
 """Cells of a time of a load on a server, and from which width there is room for two."""
+_GAVE_IS = f"{GAVE}: as {HELD_BY_OTHERS}; rates are without that"
 _OF_FASTEST = ("BESIDE THE FASTEST HERE", "OF FASTEST", "")
 
 
@@ -63,7 +66,9 @@ def cases_so_far(
     Also returns how far it is scrolled then.
     """
     cases, not_run = progress.to_run, progress.not_run_line
-    room = max(rows - 1, 1)
+    explained = [_GAVE_IS] if any(case.gave for case in cases) else []
+    explained += [BY_CLOCK] if any(case.spread == UNKNOWN for case in cases) else []
+    room = max(rows - 1 - len(explained), 1)
     if len(cases) > room or not_run:
         room = max(room - 1, 1)
     now = next((i for i, case in enumerate(cases) if case.is_now), 0)
@@ -76,6 +81,7 @@ def cases_so_far(
     hidden = [*_hidden(cases[:first], "above"), *_hidden(cases[first + room :], "below")]
     if notes := list(filter(None, [*hidden, clean(not_run)])):
         lines.append(fitted((Span(f"   {' · '.join(notes)}", "dim"),), width))
+    lines += [fitted((Span(f"   {words}", "dim"),), width) for words in explained]
     return lines, scrolled
 
 
@@ -109,9 +115,9 @@ def _table(cases: Sequence[CaseProgress], shared: str, *, has_times: bool) -> Ta
         Span(_STATE_WORDS.get(case.state, case.state), STATE_STYLES.get(case.state, "dim")) for case in cases
     ]
     rates = [_rate(case) for case in cases]
-    of_sheet = [case.peak if case.peak is not None and case.peak.of == "peak" else None for case in cases]
+    of_sheet = [case.peak for case in cases]
     has_sheet = any(of_sheet)
-    peaks = ["" if share is None else share.text for share in of_sheet]
+    peaks = [share_text(share) for share in of_sheet]
     gave = [Span(case.gave, "warn") for case in cases]
     times = [
         Column(f"{title:>{_TIME}}", ["" if one is None else format_seconds(one) for one in of], True)
@@ -119,8 +125,7 @@ def _table(cases: Sequence[CaseProgress], shared: str, *, has_times: bool) -> Ta
     ]
 
     def draw(cells: int, beside: Sequence[Column]) -> Column:
-        of_peak = [None if peak is None else peak.share for peak in of_sheet]
-        shares = of_peak if has_sheet else [case.of_fastest for case in cases]
+        shares = of_sheet if has_sheet else [case.of_fastest for case in cases]
         drawn = [
             [() if share is None else gauge_spans(share, 1.0, cells, "accent" if case.is_now else "compute")]
             for case, share in zip(cases, shares, strict=True)

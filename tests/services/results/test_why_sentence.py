@@ -1,0 +1,141 @@
+"""Why a run is as fast as it is, in a sentence that says no more than what was measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hand_made import make_run, measured
+from journals import GPU_MACHINE
+from stored_runs import passed
+from test_expected import at_rate, shipped_case
+
+from gputui.model.absent import Missing
+from gputui.model.case import Case
+from gputui.model.profiled import ProfiledPass, TimeSlice, without_result
+from gputui.model.result import CaseResult, Run
+from gputui.services.results.headline import headline_sentences
+from gputui.services.results.step_breakdown import breakdown_of, is_believed
+from gputui.services.results.step_tables import step_parts
+from gputui.services.results.why import why_sentence
+
+GPT, MINI = shipped_case("gpt_train", "base", "amp"), shipped_case("gpt_train", "mini", "amp")
+CPU = replace(GPT, variant=replace(GPT.variant, device_class="cpu", threads="all"))
+TIMED_MS = 100.0
+
+
+def idle(ms_by_cause: dict[str, float], step_ms: float = TIMED_MS) -> ProfiledPass:
+    """A pass of ten steps that are idle so long in each, of which the rest is as in `passed`."""
+    found = passed(0, 0, (step_ms - sum(ms_by_cause.values())) / 0.9)
+    slices = (
+        *(part for part in found.slices if part.time_class != "idle"),
+        *(TimeSlice("forward", "idle", cause, round(1e7 * ms)) for cause, ms in ms_by_cause.items()),
+    )
+    return replace(found, slices=slices, window_ns=sum(part.time_ns for part in slices))
+
+
+def timed(case: Case = GPT, step_ms: float = TIMED_MS) -> CaseResult:
+    return measured(case, *[[step_ms / 1000] * 5] * 3, precision_used="amp-bf16")
+
+
+def why(found: ProfiledPass, *beside: CaseResult, case: Case = GPT) -> str:
+    return why_sentence(run_of(timed(case), *beside), {0: found})
+
+
+def run_of(*cases: CaseResult) -> Run:
+    numbered = [replace(case, case_id=number) for number, case in enumerate(cases)]
+    return make_run(*numbered, machine=GPU_MACHINE)
+
+
+def test_a_step_that_computes_says_of_what_it_mostly_is() -> None:
+    assert why(idle({"launch": 3})) == "A step is 97 % compute on the GPU, 81 % matmul."
+    assert why(idle({"python": 6}), case=CPU) == "A step is 94 % compute on the CPU, 78 % matmul."
+
+
+@pytest.mark.parametrize(("reached", "limit"), [(0.4, ""), (0.8, ": compute is the limit")])
+def test_beside_a_peak_test_of_the_same_run_it_says_what_it_reaches_and_whether_that_is_the_limit(
+    reached: float, limit: str
+) -> None:
+    assert GPT.flops_per_step
+    peak = at_rate(GPT.flops_per_step / 0.1 / reached, "gemm", "large", "amp")
+    text = f"A step is 97 % compute on the GPU, 81 % matmul, and reaches {100 * reached:.0f} %"
+    assert why(idle({"launch": 3}), peak) == f"{text} of this box's own matmul peak{limit}."
+
+
+@pytest.mark.parametrize(
+    ("causes", "said"),
+    [
+        ({"launch": 30, "python": 8}, ", most of it for launches: the CPU is the limit"),
+        (
+            {"launch": 11, "dispatch": 14, "python": 13},
+            ", above all for the dispatch of operators: the CPU is the limit",
+        ),
+        ({"data_wait": 30, "launch": 8}, ", most of it for the data loader: the data loader is the limit"),
+        ({"python": 10, "launch": 11, "queue": 17}, ": the CPU is the limit"),
+    ],
+)
+def test_a_gpu_that_waits_says_for_what_and_names_a_limit_only_where_a_finding_would(
+    causes: dict[str, float], said: str
+) -> None:
+    assert why(idle(causes)) == f"The GPU waits 38 % of a step{said}."
+
+
+def test_what_is_less_than_half_of_the_waiting_is_not_called_the_limit() -> None:
+    assert why(idle({"python": 10, "launch": 12, "queue": 28})) == "The GPU waits 50 % of a step."
+    both = why(idle({"data_wait": 15, "launch": 23, "queue": 10}))
+    assert both == "The GPU waits 48 % of a step, above all for launches."
+
+
+def test_time_between_the_operators_of_a_cpu_is_no_waiting() -> None:
+    text = why(idle({"python": 25}), case=CPU)
+    assert text == "The CPU spends 25 % of a step between operators, most of it for Python between calls."
+
+
+def test_a_gpu_that_waited_longer_under_the_profiler_is_said_to_wait_as_long_as_in_timed_steps() -> None:
+    slow = idle({"launch": 98}, step_ms=160)  # 62 ms of work, as without the profiler
+    assert why(slow).startswith("The GPU waits 38 % of a step, most of it for launches")
+    breakdown = breakdown_of(slow, timed())
+    assert not isinstance(breakdown, Missing)
+    assert breakdown.step_ns == pytest.approx(TIMED_MS * 1e6)
+    assert breakdown.inflation == pytest.approx(1.6)
+    assert is_believed(breakdown)
+    assert sum(share.share for share in breakdown.shares) == pytest.approx(1)
+    assert {name: share for name, share, _ in step_parts(breakdown)}["idle"] == pytest.approx(0.38)
+
+
+def test_nothing_is_said_of_a_pass_that_does_not_tell_where_timed_steps_go() -> None:
+    busier = idle({"launch": 3}, step_ms=130)  # the GPU worked longer than a whole timed step
+    assert why(busier) == ""
+    assert why(idle({"python": 3}, step_ms=140), case=CPU) == ""
+    assert why(without_result(0, 0, "no time was left")) == ""
+    assert why_sentence(run_of(timed()), {}) == ""
+
+
+def test_a_rate_with_the_waiting_in_it_is_no_share_of_a_peak() -> None:
+    peak = measured(shipped_case("gemm", "mini", "fp32", "cpu"), *[[0.01] * 5] * 3, precision_used="fp32")
+    busy_peak = measured(peak.case, *[[0.01] * 5] * 3, precision_used="fp32", waited_share=0.8)
+    case = shipped_case("gpt_train", "mini", "fp32", "cpu")
+    for share, test, is_told in ((0.0, peak, True), (0.6, peak, False), (0.0, busy_peak, False)):
+        step = measured(case, *[[0.1] * 5] * 3, precision_used="fp32", waited_share=share)
+        run = make_run(step, replace(test, case_id=1))
+        assert ("matmul peak" in why_sentence(run, {0: idle({"python": 6})})) == is_told
+
+
+def test_a_step_of_another_case_than_that_of_the_headline_has_its_name() -> None:
+    run = run_of(timed(MINI), timed(GPT))
+    assert why_sentence(run, {0: idle({"launch": 3})}).startswith("A step of GPT training (mini) is 97 % ")
+    waits = why_sentence(run, {0: idle({"launch": 38})})
+    assert waits.startswith("The GPU waits 38 % of a step of GPT training (mini), most of it for launches")
+
+
+def test_it_follows_the_answer_and_comes_before_whether_the_box_is_normal() -> None:
+    run = run_of(timed(), at_rate(780e12, "gemm", "large", "amp"))
+    answer, said, box = headline_sentences(run, why_sentence(run, {0: idle({"launch": 3})}))
+    assert answer.startswith("GPT training")
+    assert said.startswith("A step is 97 % compute")
+    assert box.startswith("This H200 is normal")
+    assert headline_sentences(run) == (answer, box)
+    slow = run_of(timed(), at_rate(300e12, "gemm", "large", "amp"))
+    bad, answer, said = headline_sentences(slow, "A step is this.")
+    assert bad.startswith("BELOW NORMAL")
+    assert (answer.startswith("GPT training"), said) == (True, "A step is this.")
