@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from gputui.services.advise.llm_serving import (
     LLM_HEADINGS,
     LlmJob,
     advise_llm,
+    example_llm_job,
     is_llm_job,
     llm_assumptions,
     llm_headline,
@@ -39,9 +41,9 @@ from gputui.services.advise.rent import (
     Choice,
     Estimated,
     Offer,
-    Pick,
     PricedSide,
     advise,
+    example_job,
     headline_of,
 )
 from gputui.services.prices.pricing import price_of, price_of_run, price_source
@@ -61,11 +63,11 @@ COMMON = ("--job", "--price", "--instance", "--buy", "--precision", "--workload"
     "--job",
     "jobs",
     multiple=True,
-    required=True,
     metavar="TEXT",
-    help="'50M tokens train', '1M img train in 8h', '200 rps p99<50ms', '2M requests/day 800 in 200 out"
+    help="'2e9 tokens a month', '1M img train in 8h', '200 rps p99<50ms', '2M requests/day 800 in 200 out"
     " ttft<500ms tpot<50ms'; repeatable.",
 )
+@click.option("--tokens", multiple=True, hidden=True)
 @click.option("--workload", metavar="NAME[:SIZE]", default="", help="Answer with this workload.")
 @click.option("--precision", type=click.Choice(["fp32", "tf32", "amp"]), help="Only rows of this precision.")
 @click.option("--price", "prices", multiple=True, metavar="[F=]USD", help="What a whole box costs per hour.")
@@ -135,6 +137,7 @@ COMMON = ("--job", "--price", "--instance", "--buy", "--precision", "--workload"
 def command(
     files: tuple[str, ...],
     jobs: tuple[str, ...],
+    tokens: tuple[str, ...],
     workload: str,
     precision: str | None,
     prices: tuple[str, ...],
@@ -158,6 +161,10 @@ def command(
     from gputui.services.advise.buy import Terms, weigh
     from gputui.services.results.conditions import Evidence
 
+    files, typed_jobs = _files_and_jobs(files)
+    jobs = (*jobs, *(f"{amount} tokens" for amount in tokens), *typed_jobs)
+    if not files:
+        raise GputuiError("advise: no result file is named", f"gputui advise a.db b.db --job {jobs[0]!r}")
     llm_jobs = tuple(text for text in jobs if is_llm_job(text))
     if llm_jobs and len(llm_jobs) < len(jobs):
         raise GputuiError(
@@ -185,6 +192,8 @@ def command(
         for warning in selection.warnings:
             click.echo(warning, err=True)
     boxes = [_box(selection, stated, typed, cpus, pool) for selection in selections]
+    if not jobs:
+        raise _jobless(files, boxes)
     if wanted:
         return _advise_llm(llm_jobs, wanted, boxes, hours_per_month, is_verbose=verbose, as_json=as_json)
     evidence = Evidence(selections, trust=trust)
@@ -283,6 +292,30 @@ def _check_finite(option: str, number: float | None) -> None:
         raise GputuiError(f"{option} {number}: is not an amount", "a plain number")
 
 
+def _files_and_jobs(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The files, and the job where one is typed among them: an amount or a verb, and all up to the next
+    file."""
+    from gputui.analysis.job import begins_job
+
+    are_files = [word.endswith(".db") or split_selector(word)[0].exists() for word in words]
+    starts = (place for place, word in enumerate(words) if not are_files[place] and begins_job(word))
+    if (first := next(starts, None)) is None:
+        return tuple(words), ()
+    end = next((place for place in range(first, len(words)) if are_files[place]), len(words))
+    return (*words[:first], *words[end:]), (" ".join(words[first:end]),)
+
+
+def _jobless(files: Sequence[str], boxes: Sequence[PricedSide]) -> GputuiError:
+    """What is missing, with a line that these files can answer."""
+    example = example_job(boxes) or example_llm_job(boxes)
+    if not example:
+        return GputuiError("advise: no job is stated, and these files answer none", "gputui run quick")
+    return GputuiError(
+        "advise: no job is stated: how much work is it?",
+        f"gputui advise {shlex.join(files)} --job {shlex.quote(example)}",
+    )
+
+
 def _by_file(option: str, values: Sequence[str], files: Sequence[str]) -> dict[str, str]:
     """The value for each file: `F=VALUE` for one, `VALUE` for all others."""
     found: dict[str, str] = {}
@@ -361,7 +394,7 @@ def _write(page: Page, advice: Advice, runs: dict[str, RunSummary], *, is_verbos
 
     page.line()
     if isinstance(advice.job, Batch):
-        headings = ["box", "row", "rate", "time", "cost"]
+        headings = ["box", "row", "rate", "time", f"cost a {advice.job.per}" if advice.job.per else "cost"]
         rows = [_batch_cells(offer) for offer in advice.offers]
     else:
         percentile = advice.job.percentile or "p99"
@@ -377,7 +410,7 @@ def _write(page: Page, advice: Advice, runs: dict[str, RunSummary], *, is_verbos
         prices = dict.fromkeys(_price(offer) for offer in mine)
         page.line(f"{device_words(runs[mine[0].run_id])}; {'; '.join(prices)}", lead=f"{name}: ")
     for assumed in advice.assumptions:
-        page.line(f"assumed: {assumed}")
+        page.line(f"assumed: {assumed}", "dim")
     notes = list(_notes(advice))
     if not is_verbose and notes:
         page.hint(counted(len(notes), "note"), "--verbose")
@@ -386,15 +419,7 @@ def _write(page: Page, advice: Advice, runs: dict[str, RunSummary], *, is_verbos
 
 
 def _notes(advice: Advice) -> Iterator[str]:
-    """The picks in full, reasons to doubt an offer, and boxes that have none."""
-    unpriced = [
-        f"{offer.box} {offer.device_class}"
-        for offer in advice.offers
-        if offer.meets and isinstance(offer.usd, Missing)
-    ]
-    without = f"; without a price: {', '.join(unpriced)}" if unpriced else ""
-    yield f"cheapest: {_picked(advice.cheapest)}{without}"
-    yield f"fastest: {_picked(advice.fastest)}"
+    """Reasons to doubt an offer, and boxes that have none."""
     for offer in advice.offers:
         where = f"! {offer.box} {offer.device_class}"
         if not offer.meets:
@@ -475,13 +500,6 @@ def _price(offer: Offer) -> str:
         return f"{where} no price ({offer.share.reason}): --cpu-price {offer.box}=USD_PER_H gives its cost"
     source = price_source(offer.price, datetime.date.today())
     return f"{where} {format_hourly(offer.price.usd_per_hour)} ({source})"
-
-
-def _picked(pick: Pick | Missing) -> str:
-    if isinstance(pick, Missing):
-        return f"— ({pick.reason})"
-    ties = f", can't tell it from {', '.join(pick.ties)}" if pick.ties else ""
-    return f"{pick.box} {pick.device_class}{ties}"
 
 
 def _buying(buying: Buying) -> str:

@@ -161,6 +161,16 @@ def _is_alike(job: LlmJob, case: Case) -> bool:
     )
 
 
+def example_llm_job(boxes: Sequence[PricedSide]) -> str:
+    """A job that they can answer, as it is typed; empty if none."""
+    cases = (one.result.case for box in boxes for one in box.side.cases)
+    case = next((case for case in cases if case.is_load_limit), None)
+    if case is None:
+        return ""
+    lengths = f"{parameter_of(case, 'prompt_tokens')} in {parameter_of(case, 'output_tokens')} out"
+    return f"1M requests/day {lengths} {limits_of(case).option}"
+
+
 def _implies(measured: Limits, wanted: Limits) -> bool:
     """Whether whoever meets the measured limits meets the wanted ones."""
     return all(
@@ -175,7 +185,7 @@ def _order(offer: LlmOffer) -> tuple[bool, float, float]:
 
 
 def llm_headline(advice: LlmAdvice) -> str:
-    """`Cheapest: b, 2 boxes, $4380.00 a month (can't tell it from a).`"""
+    """`Cheapest: b, 2 boxes, $4380.00 a month (can't tell it from a); next a, $5840.00.`"""
     best, *others = advice.offers
     usd = best.usd_per_month
     terms = counted(round(best.boxes.value), "box")
@@ -190,7 +200,9 @@ def llm_headline(advice: LlmAdvice) -> str:
         if not isinstance(other.usd_per_month, Missing) and other.usd_per_month.low <= usd.high
     ]
     doubt = f" (can't tell it from {listed(ties)})" if ties else ""
-    return f"Cheapest: {terms}{doubt}."
+    second = others[0].usd_per_month
+    following = "" if isinstance(second, Missing) else f"; next {others[0].box}, {format_usd(second.value)}"
+    return f"Cheapest: {terms}{doubt}{following}."
 
 
 def llm_rows(advice: LlmAdvice) -> list[tuple[str, ...]]:

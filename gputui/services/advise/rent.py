@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.analysis.cost import share_of_price
-from gputui.analysis.job import Batch, Job, Serving
+from gputui.analysis.job import VERBS, Batch, Job, Serving
 from gputui.analysis.judgement import COST, RATE, Judgement, judgements
 from gputui.analysis.owning import HOURS_PER_MONTH
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate, Verdict
@@ -60,6 +60,9 @@ SERVES = ("infer_rps",)
 ALONE = "infer_lat"
 """One request at a time, the best case of any load."""
 
+_EXAMPLES = {"tok": "50M tokens", "img": "1M img", "seq": "100k texts", "req": "1M requests"}
+_ONE_BOX_HAS = "one box has"
+"""Begins the doubt about work that returns before one box has done it."""
 _UNDER_LOAD = re.compile(r"(p50|p99)_at_([0-9]{1,3})_s")
 
 
@@ -126,11 +129,11 @@ class Offer:
     share: float | Missing
     """The part of the price that the job pays."""
     time_s: Estimated | Missing
-    """Of the work, without the start; Missing for serving."""
+    """Of the work and its start; Missing for serving."""
     load: ServedLoad | Missing
     """Missing for a job that ends, or with the reason why the bound is not met."""
     usd: Estimated | Missing
-    """Of the job including its start; per month for serving."""
+    """Of that time; per month for serving."""
     meets: bool
     """Whether it meets the deadline or the bound, also at the worse end of the interval; True without one."""
     is_told: bool
@@ -176,11 +179,11 @@ class _Candidate:
     weight: float | None
     """Its value is this times the time of its work, and of its start; None if speed alone does not decide."""
     start_s: float = 0.0
-    """Paid for at the same price as the work."""
+    """Of its time, and paid for at the same price as the work."""
 
     @property
     def name(self) -> str:
-        return f"{self.offer.box} {self.offer.device_class}"
+        return _named(self.offer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +220,8 @@ def advise(
     `conditions` gives the state of a machine while a case was timed; without it no doubt comes from
     telemetry. Raises GputuiError if no machine has a row that answers it, with what would measure one.
     """
+    if isinstance(job, Batch) and job.is_verb_assumed:
+        job = _with_verb(job, {choice.workload} if choice.workload else _workloads_of(boxes))
     work = _chosen_work(job, boxes, choice)
     made: list[_Measured] = []
     left_out: list[tuple[str, str]] = []
@@ -254,7 +259,7 @@ def advise(
 
 
 def headline_of(advice: Advice) -> str:
-    """`Cheapest: a gpu, 2 h 5 min for $12.30. Fastest: b gpu, ...`, and whether a GPU pays."""
+    """`Cheapest: a gpu, 2 h 5 min for $12.30; next b gpu, ... Fastest: b gpu.`, and whether a GPU pays."""
     able = [offer for offer in advice.offers if offer.meets]
     gpu = f"{advice.gpu[0].upper()}{advice.gpu[1:]}." if advice.gpu else ""
     if not able:
@@ -266,43 +271,85 @@ def headline_of(advice: Advice) -> str:
     ]
     if len(able) == 1:
         few = "the only one that meets the job" if len(advice.offers) > 1 else "the only one measured"
-        sentences = [f"{able[0].box} {able[0].device_class}, {few}: {_terms(able[0])}."]
-    elif len(picks) == 2 and _who(picks[0][1]) == _who(picks[1][1]):
-        sentences = [f"Cheapest and fastest: {_picked_terms(advice, picks[0][1])}."]
+        sentences = [f"{_named(able[0])}, {few}: {_terms(advice, able[0])}."]
+    elif len(picks) == 2:
+        sentences = _both_picks(advice, *(pick for _, pick in picks))
     else:
-        sentences = [f"{word}: {_picked_terms(advice, pick)}." for word, pick in picks]
+        sentences = [
+            f"{word}: {_picked(pick)}, {_terms(advice, _offered(advice, pick))}." for word, pick in picks
+        ]
+    if isinstance(advice.job, Batch) and advice.job.is_verb_assumed:
+        sentences.append("Taken as training; for text generation, add `write`.")
     if all(isinstance(offer.usd, Missing) for offer in able):
         sentences.append("No price is known: --price gives the cost.")
     disturbed = {
-        f"{offer.box} {offer.device_class}: {doubt}."
+        f"{_named(offer)}: {doubt}."
         for offer in (able if len(able) == 1 else [_offered(advice, pick) for _, pick in picks])
         for doubt in offer.doubts
-        if doubt.startswith((CROWDED, SHARED, SLOWED))
+        if doubt.startswith((CROWDED, SHARED, SLOWED, _ONE_BOX_HAS))
     }
     return " ".join(filter(None, (*sentences, gpu, *sorted(disturbed))))
+
+
+def _both_picks(advice: Advice, cheapest: Pick, fastest: Pick) -> list[str]:
+    """The cheapest with what the next best costs, and the fastest where it is another."""
+    best, second = [one for one in advice.offers if one.meets and isinstance(one.usd, Estimated)][:2]
+    is_both, is_second = (_who(fastest) == (one.box, one.device_class) for one in (best, second))
+    lead = "Cheapest and fastest" if is_both else "Cheapest"
+    following = f"and fastest: {_picked(fastest)}" if is_second else _named(second)
+    sentences = [
+        f"{lead}: {_picked(cheapest)}, {_terms(advice, best)}; next {following}, {_terms(advice, second)}."
+    ]
+    if not is_both and not is_second:
+        sentences.append(f"Fastest: {_picked(fastest)}, {_terms(advice, _offered(advice, fastest))}.")
+    return sentences
 
 
 def _who(pick: Pick) -> tuple[str, str]:
     return pick.box, pick.device_class
 
 
-def _picked_terms(advice: Advice, pick: Pick) -> str:
+def _named(offer: Offer) -> str:
+    return f"{offer.box} {offer.device_class}"
+
+
+def _picked(pick: Pick) -> str:
     ties = f" (can't tell it from {listed(pick.ties)})" if pick.ties else ""
-    return f"{pick.box} {pick.device_class}{ties}, {_terms(_offered(advice, pick))}"
+    return f"{pick.box} {pick.device_class}{ties}"
 
 
 def _offered(advice: Advice, pick: Pick) -> Offer:
     return next(offer for offer in advice.offers if (offer.box, offer.device_class) == _who(pick))
 
 
-def _terms(offer: Offer) -> str:
+def _terms(advice: Advice, offer: Offer) -> str:
     """What it takes and costs: `2 h 5 min for $12.30`, `3 boxes, $7300.00 a month`."""
     usd = "" if isinstance(offer.usd, Missing) else format_usd(offer.usd.value)
     if isinstance(offer.load, ServedLoad):
         boxes = counted(round(offer.load.boxes.value), "box")
         return f"{boxes}, {usd} a month" if usd else boxes
+    each = f" a {advice.job.per}" if isinstance(advice.job, Batch) and advice.job.per else ""
     time = "" if isinstance(offer.time_s, Missing) else format_seconds(offer.time_s.value)
-    return f"{time} for {usd}" if usd else time
+    return f"{time} for {usd}{each}" if usd else f"{time}{each}"
+
+
+def _workloads_of(boxes: Sequence[PricedSide]) -> set[str]:
+    """What any of them has measured."""
+    cases = [case.result for box in boxes for case in box.side.cases]
+    return {case.case.work.workload for case in cases if isinstance(speed_of(case), SpeedEstimate)}
+
+
+def _with_verb(job: Batch, workloads: Collection[str]) -> Batch:
+    """The job with the verb that these workloads answer; the usual one is assumed of several."""
+    answered = [verb for verb in VERBS[job.unit] if not {*ANSWERS[job.unit, verb]}.isdisjoint(workloads)]
+    return replace(job, verb=(answered or [job.verb])[0], is_verb_assumed=len(answered) > 1)
+
+
+def example_job(boxes: Sequence[PricedSide]) -> str:
+    """A job that they can answer, as it is typed; empty if none."""
+    workloads = _workloads_of(boxes)
+    answered = (key for key, names in ANSWERS.items() if not workloads.isdisjoint(names))
+    return next((f"{_EXAMPLES[unit]} {verb}" for unit, verb in answered), "")
 
 
 def _chosen_work(job: Job, boxes: Sequence[PricedSide], choice: Choice) -> Work:
@@ -397,10 +444,10 @@ def _offer(
     load: ServedLoad | Missing = Missing("a job that ends has no load")
     usd: Estimated | Missing
     if isinstance(job, Batch):
-        time_s = _time(job, case, speed)
-        meets = job.within_s is None or time_s.high + start_s <= job.within_s
-        is_told = meets or (job.within_s is not None and time_s.low + start_s > job.within_s)
-        usd = _usd_of_job(time_s, price, share, start_s)
+        time_s = _time(job, case, speed, start_s)
+        meets = job.within_s is None or time_s.high <= job.within_s
+        is_told = meets or (job.within_s is not None and time_s.low > job.within_s)
+        usd = _usd_of_job(time_s, price, share)
     else:
         load, is_told = _load(job, found.result, speed, share)
         meets = isinstance(load, ServedLoad)
@@ -419,13 +466,17 @@ def _offer(
         usd=usd,
         meets=meets,
         is_told=is_told,
-        doubts=tuple(_doubts(job, box.side, found, speed, conditions)),
+        doubts=(
+            *_doubts(job, box.side, found, speed, conditions),
+            *_overlong(job, time_s, hours),
+        ),
     )
 
 
-def _time(job: Batch, case: Case, speed: SpeedEstimate) -> Estimated:
+def _time(job: Batch, case: Case, speed: SpeedEstimate, start_s: float) -> Estimated:
     units = job.amount / _units_in(job, case)
-    return Estimated(units / speed.units_per_s, units / speed.high, units / speed.low)
+    rates = speed.units_per_s, speed.high, speed.low
+    return Estimated(*(start_s + units / rate for rate in rates))
 
 
 def _is_counted_in(job: Job, unit: str) -> bool:
@@ -447,13 +498,10 @@ def _units_in(job: Batch, case: Case) -> float:
     )
 
 
-def _usd_of_job(
-    time_s: Estimated, price: Price | Missing, share: float | Missing, start_s: float
-) -> Estimated | Missing:
+def _usd_of_job(time_s: Estimated, price: Price | Missing, share: float | Missing) -> Estimated | Missing:
     if isinstance(price, Missing) or isinstance(share, Missing):
         return price if isinstance(price, Missing) else Missing(_reason(share))
-    paid_s = Estimated(time_s.value + start_s, time_s.low + start_s, time_s.high + start_s)
-    return paid_s.scaled(price.usd_per_hour * share / 3600)
+    return time_s.scaled(price.usd_per_hour * share / 3600)
 
 
 def _usd_per_month(
@@ -534,6 +582,15 @@ def _doubts(
     if isinstance(job, Serving) and job.bound_s is not None:
         for case in side.cases:
             yield from _alone_too_slow(job, found, case)
+
+
+def _overlong(job: Job, time_s: Estimated | Missing, hours_per_month: float) -> Iterable[str]:
+    """How many boxes work that returns takes, if one is not done in time."""
+    hours = {"day": 24.0, "month": hours_per_month}.get(job.per) if isinstance(job, Batch) else None
+    if hours is None or isinstance(time_s, Missing) or time_s.value <= hours * 3600:
+        return
+    boxes = math.ceil(time_s.value / 3600 / hours)
+    yield f"{_ONE_BOX_HAS} {hours:g} h a {job.per}: it takes {boxes} boxes"
 
 
 def _alone_too_slow(job: Serving, found: SideCase, case: SideCase) -> Iterable[str]:
@@ -658,7 +715,7 @@ def _judged(a: _Candidate, b: _Candidate) -> Judgement:
         for e in estimates
     ]
     if b.start_s and isinstance(b.offer.time_s, Estimated):
-        weighed[mine] = _with_start(estimate, factor, b.offer.time_s.value, b.start_s)
+        weighed[mine] = _with_start(estimate, factor, b.offer.time_s.value - b.start_s, b.start_s)
     asked = 0 if place is None else asked_place([row.case for row in rows], estimates)
     return judgements(b.respect, weighed, asked)[mine]
 
@@ -725,10 +782,10 @@ def _gpu_word_of_batch(
     """Time and cost are those of one GPU: the fastest that is surely better in both, else the fastest."""
     cpu = _least(_of("cpu", by_time))
     cheapest = _cheaper(_of("cpu", by_cost), _of("gpu", by_cost))
-    if cpu.span.high <= start_s:
+    if cpu.span.high - start_s <= start_s:
         return (
-            f"GPU not worth it: a CPU is done in {format_seconds(cpu.span.value)}, before a rented GPU"
-            f" would have started ({format_seconds(start_s)} assumed)"
+            f"GPU not worth it: a CPU does it in {format_seconds(cpu.span.value - start_s)}, before a rented"
+            f" GPU would have started ({format_seconds(start_s)} assumed)"
         )
     if job.within_s is not None and cheapest == "cpu":
         return f"GPU not worth it: a CPU is done within {format_seconds(job.within_s)}, for less"
@@ -811,10 +868,8 @@ def _transformer(kind: str, parameters: dict[str, object]) -> str:
 
 def _assumptions(job: Job, offers: Sequence[Offer], start_s: float, hours: float) -> Iterable[str]:
     if isinstance(job, Batch):
-        yield (
-            f"every box bills {format_seconds(start_s).removesuffix(' 0 s')} of setup on top of the work"
-            + (", which counts towards the time limit" if job.within_s is not None else "")
-        )
+        setup = format_seconds(start_s).removesuffix(" 0 s")
+        yield f"time and cost include {setup} of setup on every box"
     else:
         yield f"boxes run {hours:g} h a month, with requests spread evenly over them"
         yield "a load counts as served if the percentile meets the bound in every launch"
