@@ -67,7 +67,7 @@ COMMON = ("--job", "--price", "--instance", "--buy", "--precision", "--workload"
     help="'2e9 tokens a month', '1M img train in 8h', '200 rps p99<50ms', '2M requests/day 800 in 200 out"
     " ttft<500ms tpot<50ms'; repeatable.",
 )
-@click.option("--tokens", multiple=True, hidden=True)
+@click.option("--tokens", multiple=True, metavar="N", help="The same as --job 'N tokens'.")
 @click.option("--workload", metavar="NAME[:SIZE]", default="", help="Answer with this workload.")
 @click.option("--precision", type=click.Choice(["fp32", "tf32", "amp"]), help="Only rows of this precision.")
 @click.option("--price", "prices", multiple=True, metavar="[F=]USD", help="What a whole box costs per hour.")

@@ -586,11 +586,12 @@ def _doubts(
 
 def _overlong(job: Job, time_s: Estimated | Missing, hours_per_month: float) -> Iterable[str]:
     """How many boxes work that returns takes, if one is not done in time."""
-    hours = {"day": 24.0, "month": hours_per_month}.get(job.per) if isinstance(job, Batch) else None
-    if hours is None or isinstance(time_s, Missing) or time_s.value <= hours * 3600:
+    if isinstance(job, Serving) or not job.per or isinstance(time_s, Missing):
         return
+    hours = 24.0 if job.per == "day" else hours_per_month
     boxes = math.ceil(time_s.value / 3600 / hours)
-    yield f"{_ONE_BOX_HAS} {hours:g} h a {job.per}: it takes {boxes} boxes"
+    if boxes > 1:
+        yield f"{_ONE_BOX_HAS} {hours:g} h a {job.per}: it takes {boxes} boxes"
 
 
 def _alone_too_slow(job: Serving, found: SideCase, case: SideCase) -> Iterable[str]:
