@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from gputui.model.units import format_seconds
 from gputui.recording.foreground import Foreground
 from gputui.recording.recorder import Recorder
 from gputui.services.prices.pricing import price_of
+from gputui.services.results.selectors import from_here
 from gputui.services.runs.recording import (
     Recording,
     discard,
@@ -135,9 +137,9 @@ def _record(
     try:
         with recorder.telemetry:
             if words:
-                status = _run(words, foreground, recorder)
+                status, told = _run(words, foreground, recorder)
             else:
-                status = _watch(seconds, interval, foreground, recorder)
+                status, told = _watch(seconds, interval, foreground, recorder), ""
     except OSError as error:
         recorder.close(EXIT_OURS, "the program was never started")
         discard(recording)
@@ -145,7 +147,7 @@ def _record(
         raise GputuiError(
             f"{words[0]}: cannot be started: {error.strerror}", "nothing was recorded", code
         ) from error
-    _store(recording, recorder)
+    _store(recording, recorder, told)
     if foreground.hung_up:
         os._exit(EXIT_HUNG_UP)  # there is nobody to report to
     return status
@@ -162,14 +164,20 @@ def _check_numbers(interval: float, seconds: float | None) -> None:
         )
 
 
-def _run(words: tuple[str, ...], foreground: Foreground, recorder: Recorder) -> int:
-    """Run the program to its end; returns its exit status. Raises OSError if it cannot be started."""
+def _run(words: tuple[str, ...], foreground: Foreground, recorder: Recorder) -> tuple[int, str]:
+    """Run the program to its end; returns its exit status, and its time and what went wrong in words.
+
+    Raises OSError if it cannot be started.
+    """
     end = foreground.run(words, recorder.program_begun)
     outcome = outcome_of(end)
-    recorder.program_ended(outcome.outcome, outcome.reason, end.ended_ns, end.cpu_ns, end.exit_status)
+    wall_s = recorder.program_ended(
+        outcome.outcome, outcome.reason, end.ended_ns, end.cpu_ns, end.exit_status
+    )
     is_cut = outcome.outcome == "interrupted"
     recorder.end("interrupted" if is_cut else "finished", outcome.reason if is_cut else "")
-    return end.exit_status if end.exit_status >= 0 else 128 - end.exit_status
+    status = end.exit_status if end.exit_status >= 0 else 128 - end.exit_status
+    return status, ", ".join(filter(None, (format_seconds(wall_s), outcome.reason)))
 
 
 def _watch(seconds: float | None, interval: float, foreground: Foreground, recorder: Recorder) -> int:
@@ -185,7 +193,7 @@ def _watch(seconds: float | None, interval: float, foreground: Foreground, recor
     return 128 + number
 
 
-def _store(recording: Recording, recorder: Recorder) -> None:
+def _store(recording: Recording, recorder: Recorder, told: str) -> None:
     try:
         store(recording)
     except GputuiError as error:
@@ -194,7 +202,12 @@ def _store(recording: Recording, recorder: Recorder) -> None:
     recorder.close(0, "")
     if recorder.failure:
         raise NotStored(f"run {recording.short_id} is stored in part: {recorder.failure}", "make space there")
-    _say(f"recorded as {recording.short_id} in {recording.target}")
+    file = shlex.quote(from_here(str(recording.target)))
+    took = f": {told}" if told else ""
+    _say(
+        f"recorded as {recording.short_id} in {recording.target}{took}\n"
+        f"  gputui show {recording.short_id} {file}"
+    )
 
 
 def _say(text: str) -> None:
