@@ -306,16 +306,15 @@ def _write_gpus(
     ]
     headings = ("GPU", "memory", "will it fit", "$/h", *most_titles)
     page.table(table_of(headings, rows, right=(1, 3, 4, 5), breaks=(0, 2)))
-    notes = []
+    notes = ["$/h: whole box."]
     if any(one.is_estimated for one, _ in shown):
-        notes.append("~: memory as sold, less 8 % for the driver.")
+        notes.append("~: memory as sold, less 8 %.")
     offers = [offer for one, name in shown if (offer := one.offer(name)) is not None]
     if any(offer.age for offer in offers):
-        notes.append("*: a price over 90 days old.")
+        notes.append("*: price over 90 days old.")
     if other := {offer.instance.price_kind for offer in offers if not offer.is_on_demand}:
         notes.append(f"+: not on demand: {', '.join(sorted(other))}.")
-    if notes:
-        page.line(" ".join(notes), "dim")
+    page.line(" ".join(notes), "dim")
 
 
 def _marks(offer: GpuOffer) -> str:
