@@ -8,6 +8,7 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Machine
 from gputui.model.plan import Plan, PlannedLaunch
 from gputui.model.units import format_bytes
+from gputui.services.profiles.loader import Profile
 from gputui.services.profiles.torch_builds import unused_gpu
 from gputui.worker.failures import MORE_SHM
 
@@ -16,6 +17,16 @@ LEAST_SHM_BYTES = 1 << 30
 _COLOURS = 3
 _AHEAD = 2
 """Batches that torch's DataLoader keeps ready for each of its workers."""
+
+
+def unanswered(profile: Profile, plan: Plan) -> Iterator[str]:
+    """That a profile which compares the CPU with the GPU in every case finds no GPU to measure."""
+    on_gpu = [case.outcome for case in plan.cases if case.case.variant.device_class == "gpu"]
+    if on_gpu and None not in on_gpu and all({"cpu", "gpu"} <= {*entry.devices} for entry in profile.cases):
+        yield (
+            f"not answered here, without a GPU: {profile.question} Only the CPU is measured. Run it on a box"
+            " with a GPU; why this one has none: gputui doctor"
+        )
 
 
 def cautions(plan: Plan, interpreter: Interpreter, machine: Machine) -> Iterator[str]:

@@ -24,7 +24,7 @@ from gputui.services.profiles.loader import MAX_BLOCKS, MAX_BUDGET_S, MAX_REPLIC
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.torch_builds import check_gpu_is_used, unused_gpu
 from gputui.services.profiles.user_workload import after_trial, is_step_file, profile_of_step
-from gputui.services.runs.cautions import cautions
+from gputui.services.runs.cautions import cautions, unanswered
 from gputui.services.runs.process import RunRequest
 from gputui.services.support.paths import default_result_file, hash_key, make_directory_for
 from gputui.store.machines import are_one_box, known_by
@@ -129,7 +129,7 @@ def prepare(
             on_probe(f"how long a step of {Path(profile.own.file).name} takes")
             plan, said = after_trial(plan)
             met += said
-        met += cautions(plan, chosen.interpreter, machine)
+        met += (*unanswered(profile, plan), *cautions(plan, chosen.interpreter, machine))
         on_planned(plan, chosen, target)
         requests.append(
             RunRequest(plan, chosen.interpreter.runtime, options.label, price, machine_name=options.machine)
