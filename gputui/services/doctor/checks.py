@@ -22,13 +22,13 @@ from gputui.services.doctor.disturbances import (
     State,
     gpu_checks,
     load_checks,
+    other_runs,
     power_limit_checks,
 )
 from gputui.services.live.snapshot import current_user, take_snapshot
 from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.profiles.torch_builds import install_for, unused_gpu
 from gputui.services.runs.cautions import LEAST_SHM_BYTES
-from gputui.services.runs.process import runs_in_progress
 from gputui.services.support.home import missing_home
 from gputui.services.support.paths import default_result_file, hash_key, run_directories
 from gputui.store.opening import expanded
@@ -81,8 +81,8 @@ class SystemState:
     """Why the result file, its directory or the state directory cannot be written, for those that cannot."""
     missing_home: str
     """Where files go if this user has no home that can be written; else empty."""
-    measuring: int
-    """Number of gputui runs in progress, whose load does not count as foreign."""
+    other_runs: tuple[Check, ...]
+    """A note for each gputui run in progress: what is measured now would have to share with it."""
 
 
 def judged(box: SystemState) -> tuple[Check, ...]:
@@ -103,7 +103,6 @@ def gathered(
     directory can be written. Raises GputuiError if the stated Python is unusable.
     """
     on_step("the driver and the host")
-    measuring = sum(map(len, runs_in_progress()))
     sample = take_snapshot(processes=True)
     machine = describe_machine(hash_key=hash_key(makes=False))
     on_step("Python and torch")
@@ -136,7 +135,7 @@ def gathered(
         file_error=_file_error(result_file),
         unwritable=dict(_unwritable(result_file, places)),
         missing_home=missing_home(),
-        measuring=measuring,
+        other_runs=tuple(other_runs()),
     )
 
 
@@ -202,9 +201,7 @@ def _torch_device(device: TorchDevice, interpreter: Interpreter, machine: Machin
 def _gpus(box: SystemState) -> Iterator[Check]:
     for gpu in box.sample.gpus:
         found = list(gpu_checks([gpu], box.sample, box.user))
-        yield from (
-            check for check in found if not (box.measuring and check.topic.endswith((" use", " heat")))
-        )
+        yield from found
         is_well = gpu.problem is None and not any(check.topic == f"GPU {gpu.label}" for check in found)
         if is_well and gpu.parent is None:
             yield Check(f"GPU {gpu.label}", "ok", _gpu_in_words(gpu))
@@ -246,8 +243,7 @@ def _cpus(box: SystemState) -> Iterator[Check]:
     else:
         cores = counted(cpu.usable_cores, "core")
         yield Check("CPU", "ok", f"{cores}, {cpu.host_threads} threads, no limit")
-    if not box.measuring:
-        yield from load_checks(box.machine, box.sample)
+    yield from load_checks(box.machine, box.sample)
 
 
 def _memory(box: SystemState) -> Iterator[Check]:
@@ -346,13 +342,8 @@ def _identity(box: SystemState) -> Iterator[Check]:
         yield Check("identity", "note", found, "name it: gputui run --machine NAME, or set GPUTUI_MACHINE")
 
 
-def _measuring(box: SystemState) -> Iterator[Check]:
-    if box.measuring:
-        runs = "1 run is" if box.measuring == 1 else f"{box.measuring} runs are"
-        step = "check again when it has ended; to watch it:"
-        yield Check(
-            "in progress", "note", f"{runs} in progress: use and load are its own", step, "gputui attach"
-        )
+def _other_runs(box: SystemState) -> Iterator[Check]:
+    yield from box.other_runs
 
 
 CHECKS: tuple[Callable[[SystemState], Iterator[Check]], ...] = (
@@ -365,7 +356,7 @@ CHECKS: tuple[Callable[[SystemState], Iterator[Check]], ...] = (
     _clocks,
     _platform,
     _identity,
-    _measuring,
+    _other_runs,
     _files,
     _terminal,
 )
@@ -487,6 +478,8 @@ def readiness(checks: Sequence[Check], gpus: Collection[int]) -> str:
         where = f"{ready} of {len(gpus)} GPUs"
     else:
         where = f"all {ready} GPUs" if ready > 1 else "the GPU"
+    if any(check.topic == "another run" for check in checks):
+        return f"Not now: another gputui run is going. {count}"
     if where.startswith("the CPU") and any(c.topic == "other programs" and c.state == "note" for c in checks):
         return f"Not now: other programs use {where}. {count}"
     return f"Ready to measure on {where}. {count}"
