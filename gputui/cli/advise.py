@@ -47,6 +47,7 @@ from gputui.services.advise.rent import (
     headline_of,
 )
 from gputui.services.prices.pricing import price_of, price_of_run, price_source
+from gputui.services.results.labels import case_words, device_words
 from gputui.services.results.selectors import Selection, select_all, split_selector
 
 if TYPE_CHECKING:
@@ -174,11 +175,18 @@ def command(
     wanted = [parse_llm_job(text) for text in llm_jobs]
     parsed = [] if llm_jobs else [parse_job(text) for text in jobs]
     bought = _amounts("--buy", buy, files)
-    for option, number in (("--start", start), ("--hours-per-month", hours_per_month), ("--power", power)):
-        _check_finite(option, number)
-    for option, number in (("--power-price", power_price), ("--cooling", cooling), ("--staff", staff)):
-        _check_finite(option, number)
-    _check_finite("--utilisation", utilisation)
+    numbers = {
+        "--start": start,
+        "--hours-per-month": hours_per_month,
+        "--power": power,
+        "--power-price": power_price,
+        "--cooling": cooling,
+        "--staff": staff,
+        "--utilisation": utilisation,
+    }
+    for option, number in numbers.items():
+        if number is not None and not math.isfinite(number):
+            raise GputuiError(f"{option} {number}: is not an amount", "a plain number")
     name, _, size = workload.partition(":")
     if workload and not name:
         raise GputuiError(
@@ -287,11 +295,6 @@ def _report(refusals: Sequence[GputuiError]) -> int:
     return refusals[0].exit_code if refusals else EXIT_DONE
 
 
-def _check_finite(option: str, number: float | None) -> None:
-    if number is not None and not math.isfinite(number):
-        raise GputuiError(f"{option} {number}: is not an amount", "a plain number")
-
-
 def _files_and_jobs(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The files, and the job where one is typed among them: an amount or a verb, and all up to the next
     file."""
@@ -390,7 +393,6 @@ def _measured_watts(selections: Sequence[Selection], trust: bool) -> Callable[[s
 def _write(page: Page, advice: Advice, runs: dict[str, RunSummary], *, is_verbose: bool) -> None:
     """The table, what stands for the job, and each box with its price; notes and assumptions if verbose."""
     from gputui.analysis.job import Batch
-    from gputui.services.results.labels import device_words
 
     page.line()
     if isinstance(advice.job, Batch):
@@ -464,10 +466,8 @@ def _serving_cells(offer: Offer) -> list[str]:
 
 def _row(offer: Offer) -> str:
     """The variant used: `amp compile`, `fp32 all`."""
-    variant = offer.case.variant
-    mode = "" if variant.mode == "eager" else variant.mode
-    threads = "" if variant.threads == "host" else {"1": "1t"}.get(variant.threads, variant.threads)
-    return " ".join(filter(None, (variant.precision, mode, threads)))
+    words = case_words(offer.case)
+    return " ".join(filter(None, (words["precision"], words["mode"], words["threads"])))
 
 
 def _with_spread(span: Estimated, format_value: Callable[[float], str]) -> str:

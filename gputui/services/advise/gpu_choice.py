@@ -30,6 +30,31 @@ AnyFit = TypeVar("AnyFit", Fit, InferenceFit)
 
 
 @dataclass(frozen=True, slots=True)
+class Wish:
+    """What the user stated of a model to be trained or served; None for what was not."""
+
+    params: str | None = None
+    precision: str | None = None
+    """Of a training, or of the weights that are served."""
+    batch: str = "1"
+    context: str | None = None
+    layers: str | None = None
+    width: str | None = None
+    vocabulary: str | None = None
+    gpu: str | None = None
+    optimizer: str | None = None
+    activations: str | None = None
+    """Bytes for the whole batch."""
+    file: str | None = None
+    """A result file, or `F@RUN`."""
+    trust: bool = False
+    cache_precision: str | None = None
+    kv_heads: str | None = None
+    head_dim: str | None = None
+    gpus: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GpuOffer:
     """The cheapest instance with as many GPUs of one kind as are needed, as `best_offer` has it."""
 

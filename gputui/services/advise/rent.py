@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.analysis.cost import share_of_price
@@ -245,14 +245,16 @@ def advise(
     offers = [one.offer for one in made]
     able = [one for one in made if one.offer.meets]
     by_cost, by_time = _by_cost(job, able, start_s), _by_time(able)
+    only = "meets the job" if len(able) == 1 else "has a price"
+    nothing = f"nothing meets the {'deadline' if isinstance(job, Batch) else 'bound'}"
     return Advice(
         job=job,
         work=work,
         stands_for=_stands_for(work),
         offers=tuple(offers),
         left_out=tuple(left_out),
-        cheapest=_cheapest(able, by_cost),
-        fastest=_fastest(job, by_time),
+        cheapest=_pick(by_cost, "no offer has a price" if able else nothing, only),
+        fastest=_pick(by_time, nothing, "meets the job"),
         gpu=_gpu_word(job, offers, by_cost, by_time, start_s),
         assumptions=tuple(_assumptions(job, [one.offer for one in able] or offers, start_s, hours_per_month)),
     )
@@ -294,7 +296,7 @@ def headline_of(advice: Advice) -> str:
 def _both_picks(advice: Advice, cheapest: Pick, fastest: Pick) -> list[str]:
     """The cheapest with what the next best costs, and the fastest where it is another."""
     best, second = [one for one in advice.offers if one.meets and isinstance(one.usd, Estimated)][:2]
-    is_both, is_second = (_who(fastest) == (one.box, one.device_class) for one in (best, second))
+    is_both, is_second = (_named(fastest) == _named(one) for one in (best, second))
     lead = "Cheapest and fastest" if is_both else "Cheapest"
     following = f"and fastest: {_picked(fastest)}" if is_second else _named(second)
     sentences = [
@@ -305,21 +307,17 @@ def _both_picks(advice: Advice, cheapest: Pick, fastest: Pick) -> list[str]:
     return sentences
 
 
-def _who(pick: Pick) -> tuple[str, str]:
-    return pick.box, pick.device_class
-
-
-def _named(offer: Offer) -> str:
-    return f"{offer.box} {offer.device_class}"
+def _named(one: Offer | Pick) -> str:
+    return f"{one.box} {one.device_class}"
 
 
 def _picked(pick: Pick) -> str:
     ties = f" (can't tell it from {listed(pick.ties)})" if pick.ties else ""
-    return f"{pick.box} {pick.device_class}{ties}"
+    return f"{_named(pick)}{ties}"
 
 
 def _offered(advice: Advice, pick: Pick) -> Offer:
-    return next(offer for offer in advice.offers if (offer.box, offer.device_class) == _who(pick))
+    return next(offer for offer in advice.offers if _named(offer) == _named(pick))
 
 
 def _terms(advice: Advice, offer: Offer) -> str:
@@ -447,11 +445,12 @@ def _offer(
         time_s = _time(job, case, speed, start_s)
         meets = job.within_s is None or time_s.high <= job.within_s
         is_told = meets or (job.within_s is not None and time_s.low > job.within_s)
-        usd = _usd_of_job(time_s, price, share)
+        part = 1.0 if isinstance(share, Missing) else share
+        usd = _usd(time_s.scaled(part / 3600), price, share)
     else:
         load, is_told = _load(job, found.result, speed, share)
         meets = isinstance(load, ServedLoad)
-        usd = load if isinstance(load, Missing) else _usd_per_month(load, price, share, hours)
+        usd = load if isinstance(load, Missing) else _usd(load.boxes.scaled(hours), price, share)
     return Offer(
         box=box.side.name,
         run_id=found.run.run_id,
@@ -498,18 +497,11 @@ def _units_in(job: Batch, case: Case) -> float:
     )
 
 
-def _usd_of_job(time_s: Estimated, price: Price | Missing, share: float | Missing) -> Estimated | Missing:
-    if isinstance(price, Missing) or isinstance(share, Missing):
-        return price if isinstance(price, Missing) else Missing(_reason(share))
-    return time_s.scaled(price.usd_per_hour * share / 3600)
-
-
-def _usd_per_month(
-    load: ServedLoad, price: Price | Missing, share: float | Missing, hours: float
-) -> Estimated | Missing:
-    if isinstance(price, Missing) or isinstance(share, Missing):
-        return price if isinstance(price, Missing) else Missing(_reason(share))
-    return load.boxes.scaled(price.usd_per_hour * hours)
+def _usd(box_hours: Estimated, price: Price | Missing, share: float | Missing) -> Estimated | Missing:
+    """What so many hours of whole boxes cost; Missing without a price, or a share of it."""
+    if isinstance(price, Missing):
+        return price
+    return share if isinstance(share, Missing) else box_hours.scaled(price.usd_per_hour)
 
 
 def _reason(value: object) -> str:
@@ -653,20 +645,10 @@ def _by_time(able: Sequence[_Measured]) -> list[_Candidate]:
     return found
 
 
-def _cheapest(able: Sequence[_Measured], found: Sequence[_Candidate]) -> Pick | Missing:
-    only = "meets the job" if len(able) == 1 else "has a price"
-    return _pick(found, "no offer has a price" if able else "nothing meets the job", only)
-
-
 def _usd_per_hour(offer: Offer) -> float | None:
     if isinstance(offer.price, Missing) or isinstance(offer.share, Missing):
         return None
     return offer.price.usd_per_hour * offer.share
-
-
-def _fastest(job: Job, found: Sequence[_Candidate]) -> Pick | Missing:
-    target = "deadline" if isinstance(job, Batch) else "bound"
-    return _pick(found, f"nothing meets the {target}", "meets the job")
 
 
 def _pick(candidates: Sequence[_Candidate], absent: str, what: str) -> Pick | Missing:
@@ -795,7 +777,8 @@ def _gpu_word_of_batch(
     if not faster:
         if cheapest == "gpu":
             return "a GPU is worth it: it costs less, though we can't tell that it is faster than the CPU"
-        return "GPU not worth it: we can't tell it from the CPU in speed" + _costs_word(cheapest)
+        costs = ", and costs more" if cheapest == "cpu" else ""
+        return f"GPU not worth it: we can't tell it from the CPU in speed{costs}"
     priced_cpus = _of("cpu", by_cost)
     words = [
         (one.span, _cheaper(priced_cpus, [c for c in by_cost if c.offer is one.offer])) for one in faster
@@ -809,10 +792,6 @@ def _gpu_word_of_batch(
     if money == "tie":
         return f"a GPU is worth it: {saved}; we can't tell which costs less"
     return f"a GPU takes {saved}; whether it costs more is unknown without both prices"
-
-
-def _costs_word(cheapest: str) -> str:
-    return ", and costs more" if cheapest == "cpu" else ""
 
 
 def _cheaper(cpus: Sequence[_Candidate], gpus: Sequence[_Candidate]) -> str:
@@ -839,32 +818,23 @@ def _stands_for(work: Work) -> str:
     return f"measured with {described}: your time only if your model has this shape"
 
 
-_DESCRIPTIONS: dict[str, Callable[[dict[str, object]], str]] = {
-    "gpt_train": lambda p: _transformer("a GPT", p),
-    "decode": lambda p: _transformer("a language model", p),
-    "bert_ft": lambda p: _transformer("a BERT", p),
-    "lstm_train": lambda p: _transformer("an LSTM", p),
+_KINDS = {
+    "gpt_train": "a GPT",
+    "decode": "a language model",
+    "bert_ft": "a BERT",
+    "lstm_train": "an LSTM",
 }
 
 
 def describe_work(work: Work) -> str:
     """Workload and size, with the shape of the model as far as the parameters give it."""
     parameters: dict[str, object] = dict(work.parameters)
-    named = f"{work.workload} {work.size}"
-    describe = _DESCRIPTIONS.get(work.workload)
-    if describe is not None:
-        return f"{named} ({describe(parameters)})"
-    if parameters.get("task") == "text":
-        return f"{named} ({_transformer('a text classifier', parameters)})"
-    shape = [f"{key} {parameters[key]}" for key in ("model", "image", "batch") if key in parameters]
-    return f"{named} ({', '.join(shape)})" if shape else named
-
-
-def _transformer(kind: str, parameters: dict[str, object]) -> str:
-    shape = [
-        f"{key} {parameters[key]}" for key in ("layers", "width", "context", "batch") if key in parameters
-    ]
-    return f"{kind}: {', '.join(shape)}" if shape else kind
+    is_text = parameters.get("task") == "text"
+    kind = _KINDS.get(work.workload, "a text classifier" if is_text else "")
+    keys = ("layers", "width", "context", "batch") if kind else ("model", "image", "batch")
+    shape = ", ".join(f"{key} {parameters[key]}" for key in keys if key in parameters)
+    described = ": ".join(filter(None, (kind, shape)))
+    return f"{work.workload} {work.size}" + (f" ({described})" if described else "")
 
 
 def _assumptions(job: Job, offers: Sequence[Offer], start_s: float, hours: float) -> Iterable[str]:
