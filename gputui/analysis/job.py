@@ -60,7 +60,7 @@ _DURATION_WORDS = {
     **dict.fromkeys(("hour", "hours"), "h"),
     **dict.fromkeys(("day", "days"), "d"),
 }
-_NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
+_NUMBER = r"(-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
 _GROUPED = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])|[0-9]{1,3}(?:_[0-9]{3})+(?![0-9_])")
 _AMOUNT = re.compile(_NUMBER + r"([kmbgt]?)", re.IGNORECASE)
 _WITH_UNIT = re.compile(_NUMBER + r"([a-z/]+)", re.IGNORECASE)
@@ -150,7 +150,13 @@ def parse_job(text: str) -> Job:
 def begins_job(text: str) -> bool:
     """Whether a text begins with an amount or a verb, as a job does."""
     first = (text.split() or [""])[0]
-    return bool(_AMOUNT.fullmatch(first)) or _is_amount_with_unit(first) or _verb(first) in _VERBS
+    return not math.isnan(amount_of(first)) or _is_amount_with_unit(first) or _verb(first) in _VERBS
+
+
+def amount_of(word: str) -> float:
+    """`7e9`, `50M` or `1.5k` as a number; not a number for any other word."""
+    found = _AMOUNT.fullmatch(word)
+    return float(found[1]) * _SCALES[found[2].lower()] if found else math.nan
 
 
 def _verb(word: str) -> str:
@@ -197,10 +203,10 @@ def _serving(text: str, per_s: float, bound: str) -> Serving:
 
 
 def _amount(text: str, word: str) -> float:
-    found = _AMOUNT.fullmatch(word)
-    if found is None:
+    amount = amount_of(word)
+    if math.isnan(amount):
         raise _wrong(text, f"{beginning(word)} is not an amount", "a number first, such as 50M, 1e9 or 200")
-    return _within(text, word, float(found[1]) * _SCALES[found[2].lower()])
+    return _within(text, word, amount)
 
 
 def _duration(text: str, word: str) -> float:

@@ -310,9 +310,7 @@ def _files_and_jobs(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, .
 
 def _jobless(files: Sequence[str], boxes: Sequence[PricedSide]) -> GputuiError:
     """What is missing, with a line that these files can answer."""
-    example = example_job(boxes) or example_llm_job(boxes)
-    if not example:
-        return GputuiError("advise: no job is stated, and these files answer none", "gputui run quick")
+    example = example_job(boxes) or example_llm_job(boxes) or "50M tokens train"
     return GputuiError(
         "advise: no job is stated: how much work is it?",
         f"gputui advise {shlex.join(files)} --job {shlex.quote(example)}",
@@ -369,9 +367,8 @@ def _box(
     if side.run.is_made_up:
         raise GputuiError(f"{text}: DEMO DATA, nothing was measured", "measure a box: gputui run quick")
     price = price_of(stated.get(text), typed.get(text), side.run.machine) or price_of_run(side.run)
-    cpu_price: Price | Missing = Missing("not stated")
-    if text in cpus:
-        cpu_price = Price(cpus[text], 0.0, "stated", "", "", "", "")
+    stated_cpu = Price(cpus[text], 0.0, "stated", "", "", "", "") if text in cpus else None
+    cpu_price = stated_cpu or Missing("not stated")
     return PricedSide(side, price, cpu_price)
 
 

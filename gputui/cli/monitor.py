@@ -139,7 +139,7 @@ def instead_of_live(why: str) -> int:
     from gputui.document.plain_text import command_spans
 
     what = f"gputui profiles and compares GPUs and CPUs; {why}, so this is one reading:"
-    click.echo(wrapped(what, sys.stdout))
+    click.echo(wrapped(what, sys.stderr), err=True)
     callback: Callable[..., int] | None = snapshot.callback
     assert callback is not None
     callback(processes=True, require_gpu=False, in_json=False)

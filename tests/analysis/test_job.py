@@ -53,7 +53,7 @@ def test_a_job_is_read_as_people_write_it(text: str, job: Job) -> None:
         ("train tokens 50M", "tokens is not an amount", "50M"),
         ("50M million tokens train", "million is not a unit", "tokens"),
         ("many tokens train", "many is not an amount", "50M"),
-        ("-5M tokens train", "-5M is not an amount", "50M"),
+        ("-5M tokens train", "-5M is out of range", "more than 0"),
         ("0 tokens train", "0 is out of range", "more than 0"),
         ("1e400 tokens train", "1e400 is out of range", "at most 1e+18"),
         ("50M", "50M of what?", "such as '50M tokens'"),

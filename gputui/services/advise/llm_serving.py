@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gputui.analysis.job import amount_of
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
@@ -22,7 +23,6 @@ GRAMMAR = (
 LENGTH_RATIO = 1.25
 """Prompts and answers may be so much longer or shorter than those that were measured."""
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0}
-_SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9}
 _RATE = re.compile(
     r"([0-9]+(?:\.[0-9]+)?)\s*([kmb]?)\s*(?:(rps|qps)|req(?:uest)?s?\s*/\s*(s|min|h|hour|d|day))\b",
     re.IGNORECASE,
@@ -89,7 +89,7 @@ def parse_llm_job(text: str) -> LlmJob:
         raise GputuiError(f"--job {text!r}: no limits", GRAMMAR)
     number, scale, per_second, per = rate.groups()
     seconds = 1.0 if per_second else _SECONDS[per.lower()]
-    per_s = float(number) * _SCALES[scale.lower()] / seconds
+    per_s = amount_of(number + scale) / seconds
     if not 0 < per_s <= 1e9 or not int(lengths[1]) or not int(lengths[2]):
         raise GputuiError(f"--job {text!r}: the rate and the lengths must be above 0", GRAMMAR)
     return LlmJob(per_s, int(lengths[1]), int(lengths[2]), limits_from(left, f"--job {text!r}"))

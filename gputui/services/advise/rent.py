@@ -146,8 +146,7 @@ class Offer:
 class Pick:
     """The best offer by one criterion."""
 
-    box: str
-    device_class: str
+    offer: Offer
     against: tuple[tuple[str, Judgement], ...]
     """Each other candidate as A, and this one as B."""
 
@@ -277,16 +276,14 @@ def headline_of(advice: Advice) -> str:
     elif len(picks) == 2:
         sentences = _both_picks(advice, *(pick for _, pick in picks))
     else:
-        sentences = [
-            f"{word}: {_picked(pick)}, {_terms(advice, _offered(advice, pick))}." for word, pick in picks
-        ]
+        sentences = [f"{word}: {_picked(pick)}, {_terms(advice, pick.offer)}." for word, pick in picks]
     if isinstance(advice.job, Batch) and advice.job.is_verb_assumed:
         sentences.append("Taken as training; for text generation, add `write`.")
     if all(isinstance(offer.usd, Missing) for offer in able):
         sentences.append("No price is known: --price gives the cost.")
     disturbed = {
         f"{_named(offer)}: {doubt}."
-        for offer in (able if len(able) == 1 else [_offered(advice, pick) for _, pick in picks])
+        for offer in (able if len(able) == 1 else [pick.offer for _, pick in picks])
         for doubt in offer.doubts
         if doubt.startswith((CROWDED, SHARED, SLOWED, _ONE_BOX_HAS))
     }
@@ -296,28 +293,24 @@ def headline_of(advice: Advice) -> str:
 def _both_picks(advice: Advice, cheapest: Pick, fastest: Pick) -> list[str]:
     """The cheapest with what the next best costs, and the fastest where it is another."""
     best, second = [one for one in advice.offers if one.meets and isinstance(one.usd, Estimated)][:2]
-    is_both, is_second = (_named(fastest) == _named(one) for one in (best, second))
+    is_both, is_second = (fastest.offer is one for one in (best, second))
     lead = "Cheapest and fastest" if is_both else "Cheapest"
     following = f"and fastest: {_picked(fastest)}" if is_second else _named(second)
     sentences = [
         f"{lead}: {_picked(cheapest)}, {_terms(advice, best)}; next {following}, {_terms(advice, second)}."
     ]
     if not is_both and not is_second:
-        sentences.append(f"Fastest: {_picked(fastest)}, {_terms(advice, _offered(advice, fastest))}.")
+        sentences.append(f"Fastest: {_picked(fastest)}, {_terms(advice, fastest.offer)}.")
     return sentences
 
 
-def _named(one: Offer | Pick) -> str:
-    return f"{one.box} {one.device_class}"
+def _named(offer: Offer) -> str:
+    return f"{offer.box} {offer.device_class}"
 
 
 def _picked(pick: Pick) -> str:
     ties = f" (can't tell it from {listed(pick.ties)})" if pick.ties else ""
-    return f"{_named(pick)}{ties}"
-
-
-def _offered(advice: Advice, pick: Pick) -> Offer:
-    return next(offer for offer in advice.offers if _named(offer) == _named(pick))
+    return f"{_named(pick.offer)}{ties}"
 
 
 def _terms(advice: Advice, offer: Offer) -> str:
@@ -659,11 +652,7 @@ def _pick(candidates: Sequence[_Candidate], absent: str, what: str) -> Pick | Mi
     others = [one for one in candidates if one is not best]
     if not others:
         return Missing(f"only {best.name} {what}")
-    return Pick(
-        best.offer.box,
-        best.offer.device_class,
-        tuple((other.name, _judged(other, best)) for other in others),
-    )
+    return Pick(best.offer, tuple((other.name, _judged(other, best)) for other in others))
 
 
 def _least(candidates: Sequence[_Candidate]) -> _Candidate:

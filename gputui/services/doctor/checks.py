@@ -16,7 +16,7 @@ from gputui.metrics import number, with_unit
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.machine import Gpu, Interpreter, Machine, TorchDevice
-from gputui.model.units import counted, format_bytes, three_digits
+from gputui.model.units import counted, format_bytes, ranges, three_digits
 from gputui.services.doctor.disturbances import (
     Check,
     State,
@@ -434,19 +434,8 @@ def _folded(checks: Sequence[Check]) -> list[Check]:
             indexes = [int(check.topic.replace(":", " ").rpartition(" ")[2]) for check in members]
             at = kept.index(members[0])
             kept = [check for check in kept if check not in members]
-            kept.insert(at, replace(members[0], topic=f"{name} {_ranges(indexes)}", found=found))
+            kept.insert(at, replace(members[0], topic=f"{name} {', '.join(ranges(indexes))}", found=found))
     return kept
-
-
-def _ranges(indexes: Sequence[int]) -> str:
-    """`0-3, 5`."""
-    parts: list[list[int]] = []
-    for index in sorted(set(indexes)):
-        if parts and index == parts[-1][-1] + 1:
-            parts[-1].append(index)
-        else:
-            parts.append([index])
-    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
 
 
 WORDS = {"ok": "ok", "note": "caution", "problem": "FAULT", "unknown": "unknown"}

@@ -8,7 +8,7 @@ from gputui.metrics import memory_scale, three_digits_of
 from gputui.model.absent import Missing
 from gputui.model.devices import mig_place
 from gputui.model.live import ProcessSample
-from gputui.model.units import format_usd
+from gputui.model.units import format_usd, ranges
 from gputui.tui.monitor.frame import Frame
 from gputui.tui.monitor.process_columns import user_text
 from gputui.tui.terminal.lines import Line, Span
@@ -80,11 +80,5 @@ def _cost(price: float | None, share: float) -> str:
 
 def _ranges(numbers: set[int]) -> str:
     """`0-4 6`; where there is no room for that, how many: `26 GPUs`."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1] = [parts[-1][0], number]
-        else:
-            parts.append([number, number])
-    text = " ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in parts)
+    text = " ".join(ranges(numbers))
     return text if len(text) <= _GPUS_CELLS else f"{len(numbers)} GPUs"

@@ -108,7 +108,7 @@ def test_time_is_work_by_speed_with_its_start_and_cost_is_that_time_at_the_price
 def named(pick: Pick | Missing) -> tuple[str, tuple[str, ...]]:
     """A pick, and what it cannot be told from."""
     assert isinstance(pick, Pick), pick
-    return f"{pick.box} {pick.device_class}", pick.ties
+    return f"{pick.offer.box} {pick.offer.device_class}", pick.ties
 
 
 def test_cheapest_and_fastest_are_named_apart() -> None:
