@@ -263,14 +263,14 @@ def headline_of(advice: Advice) -> str:
     """`Cheapest: a gpu, 2 h 5 min for $12.30; next b gpu, ... Fastest: b gpu.`, and whether a GPU pays."""
     able = [offer for offer in advice.offers if offer.meets]
     gpu = f"{advice.gpu[0].upper()}{advice.gpu[1:]}." if advice.gpu else ""
-    if not able:
-        return gpu
     picks = [
         (word, pick)
         for word, pick in (("Cheapest", advice.cheapest), ("Fastest", advice.fastest))
         if isinstance(pick, Pick)
     ]
-    if len(able) == 1:
+    if not able:
+        sentences = [] if gpu else ["Nothing that was measured is known to meet the job."]
+    elif len(able) == 1:
         few = "the only one that meets the job" if len(advice.offers) > 1 else "the only one measured"
         sentences = [f"{_named(able[0])}, {few}: {_terms(advice, able[0])}."]
     elif len(picks) == 2:
@@ -279,7 +279,7 @@ def headline_of(advice: Advice) -> str:
         sentences = [f"{word}: {_picked(pick)}, {_terms(advice, pick.offer)}." for word, pick in picks]
     if isinstance(advice.job, Batch) and advice.job.is_verb_assumed:
         sentences.append("Taken as training; for text generation, add `write`.")
-    if all(isinstance(offer.usd, Missing) for offer in able):
+    if able and all(isinstance(offer.usd, Missing) for offer in able):
         sentences.append("No price is known: --price gives the cost.")
     disturbed = {
         f"{_named(offer)}: {doubt}."
@@ -410,7 +410,8 @@ def _measured_cases(side: Side, work: Work, device_class: str, precision: str) -
 
 def _why(result: CaseResult) -> str:
     speed = speed_of(result)
-    return f"{result.case.work.workload} {result.case.work.size}: {_reason(speed)}"
+    reason = speed.reason if isinstance(speed, Missing) else ""
+    return f"{result.case.work.workload} {result.case.work.size}: {reason}"
 
 
 def _pace(offer: Offer) -> float:
@@ -495,10 +496,6 @@ def _usd(box_hours: Estimated, price: Price | Missing, share: float | Missing) -
     if isinstance(price, Missing):
         return price
     return share if isinstance(share, Missing) else box_hours.scaled(price.usd_per_hour)
-
-
-def _reason(value: object) -> str:
-    return value.reason if isinstance(value, Missing) else ""
 
 
 def _load(
@@ -720,7 +717,7 @@ def _gpu_word(
         return _gpu_word_of_batch(job, by_cost, by_time, start_s)
     cheapest = _cheaper(_of("cpu", by_cost), _of("gpu", by_cost))
     if cheapest in ("cpu", ""):
-        few = min(_boxes(o) for o in able_cpus)
+        few = min(round(o.load.boxes.value) for o in able_cpus if isinstance(o.load, ServedLoad))
         also = ", for less" if cheapest else "; which costs less is unknown without both prices"
         meet = f"{counted(few, 'CPU box')} {'meets' if few == 1 else 'meet'} the target{also}"
         return f"GPU not worth it: {meet}" if cheapest or few == 1 else meet
@@ -774,13 +771,12 @@ def _gpu_word_of_batch(
     ]
     gpu_s, money = next((pair for pair in words if pair[1] == "gpu"), words[0])
     saved = f"{format_seconds(gpu_s.value)} instead of {format_seconds(cpu.span.value)}"
-    if money == "gpu":
-        return f"a GPU is worth it: {saved}, for less money"
-    if money == "cpu":
-        return f"a GPU costs more than the CPU but takes {saved}"
-    if money == "tie":
-        return f"a GPU is worth it: {saved}; we can't tell which costs less"
-    return f"a GPU takes {saved}; whether it costs more is unknown without both prices"
+    return {
+        "gpu": f"a GPU is worth it: {saved}, for less money",
+        "cpu": f"a GPU costs more than the CPU but takes {saved}",
+        "tie": f"a GPU is worth it: {saved}; we can't tell which costs less",
+        "": f"a GPU takes {saved}; whether it costs more is unknown without both prices",
+    }[money]
 
 
 def _cheaper(cpus: Sequence[_Candidate], gpus: Sequence[_Candidate]) -> str:
@@ -791,10 +787,6 @@ def _cheaper(cpus: Sequence[_Candidate], gpus: Sequence[_Candidate]) -> str:
     best = _least(found)
     other = found[0] if best is found[1] else found[1]
     return best.offer.device_class if _is_better(_judged(other, best)) else "tie"
-
-
-def _boxes(offer: Offer) -> int:
-    return int(offer.load.boxes.value) if isinstance(offer.load, ServedLoad) else 0
 
 
 def _stands_for(work: Work) -> str:

@@ -397,15 +397,12 @@ class Group:
         return self.checks[0].state
 
 
-def grouped(checks: Iterable[Check]) -> tuple[Group, ...]:
+def grouped(checks: Collection[Check]) -> tuple[Group, ...]:
     """The groups that have checks, the worst first; equal findings of several GPUs are one."""
-    by_group: dict[str, list[Check]] = {name: [] for name, _ in GROUPS}
-    for check in checks:
-        by_group[group_of(check.topic)].append(check)
     found = [
         Group(name, tuple(sorted(_folded(members), key=lambda check: STATES.index(check.state))))
-        for name, members in by_group.items()
-        if members
+        for name, _ in GROUPS
+        if (members := [check for check in checks if group_of(check.topic) == name])
     ]
     return tuple(sorted(found, key=lambda group: STATES.index(group.worst)))
 

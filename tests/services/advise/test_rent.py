@@ -134,6 +134,11 @@ def test_the_headline_begins_with_the_cheapest_and_what_the_next_best_costs() ->
     )
 
 
+def test_a_job_that_nothing_meets_has_a_headline_too() -> None:
+    found = headline_of(advise(parse_job("36M tok train in 1s"), [training_boxes(1e3, 1e4)[0]]))
+    assert found == "Nothing that was measured is known to meet the job."
+
+
 def test_tokens_without_a_verb_are_what_the_boxes_measured_and_training_is_assumed_of_both() -> None:
     trains, writes = (
         box(f"{name}.db", quick(case_named(name), 1e4), usd=1.0) for name in ("gpt_train", "decode")
