@@ -481,9 +481,9 @@ def _usd(offer: Offer) -> str:
         return "—"
     if not isinstance(offer.load, Missing):
         return format_usd(offer.usd.value)  # its interval is that of the number of boxes, in the next column
-    is_shared = not isinstance(offer.share, Missing) and offer.share < 1
-    share = f" (share {format_percent(offer.share)})" if is_shared else ""
-    return _with_spread(offer.usd, format_usd) + share
+    share = 1.0 if isinstance(offer.share, Missing) else offer.share
+    part = f" (share {format_percent(share)})" if share < 1 else ""
+    return _with_spread(offer.usd, format_usd) + part
 
 
 def _price(offer: Offer) -> str:

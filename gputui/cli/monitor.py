@@ -138,8 +138,10 @@ def instead_of_live(why: str) -> int:
     from gputui.document.page import Page
     from gputui.document.plain_text import command_spans
 
-    what = f"gputui profiles and compares GPUs and CPUs; {why}, so this is one reading:"
-    click.echo(wrapped(what, sys.stderr), err=True)
+    click.echo(
+        wrapped(f"gputui profiles and compares GPUs and CPUs; {why}, so this is one reading:", sys.stderr),
+        err=True,
+    )
     callback: Callable[..., int] | None = snapshot.callback
     assert callback is not None
     callback(processes=True, require_gpu=False, in_json=False)

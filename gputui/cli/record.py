@@ -177,7 +177,7 @@ def _run(words: tuple[str, ...], foreground: Foreground, recorder: Recorder) -> 
     is_cut = outcome.outcome == "interrupted"
     recorder.end("interrupted" if is_cut else "finished", outcome.reason if is_cut else "")
     status = end.exit_status if end.exit_status >= 0 else 128 - end.exit_status
-    return status, ", ".join(filter(None, (format_seconds(wall_s), outcome.reason)))
+    return status, ": " + ", ".join(filter(None, (format_seconds(wall_s), outcome.reason)))
 
 
 def _watch(seconds: float | None, interval: float, foreground: Foreground, recorder: Recorder) -> int:
@@ -203,9 +203,8 @@ def _store(recording: Recording, recorder: Recorder, told: str) -> None:
     if recorder.failure:
         raise NotStored(f"run {recording.short_id} is stored in part: {recorder.failure}", "make space there")
     file = shlex.quote(from_here(str(recording.target)))
-    took = f": {told}" if told else ""
     _say(
-        f"recorded as {recording.short_id} in {recording.target}{took}\n"
+        f"recorded as {recording.short_id} in {recording.target}{told}\n"
         f"  gputui show {recording.short_id} {file}"
     )
 

@@ -164,8 +164,7 @@ def _lines(sample: LiveSample, findings: Findings, with_processes: bool) -> list
         lines.append(f"processes: {sample.processes}")
     elif with_processes and sample.gpus and not isinstance(sample.processes, Missing):
         room = shutil.get_terminal_size().columns - 2 if sys.stdout.isatty() else sys.maxsize
-        on_gpus = [process for process in sample.processes if process.uses]
-        listed = [clean_text(_process_line(process)) for process in on_gpus]
+        listed = [clean_text(_process_line(process)) for process in sample.processes if process.uses]
         lines += [line[: room - 1] + "…" * (len(line) >= room) for line in listed] or [
             "no process uses a GPU"
         ]

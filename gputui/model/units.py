@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -215,16 +215,6 @@ def listed(words: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     *first, last = words
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def ranges(numbers: Iterable[int]) -> list[str]:
-    """`0-3` and `5`, of 0, 1, 2, 3 and 5."""
-    parts: list[tuple[int, int]] = []
-    for number in sorted({*numbers}):
-        is_next = bool(parts) and number == parts[-1][1] + 1
-        first = parts.pop()[0] if is_next else number
-        parts.append((first, number))
-    return [f"{first}" if first == last else f"{first}-{last}" for first, last in parts]
 
 
 def format_ratio(ratio: float) -> str:

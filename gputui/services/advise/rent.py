@@ -820,8 +820,7 @@ def describe_work(work: Work) -> str:
 
 def _assumptions(job: Job, offers: Sequence[Offer], start_s: float, hours: float) -> Iterable[str]:
     if isinstance(job, Batch):
-        setup = format_seconds(start_s).removesuffix(" 0 s")
-        yield f"time and cost include {setup} of setup on every box"
+        yield f"time and cost include {format_seconds(start_s).removesuffix(' 0 s')} of setup on every box"
     else:
         yield f"boxes run {hours:g} h a month, with requests spread evenly over them"
         yield "a load counts as served if the percentile meets the bound in every launch"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gputui.document.plain_text import ranges
 from gputui.errors import GputuiError
 from gputui.machine import describe_machine, storage_warning
 from gputui.machine.tree import Tree
@@ -16,7 +17,7 @@ from gputui.metrics import number, with_unit
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.machine import Gpu, Interpreter, Machine, TorchDevice
-from gputui.model.units import counted, format_bytes, ranges, three_digits
+from gputui.model.units import counted, format_bytes, three_digits
 from gputui.services.doctor.disturbances import (
     Check,
     State,
