@@ -203,10 +203,8 @@ def _store(recording: Recording, recorder: Recorder, told: str) -> None:
     if recorder.failure:
         raise NotStored(f"run {recording.short_id} is stored in part: {recorder.failure}", "make space there")
     file = shlex.quote(from_here(str(recording.target)))
-    _say(
-        f"recorded as {recording.short_id} in {recording.target}{told}\n"
-        f"  gputui show {recording.short_id} {file}"
-    )
+    name = recording.short_id
+    _say(f"recorded as {name} in {file}{told}\n  gputui show {name} {file}")
 
 
 def _say(text: str) -> None:
