@@ -1,4 +1,4 @@
-"""A job in the user's words: `50M tokens train`, `1M img train in 8h`, `200 rps p99<50ms`."""
+"""A job in the user's words: `50M tokens train`, `2e9 tokens a month`, `200 rps p99<50ms`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from gputui.errors import GputuiError, beginning
 
 GRAMMAR = (
-    "AMOUNT tokens|img|seq train, AMOUNT tokens write, AMOUNT requests answer, each with `in 8h` if it has "
-    "to be done by then; or RATE rps, with p50<TIME or p99<TIME"
+    "AMOUNT tokens|img|seq train, AMOUNT tokens write, AMOUNT requests answer, each with `a day` or `a month`"
+    " if it returns, and `in 8h` if it has to be done by then; or RATE rps, with p50<TIME or p99<TIME"
 )
 MOST = 1e18
 """Units of work, requests per second, or seconds."""
@@ -35,13 +35,14 @@ VERBS: dict[str, tuple[str, ...]] = {
     "seq": ("train",),
     "req": ("answer",),
 }
-"""What can be done with a unit."""
+"""What can be done with a unit, first what is meant where no verb is typed."""
+_VERBS = {verb for several in VERBS.values() for verb in several}
 RATE_WORDS = ("rps", "req/s", "qps", "requests/s")
+_UNIT_WORDS = "tokens, img, seq, requests or rps"
 PERCENTILES = {"p50": 0.5, "p99": 0.99}
 """Those that are measured under load."""
 
-_MONTHLY = re.compile(r"(/| per | a )month\b")
-"""Left out: the cost of a month's work is that of one job."""
+_PER = re.compile(r"\s*(?:/|\b(?:per|a|each|every)\s)\s*(day|month)\b", re.IGNORECASE)
 _MEANT = {
     "training": "train",
     "generate": "write",
@@ -59,7 +60,7 @@ _DURATION_WORDS = {
     **dict.fromkeys(("hour", "hours"), "h"),
     **dict.fromkeys(("day", "days"), "d"),
 }
-_NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
+_NUMBER = r"(-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
 _GROUPED = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])|[0-9]{1,3}(?:_[0-9]{3})+(?![0-9_])")
 _AMOUNT = re.compile(_NUMBER + r"([kmbgt]?)", re.IGNORECASE)
 _WITH_UNIT = re.compile(_NUMBER + r"([a-z/]+)", re.IGNORECASE)
@@ -69,7 +70,7 @@ _BOUND = re.compile(r"(p50|p99)<=?(.+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """An amount of work to be done once."""
+    """An amount of work to be done once, or each day or month."""
 
     amount: float
     unit: str
@@ -78,12 +79,17 @@ class Batch:
     """`train`, `write` or `answer`."""
     within_s: float | None
     """Time limit in seconds; None without one."""
+    per: str = ""
+    """`day` or `month`; empty for once."""
+    is_verb_assumed: bool = False
+    """Whether the verb was not typed, and the unit has several."""
 
     @property
     def text(self) -> str:
         """The job as it is parsed."""
+        each = f" a {self.per}" if self.per else ""
         until = "" if self.within_s is None else f" in {_plain(self.within_s)}s"
-        return f"{_scaled(self.amount)} {self.unit} {self.verb}{until}"
+        return f"{_scaled(self.amount)} {self.unit} {self.verb}{each}{until}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,35 +114,54 @@ Job = Batch | Serving
 
 def parse_job(text: str) -> Job:
     """Read one job. Raises GputuiError with the wrong word and what may stand there."""
-    words = _in_order(_MONTHLY.sub("", text).split())
+    words = _in_order(_PER.sub("", text).split())
     if not words:
         raise _wrong(text, "is empty", GRAMMAR)
     if words[0].lower().startswith(tuple(PERCENTILES)):
         raise _wrong(text, "is a bound without a rate", "RATE rps before it, such as 200 rps p99<50ms")
     amount = _amount(text, words[0])
     if len(words) == 1:
-        raise _wrong(text, f"{words[0]} of what?", GRAMMAR)
+        raise _wrong(text, f"{words[0]} of what?", f"{_UNIT_WORDS}, such as '{words[0]} tokens'")
     unit = words[1].lower()
     if unit in RATE_WORDS:
         return _serving(text, amount, "".join(words[2:]))
     if unit not in UNITS:
-        raise _wrong(
-            text, f"{beginning(words[1])} is not a unit", f"tokens, img, seq, requests or rps: {GRAMMAR}"
-        )
+        raise _wrong(text, f"{beginning(words[1])} is not a unit", _UNIT_WORDS)
     verbs = VERBS[UNITS[unit]]
-    if len(words) == 2:
-        example = beginning(f"{words[0]} {words[1]} {verbs[0]}")
-        hint = f"{' or '.join(verbs)}, after the unit, such as {example!r}"
-        raise _wrong(text, f"what is to be done with {words[1]}?", hint)
-    verb = _MEANT.get(words[2].lower(), words[2].lower())
+    rest = words[2:]
+    has_verb = bool(rest) and rest[0].lower() != "in"
+    verb = _verb(rest.pop(0)) if has_verb else verbs[0]
     if verb not in verbs:
         raise _wrong(text, f"{beginning(words[2])} is nothing to do with {words[1]}", " or ".join(verbs))
-    rest = words[3:]
-    if not rest:
-        return Batch(amount, UNITS[unit], verb, None)
-    if rest[0].lower() != "in" or len(rest) == 1:
+    if rest and (rest[0].lower() != "in" or len(rest) == 1):
         raise _wrong(text, f"{beginning(' '.join(rest))} is too much", "in TIME, such as in 8h, or nothing")
-    return Batch(amount, UNITS[unit], verb, _duration(text, "".join(rest[1:])))
+    within_s = _duration(text, "".join(rest[1:])) if rest else None
+    per = _PER.search(text)
+    return Batch(
+        amount,
+        UNITS[unit],
+        verb,
+        within_s,
+        per[1].lower() if per else "",
+        is_verb_assumed=not has_verb and len(verbs) > 1,
+    )
+
+
+def begins_job(text: str) -> bool:
+    """Whether a text begins with an amount or a verb, as a job does."""
+    first = (text.split() or [""])[0]
+    return not math.isnan(amount_of(first)) or _is_amount_with_unit(first) or _verb(first) in _VERBS
+
+
+def amount_of(word: str) -> float:
+    """`7e9`, `50M` or `1.5k` as a number; not a number for any other word."""
+    found = _AMOUNT.fullmatch(word)
+    return float(found[1]) * _SCALES[found[2].lower()] if found else math.nan
+
+
+def _verb(word: str) -> str:
+    """The verb that a word means; the word itself if it is none."""
+    return _MEANT.get(word.lower(), word.lower())
 
 
 def _in_order(words: list[str]) -> list[str]:
@@ -144,8 +169,7 @@ def _in_order(words: list[str]) -> list[str]:
 
     People also write `50 M tokens`, `50 million tokens`, `200rps` and `train 50M tokens`.
     """
-    verbs = {verb for several in VERBS.values() for verb in several}
-    if len(words) > 2 and _MEANT.get(words[0].lower(), words[0].lower()) in verbs:
+    if len(words) > 2 and _verb(words[0]) in _VERBS:
         number = 3 if words[2].lower() in (*_SCALES, *_SCALE_WORDS) else 2
         number -= _is_amount_with_unit(words[1])
         words = [*words[1 : number + 1], words[0], *words[number + 1 :]]
@@ -179,10 +203,10 @@ def _serving(text: str, per_s: float, bound: str) -> Serving:
 
 
 def _amount(text: str, word: str) -> float:
-    found = _AMOUNT.fullmatch(word)
-    if found is None:
+    amount = amount_of(word)
+    if math.isnan(amount):
         raise _wrong(text, f"{beginning(word)} is not an amount", "a number first, such as 50M, 1e9 or 200")
-    return _within(text, word, float(found[1]) * _SCALES[found[2].lower()])
+    return _within(text, word, amount)
 
 
 def _duration(text: str, word: str) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from gputui.services.advise.llm_serving import (
     LLM_HEADINGS,
     LlmJob,
     advise_llm,
+    example_llm_job,
     is_llm_job,
     llm_assumptions,
     llm_headline,
@@ -39,12 +41,13 @@ from gputui.services.advise.rent import (
     Choice,
     Estimated,
     Offer,
-    Pick,
     PricedSide,
     advise,
+    example_job,
     headline_of,
 )
 from gputui.services.prices.pricing import price_of, price_of_run, price_source
+from gputui.services.results.labels import case_words, device_words
 from gputui.services.results.selectors import Selection, select_all, split_selector
 
 if TYPE_CHECKING:
@@ -61,11 +64,11 @@ COMMON = ("--job", "--price", "--instance", "--buy", "--precision", "--workload"
     "--job",
     "jobs",
     multiple=True,
-    required=True,
     metavar="TEXT",
-    help="'50M tokens train', '1M img train in 8h', '200 rps p99<50ms', '2M requests/day 800 in 200 out"
+    help="'2e9 tokens a month', '1M img train in 8h', '200 rps p99<50ms', '2M requests/day 800 in 200 out"
     " ttft<500ms tpot<50ms'; repeatable.",
 )
+@click.option("--tokens", multiple=True, metavar="N", help="The same as --job 'N tokens'.")
 @click.option("--workload", metavar="NAME[:SIZE]", default="", help="Answer with this workload.")
 @click.option("--precision", type=click.Choice(["fp32", "tf32", "amp"]), help="Only rows of this precision.")
 @click.option("--price", "prices", multiple=True, metavar="[F=]USD", help="What a whole box costs per hour.")
@@ -135,6 +138,7 @@ COMMON = ("--job", "--price", "--instance", "--buy", "--precision", "--workload"
 def command(
     files: tuple[str, ...],
     jobs: tuple[str, ...],
+    tokens: tuple[str, ...],
     workload: str,
     precision: str | None,
     prices: tuple[str, ...],
@@ -158,6 +162,10 @@ def command(
     from gputui.services.advise.buy import Terms, weigh
     from gputui.services.results.conditions import Evidence
 
+    files, typed_jobs = _files_and_jobs(files)
+    jobs = (*jobs, *(f"{amount} tokens" for amount in tokens), *typed_jobs)
+    if not files:
+        raise GputuiError("advise: no result file is named", f"gputui advise a.db b.db --job {jobs[0]!r}")
     llm_jobs = tuple(text for text in jobs if is_llm_job(text))
     if llm_jobs and len(llm_jobs) < len(jobs):
         raise GputuiError(
@@ -167,11 +175,18 @@ def command(
     wanted = [parse_llm_job(text) for text in llm_jobs]
     parsed = [] if llm_jobs else [parse_job(text) for text in jobs]
     bought = _amounts("--buy", buy, files)
-    for option, number in (("--start", start), ("--hours-per-month", hours_per_month), ("--power", power)):
-        _check_finite(option, number)
-    for option, number in (("--power-price", power_price), ("--cooling", cooling), ("--staff", staff)):
-        _check_finite(option, number)
-    _check_finite("--utilisation", utilisation)
+    numbers = {
+        "--start": start,
+        "--hours-per-month": hours_per_month,
+        "--power": power,
+        "--power-price": power_price,
+        "--cooling": cooling,
+        "--staff": staff,
+        "--utilisation": utilisation,
+    }
+    for option, number in numbers.items():
+        if number is not None and not math.isfinite(number):
+            raise GputuiError(f"{option} {number}: is not an amount", "a plain number")
     name, _, size = workload.partition(":")
     if workload and not name:
         raise GputuiError(
@@ -185,6 +200,8 @@ def command(
         for warning in selection.warnings:
             click.echo(warning, err=True)
     boxes = [_box(selection, stated, typed, cpus, pool) for selection in selections]
+    if not jobs:
+        raise _jobless(files, boxes)
     if wanted:
         return _advise_llm(llm_jobs, wanted, boxes, hours_per_month, is_verbose=verbose, as_json=as_json)
     evidence = Evidence(selections, trust=trust)
@@ -278,9 +295,26 @@ def _report(refusals: Sequence[GputuiError]) -> int:
     return refusals[0].exit_code if refusals else EXIT_DONE
 
 
-def _check_finite(option: str, number: float | None) -> None:
-    if number is not None and not math.isfinite(number):
-        raise GputuiError(f"{option} {number}: is not an amount", "a plain number")
+def _files_and_jobs(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The files, and the job where one is typed among them: an amount or a verb, and all up to the next
+    file."""
+    from gputui.analysis.job import begins_job
+
+    are_files = [word.endswith(".db") or split_selector(word)[0].exists() for word in words]
+    starts = (place for place, word in enumerate(words) if not are_files[place] and begins_job(word))
+    if (first := next(starts, None)) is None:
+        return tuple(words), ()
+    end = next((place for place in range(first, len(words)) if are_files[place]), len(words))
+    return (*words[:first], *words[end:]), (" ".join(words[first:end]),)
+
+
+def _jobless(files: Sequence[str], boxes: Sequence[PricedSide]) -> GputuiError:
+    """What is missing, with a line that these files can answer."""
+    example = example_job(boxes) or example_llm_job(boxes) or "50M tokens train"
+    return GputuiError(
+        "advise: no job is stated: how much work is it?",
+        f"gputui advise {shlex.join(files)} --job {shlex.quote(example)}",
+    )
 
 
 def _by_file(option: str, values: Sequence[str], files: Sequence[str]) -> dict[str, str]:
@@ -333,9 +367,8 @@ def _box(
     if side.run.is_made_up:
         raise GputuiError(f"{text}: DEMO DATA, nothing was measured", "measure a box: gputui run quick")
     price = price_of(stated.get(text), typed.get(text), side.run.machine) or price_of_run(side.run)
-    cpu_price: Price | Missing = Missing("not stated")
-    if text in cpus:
-        cpu_price = Price(cpus[text], 0.0, "stated", "", "", "", "")
+    stated_cpu = Price(cpus[text], 0.0, "stated", "", "", "", "") if text in cpus else None
+    cpu_price = stated_cpu or Missing("not stated")
     return PricedSide(side, price, cpu_price)
 
 
@@ -357,11 +390,10 @@ def _measured_watts(selections: Sequence[Selection], trust: bool) -> Callable[[s
 def _write(page: Page, advice: Advice, runs: dict[str, RunSummary], *, is_verbose: bool) -> None:
     """The table, what stands for the job, and each box with its price; notes and assumptions if verbose."""
     from gputui.analysis.job import Batch
-    from gputui.services.results.labels import device_words
 
     page.line()
     if isinstance(advice.job, Batch):
-        headings = ["box", "row", "rate", "time", "cost"]
+        headings = ["box", "row", "rate", "time", f"cost a {advice.job.per}" if advice.job.per else "cost"]
         rows = [_batch_cells(offer) for offer in advice.offers]
     else:
         percentile = advice.job.percentile or "p99"
@@ -377,7 +409,7 @@ def _write(page: Page, advice: Advice, runs: dict[str, RunSummary], *, is_verbos
         prices = dict.fromkeys(_price(offer) for offer in mine)
         page.line(f"{device_words(runs[mine[0].run_id])}; {'; '.join(prices)}", lead=f"{name}: ")
     for assumed in advice.assumptions:
-        page.line(f"assumed: {assumed}")
+        page.line(f"assumed: {assumed}", "dim")
     notes = list(_notes(advice))
     if not is_verbose and notes:
         page.hint(counted(len(notes), "note"), "--verbose")
@@ -386,15 +418,7 @@ def _write(page: Page, advice: Advice, runs: dict[str, RunSummary], *, is_verbos
 
 
 def _notes(advice: Advice) -> Iterator[str]:
-    """The picks in full, reasons to doubt an offer, and boxes that have none."""
-    unpriced = [
-        f"{offer.box} {offer.device_class}"
-        for offer in advice.offers
-        if offer.meets and isinstance(offer.usd, Missing)
-    ]
-    without = f"; without a price: {', '.join(unpriced)}" if unpriced else ""
-    yield f"cheapest: {_picked(advice.cheapest)}{without}"
-    yield f"fastest: {_picked(advice.fastest)}"
+    """Reasons to doubt an offer, and boxes that have none."""
     for offer in advice.offers:
         where = f"! {offer.box} {offer.device_class}"
         if not offer.meets:
@@ -439,10 +463,8 @@ def _serving_cells(offer: Offer) -> list[str]:
 
 def _row(offer: Offer) -> str:
     """The variant used: `amp compile`, `fp32 all`."""
-    variant = offer.case.variant
-    mode = "" if variant.mode == "eager" else variant.mode
-    threads = "" if variant.threads == "host" else {"1": "1t"}.get(variant.threads, variant.threads)
-    return " ".join(filter(None, (variant.precision, mode, threads)))
+    words = case_words(offer.case)
+    return " ".join(filter(None, (words["precision"], words["mode"], words["threads"])))
 
 
 def _with_spread(span: Estimated, format_value: Callable[[float], str]) -> str:
@@ -459,10 +481,9 @@ def _usd(offer: Offer) -> str:
         return "—"
     if not isinstance(offer.load, Missing):
         return format_usd(offer.usd.value)  # its interval is that of the number of boxes, in the next column
-    share = ""
-    if not isinstance(offer.share, Missing) and offer.share < 1:
-        share = f" (share {format_percent(offer.share)})"
-    return _with_spread(offer.usd, format_usd) + share
+    share = 1.0 if isinstance(offer.share, Missing) else offer.share
+    part = f" (share {format_percent(share)})" if share < 1 else ""
+    return _with_spread(offer.usd, format_usd) + part
 
 
 def _price(offer: Offer) -> str:
@@ -475,13 +496,6 @@ def _price(offer: Offer) -> str:
         return f"{where} no price ({offer.share.reason}): --cpu-price {offer.box}=USD_PER_H gives its cost"
     source = price_source(offer.price, datetime.date.today())
     return f"{where} {format_hourly(offer.price.usd_per_hour)} ({source})"
-
-
-def _picked(pick: Pick | Missing) -> str:
-    if isinstance(pick, Missing):
-        return f"— ({pick.reason})"
-    ties = f", can't tell it from {', '.join(pick.ties)}" if pick.ties else ""
-    return f"{pick.box} {pick.device_class}{ties}"
 
 
 def _buying(buying: Buying) -> str:

@@ -20,6 +20,7 @@ from gputui.services.advise.gpu_choice import (
     SHOWN_FIRST,
     GpuClass,
     GpuOffer,
+    Wish,
     shown_first,
     trick_words,
     whole_number,
@@ -103,6 +104,24 @@ def command(
     params = params or size
     if params is not None and params.isdigit() and int(params) < _LEAST_PARAMS:
         raise GputuiError(f"{params}: a model of {params} weights is too small", f"did you mean {params}B?")
+    wish = Wish(
+        params=params,
+        precision=precision,
+        batch=batch,
+        context=context,
+        layers=layers,
+        width=width,
+        vocabulary=vocabulary,
+        gpu=gpu,
+        optimizer=optimizer,
+        activations=activations,
+        file=file,
+        trust=trust,
+        cache_precision=kv_precision,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        gpus=gpus,
+    )
     if infer:
         _refuse(
             {
@@ -114,24 +133,9 @@ def command(
             "only for training",
             "leave it out, or leave out --infer",
         )
-        from gputui.services.advise.inference_fit import InferenceWish, inference_report
+        from gputui.services.advise.inference_fit import inference_report
 
-        served = inference_report(
-            InferenceWish(
-                params=params,
-                precision=precision or "bf16",
-                cache_precision=kv_precision,
-                batch=batch,
-                context=context,
-                layers=layers,
-                width=width,
-                vocabulary=vocabulary,
-                kv_heads=kv_heads,
-                head_dim=head_dim,
-                gpus=gpus or "1",
-                gpu=gpu,
-            )
-        )
+        served = inference_report(wish)
         if as_json:
             _print_json(_plain_inference(served))
         else:
@@ -142,24 +146,9 @@ def command(
         "only for inference",
         "add --infer, or leave it out",
     )
-    from gputui.services.advise.memory_fit import Wish, report
+    from gputui.services.advise.memory_fit import report
 
-    found = report(
-        Wish(
-            params=params,
-            optimizer=optimizer or "adamw",
-            precision=precision or "amp",
-            batch=batch,
-            context=context,
-            layers=layers,
-            width=width,
-            vocabulary=vocabulary,
-            activations=activations,
-            gpu=gpu,
-            file=file,
-            trust=trust,
-        )
-    )
+    found = report(wish)
     for warning in found.warnings:
         click.echo(warning, err=True)
     if as_json:
@@ -306,16 +295,15 @@ def _write_gpus(
     ]
     headings = ("GPU", "memory", "will it fit", "$/h", *most_titles)
     page.table(table_of(headings, rows, right=(1, 3, 4, 5), breaks=(0, 2)))
-    notes = []
+    notes = ["$/h: whole box."]
     if any(one.is_estimated for one, _ in shown):
-        notes.append("~: memory as sold, less 8 % for the driver.")
+        notes.append("~: memory as sold, less 8 %.")
     offers = [offer for one, name in shown if (offer := one.offer(name)) is not None]
     if any(offer.age for offer in offers):
-        notes.append("*: a price over 90 days old.")
+        notes.append("*: price over 90 days old.")
     if other := {offer.instance.price_kind for offer in offers if not offer.is_on_demand}:
         notes.append(f"+: not on demand: {', '.join(sorted(other))}.")
-    if notes:
-        page.line(" ".join(notes), "dim")
+    page.line(" ".join(notes), "dim")
 
 
 def _marks(offer: GpuOffer) -> str:

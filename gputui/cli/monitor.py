@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +12,19 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.cli.hosts import host_options, named_hosts
-from gputui.cli.surroundings import no_terminal, unattended
+from gputui.cli.surroundings import no_terminal
 from gputui.errors import EXIT_DONE
 
 if TYPE_CHECKING:
     from gputui.services.hosts.host import Host
 
 COMMON = ("--host", "--interval", "--price")
+
+_FIRST_COMMANDS = {
+    "gputui doctor": "is this box healthy and ready to measure?",
+    "gputui run quick": "how fast is it? 2 min 20 s",
+    "gputui --help": "all commands",
+}
 
 
 @click.command()
@@ -61,7 +68,7 @@ def command(
     if hosts:
         return _show_hosts(hosts, interval_s=interval, is_ascii=is_ascii, has_mouse=not no_mouse)
     if why:
-        return instead_of_live("gputui monitor", why)
+        return instead_of_live(why)
     return show_app(
         interval=interval, price=price, is_ascii=is_ascii, notifies=notify, has_mouse=not no_mouse
     )
@@ -124,14 +131,23 @@ def show_app(
     return status
 
 
-def instead_of_live(what: str, why: str) -> int:
-    """Print one reading, for pipes, notebook cells and terminals that cannot draw."""
+def instead_of_live(why: str) -> int:
+    """Print one reading and what to type next, for pipes, notebook cells and terminals that cannot draw."""
+    from gputui.cli.output import console, wrapped
     from gputui.cli.snapshot import command as snapshot
+    from gputui.document.page import Page
+    from gputui.document.plain_text import command_spans
 
-    click.echo(f"{what}: {why}, so this is one reading (`gputui snapshot`)", err=True)
-    click.echo("gputui doctor says whether this box is healthy and ready to measure", err=True)
-    if unattended():
-        click.echo("run, record, show, compare and doctor print plain lines here", err=True)
+    click.echo(
+        wrapped(f"gputui profiles and compares GPUs and CPUs; {why}, so this is one reading:", sys.stderr),
+        err=True,
+    )
     callback: Callable[..., int] | None = snapshot.callback
     assert callback is not None
-    return callback(processes=True, require_gpu=False, in_json=False) or EXIT_DONE
+    callback(processes=True, require_gpu=False, in_json=False)
+    page = Page(console())
+    for number, (typed, why_typed) in enumerate(_FIRST_COMMANDS.items()):
+        for line in command_spans(typed, None, "      " if number else "next: ", why_typed):
+            page.spans(line)
+    page.show()
+    return EXIT_DONE

@@ -143,8 +143,9 @@ def _print(offers: list[InstanceRow], name: str | None, every: bool) -> None:
         newest = f"No price of the last {OLD_DAYS} days; the newest" + (" first" if name else "")
         page.line("Older prices, the newest first:" if shown and name else f"{newest}:", "title")
         page.table(_table(older, today))
-    if hidden := len(offers) - len(shown) - len(older):
-        page.hint(f"{hidden} more", "--all")
+    hidden = {"more": len(recent) - len(shown), "older": len(old) - len(older)}
+    if any(hidden.values()):
+        page.hint(" and ".join(f"{count} {word}" for word, count in hidden.items() if count), "--all")
     if name is None:
         page.hint("next", "gputui prices H100")
     page.show()
@@ -178,7 +179,7 @@ def _table(shown: list[InstanceRow], today: datetime.date) -> Table:
             )
         )
     return table_of(
-        ["GPU", "$/GPU h", *spot, "whole box", *kind_title, "provider and type", "price of"],
+        ["GPU", "$/GPU h", *spot, "$/box h", *kind_title, "provider and type", "price of"],
         rows,
         right=range(1, 3 + len(spot)),
         breaks=(0, 3 + len(spot) + len(kind_title)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 from contextlib import suppress
@@ -19,6 +20,7 @@ from gputui.model.units import format_seconds
 from gputui.recording.foreground import Foreground
 from gputui.recording.recorder import Recorder
 from gputui.services.prices.pricing import price_of
+from gputui.services.results.selectors import from_here
 from gputui.services.runs.process import writable_target
 from gputui.services.runs.recording import (
     Recording,
@@ -131,9 +133,9 @@ def _record(
     try:
         with recorder.telemetry:
             if words:
-                status = _run(words, foreground, recorder)
+                status, told = _run(words, foreground, recorder)
             else:
-                status = _watch(seconds, interval, foreground, recorder)
+                status, told = _watch(seconds, interval, foreground, recorder), ""
     except OSError as error:
         recorder.close(EXIT_OURS, "the program was never started")
         shutil.rmtree(recording.run_dir, ignore_errors=True)  # it never began
@@ -141,7 +143,7 @@ def _record(
         raise GputuiError(
             f"{words[0]}: cannot be started: {error.strerror}", "nothing was recorded", code
         ) from error
-    _store(recording, recorder)
+    _store(recording, recorder, told)
     if foreground.hung_up:
         os._exit(EXIT_HUNG_UP)  # there is nobody to report to
     return status
@@ -158,14 +160,18 @@ def _check_numbers(interval: float, seconds: float | None) -> None:
         )
 
 
-def _run(words: tuple[str, ...], foreground: Foreground, recorder: Recorder) -> int:
-    """Run the program to its end; returns its exit status. Raises OSError if it cannot be started."""
+def _run(words: tuple[str, ...], foreground: Foreground, recorder: Recorder) -> tuple[int, str]:
+    """Run the program to its end; returns its exit status, and its time and what went wrong in words.
+
+    Raises OSError if it cannot be started.
+    """
     end = foreground.run(words, recorder.program_begun)
     outcome, reason = outcome_of(end)
-    recorder.program_ended(outcome, reason, end.ended_ns, end.cpu_ns, end.exit_status)
+    wall_s = recorder.program_ended(outcome, reason, end.ended_ns, end.cpu_ns, end.exit_status)
     is_cut = outcome == "interrupted"
     recorder.end("interrupted" if is_cut else "finished", reason if is_cut else "")
-    return end.exit_status if end.exit_status >= 0 else 128 - end.exit_status
+    status = end.exit_status if end.exit_status >= 0 else 128 - end.exit_status
+    return status, ": " + ", ".join(filter(None, (format_seconds(wall_s), reason)))
 
 
 def _watch(seconds: float | None, interval: float, foreground: Foreground, recorder: Recorder) -> int:
@@ -181,7 +187,7 @@ def _watch(seconds: float | None, interval: float, foreground: Foreground, recor
     return 128 + number
 
 
-def _store(recording: Recording, recorder: Recorder) -> None:
+def _store(recording: Recording, recorder: Recorder, told: str) -> None:
     try:
         store(recording)
     except GputuiError as error:
@@ -190,7 +196,9 @@ def _store(recording: Recording, recorder: Recorder) -> None:
     recorder.close(0, "")
     if recorder.failure:
         raise NotStored(f"run {recording.short_id} is stored in part: {recorder.failure}", "make space there")
-    _say(f"recorded as {recording.short_id} in {recording.target}")
+    file = shlex.quote(from_here(str(recording.target)))
+    name = recording.short_id
+    _say(f"recorded as {name} in {file}{told}\n  gputui show {name} {file}")
 
 
 def _say(text: str) -> None:

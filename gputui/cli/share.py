@@ -140,7 +140,7 @@ def _rasterized(picture: str) -> bytes:
     except ImportError as error:
         raise GputuiError(
             "a card in PNG needs resvg_py, which is not installed",
-            "pip install 'gputui[png]', or end its name in .svg",
+            "pip install resvg-py, or end its name in .svg",
         ) from error
     seen, unseen = (svg_to_bytes(svg_string=_PROBE.format(begin=x, fonts=_FONTS)) for x in (35, 350))
     if seen == unseen:

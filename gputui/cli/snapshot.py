@@ -159,12 +159,12 @@ def _lines(sample: LiveSample, findings: Findings, with_processes: bool) -> list
     for gpu in sample.gpus:
         lines.append(_gpu_line(gpu, findings[gpu.source, gpu.device], instances[gpu.device]))
     if not sample.gpus:
-        lines += [f"no GPU: {name}: {why.reason}" for name, why in sample.absent.items()]
-    if with_processes and isinstance(sample.processes, Missing):
+        lines += [f"no GPU: {why.reason}" for why in sample.absent.values()]
+    if with_processes and sample.gpus and isinstance(sample.processes, Missing):
         lines.append(f"processes: {sample.processes}")
-    elif with_processes and not isinstance(sample.processes, Missing):
+    elif with_processes and sample.gpus and not isinstance(sample.processes, Missing):
         room = shutil.get_terminal_size().columns - 2 if sys.stdout.isatty() else sys.maxsize
-        listed = [clean_text(_process_line(process)) for process in sample.processes]
+        listed = [clean_text(_process_line(process)) for process in sample.processes if process.uses]
         lines += [line[: room - 1] + "…" * (len(line) >= room) for line in listed] or [
             "no process uses a GPU"
         ]

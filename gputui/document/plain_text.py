@@ -1,10 +1,10 @@
-"""Text for streams whose encoding lacks some of its characters."""
+"""Text for streams whose encoding lacks some of its characters; numbers and commands as they are written."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from gputui.document.spans import Line, Span
@@ -125,6 +125,16 @@ def _has(encoding: str, character: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def ranges(numbers: Iterable[int]) -> list[str]:
+    """`0-3` and `5`, of 0, 1, 2, 3 and 5."""
+    parts: list[tuple[int, int]] = []
+    for number in sorted({*numbers}):
+        is_next = bool(parts) and number == parts[-1][1] + 1
+        first = parts.pop()[0] if is_next else number
+        parts.append((first, number))
+    return [f"{first}" if first == last else f"{first}-{last}" for first, last in parts]
 
 
 def command_lines(command: str, width: int | None, prefix: str = "", why: str = "") -> list[str]:

@@ -68,12 +68,13 @@ class Recorder:
         for launch in self._plan.launches:
             self._say(LaunchStart(_LAUNCH_ID, 0, (_CASE_ID,), launch.threads, None, begun_ns), sync=True)
 
-    def program_ended(self, outcome: str, reason: str, ended_ns: int, cpu_ns: int, exit_status: int) -> None:
-        """Record how and when the program ended: its wall time is the one block of the run."""
+    def program_ended(self, outcome: str, reason: str, ended_ns: int, cpu_ns: int, exit_status: int) -> float:
+        """Record how and when the program ended; returns its wall time in s, the one block of the run."""
         wall_ns = max(ended_ns - self._begun_ns, 1)
         self._say(Block(_LAUNCH_ID, _CASE_ID, 0, 1, self._begun_ns, wall_ns, None, cpu_ns))
         self._say(CaseEnd(_LAUNCH_ID, _CASE_ID, outcome, reason, 1, ended_ns))
         self._say(LaunchEnd(_LAUNCH_ID, "ok", "", exit_status, "", ended_ns), sync=True)
+        return wall_ns / 1e9
 
     def end(self, status: str, reason: str) -> None:
         """Record the end of the run; after this it can be stored."""

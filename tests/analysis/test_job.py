@@ -27,6 +27,13 @@ from gputui.errors import EXIT_USAGE, GputuiError
         ("train 5e7tokens in 8h", Batch(5e7, "tok", "train", 28800.0)),
         ("50,000,000 tokens train", Batch(50e6, "tok", "train", None)),
         ("1_000_000 tokens generate", Batch(1e6, "tok", "write", None)),
+        ("5e7 tokens", Batch(5e7, "tok", "train", None, is_verb_assumed=True)),
+        ("5e7 tokens IN 8h", Batch(5e7, "tok", "train", 28800.0, is_verb_assumed=True)),
+        ("1M img", Batch(1e6, "img", "train", None)),
+        ("2e9 tokens/month", Batch(2e9, "tok", "train", None, "month", is_verb_assumed=True)),
+        ("2e9 tokens per month write", Batch(2e9, "tok", "write", None, "month")),
+        ("train 2e9 tokens a day in 8h", Batch(2e9, "tok", "train", 28800.0, "day")),
+        ("1M requests / day", Batch(1e6, "req", "answer", None, "day")),
         ("200rps", Serving(200.0, "", None)),
         ("200rps p99 < 50 ms", Serving(200.0, "p99", 0.05)),
         ("200 qps p50<1s", Serving(200.0, "p50", 1.0)),
@@ -41,18 +48,16 @@ def test_a_job_is_read_as_people_write_it(text: str, job: Job) -> None:
     [
         ("", "is empty", "tokens|img|seq train"),
         ("p99 < 50 ms", "is a bound without a rate", "200 rps p99<50ms"),
-        ("5e7 tokens", "what is to be done with tokens?", "such as '5e7 tokens train'"),
         ("50,00 tokens train", "50,00 is not an amount", "50M"),
         ("1,5 rps", "1,5 is not an amount", "50M"),
         ("train tokens 50M", "tokens is not an amount", "50M"),
         ("50M million tokens train", "million is not a unit", "tokens"),
         ("many tokens train", "many is not an amount", "50M"),
-        ("-5M tokens train", "-5M is not an amount", "50M"),
+        ("-5M tokens train", "-5M is out of range", "more than 0"),
         ("0 tokens train", "0 is out of range", "more than 0"),
         ("1e400 tokens train", "1e400 is out of range", "at most 1e+18"),
-        ("50M", "50M of what?", "tokens"),
+        ("50M", "50M of what?", "such as '50M tokens'"),
         ("50M kittens train", "kittens is not a unit", "tokens, img, seq, requests or rps"),
-        ("50M tokens", "what is to be done with tokens?", "train or write"),
         ("50M tokens fly", "fly is nothing to do with tokens", "train or write"),
         ("1M img write", "write is nothing to do with img", "train"),
         ("1M img train soon", "soon is too much", "in TIME"),
@@ -75,8 +80,9 @@ def test_what_is_no_job_is_refused_with_the_word_and_what_may_stand_there(
 
 
 AMOUNTS = st.floats(min_value=0, max_value=MOST, exclude_min=True, allow_subnormal=False)
+PERIODS = st.sampled_from(["", "day", "month"])
 BATCHES = st.sampled_from([(unit, verb) for unit, verbs in VERBS.items() for verb in verbs]).flatmap(
-    lambda kind: st.builds(Batch, AMOUNTS, st.just(kind[0]), st.just(kind[1]), st.none() | AMOUNTS)
+    lambda kind: st.builds(Batch, AMOUNTS, st.just(kind[0]), st.just(kind[1]), st.none() | AMOUNTS, PERIODS)
 )
 SERVINGS = st.builds(Serving, AMOUNTS, st.just(""), st.none()) | st.builds(
     Serving, AMOUNTS, st.sampled_from(["p50", "p99"]), AMOUNTS

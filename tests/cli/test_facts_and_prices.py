@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,20 @@ def test_the_cheapest_of_each_gpu_is_a_price_on_demand_and_other_kinds_are_named
     assert ("A100-80G", "commitment", False) in kinds
     assert ("A100 SXM (secure)", "on-demand secure cloud", True) in kinds
     assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_the_prices_shown_and_those_named_as_left_out_are_all_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    offers = printed_json(capsys, "prices", "H100", "--json")["offers"]
+    out = printed(capsys, "prices", "H100")[1]
+    rows = [line for line in out.splitlines() if line.startswith("H100 ")]
+    left = {word: int(count) for count, word in re.findall(r"(\d+) (more|older)\b", out.splitlines()[-1])}
+    said = re.match(r"(\d+) prices? of the last 90 days", out)
+
+    assert len(rows) + sum(left.values()) == len(offers)
+    assert sum(offer["is_recent"] for offer in offers) == (int(said[1]) if said else 0)
+    assert not said or len(rows) + left.get("more", 0) == int(said[1])
 
 
 def test_fit_and_facts_recommend_no_price_with_a_commitment(capsys: pytest.CaptureFixture[str]) -> None:

@@ -113,8 +113,10 @@ def test_input_output_and_process_group_are_the_programs_own(tmp_path: Path) -> 
     output, errors = recorder.communicate(b"a line", LONGEST_S)
     assert output == b"True ['--debug', '--label', '-x'] a line\n"
     assert recorder.returncode == 0
-    assert errors.decode().startswith("gputui: recorded as ")
-    assert errors.count(b"\n") == 1
+    said, shown = errors.decode().splitlines()
+    found = re.fullmatch(r"gputui: recorded as ([0-9a-f]{8}) in \S+: [0-9.]+ m?s", said)
+    assert found, said
+    assert shown == f"  gputui show {found[1]} {tmp_path / 'a.db'}"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,9 @@ def test_the_exit_code_of_the_program_is_passed_on(
     tmp_path: Path, program: Sequence[str], code: int, outcome: str, reason: str
 ) -> None:
     db = tmp_path / "a.db"
-    assert gputui("record", "--db", db, "--", *program).returncode == code
+    done = gputui("record", "--db", db, "--", *program)
+    assert done.returncode == code
+    assert f"s, {reason}\n" in done.stderr if reason else "s\n" in done.stderr
     assert rows(db, "SELECT outcome, reason FROM cases") == [(outcome, reason)]
     assert rows(db, "SELECT count(*) FROM blocks WHERE wall_ns > 0 AND cpu_ns IS NOT NULL") == [(1,)]
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from command_line import gputui
+from nvml.standin import standin_environment
 from pty_harness import Terminal
 
 from gputui.cli.surroundings import CELL, CI, where
@@ -83,3 +86,26 @@ def test_run_in_a_cell_writes_plain_lines(tmp_path: Path) -> None:
     assert b"stored as" in written
     assert b"\x1b" not in written
     assert not re.search(rb"\r(?!\n)", written)
+
+
+def test_without_a_terminal_gputui_alone_is_short_names_gpus_and_what_to_type_next() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as running:
+        scenario = f"driver gpus 2\n* name NVIDIA H200\n1 process {running.pid} C 2048 55\n"
+        done = gputui(env=standin_environment(scenario))
+        running.communicate(b"\n")
+    assert done.returncode == 0
+    assert "there is no terminal to draw on, so this is one reading" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    host, *gpus, process, doctor, run, commands = done.stdout.splitlines()
+    assert host.startswith("host  ")
+    assert [line.split("  ")[1] for line in gpus] == ["NVIDIA H200", "NVIDIA H200"]
+    assert process.startswith(f"PID {running.pid}  GPU 1  ")
+    assert doctor == "next: gputui doctor  # is this box healthy and ready to measure?"
+    assert [line.split("  #")[0].strip() for line in (run, commands)] == ["gputui run quick", "gputui --help"]
+
+
+def test_without_a_gpu_gputui_alone_says_why_and_lists_no_process_of_the_host() -> None:
+    done = gputui(env=standin_environment("driver error nvmlInitWithFlags 9\n"))
+    assert len(done.stdout.splitlines()) == 5
+    assert done.stdout.splitlines()[1].startswith("no GPU: the NVIDIA driver is not loaded")
+    assert "PID" not in done.stdout

@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 import difflib
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from gputui.analysis.fit import GIB, Fit, Tricks
 from gputui.analysis.inference_fit import InferenceFit
+from gputui.analysis.job import amount_of
 from gputui.errors import GputuiError
 from gputui.facts.gpus import closest_gpus, memory_of, rows_named
 from gputui.facts.instances import is_on_demand, most_rented
@@ -23,10 +23,33 @@ from gputui.services.prices.price_list import age_words, best_offer
 SHOWN_FIRST = 10
 """GPUs that are shown without `--all`."""
 _HOLDS = ("fits", "tight", "with tricks", "several GPUs")
-_MULTIPLIERS = {"": 1, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
-_AMOUNT = re.compile(r"(-?[0-9.]+(?:e[+-]?[0-9]+)?)([kmbgt]?)", re.IGNORECASE)
 
 AnyFit = TypeVar("AnyFit", Fit, InferenceFit)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the user stated of a model to be trained or served; None for what was not."""
+
+    params: str | None = None
+    precision: str | None = None
+    """Of a training, or of the weights that are served."""
+    batch: str = "1"
+    context: str | None = None
+    layers: str | None = None
+    width: str | None = None
+    vocabulary: str | None = None
+    gpu: str | None = None
+    optimizer: str | None = None
+    activations: str | None = None
+    """Bytes for the whole batch."""
+    file: str | None = None
+    """A result file, or `F@RUN`."""
+    trust: bool = False
+    cache_precision: str | None = None
+    kv_heads: str | None = None
+    head_dim: str | None = None
+    gpus: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,11 +324,7 @@ def trick_words(tricks: Tricks, gpus: str, checkpoint: str, offload: str) -> lis
 
 def whole_number(option: str, text: str, most: int, least: int = 1) -> int:
     """`7e9`, `7B`, `124M`, `2048` as a number. Raises GputuiError with the option's name."""
-    found = _AMOUNT.fullmatch(text.strip().replace("_", ""))
-    try:
-        value = float(found[1]) * _MULTIPLIERS[found[2].lower()] if found else math.nan
-    except ValueError:
-        value = math.nan
+    value = amount_of(text.strip().replace("_", ""))
     if not math.isfinite(value) or value != round(value):
         raise GputuiError(f"{option}: must be a whole number, got {text!r}", "such as 2048, 7e9, 124M or 7B")
     if not least <= value <= most:

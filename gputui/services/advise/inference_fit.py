@@ -25,6 +25,7 @@ from gputui.errors import GputuiError
 from gputui.services.advise.gpu_choice import (
     FitAnswer,
     GpuClass,
+    Wish,
     classes_of,
     headline,
     one_of,
@@ -38,25 +39,6 @@ DEFAULT_CONTEXT = 8192
 DEFAULT_VOCABULARY = 128256
 """Llama 3's."""
 _ONLY_TRAINING = "; without --infer also amp, tf32, mixed"
-
-
-@dataclass(frozen=True, slots=True)
-class InferenceWish:
-    """What a user stated; None where it was not."""
-
-    params: str | None = None
-    precision: str = "bf16"
-    """Of the weights."""
-    cache_precision: str | None = None
-    batch: str = "1"
-    context: str | None = None
-    layers: str | None = None
-    width: str | None = None
-    vocabulary: str | None = None
-    kv_heads: str | None = None
-    head_dim: str | None = None
-    gpus: str = "1"
-    gpu: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +57,14 @@ class InferenceReport:
     """Of the GPUs asked for, in the order of their memory."""
 
 
-def inference_report(wish: InferenceWish) -> InferenceReport:
+def inference_report(wish: Wish) -> InferenceReport:
     """Answer a question about memory. Raises GputuiError for each invalid value and an unknown GPU."""
-    weights = WEIGHT_FORMATS[one_of("--precision", wish.precision, WEIGHT_FORMATS, _ONLY_TRAINING)]
+    weights = WEIGHT_FORMATS[one_of("--precision", wish.precision or "bf16", WEIGHT_FORMATS, _ONLY_TRAINING)]
     cache = "fp32" if weights.name == "fp32" else "fp16" if weights.name == "fp16" else "bf16"
     if wish.cache_precision is not None:
         cache = one_of("--kv-precision", wish.cache_precision, CACHE_BYTES)
     batch = whole_number("--batch", wish.batch, MOST_BATCH)
-    gpus = whole_number("--gpus", wish.gpus, 1024)
+    gpus = whole_number("--gpus", wish.gpus or "1", 1024)
     rows = rows_asked(wish.gpu)
     model, params, notes = _model(wish)
     if gpus not in (possible := possible_gpus(model)):
@@ -112,7 +94,7 @@ def inference_report(wish: InferenceWish) -> InferenceReport:
     )
 
 
-def _model(wish: InferenceWish) -> tuple[Decoder, int, list[str]]:
+def _model(wish: Wish) -> tuple[Decoder, int, list[str]]:
     """Shape and number of weights; what was not stated is taken from a published model, and noted."""
     params = None if wish.params is None else whole_number("--params", wish.params, 10**14)
     if (wish.layers is None) != (wish.width is None):

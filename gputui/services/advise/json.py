@@ -41,8 +41,8 @@ def _pick(pick: Pick | Missing) -> dict[str, Any]:
         return plain
     against = [{"what": what, **judgement_as_json(judgement)} for what, judgement in pick.against]
     return {
-        "box": pick.box,
-        "device_class": pick.device_class,
+        "box": pick.offer.box,
+        "device_class": pick.offer.device_class,
         "ties": list(pick.ties),
         "against": against,
     }

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gputui.analysis.job import amount_of
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
@@ -23,7 +24,6 @@ GRAMMAR = (
 LENGTH_RATIO = 1.25
 """Prompts and answers may be so much longer or shorter than those that were measured."""
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0}
-_SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9}
 _RATE = re.compile(
     r"([0-9]+(?:\.[0-9]+)?)\s*([kmb]?)\s*(?:(rps|qps)|req(?:uest)?s?\s*/\s*(s|min|h|hour|d|day))\b",
     re.IGNORECASE,
@@ -90,7 +90,7 @@ def parse_llm_job(text: str) -> LlmJob:
         raise GputuiError(f"--job {text!r}: no limits", GRAMMAR)
     number, scale, per_second, per = rate.groups()
     seconds = 1.0 if per_second else _SECONDS[per.lower()]
-    per_s = float(number) * _SCALES[scale.lower()] / seconds
+    per_s = amount_of(number + scale) / seconds
     if not 0 < per_s <= 1e9 or not int(lengths[1]) or not int(lengths[2]):
         raise GputuiError(f"--job {text!r}: the rate and the lengths must be above 0", GRAMMAR)
     return LlmJob(per_s, int(lengths[1]), int(lengths[2]), limits_from(left, f"--job {text!r}"))
@@ -162,6 +162,16 @@ def _is_alike(job: LlmJob, case: Case) -> bool:
     )
 
 
+def example_llm_job(boxes: Sequence[PricedSide]) -> str:
+    """A job that they can answer, as it is typed; empty if none."""
+    cases = (one.result.case for box in boxes for one in box.side.cases)
+    case = next((case for case in cases if is_limit(case)), None)
+    if case is None:
+        return ""
+    lengths = f"{parameter_of(case, 'prompt_tokens')} in {parameter_of(case, 'output_tokens')} out"
+    return f"1M requests/day {lengths} {limits_of(case).option}"
+
+
 def _implies(measured: Limits, wanted: Limits) -> bool:
     """Whether whoever meets the measured limits meets the wanted ones."""
     return all(
@@ -176,7 +186,7 @@ def _order(offer: LlmOffer) -> tuple[bool, float, float]:
 
 
 def llm_headline(advice: LlmAdvice) -> str:
-    """`Cheapest: b, 2 boxes, $4380.00 a month (can't tell it from a).`"""
+    """`Cheapest: b, 2 boxes, $4380.00 a month (can't tell it from a); next a, $5840.00.`"""
     best, *others = advice.offers
     usd = best.usd_per_month
     terms = counted(round(best.boxes.value), "box")
@@ -191,7 +201,9 @@ def llm_headline(advice: LlmAdvice) -> str:
         if not isinstance(other.usd_per_month, Missing) and other.usd_per_month.low <= usd.high
     ]
     doubt = f" (can't tell it from {listed(ties)})" if ties else ""
-    return f"Cheapest: {terms}{doubt}."
+    second = others[0].usd_per_month
+    following = "" if isinstance(second, Missing) else f"; next {others[0].box}, {format_usd(second.value)}"
+    return f"Cheapest: {terms}{doubt}{following}."
 
 
 def llm_rows(advice: LlmAdvice) -> list[tuple[str, ...]]:

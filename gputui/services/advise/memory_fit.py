@@ -29,6 +29,7 @@ from gputui.model.result import CaseResult, Run
 from gputui.services.advise.gpu_choice import (
     FitAnswer,
     GpuClass,
+    Wish,
     classes_of,
     headline,
     one_of,
@@ -53,26 +54,6 @@ OPTIMIZER_TITLES = {
     "adamw": "AdamW",
 }
 _ONLY_INFER = "; with --infer also fp16, fp8, int8, int4"
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What the user stated; None for what was not."""
-
-    params: str | None
-    optimizer: str
-    precision: str
-    batch: str
-    context: str | None
-    layers: str | None
-    width: str | None
-    vocabulary: str | None
-    activations: str | None
-    """Bytes for the whole batch."""
-    gpu: str | None
-    file: str | None
-    """A result file, or `F@RUN`."""
-    trust: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +89,8 @@ def report(wish: Wish) -> FitReport:
     Raises GputuiError for each invalid value, an unknown GPU, and a file that cannot be read or has no
     activations at that precision.
     """
-    optimizer = one_of("--optimizer", wish.optimizer, STATES_PER_WEIGHT)
-    precision = PRECISIONS[one_of("--precision", wish.precision, PRECISIONS, _ONLY_INFER)]
+    optimizer = one_of("--optimizer", wish.optimizer or "adamw", STATES_PER_WEIGHT)
+    precision = PRECISIONS[one_of("--precision", wish.precision or "amp", PRECISIONS, _ONLY_INFER)]
     batch = whole_number("--batch", wish.batch, 2**20)
     context = None if wish.context is None else whole_number("--context", wish.context, 2**24)
     rows = rows_asked(wish.gpu)

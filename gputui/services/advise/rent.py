@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.analysis.cost import share_of_price
-from gputui.analysis.job import Batch, Job, Serving
+from gputui.analysis.job import VERBS, Batch, Job, Serving
 from gputui.analysis.judgement import COST, RATE, Judgement, judgements
 from gputui.analysis.owning import HOURS_PER_MONTH
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate, Verdict
@@ -60,6 +60,9 @@ SERVES = ("infer_rps",)
 ALONE = "infer_lat"
 """One request at a time, the best case of any load."""
 
+_EXAMPLES = {"tok": "50M tokens", "img": "1M img", "seq": "100k texts", "req": "1M requests"}
+_ONE_BOX_HAS = "one box has"
+"""Begins the doubt about work that returns before one box has done it."""
 _UNDER_LOAD = re.compile(r"(p50|p99)_at_([0-9]{1,3})_s")
 
 
@@ -126,11 +129,11 @@ class Offer:
     share: float | Missing
     """The part of the price that the job pays."""
     time_s: Estimated | Missing
-    """Of the work, without the start; Missing for serving."""
+    """Of the work and its start; Missing for serving."""
     load: ServedLoad | Missing
     """Missing for a job that ends, or with the reason why the bound is not met."""
     usd: Estimated | Missing
-    """Of the job including its start; per month for serving."""
+    """Of that time; per month for serving."""
     meets: bool
     """Whether it meets the deadline or the bound, also at the worse end of the interval; True without one."""
     is_told: bool
@@ -143,8 +146,7 @@ class Offer:
 class Pick:
     """The best offer by one criterion."""
 
-    box: str
-    device_class: str
+    offer: Offer
     against: tuple[tuple[str, Judgement], ...]
     """Each other candidate as A, and this one as B."""
 
@@ -176,11 +178,11 @@ class _Candidate:
     weight: float | None
     """Its value is this times the time of its work, and of its start; None if speed alone does not decide."""
     start_s: float = 0.0
-    """Paid for at the same price as the work."""
+    """Of its time, and paid for at the same price as the work."""
 
     @property
     def name(self) -> str:
-        return f"{self.offer.box} {self.offer.device_class}"
+        return _named(self.offer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +219,8 @@ def advise(
     `conditions` gives the state of a machine while a case was timed; without it no doubt comes from
     telemetry. Raises GputuiError if no machine has a row that answers it, with what would measure one.
     """
+    if isinstance(job, Batch) and job.is_verb_assumed:
+        job = _with_verb(job, {choice.workload} if choice.workload else _workloads_of(boxes))
     work = _chosen_work(job, boxes, choice)
     made: list[_Measured] = []
     left_out: list[tuple[str, str]] = []
@@ -240,69 +244,103 @@ def advise(
     offers = [one.offer for one in made]
     able = [one for one in made if one.offer.meets]
     by_cost, by_time = _by_cost(job, able, start_s), _by_time(able)
+    only = "meets the job" if len(able) == 1 else "has a price"
+    nothing = f"nothing meets the {'deadline' if isinstance(job, Batch) else 'bound'}"
     return Advice(
         job=job,
         work=work,
         stands_for=_stands_for(work),
         offers=tuple(offers),
         left_out=tuple(left_out),
-        cheapest=_cheapest(able, by_cost),
-        fastest=_fastest(job, by_time),
+        cheapest=_pick(by_cost, "no offer has a price" if able else nothing, only),
+        fastest=_pick(by_time, nothing, "meets the job"),
         gpu=_gpu_word(job, offers, by_cost, by_time, start_s),
         assumptions=tuple(_assumptions(job, [one.offer for one in able] or offers, start_s, hours_per_month)),
     )
 
 
 def headline_of(advice: Advice) -> str:
-    """`Cheapest: a gpu, 2 h 5 min for $12.30. Fastest: b gpu, ...`, and whether a GPU pays."""
+    """`Cheapest: a gpu, 2 h 5 min for $12.30; next b gpu, ... Fastest: b gpu.`, and whether a GPU pays."""
     able = [offer for offer in advice.offers if offer.meets]
     gpu = f"{advice.gpu[0].upper()}{advice.gpu[1:]}." if advice.gpu else ""
-    if not able:
-        return gpu
     picks = [
         (word, pick)
         for word, pick in (("Cheapest", advice.cheapest), ("Fastest", advice.fastest))
         if isinstance(pick, Pick)
     ]
-    if len(able) == 1:
+    if not able:
+        sentences = [] if gpu else ["Nothing that was measured is known to meet the job."]
+    elif len(able) == 1:
         few = "the only one that meets the job" if len(advice.offers) > 1 else "the only one measured"
-        sentences = [f"{able[0].box} {able[0].device_class}, {few}: {_terms(able[0])}."]
-    elif len(picks) == 2 and _who(picks[0][1]) == _who(picks[1][1]):
-        sentences = [f"Cheapest and fastest: {_picked_terms(advice, picks[0][1])}."]
+        sentences = [f"{_named(able[0])}, {few}: {_terms(advice, able[0])}."]
+    elif len(picks) == 2:
+        sentences = _both_picks(advice, *(pick for _, pick in picks))
     else:
-        sentences = [f"{word}: {_picked_terms(advice, pick)}." for word, pick in picks]
-    if all(isinstance(offer.usd, Missing) for offer in able):
+        sentences = [f"{word}: {_picked(pick)}, {_terms(advice, pick.offer)}." for word, pick in picks]
+    if isinstance(advice.job, Batch) and advice.job.is_verb_assumed:
+        sentences.append("Taken as training; for text generation, add `write`.")
+    if able and all(isinstance(offer.usd, Missing) for offer in able):
         sentences.append("No price is known: --price gives the cost.")
     disturbed = {
-        f"{offer.box} {offer.device_class}: {doubt}."
-        for offer in (able if len(able) == 1 else [_offered(advice, pick) for _, pick in picks])
+        f"{_named(offer)}: {doubt}."
+        for offer in (able if len(able) == 1 else [pick.offer for _, pick in picks])
         for doubt in offer.doubts
-        if doubt.startswith((CROWDED, SHARED, SLOWED))
+        if doubt.startswith((CROWDED, SHARED, SLOWED, _ONE_BOX_HAS))
     }
     return " ".join(filter(None, (*sentences, gpu, *sorted(disturbed))))
 
 
-def _who(pick: Pick) -> tuple[str, str]:
-    return pick.box, pick.device_class
+def _both_picks(advice: Advice, cheapest: Pick, fastest: Pick) -> list[str]:
+    """The cheapest with what the next best costs, and the fastest where it is another."""
+    best, second = [one for one in advice.offers if one.meets and isinstance(one.usd, Estimated)][:2]
+    is_both, is_second = (fastest.offer is one for one in (best, second))
+    lead = "Cheapest and fastest" if is_both else "Cheapest"
+    following = f"and fastest: {_picked(fastest)}" if is_second else _named(second)
+    sentences = [
+        f"{lead}: {_picked(cheapest)}, {_terms(advice, best)}; next {following}, {_terms(advice, second)}."
+    ]
+    if not is_both and not is_second:
+        sentences.append(f"Fastest: {_picked(fastest)}, {_terms(advice, fastest.offer)}.")
+    return sentences
 
 
-def _picked_terms(advice: Advice, pick: Pick) -> str:
+def _named(offer: Offer) -> str:
+    return f"{offer.box} {offer.device_class}"
+
+
+def _picked(pick: Pick) -> str:
     ties = f" (can't tell it from {listed(pick.ties)})" if pick.ties else ""
-    return f"{pick.box} {pick.device_class}{ties}, {_terms(_offered(advice, pick))}"
+    return f"{_named(pick.offer)}{ties}"
 
 
-def _offered(advice: Advice, pick: Pick) -> Offer:
-    return next(offer for offer in advice.offers if (offer.box, offer.device_class) == _who(pick))
-
-
-def _terms(offer: Offer) -> str:
+def _terms(advice: Advice, offer: Offer) -> str:
     """What it takes and costs: `2 h 5 min for $12.30`, `3 boxes, $7300.00 a month`."""
     usd = "" if isinstance(offer.usd, Missing) else format_usd(offer.usd.value)
     if isinstance(offer.load, ServedLoad):
         boxes = counted(round(offer.load.boxes.value), "box")
         return f"{boxes}, {usd} a month" if usd else boxes
+    each = f" a {advice.job.per}" if isinstance(advice.job, Batch) and advice.job.per else ""
     time = "" if isinstance(offer.time_s, Missing) else format_seconds(offer.time_s.value)
-    return f"{time} for {usd}" if usd else time
+    return f"{time} for {usd}{each}" if usd else f"{time}{each}"
+
+
+def _workloads_of(boxes: Sequence[PricedSide]) -> set[str]:
+    """What any of them has measured."""
+    cases = [case.result for box in boxes for case in box.side.cases]
+    return {case.case.work.workload for case in cases if isinstance(speed_of(case), SpeedEstimate)}
+
+
+def _with_verb(job: Batch, workloads: Collection[str]) -> Batch:
+    """The job with the verb that these workloads answer; the usual one is assumed of several."""
+    answered = [verb for verb in VERBS[job.unit] if not {*ANSWERS[job.unit, verb]}.isdisjoint(workloads)]
+    return replace(job, verb=(answered or [job.verb])[0], is_verb_assumed=len(answered) > 1)
+
+
+def example_job(boxes: Sequence[PricedSide]) -> str:
+    """A job that they can answer, as it is typed; empty if none."""
+    workloads = _workloads_of(boxes)
+    answered = (key for key, names in ANSWERS.items() if not workloads.isdisjoint(names))
+    return next((f"{_EXAMPLES[unit]} {verb}" for unit, verb in answered), "")
 
 
 def _chosen_work(job: Job, boxes: Sequence[PricedSide], choice: Choice) -> Work:
@@ -376,7 +414,8 @@ def _measured_cases(side: Side, work: Work, device_class: str, precision: str) -
 
 def _why(result: CaseResult) -> str:
     speed = speed_of(result)
-    return f"{result.case.work.workload} {result.case.work.size}: {_reason(speed)}"
+    reason = speed.reason if isinstance(speed, Missing) else ""
+    return f"{result.case.work.workload} {result.case.work.size}: {reason}"
 
 
 def _pace(offer: Offer) -> float:
@@ -401,14 +440,15 @@ def _offer(
     load: ServedLoad | Missing = Missing("a job that ends has no load")
     usd: Estimated | Missing
     if isinstance(job, Batch):
-        time_s = _time(job, case, speed)
-        meets = job.within_s is None or time_s.high + start_s <= job.within_s
-        is_told = meets or (job.within_s is not None and time_s.low + start_s > job.within_s)
-        usd = _usd_of_job(time_s, price, share, start_s)
+        time_s = _time(job, case, speed, start_s)
+        meets = job.within_s is None or time_s.high <= job.within_s
+        is_told = meets or (job.within_s is not None and time_s.low > job.within_s)
+        part = 1.0 if isinstance(share, Missing) else share
+        usd = _usd(time_s.scaled(part / 3600), price, share)
     else:
         load, is_told = _load(job, found.result, speed, share)
         meets = isinstance(load, ServedLoad)
-        usd = load if isinstance(load, Missing) else _usd_per_month(load, price, share, hours)
+        usd = load if isinstance(load, Missing) else _usd(load.boxes.scaled(hours), price, share)
     return Offer(
         box=box.side.name,
         run_id=found.run.run_id,
@@ -423,13 +463,17 @@ def _offer(
         usd=usd,
         meets=meets,
         is_told=is_told,
-        doubts=tuple(_doubts(job, box.side, found, speed, conditions)),
+        doubts=(
+            *_doubts(job, box.side, found, speed, conditions),
+            *_overlong(job, time_s, hours),
+        ),
     )
 
 
-def _time(job: Batch, case: Case, speed: SpeedEstimate) -> Estimated:
+def _time(job: Batch, case: Case, speed: SpeedEstimate, start_s: float) -> Estimated:
     units = job.amount / _units_in(job, case)
-    return Estimated(units / speed.units_per_s, units / speed.high, units / speed.low)
+    rates = speed.units_per_s, speed.high, speed.low
+    return Estimated(*(start_s + units / rate for rate in rates))
 
 
 def _is_counted_in(job: Job, unit: str) -> bool:
@@ -451,25 +495,11 @@ def _units_in(job: Batch, case: Case) -> float:
     )
 
 
-def _usd_of_job(
-    time_s: Estimated, price: Price | Missing, share: float | Missing, start_s: float
-) -> Estimated | Missing:
-    if isinstance(price, Missing) or isinstance(share, Missing):
-        return price if isinstance(price, Missing) else Missing(_reason(share))
-    paid_s = Estimated(time_s.value + start_s, time_s.low + start_s, time_s.high + start_s)
-    return paid_s.scaled(price.usd_per_hour * share / 3600)
-
-
-def _usd_per_month(
-    load: ServedLoad, price: Price | Missing, share: float | Missing, hours: float
-) -> Estimated | Missing:
-    if isinstance(price, Missing) or isinstance(share, Missing):
-        return price if isinstance(price, Missing) else Missing(_reason(share))
-    return load.boxes.scaled(price.usd_per_hour * hours)
-
-
-def _reason(value: object) -> str:
-    return value.reason if isinstance(value, Missing) else ""
+def _usd(box_hours: Estimated, price: Price | Missing, share: float | Missing) -> Estimated | Missing:
+    """What so many hours of whole boxes cost; Missing without a price, or a share of it."""
+    if isinstance(price, Missing):
+        return price
+    return share if isinstance(share, Missing) else box_hours.scaled(price.usd_per_hour)
 
 
 def _load(
@@ -540,6 +570,16 @@ def _doubts(
             yield from _alone_too_slow(job, found, case)
 
 
+def _overlong(job: Job, time_s: Estimated | Missing, hours_per_month: float) -> Iterable[str]:
+    """How many boxes work that returns takes, if one is not done in time."""
+    if isinstance(job, Serving) or not job.per or isinstance(time_s, Missing):
+        return
+    hours = 24.0 if job.per == "day" else hours_per_month
+    boxes = math.ceil(time_s.value / 3600 / hours)
+    if boxes > 1:
+        yield f"{_ONE_BOX_HAS} {hours:g} h a {job.per}: it takes {boxes} boxes"
+
+
 def _alone_too_slow(job: Serving, found: SideCase, case: SideCase) -> Iterable[str]:
     """How long a single request already waits, if that already exceeds the bound."""
     alike = (found.result.case, case.result.case)
@@ -599,20 +639,10 @@ def _by_time(able: Sequence[_Measured]) -> list[_Candidate]:
     return found
 
 
-def _cheapest(able: Sequence[_Measured], found: Sequence[_Candidate]) -> Pick | Missing:
-    only = "meets the job" if len(able) == 1 else "has a price"
-    return _pick(found, "no offer has a price" if able else "nothing meets the job", only)
-
-
 def _usd_per_hour(offer: Offer) -> float | None:
     if isinstance(offer.price, Missing) or isinstance(offer.share, Missing):
         return None
     return offer.price.usd_per_hour * offer.share
-
-
-def _fastest(job: Job, found: Sequence[_Candidate]) -> Pick | Missing:
-    target = "deadline" if isinstance(job, Batch) else "bound"
-    return _pick(found, f"nothing meets the {target}", "meets the job")
 
 
 def _pick(candidates: Sequence[_Candidate], absent: str, what: str) -> Pick | Missing:
@@ -623,11 +653,7 @@ def _pick(candidates: Sequence[_Candidate], absent: str, what: str) -> Pick | Mi
     others = [one for one in candidates if one is not best]
     if not others:
         return Missing(f"only {best.name} {what}")
-    return Pick(
-        best.offer.box,
-        best.offer.device_class,
-        tuple((other.name, _judged(other, best)) for other in others),
-    )
+    return Pick(best.offer, tuple((other.name, _judged(other, best)) for other in others))
 
 
 def _least(candidates: Sequence[_Candidate]) -> _Candidate:
@@ -662,7 +688,7 @@ def _judged(a: _Candidate, b: _Candidate) -> Judgement:
         for e in estimates
     ]
     if b.start_s and isinstance(b.offer.time_s, Estimated):
-        weighed[mine] = _with_start(estimate, factor, b.offer.time_s.value, b.start_s)
+        weighed[mine] = _with_start(estimate, factor, b.offer.time_s.value - b.start_s, b.start_s)
     asked = 0 if place is None else asked_place([row.case for row in rows], estimates)
     return judgements(b.respect, weighed, asked)[mine]
 
@@ -695,7 +721,7 @@ def _gpu_word(
         return _gpu_word_of_batch(job, by_cost, by_time, start_s)
     cheapest = _cheaper(_of("cpu", by_cost), _of("gpu", by_cost))
     if cheapest in ("cpu", ""):
-        few = min(_boxes(o) for o in able_cpus)
+        few = min(round(o.load.boxes.value) for o in able_cpus if isinstance(o.load, ServedLoad))
         also = ", for less" if cheapest else "; which costs less is unknown without both prices"
         meet = f"{counted(few, 'CPU box')} {'meets' if few == 1 else 'meet'} the target{also}"
         return f"GPU not worth it: {meet}" if cheapest or few == 1 else meet
@@ -729,10 +755,10 @@ def _gpu_word_of_batch(
     """Time and cost are those of one GPU: the fastest that is surely better in both, else the fastest."""
     cpu = _least(_of("cpu", by_time))
     cheapest = _cheaper(_of("cpu", by_cost), _of("gpu", by_cost))
-    if cpu.span.high <= start_s:
+    if cpu.span.high - start_s <= start_s:
         return (
-            f"GPU not worth it: a CPU is done in {format_seconds(cpu.span.value)}, before a rented GPU"
-            f" would have started ({format_seconds(start_s)} assumed)"
+            f"GPU not worth it: a CPU does it in {format_seconds(cpu.span.value - start_s)}, before a rented"
+            f" GPU would have started ({format_seconds(start_s)} assumed)"
         )
     if job.within_s is not None and cheapest == "cpu":
         return f"GPU not worth it: a CPU is done within {format_seconds(job.within_s)}, for less"
@@ -741,24 +767,20 @@ def _gpu_word_of_batch(
     if not faster:
         if cheapest == "gpu":
             return "a GPU is worth it: it costs less, though we can't tell that it is faster than the CPU"
-        return "GPU not worth it: we can't tell it from the CPU in speed" + _costs_word(cheapest)
+        costs = ", and costs more" if cheapest == "cpu" else ""
+        return f"GPU not worth it: we can't tell it from the CPU in speed{costs}"
     priced_cpus = _of("cpu", by_cost)
     words = [
         (one.span, _cheaper(priced_cpus, [c for c in by_cost if c.offer is one.offer])) for one in faster
     ]
     gpu_s, money = next((pair for pair in words if pair[1] == "gpu"), words[0])
     saved = f"{format_seconds(gpu_s.value)} instead of {format_seconds(cpu.span.value)}"
-    if money == "gpu":
-        return f"a GPU is worth it: {saved}, for less money"
-    if money == "cpu":
-        return f"a GPU costs more than the CPU but takes {saved}"
-    if money == "tie":
-        return f"a GPU is worth it: {saved}; we can't tell which costs less"
-    return f"a GPU takes {saved}; whether it costs more is unknown without both prices"
-
-
-def _costs_word(cheapest: str) -> str:
-    return ", and costs more" if cheapest == "cpu" else ""
+    return {
+        "gpu": f"a GPU is worth it: {saved}, for less money",
+        "cpu": f"a GPU costs more than the CPU but takes {saved}",
+        "tie": f"a GPU is worth it: {saved}; we can't tell which costs less",
+        "": f"a GPU takes {saved}; whether it costs more is unknown without both prices",
+    }[money]
 
 
 def _cheaper(cpus: Sequence[_Candidate], gpus: Sequence[_Candidate]) -> str:
@@ -771,10 +793,6 @@ def _cheaper(cpus: Sequence[_Candidate], gpus: Sequence[_Candidate]) -> str:
     return best.offer.device_class if _is_better(_judged(other, best)) else "tie"
 
 
-def _boxes(offer: Offer) -> int:
-    return int(offer.load.boxes.value) if isinstance(offer.load, ServedLoad) else 0
-
-
 def _stands_for(work: Work) -> str:
     """Which model was measured, and how well it represents others."""
     described = describe_work(work)
@@ -785,40 +803,28 @@ def _stands_for(work: Work) -> str:
     return f"measured with {described}: your time only if your model has this shape"
 
 
-_DESCRIPTIONS: dict[str, Callable[[dict[str, object]], str]] = {
-    "gpt_train": lambda p: _transformer("a GPT", p),
-    "decode": lambda p: _transformer("a language model", p),
-    "bert_ft": lambda p: _transformer("a BERT", p),
-    "lstm_train": lambda p: _transformer("an LSTM", p),
+_KINDS = {
+    "gpt_train": "a GPT",
+    "decode": "a language model",
+    "bert_ft": "a BERT",
+    "lstm_train": "an LSTM",
 }
 
 
 def describe_work(work: Work) -> str:
     """Workload and size, with the shape of the model as far as the parameters give it."""
     parameters: dict[str, object] = dict(work.parameters)
-    named = f"{work.workload} {work.size}"
-    describe = _DESCRIPTIONS.get(work.workload)
-    if describe is not None:
-        return f"{named} ({describe(parameters)})"
-    if parameters.get("task") == "text":
-        return f"{named} ({_transformer('a text classifier', parameters)})"
-    shape = [f"{key} {parameters[key]}" for key in ("model", "image", "batch") if key in parameters]
-    return f"{named} ({', '.join(shape)})" if shape else named
-
-
-def _transformer(kind: str, parameters: dict[str, object]) -> str:
-    shape = [
-        f"{key} {parameters[key]}" for key in ("layers", "width", "context", "batch") if key in parameters
-    ]
-    return f"{kind}: {', '.join(shape)}" if shape else kind
+    is_text = parameters.get("task") == "text"
+    kind = _KINDS.get(work.workload, "a text classifier" if is_text else "")
+    keys = ("layers", "width", "context", "batch") if kind else ("model", "image", "batch")
+    shape = ", ".join(f"{key} {parameters[key]}" for key in keys if key in parameters)
+    described = ": ".join(filter(None, (kind, shape)))
+    return f"{work.workload} {work.size}" + (f" ({described})" if described else "")
 
 
 def _assumptions(job: Job, offers: Sequence[Offer], start_s: float, hours: float) -> Iterable[str]:
     if isinstance(job, Batch):
-        yield (
-            f"every box bills {format_seconds(start_s).removesuffix(' 0 s')} of setup on top of the work"
-            + (", which counts towards the time limit" if job.within_s is not None else "")
-        )
+        yield f"time and cost include {format_seconds(start_s).removesuffix(' 0 s')} of setup on every box"
     else:
         yield f"boxes run {hours:g} h a month, with requests spread evenly over them"
         yield "a load counts as served if the percentile meets the bound in every launch"

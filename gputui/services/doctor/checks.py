@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gputui.document.plain_text import ranges
 from gputui.errors import GputuiError
 from gputui.machine.describing import describe_machine
 from gputui.machine.storage import storage_warning
@@ -23,12 +24,12 @@ from gputui.services.doctor.disturbances import (
     State,
     gpu_checks,
     load_checks,
+    other_runs,
     power_limit_checks,
 )
 from gputui.services.live.snapshot import current_user, take_snapshot
 from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.profiles.torch_builds import install_for, unused_gpu
-from gputui.services.runs.process import runs_in_progress
 from gputui.services.runs.start import LEAST_SHM_BYTES
 from gputui.services.support.home import missing_home
 from gputui.services.support.paths import default_result_file, hash_key, run_directories
@@ -82,8 +83,8 @@ class SystemState:
     """Why the result file, its directory or the state directory cannot be written, for those that cannot."""
     missing_home: str
     """Where files go if this user has no home that can be written; else empty."""
-    measuring: int
-    """Number of gputui runs in progress, whose load does not count as foreign."""
+    other_runs: tuple[Check, ...]
+    """A note for each gputui run in progress: what is measured now would have to share with it."""
 
 
 def judged(box: SystemState) -> tuple[Check, ...]:
@@ -104,7 +105,6 @@ def gathered(
     directory can be written. Raises GputuiError if the stated Python is unusable.
     """
     on_step("the driver and the host")
-    measuring = sum(map(len, runs_in_progress()))
     sample = take_snapshot(processes=True)
     machine = describe_machine(hash_key=hash_key(makes=False))
     on_step("Python and torch")
@@ -137,7 +137,7 @@ def gathered(
         file_error=_file_error(result_file),
         unwritable=dict(_unwritable(result_file, places)),
         missing_home=missing_home(),
-        measuring=measuring,
+        other_runs=tuple(other_runs()),
     )
 
 
@@ -203,9 +203,7 @@ def _torch_device(device: TorchDevice, interpreter: Interpreter, machine: Machin
 def _gpus(box: SystemState) -> Iterator[Check]:
     for gpu in box.sample.gpus:
         found = list(gpu_checks([gpu], box.sample, box.user))
-        yield from (
-            check for check in found if not (box.measuring and check.topic.endswith((" use", " heat")))
-        )
+        yield from found
         is_well = gpu.problem is None and not any(check.topic == f"GPU {gpu.label}" for check in found)
         if is_well and gpu.parent is None:
             yield Check(f"GPU {gpu.label}", "ok", _gpu_in_words(gpu))
@@ -247,8 +245,7 @@ def _cpus(box: SystemState) -> Iterator[Check]:
     else:
         cores = counted(cpu.usable_cores, "core")
         yield Check("CPU", "ok", f"{cores}, {cpu.host_threads} threads, no limit")
-    if not box.measuring:
-        yield from load_checks(box.machine, box.sample)
+    yield from load_checks(box.machine, box.sample)
 
 
 def _memory(box: SystemState) -> Iterator[Check]:
@@ -347,13 +344,8 @@ def _identity(box: SystemState) -> Iterator[Check]:
         yield Check("identity", "note", found, "name it: gputui run --machine NAME, or set GPUTUI_MACHINE")
 
 
-def _measuring(box: SystemState) -> Iterator[Check]:
-    if box.measuring:
-        runs = "1 run is" if box.measuring == 1 else f"{box.measuring} runs are"
-        step = "check again when it has ended; to watch it:"
-        yield Check(
-            "in progress", "note", f"{runs} in progress: use and load are its own", step, "gputui attach"
-        )
+def _other_runs(box: SystemState) -> Iterator[Check]:
+    yield from box.other_runs
 
 
 CHECKS: tuple[Callable[[SystemState], Iterator[Check]], ...] = (
@@ -366,7 +358,7 @@ CHECKS: tuple[Callable[[SystemState], Iterator[Check]], ...] = (
     _clocks,
     _platform,
     _identity,
-    _measuring,
+    _other_runs,
     _files,
     _terminal,
 )
@@ -407,15 +399,12 @@ class Group:
         return self.checks[0].state
 
 
-def grouped(checks: Iterable[Check]) -> tuple[Group, ...]:
+def grouped(checks: Collection[Check]) -> tuple[Group, ...]:
     """The groups that have checks, the worst first; equal findings of several GPUs are one."""
-    by_group: dict[str, list[Check]] = {name: [] for name, _ in GROUPS}
-    for check in checks:
-        by_group[group_of(check.topic)].append(check)
     found = [
         Group(name, tuple(sorted(_folded(members), key=lambda check: STATES.index(check.state))))
-        for name, members in by_group.items()
-        if members
+        for name, _ in GROUPS
+        if (members := [check for check in checks if group_of(check.topic) == name])
     ]
     return tuple(sorted(found, key=lambda group: STATES.index(group.worst)))
 
@@ -444,19 +433,8 @@ def _folded(checks: Sequence[Check]) -> list[Check]:
             indexes = [int(check.topic.replace(":", " ").rpartition(" ")[2]) for check in members]
             at = kept.index(members[0])
             kept = [check for check in kept if check not in members]
-            kept.insert(at, replace(members[0], topic=f"{name} {_ranges(indexes)}", found=found))
+            kept.insert(at, replace(members[0], topic=f"{name} {', '.join(ranges(indexes))}", found=found))
     return kept
-
-
-def _ranges(indexes: Sequence[int]) -> str:
-    """`0-3, 5`."""
-    parts: list[list[int]] = []
-    for index in sorted(set(indexes)):
-        if parts and index == parts[-1][-1] + 1:
-            parts[-1].append(index)
-        else:
-            parts.append([index])
-    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
 
 
 WORDS = {"ok": "ok", "note": "caution", "problem": "FAULT", "unknown": "unknown"}
@@ -488,6 +466,8 @@ def readiness(checks: Sequence[Check], gpus: Collection[int]) -> str:
         where = f"{ready} of {len(gpus)} GPUs"
     else:
         where = f"all {ready} GPUs" if ready > 1 else "the GPU"
+    if any(check.topic == "another run" for check in checks):
+        return f"Not now: another gputui run is going. {count}"
     if where.startswith("the CPU") and any(c.topic == "other programs" and c.state == "note" for c in checks):
         return f"Not now: other programs use {where}. {count}"
     return f"Ready to measure on {where}. {count}"

@@ -48,7 +48,7 @@ def disturbances(
 ) -> tuple[Check, ...]:
     """What is not well of the host and of these GPUs just now; takes half a second."""
     sample = take_snapshot(processes=True) if snapshot is None else snapshot()
-    checks = [*_other_runs(), *load_checks(machine, sample)]
+    checks = [*other_runs(), *load_checks(machine, sample)]
     checks += gpu_checks([gpu for gpu in sample.gpus if gpu.device in gpus], sample, current_user())
     checks += power_limit_checks(machine, gpus)
     return tuple(check for check in checks if check.state in ("note", "problem"))
@@ -68,7 +68,7 @@ def gpus_of(launches: Iterable[PlannedLaunch], machine: Machine) -> set[int]:
     return found
 
 
-def _other_runs() -> Iterator[Check]:
+def other_runs() -> Iterator[Check]:
     """Runs of gputui that measure now."""
     for holder, (run_dir, *_) in held_runs():
         since = datetime.fromtimestamp((run_dir / LOCK_NAME).stat().st_mtime)

@@ -34,5 +34,5 @@ def made_up_box(demo: Demo, terminal: Terminal) -> SystemState:
         file_error=None,
         unwritable={},
         missing_home="",
-        measuring=0,
+        other_runs=(),
     )

@@ -100,8 +100,6 @@ def known_instances() -> tuple[InstanceRow, ...]:
         own = _read_own(path, path.stat().st_mtime_ns)
     except FileNotFoundError:
         return instance_rows()
-    if not own:
-        return instance_rows()
     replaced = {(row.provider, row.instance_type) for row in own}
     return (
         *own,

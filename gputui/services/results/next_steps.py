@@ -60,6 +60,9 @@ def next_steps(
     yield from (
         _on_an_idle_box(newest, here, like, planned) if is_busy else _to_the_end(newest, file, like, planned)
     )
+    earlier = _earlier(newest.summary, stored)
+    if earlier is not None and newest.summary.status != "finished":
+        yield NextStep(f"gputui show {earlier.short_id} {file}", "the run before it, which is complete")
     if not measured:
         if is_recording(newest):
             yield NextStep(f"gputui replay {newest.summary.short_id} {file}", "plays its telemetry")
@@ -87,7 +90,6 @@ def next_steps(
     gpus = {case.device_index for case in newest.cases if case.outcome == "ok"} - {None}
     if len(gpus) > 1:
         yield NextStep(f"gputui compare {names[0]} --by gpu", f"which of the {len(gpus)} GPUs stands out")
-    earlier = _earlier(newest.summary, stored)
     if earlier is not None:
         name = shlex.quote(f"{here}@{earlier.short_id}")
         yield NextStep(f"gputui compare {name} {names[0]}", f"vs the run of {day(earlier)}")

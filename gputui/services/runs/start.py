@@ -43,6 +43,16 @@ _AHEAD = 2
 """Batches that torch's DataLoader keeps ready for each of its workers."""
 
 
+def unanswered(profile: Profile, plan: Plan) -> Iterator[str]:
+    """That a profile which compares the CPU with the GPU in every case finds no GPU to measure."""
+    on_gpu = [case.outcome for case in plan.cases if case.case.variant.device_class == "gpu"]
+    if on_gpu and None not in on_gpu and all({"cpu", "gpu"} <= {*entry.devices} for entry in profile.cases):
+        yield (
+            f"not answered here, without a GPU: {profile.question} Only the CPU is measured. Run it on a box"
+            " with a GPU; why this one has none: gputui doctor"
+        )
+
+
 def cautions(plan: Plan, interpreter: Interpreter, machine: Machine) -> Iterator[str]:
     """A GPU that the user hid, and a /dev/shm that is too small for cases of this plan."""
     unused = unused_gpu(interpreter, machine)
@@ -170,7 +180,7 @@ def prepare(
             on_probe(f"how long a step of {Path(profile.own.file).name} takes")
             plan, said = after_trial(plan)
             met += said
-        met += cautions(plan, chosen.interpreter, machine)
+        met += (*unanswered(profile, plan), *cautions(plan, chosen.interpreter, machine))
         on_planned(plan, chosen, target)
         requests.append(
             RunRequest(plan, chosen.interpreter.runtime, options.label, price, machine_name=options.machine)

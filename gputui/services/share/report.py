@@ -309,17 +309,12 @@ def _repeat(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     box = _in_question(boxes)
     run, tried = box.run.summary, [case for case in box.run.cases if case.outcome in REPEATED]
     result = f"the result of box {box.letter}" if box.letter else "the result"
+    tool = f"gputui {run.gputui_version}"
     to_share = f"With {result} as a file (gputui share F@RUN -o shared.db)"
     if not isinstance(box.serving, Missing):
         model, engine = f"{box.serving.model} stands for its name", engine_words(box.serving)
-        yield f"With the same model ({model}) served by {engine} on the box, at its address:"
-        yield Code(
-            (
-                f"pip install gputui=={run.gputui_version}",
-                *commands_of(box.serving, run, "again.db"),
-                "gputui show -v latest again.db",
-            )
-        )
+        yield f"With {tool}, and the same model ({model}) served by {engine} on the box, at its address:"
+        yield Code((*commands_of(box.serving, run, "again.db"), "gputui show -v latest again.db"))
         yield f"{to_share}:"
         yield Code(("gputui compare shared.db again.db",))
         return
@@ -332,14 +327,9 @@ def _repeat(boxes: Sequence[SharedSide]) -> Iterator[Part]:
             if isinstance(run.runtime.torch_version, Missing)
             else f"torch {run.runtime.torch_version}"
         )
-        yield f"With {torch}, as here, and nothing else running on the box:"
-        yield Code(
-            (
-                f"pip install gputui=={run.gputui_version}",
-                *([command_again(box.run, "again.db", usual)] if usual is not None else []),
-                *(["gputui show -v latest again.db"] if usual is not None else []),
-            )
-        )
+        yield f"With {tool} and {torch}, as here, and nothing else running on the box:"
+        if usual is not None:
+            yield Code((command_again(box.run, "again.db", usual), "gputui show -v latest again.db"))
         yield f"{to_share}, exactly these cases:"
         yield Code(("gputui run --like shared.db --db again.db", "gputui compare shared.db again.db"))
     if own:

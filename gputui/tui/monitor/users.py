@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gputui.document.plain_text import ranges
 from gputui.metrics import memory_scale, three_digits_of
 from gputui.model.absent import Missing
 from gputui.model.devices import mig_place
@@ -80,11 +81,5 @@ def _cost(price: float | None, share: float) -> str:
 
 def _ranges(numbers: set[int]) -> str:
     """`0-4 6`; where there is no room for that, how many: `26 GPUs`."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1] = [parts[-1][0], number]
-        else:
-            parts.append([number, number])
-    text = " ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in parts)
+    text = " ".join(ranges(numbers))
     return text if len(text) <= _GPUS_CELLS else f"{len(numbers)} GPUs"

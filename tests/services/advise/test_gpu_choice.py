@@ -23,18 +23,19 @@ from gputui.facts.tables import GpuRow, gpu_rows
 from gputui.model.absent import Missing
 from gputui.services.advise.gpu_choice import (
     GpuClass,
+    Wish,
     cheapest,
     classes_of,
     only,
     rows_asked,
     shown_first,
 )
-from gputui.services.advise.inference_fit import InferenceWish, inference_report
-from gputui.services.advise.memory_fit import Wish, report
+from gputui.services.advise.inference_fit import inference_report
+from gputui.services.advise.memory_fit import report
 
 EIGHT = next(model for model in DECODERS if model.name == "Llama 3.1 8B")
 SERVING = ServedModel(EIGHT.parameters, WEIGHT_FORMATS["bf16"], "bf16", EIGHT, 1, 8192)
-TRAINING = Wish("7e9", "adamw", "amp", "1", None, None, None, None, None, None, None)
+TRAINING = Wish(params="7e9")
 
 
 def served(memory_bytes: int) -> InferenceFit:
@@ -68,7 +69,7 @@ def test_a_gpu_has_one_size_in_the_table_and_by_its_name(row: GpuRow) -> None:
 def test_training_and_inference_give_a_gpu_the_size_it_has_in_the_table() -> None:
     for name, size in (("H20", 97871 * 2**20), ("H200 SXM", 143771 * 2**20)):
         (trained,) = report(replace(TRAINING, gpu=name)).classes
-        (inferred,) = inference_report(InferenceWish(params="8e9", gpu=name)).classes
+        (inferred,) = inference_report(Wish(params="8e9", gpu=name)).classes
         assert trained.memory_bytes == inferred.memory_bytes == size
 
 
@@ -119,11 +120,11 @@ def test_the_price_is_that_of_an_instance_with_as_many_gpus_as_are_needed() -> N
 
 
 def sentence(**wish: str) -> str:
-    return inference_report(InferenceWish(**wish)).headline.text
+    return inference_report(replace(Wish(), **wish)).headline.text  # type: ignore[arg-type]
 
 
 def test_the_headline_says_on_what_it_fits_how_much_it_takes_and_what_it_costs() -> None:
-    found = inference_report(InferenceWish(params="8B", context="32768", batch="8", gpu="H100 SXM 80GB"))
+    found = inference_report(Wish(params="8B", context="32768", batch="8", gpu="H100 SXM 80GB"))
     (one,) = found.classes
     needs = one.fit.needed_bytes[1] / GIB
     offered = ", ".join(filter(None, (one.offers[0].instance.provider, one.offers[0].age)))

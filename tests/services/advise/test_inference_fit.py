@@ -34,7 +34,8 @@ from gputui.analysis.inference_fit import (
     weight_bytes,
 )
 from gputui.errors import EXIT_USAGE, GputuiError
-from gputui.services.advise.inference_fit import InferenceWish, inference_report
+from gputui.services.advise.gpu_choice import Wish
+from gputui.services.advise.inference_fit import inference_report
 from gputui.worker.workloads.decode import WORKLOAD
 
 PROGRAM = Path(__file__).parents[2] / "makers" / "measured_decode.py"
@@ -229,16 +230,16 @@ def test_what_fits_does_and_one_more_sequence_or_token_does_not(wanted: ServedMo
 
 
 def test_what_was_not_stated_is_taken_from_a_published_model_and_noted() -> None:
-    found = inference_report(InferenceWish(params="8B"))
+    found = inference_report(Wish(params="8B"))
     assert found.serving.model.name == "Llama 3.1 8B"
     assert found.serving.params == 8 * 10**9
     assert found.notes == ("32 layers x 8 KV heads x 128 as in Llama 3.1 8B", "8192 tokens")
-    long = inference_report(InferenceWish(params="8B", context="1e6"))
+    long = inference_report(Wish(params="8B", context="1e6"))
     assert "trained for 131072 tokens" in long.notes[-1]
-    stated = inference_report(InferenceWish(layers="32", width="4096", kv_heads="8", vocabulary="32000"))
+    stated = inference_report(Wish(layers="32", width="4096", kv_heads="8", vocabulary="32000"))
     assert stated.serving.model.heads == 32
     assert cache_bytes(stated.serving) == cache_bytes(found.serving)
-    far = inference_report(InferenceWish(params="1e13"))
+    far = inference_report(Wish(params="1e13"))
     assert any("a guess" in note for note in far.notes)
 
 
@@ -263,7 +264,7 @@ def test_each_bad_value_is_an_error_that_names_it(
     change: dict[str, str | None], message: str, hint: str
 ) -> None:
     with pytest.raises(GputuiError) as caught:
-        inference_report(replace(InferenceWish(params="8B"), **change))  # type: ignore[arg-type]
+        inference_report(replace(Wish(params="8B"), **change))  # type: ignore[arg-type]
     assert caught.value.exit_code == EXIT_USAGE
     assert caught.value.message.startswith(message)
     assert any(part in caught.value.hint for part in hint.split("|"))

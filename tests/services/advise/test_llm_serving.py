@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,14 @@ def test_the_cheapest_box_is_named_with_how_many_it_takes(
     prices = ("--price", "a.db=2", "--price", "b.db=3")
     status, out, _ = printed(capsys, "advise", *names, "--job", _JOB, *prices)
     assert status == 0
-    assert " ".join(out.split()).startswith(f"{_JOB}: Cheapest: {names[1]}, 4 boxes, $8760.00 a month.")
+    assert " ".join(out.split()).startswith(
+        f"{_JOB}: Cheapest: {names[1]}, 4 boxes, $8760.00 a month; next a.db, "
+    )
+
+    status, _, err = printed(capsys, "advise", *names)
+    *_, example = shlex.split(err.splitlines()[1])
+    assert (status, example) == (2, "1M requests/day 512 in 200 out ttft=500ms,tpot=50ms")
+    assert printed(capsys, "advise", *names, "--job", example)[0] == 0
 
     plain = printed_json(capsys, "advise", *names, "--job", _JOB, *prices)["llm_answers"][0]
     assert [offer["boxes"]["value"] for offer in plain["offers"]] == [4, 15]

@@ -43,8 +43,8 @@ from gputui.model.case import Case
 from gputui.model.journal import CaseEnd, Figure, LaunchEnd, LaunchStart, Line
 from gputui.model.plan import PROFILED
 from gputui.model.profiled import MemoryPoint, Operator, ProfiledPass, TimeSlice
-from gputui.services.advise.gpu_choice import whole_number
-from gputui.services.advise.memory_fit import FitReport, Wish, report
+from gputui.services.advise.gpu_choice import Wish, whole_number
+from gputui.services.advise.memory_fit import FitReport, report
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
 from gputui.worker.workloads.gpt_train import BASE, MEDIUM, MINI
@@ -323,19 +323,7 @@ def test_the_largest_batch_with_checkpointing_is_no_smaller_where_activations_ar
 # User input
 
 
-WISH = Wish(
-    params="7e9",
-    optimizer="adamw",
-    precision="amp",
-    batch="1",
-    context=None,
-    layers=None,
-    width=None,
-    vocabulary=None,
-    activations=None,
-    gpu=None,
-    file=None,
-)
+WISH = Wish(params="7e9")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from gputui.services.profiles.loader import find_profile
 from gputui.store.reading import CaseConditions
 
 TOKENS_PER_STEP = 1000.0
-UNITS = {"gpt_train": "tok", "bert_ft": "seq", "infer_rps": "req", "infer_lat": "req"}
+UNITS = {"decode": "tok", "gpt_train": "tok", "bert_ft": "seq", "infer_rps": "req", "infer_lat": "req"}
 
 
 def case_named(
@@ -92,23 +92,23 @@ def offer_of(advice: Advice, name: str) -> Offer:
     return found
 
 
-def test_time_is_work_by_speed_and_cost_is_that_time_with_its_start_at_the_price() -> None:
+def test_time_is_work_by_speed_with_its_start_and_cost_is_that_time_at_the_price() -> None:
     advice = advise(parse_job("36M tok train"), training_boxes(1e3, 1e4), start_s=600)
 
     gpu = offer_of(advice, "gpu.db gpu")
     assert isinstance(gpu.time_s, Estimated)
     assert isinstance(gpu.usd, Estimated)
-    assert gpu.time_s.value == pytest.approx(3600, rel=1e-3)
+    assert gpu.time_s.value == pytest.approx(3600 + 600, rel=1e-3)
     assert gpu.usd.value == pytest.approx(4200 * 3.60 / 3600, rel=1e-3)
     assert gpu.time_s.low < gpu.time_s.value < gpu.time_s.high
-    assert gpu.usd.low == pytest.approx((gpu.time_s.low + 600) * 0.001)
-    assert gpu.usd.high == pytest.approx((gpu.time_s.high + 600) * 0.001)
+    assert gpu.usd.low == pytest.approx(gpu.time_s.low * 0.001)
+    assert gpu.usd.high == pytest.approx(gpu.time_s.high * 0.001)
 
 
 def named(pick: Pick | Missing) -> tuple[str, tuple[str, ...]]:
     """A pick, and what it cannot be told from."""
     assert isinstance(pick, Pick), pick
-    return f"{pick.box} {pick.device_class}", pick.ties
+    return f"{pick.offer.box} {pick.offer.device_class}", pick.ties
 
 
 def test_cheapest_and_fastest_are_named_apart() -> None:
@@ -117,6 +117,49 @@ def test_cheapest_and_fastest_are_named_apart() -> None:
     assert named(advice.cheapest) == ("cpu.db cpu", ())
     assert named(advice.fastest) == ("gpu.db gpu", ())
     assert advice.gpu.startswith("a GPU costs more than the CPU")
+
+
+def test_the_headline_begins_with_the_cheapest_and_what_the_next_best_costs() -> None:
+    boxes = [
+        box(f"{name}.db", quick(case_named("gpt_train"), speed), usd=usd)
+        for name, speed, usd in (("a", 1e3, 1.0), ("b", 1e4, 20.0), ("c", 3e3, 6.0))
+    ]
+
+    assert headline_of(advise(parse_job("36M tok train"), boxes)) == (
+        "Cheapest: a.db cpu, 10 h 10 min for $10.17; next c.db cpu, 3 h 30 min for $21.00."
+        " Fastest: b.db cpu, 1 h 10 min for $23.33."
+    )
+    assert headline_of(advise(parse_job("36M tok train"), boxes[:2])) == (
+        "Cheapest: a.db cpu, 10 h 10 min for $10.17; next and fastest: b.db cpu, 1 h 10 min for $23.33."
+    )
+
+
+def test_a_job_that_nothing_meets_has_a_headline_too() -> None:
+    found = headline_of(advise(parse_job("36M tok train in 1s"), [training_boxes(1e3, 1e4)[0]]))
+    assert found == "Nothing that was measured is known to meet the job."
+
+
+def test_tokens_without_a_verb_are_what_the_boxes_measured_and_training_is_assumed_of_both() -> None:
+    trains, writes = (
+        box(f"{name}.db", quick(case_named(name), 1e4), usd=1.0) for name in ("gpt_train", "decode")
+    )
+    job = parse_job("36M tokens")
+
+    assert headline_of(advise(job, [writes])) == "decode.db cpu, the only one measured: 1 h 10 min for $1.17."
+    assert headline_of(advise(job, [trains])).startswith("gpt_train.db cpu, the only one measured")
+    both = advise(job, [trains, writes])
+    assert both.work.workload == "gpt_train"
+    assert "Taken as training; for text generation, add `write`." in headline_of(both)
+    assert "Taken" not in headline_of(advise(job, [trains, writes], Choice("decode")))
+
+
+@pytest.mark.parametrize(("hours", "boxes"), [(730.0, 2), (100.0, 11)])
+def test_work_that_returns_before_one_box_has_done_it_takes_several(hours: float, boxes: int) -> None:
+    job = parse_job("3.6B tokens train a month")
+    found = headline_of(advise(job, [training_boxes(1e3, 1e4)[0]], hours_per_month=hours))
+
+    assert "1000 h 10 min for $360.06 a month." in found
+    assert f"cpu.db cpu: one box has {hours:g} h a month: it takes {boxes} boxes." in found
 
 
 def test_boxes_whose_intervals_overlap_are_not_distinguished() -> None:
@@ -186,7 +229,7 @@ def test_a_price_ten_times_lower_is_reported_if_the_speeds_are_the_same() -> Non
 def test_a_job_that_a_cpu_ends_before_a_gpu_has_started_needs_none() -> None:
     advice = advise(parse_job("1M tok train"), training_boxes(1e4, 1e6))
 
-    assert advice.gpu.startswith("GPU not worth it: a CPU is done in 1 min 40 s, before a rented GPU")
+    assert advice.gpu.startswith("GPU not worth it: a CPU does it in 1 min 40 s, before a rented GPU")
     assert "assumed" in advice.gpu
 
 
@@ -205,11 +248,11 @@ def test_time_and_money_saved_are_those_of_one_gpu() -> None:
         box("cheap.db", quick(case_named(work, "gpu"), 9e2), usd=0.1, gpus=1),
     ]
 
-    dear = advise(parse_job("360M tok train"), boxes).gpu
+    dear = advise(parse_job("360M tok train"), boxes, start_s=0).gpu
     both = [*boxes, box("good.db", quick(case_named(work, "gpu"), 5e3), usd=1.0, gpus=1)]
 
     assert dear.startswith("a GPU costs more than the CPU but takes 10 h")
-    assert advise(parse_job("360M tok train"), both).gpu == (
+    assert advise(parse_job("360M tok train"), both, start_s=0).gpu == (
         "a GPU is worth it: 20 h instead of 100 h, for less money"
     )
 

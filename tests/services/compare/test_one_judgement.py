@@ -228,7 +228,7 @@ def test_advice_judges_boxes_as_a_comparison_does(
     plain = advice_as_json(advice)
     for respect, pick in (("rate", advice.fastest), ("cost", advice.cheapest)):
         assert isinstance(pick, Pick)
-        best, other = boxes if pick.box == "a.db" else boxes[::-1]
+        best, other = boxes if pick.offer.box == "a.db" else boxes[::-1]
         judged = row_of(other[0], best[0])
         expected = judged.rate if respect == "rate" else judged.cost
         ((name, judgement),) = pick.against

@@ -45,6 +45,13 @@ from gputui.services.support.paths import _key_path, run_directories
 
 CU126 = "torch==2.13.0+cu126 --extra-index-url https://download.pytorch.org/whl/cu126"
 BUSY = "they want 7.3 CPU threads, and this box has 16"
+RUNS = Check(
+    "another run",
+    "note",
+    "another gputui run is going: pid 7, since 04:48",
+    "each takes CPUs from the other; to watch it until it ends:",
+    "gputui attach 0000abcd",
+)
 DB, STATE = Path("/data/results.db"), Path("/state/runs")
 QUIET: Mapping[str, Value] = {
     "sm_busy_pct": 0,
@@ -76,7 +83,7 @@ def make_box(gpus: int = 1, **changes: object) -> SystemState:
         file_error=None,
         unwritable={},
         missing_home="",
-        measuring=0,
+        other_runs=(),
     )
     return replace(box, **changes)  # type: ignore[arg-type]
 
@@ -172,15 +179,13 @@ def test_a_gpu_that_is_busy_before_anything_is_measured_has_a_neighbour() -> Non
     busy = the(box, "GPU 0 use")
     assert (busy.found, busy.command) == ("97 % busy already", "gputui snapshot --processes")
     assert the(box, "GPU 0").found.startswith("SHARED")
-    assert "GPU 0 use" not in states(replace(box, measuring=1)), "our own run is no neighbour"
 
 
-def test_a_gpu_is_hot_before_a_run_whatever_the_gpu_before_it_reports_but_not_from_our_own_run() -> None:
+def test_a_gpu_is_hot_before_a_run_whatever_the_gpu_before_it_reports() -> None:
     hot = {**QUIET, "temperature_c": 84, "temperature_limit_c": 87}
     silent = {**QUIET, "temperature_limit_c": Missing("not supported")}
     box = make_box(2, sample=sample(2, processes=0, changes={0: silent, 1: hot, HOST: {"load_1min": 0.1}}))
     assert the(box, "GPU 1 heat").state == "note"
-    assert "GPU 1 heat" not in states(replace(box, measuring=1))
     before = disturbances(box.machine, (0, 1), lambda: box.sample)
     assert [check.topic for check in before] == ["GPU 1 heat"]
 
@@ -214,10 +219,6 @@ def test_a_load_of_others_and_a_slow_clock_are_noted() -> None:
     box = make_box(0, sample=seen, clock_source="hpet", governor="powersave")
     assert the(box, "other programs").found == BUSY
     assert the(box, "clock").state == the(box, "CPU clock").state == "note"
-    assert "other programs" not in states(replace(box, measuring=1))
-    in_progress = the(replace(box, measuring=2), "in progress")
-    assert in_progress.found.startswith("2 runs are in progress")
-    assert in_progress.state == "note"
 
 
 def test_files_that_cannot_be_written_or_read_are_problems() -> None:
@@ -428,11 +429,13 @@ def test_a_load_that_is_over_disturbs_nothing() -> None:
     assert states(make_box(0, sample=busy))["other programs"] == "note"
 
 
-def test_one_run_in_progress_is_shown_in_the_singular() -> None:
-    one = the(make_box(measuring=1), "in progress")
-    assert one.found.startswith("1 run is in progress")
-    assert one.command == "gputui attach"
-    assert "in progress" not in states(make_box(measuring=0))
+def test_a_run_of_gputui_in_progress_disturbs_like_any_other_program_and_is_named() -> None:
+    busy = sample(0, changes={HOST: {"load_1min": 7.3}})
+    box = make_box(2, sample=sample(2, processes=0), other_runs=(RUNS,))
+    assert the(box, "another run") == RUNS
+    assert the(make_box(0, sample=busy, other_runs=(RUNS,)), "other programs").found == BUSY
+    assert readiness(judged(box), (0, 1)).startswith("Not now: another gputui run is going. ")
+    assert readiness(judged(replace(box, other_runs=())), (0, 1)).startswith("Ready to measure")
 
 
 @pytest.mark.parametrize(
@@ -583,7 +586,7 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
         unwritable={STATE: "cannot create a file in /: Read-only file system"},
         missing_home="HOME is not set: state lies in /tmp",
         free_bytes={DB.parent: 1 << 20, STATE: Missing("gone")},
-        measuring=1,
+        other_runs=(RUNS,),
     )
     sound = "PCIe x16, not slowed, no memory errors"
     found = [(check.state, check.topic, check.found, check.next_step) for check in judged(box)]
@@ -609,6 +612,7 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
         ),
         ("note", "torch", "passed over: /usr/bin/python3: torch 1.4", other_python),
         ("ok", "CPU", "8 cores, 16 threads, no limit", ""),
+        ("ok", "other programs", "quiet: load 0.1 on 16 threads", ""),
         ("ok", "memory", "64.0 GiB", ""),
         ("unknown", "/dev/shm", "not mounted", ""),
         ("note", "clock", "hpet needs a system call to read: very short steps look longer", ""),
@@ -620,8 +624,8 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
             "name it: gputui run --machine NAME, or set GPUTUI_MACHINE",
         ),
         (
-            "note", "in progress", "1 run is in progress: use and load are its own",
-            "check again when it has ended; to watch it:",
+            "note", "another run", "another gputui run is going: pid 7, since 04:48",
+            "each takes CPUs from the other; to watch it until it ends:",
         ),
         ("ok", "result file", str(DB), ""),
         ("note", "home", "HOME is not set: state lies in /tmp", ""),
@@ -689,7 +693,7 @@ def test_looking_at_this_machine_names_its_steps_and_what_it_found(tmp_path: Pat
     db = tmp_path / "new" / "a.db"
     box = gathered(Terminal(80, 24, True, "utf-8", "xterm"), db=db, on_step=steps.append)
     assert steps == ["the driver and the host", "Python and torch", "files"]
-    assert (box.result_file, box.file_error, box.measuring) == (db, None, 0)
+    assert (box.result_file, box.file_error, box.other_runs) == (db, None, ())
     assert box.machine.cpu.host_threads > 0
     assert box.sample.host.values
     assert set(box.free_bytes) == {db.parent, box.state_directory}

@@ -132,6 +132,17 @@ def test_a_stopped_run_is_done_again_to_the_end_on_the_device_it_was_limited_to(
         assert again(*gpus).command == f"gputui run quick --device {option} {only}"
 
 
+def test_an_interrupted_run_names_the_complete_one_before_it_that_it_hides() -> None:
+    before = make_run(measured(GPT, steady(0.1)), started_utc_us=STARTED_US - 9).summary
+    stop = unmeasured(make_case("gemm"), "interrupted", "stopped with Ctrl-C")
+    shown = NextStep(f"gputui show {before.short_id} a.db", "the run before it, which is complete")
+
+    for cut in (make_run(stop, status="interrupted"), make_run(*RUN.cases, stop, status="interrupted")):
+        assert shown in list(next_steps([cut], FILE, [before]))
+        assert shown not in list(next_steps([cut], FILE))
+    assert shown not in list(next_steps([RUN], FILE, [before]))
+
+
 def test_a_run_to_be_done_again_is_limited_to_the_cases_launches_and_time_that_it_had() -> None:
     amp = measured(make_case("gemm", precision="amp"), steady(0.1), waited_share=0.4)
     on_gpu = make_case("gemm", precision="amp", device_class="gpu")

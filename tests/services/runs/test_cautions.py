@@ -1,4 +1,4 @@
-"""What a user is told before a run: too little shared memory for its cases."""
+"""What a user is told before a run: no GPU for its question, too little shared memory for its cases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gputui.model.machine import Machine
 from gputui.model.plan import Plan
 from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
-from gputui.services.runs.start import LEAST_SHM_BYTES, cautions
+from gputui.services.runs.start import LEAST_SHM_BYTES, cautions, unanswered
 from gputui.store.reading import open_result
 
 MIB = 1 << 20
@@ -45,6 +45,18 @@ def with_shm(machine: Machine, shm_bytes: int | Missing) -> Machine:
 
 def said(plan: Plan, shm_bytes: int | Missing) -> list[str]:
     return list(cautions(plan, CPU, with_shm(make_machine(), shm_bytes)))
+
+
+def test_a_comparison_of_cpu_and_gpu_says_that_a_box_without_a_gpu_cannot_answer_it() -> None:
+    compares, quick, sees = find_profile("cpu-vs-gpu"), find_profile("quick"), make_interpreter(H200)
+    here, with_gpu = make_machine(), make_machine("NVIDIA H200")
+
+    (line,) = unanswered(compares, resolve_plan(compares, CPU, here))
+    assert compares.question in line
+    assert line.endswith(": gputui doctor")
+    assert list(unanswered(compares, resolve_plan(compares, sees, with_gpu))) == []
+    assert list(unanswered(compares, resolve_plan(compares, CPU, here, Choices(device="cpu")))) == []
+    assert list(unanswered(quick, resolve_plan(quick, CPU, here, Choices(only=("gemm",))))) == []
 
 
 def test_dockers_64_mib_are_too_little_for_the_loaders_that_need_more_and_for_no_other() -> None:

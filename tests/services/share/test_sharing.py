@@ -242,7 +242,7 @@ def test_a_png_card_without_the_extra_says_how_to_get_it(
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     with pytest.raises(GputuiError, match="needs resvg_py") as failed:
         share([f"{stored}@latest"], tmp_path / "card.png", Keep(), draw_card=card_of)
-    assert "pip install 'gputui[png]'" in failed.value.hint
+    assert "pip install resvg-py" in failed.value.hint
 
 
 def test_the_page_of_one_box_begins_with_its_figures_and_its_step_as_a_bar(
