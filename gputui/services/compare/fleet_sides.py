@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from gputui.model.machine import Gpu
-from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.services.compare.pairing import DIMENSIONS, SideCase, check_one_box
+from gputui.model.result import Run, RunSummary
+from gputui.services.compare.pairing import SideCase, check_one_box, newest_cases, runs_by
 from gputui.services.results.labels import device_words
 from gputui.services.results.selectors import Selection
 
@@ -53,31 +53,21 @@ def fleet_sides(selections: Sequence[Selection], by: str = "", *, pool: bool = F
     names = _short_names([selection.text for selection in selections])
     for name, selection in zip(names, selections, strict=True):
         check_one_box(selection.text, [run.summary for run in selection.runs])
-        cases = _newest(selection.runs, pool)
+        cases = newest_cases(selection.runs, pool=pool)
         kind = device_words(max((run.summary for run in selection.runs), key=lambda run: run.started_utc_us))
         found.append(FleetSide(name, kind, cases))
     return found
 
 
 def _by(dimension: str, selections: Sequence[Selection], pool: bool) -> list[FleetSide]:
-    value_of = DIMENSIONS[dimension]
     held: dict[str, dict[str, _Held]] = {}
     for selection in selections:
-        for run in selection.runs:
-            of_value: dict[str, list[CaseResult]] = {}
-            for case in run.cases:
-                value = value_of(run.summary, case)
-                if value:
-                    of_value.setdefault(value, []).append(case)
-            for value, found in of_value.items():
-                held.setdefault(value, {})[run.summary.run_id] = (
-                    replace(run, cases=tuple(found)),
-                    selection.path,
-                )
+        for value, found in runs_by(dimension, selection.runs).items():
+            held.setdefault(value, {}).update((run.summary.run_id, (run, selection.path)) for run in found)
     names = _names(dimension, held)
     sides = []
     for value, runs in held.items():
-        cases = _newest([run for run, _ in runs.values()], pool)
+        cases = newest_cases([run for run, _ in runs.values()], pool=pool)
         newest = max((run.summary for run, _ in runs.values()), key=lambda run: run.started_utc_us)
         kind = cases[0].result.device_name if dimension == "gpu" else device_words(newest)
         sides.append(FleetSide(names[value], kind.removeprefix("NVIDIA "), cases))
@@ -115,20 +105,6 @@ def _names(dimension: str, held: dict[str, dict[str, _Held]]) -> dict[str, str]:
     if len(machines) == 1:
         return {value: value.partition(" of ")[0] for value in held}
     return {value: f"{value.partition(' of ')[0]} of {called[machine_of[value]]}" for value in held}
-
-
-def _newest(runs: Iterable[Run], pool: bool) -> tuple[SideCase, ...]:
-    """Each case from the newest run that measured it, of several GPUs of a run the first."""
-    chosen: dict[object, SideCase] = {}
-    for run in sorted(runs, key=lambda run: run.summary.started_utc_us, reverse=True):
-        for result in run.cases:
-            known = chosen.get(result.case)
-            if known is None:
-                chosen[result.case] = SideCase(run.summary, result)
-            elif pool and known.result.device_index == result.device_index:
-                launches = (*known.result.measurements, *result.measurements)
-                chosen[result.case] = replace(known, result=replace(known.result, measurements=launches))
-    return tuple(chosen.values())
 
 
 def _short_names(names: Sequence[str]) -> list[str]:

@@ -33,15 +33,6 @@ class GateResult:
     """What would settle those, as commands."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """One row or mean that the gate judges."""
-
-    name: str
-    row: Row | None
-    rate: Judgement
-
-
 def check_gate(
     comparisons: Sequence[Comparison], ignore: str, slower_pct: float | None, evidence: Evidence
 ) -> GateResult:
@@ -53,7 +44,7 @@ def check_gate(
     limit, every row must be decided.
     """
     limit = None if slower_pct is None else 1 - slower_pct / 100
-    asked: list[_Asked] = []
+    asked: list[tuple[str, Row | None, Judgement]] = []
     undecided: list[str] = []
     steps: list[str] = []
     rows = 0
@@ -71,20 +62,22 @@ def check_gate(
                 undecided.append(f"{name}: {row.rate.reason}")
                 steps += steps_for_limit(row, limit, evidence)
             else:
-                asked.append(_Asked(name, row, row.rate))
+                asked.append((name, row, row.rate))
         for group in comparison.groups:
             if group.rate.ratio is not None and group.common > 1:
-                asked.append(_Asked(f"{beside}{mean_name(group)}", None, group.rate))
+                asked.append((f"{beside}{mean_name(group)}", None, group.rate))
     slower: list[str] = []
-    are_beyond = [False] * len(asked) if limit is None else surely_slower([one.rate for one in asked], limit)
-    for one, is_beyond in zip(asked, are_beyond, strict=True):
-        text = f"{one.name}: {change_text(one.rate)}"
+    are_beyond = (
+        [False] * len(asked) if limit is None else surely_slower([rate for _, _, rate in asked], limit)
+    )
+    for (name, judged, rate), is_beyond in zip(asked, are_beyond, strict=True):
+        text = f"{name}: {change_text(rate)}"
         if is_beyond:
             slower.append(text)
-        elif one.row is not None:
-            for doubt in _doubts(one.row, limit):
+        elif judged is not None:
+            for doubt in _doubts(judged, limit):
                 undecided.append(f"{text}{doubt}")
-                steps += steps_for_limit(one.row, limit, evidence)
+                steps += steps_for_limit(judged, limit, evidence)
     if not rows:
         undecided.append("the baseline measured nothing that could be compared")
     end = FAIL if slower else CANNOT_TELL if undecided else PASS

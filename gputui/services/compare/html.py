@@ -11,6 +11,7 @@ from gputui.services.compare.columns import COST
 from gputui.services.compare.headline import (
     Headline,
     main_row,
+    names_of,
     subject,
 )
 from gputui.services.compare.html_details import pair_details
@@ -34,7 +35,7 @@ from gputui.services.compare.why import Why
 from gputui.services.results.conditions import Evidence
 
 _HOW_TO_READ = (
-    "Above zero, b does more work than a in the same time. From three times on, a change is a factor.",
+    "Above zero, b does more work than a in the same time. From half as much again on, a change is a factor.",
     "Intervals are 95 %. Faster and slower: the whole interval lies beyond 1 %. Same: it lies within.",
     "A hollow mark is undecided. A diamond is the average of a class of cases, their geometric mean.",
     "The axis is logarithmic: twice as fast and half as fast are equally far from zero.",
@@ -173,8 +174,8 @@ def _break_even(comparisons: Sequence[Comparison]) -> Iterable[str]:
         return
     if row.b.run is not comparisons[0].b.run or comparisons[0].a.run is comparisons[0].b.run:
         return
-    who = subject(row, comparisons[0].rows)
-    yield f"{who} costs the same on both sides where b costs {format_usd(usd_per_hour)}/h"
+    who, (_, b) = subject(row, comparisons[0].rows), names_of(comparisons[0])
+    yield f"{who} costs the same on both sides where {b} costs {format_usd(usd_per_hour)}/h"
 
 
 def _details(pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str, evidence: Evidence) -> str:

@@ -291,12 +291,10 @@ def check_one_box(name: str, runs: Sequence[RunSummary]) -> None:
 def _side(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, BoxVariation]) -> Side:
     """Of runs whose cases carry their spreads."""
     measuring = sum(any(case.outcome == "ok" for case in run.cases) for run in runs)
-    latest = _latest_cases(runs)
-    cases = tuple(_pooled(case, runs) for case in latest) if pool else latest
     return Side(
         name,
         max((run.summary for run in runs), key=lambda run: run.started_utc_us),
-        cases,
+        newest_cases(runs, pool=pool),
         variations,
         1 if pool else max(measuring, 1),
     )
@@ -323,13 +321,8 @@ def sides_by(
 
     Raises GputuiError if there are not two values.
     """
-    value_of = DIMENSIONS[dimension]
     variations = variation_by_machine([*runs, *history])
-    values: dict[str, list[Run]] = {}
-    for run in _with_spreads(runs, variations):
-        for value in measured_values(dimension, [run]):
-            kept = tuple(case for case in run.cases if value_of(run.summary, case) == value)
-            values.setdefault(value, []).append(Run(run.summary, kept))
+    values = runs_by(dimension, _with_spreads(runs, variations))
     if len(values) < 2:
         (only,) = values or ("without such a choice",)
         raise GputuiError(
@@ -341,6 +334,17 @@ def sides_by(
         _side(value.partition(" of ")[0] if is_short else value, values[value], pool, variations)
         for value in in_order(values)
     )
+
+
+def runs_by(dimension: str, runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The runs with the cases of each value of a dimension that any of them measured."""
+    value_of = DIMENSIONS[dimension]
+    values: dict[str, list[Run]] = {}
+    for run in runs:
+        for value in measured_values(dimension, [run]):
+            kept = tuple(case for case in run.cases if value_of(run.summary, case) == value)
+            values.setdefault(value, []).append(Run(run.summary, kept))
+    return values
 
 
 def _in_words(dimension: str, value: str) -> str:
@@ -546,8 +550,9 @@ def measured_values(dimension: str, runs: Sequence[Run]) -> set[str]:
     return {value_of(run.summary, case) for run in runs for case in run.cases if case.outcome == "ok"} - {""}
 
 
-def _latest_cases(runs: Iterable[Run]) -> tuple[SideCase, ...]:
-    """Each case from the newest run that measured it, or else from the newest that lists it.
+def newest_cases(runs: Sequence[Run], *, pool: bool) -> tuple[SideCase, ...]:
+    """Each case from the newest run that measured it, or else from the newest that lists it; with `pool` with
+    the launches of all runs.
 
     Of a run that measured several GPUs, from the first.
     """
@@ -560,7 +565,7 @@ def _latest_cases(runs: Iterable[Run]) -> tuple[SideCase, ...]:
             is_first = known is None or known.run.run_id != run.summary.run_id  # of several GPUs
             if not is_there or (result.outcome == "ok" and is_first):
                 chosen[key] = SideCase(run.summary, result)
-    return tuple(chosen.values())
+    return tuple(_pooled(case, runs) if pool else case for case in chosen.values())
 
 
 def _pooled(case: SideCase, runs: Sequence[Run]) -> SideCase:
@@ -574,7 +579,7 @@ def _pooled(case: SideCase, runs: Sequence[Run]) -> SideCase:
         replace(measurement, launch_id=place * LAUNCH_IDS_OF_A_RUN + measurement.launch_id)
         for place, run in enumerate(ordered)
         for result in run.cases
-        if pairing(result.case) == key
+        if pairing(result.case) == key and result.device_index == case.result.device_index
         for measurement in result.measurements
         if measurement.outcome == "ok"
     )

@@ -37,7 +37,7 @@ from gputui.model.plan import Plan
 from gputui.model.result import Run
 from gputui.model.units import (
     counted,
-    format_change_interval,
+    format_ends,
     format_size_of_change,
     listed,
 )
@@ -86,8 +86,7 @@ class RowStanding:
             size, ends = format_size_of_change(self.ratio, self.low, self.high)
             comparative = "as fast" if size.endswith("x") and self.word == FASTER else self.word
             return f"{size} {comparative} ({ends})"
-        ends = format_change_interval(self.low, self.high, self.ratio)
-        ends = ends if self.ratio >= 3 else f"{ends} %"
+        ends = format_ends(self.low, self.high, self.ratio)
         if self.word == WITHIN:
             return f"within ±{percent:g} % ({ends})"
         if self.word == OUT_OF_REACH:

@@ -13,7 +13,7 @@ from gputui.model.absent import Missing
 from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn
-from gputui.services.compare.headline import main_row
+from gputui.services.compare.headline import main_row, names_of
 from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.compare.row_text import (
     choice_words,
@@ -72,7 +72,7 @@ def comparison_pages(
     page.line(first, "title")
     page.part(" ".join(rest) or ())
     page.line()
-    pairs = list(zip(answer.comparisons, answer.whys, strict=True))
+    pairs = answer.pairs
     most_lines = None if shows_all or is_verbose or not out.is_terminal else out.height - 1 - lines_below
     if len(pairs) > 1 and not (is_verbose or columns):
         _write_many(page, asked, answer, most_lines)
@@ -179,7 +179,7 @@ def _next_lines(
         for step in steps:
             yield from command_spans(step.command, width, f"{step.box}$ ")
         return
-    turns = [] if is_verbose else turning_points(comparison.rows)
+    turns = [] if is_verbose else turning_points(comparison)
     for condition, then in turns[:_MISSING_SHOWN]:
         if width is None or len(f"{condition}: {then}") <= width:
             yield Span(f"{condition}: ", "dim"), Span(then)
@@ -192,15 +192,12 @@ def _next_lines(
             Span("--verbose", "accent"),
             Span(" says what would settle them", "dim"),
         )
-    lacks = [
-        letter
-        for letter, side in (("a", comparison.a), ("b", comparison.b))
-        if isinstance(side.run.price, Missing)
-    ]
+    sides = zip(names_of(comparison), (comparison.a.run, comparison.b.run), strict=True)
+    lacks = [(name, run) for name, run in sides if isinstance(run.price, Missing)]
     if len(lacks) == 1:
-        side = comparison.a if lacks[0] == "a" else comparison.b
-        command = "serve-bench" if side.run.profile == SERVE_PROFILE else "run"
-        why, typed = f"no cost: {lacks[0]} has no price: ", f"gputui {command} --price USD"
+        ((name, run),) = lacks
+        command = "serve-bench" if run.profile == SERVE_PROFILE else "run"
+        why, typed = f"no cost: {name} has no price: ", f"gputui {command} --price USD"
         yield Span(why, "dim"), Span(typed, "accent"), Span(" or --instance TYPE", "dim")
 
 

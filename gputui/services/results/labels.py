@@ -55,12 +55,21 @@ def device_words(run: RunSummary) -> str:
 def machine_words(machine: Machine) -> str:
     """A box in a few words: its GPUs, or its CPU and usable cores."""
     if machine.gpus:
-        names = [gpu.name.removeprefix("NVIDIA ") for gpu in machine.gpus]
-        return ", ".join(f"{names.count(name)}x {name}" for name in dict.fromkeys(names))
-    model = "CPU" if isinstance(machine.cpu.model, Missing) else machine.cpu.model
-    model = model.replace("(R)", "").replace("(TM)", "").replace(" Processor", "")
-    cores = machine.cpu.usable_cores
+        return gpu_words(machine)
+    model, cores = cpu_words(machine), machine.cpu.usable_cores
     return f"{model}, {counted(cores, 'core')}" if cores else model  # a trace does not say how many
+
+
+def gpu_words(machine: Machine) -> str:
+    """Its GPUs: `2x H200`."""
+    names = [gpu.name.removeprefix("NVIDIA ") for gpu in machine.gpus]
+    return ", ".join(f"{names.count(name)}x {name}" for name in dict.fromkeys(names))
+
+
+def cpu_words(machine: Machine) -> str:
+    """The model of its CPU without what all of them are called."""
+    model = "CPU" if isinstance(machine.cpu.model, Missing) else machine.cpu.model
+    return model.replace("(R)", "").replace("(TM)", "").replace(" Processor", "")
 
 
 def torch_words(run: RunSummary) -> str:

@@ -70,10 +70,10 @@ def test_both_costs_of_a_row_are_for_as_much_work_as_suits_the_cheaper_one() -> 
 
 
 def test_a_change_that_is_not_decided_ends_in_a_question_mark() -> None:
-    assert doubted_point_text(row_of(run_of(0.1), run_of(0.2)).rate) == "-50 %"
+    assert doubted_point_text(row_of(run_of(0.1), run_of(0.2)).rate) == "-50 % "
     assert doubted_point_text(row_of(run_of(0.1, spread=0.05), run_of(0.104, spread=0.05)).rate) == "-4 %?"
     other = replace(GPT, unit="img")
-    assert doubted_point_text(row_of(run_of(0.1), run_of(0.1, other)).rate) == ""
+    assert doubted_point_text(row_of(run_of(0.1), run_of(0.1, other)).rate) == " "
 
 
 def asked_of(*runs: Run) -> Asked:
@@ -101,12 +101,12 @@ def painted(page: Page) -> Iterator[tuple[str, str]]:
 
 
 def test_of_three_boxes_each_verdict_has_its_color_in_the_column_of_its_box() -> None:
-    asked = asked_of(run_of(0.1), run_of(0.2), run_of(0.05))
+    asked = asked_of(run_of(0.1), run_of(0.2), run_of(0.07))
     comparisons = tuple(compare_sides(asked.sides[0], side) for side in asked.sides[1:])
     page = Page(terminal(100))
     _write_many(page, asked, Answer(comparisons, ((), ()), Headline(())), None)
     colors = [(text.split()[0], color) for text, color in painted(page) if "%" in text]
-    assert colors[:2] == [("-50", "yellow"), ("+100", "green")]
+    assert colors[:2] == [("-50", "yellow"), ("+43", "green")]
 
 
 @pytest.mark.parametrize("factors", [(1.0, 1.3), (1.0, 1.3, 2.0)])

@@ -253,7 +253,7 @@ def _taken(seconds: float, usd: float | None) -> str:
 
 def turning_lines(comparison: Comparison, width: int) -> list[Line]:
     """What would change the answer; empty where the main case is undecided."""
-    found = turning_points(comparison.rows)
+    found = turning_points(comparison)
     if not found:
         return []
     label = min(max(width_of(condition) for condition, _ in found), width // 2)

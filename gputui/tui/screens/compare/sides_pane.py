@@ -68,10 +68,7 @@ def _value(column: ComparisonColumn, cell: Cell) -> Span:
 def _point(judgement: Judgement | None) -> Span:
     if judgement is None or judgement.ratio is None:
         return Span("")
-    return Span(
-        f"{doubted_point_text(judgement)}{' ' if judgement.is_decided else ''}",
-        style_of(judgement) if judgement.differs else "",
-    )
+    return Span(doubted_point_text(judgement), style_of(judgement) if judgement.differs else "")
 
 
 def _ends(judgement: Judgement | None) -> Span:
