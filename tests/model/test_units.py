@@ -255,9 +255,7 @@ def test_a_price_per_hour_has_cents_and_all_digits_it_was_stated_with(usd: float
         (41.23, "41.2x"),
     ],
 )
-def test_a_change_of_rate_is_signed_and_a_factor_from_half_as_much_again_on(
-    ratio: float, expected: str
-) -> None:
+def test_a_change_of_rate_is_signed_and_a_factor_from_half_as_much_on(ratio: float, expected: str) -> None:
     assert format_change(ratio) == expected
 
 
@@ -269,7 +267,7 @@ def test_the_ends_of_a_change_take_the_form_of_the_change() -> None:
     assert format_ends(2.9, 3.4, 3.1) == "2.90 to 3.40x"
 
 
-def test_an_interval_of_a_change_over_two_decades_is_unknown_unless_it_lies_on_one_side() -> None:
+def test_an_interval_over_two_decades_is_unknown_unless_it_lies_on_one_side() -> None:
     assert format_change_interval(0.004, 12.0, 1.1) == "unknown"
     assert format_change_interval(0.09, 8.9, 1.1) == "-91.0 to +790"
     assert format_ends(0.004, 1200.0, 2.0) == "unknown"

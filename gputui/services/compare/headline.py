@@ -218,7 +218,9 @@ def _of_limits(main: Row, comparison: Comparison) -> str:
     profile = main.case.work.workload.removeprefix("serve:").partition(" ")[0]
     within = f"requests within {limits_of(main.case).text}"
     row, who, other = facing(main, comparison)
-    rate, cost = row.rate, f", and a million output tokens {_cost_words(row)}" if row.cost.is_decided else ""
+    rate, cost = row.rate, ""
+    if row.cost.is_decided:
+        cost = f", and a million output tokens cost {_cost_words(row)}"
     if rate.differs and rate.ratio is not None:
         size, ends = format_size_of_change(*rate.ratio)
         more, than, unit = ("as many", "as", "x") if size.endswith("x") else ("more", "than", " %")
@@ -332,16 +334,16 @@ def _cheaper(row: Row, b: str, a: str) -> tuple[str, str]:
     """Of the two sides the cheaper one, and `costs 11 % less per token`."""
     if row.cost.word == "dearer":
         row, b = replace(row, cost=row.cost.turned), a
-    return b, f"{_cost_words(row)} per {RATES[row.case.unit].noun}"
+    return b, f"costs {_cost_words(row)} per {RATES[row.case.unit].noun}"
 
 
 def _cost_words(row: Row) -> str:
-    """`costs 22 % less`, `costs 1.60x as much`, `costs the same`."""
+    """`22 % less`, `1.60x as much`, `the same`."""
     if row.cost.ratio is None or not row.cost.differs:
-        return "costs the same"
+        return "the same"
     size, _ = format_size_of_change(*row.cost.ratio)
     less, more, times = OF_COSTS
-    return f"costs {size} {times if size.endswith('x') else less if row.cost.word == 'cheaper' else more}"
+    return f"{size} {times if size.endswith('x') else less if row.cost.word == 'cheaper' else more}"
 
 
 def ends_words(judgement: Judgement) -> str:
