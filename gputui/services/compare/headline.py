@@ -120,9 +120,7 @@ def headline_of(
         nothing = _NOTHING.format(*names_of(comparison))
         if terms := load_terms(comparison):
             return Headline((nothing, as_sentence(terms)), is_empty=True)
-        if ignore not in ("", "machine"):
-            return Headline((nothing,), is_empty=True)
-        said = (nothing,) if steps else (nothing, _SAME_PROFILE)
+        said = (nothing,) if steps or ignore not in ("", "machine") else (nothing, _SAME_PROFILE)
         return Headline(said, steps, "to compare", is_empty=True)
     return (
         _of_values(comparison, main, ignore, evidence)
@@ -296,12 +294,7 @@ def claim(row: Row, comparison: Comparison, where: str = "") -> str:
         return f"{cheaper} {cost}{where} (can't tell which is faster)"
     if row.rate.respect == TIME:
         return f"{who} {_time_words(row.rate, row.case, other)}{where}"
-    rate = (
-        f"as fast as {other} ({ends_words(row.rate)})"
-        if row.rate.word == "same"
-        else against_text(row.rate, other)
-    )
-    said = f"{who} is {rate}{where}"
+    said = f"{who} is {against_text(row.rate, other)}{where}"
     if not row.cost.is_decided:
         return said
     return f"{said} and {cost}" if cheaper == who else f"{said}; {cheaper} {cost}"

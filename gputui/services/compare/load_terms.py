@@ -20,7 +20,8 @@ _TERMS = (
 
 def load_terms(comparison: Comparison) -> str:
     """Why loads do not pair, in a sentence or two; empty if they do, or if neither side has any."""
-    a, b = (_loads(comparison, letter) for letter in "ab")
+    sides = (comparison.a, comparison.b)
+    a, b = ([one.result.case for one in side.cases if one.result.case.is_load] for side in sides)
     if not a and not b:
         return ""
     if not a or not b:
@@ -53,11 +54,6 @@ def _of_limits_and_numbers(a: Sequence[Case], b: Sequence[Case]) -> Iterator[str
     numbers = [{case.work.key for case in side if not case.is_load_limit} for side in (a, b)]
     if all(numbers) and not numbers[0] & numbers[1]:
         yield "No number of users or rate was offered to both: name the same with --concurrency or --rate."
-
-
-def _loads(comparison: Comparison, letter: str) -> list[Case]:
-    side = comparison.a if letter == "a" else comparison.b
-    return [one.result.case for one in side.cases if one.result.case.is_load]
 
 
 def _values(cases: Sequence[Case], name: str) -> str:

@@ -242,10 +242,6 @@ class GroupMean:
         found = self.rate.estimate
         return found if isinstance(found, GeometricMean | Missing) else Missing("not a mean")
 
-    @property
-    def verdict(self) -> Verdict:
-        return self.rate.verdict
-
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -324,9 +320,9 @@ def sides_by(
     variations = variation_by_machine([*runs, *history])
     values = runs_by(dimension, _with_spreads(runs, variations))
     if len(values) < 2:
-        (only,) = values or ("without such a choice",)
+        only = ", ".join(values) or "none"
         raise GputuiError(
-            f"--by {dimension}: every measured case is {_in_words(dimension, only)}",
+            f"--by {dimension}: two values are needed, and the measured cases have {only}",
             "give a second file, or another dimension",
         )
     is_short = dimension == "gpu" and len({run.summary.machine.machine_id for run in runs}) == 1
@@ -345,17 +341,6 @@ def runs_by(dimension: str, runs: Sequence[Run]) -> dict[str, list[Run]]:
             kept = tuple(case for case in run.cases if value_of(run.summary, case) == value)
             values.setdefault(value, []).append(Run(run.summary, kept))
     return values
-
-
-def _in_words(dimension: str, value: str) -> str:
-    if dimension == "threads":
-        return {"1": "on 1 thread", "all": "on all cores"}.get(value, value)
-    return {
-        "machine": f"of {value}",
-        "runtime": f"of {value}",
-        "label": f"of {value}",
-        "gpu": f"on {value}",
-    }.get(dimension, value)
 
 
 def in_order(values: Iterable[str]) -> list[str]:

@@ -218,12 +218,6 @@ def units_per_s(cell: Cell) -> float:
     return cell.speed.units_per_s if isinstance(cell.speed, SpeedEstimate) else 0.0
 
 
-def rates_text(row: Row) -> tuple[str, str]:
-    """The speeds of both sides; their unit stands once where it is the same."""
-    a, b, unit = rate_cells(row)
-    return a, f"{b} {unit.text}".rstrip()
-
-
 def time_text(cell: Cell) -> str:
     """The time of a step on one side, otherwise its outcome."""
     if isinstance(cell.speed, SpeedEstimate) and cell.result is not None:
@@ -280,8 +274,9 @@ def mark_of(judgement: Judgement) -> str:
 
 
 def against_text(judgement: Judgement, other: str) -> str:
-    """`36 % slower than a.db (34 to 38)`, `1.56x as fast as H100 PCIe (1.49 to 1.64)`."""
-    words, _, ends = judgement_text(judgement).partition(" (")
+    """What is decided: `36 % slower than a.db (34 to 38)`, `1.56x as fast as H100 PCIe (1.49 to 1.64)`, `as
+    fast as a.db (-0.5 to +0.4 %)`."""
+    words, _, ends = judgement_text(judgement).replace("same", "as fast").partition(" (")
     than = "as" if words.endswith("as fast") else "of" if words.endswith(("the cost", "the time")) else "than"
     return f"{words} {than} {other} ({ends}"
 

@@ -41,9 +41,7 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[SettlingStep, ...]:
 
     Only for that of b where what a measured is enough, and more launches of b are not.
     """
-    if not isinstance(row.estimate, RatioEstimate):
-        return ()
-    if _cannot_be_repeated(row):
+    if not isinstance(row.estimate, RatioEstimate) or _cannot_be_repeated(row):
         return ()
     resolving = _resolving_step(row, row.estimate, evidence)
     if resolving is not None:
@@ -80,7 +78,7 @@ def _to_repeat(
     if isinstance(wanted, Missing):
         return wanted
     crowded = _crowded(row)
-    found = {}
+    found = dict[str, tuple[str, Cell, RunSummary, CaseResult, int]]()
     for letter, cell, launches in (("a", row.a, estimate.launches_a), ("b", row.b, estimate.launches_b)):
         if cell.run and cell.result and (launches < wanted or letter in crowded):
             repeated = letter, cell, cell.run, cell.result, max(wanted, launches)

@@ -153,15 +153,8 @@ def _write_missing(page: Page, lines: Sequence[str]) -> None:
 def _one_line(text: str, width: int) -> str:
     """As many of its parts as fit, and how many more there are."""
     parts = text.split(", ")
-    kept = len(parts)
-    while kept > 1 and len(_with_rest(parts, kept)) > width:
-        kept -= 1
-    return _with_rest(parts, kept)
-
-
-def _with_rest(parts: Sequence[str], kept: int) -> str:
-    rest = len(parts) - kept
-    return ", ".join(parts[:kept]) + (f", {rest} more" if rest else "")
+    lines = [", ".join((*parts[:kept], f"{len(parts) - kept} more")) for kept in range(len(parts) - 1, 0, -1)]
+    return next((line for line in (text, *lines) if len(line) <= width), (text, *lines)[-1])
 
 
 def _is_itself(row: Row) -> bool:

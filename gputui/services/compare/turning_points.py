@@ -24,34 +24,25 @@ def turning_points(comparison: Comparison) -> list[TurningPoint]:
     main = main_row(comparison.rows)
     if main is None or not main.rate.differs:
         return []
-    return [*_price(main, *names_of(comparison)), *_cases(main, comparison)]
+    return [*price_points(main, comparison), *_cases(main, comparison)]
 
 
-def break_even_usd_per_hour(row: Row) -> float | None:
-    """The hourly price of b at which a unit of work costs the same on both; None where costs are unknown."""
-    b = row.b.run
-    if b is None or row.cost.ratio is None or isinstance(b.price, Missing):
-        return None
-    return b.price.usd_per_hour / row.cost.ratio[0]
-
-
-def _price(main: Row, name_a: str, name_b: str) -> Iterable[TurningPoint]:
+def price_points(main: Row, comparison: Comparison) -> Iterable[TurningPoint]:
     """The hourly price of b at which a unit of work costs the same on both."""
-    noun = RATES[main.case.unit].noun
+    noun, (name_a, name_b) = RATES[main.case.unit].noun, names_of(comparison)
     a, b = main.a.run, main.b.run
     if a is None or b is None or a.run_id == b.run_id or main.rate.ratio is None:
         return
     ratio = main.rate.ratio[0]
-    even = break_even_usd_per_hour(main)
-    if even is None:
+    if main.cost.ratio is None or isinstance(b.price, Missing):
         share = f"{format_percent(ratio)} of" if ratio < 1 else f"{three_digits(ratio)} times"
         yield (f"if {name_b} costs less than {share} {name_a}", f"{name_b} is cheaper per {noun}")
         return
-    rounded = format_hourly(float(f"{even:.3g}"))
+    even = format_hourly(float(f"{b.price.usd_per_hour / main.cost.ratio[0]:.3g}"))
     if main.cost.word == "cheaper":
-        yield (f"if {name_b} costs {rounded} or more", f"{name_a} is cheaper per {noun}")
+        yield (f"if {name_b} costs {even} or more", f"{name_a} is cheaper per {noun}")
     elif main.cost.word == "dearer":
-        yield (f"if {name_b} costs {rounded} or less", f"{name_b} is cheaper per {noun}")
+        yield (f"if {name_b} costs {even} or less", f"{name_b} is cheaper per {noun}")
 
 
 def _cases(main: Row, comparison: Comparison) -> Iterable[TurningPoint]:

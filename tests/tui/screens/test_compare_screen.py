@@ -440,7 +440,7 @@ async def test_the_words_of_the_command_line_may_be_typed_with_their_options(
             (f"{db}@cccc0001 {db}@cccc0002 --by colour", "--by colour: is not a dimension"),
             (f"{db}@cccc0001 --format json", "--format: does not apply to the screen"),
             (f"{db}@cccc0001 --by", "--by: needs a value"),
-            (f"{db}@cccc0001 --by mode", "every measured case is eager"),
+            (f"{db}@cccc0001 --by mode", "the measured cases have eager"),
             ("--pool", "no file is named"),
         ):
             await press(pilot, "o")
