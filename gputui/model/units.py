@@ -59,9 +59,8 @@ FIGURE_SUFFIXES: dict[str, str] = {
 """Units of figures, and how their keys end."""
 
 _FACTOR_FROM = 1.5
-"""From here on a change is said as a factor, wherever it is said; a smaller one and a decrease in percent."""
+"""From here on a change is said as a factor, below it in percent."""
 UNKNOWN = "unknown"
-"""Instead of an interval that says nothing."""
 _MOST_PRINTED = 10
 """Upper ends of intervals beyond so many times are not printed."""
 _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -79,8 +78,7 @@ def three_digits(value: float) -> str:
 
 
 def with_prefix(value: float, beside: float = 0.0) -> tuple[str, str]:
-    """Three significant digits and the SI prefix for them; that of a value `beside` it which is up to a
-    hundred times as large: `0.211 T` beside `1.15 T`."""
+    """Three significant digits and the SI prefix for them, or for one `beside` up to 100 times as large."""
     largest = beside if abs(value) < beside <= 100 * abs(value) else abs(value)
     for scale, prefix in _PREFIXES:
         if largest >= scale * _ROUNDS_UP:
@@ -100,26 +98,18 @@ def format_spread(value: float, low: float, high: float) -> str:
 
 
 def format_change(ratio: float) -> str:
-    """How much faster or slower, as a change of the rate: `-36 %`, `+0.4 %`, `1.56x` from half as much again
-    on."""
+    """How much faster or slower, as a change of the rate: `-36 %`, `+0.4 %`, `1.56x`."""
     return format_ratio(ratio) if ratio >= _FACTOR_FROM else f"{_signed_percent(ratio)} %"
 
 
 def format_change_interval(low: float, high: float, ratio: float) -> str:
     """The ends of a change, in the form that `format_change` chose for the ratio: `-38 to -34`, `39.8 to
-    42.1`; UNKNOWN where they lie on both sides of no change and are over two decades apart."""
+    42.1`; UNKNOWN over two decades around no change."""
     if low < 1 < high and high > _MOST_PRINTED**2 * low:
         return UNKNOWN
     if ratio >= _FACTOR_FROM:
         return f"{format_ratio(low).removesuffix('x')} to {format_ratio(high).removesuffix('x')}"
     return f"{_signed_percent(low)} to {_signed_percent(high) if high < _MOST_PRINTED else '>+900'}"
-
-
-def format_ends(low: float, high: float, ratio: float) -> str:
-    """The same with their unit, where the change does not stand before them: `-38 to -34 %`, `39.8 to
-    42.1x`."""
-    ends = format_change_interval(low, high, ratio)
-    return ends if ends == UNKNOWN else f"{ends}x" if ratio >= _FACTOR_FROM else f"{ends} %"
 
 
 def format_size_of_change(ratio: float, low: float, high: float) -> tuple[str, str]:
@@ -142,8 +132,10 @@ def _signed_percent(ratio: float) -> str:
 
 
 def format_rate(units_per_s: float, unit: str, beside: float = 0.0) -> str:
-    """Throughput: `1.93 TFLOP/s`, `41.2 GB/s`, `1.93k img/s`; of a time that time, `231 ms`. With `beside` as
-    `with_prefix` has it, where the prefix belongs to the unit."""
+    """Throughput: `1.93 TFLOP/s`, `41.2 GB/s`, `1.93k img/s`; of a time that time, `231 ms`.
+
+    `beside`: as in `with_prefix`.
+    """
     if unit == TIME_UNIT:
         return format_seconds(1 / units_per_s)
     rate = RATES[unit]

@@ -23,7 +23,6 @@ from gputui.model.case import Case
 from gputui.model.units import (
     RATES,
     counted,
-    format_ends,
     format_percent,
     format_rate,
     format_size_of_change,
@@ -53,6 +52,7 @@ from gputui.services.results.headline import (
     case_subject,
     title_of,
 )
+from gputui.services.results.labels import format_ends
 from gputui.services.results.throughput import run_spread_of
 from gputui.services.serving.limits import limits_of
 

@@ -37,13 +37,13 @@ from gputui.model.plan import Plan
 from gputui.model.result import Run
 from gputui.model.units import (
     counted,
-    format_ends,
     format_size_of_change,
     listed,
 )
 from gputui.recording.spec import Spec
 from gputui.services.compare.pairing import Side, compare_sides, estimate_pair, pairing, side_of_runs
 from gputui.services.compare.rerun import RepeatedRun, launches_per_case
+from gputui.services.results.labels import format_ends
 from gputui.services.results.selectors import from_here
 from gputui.services.results.waiting import contention_of
 from gputui.store.journal_reader import read_journal

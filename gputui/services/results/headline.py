@@ -20,7 +20,6 @@ from gputui.model.plan import TRACE_PROFILE
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import (
     counted,
-    format_ends,
     format_percent,
     format_rate,
     format_seconds,
@@ -31,6 +30,7 @@ from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import (
     case_words,
     ending_words,
+    format_ends,
     is_recording,
     lacking,
     needs_budget,

@@ -15,8 +15,11 @@ from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import RECORD_PROFILE
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 from gputui.model.units import (
+    UNKNOWN,
     counted,
     format_bytes,
+    format_change,
+    format_change_interval,
     format_hourly,
     format_metric,
     format_percent,
@@ -159,6 +162,12 @@ def gpu_number(case: Case, device_index: int | None) -> str:
 def interval_words(speed: SpeedEstimate) -> str:
     """The 95 % interval of the rate around it, as `±2 %` or `-18 to +22 %`."""
     return format_spread(speed.units_per_s, speed.low, speed.high)
+
+
+def format_ends(low: float, high: float, ratio: float) -> str:
+    """`format_change_interval` with its unit: `-38 to -34 %`, `39.8 to 42.1x`."""
+    ends = format_change_interval(low, high, ratio)
+    return ends if ends == UNKNOWN else f"{ends}{'x' if format_change(ratio).endswith('x') else ' %'}"
 
 
 def metric_text(metric: CaseMetric) -> str:

@@ -42,6 +42,7 @@ from gputui.services.compare.text import (
     write_options,
 )
 from gputui.services.results.conditions import Evidence
+from gputui.services.results.labels import format_ends
 from gputui.services.results.metrics import CaseMetric
 from gputui.services.results.selectors import Selection
 
@@ -74,6 +75,12 @@ def test_a_change_that_is_not_decided_ends_in_a_question_mark() -> None:
     assert doubted_point_text(row_of(run_of(0.1, spread=0.05), run_of(0.104, spread=0.05)).rate) == "-4 %?"
     other = replace(GPT, unit="img")
     assert doubted_point_text(row_of(run_of(0.1), run_of(0.1, other)).rate) == " "
+
+
+def test_the_ends_of_a_change_have_its_unit_where_it_does_not_stand_before_them() -> None:
+    assert format_ends(0.9, 2.4, 1.45) == "-10 to +140 %"
+    assert format_ends(2.9, 3.4, 3.1) == "2.90 to 3.40x"
+    assert format_ends(0.004, 1200.0, 2.0) == "unknown"
 
 
 def asked_of(*runs: Run) -> Asked:
