@@ -228,8 +228,8 @@ def _of_limits(main: Row, comparison: Comparison) -> str:
         said = f"{who} answers as many {within} as {other} ({ends_words(rate)})"
     else:
         ends = open_words(rate, OF_REQUESTS)
-        apart = f"can't tell {other} and {who} apart{_certainty(rate)}"
-        said = f"{apart}: {who} answers {ends} {within}" if ends else apart
+        answers = f": {who} answers {ends} {within}" if ends else ""
+        said = f"can't tell {other} and {who} apart{_certainty(rate)}{answers}"
     return f"{as_sentence(profile)}: {said}{cost}."
 
 
@@ -319,8 +319,8 @@ def _open_cost(row: Row, comparison: Comparison) -> str:
     ends = open_words(row.cost, OF_COSTS)
     if not ends or row.cost.is_decided or len(usd) < 2:
         return ""
-    _, b = names_of(comparison)
-    return f"Can't tell which is cheaper per {RATES[row.case.unit].noun}: {b} costs {ends}."
+    b, noun = names_of(comparison)[1], RATES[row.case.unit].noun
+    return f"Can't tell which is cheaper per {noun}: {b} costs {ends}."
 
 
 def _cheaper(row: Row, b: str, a: str) -> tuple[str, str]:
@@ -366,8 +366,7 @@ def _what_changes_the_choice(main: Row, comparison: Comparison) -> str:
     found, is_against = changing_row(main, comparison.rows)
     if found is None:
         return ""
-    a, b = names_of(comparison)
-    better = b if _told_by(main, found).verdict.word == "faster" else a
+    better = names_of(comparison)[_told_by(main, found).verdict.word == "faster"]
     take = f": take {better} for that" if is_against else ""
     return f"{claim(found, comparison, _where(found, comparison))}{take}."
 

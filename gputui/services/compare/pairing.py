@@ -198,10 +198,6 @@ class Row:
         return self.rate.verdict
 
     @property
-    def judgements(self) -> tuple[Judgement, Judgement, Judgement]:
-        return self.rate, self.cost, self.energy
-
-    @property
     def is_hidden_by_waiting(self) -> bool:
         """Whether only an idle box would tell more: not launches or runs, but waiting for CPUs hides it."""
         found = self.estimate

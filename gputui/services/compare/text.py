@@ -8,7 +8,7 @@ from io import StringIO
 
 from gputui.document.page import Console, Page, console_on
 from gputui.document.plain_text import command_spans
-from gputui.document.spans import Line, Span
+from gputui.document.spans import Line, Span, wrapped
 from gputui.model.absent import Missing
 from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import counted
@@ -83,7 +83,7 @@ def comparison_pages(
             page = Page(out)
             page.line()
         end = Page(out)
-        for line in _next_lines(answer, comparison, page.width if out.is_terminal else None, is_verbose):
+        for line in _next_lines(answer, comparison, out, is_verbose):
             end.spans(line)
         _write_sides(page, asked.ignore, comparison, is_verbose, place)
         left = 0
@@ -163,19 +163,22 @@ def _is_itself(row: Row) -> bool:
 
 
 def _next_lines(
-    answer: Answer, comparison: Comparison, width: int | None, is_verbose: bool = False
+    answer: Answer, comparison: Comparison, out: Console, is_verbose: bool = False
 ) -> Iterator[Line]:
-    """What would settle the main case, as a command for each box, broken to `width`; else how many rows are
+    """What would settle the main case, as a command for each box; else how many rows are
     open."""
     if steps := answer.headline.steps:
         yield (Span(f"{answer.headline.purpose}, {effort_words(steps)}:", "dim"),)
         for step in steps:
-            yield from command_spans(step.command, width, f"{step.box}$ ")
+            yield from command_spans(step.command, out.width if out.is_terminal else None, f"{step.box}$ ")
         return
     turns = [] if is_verbose else turning_points(comparison)
     for condition, then in turns[:_MISSING_SHOWN]:
-        if width is None or len(f"{condition}: {then}") <= width:
+        lines = wrapped(f"{condition}: {then}", out.width)
+        if len(lines) == 1:
             yield Span(f"{condition}: ", "dim"), Span(then)
+        elif not out.is_terminal:
+            yield from ((Span(line),) for line in lines)
     undecided = sum(row.rate.word == "inconclusive" and not _is_itself(row) for row in comparison.rows)
     if undecided and not is_verbose:
         rows = f"{undecided} of {counted(len(comparison.rows), 'row')}"

@@ -12,12 +12,10 @@ from gputui.services.compare.pairing import Comparison, Row
 _MOST_CASES = 4
 
 
-TurningPoint = tuple[str, str]
-"""A condition, and what holds then: `if L4 costs $2.25/h or more`, `H200 is cheaper per token`."""
+def turning_points(comparison: Comparison) -> list[tuple[str, str]]:
+    """Conditions, and what holds then: `if L4 costs $2.25/h or more`, `H200 is cheaper per token`.
 
-
-def turning_points(comparison: Comparison) -> list[TurningPoint]:
-    """From the price at which costs are even, and from the cases that are decided the other way.
+    From the price at which costs are even, and from the cases that are decided the other way.
 
     They are of the main case; none where it is undecided.
     """
@@ -27,7 +25,7 @@ def turning_points(comparison: Comparison) -> list[TurningPoint]:
     return [*price_points(main, comparison), *_cases(main, comparison)]
 
 
-def price_points(main: Row, comparison: Comparison) -> Iterable[TurningPoint]:
+def price_points(main: Row, comparison: Comparison) -> Iterable[tuple[str, str]]:
     """The hourly price of b at which a unit of work costs the same on both."""
     noun, (name_a, name_b) = RATES[main.case.unit].noun, names_of(comparison)
     a, b = main.a.run, main.b.run
@@ -45,7 +43,7 @@ def price_points(main: Row, comparison: Comparison) -> Iterable[TurningPoint]:
         yield (f"if {name_b} costs {even} or less", f"{name_b} is cheaper per {noun}")
 
 
-def _cases(main: Row, comparison: Comparison) -> Iterable[TurningPoint]:
+def _cases(main: Row, comparison: Comparison) -> Iterable[tuple[str, str]]:
     """Cases decided the other way, by cost where costs are known."""
     by_cost = main.cost.differs
     mine = (main.cost if by_cost else main.rate).verdict.word
