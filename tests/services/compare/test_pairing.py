@@ -882,3 +882,13 @@ def test_exchanging_the_files_mirrors_the_whole_comparison(
             assert isinstance(mirror.mean, GeometricMean)
             assert mirror.mean.ratio == pytest.approx(1 / group.mean.ratio)
     assert there.unmeasured == back.unmeasured
+
+
+def test_pooled_runs_of_several_gpus_hold_the_launches_of_the_first() -> None:
+    case = make_case(device_class="gpu")
+    on_two = [
+        replace(measured(case, steady(0.1), steady(0.1)), case_id=index, device_index=index)
+        for index in range(2)
+    ]
+    (pooled,) = side_of_runs("a.db", [make_run(*on_two), make_run(*on_two)], pool=True).cases
+    assert (pooled.result.device_index, len(pooled.result.measurements)) == (0, 4)
