@@ -280,7 +280,7 @@ async def test_low_terminals_show_the_answer_and_what_would_settle_a_row_where_t
         await pilot.resize_terminal(60, 15)
         await opened(pilot, "a.db", "b.db", "c.db")
         lines = picture(app).splitlines()
-        assert lines[1].startswith("GPT training, fastest first: a and b at")
+        assert lines[1].startswith("GPT training, fastest first: a.db and b.db at")
         assert [line.split()[0] for line in lines[-5:-2]] == ["a", "b", "c"]
 
 
