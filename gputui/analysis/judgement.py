@@ -80,6 +80,15 @@ class Judgement:
         return (1 / e.ratio, 1 / e.high, 1 / e.low) if is_inverse else (e.ratio, e.low, e.high)
 
     @property
+    def turned(self) -> Judgement:
+        """Of A against B, for words: its counts stay those of B against A."""
+        e, opposite = self.estimate, {"faster": "slower", "slower": "faster"}
+        if not isinstance(e, Missing):
+            e = replace(e, ratio=1 / e.ratio, low=1 / e.high, high=1 / e.low)
+        word = opposite.get(self.verdict.word, self.verdict.word)
+        return replace(self, estimate=e, verdict=replace(self.verdict, word=word))
+
+    @property
     def n(self) -> tuple[int, int] | None:
         """Timed blocks of A and of B; of a figure launches, of a mean rows."""
         if isinstance(self.estimate, RatioEstimate):

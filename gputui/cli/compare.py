@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from gputui.cli.output import console, report_written
+from gputui.cli.output import console, print_or_write
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, EXIT_UNDECIDED, GputuiError
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted
@@ -196,13 +196,8 @@ def command(
         answer = asked.compared(first, with_energy=with_energy)
     except GputuiError as error:
         raise (GputuiError(error.message, error.hint, unsure_exit) if is_gate else error) from None
-    if output is not None:
-        from gputui.services.support.atomic_write import write_output
-
-        write_output(output, comparison_text(asked, answer, form, columns, None, verbose))
-        report_written(output)
-    elif form != "text":
-        click.echo(comparison_text(asked, answer, form, columns, None, verbose), nl=False)
+    if output is not None or form != "text":
+        print_or_write(comparison_text(asked, answer, form, columns, None, verbose), output)
     else:
         from gputui.services.compare.text import comparison_pages
 
@@ -224,15 +219,8 @@ def _rank(fleet: Fleet, form: str, output: Path | None, shows_all: bool) -> int:
 
     if form == "text" and output is None:
         write_fleet(console(), fleet, shows_all)
-        return EXIT_DONE
-    text = ranking_text(fleet, form)
-    if output is None:
-        click.echo(text, nl=False)
     else:
-        from gputui.services.support.atomic_write import write_output
-
-        write_output(output, text)
-        report_written(output)
+        print_or_write(ranking_text(fleet, form), output)
     return EXIT_DONE
 
 

@@ -123,8 +123,14 @@ def step_lines(steps: Iterable[NextStep], out: Console) -> Iterator[Line]:
         yield from command_spans(step.command, width, prefix, step.why)
 
 
-def report_written(path: Path) -> None:
-    """Name the file that a command wrote, on stderr."""
+def print_or_write(text: str, path: Path | None) -> None:
+    """Print a text, or write it to a file and name that on stderr. Raises GputuiError if that fails."""
+    if path is None:
+        click.echo(text, nl=False)
+        return
+    from gputui.services.support.atomic_write import write_output
+
+    write_output(path, text)
     print(f"wrote {path}", file=sys.stderr)
 
 

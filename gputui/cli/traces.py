@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from gputui.cli.output import console, print_hint, report_written
+from gputui.cli.output import console, print_hint, print_or_write
 from gputui.document.page import Console, Page, console_on
 from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
@@ -159,13 +159,7 @@ def write_difference(found: TraceDifference, form: str, output: Path | None) -> 
         held = io.StringIO()
         _draw(found, console_on(held, 120))
         text = held.getvalue()
-    if output is None:
-        click.echo(text, nl=False)
-        return
-    from gputui.services.support.atomic_write import write_output
-
-    write_output(output, text)
-    report_written(output)
+    print_or_write(text, output)
 
 
 def _draw(found: TraceDifference, out: Console) -> None:

@@ -75,7 +75,8 @@ class Axis:
         zero = self.cell(1.0)
         chosen, taken = [(1.0, "0", zero)], {zero}
         for tick in sorted(_TICKS, key=lambda tick: -abs(math.log(tick))):
-            label = f"{tick:g}x" if tick >= 3 else format_change(tick).removesuffix(" %")
+            label = format_change(tick).removesuffix(" %")
+            label = f"{tick:g}x" if label.endswith("x") else label
             start = self.cell(tick) - len(label) // 2
             fits = self.low <= math.log(tick) <= self.high and 0 <= start <= self.cells - len(label)
             if fits and taken.isdisjoint(range(start - 2, start + len(label) + 2)):

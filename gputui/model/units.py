@@ -58,8 +58,9 @@ FIGURE_SUFFIXES: dict[str, str] = {
 }
 """Units of figures, and how their keys end."""
 
-_FACTOR_FROM = 3.0
-"""From here on a change is easier to read as a factor than in percent."""
+_FACTOR_FROM = 1.5
+"""From here on a change is said as a factor, below it in percent."""
+UNKNOWN = "unknown"
 _MOST_PRINTED = 10
 """Upper ends of intervals beyond so many times are not printed."""
 _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -76,11 +77,13 @@ def three_digits(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
 
 
-def with_prefix(value: float) -> tuple[str, str]:
-    """Three significant digits and the SI prefix for them."""
+def with_prefix(value: float, beside: float = 0.0) -> tuple[str, str]:
+    """Three significant digits and the SI prefix for them, or for one `beside` up to 100 times as large."""
+    largest = beside if abs(value) < beside <= 100 * abs(value) else abs(value)
     for scale, prefix in _PREFIXES:
-        if abs(value) >= scale * _ROUNDS_UP:
-            return three_digits(value / scale), prefix
+        if largest >= scale * _ROUNDS_UP:
+            shown = value / scale
+            return three_digits(shown) if abs(shown) >= _ROUNDS_UP else f"{shown:#.3g}", prefix
     return f"{value:.3g}", ""
 
 
@@ -99,13 +102,15 @@ def format_spread(value: float, low: float, high: float) -> str:
 
 
 def format_change(ratio: float) -> str:
-    """How much faster or slower, as a change of the rate: `-36 %`, `+0.4 %`, `41.2x` from three times on."""
+    """How much faster or slower, as a change of the rate: `-36 %`, `+0.4 %`, `1.56x`."""
     return format_ratio(ratio) if ratio >= _FACTOR_FROM else f"{_signed_percent(ratio)} %"
 
 
 def format_change_interval(low: float, high: float, ratio: float) -> str:
     """The ends of a change, in the form that `format_change` chose for the ratio: `-38 to -34`, `39.8 to
-    42.1`."""
+    42.1`; UNKNOWN over two decades around no change."""
+    if low < 1 < high and high > _MOST_PRINTED**2 * low:
+        return UNKNOWN
     if ratio >= _FACTOR_FROM:
         return f"{format_ratio(low).removesuffix('x')} to {format_ratio(high).removesuffix('x')}"
     return f"{_signed_percent(low)} to {_signed_percent(high) if high < _MOST_PRINTED else '>+900'}"
@@ -130,12 +135,15 @@ def _signed_percent(ratio: float) -> str:
     return f"{percent:+.{decimals}f}"
 
 
-def format_rate(units_per_s: float, unit: str) -> str:
-    """Throughput: `1.93 TFLOP/s`, `41.2 GB/s`, `1.93k img/s`; of a time that time, `231 ms`."""
+def format_rate(units_per_s: float, unit: str, beside: float = 0.0) -> str:
+    """Throughput: `1.93 TFLOP/s`, `41.2 GB/s`, `1.93k img/s`; of a time that time, `231 ms`.
+
+    `beside`: as in `with_prefix`.
+    """
     if unit == TIME_UNIT:
         return format_seconds(1 / units_per_s)
     rate = RATES[unit]
-    digits, prefix = with_prefix(units_per_s)
+    digits, prefix = with_prefix(units_per_s, beside if rate.scaled else 0.0)
     return f"{digits} {prefix}{rate.singular}" if rate.scaled else f"{digits}{prefix} {rate.singular}"
 
 

@@ -42,7 +42,7 @@ def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("fit", "7B", "--infer"), "", "--all"),
         (("profiles",), "", "gputui profiles NAME, or gputui run NAME"),
         (("runs", "a.db"), "", "gputui show"),
-        (("compare", "a.db", "a.db"), "a and b are the same run", "--tui"),
+        (("compare", "a.db", "a.db"), "Both sides are the same run", "--tui"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

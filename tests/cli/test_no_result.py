@@ -131,7 +131,7 @@ def test_a_comparison_of_nothing_is_written_in_every_form_and_exits_with_6(
     assert printed.stdout
     written = gputui_here("compare", *apart, "--format", form, "-o", tmp_path / "written")
     assert written.returncode == EXIT_NO_RESULT
-    assert "gputui: Nothing to compare: a and b measured no case in common." in written.stderr
+    assert "gputui: Nothing to compare: a.db and b.db measured no case in common." in written.stderr
     assert (tmp_path / "written").read_text()
 
 
@@ -153,7 +153,7 @@ def test_a_gate_without_a_row_cannot_tell_and_counts_none(apart: tuple[Path, Pat
 
 
 def test_from_python_a_comparison_of_nothing_is_an_error_of_its_own(apart: tuple[Path, Path]) -> None:
-    with pytest.raises(in_python.NoResult, match="Nothing to compare: a and b measured no case in common"):
+    with pytest.raises(in_python.NoResult, match=r"Nothing to compare: a\.db and b\.db measured"):
         in_python.compare(*apart)
     with pytest.raises(in_python.NoResult, match="nothing to compare: all cases of this file"):
         in_python.compare(apart[0])

@@ -329,7 +329,7 @@ def ended_gpu() -> RunModel:
     )
     headline = (
         "BELOW NORMAL: memory runs at 63 % of what an H200 does elsewhere. The 4 other peak tests are normal."
-        " GPT training: 215k tok/s with amp, 589 % faster than fp32 (570 to 610)."
+        " GPT training: 215k tok/s with amp, 6.89x as fast as fp32 (6.70 to 7.10)."
     )
     steps = (
         NextStep("gputui doctor", "what is wrong with the box"),

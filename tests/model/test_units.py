@@ -248,19 +248,35 @@ def test_a_price_per_hour_has_cents_and_all_digits_it_was_stated_with(usd: float
         (0.0423, "-95.8 %"),
         (0.00423, "-99.58 %"),
         (1e-9, "-99.99 %"),
-        (2.99, "+199 %"),
-        (3.0, "3.00x"),
+        (1.49, "+49 %"),
+        (1.5, "1.50x"),
+        (2.99, "2.99x"),
         (41.23, "41.2x"),
     ],
 )
-def test_a_change_of_rate_is_signed_and_a_factor_from_three_times_on(ratio: float, expected: str) -> None:
+def test_a_change_of_rate_is_signed_and_a_factor_from_half_as_much_on(ratio: float, expected: str) -> None:
     assert format_change(ratio) == expected
 
 
 def test_the_ends_of_a_change_take_the_form_of_the_change() -> None:
     assert format_change_interval(0.62, 0.66, 0.64) == "-38 to -34"
-    assert format_change_interval(0.9, 3.4, 1.7) == "-10 to +240"
+    assert format_change_interval(0.9, 2.4, 1.45) == "-10 to +140"
     assert format_change_interval(2.9, 3.4, 3.1) == "2.90 to 3.40"
+
+
+def test_an_interval_over_two_decades_is_unknown_unless_it_lies_on_one_side() -> None:
+    assert format_change_interval(0.004, 12.0, 1.1) == "unknown"
+    assert format_change_interval(0.09, 8.9, 1.1) == "-91.0 to +790"
+    assert format_change_interval(0.004, 1200.0, 2.0) == "unknown"
+    assert format_change_interval(2.0, 1200.0, 50.0) == "2.00 to 1200"
+
+
+def test_a_rate_beside_a_greater_one_has_its_prefix_where_that_leaves_it_readable() -> None:
+    assert format_rate(211e9, "flop", 1.15e12) == "0.211 TFLOP/s"
+    assert format_rate(13e9, "B", 1.1e12) == "0.0130 TB/s"
+    assert format_rate(1e9, "flop", 1.15e12) == "1.00 GFLOP/s"
+    assert format_rate(1.15e12, "flop", 211e9) == "1.15 TFLOP/s"
+    assert format_rate(637.0, "img", 1250.0) == "637 img/s"
 
 
 @pytest.mark.parametrize(

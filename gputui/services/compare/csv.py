@@ -9,6 +9,7 @@ from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import RatioEstimate
 from gputui.model.absent import Missing
 from gputui.services.compare.columns import COLUMNS
+from gputui.services.compare.json import judgement_as_json
 from gputui.services.compare.pairing import Cell, Comparison, FigureRow, Row, Side
 from gputui.services.compare.why import Why, sentence
 from gputui.services.support.csv_cells import Value, csv_text
@@ -55,9 +56,9 @@ def _figure(figure: FigureRow) -> tuple[Value, ...]:
     metrics = [None if isinstance(side, Missing) else side for side in (figure.a, figure.b)]
     values = [None if m is None or isinstance(m.value, Missing) else m.value for m in metrics]
     launches = [None if m is None else m.launches for m in metrics]
-    judged = figure.judgement
-    change = (None, None, None) if judged.ratio is None else tuple(end - 1 for end in judged.ratio)
-    return figure.key, figure.unit, *values, *launches, *change, judged.word, judged.reason
+    judged = judgement_as_json(figure.judgement)
+    told = ("change", "change_low", "change_high", "verdict", "reason")
+    return figure.key, figure.unit, *values, *launches, *map(judged.__getitem__, told)
 
 
 def _row(row: Row, comparison: Comparison, why: Why | None, ignore: str) -> dict[str, Value]:
@@ -86,12 +87,8 @@ def _row(row: Row, comparison: Comparison, why: Why | None, ignore: str) -> dict
 
 def _judged(judgement: Judgement) -> dict[str, Value]:
     """The change of a cost or an energy per unit of work, from A to B, and its verdict."""
-    change = (None, None, None) if judgement.ratio is None else tuple(end - 1 for end in judgement.ratio)
-    names = ("change", "change_low", "change_high")
-    return {
-        **{f"{judgement.respect}_{name}": value for name, value in zip(names, change, strict=True)},
-        f"{judgement.respect}_verdict": judgement.word,
-    }
+    told, names = judgement_as_json(judgement), ("change", "change_low", "change_high", "verdict")
+    return {f"{judgement.respect}_{name}": told[name] for name in names}
 
 
 def _side(letter: str, side: Side, cell: Cell) -> dict[str, Value]:

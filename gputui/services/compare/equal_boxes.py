@@ -10,6 +10,7 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Machine
 from gputui.model.units import counted, listed
 from gputui.services.compare.pairing import Pairing, Side, compare_sides, pairing
+from gputui.services.results.labels import cpu_words, gpu_words
 
 MOST_BOXES = 16
 """Of one kind: every pair of them is judged."""
@@ -28,7 +29,7 @@ class EqualBoxes:
 
     @property
     def line(self) -> str:
-        """`slow among 2 equal boxes (1 x NVIDIA L4), of 12 rows: gpu-b in 3 rows by 12 %`."""
+        """`slow among 2 equal boxes (1x L4), of 12 rows: gpu-b in 3 rows by 12 %`."""
         count = counted(len(self.names), "equal box")
         if not self.slower:
             return f"{listed(self.names)} are equal boxes ({self.hardware}), and no row shows a slow one"
@@ -66,8 +67,6 @@ def equal_boxes(sides: Sequence[Side], names: Sequence[str]) -> Iterator[EqualBo
 
 
 def hardware_of(machine: Machine) -> str:
-    """GPUs and processor, by which boxes are taken as equal: `2 x NVIDIA L4, AMD EPYC, 8 cores`."""
-    names = [gpu.name for gpu in machine.gpus]
-    gpus = [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)]
-    model = "CPU" if isinstance(machine.cpu.model, Missing) else machine.cpu.model
-    return ", ".join([*gpus, model, counted(machine.cpu.usable_cores, "core")])
+    """GPUs and processor, by which boxes are taken as equal: `2x L4, AMD EPYC, 8 cores`."""
+    cores = counted(machine.cpu.usable_cores, "core")
+    return ", ".join(filter(None, (gpu_words(machine), cpu_words(machine), cores)))

@@ -156,17 +156,15 @@ class Fleet:
         others = sum(other.kind == box.kind for other in self.boxes) - 1
         of_kind = "" if len(self.kinds) == 1 else f" {box.kind}"
         why = f": {self.why[box.name]}" if self.why.get(box.name) else ""
-        return (
-            f"{box.name} is {_change_words(box)} {box.stands_out} than the other"
-            f" {others}{of_kind}{_interval_words(box)}{why}."
-        )
+        return f"{box.name} is {_change_words(box)} the other {others}{of_kind}{_interval_words(box)}{why}."
 
     def _several_outliers(self, word: str, found: Sequence[RankedBox]) -> str:
         reasons = {self.why.get(box.name, "") for box in found}
         common = next(iter(reasons)) if len(reasons) == 1 else ""
         has_reasons = not common and len(found) <= _NAMED_WITH_REASON
         named = [
-            f"{box.name} by {_change_words(box)}{self._likeliest_reason(box) if has_reasons else ''}"
+            f"{box.name} by {format_change(box.overall).lstrip('+-')}"
+            + (self._likeliest_reason(box) if has_reasons else "")
             for box in found[:_NAMED]
         ]
         if len(found) > _NAMED:
@@ -193,7 +191,9 @@ class Fleet:
 
 
 def _change_words(box: RankedBox) -> str:
-    return format_change(box.overall).lstrip("+-")
+    """`28 % slower than`, `1.60x as fast as`."""
+    change = format_change(box.overall).lstrip("+-")
+    return f"{change} as fast as" if change.endswith("x") else f"{change} {box.stands_out} than"
 
 
 def _interval_words(box: RankedBox) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from gputui.model.machine import Gpu
-from gputui.model.result import CaseResult, Run
-from gputui.services.compare.pairing import DIMENSIONS, Side, check_one_box, joined
+from gputui.model.result import Run
+from gputui.services.compare.pairing import Side, check_one_box, joined, runs_by
 from gputui.services.results.labels import device_words
 from gputui.services.results.selectors import Selection
 
@@ -47,20 +46,10 @@ def fleet_sides(selections: Sequence[Selection], by: str = "", *, pool: bool = F
 
 
 def _by(dimension: str, selections: Sequence[Selection], pool: bool) -> list[Side]:
-    value_of = DIMENSIONS[dimension]
     held: dict[str, dict[str, _Held]] = {}
     for selection in selections:
-        for run in selection.runs:
-            of_value: dict[str, list[CaseResult]] = {}
-            for case in run.cases:
-                value = value_of(run.summary, case)
-                if value:
-                    of_value.setdefault(value, []).append(case)
-            for value, found in of_value.items():
-                held.setdefault(value, {})[run.summary.run_id] = (
-                    replace(run, cases=tuple(found)),
-                    selection.path,
-                )
+        for value, found in runs_by(dimension, selection.runs).items():
+            held.setdefault(value, {}).update((run.summary.run_id, (run, selection.path)) for run in found)
     names = _names(dimension, held)
     return [joined(names[value], [run for run, _ in runs.values()], pool, {}) for value, runs in held.items()]
 

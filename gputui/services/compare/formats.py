@@ -8,9 +8,7 @@ from pathlib import Path
 from gputui.errors import GputuiError
 from gputui.services.compare.columns import ENERGY, ComparisonColumn
 from gputui.services.compare.fleet import Fleet, fleet_as_json
-from gputui.services.compare.pairing import Comparison
 from gputui.services.compare.session import Answer, Asked
-from gputui.services.compare.why import Why
 
 WITH_ENERGY = ("csv", "json", "html")
 """Forms that also tell what the GPUs drew."""
@@ -43,15 +41,11 @@ def save_comparison(path: Path, asked: Asked, baseline: int, columns: Sequence[C
     return f"saved the comparison in {path}"
 
 
-def _pairs(answer: Answer) -> list[tuple[Comparison, tuple[Why, ...]]]:
-    return list(zip(answer.comparisons, answer.whys, strict=True))
-
-
 def comparison_plain(asked: Asked, answer: Answer) -> dict[str, object]:
     """What `gputui compare --json` prints."""
     from gputui.services.compare.json import comparison_as_json, headline_as_json
 
-    plain = [comparison_as_json(*pair) for pair in _pairs(answer)]
+    plain = [comparison_as_json(*pair) for pair in answer.pairs]
     headline = headline_as_json(answer.headline)
     return {"schema": 1, "by": asked.ignore, "headline": headline, "comparisons": plain}
 
@@ -72,7 +66,7 @@ def comparison_text(
         import json
 
         return json.dumps(comparison_plain(asked, answer), indent=1) + "\n"
-    pairs = _pairs(answer)
+    pairs = answer.pairs
     if form == "csv":
         from gputui.services.compare.csv import comparisons_as_csv
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.judgement import TIME, surely_slower
+from gputui.analysis.judgement import TIME, Judgement, surely_slower
 from gputui.analysis.verdict import BAND, RatioEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_change
-from gputui.services.compare.pairing import Comparison, GroupMean, Row
+from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.compare.row_text import change_text, mean_name, row_name
 from gputui.services.compare.suggestions import steps_for_absent, steps_for_limit
 from gputui.services.results.conditions import Evidence
@@ -44,7 +44,7 @@ def check_gate(
     limit, every row must be decided.
     """
     limit = None if slower_pct is None else 1 - slower_pct / 100
-    asked: list[tuple[str, Row | GroupMean]] = []
+    asked: list[tuple[str, Row | None, Judgement]] = []
     undecided: list[str] = []
     steps: list[str] = []
     rows = 0
@@ -62,22 +62,22 @@ def check_gate(
                 undecided.append(f"{name}: {row.rate.reason}")
                 steps += steps_for_limit(row, limit, evidence)
             else:
-                asked.append((name, row))
+                asked.append((name, row, row.rate))
         for group in comparison.groups:
             if group.rate.ratio is not None and group.common > 1:
-                asked.append((f"{beside}{mean_name(group)}", group))
+                asked.append((f"{beside}{mean_name(group)}", None, group.rate))
     slower: list[str] = []
     are_beyond = (
-        [False] * len(asked) if limit is None else surely_slower([one.rate for _, one in asked], limit)
+        [False] * len(asked) if limit is None else surely_slower([rate for _, _, rate in asked], limit)
     )
-    for (name, one), is_beyond in zip(asked, are_beyond, strict=True):
-        text = f"{name}: {change_text(one.rate)}"
+    for (name, judged, rate), is_beyond in zip(asked, are_beyond, strict=True):
+        text = f"{name}: {change_text(rate)}"
         if is_beyond:
             slower.append(text)
-        elif isinstance(one, Row):
-            for doubt in _doubts(one, limit):
+        elif judged is not None:
+            for doubt in _doubts(judged, limit):
                 undecided.append(f"{text}{doubt}")
-                steps += steps_for_limit(one, limit, evidence)
+                steps += steps_for_limit(judged, limit, evidence)
     if not rows:
         undecided.append("the baseline measured nothing that could be compared")
     end = FAIL if slower else CANNOT_TELL if undecided else PASS

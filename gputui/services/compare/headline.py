@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.analysis.attribution import Attribution
-from gputui.analysis.judgement import TIME, Judgement
+from gputui.analysis.judgement import RATE, TIME, Judgement
 from gputui.analysis.statistics import mean
 from gputui.analysis.verdict import (
     BAND,
@@ -19,10 +19,10 @@ from gputui.analysis.verdict import (
     only_runs_help,
 )
 from gputui.model.absent import Missing
+from gputui.model.case import Case
 from gputui.model.units import (
     RATES,
     counted,
-    format_change_interval,
     format_percent,
     format_rate,
     format_size_of_change,
@@ -31,7 +31,18 @@ from gputui.model.units import (
 from gputui.services.compare.load_terms import load_terms
 from gputui.services.compare.pairing import CROWDED, SHARED, SLOWED, Comparison, Row, Side
 from gputui.services.compare.ranking import Ranked, by_cost, by_speed
-from gputui.services.compare.row_text import judgement_text, letter_of
+from gputui.services.compare.row_text import (
+    OF_COSTS,
+    OF_RATES,
+    OF_REQUESTS,
+    against_text,
+    called,
+    judgement_text,
+    letter_of,
+    open_words,
+    side_names,
+    units_per_s,
+)
 from gputui.services.compare.suggestions import SettlingStep, settling_steps, steps_to_pair
 from gputui.services.compare.why import Why, part_name
 from gputui.services.results.conditions import Evidence
@@ -41,6 +52,7 @@ from gputui.services.results.headline import (
     case_subject,
     title_of,
 )
+from gputui.services.results.labels import format_ends
 from gputui.services.results.load_times import is_limit, time_of
 from gputui.services.results.throughput import GAVE, run_spread_of
 from gputui.services.results.waiting import is_undecidable
@@ -73,7 +85,7 @@ _LEAST_GAP = math.log(1.1)
 """Between two cases: closer ones change nobody's choice."""
 
 
-_NOTHING = "Nothing to compare: a and b measured no case in common."
+_NOTHING = "Nothing to compare: {} and {} measured no case in common."
 _SAME_PROFILE = "Run the same profile on both boxes."
 
 
@@ -106,12 +118,11 @@ def headline_of(
         failed = _only_on_one(comparison, None)
         steps = steps_to_pair(comparison, evidence) if ignore in ("", "machine") else ()
         if failed:
-            return Headline((_failure_sentence(failed, comparison.rows),), steps, "to compare")
+            return Headline((_failure_sentence(failed, comparison),), steps, "to compare")
+        nothing = _NOTHING.format(*names_of(comparison))
         if terms := load_terms(comparison):
-            return Headline((_NOTHING, as_sentence(terms)), is_empty=True)
-        if ignore not in ("", "machine"):
-            return Headline((_NOTHING,), is_empty=True)
-        said = (_NOTHING,) if steps else (_NOTHING, _SAME_PROFILE)
+            return Headline((nothing, as_sentence(terms)), is_empty=True)
+        said = (nothing,) if steps or ignore not in ("", "machine") else (nothing, _SAME_PROFILE)
         return Headline(said, steps, "to compare", is_empty=True)
     return (
         _of_values(comparison, main, ignore, evidence)
@@ -134,47 +145,47 @@ def main_row(rows: Iterable[Row]) -> Row | None:
 
 def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: Evidence) -> Headline:
     if main.a.run is not None and main.b.run is not None and main.a.run.run_id == main.b.run.run_id:
-        return Headline((f"a and b are the same run, {main.a.run.short_id}: name another for one of them.",))
+        return Headline(
+            (f"Both sides are the same run, {main.a.run.short_id}: name another for one of them.",)
+        )
     failed = _only_on_one(comparison, main)
-    steps: tuple[SettlingStep, ...]
-    sentences = [_failure_sentence(failed, comparison.rows) if failed else ""]
-    name = as_sentence(subject(main, comparison.rows, failed))
+    sentences = [_failure_sentence(failed, comparison) if failed else ""]
+    where = _where(main, comparison, failed)
     if is_limit(main.case):
-        sentences.append(_of_limits(main))
-        sentences.append(_limit(main))
-        steps = () if main.rate.is_decided else settling_steps(main, evidence)
-    elif main.rate.is_decided:
-        sentences.append(f"{name}: b {change_phrase(main)}{_because(main, whys)}.")
-        if _is_cost_open(main):
-            noun = RATES[main.case.unit].noun
-            sentences.append(f"Can't tell which is cheaper per {noun} ({ends_words(main.cost)}).")
-        steps = ()
+        sentences.append(_of_limits(main, comparison))
     else:
-        cost = f"; b {_cost_phrase(main)}" if main.cost.differs else ""
-        cost = f" or cheaper per {RATES[main.case.unit].noun}" if _is_cost_open(main) else cost
-        cannot_tell, ends = _cannot_tell(main.rate), ends_words(main.rate)
-        sentences.append(f"{name}: {cannot_tell} which is faster ({ends}){cost}.")
-        sentences.append(_limit(main))
-        steps = settling_steps(main, evidence)
-    sentences.append(_busy(main))
-    sentences.append(_what_changes_the_choice(main, comparison.rows))
+        is_told = main.rate.is_decided
+        said = claim(main, comparison, where) if is_told else _undecided(main, comparison, where)
+        sentences += [f"{said}.", _open_cost(main, comparison), _because(main, comparison, whys)]
+    sentences.append(_limit(main, comparison))
+    steps = () if main.rate.is_decided else settling_steps(main, evidence)
+    sentences.append(_busy(main, comparison))
+    sentences.append(_what_changes_the_choice(main, comparison))
     sentences.append(as_sentence(load_terms(comparison)))
     return Headline(tuple(filter(None, sentences)), steps, _purpose(main))
 
 
-def _cannot_tell(rate: Judgement) -> str:
-    """What a sentence says of an undecided row; its 95 % interval may lie on one side of 0."""
+def _undecided(main: Row, comparison: Comparison, where: str) -> str:
+    """`Can't tell a.db and b.db apart in GPT training: b.db is 25 % slower to 6 % faster`."""
+    a, b = names_of(comparison)
+    certainty, ends = _certainty(main.rate), open_words(main.rate, OF_RATES)
+    said = f"Can't tell {a} and {b} apart{certainty}{where}{f': {b} is {ends}' if ends else ''}"
+    return f"{said}; {' '.join(_cheaper(main, b, a))}" if main.cost.differs else said
+
+
+def _certainty(rate: Judgement) -> str:
+    """How sure a sentence has to be about an undecided row whose 95 % interval lies on one side of 0."""
     found = rate.estimate
     is_likely = isinstance(found, RatioEstimate) and not found.doubt and found.is_beyond(BAND)
-    return "can't tell with 99 % certainty" if is_likely else "can't tell"
+    return " with 99 % certainty" if is_likely else ""
 
 
-def _limit(main: Row) -> str:
+def _limit(main: Row, comparison: Comparison) -> str:
     """Why no launch of today can decide the main case, and what can; empty where launches help."""
     e = main.estimate
     if isinstance(e, Missing) or main.rate.is_decided:
         return ""
-    if e.doubt and not _busy(main):
+    if e.doubt and not _busy(main, comparison):
         return as_sentence(f"{e.doubt}.")
     cases = [cell.result for cell in (main.a, main.b) if cell.result is not None]
     is_reference = any(case.between_boxes is not None for case in cases)
@@ -201,46 +212,45 @@ def _purpose(main: Row) -> str:
     return "to tell" if is_told else f"to know it to ±{format_percent(math.expm1(half))}"
 
 
-def _of_limits(main: Row) -> str:
-    """`chat: b answers 31 % more requests within TTFT 500 ms (24 to 38), and a million output tokens ...`."""
+def _of_limits(main: Row, comparison: Comparison) -> str:
+    """`Chat: H200 answers 31 % more requests within TTFT 500 ms than L4 (95 %: 24 to 38 %), and a million
+    output tokens cost 12 % less.`"""
     profile = main.case.work.workload.removeprefix("serve:").partition(" ")[0]
-    within = f"within {limits_of(main.case).text}"
-    rate, cost = main.rate, ""
-    if main.cost.word == "same":
-        cost = "a million output tokens cost the same"
-    elif main.cost.differs and main.cost.ratio is not None:
-        size, _ = format_size_of_change(*main.cost.ratio)
-        less = "less" if main.cost.ratio[0] < 1 else "more"
-        cost = f"a million output tokens cost {f'{size} as much' if size.endswith('x') else f'{size} {less}'}"
+    within = f"requests within {limits_of(main.case).text}"
+    row, who, other = facing(main, comparison)
+    rate, cost = row.rate, ""
+    if row.cost.is_decided:
+        cost = f", and a million output tokens cost {_cost_words(row)}"
     if rate.differs and rate.ratio is not None:
         size, ends = format_size_of_change(*rate.ratio)
-        more = "as many" if size.endswith("x") else "more" if rate.ratio[0] > 1 else "fewer"
-        said = f"b answers {size} {more} requests {within} (95 %: {ends}{'' if size.endswith('x') else ' %'})"
+        more, than, unit = ("as many", "as", "x") if size.endswith("x") else ("more", "than", " %")
+        more = "fewer" if rate.ratio[0] < 1 else more
+        said = f"{who} answers {size} {more} {within} {than} {other} (95 %: {ends}{unit})"
     elif rate.word == "same":
-        said = f"b answers as many requests as a {within} ({ends_words(rate)})"
+        said = f"{who} answers as many {within} as {other} ({ends_words(rate)})"
     else:
-        said = f"{_cannot_tell(rate)} which answers more requests {within} ({ends_words(rate)})"
-    return f"{as_sentence(profile)}: {said}{f', and {cost}' if cost else ''}."
+        ends = open_words(rate, OF_REQUESTS)
+        answers = f": {who} answers {ends} {within}" if ends else ""
+        said = f"can't tell {other} and {who} apart{_certainty(rate)}{answers}"
+    return f"{as_sentence(profile)}: {said}{cost}."
 
 
-def _busy(main: Row) -> str:
+def _busy(main: Row, comparison: Comparison) -> str:
     """The doubt about the main case, if something else used a side's CPUs or GPU, or its GPU was slowed."""
+    names = dict(zip("ab", names_of(comparison), strict=True))
     shares: dict[str, list[str]] = {}
     for flag in main.flags:
-        if flag.word in (CROWDED, SHARED):
-            shares.setdefault(flag.word, []).append(f"{format_percent(flag.share)} of {flag.side}'s")
-    said = [f"{word} for {listed(found)} time" for word, found in shares.items()]
+        shares.setdefault(flag.word, []).append(f"{format_percent(flag.share)} of {names[flag.side]}'s")
+    said = [f"{word} for {listed(shares[word])} time" for word in (CROWDED, SHARED) if word in shares]
     is_known = CROWDED in shares and not isinstance(main.estimate, Missing) and not main.estimate.doubt
     without = "; rates are without it" if is_known else ""
-    cells = (("a", main.a), ("b", main.b))
-    if clock := [side for side, cell in cells if cell.result is not None and is_undecidable(cell.result)]:
+    results = (("a", main.a.result), ("b", main.b.result))
+    if clock := [names[letter] for letter, found in results if found is not None and is_undecidable(found)]:
         without = f"; the rate of {listed(clock)} is what {GAVE}"
-    slowed = [
-        f"The GPU of {flag.side} was {SLOWED} for {format_percent(flag.share)} of the time."
-        for flag in main.flags
-        if flag.word == SLOWED
-    ]
-    return " ".join((*([f"Measured on a busy box: {listed(said)}{without}."] if said else ()), *slowed))
+    sentences = [f"Measured on a busy box: {listed(said)}{without}."] if said else []
+    if SLOWED in shares:
+        sentences.append(f"The GPU was {SLOWED} for {listed(shares[SLOWED])} time.")
+    return " ".join(sentences)
 
 
 def subject(row: Row, rows: Sequence[Row], named: Row | None = None) -> str:
@@ -249,43 +259,89 @@ def subject(row: Row, rows: Sequence[Row], named: Row | None = None) -> str:
     return case_subject(row.case, others, with_id=True)
 
 
-def change_phrase(row: Row) -> str:
-    """`is 36 % slower (34 to 38) and 22 % cheaper per token`."""
+def _where(row: Row, comparison: Comparison, named: Row | None = None) -> str:
+    """` in GPT training with amp`: on the GPU goes without saying where sides are called by their GPUs."""
+    of_gpu = [one for one in comparison.rows if one.case.variant.device_class == "gpu"]
+    rows = of_gpu if row in of_gpu and _is_hardware(comparison) else comparison.rows
+    return f" in {subject(row, rows, named)}"
+
+
+def names_of(comparison: Comparison) -> list[str]:
+    """What sentences call a and b: `side_names` for the main case."""
+    main = main_row(comparison.rows)
+    device_class = "gpu" if main is None else main.case.variant.device_class
+    return side_names((comparison.a, comparison.b), device_class)
+
+
+def _is_hardware(comparison: Comparison) -> bool:
+    """Whether the sides are called by their hardware."""
+    return names_of(comparison) != [called(comparison.a), called(comparison.b)]
+
+
+def facing(row: Row, comparison: Comparison) -> tuple[Row, str, str]:
+    """The row with the side that a sentence is about as its b, and the names of that side and of the other.
+
+    Of different hardware a sentence is about the faster side, as people ask which one to take. Of one
+    hardware a comparison is of a change, from a to b: a sentence is about b, faster or slower.
+    """
+    a, b = names_of(comparison)
+    if _is_hardware(comparison) and row.rate.verdict.word == "slower":
+        return replace(row, a=row.b, b=row.a, rate=row.rate.turned, cost=row.cost.turned), a, b
+    return row, b, a
+
+
+def claim(row: Row, comparison: Comparison, where: str = "") -> str:
+    """What is decided of a row: `H200 is 1.56x as fast as H100 PCIe (1.49 to 1.64) in GPT training; H100 PCIe
+    costs 11 % less per token`."""
+    row, who, other = facing(row, comparison)
+    cheaper, cost = _cheaper(row, who, other)
+    if not row.rate.is_decided:
+        return f"{cheaper} {cost}{where} (can't tell which is faster)"
     if row.rate.respect == TIME:
-        return _time_phrase(row)
-    cost = _cost_phrase(row) if row.cost.is_decided else ""
-    if cost and not row.rate.is_decided:
-        return f"{cost} (can't tell which is faster)"
-    rate = f"as fast as a ({ends_words(row.rate)})" if row.rate.word == "same" else judgement_text(row.rate)
-    return f"is {rate} and {cost.removeprefix('is ')}" if cost else f"is {rate}"
+        return f"{who} {_time_words(row.rate, row.case, other)}{where}"
+    said = f"{who} is {against_text(row.rate, other)}{where}"
+    if not row.cost.is_decided:
+        return said
+    return f"{said} and {cost}" if cheaper == who else f"{said}; {cheaper} {cost}"
 
 
-def _time_phrase(row: Row) -> str:
-    """`gives the first token 31 % sooner (24 to 38)`, `takes 12 % more time per output token (10 to 14)`."""
-    rate, (noun, verb) = row.rate, _WAITED_FOR[time_of(row.case).partition("_")[0]]
+def _time_words(rate: Judgement, case: Case, other: str) -> str:
+    """`gives the first token 31 % sooner than L4 (24 to 38)`, `takes 12 % less time than L4 (10 to 14) per
+    output token`."""
+    noun, verb = _WAITED_FOR[time_of(case).partition("_")[0]]
     if rate.ratio is None or not rate.differs:
         return f"takes {judgement_text(rate)} {noun}"
     size, ends = format_size_of_change(*rate.ratio)
     if size.endswith("x") or not verb:
-        return f"takes {judgement_text(rate, with_interval=False)} {noun} ({ends})"
-    return f"{verb} {size} {'sooner' if rate.word == 'faster' else 'later'} ({ends})"
+        return f"takes {against_text(rate, other)} {noun}"
+    return f"{verb} {size} {'sooner' if rate.word == 'faster' else 'later'} than {other} ({ends})"
 
 
-def _is_cost_open(row: Row) -> bool:
-    """Whether the boxes cost different amounts and it cannot be told which does a unit of work for less."""
+def _open_cost(row: Row, comparison: Comparison) -> str:
+    """That it cannot be told which side does a unit of work for less, where they cost different amounts."""
     prices = [cell.run.price for cell in (row.a, row.b) if cell.run is not None]
     usd = {price.usd_per_hour for price in prices if not isinstance(price, Missing)}
-    return row.cost.ratio is not None and not row.cost.is_decided and len(usd) > 1
+    ends = open_words(row.cost, OF_COSTS)
+    if not ends or row.cost.is_decided or len(usd) < 2:
+        return ""
+    b, noun = names_of(comparison)[1], RATES[row.case.unit].noun
+    return f"Can't tell which is cheaper per {noun}: {b} costs {ends}."
 
 
-def _cost_phrase(row: Row) -> str:
-    """`is 22 % cheaper per token`, `costs 3.09x as much per token`, `costs the same per token`."""
-    noun = RATES[row.case.unit].noun
-    if row.cost.word == "same":
-        return f"costs the same per {noun}"
-    words = judgement_text(row.cost, with_interval=False)
-    factor = words.removesuffix(" the cost")
-    return f"is {words} per {noun}" if factor == words else f"costs {factor} as much per {noun}"
+def _cheaper(row: Row, b: str, a: str) -> tuple[str, str]:
+    """Of the two sides the cheaper one, and `costs 11 % less per token`."""
+    if row.cost.word == "dearer":
+        row, b = replace(row, cost=row.cost.turned), a
+    return b, f"costs {_cost_words(row)} per {RATES[row.case.unit].noun}"
+
+
+def _cost_words(row: Row) -> str:
+    """`22 % less`, `1.60x as much`, `the same`."""
+    if row.cost.ratio is None or not row.cost.differs:
+        return "the same"
+    size, _ = format_size_of_change(*row.cost.ratio)
+    less, more, times = OF_COSTS
+    return f"{size} {times if size.endswith('x') else less if row.cost.word == 'cheaper' else more}"
 
 
 def ends_words(judgement: Judgement) -> str:
@@ -293,11 +349,10 @@ def ends_words(judgement: Judgement) -> str:
     if judgement.ratio is None:
         return ""
     ratio, low, high = judgement.ratio
-    ends = format_change_interval(low, high, ratio)
-    return f"{ends} %" if ratio < 3 else f"{ends}x"
+    return format_ends(low, high, ratio)
 
 
-def _because(main: Row, whys: Sequence[Why]) -> str:
+def _because(main: Row, comparison: Comparison, whys: Sequence[Why]) -> str:
     """The part of the step that holds most of the difference, where the case was profiled on both sides."""
     for why in whys:
         if why.row is main and isinstance(why.attribution, Attribution) and why.attribution.difference_ns:
@@ -305,17 +360,20 @@ def _because(main: Row, whys: Sequence[Why]) -> str:
             part = max(found.parts, key=lambda part: part.difference_ns / found.difference_ns)
             share = part.difference_ns / found.difference_ns
             if share >= _LEAST_SHARE:
-                return f"; {part_name(part)} is {format_percent(min(share, 1.0))} of the difference"
+                row, who, _ = facing(main, comparison)
+                saves = "saves" if row.rate.word == "faster" else "loses"
+                percent = format_percent(min(share, 1.0))
+                return f"Of the time that {who} {saves} in a step, {percent} is {part_name(part)}."
     return ""
 
 
-def _what_changes_the_choice(main: Row, rows: Sequence[Row]) -> str:
-    found, is_against = changing_row(main, rows)
+def _what_changes_the_choice(main: Row, comparison: Comparison) -> str:
+    found, is_against = changing_row(main, comparison.rows)
     if found is None:
         return ""
-    better = "b" if _told_by(main, found).verdict.word == "faster" else "a"
+    better = names_of(comparison)[_told_by(main, found).verdict.word == "faster"]
     take = f": take {better} for that" if is_against else ""
-    return f"{as_sentence(subject(found, rows))}: b {change_phrase(found)}{take}."
+    return f"{claim(found, comparison, _where(found, comparison))}{take}."
 
 
 def changing_row(main: Row, rows: Sequence[Row]) -> tuple[Row | None, bool]:
@@ -377,17 +435,18 @@ def _failing(row: Row) -> str:
     return ""
 
 
-def _failure_sentence(row: Row, rows: Sequence[Row]) -> str:
-    """`GPT training (xl): b runs out of memory, a does 5.10k tok/s.`"""
+def _failure_sentence(row: Row, comparison: Comparison) -> str:
+    """`GPT training (xl): L4 runs out of memory, H200 does 5.10k tok/s.`"""
     letters = _failing(row)
     cells = {"a": row.a, "b": row.b}
+    names = dict(zip("ab", names_of(comparison), strict=True))
     result, speed = cells[letters[0]].result, cells[letters[1]].speed
     if result is None or isinstance(speed, Missing):
         raise ValueError("one side failed and the other has a speed")
-    name, size = as_sentence(subject(row, rows, row)), f"({row.case.work.size})"
+    name, size = as_sentence(subject(row, comparison.rows, row)), f"({row.case.work.size})"
     named = name if size in name or row.case.is_program else f"{name} {size}"
     rate = format_rate(speed.units_per_s, row.case.unit)
-    return f"{named}: {letters[0]} {_FAILS[result.outcome]}, {letters[1]} does {rate}."
+    return f"{named}: {names[letters[0]]} {_FAILS[result.outcome]}, {names[letters[1]]} does {rate}."
 
 
 def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidence) -> Headline:
@@ -406,7 +465,7 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
     elif rate.word == "same":
         first = f"{runs} as fast {b} as {a} ({ends_words(rate)})"
     else:
-        first = f"{_cannot_tell(rate)} whether {runs} faster {b} than {a} ({ends_words(rate)})"
+        first = f"can't tell{_certainty(rate)} whether {runs} faster {b} than {a} ({ends_words(rate)})"
     kinds: dict[str, list[str]] = {"faster": [], "not": [], "unknown": []}
     rows = [row for row in comparison.rows if row.case.workload_class != "ceiling"] or comparison.rows
     for workload in dict.fromkeys(row.case.work.workload for row in rows):
@@ -429,9 +488,9 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
     rest = ", ".join(filter(None, said))
     sentences = (
         as_sentence(f"{first}{': ' if rest else ''}{rest}."),
-        _limit(main),
+        _limit(main, comparison),
         _better_precision(main, comparison.rows) if ignore == "device" else "",
-        _busy(main),
+        _busy(main, comparison),
     )
     steps = () if rate.is_decided else settling_steps(main, evidence)
     return Headline(tuple(filter(None, sentences)), steps, _purpose(main))
@@ -458,25 +517,21 @@ def _better_precision(main: Row, rows: Sequence[Row]) -> str:
         for row in rows
         if (row.case.work, row.case.variant.mode) == (main.case.work, main.case.variant.mode)
     ]
-    best = max(same, key=_speed_on_a)
-    if _speed_on_a(best) < _LEAST_BETTER * _speed_on_a(main) or not isinstance(main.b.speed, SpeedEstimate):
+    best = max(same, key=lambda row: units_per_s(row.a))
+    if units_per_s(best.a) < _LEAST_BETTER * units_per_s(main.a) or not units_per_s(main.b):
         return ""
-    factor = main.b.speed.units_per_s / _speed_on_a(best)
+    factor = units_per_s(main.b) / units_per_s(best.a)
     faster, than = best.case.variant.precision, main.case.variant.precision
     return (
         f"The CPU is faster with {faster} than with {than}: the GPU with {than} does {factor:.2g}x of that."
     )
 
 
-def _speed_on_a(row: Row) -> float:
-    return row.a.speed.units_per_s if isinstance(row.a.speed, SpeedEstimate) else 0.0
-
-
 def _of_several_values(comparisons: Sequence[Comparison], ignore: str, evidence: Evidence) -> Headline:
     """The sentence of the value that brings most, then what the others bring to the same work."""
     known = [(comparison, main) for comparison in comparisons if (main := main_row(comparison.rows))]
     if not known:
-        return Headline((_NOTHING,), is_empty=True)
+        return Headline((_NOTHING.format(*names_of(comparisons[0])),), is_empty=True)
     known.sort(key=lambda pair: -(pair[1].rate.ratio or (0.0,))[0])
     best, main = known[0]
     first = _of_values(best, main, ignore, evidence)
@@ -508,15 +563,18 @@ def _ranking(comparisons: Sequence[Comparison]) -> Headline:
         for place, comparison in enumerate(comparisons)
         if (row := same_case(main, comparison)) is not None
     }
-    rates = {letter: _versus_a(row.rate) for letter, row in rows.items()}
-    tiers = [_tier(tier, rates, f" at {_rates(tier, main)}") for tier in by_speed(main.a, rows)]
+    sides = (comparisons[0].a, *(comparison.b for comparison in comparisons))
+    letters = ("a", *map(letter_of, range(len(comparisons))))
+    names = dict(zip(letters, side_names(sides, main.case.variant.device_class), strict=True))
+    rates = {letter: _versus(names, letter, row.rate) for letter, row in rows.items()}
+    tiers = [_tier(names, tier, rates, f" at {_rates(tier, main)}") for tier in by_speed(main.a, rows)]
     sentences = [
         f"{as_sentence(subject(main, comparisons[0].rows))}, fastest first: {', then '.join(tiers)}."
     ]
     costs = by_cost(main.a, rows)
     if sum(map(len, costs)) > 1:
-        versus = {letter: _versus_a(row.cost, with_interval=False) for letter, row in rows.items()}
-        cheapest = ", then ".join(_tier(tier, versus) for tier in costs)
+        versus = {letter: _versus(names, letter, row.cost) for letter, row in rows.items()}
+        cheapest = ", then ".join(_tier(names, tier, versus) for tier in costs)
         sentences.append(f"Cheapest per {RATES[main.case.unit].noun} first: {cheapest}.")
     return Headline(tuple(sentences))
 
@@ -528,21 +586,24 @@ def same_case(row: Row, comparison: Comparison) -> Row | None:
     )
 
 
-def _versus_a(judgement: Judgement, *, with_interval: bool = True) -> str:
-    """`25 % faster than a, 24 to 26`, `4.10x as fast as a, 4.02 to 4.18`; empty if it does not differ."""
-    if not judgement.differs or judgement.ratio is None:
+def _versus(names: Mapping[str, str], letter: str, judgement: Judgement) -> str:
+    """Of a side better than the baseline `1.56x as fast as L4, 1.49 to 1.64`, of a worse one how much better
+    the baseline is, `H200 is 1.56x as fast, 1.49 to 1.64`; empty if it does not differ."""
+    if not judgement.differs:
         return ""
-    words = judgement_text(judgement, with_interval=False)
-    ends = format_size_of_change(*judgement.ratio)[1]
-    than = "as" if words.endswith("as fast") else "of" if words.endswith("the cost") else "than"
-    return f"{words} {than} a{f', {ends}' if with_interval else ''}"
+    is_rate, worse = judgement.respect == RATE, judgement.verdict.word == "slower"
+    words, _, ends = judgement_text(judgement.turned if worse else judgement).partition(" (")
+    interval = f", {ends.removesuffix(')')}" if is_rate else ""
+    if worse:
+        return f"{names['a']} is {words}{interval}"
+    return f"{words} {'as' if words.endswith('as fast') else 'than'} {names['a']}{interval}"
 
 
-def _tier(tier: Sequence[Ranked], versus: Mapping[str, str], at: str = "") -> str:
-    """`c at 91.8k tok/s (25 % faster than a, 24 to 26)`, `a and b at 40.9k tok/s (a tie)`."""
-    names = listed([side.name for side in tier])
+def _tier(names: Mapping[str, str], tier: Sequence[Ranked], versus: Mapping[str, str], at: str = "") -> str:
+    """`H200 at 91.8k tok/s (25 % faster than L4, 24 to 26)`, `a.db and b.db at 40.9k tok/s (a tie)`."""
+    named = listed([names[side.name] for side in tier])
     remark = "a tie" if len(tier) > 1 else versus.get(tier[0].name, "")
-    return f"{names}{at}{f' ({remark})' if remark else ''}"
+    return f"{named}{at}{f' ({remark})' if remark else ''}"
 
 
 def _rates(tier: Sequence[Ranked], main: Row) -> str:

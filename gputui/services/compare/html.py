@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from gputui.analysis.cost import Cost
 from gputui.document.html import bullets, command_line, folded, letter, page_of, part, safe, table, with_units
-from gputui.model.units import format_percent, format_usd
+from gputui.model.units import format_percent
 from gputui.services.compare.columns import COST
 from gputui.services.compare.headline import (
     Headline,
     main_row,
-    subject,
 )
 from gputui.services.compare.html_details import pair_details
 from gputui.services.compare.pairing import (
@@ -29,12 +28,12 @@ from gputui.services.compare.row_text import (
 from gputui.services.compare.rows_table import RowOfSides, rows_of_sides, rows_table
 from gputui.services.compare.suggestions import effort_words
 from gputui.services.compare.tables import Naming, disturbances
-from gputui.services.compare.turning_points import break_even_usd_per_hour
+from gputui.services.compare.turning_points import price_points
 from gputui.services.compare.why import Why
 from gputui.services.results.conditions import Evidence
 
 _HOW_TO_READ = (
-    "Above zero, b does more work than a in the same time. From three times on, a change is a factor.",
+    "Above zero, b does more work than a in the same time. From half as much again on, a change is a factor.",
     "Intervals are 95 %. Faster and slower: the whole interval lies beyond 1 %. Same: it lies within.",
     "A hollow mark is undecided. A diamond is the average of a class of cases, their geometric mean.",
     "The axis is logarithmic: twice as fast and half as fast are equally far from zero.",
@@ -134,7 +133,10 @@ def _notes(comparisons: Sequence[Comparison], ignore: str) -> tuple[list[str], l
 def _about_costs(comparisons: Sequence[Comparison]) -> Iterable[str]:
     """What is to know of costs, where a side has a price."""
     if any(isinstance(cell.cost, Cost) for _, cells in _cells(comparisons) for cell in cells):
-        yield from (*_shares(comparisons), *_unpriced(comparisons), *_break_even(comparisons))
+        yield from (*_shares(comparisons), *_unpriced(comparisons))
+        main = main_row(comparisons[0].rows)
+        if main is not None and len(comparisons) == 1:
+            yield from (f"{condition}: {then}" for condition, then in price_points(main, comparisons[0]))
 
 
 def _cells(comparisons: Sequence[Comparison]) -> Iterable[tuple[str, list[Cell]]]:
@@ -161,20 +163,6 @@ def _unpriced(comparisons: Sequence[Comparison]) -> Iterable[str]:
         [(side, one) for side, cells in _cells(comparisons) for one in cells]
     ).items():
         yield f"{', '.join(dict.fromkeys(sides))}: {reason}"
-
-
-def _break_even(comparisons: Sequence[Comparison]) -> Iterable[str]:
-    """The hourly price at which the main case would cost the same on both sides."""
-    if len(comparisons) > 1:
-        return
-    row = main_row(comparisons[0].rows)
-    usd_per_hour = None if row is None else break_even_usd_per_hour(row)
-    if row is None or usd_per_hour is None or not row.cost.differs:
-        return
-    if row.b.run is not comparisons[0].b.run or comparisons[0].a.run is comparisons[0].b.run:
-        return
-    who = subject(row, comparisons[0].rows)
-    yield f"{who} costs the same on both sides where b costs {format_usd(usd_per_hour)}/h"
 
 
 def _details(pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str, evidence: Evidence) -> str:

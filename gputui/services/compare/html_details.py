@@ -129,8 +129,8 @@ def _heading(title: str, name: str) -> str:
     return f"<h2>{safe(title)}</h2>" if name else f"<h4>{safe(title)}</h4>"
 
 
-def _ends(left: str, middle: str, right: str) -> str:
-    words = "".join(f"<span>{safe(text)}</span>" for text in (left, middle, right))
+def _ends(*texts: str) -> str:
+    words = "".join(f"<span>{safe(text)}</span>" for text in texts)
     return f'<p class="ends">{words}</p>'
 
 
@@ -245,11 +245,10 @@ def _by_users(
         return ""
     most = max(users for line in lines for users in line.series.seconds)
     low, high = value_axis(lines)
-    words = (f"0 to {most:.0f} users", f"{_short(low)} to {_short(high)} {unit}")
-    ends = "".join(f"<span>{safe(text)}</span>" for text in words)
+    ends = _ends(f"0 to {most:.0f} users", f"{three_digits(low)} to {three_digits(high)} {unit}")
     chart = line_chart(f"{title} by number of users", lines, most)
-    best = ", ".join(f"{letter(line.side)} {safe(_short(line.series.values[-1]))}" for line in lines)
-    return f'<div><p class="of">{safe(title)} {best} {safe(unit)}</p>{chart}<p class="ends">{ends}</p></div>'
+    best = ", ".join(f"{letter(line.side)} {safe(three_digits(line.series.values[-1]))}" for line in lines)
+    return f'<div><p class="of">{safe(title)} {best} {safe(unit)}</p>{chart}{ends}</div>'
 
 
 def _table(side: str, loads: ServingRun) -> str:
@@ -261,7 +260,3 @@ def _table(side: str, loads: ServingRun) -> str:
 
 def _median_ms(times: Times) -> float | None:
     return 1e3 * times.p50_s.value if isinstance(times.p50_s, Percentile) else None
-
-
-def _short(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else three_digits(value)

@@ -49,7 +49,7 @@ def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict
                 "ratio": _ratio(row.estimate),
                 "verdict": row.rate.word,
                 "reason": row.rate.reason,
-                "judgements": {j.respect: judgement_as_json(j) for j in row.judgements},
+                "judgements": {j.respect: judgement_as_json(j) for j in (row.rate, row.cost, row.energy)},
                 "figures": [
                     {"key": one.key, "title": one.title, "unit": one.unit, **judgement_as_json(one.judgement)}
                     for one in row.figures

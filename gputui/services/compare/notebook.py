@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,6 @@ from gputui.services.compare.formats import comparison_text, save_comparison
 from gputui.services.compare.pairing import DIMENSIONS, Comparison
 from gputui.services.compare.session import Answer, Asked, ask
 from gputui.services.compare.tables import Naming, about_lines, remarks, row_table
-from gputui.services.compare.why import Why
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -39,7 +37,7 @@ class ComparisonResult:
         """One row per case and pair of sides, and one per figure, with the columns of the CSV."""
         import pandas as pd
 
-        return pd.DataFrame(comparison_records(self._pairs(), self.asked.ignore))
+        return pd.DataFrame(comparison_records(self.answer.pairs, self.asked.ignore))
 
     def save(self, path: str | Path) -> None:
         """Write it as .html, .md, .csv or .json. Raises GputuiError for another extension, or a full disk."""
@@ -55,9 +53,6 @@ class ComparisonResult:
             + "".join(_pair(comparison, self.asked.ignore) for comparison in self.answer.comparisons)
             + (f"<p>To tell:</p>{steps}" if steps else "")
         )
-
-    def _pairs(self) -> list[tuple[Comparison, Sequence[Why]]]:
-        return list(zip(self.answer.comparisons, self.answer.whys, strict=True))
 
 
 def compare(

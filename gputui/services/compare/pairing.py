@@ -42,7 +42,7 @@ from gputui.analysis.verdict import (
 from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
-from gputui.model.result import CaseResult, Measurement, Run, RunSummary
+from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import counted, format_percent, format_seconds, listed
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import case_order
@@ -199,10 +199,6 @@ class Row:
         return self.rate.verdict
 
     @property
-    def judgements(self) -> tuple[Judgement, Judgement, Judgement]:
-        return self.rate, self.cost, self.energy
-
-    @property
     def is_hidden_by_waiting(self) -> bool:
         """Whether only an idle box would tell more: not launches or runs, but waiting for CPUs hides it."""
         found = self.estimate
@@ -242,10 +238,6 @@ class GroupMean:
     def mean(self) -> GeometricMean | Missing:
         found = self.rate.estimate
         return found if isinstance(found, GeometricMean | Missing) else Missing("not a mean")
-
-    @property
-    def verdict(self) -> Verdict:
-        return self.rate.verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,12 +284,10 @@ def check_one_box(name: str, runs: Sequence[RunSummary]) -> None:
 def joined(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, BoxVariation]) -> Side:
     """One side of runs whose cases carry their spreads, as `side_of_runs` makes it."""
     measuring = sum(any(case.outcome == "ok" for case in run.cases) for run in runs)
-    latest = _latest_cases(runs)
-    cases = _pooled(latest, runs) if pool else latest
     return Side(
         name,
         max((run.summary for run in runs), key=lambda run: run.started_utc_us),
-        cases,
+        newest_cases(runs, pool=pool),
         variations,
         1 if pool else max(measuring, 1),
     )
@@ -324,17 +314,12 @@ def sides_by(
 
     Raises GputuiError if there are not two values.
     """
-    value_of = DIMENSIONS[dimension]
     variations = variation_by_machine([*runs, *history])
-    values: dict[str, list[Run]] = {}
-    for run in _with_spreads(runs, variations):
-        for value in measured_values(dimension, [run]):
-            kept = tuple(case for case in run.cases if value_of(run.summary, case) == value)
-            values.setdefault(value, []).append(Run(run.summary, kept))
+    values = runs_by(dimension, _with_spreads(runs, variations))
     if len(values) < 2:
-        (only,) = values or ("without such a choice",)
+        only = ", ".join(values) or "none"
         raise GputuiError(
-            f"--by {dimension}: every measured case is {_in_words(dimension, only)}",
+            f"--by {dimension}: two values are needed, and the measured cases have {only}",
             "give a second file, or another dimension",
         )
     is_short = dimension == "gpu" and len({run.summary.machine.machine_id for run in runs}) == 1
@@ -344,15 +329,15 @@ def sides_by(
     )
 
 
-def _in_words(dimension: str, value: str) -> str:
-    if dimension == "threads":
-        return {"1": "on 1 thread", "all": "on all cores"}.get(value, value)
-    return {
-        "machine": f"of {value}",
-        "runtime": f"of {value}",
-        "label": f"of {value}",
-        "gpu": f"on {value}",
-    }.get(dimension, value)
+def runs_by(dimension: str, runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The runs with the cases of each value of a dimension that any of them measured."""
+    value_of = DIMENSIONS[dimension]
+    values: dict[str, list[Run]] = {}
+    for run in runs:
+        for value in measured_values(dimension, [run]):
+            kept = tuple(case for case in run.cases if value_of(run.summary, case) == value)
+            values.setdefault(value, []).append(Run(run.summary, kept))
+    return values
 
 
 def in_order(values: Iterable[str]) -> list[str]:
@@ -547,8 +532,9 @@ def measured_values(dimension: str, runs: Sequence[Run]) -> set[str]:
     return {value_of(run.summary, case) for run in runs for case in run.cases if case.outcome == "ok"} - {""}
 
 
-def _latest_cases(runs: Iterable[Run]) -> tuple[SideCase, ...]:
-    """Each case from the newest run that measured it, or else from the newest that lists it.
+def newest_cases(runs: Sequence[Run], *, pool: bool) -> tuple[SideCase, ...]:
+    """Each case from the newest run that measured it, or else from the newest that lists it; with `pool` with
+    the launches of all runs.
 
     Of a run that measured several GPUs, from the first.
     """
@@ -561,28 +547,25 @@ def _latest_cases(runs: Iterable[Run]) -> tuple[SideCase, ...]:
             is_first = known is None or known.run.run_id != run.summary.run_id  # of several GPUs
             if not is_there or (result.outcome == "ok" and is_first):
                 chosen[key] = SideCase(run.summary, result)
-    return tuple(chosen.values())
+    return tuple(_pooled(case, runs) if pool else case for case in chosen.values())
 
 
-def _pooled(cases: Iterable[SideCase], runs: Iterable[Run]) -> tuple[SideCase, ...]:
-    """The cases with the launches of all runs, oldest run first, of several GPUs of a run those of the first.
+def _pooled(case: SideCase, runs: Sequence[Run]) -> SideCase:
+    """The case with the launches of all runs on its GPU, oldest run first.
 
     Launch ids stay the same across cases, since they identify pairs.
     """
-    launches: dict[Pairing, list[Measurement]] = {}
-    for place, run in enumerate(sorted(runs, key=lambda r: r.summary.started_utc_us)):
-        measured = [result for result in run.cases if result.outcome == "ok"]
-        for key, result in {pairing(result.case): result for result in reversed(measured)}.items():
-            launches.setdefault(key, []).extend(
-                replace(measurement, launch_id=place * LAUNCH_IDS_OF_A_RUN + measurement.launch_id)
-                for measurement in result.measurements
-                if measurement.outcome == "ok"
-            )
-    pooled = ((case, launches.get(pairing(case.result.case))) for case in cases)
-    return tuple(
-        replace(case, result=replace(case.result, measurements=tuple(found))) if found else case
-        for case, found in pooled
+    key = pairing(case.result.case)
+    ordered = sorted(runs, key=lambda r: r.summary.started_utc_us)
+    numbered = tuple(
+        replace(measurement, launch_id=place * LAUNCH_IDS_OF_A_RUN + measurement.launch_id)
+        for place, run in enumerate(ordered)
+        for result in run.cases
+        if pairing(result.case) == key and result.device_index == case.result.device_index
+        for measurement in result.measurements
+        if measurement.outcome == "ok"
     )
+    return replace(case, result=replace(case.result, measurements=numbered)) if numbered else case
 
 
 def _either(pair: tuple[SideCase | None, SideCase | None]) -> SideCase:

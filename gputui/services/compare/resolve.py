@@ -37,7 +37,6 @@ from gputui.model.plan import Plan
 from gputui.model.result import Run
 from gputui.model.units import (
     counted,
-    format_change_interval,
     format_size_of_change,
     listed,
 )
@@ -45,6 +44,7 @@ from gputui.recording.own_directory import write_whole
 from gputui.recording.spec import Spec
 from gputui.services.compare.pairing import Side, compare_sides, estimate_pair, pairing, side_of_runs
 from gputui.services.compare.rerun import RepeatedRun, launches_per_case
+from gputui.services.results.labels import format_ends
 from gputui.services.results.selectors import from_here
 from gputui.services.results.waiting import contention_of
 from gputui.store.journal_reader import read_journal
@@ -87,8 +87,7 @@ class RowStanding:
             size, ends = format_size_of_change(self.ratio, self.low, self.high)
             comparative = "as fast" if size.endswith("x") and self.word == FASTER else self.word
             return f"{size} {comparative} ({ends})"
-        ends = format_change_interval(self.low, self.high, self.ratio)
-        ends = ends if self.ratio >= 3 else f"{ends} %"
+        ends = format_ends(self.low, self.high, self.ratio)
         if self.word == WITHIN:
             return f"within ±{percent:g} % ({ends})"
         if self.word == OUT_OF_REACH:

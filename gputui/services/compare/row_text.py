@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
 from gputui.analysis.judgement import TIME, Judgement
 from gputui.analysis.verdict import GeometricMean, SpeedEstimate
-from gputui.document.spans import Span
+from gputui.document.spans import Span, cut
 from gputui.model.absent import Missing
 from gputui.model.result import RunSummary
 from gputui.model.units import (
+    UNKNOWN,
     cost_unit,
     counted,
     format_change,
@@ -27,14 +28,20 @@ from gputui.model.units import (
 from gputui.services.compare.pairing import Cell, Comparison, FigureRow, GroupMean, Row, Side
 from gputui.services.prices.pricing import age_at_run
 from gputui.services.results.labels import (
+    cpu_words,
     day,
     device_words,
+    format_ends,
     metric_text,
     shared_case_words,
     short_case_name,
     torch_words,
 )
 from gputui.services.results.roofline import share_of_sheet, share_text
+from gputui.store.text import clean_text
+
+LABEL_CELLS = 24
+"""Of a label in a heading or sentence."""
 
 
 def side_words(side: Side, ignore: str, width: int) -> str:
@@ -51,8 +58,7 @@ def side_parts(side: Side, ignore: str) -> tuple[str, str, str, str, str, str]:
     platforms = [layer.name for layer in run.machine.layers if layer.layer in ("platform", "scheduler", "vm")]
     where = f"{platforms[0]} " if platforms and platforms[0] != "virtual-machine" else ""
     name = side.name if side.name.startswith(ignore) else f"{ignore} {side.name}"
-    labels = {case.run.label for case in side.cases} or {run.label}
-    label = "" if ignore or len(labels) > 1 else labels.pop()
+    label = "" if ignore else label_of(side)
     return (
         f"{name} ({label})" if label and label not in name else name,
         where + device_words(run),
@@ -61,6 +67,46 @@ def side_parts(side: Side, ignore: str) -> tuple[str, str, str, str, str, str]:
         launches_words(side),
         day(run),
     )
+
+
+def side_names(sides: Sequence[Side], device_class: str) -> list[str]:
+    """What tells sides apart and people know: their GPUs, for cases of the CPU their CPUs; else how many of
+    them; else labels or files."""
+    ways: tuple[Callable[[Side], str], ...] = (
+        lambda side: _processor(side, device_class),
+        lambda side: device_words(side.run),
+        called,
+    )
+    found = ([clean_text(way(side)) for side in sides] for way in ways)
+    return next((names for names in found if len(set(names)) == len(sides)), [side.name for side in sides])
+
+
+def _processor(side: Side, device_class: str) -> str:
+    machine = side.run.machine
+    if side.run.is_reference:
+        return side.name
+    gpus = dict.fromkeys(gpu.name.removeprefix("NVIDIA ") for gpu in machine.gpus)
+    return ", ".join(gpus) if gpus and device_class == "gpu" else cpu_words(machine)
+
+
+def short_name(name: str) -> str:
+    """A selector for a heading: the file's name and, of a run's id, its last digits."""
+    path, at, run = name.rpartition("@")
+    if not at:
+        return name.rpartition("/")[2]
+    return f"{path.rpartition('/')[2]}@{run[-8:] if len(run) == 36 else run}"
+
+
+def label_of(side: Side) -> str:
+    """The label that all of its runs have; empty if there is none."""
+    labels = {case.run.label for case in side.cases} or {side.run.label}
+    return labels.pop() if len(labels) == 1 else ""
+
+
+def called(side: Side) -> str:
+    """What a person calls a side: the label of a run that was chosen, else as it was asked for."""
+    label = side.run.label if "@" in side.name else ""
+    return cut(clean_text(label), LABEL_CELLS) or short_name(side.name)
 
 
 def _price(run: RunSummary) -> str:
@@ -154,24 +200,23 @@ def row_name(row: Row, common: list[str], ignore: str, *, is_short: bool = False
     return short_case_name(row.case, common, ignore, is_short=is_short)
 
 
-def rate_text(cell: Cell) -> str:
-    """The speed of one side, otherwise its outcome."""
+def rate_text(cell: Cell, beside: float = 0.0) -> str:
+    """The speed of one side, in the unit of one `beside` it; otherwise its outcome."""
     if isinstance(cell.speed, SpeedEstimate) and cell.result is not None:
-        return format_rate(cell.speed.units_per_s, cell.result.case.unit)
+        return format_rate(cell.speed.units_per_s, cell.result.case.unit, beside)
     return "—" if cell.result is None else cell.result.outcome
 
 
 def rate_cells(row: Row) -> tuple[str, str, Span]:
     """The speeds of both sides and their unit, which stands with that of the first where it is another."""
-    a, b = rate_text(row.a), rate_text(row.b)
+    a, b = rate_text(row.a, units_per_s(row.b)), rate_text(row.b, units_per_s(row.a))
     number, _, unit = b.partition(" ") if isinstance(row.b.speed, SpeedEstimate) else (b, "", "")
     return (a.removesuffix(f" {unit}") if unit else a), number, Span(unit, "dim")
 
 
-def rates_text(row: Row) -> tuple[str, str]:
-    """The speeds of both sides; their unit stands once where it is the same."""
-    a, b, unit = rate_cells(row)
-    return a, f"{b} {unit.text}".rstrip()
+def units_per_s(cell: Cell) -> float:
+    """The speed of one side; 0 if it has none."""
+    return cell.speed.units_per_s if isinstance(cell.speed, SpeedEstimate) else 0.0
 
 
 def time_text(cell: Cell) -> str:
@@ -182,18 +227,19 @@ def time_text(cell: Cell) -> str:
 
 
 def point_text(judgement: Judgement) -> str:
-    """A change without its interval: `-36 %`; empty where there is none."""
-    return "" if judgement.ratio is None else format_change(judgement.ratio[0])
+    """A change without its interval: `-36 %`; empty where there is none, and of a mean that is undecided;
+    UNKNOWN where its interval is."""
+    is_decided = judgement.is_decided or not isinstance(judgement.estimate, GeometricMean)
+    if judgement.ratio is None or not is_decided:
+        return ""
+    ratio, low, high = judgement.ratio
+    return UNKNOWN if format_ends(low, high, ratio) == UNKNOWN else format_change(ratio)
 
 
 def doubted_point_text(judgement: Judgement) -> str:
-    """The same where no verdict stands beside it: `-36 %`, `-4 %?` where it is not decided."""
-    return point_text(judgement) + ("" if judgement.is_decided or judgement.ratio is None else "?")
-
-
-def mean_point_text(judgement: Judgement) -> str:
-    """The same of a mean, which has no middle figure unless it is decided."""
-    return point_text(judgement) if judgement.is_decided else ""
+    """The same where no verdict stands beside it: `-36 % `, `-4 %?` where it is not decided, as wide."""
+    text = point_text(judgement)
+    return f"{text}{' ' if judgement.is_decided or text in ('', UNKNOWN) else '?'}"
 
 
 def verdict_text(judgement: Judgement) -> str:
@@ -228,6 +274,37 @@ def mark_of(judgement: Judgement) -> str:
     return marks[not judgement.is_decided]
 
 
+def against_text(judgement: Judgement, other: str) -> str:
+    """What is decided: `36 % slower than a.db (34 to 38)`, `1.56x as fast as H100 PCIe (1.49 to 1.64)`, `as
+    fast as a.db (-0.5 to +0.4 %)`."""
+    words, _, ends = judgement_text(judgement).replace("same", "as fast").partition(" (")
+    than = "as" if words.endswith("as fast") else "of" if words.endswith(("the cost", "the time")) else "than"
+    return f"{words} {than} {other} ({ends}"
+
+
+OF_RATES, OF_COSTS, OF_REQUESTS = (
+    ("slower", "faster", "as fast"),
+    ("less", "more", "as much"),
+    ("fewer", "more", "as many"),
+)
+"""Below, above, and in times."""
+
+
+def open_words(judgement: Judgement, words: tuple[str, str, str]) -> str:
+    """The interval of what is not decided: `25 % slower to 6 % faster`, `1 to 6 % faster`; empty if it is
+    unknown."""
+    if judgement.ratio is None or point_text(judgement) == UNKNOWN:
+        return ""
+    below, above, times = words
+    (size, ends), (_, low, high) = format_size_of_change(*judgement.ratio), judgement.ratio
+    if not low < 1 < high and not size.endswith("x"):
+        return f"{ends} % {above if low >= 1 else below}"
+    sizes = [(end, format_size_of_change(end, end, end)[0]) for end in judgement.ratio[1:]]
+    return " to ".join(
+        f"{size} {times if size.endswith('x') else above if end >= 1 else below}" for end, size in sizes
+    )
+
+
 def judgement_text(judgement: Judgement, *, with_interval: bool = True) -> str:
     """Its verdict in words: `36 % slower (34 to 38)`, `41.2x as fast (39.8 to 42.1)`, `3.09x the cost (3.01
     to 3.17)`, `can't tell (-3 to +9 %)`."""
@@ -239,9 +316,8 @@ def judgement_text(judgement: Judgement, *, with_interval: bool = True) -> str:
         kinds = (_TIME_AS_FACTOR, _TIME) if judgement.respect == TIME else (_AS_FACTOR, {})
         words = f"{size} {kinds[not size.endswith('x')].get(judgement.word, judgement.word)}"
     else:
-        unit = " %" if format_change(ratio).endswith("%") else "x"
-        ends, words = f"{format_change_interval(low, high, ratio)}{unit}", verdict_text(judgement)
-    return f"{words} ({ends})" if with_interval else words
+        ends, words = format_ends(low, high, ratio), verdict_text(judgement)
+    return f"{words} ({ends})" if with_interval and ends != UNKNOWN else words
 
 
 _AS_FACTOR = {"faster": "as fast", "dearer": "the cost"}
@@ -262,14 +338,15 @@ def mean_name(group: GroupMean) -> str:
 
 
 def change_text(judgement: Judgement) -> str:
-    """B against A with its interval: `-36 % (-38 to -34)`; only the interval of an undecided mean."""
+    """B against A with its interval: `-36 % (-38 to -34)`; only the interval of an undecided mean; UNKNOWN
+    where it says nothing."""
     if judgement.ratio is None:
         return "—"
     ratio, low, high = judgement.ratio
-    ends = format_change_interval(low, high, ratio)
-    if isinstance(judgement.estimate, GeometricMean) and not judgement.is_decided:
-        return f"{ends} %" if format_change(ratio).endswith("%") else f"{ends}x"
-    return f"{format_change(ratio)} ({ends})"
+    ends = format_ends(low, high, ratio)
+    if ends == UNKNOWN or (isinstance(judgement.estimate, GeometricMean) and not judgement.is_decided):
+        return ends
+    return f"{format_change(ratio)} ({format_change_interval(low, high, ratio)})"
 
 
 def figure_values(figure: FigureRow) -> tuple[str, str]:

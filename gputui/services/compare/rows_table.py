@@ -33,7 +33,6 @@ from gputui.services.compare.row_text import (
     letter_of,
     mark_of,
     mean_name,
-    mean_point_text,
     point_text,
     row_name,
     shared_words,
@@ -46,9 +45,9 @@ RowOfSides = tuple[Row | None, ...]
 """One case against the baseline, by side; None on a side where neither it nor the baseline has it."""
 
 _ABSENT = Span("—", "dim")
-_FASTEST, _HEADING, _COST, _VALUES, _INTERVAL, _PRICES = 3, 3.5, 4, 5, 6, 7
-"""What goes first where there is little room: prices, intervals in figures, rates, costs, what the heading
-says of all cases, the fastest side, the drawing."""
+_FASTEST, _HEADING, _COST, _VALUES, _INTERVAL, _PRICES, _EXTRA = 3, 3.5, 4, 5, 6, 7, 9
+"""What goes first where there is little room: what is beside the point, prices, intervals in figures, rates,
+costs, what the heading says of all cases, the fastest side, the drawing."""
 _WISHES = ((_PRICES, 40), (_INTERVAL, 14))
 """Cells of the drawing that are worth more than these."""
 
@@ -138,14 +137,15 @@ def rows_table(
             elif column is RATIO:
                 made.append(_changes(items, 0, "b vs a", is_drawn))
             elif column.is_before_verdict:
-                made += _column(column, items, _VALUES if is_drawn else 0)
+                is_extra = column is CLOCK and columns is None
+                made += _column(column, items, _VALUES if is_drawn else _EXTRA if is_extra else 0)
     else:
         nearest = [*range(place, len(sides)), *reversed(range(place))]
         priorities = [2 + nearest.index(side) / len(sides) if is_drawn else 0 for side in sides]
         priorities[place] = 0
         made += _unit(value, items)
         made.append(_of_side(value, "a", of_a, _VALUES if value is RATE and is_drawn else 0))
-        clock = _of_side(CLOCK, "a", of_a, _VALUES if is_drawn else 0)
+        clock = _of_side(CLOCK, "a", of_a, _VALUES if is_drawn else _EXTRA)
         made += [clock] if value is RATE and set(clock.texts) - {"", "—"} else []
         for side in sides:
             if value is not RATE:
@@ -158,7 +158,7 @@ def rows_table(
         made.append(Column("verdict", [_verdict(item, note) for item in items]))
         for column in shown:
             if not column.is_before_verdict:
-                priority = 9 if columns is None else 10 if column.table_heading else 0
+                priority = _EXTRA if columns is None else 10 if column.table_heading else 0
                 made += _column(column, items, priority)
     else:
         made.append(Column("fastest", [*map(_fastest, items)], priority=0 if is_drawn else _FASTEST))
@@ -225,12 +225,17 @@ def _names(
     has_groups: bool,
     heading_priority: float,
 ) -> Column:
-    """What each case is called; shorter where intervals have no room, and so is the heading in its turn."""
+    """What each case is called; shorter where intervals have no room, then without the size where a workload
+    has one, and so is the heading in its turn."""
     common = shared_words((row for of in rows for row in of if row), ignore)
+    works = {first_of(of).case.work for of in rows}
 
     def name(item: Item, is_short: bool) -> Span:
         if item.rows:
-            return Span(clean_text(row_name(first_of(item.rows), common, ignore, is_short=is_short)))
+            row = first_of(item.rows)
+            is_only_size = {row.case.work} == {one for one in works if one.workload == row.case.work.workload}
+            unsaid = [*common, row.case.work.size] if is_short and is_only_size else common
+            return Span(clean_text(row_name(row, unsaid, ignore, is_short=is_short)))
         mean = next(mean for mean in item.means if mean is not None)
         if is_pair and not has_groups:
             return Span(mean_name(mean), "dim")
@@ -280,22 +285,20 @@ def _row(item: Item, side: int) -> Row | None:
 def _changes(items: Sequence[Item], side: int, heading: str, is_drawn: bool) -> Column:
     """`-36 % (-38 to -34)`, in the style of its verdict; without the interval where it has no room."""
 
-    def cells(of_row: Callable[[Judgement], str], of_mean: Callable[[Judgement], str]) -> list[Span]:
+    def cells(text_of: Callable[[Judgement], str]) -> list[Span]:
         made = []
         for item in items:
             judged = item.judgement(side)
             if judged is None:
                 made.append(_ABSENT if item.rows else Span(""))
             else:
-                text = (of_row if item.rows else of_mean)(judged)
-                made.append(Span(text, style_of(judged) if judged.differs else ""))
+                made.append(Span(text_of(judged), style_of(judged) if judged.differs else ""))
         return made
 
-    whole = cells(change_text, change_text)
+    whole = cells(change_text)
     if not is_drawn:
         return Column(heading, whole, True)
-    narrow = Column(heading, cells(point_text, mean_point_text), True)
-    return Column(heading, whole, True, _INTERVAL, narrow)
+    return Column(heading, whole, True, _INTERVAL, Column(heading, cells(point_text), True))
 
 
 def _changes_of_many(
@@ -308,17 +311,9 @@ def _changes_of_many(
         if judged is None:
             cells.append(Span("— " if is_drawn else "—", "dim") if item.rows else Span(""))
             continue
-        text = _doubted(judged) if is_drawn else both_text(judged)
-        if not item.rows and is_drawn:
-            text = mean_point_text(judged) + " "
+        text = doubted_point_text(judged) if is_drawn else both_text(judged)
         cells.append(Span(text, style_of(judged) if judged.differs or not is_drawn else ""))
     return Column(heading, cells, True, priority)
-
-
-def _doubted(judgement: Judgement) -> str:
-    """As wide whether it is decided or not."""
-    text = doubted_point_text(judgement)
-    return text if text.endswith("?") else f"{text} "
 
 
 def _drawing(items: Sequence[Item], sides: Sequence[int]) -> Drawing:
@@ -368,6 +363,6 @@ def _costs(items: Sequence[Item], side: int, *, is_pair: bool) -> Column:
         row = _row(item, side)
         known = row is not None and row.cost.ratio is not None
         style = style_of(row.cost) if row is not None and row.cost.is_decided else ""
-        cells.append(Span(_doubted(row.cost) if row is not None and known else "", style))
+        cells.append(Span(doubted_point_text(row.cost) if row is not None and known else "", style))
     name = "cost" if is_pair else f"cost {letter_of(side)}"
     return Column(f"{name} ", cells, True, _COST)

@@ -108,6 +108,10 @@ class Answer:
     """Of each comparison."""
     headline: Headline
 
+    @property
+    def pairs(self) -> list[tuple[Comparison, tuple[Why, ...]]]:
+        return list(zip(self.comparisons, self.whys, strict=True))
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:

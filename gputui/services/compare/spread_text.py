@@ -58,16 +58,10 @@ def _box_spread(side: Side, case: SideCase) -> BoxSpread:
 
 def _boxes(case: SideCase) -> str:
     """How far one more box may lie from those of a reference."""
-    boxes = counted(case.run.replicates, "box")
-    if _is_assumed(case):
+    boxes, spread = counted(case.run.replicates, "box"), case.result.between_boxes
+    if spread is not None and math.isinf(spread.df):
         return f"{boxes}: too few to show how much such boxes vary, so an assumed spread is taken"
     return f"{boxes} and one more: how much they vary, each row shows"
-
-
-def _is_assumed(case: SideCase) -> bool:
-    """Whether how much boxes of a reference vary is assumed."""
-    spread = case.result.between_boxes
-    return spread is not None and math.isinf(spread.df)
 
 
 def _runs(case: SideCase) -> str:

@@ -41,31 +41,49 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[SettlingStep, ...]:
 
     Only for that of b where what a measured is enough, and more launches of b are not.
     """
-    if not isinstance(row.estimate, RatioEstimate):
+    if not isinstance(row.estimate, RatioEstimate) or _cannot_be_repeated(row):
         return ()
-    if _cannot_be_repeated(row):
-        return ()
-    rate = row.verdict.error_rate
     resolving = _resolving_step(row, row.estimate, evidence)
     if resolving is not None:
         return (resolving,)
-    wanted = launches_needed(row.estimate, nearest_edge(row.estimate), rate)
-    if row.estimate.doubt or row.is_hidden_by_waiting:
+    found = _to_repeat(row, row.estimate, nearest_edge(row.estimate), row.verdict.error_rate)
+    if isinstance(found, Missing):
+        return ()
+    crowded = _crowded(row)
+    return tuple(
+        _step(
+            letter,
+            run,
+            f"{_again(cell, evidence, only=only_text(row, cell))} --launches {launches}",
+            launches * _launch_s(result) if row.case.has_steps else run.budget_s,
+            was_busy=letter in crowded,
+        )
+        for letter, cell, run, result, launches in found
+    )
+
+
+def _crowded(row: Row) -> set[str]:
+    """The sides with CPU contention."""
+    return {flag.side for flag in row.flags if flag.word == CROWDED}
+
+
+def _to_repeat(
+    row: Row, estimate: RatioEstimate, limit: float, error_rate: float
+) -> list[tuple[str, Cell, RunSummary, CaseResult, int]] | Missing:
+    """Each run that has to measure a row again, by its side, and with how many launches; Missing where no
+    launches would tell on which side of a limit the row lies."""
+    wanted = launches_needed(estimate, limit, error_rate)
+    if estimate.doubt or row.is_hidden_by_waiting:
         wanted = 0  # as many as before, where it was busy
     if isinstance(wanted, Missing):
-        return ()
-    sides = ((row.a, row.estimate.launches_a, "a"), (row.b, row.estimate.launches_b, "b"))
-    crowded = {flag.side for flag in row.flags if flag.word == CROWDED}
-    found: dict[str, SettlingStep] = {}
-    for cell, launches, letter in sides:
-        if cell.run is None or cell.result is None or (launches >= wanted and letter not in crowded):
-            continue
-        number = max(wanted, launches)
-        seconds = number * _launch_s(cell.result) if row.case.has_steps else cell.run.budget_s
-        command = f"{_again(cell, evidence, only=only_text(row, cell))} --launches {number}"
-        step = _step(letter, cell.run, command, seconds, was_busy=letter in crowded)
-        found.setdefault(cell.run.run_id, step)
-    return tuple(found.values())
+        return wanted
+    crowded = _crowded(row)
+    found = dict[str, tuple[str, Cell, RunSummary, CaseResult, int]]()
+    for letter, cell, launches in (("a", row.a, estimate.launches_a), ("b", row.b, estimate.launches_b)):
+        if cell.run and cell.result and (launches < wanted or letter in crowded):
+            repeated = letter, cell, cell.run, cell.result, max(wanted, launches)
+            found.setdefault(cell.run.run_id, repeated)
+    return list(found.values())
 
 
 def steps_to_pair(comparison: Comparison, evidence: Evidence) -> tuple[SettlingStep, ...]:
@@ -92,7 +110,7 @@ def _step(box: str, run: RunSummary, command: str, seconds: float, *, was_busy: 
 
 def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> SettlingStep | None:
     """Launches of b against a as it is, until the row is resolved; None where those can hardly do it."""
-    if estimate.doubt or any(flag.word == CROWDED for flag in row.flags) or not row.case.has_steps:
+    if estimate.doubt or _crowded(row) or not row.case.has_steps:
         return None
     a, b = row.a.run, row.b.run
     if a is None or b is None or row.b.result is None or a.run_id == b.run_id:
@@ -172,23 +190,15 @@ def steps_for_limit(
     """Commands that would tell on which side of a limit a row lies; None: of the nearest edge of the band."""
     if not isinstance(row.estimate, RatioEstimate) or _cannot_be_repeated(row):
         return
-    crowded = [flag.side for flag in row.flags if flag.word == CROWDED]
-    sides = ((row.a, row.estimate.launches_a, "a"), (row.b, row.estimate.launches_b, "b"))
-    if crowded:
+    if _crowded(row):
         yield "other programs used the CPUs: measure when it is idle"
     limit = nearest_edge(row.estimate) if limit is None else limit
-    wanted: int | Missing = 0  # as many as before, where it was busy
-    if not (row.estimate.doubt or row.is_hidden_by_waiting):
-        wanted = launches_needed(row.estimate, limit, error_rate)
-    if isinstance(wanted, Missing):
-        yield from _steps_for_runs(row, limit, evidence, wanted, error_rate)
+    found = _to_repeat(row, row.estimate, limit, error_rate)
+    if isinstance(found, Missing):
+        yield from _steps_for_runs(row, limit, evidence, found, error_rate)
         return
-    runs = set()
-    for cell, launches, letter in sides:
-        is_asked = launches < wanted if wanted else letter in crowded
-        if is_asked and cell.run is not None and cell.run.run_id not in runs:
-            runs.add(cell.run.run_id)
-            yield f"on the box of {letter}: {_again(cell, evidence)} --launches {max(wanted, launches)}"
+    for letter, cell, _, _, launches in found:
+        yield f"on the box of {letter}: {_again(cell, evidence)} --launches {launches}"
 
 
 def _steps_for_runs(

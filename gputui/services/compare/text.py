@@ -8,12 +8,12 @@ from io import StringIO
 
 from gputui.document.page import Console, Page, console_on
 from gputui.document.plain_text import command_spans
-from gputui.document.spans import Line, Span
+from gputui.document.spans import Line, Span, wrapped
 from gputui.model.absent import Missing
 from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn
-from gputui.services.compare.headline import main_row
+from gputui.services.compare.headline import main_row, names_of
 from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.compare.row_text import (
     choice_words,
@@ -72,7 +72,7 @@ def comparison_pages(
     page.line(first, "title")
     page.part(" ".join(rest) or ())
     page.line()
-    pairs = list(zip(answer.comparisons, answer.whys, strict=True))
+    pairs = answer.pairs
     most_lines = None if shows_all or is_verbose or not out.is_terminal else out.height - 1 - lines_below
     if len(pairs) > 1 and not (is_verbose or columns):
         _write_many(page, asked, answer, most_lines)
@@ -83,7 +83,7 @@ def comparison_pages(
             page = Page(out)
             page.line()
         end = Page(out)
-        for line in _next_lines(answer, comparison, page.width if out.is_terminal else None, is_verbose):
+        for line in _next_lines(answer, comparison, out, is_verbose):
             end.spans(line)
         _write_sides(page, asked.ignore, comparison, is_verbose, place)
         left = 0
@@ -153,15 +153,8 @@ def _write_missing(page: Page, lines: Sequence[str]) -> None:
 def _one_line(text: str, width: int) -> str:
     """As many of its parts as fit, and how many more there are."""
     parts = text.split(", ")
-    kept = len(parts)
-    while kept > 1 and len(_with_rest(parts, kept)) > width:
-        kept -= 1
-    return _with_rest(parts, kept)
-
-
-def _with_rest(parts: Sequence[str], kept: int) -> str:
-    rest = len(parts) - kept
-    return ", ".join(parts[:kept]) + (f", {rest} more" if rest else "")
+    lines = [", ".join((*parts[:kept], f"{len(parts) - kept} more")) for kept in range(len(parts) - 1, 0, -1)]
+    return next((line for line in (text, *lines) if len(line) <= width), (text, *lines)[-1])
 
 
 def _is_itself(row: Row) -> bool:
@@ -170,19 +163,22 @@ def _is_itself(row: Row) -> bool:
 
 
 def _next_lines(
-    answer: Answer, comparison: Comparison, width: int | None, is_verbose: bool = False
+    answer: Answer, comparison: Comparison, out: Console, is_verbose: bool = False
 ) -> Iterator[Line]:
-    """What would settle the main case, as a command for each box, broken to `width`; else how many rows are
+    """What would settle the main case, as a command for each box; else how many rows are
     open."""
     if steps := answer.headline.steps:
         yield (Span(f"{answer.headline.purpose}, {effort_words(steps)}:", "dim"),)
         for step in steps:
-            yield from command_spans(step.command, width, f"{step.box}$ ")
+            yield from command_spans(step.command, out.width if out.is_terminal else None, f"{step.box}$ ")
         return
-    turns = [] if is_verbose else turning_points(comparison.rows)
+    turns = [] if is_verbose else turning_points(comparison)
     for condition, then in turns[:_MISSING_SHOWN]:
-        if width is None or len(f"{condition}: {then}") <= width:
+        lines = wrapped(f"{condition}: {then}", out.width)
+        if len(lines) == 1:
             yield Span(f"{condition}: ", "dim"), Span(then)
+        elif not out.is_terminal:
+            yield from ((Span(line),) for line in lines)
     undecided = sum(row.rate.word == "inconclusive" and not _is_itself(row) for row in comparison.rows)
     if undecided and not is_verbose:
         rows = f"{undecided} of {counted(len(comparison.rows), 'row')}"
@@ -192,15 +188,12 @@ def _next_lines(
             Span("--verbose", "accent"),
             Span(" says what would settle them", "dim"),
         )
-    lacks = [
-        letter
-        for letter, side in (("a", comparison.a), ("b", comparison.b))
-        if isinstance(side.run.price, Missing)
-    ]
+    sides = zip(names_of(comparison), (comparison.a.run, comparison.b.run), strict=True)
+    lacks = [(name, run) for name, run in sides if isinstance(run.price, Missing)]
     if len(lacks) == 1:
-        side = comparison.a if lacks[0] == "a" else comparison.b
-        command = "serve-bench" if side.run.profile == SERVE_PROFILE else "run"
-        why, typed = f"no cost: {lacks[0]} has no price: ", f"gputui {command} --price USD"
+        ((name, run),) = lacks
+        command = "serve-bench" if run.profile == SERVE_PROFILE else "run"
+        why, typed = f"no cost: {name} has no price: ", f"gputui {command} --price USD"
         yield Span(why, "dim"), Span(typed, "accent"), Span(" or --instance TYPE", "dim")
 
 

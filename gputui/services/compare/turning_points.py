@@ -2,69 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from gputui.model.absent import Missing
 from gputui.model.units import RATES, counted, format_hourly, format_percent, three_digits
-from gputui.services.compare.headline import change_phrase, main_row, subject
-from gputui.services.compare.pairing import Row
+from gputui.services.compare.headline import claim, main_row, names_of, subject
+from gputui.services.compare.pairing import Comparison, Row
 
 _MOST_CASES = 4
 
 
-TurningPoint = tuple[str, str]
-"""A condition, and what holds then: `if b costs $2.25/h or more`, `a is cheaper per token`."""
+def turning_points(comparison: Comparison) -> list[tuple[str, str]]:
+    """Conditions, and what holds then: `if L4 costs $2.25/h or more`, `H200 is cheaper per token`.
 
-
-def turning_points(rows: Sequence[Row]) -> list[TurningPoint]:
-    """From the price at which costs are even, and from the cases that are decided the other way.
+    From the price at which costs are even, and from the cases that are decided the other way.
 
     They are of the main case; none where it is undecided.
     """
-    main = main_row(rows)
+    main = main_row(comparison.rows)
     if main is None or not main.rate.differs:
         return []
-    return [*_price(main), *_cases(main, rows)]
+    return [*price_points(main, comparison), *_cases(main, comparison)]
 
 
-def break_even_usd_per_hour(row: Row) -> float | None:
-    """The hourly price of b at which a unit of work costs the same on both; None where costs are unknown."""
-    b = row.b.run
-    if b is None or row.cost.ratio is None or isinstance(b.price, Missing):
-        return None
-    return b.price.usd_per_hour / row.cost.ratio[0]
-
-
-def _price(main: Row) -> Iterable[TurningPoint]:
+def price_points(main: Row, comparison: Comparison) -> Iterable[tuple[str, str]]:
     """The hourly price of b at which a unit of work costs the same on both."""
-    noun = RATES[main.case.unit].noun
+    noun, (name_a, name_b) = RATES[main.case.unit].noun, names_of(comparison)
     a, b = main.a.run, main.b.run
     if a is None or b is None or a.run_id == b.run_id or main.rate.ratio is None:
         return
     ratio = main.rate.ratio[0]
-    even = break_even_usd_per_hour(main)
-    if even is None:
-        share = f"{format_percent(ratio)} of" if ratio < 3 else f"{three_digits(ratio)} times"
-        yield (f"if b costs less than {share} a", f"b is cheaper per {noun}")
+    if main.cost.ratio is None or isinstance(b.price, Missing):
+        share = f"{format_percent(ratio)} of" if ratio < 1 else f"{three_digits(ratio)} times"
+        yield (f"if {name_b} costs less than {share} {name_a}", f"{name_b} is cheaper per {noun}")
         return
-    rounded = format_hourly(float(f"{even:.3g}"))
+    even = format_hourly(float(f"{b.price.usd_per_hour / main.cost.ratio[0]:.3g}"))
     if main.cost.word == "cheaper":
-        yield (f"if b costs {rounded} or more", f"a is cheaper per {noun}")
+        yield (f"if {name_b} costs {even} or more", f"{name_a} is cheaper per {noun}")
     elif main.cost.word == "dearer":
-        yield (f"if b costs {rounded} or less", f"b is cheaper per {noun}")
+        yield (f"if {name_b} costs {even} or less", f"{name_b} is cheaper per {noun}")
 
 
-def _cases(main: Row, rows: Sequence[Row]) -> Iterable[TurningPoint]:
+def _cases(main: Row, comparison: Comparison) -> Iterable[tuple[str, str]]:
     """Cases decided the other way, by cost where costs are known."""
     by_cost = main.cost.differs
     mine = (main.cost if by_cost else main.rate).verdict.word
     against = [
         row
-        for row in rows
+        for row in comparison.rows
         if row is not main and (j := row.cost if by_cost else row.rate).differs and j.verdict.word != mine
     ]
-    better = "b" if mine == "slower" else "a"
+    better = names_of(comparison)[mine == "slower"]
     for row in against[:_MOST_CASES]:
-        yield (f"for {subject(row, rows)}", f"b {change_phrase(row)}: take {better}")
+        yield (f"for {subject(row, comparison.rows)}", f"{claim(row, comparison)}: take {better}")
     if len(against) > _MOST_CASES:
         yield (counted(len(against) - _MOST_CASES, "more case"), f"take {better}")

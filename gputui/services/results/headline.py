@@ -20,7 +20,6 @@ from gputui.model.plan import TRACE_PROFILE
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import (
     counted,
-    format_change_interval,
     format_percent,
     format_rate,
     format_seconds,
@@ -31,6 +30,7 @@ from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import (
     case_words,
     ending_words,
+    format_ends,
     is_recording,
     lacking,
     needs_budget,
@@ -300,10 +300,8 @@ def _gain(single: CaseResult, main: CaseResult) -> str:
         return ", can't tell if faster than fp32: the box was too busy"
     word = judge([ratio], asked=0)[0].word
     if word not in ("faster", "slower"):
-        ends = format_change_interval(ratio.low, ratio.high, ratio.ratio)
-        unit = "x" if ratio.ratio >= 3 else " %"
         how = "as fast as fp32" if word == "same" else "can't tell if faster than fp32"
-        return f", {how} ({ends}{unit})"
+        return f", {how} ({format_ends(ratio.low, ratio.high, ratio.ratio)})"
     size, ends = format_size_of_change(ratio.ratio, ratio.low, ratio.high)
     than = "as fast as" if size.endswith("x") else f"{word} than"
     return f", {size} {than} fp32 ({ends})"

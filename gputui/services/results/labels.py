@@ -15,8 +15,11 @@ from gputui.model.machine import Gpu, Machine, Runtime
 from gputui.model.plan import RECORD_PROFILE
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 from gputui.model.units import (
+    UNKNOWN,
     counted,
     format_bytes,
+    format_change,
+    format_change_interval,
     format_hourly,
     format_metric,
     format_percent,
@@ -55,12 +58,21 @@ def device_words(run: RunSummary) -> str:
 def machine_words(machine: Machine) -> str:
     """A box in a few words: its GPUs, or its CPU and usable cores."""
     if machine.gpus:
-        names = [gpu.name.removeprefix("NVIDIA ") for gpu in machine.gpus]
-        return ", ".join(f"{names.count(name)}x {name}" for name in dict.fromkeys(names))
-    model = "CPU" if isinstance(machine.cpu.model, Missing) else machine.cpu.model
-    model = model.replace("(R)", "").replace("(TM)", "").replace(" Processor", "")
-    cores = machine.cpu.usable_cores
+        return gpu_words(machine)
+    model, cores = cpu_words(machine), machine.cpu.usable_cores
     return f"{model}, {counted(cores, 'core')}" if cores else model  # a trace does not say how many
+
+
+def gpu_words(machine: Machine) -> str:
+    """Its GPUs: `2x H200`."""
+    names = [gpu.name.removeprefix("NVIDIA ") for gpu in machine.gpus]
+    return ", ".join(f"{names.count(name)}x {name}" for name in dict.fromkeys(names))
+
+
+def cpu_words(machine: Machine) -> str:
+    """The model of its CPU without what all of them are called."""
+    model = "CPU" if isinstance(machine.cpu.model, Missing) else machine.cpu.model
+    return model.replace("(R)", "").replace("(TM)", "").replace(" Processor", "")
 
 
 def torch_words(run: RunSummary) -> str:
@@ -150,6 +162,12 @@ def gpu_number(case: Case, device_index: int | None) -> str:
 def interval_words(speed: SpeedEstimate) -> str:
     """The 95 % interval of the rate around it, as `±2 %` or `-18 to +22 %`."""
     return format_spread(speed.units_per_s, speed.low, speed.high)
+
+
+def format_ends(low: float, high: float, ratio: float) -> str:
+    """`format_change_interval` with its unit: `-38 to -34 %`, `39.8 to 42.1x`."""
+    ends = format_change_interval(low, high, ratio)
+    return ends if ends == UNKNOWN else f"{ends}{'x' if format_change(ratio).endswith('x') else ' %'}"
 
 
 def metric_text(metric: CaseMetric) -> str:

@@ -18,13 +18,13 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.units import (
     format_change,
-    format_change_interval,
     format_percent,
     format_seconds,
 )
 from gputui.services.compare.json import judgement_as_json
 from gputui.services.compare.why import part_name, signed
 from gputui.services.compare.why_text import time_text
+from gputui.services.results.labels import format_ends
 from gputui.services.traces.imported import TraceRun
 from gputui.services.traces.window import described
 
@@ -167,11 +167,11 @@ def _how_sure(found: TraceDifference) -> str:
     if isinstance(estimate, Missing):
         return f"Not judged: {estimate.reason}."
     sides = f"{len(found.a)} and {len(found.b)} traces"
-    interval = format_change_interval(estimate.low, estimate.high, estimate.ratio)
+    interval = format_ends(estimate.low, estimate.high, estimate.ratio)
     if not found.judgement.is_decided:
-        return f"Over {sides}: can't tell which does more steps a second ({interval} %)."
+        return f"Over {sides}: can't tell which does more steps a second ({interval})."
     if found.judgement.word == "same":
-        return f"Over {sides}: both do as many steps a second ({interval} %)."
+        return f"Over {sides}: both do as many steps a second ({interval})."
     return f"Over {sides}: b does {format_change(estimate.ratio)} steps a second ({interval})."
 
 

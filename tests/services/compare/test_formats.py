@@ -396,4 +396,4 @@ def test_on_a_terminal_colours_repeat_the_words(tmp_path: Path, monkeypatch: pyt
     escapes = re.compile(r"\x1b\[[\d;]*m")
     assert escapes.sub("", coloured) == escapes.sub("", plain)
     row = next(line for line in escapes.sub("", plain).splitlines() if line.startswith("GPT training "))
-    assert re.search(r"-38 % \(-\d\d to -\d\d\) +╺?━*●━*╸? +│ +slower +\+60 %", row), row
+    assert re.search(r"-38 % \(-\d\d to -\d\d\) +╺?━*●━*╸? +│ +slower +1\.60x", row), row

@@ -20,6 +20,7 @@ from gputui.model.units import format_percent, format_rate
 from gputui.services.compare.headline import Headline, headline_of
 from gputui.services.compare.pairing import compare_sides, side_of_runs, sides_by
 from gputui.services.compare.ranking import fastest_text
+from gputui.services.compare.row_text import change_text, judgement_text
 from gputui.services.compare.session import ask
 from gputui.services.compare.suggestions import SettlingStep, effort_words, settling_steps
 from gputui.services.results.conditions import Evidence
@@ -90,7 +91,9 @@ def without_intervals(found: Headline) -> tuple[str, ...]:
 
 def test_slower_and_cheaper_stand_in_one_sentence_with_the_interval_of_the_row() -> None:
     said = headline(run_of({GPT: 0.064}, 3.5), run_of({GPT: 0.1}, 1.75))
-    assert without_intervals(said) == ("GPT training: b is 36 % slower and 22 % cheaper per token.",)
+    assert without_intervals(said) == (
+        "b.db is 36 % slower than a.db in GPT training and costs 22 % less per token.",
+    )
     sides = [side_of_runs("", [run_of({GPT: step_s})]) for step_s in (0.064, 0.1)]
     estimate = compare_sides(*sides).rows[0].estimate
     assert isinstance(estimate, RatioEstimate)
@@ -100,7 +103,7 @@ def test_slower_and_cheaper_stand_in_one_sentence_with_the_interval_of_the_row()
 def test_a_run_beside_itself_has_no_verdict_but_a_word_about_its_name() -> None:
     one = run_of({GPT: 0.1})
     assert headline(one, one) == Headline(
-        (f"a and b are the same run, {one.summary.short_id}: name another for one of them.",)
+        (f"Both sides are the same run, {one.summary.short_id}: name another for one of them.",)
     )
 
 
@@ -108,29 +111,100 @@ def test_a_case_that_would_change_the_choice_follows() -> None:
     a = run_of({GPT: 0.064, DECODE: 0.044}, 3.5)
     b = run_of({GPT: 0.1, DECODE: 0.1}, 1.75)
     assert without_intervals(headline(a, b))[1] == (
-        "Text generation: b is 56 % slower and 14 % dearer per token: take a for that."
+        "b.db is 56 % slower than a.db in text generation; a.db costs 12 % less per token:"
+        " take a.db for that."
     )
 
 
 def test_faster_and_dearer() -> None:
     said = headline(run_of({GPT: 0.1}, 1.0), run_of({GPT: 0.05}, 4.0))
-    assert without_intervals(said) == ("GPT training: b is 100 % faster and 100 % dearer per token.",)
+    assert without_intervals(said) == (
+        "b.db is 2.00x as fast as a.db in GPT training; a.db costs 50 % less per token.",
+    )
 
 
-def test_from_three_times_the_cost_on_it_is_a_factor() -> None:
+def test_of_two_costs_the_lower_one_is_named_so_that_it_is_never_a_factor() -> None:
     said = headline(run_of({GPT: 0.1}, 1.0), run_of({GPT: 0.08}, 4.0))
-    assert without_intervals(said) == ("GPT training: b is 25 % faster and costs 3.20x as much per token.",)
+    assert without_intervals(said) == (
+        "b.db is 25 % faster than a.db in GPT training; a.db costs 69 % less per token.",
+    )
+
+
+ON_OTHER_GPUS = [
+    replace(GPU_MACHINE, gpus=tuple(replace(gpu, name=name) for gpu in GPU_MACHINE.gpus))
+    for name in ("NVIDIA H200", "NVIDIA H100 PCIe", "NVIDIA L4")
+]
+
+
+def on_other_gpus(*runs: Run) -> list[Run]:
+    """The same runs on an H200, an H100 PCIe and an L4."""
+    return [
+        replace(
+            run, summary=replace(run.summary, machine=machine, run_id=f"{run.summary.run_id[:-1]}{place}")
+        )
+        for place, (run, machine) in enumerate(zip(runs, ON_OTHER_GPUS, strict=False))
+    ]
+
+
+def test_boxes_are_called_by_their_gpus_and_the_faster_one_is_named_first_whatever_the_order() -> None:
+    faster, slower = on_other_gpus(run_of({GPT: 0.064}, 3.5), run_of({GPT: 0.1}, 1.75))
+    said = ("H200 is 1.56x as fast as H100 PCIe in GPT training; H100 PCIe costs 22 % less per token.",)
+    assert without_intervals(headline(faster, slower)) == said
+    assert without_intervals(headline(slower, faster)) == said
+    assert headline(faster, slower).text == headline(slower, faster).text
+
+
+def test_the_interval_of_the_faster_box_is_that_of_the_row_turned_round() -> None:
+    faster, slower = on_other_gpus(run_of({GPT: 0.064}), run_of({GPT: 0.1}))
+    estimate = compare_sides(*(side_of_runs("", [run]) for run in (faster, slower))).rows[0].estimate
+    assert isinstance(estimate, RatioEstimate)
+    ends = f"({1 / estimate.high:.2f} to {1 / estimate.low:.2f})"
+    assert f"1.56x as fast as H100 PCIe {ends}" in headline(faster, slower).text
+
+
+def test_boxes_with_the_same_gpus_are_called_by_how_many_and_then_by_their_files() -> None:
+    two = replace(ON_OTHER_GPUS[0], gpus=ON_OTHER_GPUS[0].gpus[:1])
+    runs = [run_of({GPT: 0.1}), run_of({GPT: 0.05})]
+    more, fewer = (
+        replace(
+            run, summary=replace(run.summary, machine=machine, run_id=f"{run.summary.run_id[:-1]}{place}")
+        )
+        for place, (run, machine) in enumerate(zip(runs, (ON_OTHER_GPUS[0], two), strict=True))
+    )
+    assert headline(more, fewer).text.startswith(
+        f"1x H200 is 2.00x as fast as {len(GPU_MACHINE.gpus)}x H200 ("
+    )
+    assert headline(*runs).text.startswith("b.db is 2.00x as fast as a.db (")
+
+
+def test_boxes_that_cannot_be_told_apart_are_named_with_both_ends_in_words() -> None:
+    said = headline(*on_other_gpus(run_of({GPT: 0.1}), run_of({GPT: 0.1}))).sentences[0]
+    assert re.fullmatch(
+        r"Can't tell H200 and H100 PCIe apart in GPT training: H100 PCIe is \d+ % slower to \d+ % faster\.",
+        said,
+    )
+
+
+def test_an_interval_over_two_decades_is_called_unknown_and_left_out_of_the_sentence() -> None:
+    case = make_case("gpt_train", workload_class="training")
+    a, b = (
+        make_run(measured(case, *three(s), waited_share=share)) for s, share in ((1.0, 0.99), (0.9, 0.99))
+    )
+    row = compare_sides(*(side_of_runs("", [run]) for run in (a, b))).rows[0]
+    _, low, high = row.rate.ratio or (0.0, 0.0, 0.0)
+    assert high > 100 * low > 0
+    assert (change_text(row.rate), judgement_text(row.rate)) == ("unknown", "can't tell")
+    assert headline(a, b).sentences[0] == "Can't tell a.db and b.db apart in GPT training."
 
 
 def test_without_a_price_only_the_rate_is_there() -> None:
     said = headline(run_of({GPT: 0.1}), run_of({GPT: 0.05}))
-    assert without_intervals(said) == ("GPT training: b is 100 % faster.",)
+    assert without_intervals(said) == ("b.db is 2.00x as fast as a.db in GPT training.",)
 
 
-def test_from_three_times_on_a_factor_is_easier_to_read() -> None:
-    assert headline(run_of({GPT: 0.1}), run_of({GPT: 0.01})).text.startswith(
-        "GPT training: b is 10.0x as fast ("
-    )
+def test_half_as_fast_again_is_a_factor_and_less_a_percentage() -> None:
+    for step_s, said in ((0.01, "10.0x as fast as"), (0.065, "1.54x as fast as"), (0.07, "43 % faster than")):
+        assert headline(run_of({GPT: 0.1}), run_of({GPT: step_s})).text.startswith(f"b.db is {said} a.db (")
 
 
 def test_the_same_is_said_with_its_interval() -> None:
@@ -141,10 +215,11 @@ def test_the_same_is_said_with_its_interval() -> None:
         ]
         for usd in (2.0, 1.0)
     ]
-    a, b = (side_of_runs("", runs, pool=True) for runs in often)
+    a, b = (side_of_runs(name, runs, pool=True) for name, runs in zip(("a.db", "b.db"), often, strict=True))
     (said,) = headline_of([compare_sides(a, b)], [()], "", NO_FILES).sentences
     assert re.fullmatch(
-        r"GPT training: b is as fast as a \(-0\.\d to \+0\.\d %\) and 50 % cheaper per token\.", said
+        r"b\.db is as fast as a\.db \(-0\.\d to \+0\.\d %\) in GPT training and costs 50 % less per token\.",
+        said,
     )
 
 
@@ -160,21 +235,19 @@ def test_where_only_other_runs_would_tell_the_sentence_says_so_and_names_no_laun
 def test_what_is_beyond_its_interval_and_not_sure_enough_for_a_sentence_is_said_so() -> None:
     said = [headline(run_of({GPT: 0.1 * factor}), run_of({GPT: 0.1})).text for factor in (1.0, 1.06, 1.2)]
     starts = (
-        "can't tell which is faster (-",
-        "can't tell with 99 % certainty which is faster (+",
-        "b is 20 %",
+        r"Can't tell a\.db and b\.db apart in GPT training: b\.db is \d+ % slower to \d+ % faster\.",
+        r"Can't tell a\.db and b\.db apart with 99 % certainty in GPT training: b\.db is [\d.]+ to \d+ % f",
+        r"b\.db is 20 % faster than a\.db \(",
     )
-    assert [text.startswith(f"GPT training: {start}") for text, start in zip(said, starts, strict=True)] == [
-        True
-    ] * 3, said
+    assert [bool(re.match(start, text)) for text, start in zip(said, starts, strict=True)] == [True] * 3, said
 
 
 def test_a_cost_that_cannot_be_told_is_named_where_the_boxes_have_different_prices() -> None:
     slower = headline(run_of({GPT: 0.1}, 2.0), run_of({GPT: 0.2}, 1.01))
-    assert without_intervals(slower) == (
-        "GPT training: b is 50 % slower.",
-        "Can't tell which is cheaper per token.",
-    )
+    first, second = without_intervals(slower)
+    assert first == "b.db is 50 % slower than a.db in GPT training."
+    costs = r"b\.db costs [\d.]+ % less to [\d.]+ % more"
+    assert re.fullmatch(rf"Can't tell which is cheaper per token: {costs}\.", second)
 
 
 def test_what_cannot_be_told_names_the_command_that_would_settle_it_with_its_minutes(tmp_path: Path) -> None:
@@ -186,7 +259,10 @@ def test_what_cannot_be_told_names_the_command_that_would_settle_it_with_its_min
 
     found = headline_of(answer.comparisons, answer.whys, "", asked.evidence)
 
-    assert re.match(r"GPT training: can't tell which is faster \(-\d+ to \+\d+ %\)\.$", found.text)
+    assert re.match(
+        r"Can't tell a\.db and b\.db apart in GPT training: b\.db is \d+ % slower to \d+ % faster\.$",
+        found.text,
+    )
     (step_a, step_b) = found.steps
     assert (step_a.box, step_b.box) == ("a", "b")
     assert step_a.usd == pytest.approx(0.42 * step_a.seconds / 3600, rel=0.01)
@@ -201,8 +277,8 @@ def test_memory_that_does_not_reach_comes_before_smaller_cases() -> None:
     b = run_of({small: 0.02}, 0.0, unmeasured(GPT, "oom"))
     rate = format_rate(GPT.units_per_step / 0.1, "tok")
     assert without_intervals(headline(a, b)) == (
-        f"GPT training (base): b runs out of memory, a does {rate}.",
-        "GPT training (mini): b is 50 % slower.",
+        f"GPT training (base): b.db runs out of memory, a.db does {rate}.",
+        "b.db is 50 % slower than a.db in GPT training (mini).",
     )
 
 
@@ -211,12 +287,12 @@ def test_a_failure_on_one_side_comes_first_as_well() -> None:
         run_of({DECODE: 0.02}, 0.0, unmeasured(GPT, "failed", "ValueError")), run_of({GPT: 0.1, DECODE: 0.01})
     )
     rate = format_rate(GPT.units_per_step / 0.1, "tok")
-    assert said.sentences[0] == f"GPT training (base): a fails, b does {rate}."
+    assert said.sentences[0] == f"GPT training (base): a.db fails, b.db does {rate}."
 
 
 def test_what_neither_side_measured_is_no_failure_of_one() -> None:
     a, b = (run_of({DECODE: s}, 0.0, unmeasured(GPT, "oom")) for s in (0.01, 0.02))
-    assert without_intervals(headline(a, b)) == ("Text generation: b is 50 % slower.",)
+    assert without_intervals(headline(a, b)) == ("b.db is 50 % slower than a.db in text generation.",)
 
 
 def test_own_steps_and_programs_are_named_as_a_person_would() -> None:
@@ -224,10 +300,9 @@ def test_own_steps_and_programs_are_named_as_a_person_would() -> None:
         make_case(name, workload_class="training", device_class="gpu")
         for name in ("step:hashing", "command:nap")
     )
-    assert headline(run_of({hashing: 0.1}), run_of({hashing: 0.2})).text.startswith(
-        "Your step hashing: b is 50 %"
-    )
-    assert headline(run_of({nap: 0.1}), run_of({nap: 0.2})).text.startswith("Your program nap: b is 50 %")
+    for case, name in ((hashing, "your step hashing"), (nap, "your program nap")):
+        (said,) = without_intervals(headline(run_of({case: 0.1}), run_of({case: 0.2})))
+        assert said == f"b.db is 50 % slower than a.db in {name}."
 
 
 def test_precisions_of_one_file_are_worth_it_for_some_work() -> None:
@@ -240,7 +315,7 @@ def test_precisions_of_one_file_are_worth_it_for_some_work() -> None:
         steps = {GPT_FP32: 0.17, GPT: 0.1, CNN: cnn_s, DECODE: decode_s}
         run = run_of({**steps, replace(CNN, variant=GPT_FP32.variant): 0.1, texts["fp32"]: 0.1})
         assert without_intervals(headline_by("precision", run)) == (
-            f"GPT training runs 70 % faster with amp than with fp32: {rest}.",
+            f"GPT training runs 1.70x as fast with amp as with fp32: {rest}.",
         )
 
 
@@ -298,17 +373,31 @@ def test_cpu_against_a_gpu_that_was_throttled_says_so() -> None:
     a, b = sides_by("device", [run])
     comparison = compare_sides(a, b, ignore="device", conditions=lambda run_id, case_id: throttled)
     said = headline_of([comparison], [()], "device", NO_FILES)
-    assert said.sentences[-1] == "The GPU of b was slowed by heat or a power brake for 60 % of the time."
+    assert said.sentences[-1] == "The GPU was slowed by heat or a power brake for 60 % of gpu's time."
 
 
 def test_three_boxes_are_ranked_and_those_that_overlap_tie() -> None:
     runs = (run_of({GPT: 0.1}, 2.0), run_of({GPT: 0.1}, 1.0), run_of({GPT: 0.05}, 8.0))
     rates = [format_rate(GPT.units_per_step / s, "tok") for s in (0.05, 0.1)]
-    tie = f"a and b at {rates[1]} (a tie)"
+    tie = f"a.db and b.db at {rates[1]} (a tie)"
     first, second = headline(*runs).sentences
-    assert (re.sub(r", \d+ to \d+\)", ")", first), second) == (
-        f"GPT training, fastest first: c at {rates[0]} (100 % faster than a), then {tie}.",
-        "Cheapest per token first: b (50 % cheaper than a), then a, then c (100 % dearer than a).",
+    assert (re.sub(r", [\d.]+ to [\d.]+\)", ")", first), second) == (
+        f"GPT training, fastest first: c.db at {rates[0]} (2.00x as fast as a.db), then {tie}.",
+        (
+            "Cheapest per token first: b.db (50 % cheaper than a.db), then a.db,"
+            " then c.db (a.db is 50 % cheaper)."
+        ),
+    )
+
+
+def test_a_ranking_calls_boxes_by_their_gpus_and_says_of_a_slower_one_how_much_faster_the_baseline_is() -> (
+    None
+):
+    rates = [format_rate(GPT.units_per_step / s, "tok") for s in (0.05, 0.1, 0.2)]
+    (said,) = headline(*on_other_gpus(*(run_of({GPT: s}) for s in (0.1, 0.2, 0.05)))).sentences
+    assert re.sub(r", [\d.]+ to [\d.]+\)", ")", said) == (
+        f"GPT training, fastest first: L4 at {rates[0]} (2.00x as fast as H200), then H200 at {rates[1]},"
+        f" then H100 PCIe at {rates[2]} (H200 is 2.00x as fast)."
     )
 
 
@@ -318,7 +407,7 @@ def test_boxes_without_a_common_case_lead_to_the_command_that_gives_them_one(tmp
     store_scattered(Path(files[1]), "bbbb", 1, factor=1.0, case=GPT)
     found = ask(files).compared().headline
 
-    assert found.text == "Nothing to compare: a and b measured no case in common."
+    assert found.text == "Nothing to compare: a.db and b.db measured no case in common."
     (step,) = found.steps
     assert (step.box, step.command) == ("b", f"gputui run --like {files[0]}@{base} --db {files[1]}")
     assert found.purpose == "to compare"
@@ -327,41 +416,47 @@ def test_boxes_without_a_common_case_lead_to_the_command_that_gives_them_one(tmp
 def test_the_case_by_which_boxes_are_ranked_is_one_that_each_measured() -> None:
     a, b = (run_of({GPT: step_s, DECODE: step_s}) for step_s in (0.1, 0.05))
     first = headline(a, b, run_of({DECODE: 0.02})).sentences[0]
-    assert first.startswith("Text generation, fastest first: c at ")
+    assert first.startswith("Text generation, fastest first: c.db at ")
     assert headline(a, run_of({DECODE: 0.02}), b).sentences[0].startswith("Text generation, fastest first: b")
 
 
 @pytest.mark.parametrize("cases", [(GEMM, DECODE, GPT), (GPT, GEMM, DECODE)])
 def test_the_main_case_is_training_wherever_it_stands(cases: Sequence[Case]) -> None:
     steps = dict.fromkeys(cases, 0.1)
-    assert headline(run_of(steps), run_of(steps)).sentences[0].startswith("GPT training: can't tell which")
+    first = headline(run_of(steps), run_of(steps)).sentences[0]
+    assert first.startswith("Can't tell a.db and b.db apart in GPT training: ")
 
 
 def test_a_cpu_is_named_only_beside_a_gpu() -> None:
     on_cpu = replace(GPT, variant=replace(GPT.variant, device_class="cpu", threads="all"))
     alone = [make_run(measured(on_cpu, *three(s)), machine=CPU_MACHINE) for s in (0.1, 0.2)]
-    assert headline(*alone).text.startswith("GPT training: b is")
+    assert without_intervals(headline(*alone)) == ("b.db is 50 % slower than a.db in GPT training.",)
     both = [run_of({on_cpu: s, GPT: s / 10}) for s in (0.1, 0.2)]
-    assert headline(*both).text.startswith("GPT training on the GPU: b is")
+    assert without_intervals(headline(*both)) == (
+        "b.db is 50 % slower than a.db in GPT training on the GPU.",
+    )
+    assert without_intervals(headline(*on_other_gpus(*both)))[0] == (
+        "H200 is 2.00x as fast as H100 PCIe in GPT training."
+    )
 
 
 def test_of_three_precisions_the_best_is_weighed_and_the_others_are_beside_it() -> None:
     tf32 = gpu_case("gpt_train", "training", "tok", precision="tf32")
     found = headline_by("precision", run_of({GPT_FP32: 0.26, tf32: 0.143, GPT: 0.1}))
-    assert found.sentences[0].startswith("GPT training runs 160 % faster with amp than with fp32 (")
-    assert found.sentences[1].startswith("With tf32: 82 % faster (")
+    assert found.sentences[0].startswith("GPT training runs 2.60x as fast with amp as with fp32 (")
+    assert found.sentences[1].startswith("With tf32: 1.82x as fast (")
 
 
 def test_a_comparison_of_a_busy_box_says_so() -> None:
     case = make_case("gpt_train", workload_class="training")
     a, b = (make_run(measured(case, *three(s), waited_share=share)) for s, share in ((1.0, 0.4), (0.1, 0.0)))
     said = headline(a, b).sentences
-    doubt = "Measured on a busy box: CPU contention from other processes for 40 % of a's"
+    doubt = "Measured on a busy box: CPU contention from other processes for 40 % of a.db's"
     assert said[1] == f"{doubt} time; rates are without it."
-    for share, rest in ((0.3, "; rates are without it"), (0.6, "; the rate of b is what the box gave")):
+    for share, rest in ((0.3, "; rates are without it"), (0.6, "; the rate of b.db is what the box gave")):
         busy = make_run(measured(case, *three(2.0), waited_share=share))
         found = headline(a, busy)
-        assert found.sentences[1:] == (f"{doubt} and {100 * share:.0f} % of b's time{rest}.",)
+        assert found.sentences[1:] == (f"{doubt} and {100 * share:.0f} % of b.db's time{rest}.",)
     assert effort_words(found.steps).endswith(" on each box when it is idle")
 
 
@@ -380,10 +475,10 @@ def test_where_others_had_the_cpus_for_most_of_the_time_nothing_is_decided() -> 
     case = make_case("gpt_train", workload_class="training")
     a, b = (make_run(measured(case, *three(s), waited_share=share)) for s, share in ((9.0, 0.0), (0.1, 0.7)))
     said = headline(a, b).sentences
-    assert said[0].startswith("GPT training: can't tell which is faster (")
+    assert said[0].startswith("Can't tell a.db and b.db apart in GPT training")
     assert said[1] == (
-        "Measured on a busy box: CPU contention from other processes for 70 % of b's time;"
-        " the rate of b is what the box gave."
+        "Measured on a busy box: CPU contention from other processes for 70 % of b.db's time;"
+        " the rate of b.db is what the box gave."
     )
 
 
@@ -395,7 +490,9 @@ def test_what_settles_a_case_of_a_busy_box_waits_until_it_is_idle() -> None:
 
 def test_values_without_a_common_case_are_not_called_boxes() -> None:
     run = run_of({replace(CNN, variant=GPT_FP32.variant): 0.1, GPT: 0.1})
-    assert headline_by("precision", run).text == "Nothing to compare: a and b measured no case in common."
+    assert headline_by("precision", run).text == (
+        "Nothing to compare: fp32 and amp measured no case in common."
+    )
 
 
 def test_one_undecided_kind_of_work_is_not_said_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -436,7 +533,7 @@ def test_where_b_alone_lacks_launches_the_next_command_adds_them_until_it_is_res
     base = store_scattered(Path(files[0]), "aaaa", 12, factor=1.0)
     store_scattered(Path(files[1]), "bbbb", 1, factor=1.45)
     found = ask(files).compared().headline
-    assert found.text.startswith("GPT training: can't tell")
+    assert found.text.startswith("Can't tell a.db and b.db apart")
     (step,) = found.steps
     assert step.usd == pytest.approx(0.42 * step.seconds / 3600, rel=0.01)
     words = f"--resolve 20 --only gpt_train:mini:fp32 --db {files[1]}"
@@ -463,7 +560,7 @@ def test_a_second_case_whose_rate_is_open_is_named_by_its_cost_alone() -> None:
         for step_s, other, usd in ((0.1, 1.0, 2.0), (0.25, 1.01, 1.0))
     ]
     assert headline(*runs).sentences[1] == (
-        "CNN training: b is 50 % cheaper per image (can't tell which is faster): take b for that."
+        "b.db costs 50 % less per image in CNN training (can't tell which is faster): take b.db for that."
     )
 
 
@@ -506,18 +603,18 @@ def test_a_failure_is_the_answer_where_no_case_was_measured_on_both() -> None:
     runs = [run_of({GPT: 0.1}), run_of({}, 0.0, unmeasured(GPT, "oom"))]
     (said,) = headline(*runs).sentences
     rate = format_rate(GPT.units_per_step / 0.1, "tok")
-    assert said == f"GPT training (base): b runs out of memory, a does {rate}."
+    assert said == f"GPT training (base): b.db runs out of memory, a.db does {rate}."
 
 
 def test_a_case_that_differs_as_the_main_one_does_is_not_named_and_one_that_speaks_against_it_is() -> None:
     alike = headline(run_of({GPT: 0.1, CNN: 0.1}), run_of({GPT: 0.05, CNN: 0.052}))
     assert len(alike.sentences) == 1
     more = headline(run_of({GPT: 0.1, CNN: 0.1}), run_of({GPT: 0.05, CNN: 0.02}))
-    assert more.sentences[1].startswith("CNN training: b is 5.00x as fast (")
+    assert without_intervals(more)[1] == "b.db is 5.00x as fast as a.db in CNN training."
     assert "take" not in more.sentences[1]
     against = headline(run_of({GPT: 0.1, CNN: 0.1}), run_of({GPT: 0.05, CNN: 0.2}))
-    assert against.sentences[1].endswith(": take a for that.")
+    assert against.sentences[1].endswith(": take a.db for that.")
     peak = headline(run_of({GPT: 0.1, CNN: 0.1, GEMM: 0.1}), run_of({GPT: 0.05, CNN: 0.02, GEMM: 0.002}))
-    assert peak.sentences[1].startswith("CNN training: b is 5.00x as fast (")
+    assert without_intervals(peak)[1] == "b.db is 5.00x as fast as a.db in CNN training."
     alone = headline(run_of({GPT: 0.1, GEMM: 0.1}), run_of({GPT: 0.05, GEMM: 0.002}))
-    assert alone.sentences[1].startswith("Matmul (gemm): b is 50.0x as fast (")
+    assert without_intervals(alone)[1] == "b.db is 50.0x as fast as a.db in matmul (gemm)."

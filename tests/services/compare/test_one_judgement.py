@@ -144,7 +144,7 @@ def test_every_form_says_the_same_of_a_row(
         assert escaped(change_text(row.rate)) in of_markdown
         assert f"{row.rate.n[0]}/{row.rate.n[1]}" in of_markdown if row.rate.n else True
         assert drawn(change_text(row.rate)) in page
-        for judgement in row.judgements:
+        for judgement in (row.rate, row.cost, row.energy):
             assert says(row_json["judgements"][judgement.respect], judgement)
         assert (line["verdict"], line["cost_verdict"]) == (row.rate.word, row.cost.word)
         assert float(line["b_against_a"]) - 1 == row_json["judgements"]["rate"]["change"]

@@ -336,10 +336,10 @@ def test_a_mean_is_judged_by_its_own_interval_as_a_row_is() -> None:
         b = tuple(measured(c, *three(0.1 * f)) for c, f in zip(cases, factors, strict=True))
         return mean_of(compared(*(measured(c, *three(0.1)) for c in cases), b=b))
 
-    assert against(2.0, 2.0, 2.0, 2.0).verdict.word == "slower"
-    assert against(0.5, 0.5, 0.5, 0.5).verdict.word == "faster"
-    assert against(1.0, 1.0, 1.0, 1.0).verdict.word == "inconclusive"
-    assert against(2.0, 2.0, 0.5, 0.5).verdict.word == "inconclusive"
+    assert against(2.0, 2.0, 2.0, 2.0).rate.verdict.word == "slower"
+    assert against(0.5, 0.5, 0.5, 0.5).rate.verdict.word == "faster"
+    assert against(1.0, 1.0, 1.0, 1.0).rate.verdict.word == "inconclusive"
+    assert against(2.0, 2.0, 0.5, 0.5).rate.verdict.word == "inconclusive"
 
 
 def test_a_mean_of_rows_in_doubt_is_none_and_says_why() -> None:
@@ -348,7 +348,7 @@ def test_a_mean_of_rows_in_doubt_is_none_and_says_why() -> None:
 
     group = mean_of(comparison)
     assert only_row(comparison).verdict.word == "inconclusive"
-    assert (group.verdict.word, group.common, group.rows) == ("not comparable", 0, 1)
+    assert (group.rate.word, group.common, group.rows) == ("not comparable", 0, 1)
     assert group.mean == Missing("each row is in doubt")
 
 
@@ -361,7 +361,7 @@ def test_a_mean_of_undecided_rows_has_no_figure_in_any_form() -> None:
 
     group = mean_of(comparison)
     assert [row.verdict.word for row in comparison.rows] == ["inconclusive"] * 2
-    assert group.verdict.word == "inconclusive"
+    assert group.rate.word == "inconclusive"
     assert isinstance(group.mean, GeometricMean)
     naming = Naming(comparison, "")
     cells = row_table(comparison, naming).rows[-1]
@@ -568,14 +568,16 @@ def test_by_threads_a_gpu_is_no_side_for_its_threads_are_not_chosen() -> None:
 
 
 def test_by_threads_a_run_of_a_gpu_alone_is_refused() -> None:
-    with pytest.raises(GputuiError, match="without such a choice"):
+    with pytest.raises(GputuiError, match="the measured cases have none"):
         sides_by("threads", [make_run(measured(GPU_GEMM, steady(0.001)))])
 
 
 def test_one_value_alone_is_refused_and_named() -> None:
     run = make_run(measured(make_case(threads="1"), steady(0.1)))
 
-    with pytest.raises(GputuiError, match="--by threads: every measured case is on 1 thread") as caught:
+    with pytest.raises(
+        GputuiError, match="--by threads: two values are needed, and the measured cases have 1"
+    ) as caught:
         sides_by("threads", [run])
     assert caught.value.exit_code == EXIT_USAGE
 
@@ -880,3 +882,13 @@ def test_exchanging_the_files_mirrors_the_whole_comparison(
             assert isinstance(mirror.mean, GeometricMean)
             assert mirror.mean.ratio == pytest.approx(1 / group.mean.ratio)
     assert there.unmeasured == back.unmeasured
+
+
+def test_pooled_runs_of_several_gpus_hold_the_launches_of_the_first() -> None:
+    case = make_case(device_class="gpu")
+    on_two = [
+        replace(measured(case, steady(0.1), steady(0.1)), case_id=index, device_index=index)
+        for index in range(2)
+    ]
+    (pooled,) = side_of_runs("a.db", [make_run(*on_two), make_run(*on_two)], pool=True).cases
+    assert (pooled.result.device_index, len(pooled.result.measurements)) == (0, 4)

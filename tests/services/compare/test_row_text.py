@@ -42,6 +42,7 @@ from gputui.services.compare.text import (
     write_options,
 )
 from gputui.services.results.conditions import Evidence
+from gputui.services.results.labels import format_ends
 from gputui.services.results.metrics import CaseMetric
 from gputui.services.results.selectors import Selection
 
@@ -70,10 +71,16 @@ def test_both_costs_of_a_row_are_for_as_much_work_as_suits_the_cheaper_one() -> 
 
 
 def test_a_change_that_is_not_decided_ends_in_a_question_mark() -> None:
-    assert doubted_point_text(row_of(run_of(0.1), run_of(0.2)).rate) == "-50 %"
+    assert doubted_point_text(row_of(run_of(0.1), run_of(0.2)).rate) == "-50 % "
     assert doubted_point_text(row_of(run_of(0.1, spread=0.05), run_of(0.104, spread=0.05)).rate) == "-4 %?"
     other = replace(GPT, unit="img")
-    assert doubted_point_text(row_of(run_of(0.1), run_of(0.1, other)).rate) == ""
+    assert doubted_point_text(row_of(run_of(0.1), run_of(0.1, other)).rate) == " "
+
+
+def test_the_ends_of_a_change_have_its_unit_where_it_does_not_stand_before_them() -> None:
+    assert format_ends(0.9, 2.4, 1.45) == "-10 to +140 %"
+    assert format_ends(2.9, 3.4, 3.1) == "2.90 to 3.40x"
+    assert format_ends(0.004, 1200.0, 2.0) == "unknown"
 
 
 def asked_of(*runs: Run) -> Asked:
@@ -101,12 +108,12 @@ def painted(page: Page) -> Iterator[tuple[str, str]]:
 
 
 def test_of_three_boxes_each_verdict_has_its_color_in_the_column_of_its_box() -> None:
-    asked = asked_of(run_of(0.1), run_of(0.2), run_of(0.05))
+    asked = asked_of(run_of(0.1), run_of(0.2), run_of(0.07))
     comparisons = tuple(compare_sides(asked.sides[0], side) for side in asked.sides[1:])
     page = Page(terminal(100))
     _write_many(page, asked, Answer(comparisons, ((), ()), Headline(())), None)
     colors = [(text.split()[0], color) for text, color in painted(page) if "%" in text]
-    assert colors[:2] == [("-50", "yellow"), ("+100", "green")]
+    assert colors[:2] == [("-50", "yellow"), ("+43", "green")]
 
 
 @pytest.mark.parametrize("factors", [(1.0, 1.3), (1.0, 1.3, 2.0)])

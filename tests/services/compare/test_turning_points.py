@@ -15,31 +15,34 @@ from gputui.services.compare.turning_points import turning_points
 def points(a: Run, b: Run) -> list[tuple[str, str]]:
     other = replace(b, summary=replace(b.summary, run_id="0194b5a0-0000-7000-8000-00000000bbbb"))
     comparison = compare_sides(side_of_runs("a.db", [a]), side_of_runs("b.db", [other]))
-    found = turning_points(comparison.rows)
-    return [(condition, re.sub(r" \(\d+ to \d+\)", "", answer)) for condition, answer in found]
+    found = turning_points(comparison)
+    return [(condition, re.sub(r" \([\d.]+ to [\d.]+\)", "", answer)) for condition, answer in found]
 
 
 def test_the_price_of_b_at_which_costs_are_even_and_the_case_that_speaks_against_it() -> None:
     a = run_of({GPT: 0.064, DECODE: 0.044}, 3.5)
     b = run_of({GPT: 0.1, DECODE: 0.1}, 1.75)
     assert points(a, b) == [
-        ("if b costs $2.24/h or more", "a is cheaper per token"),
-        ("for text generation", "b is 56 % slower and 14 % dearer per token: take a"),
+        ("if b.db costs $2.24/h or more", "a.db is cheaper per token"),
+        (
+            "for text generation",
+            "b.db is 56 % slower than a.db; a.db costs 12 % less per token: take a.db",
+        ),
     ]
 
 
 def test_of_what_is_dearer_the_price_that_makes_it_cheaper() -> None:
     assert points(run_of({GPT: 0.1}, 1.0), run_of({GPT: 0.05}, 4.0)) == [
-        ("if b costs $2.00/h or less", "b is cheaper per token")
+        ("if b.db costs $2.00/h or less", "b.db is cheaper per token")
     ]
 
 
 def test_without_prices_the_share_of_a_price_below_which_b_is_cheaper() -> None:
     assert points(run_of({GPT: 0.064}), run_of({GPT: 0.1})) == [
-        ("if b costs less than 64 % of a", "b is cheaper per token")
+        ("if b.db costs less than 64 % of a.db", "b.db is cheaper per token")
     ]
     assert points(run_of({GPT: 0.1}), run_of({GPT: 0.02})) == [
-        ("if b costs less than 5.00 times a", "b is cheaper per token")
+        ("if b.db costs less than 5.00 times a.db", "b.db is cheaper per token")
     ]
 
 

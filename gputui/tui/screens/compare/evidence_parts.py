@@ -21,8 +21,8 @@ from gputui.services.compare.row_text import (
     boxes_text,
     costs_text,
     judgement_text,
+    rate_cells,
     rate_text,
-    rates_text,
     style_of,
     time_text,
 )
@@ -53,17 +53,17 @@ def heading_line(text: str, width: int, note: str = "") -> Line:
 
 def value_lines(row: Row, width: int, sure_rows: int = 2) -> list[Line]:
     """Rate, certainty (at most `sure_rows` lines), cost, and what else is known: what matters most first."""
-    a, b = rates_text(row)
+    a, b, unit = rate_cells(row)
     times = [time_text(cell) for cell in (row.a, row.b)]
     is_timed = all(isinstance(cell.speed, SpeedEstimate) for cell in (row.a, row.b))
     step = f", {times[0]} vs {times[1]} a step" if is_timed and not row.case.is_whole else ""
-    lines = [_labelled(row.rate.respect, f"{a} vs {b}{step}", width)]
+    lines = [_labelled(row.rate.respect, f"{a} vs {f'{b} {unit.text}'.rstrip()}{step}", width)]
     for number, text in enumerate(wrapped(sure_text(row), width - 10, sure_rows)):
         lines.append(_labelled("" if number else "sure", text, width))
-    (cost_a, cost_b), unit = costs_text((row.a, row.b))
+    (cost_a, cost_b), work = costs_text((row.a, row.b))
     if cost_a or cost_b:
         judged = f", {judgement_text(row.cost)}" if row.cost.ratio is not None else ""
-        lines.append(_labelled("cost", f"{cost_a or '—'} vs {cost_b or '—'} per {unit}{judged}", width))
+        lines.append(_labelled("cost", f"{cost_a or '—'} vs {cost_b or '—'} per {work}{judged}", width))
     for column, title in ((PEAK, "of peak"), (ENERGY, "energy")):
         values = [column.on_side(cell, in_full=False) for cell in (row.a, row.b)]
         if all(isinstance(value, Missing) for value in values):

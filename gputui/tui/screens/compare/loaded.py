@@ -13,16 +13,13 @@ from gputui.services.compare.columns import ENERGY, RATE, RATIO, ComparisonColum
 from gputui.services.compare.fleet_why import ranking_of
 from gputui.services.compare.formats import comparison_text
 from gputui.services.compare.headline import Headline
-from gputui.services.compare.pairing import Comparison, Row, Side
+from gputui.services.compare.pairing import Comparison, Row
+from gputui.services.compare.row_text import called, short_name
 from gputui.services.compare.session import Answer, Asked, ComparisonRequest, ask, request_of
 from gputui.services.compare.why import Why
 from gputui.services.results.selectors import every_file, from_here
 from gputui.services.support.background import Job
 from gputui.store.text import clean_text
-from gputui.tui.widgets.cells import cut
-
-_LABEL_CELLS = 24
-"""Of a label in a heading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,26 +121,6 @@ def with_energy(loaded: Loaded, job: Job[Any]) -> Loaded:
     job.say("reading power")
     answer = loaded.asked.compared(loaded.baseline, with_energy=True)
     return replace(loaded, answer=replace(answer, headline=loaded.answer.headline), with_energy=True)
-
-
-def short_name(name: str) -> str:
-    """A selector for a heading: the file's name and, of a run's id, its last digits."""
-    path, at, run = name.rpartition("@")
-    if not at:
-        return name.rpartition("/")[2]
-    return f"{path.rpartition('/')[2]}@{run[-8:] if len(run) == 36 else run}"
-
-
-def called(side: Side) -> str:
-    """What a person calls a side: the label of a run that was chosen, else as it was asked for."""
-    label = side.run.label if "@" in side.name else ""
-    return cut(clean_text(label), _LABEL_CELLS) or short_name(side.name)
-
-
-def label_of(side: Side) -> str:
-    """The label that all of its runs have; empty if there is none."""
-    labels = {case.run.label for case in side.cases} or {side.run.label}
-    return cut(clean_text(labels.pop() or ""), _LABEL_CELLS) if len(labels) == 1 else ""
 
 
 def heading_of(comparison: Comparison, place: int, count: int) -> str:

@@ -10,17 +10,21 @@ from gputui.model.units import format_hourly
 from gputui.services.compare.candidates import Candidate
 from gputui.services.compare.pairing import Comparison, Side
 from gputui.services.compare.row_text import (
+    LABEL_CELLS,
+    called,
     difference_words,
+    label_of,
     launches_words,
     letter_of,
     no_difference_words,
+    short_name,
     unmeasured_words,
 )
 from gputui.services.results.labels import day, device_words, torch_words
 from gputui.services.results.references import PREFIX, reference_names
 from gputui.services.results.run_lists import ListedRun
 from gputui.store.text import clean_text
-from gputui.tui.screens.compare.loaded import Loaded, called, label_of, short_name
+from gputui.tui.screens.compare.loaded import Loaded
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, wrapped
 from gputui.tui.widgets.sections import paragraph, section, table_lines
@@ -89,7 +93,7 @@ def _parts(side: Side, ignore: str) -> list[str]:
             short if short != name else "",
             device_words(run),
             "" if isinstance(run.price, Missing) else format_hourly(run.price.usd_per_hour),
-            label_of(side) if not ignore and name == short else "",
+            cut(label_of(side), LABEL_CELLS) if not ignore and name == short else "",
             torch_words(run),
             launches_words(side),
             day(run),

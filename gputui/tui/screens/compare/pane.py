@@ -260,7 +260,7 @@ def _taken(seconds: float, usd: float | None) -> str:
 
 def turning_lines(comparison: Comparison, width: int) -> list[Line]:
     """What would change the answer; empty where the main case is undecided."""
-    found = turning_points(comparison.rows)
+    found = turning_points(comparison)
     if not found:
         return []
     label = min(max(width_of(condition) for condition, _ in found), width // 2)
@@ -378,10 +378,7 @@ def _value(column: ComparisonColumn, cell: Cell) -> Span:
 def _point(judgement: Judgement | None) -> Span:
     if judgement is None or judgement.ratio is None:
         return Span("")
-    return Span(
-        f"{doubted_point_text(judgement)}{' ' if judgement.is_decided else ''}",
-        style_of(judgement) if judgement.differs else "",
-    )
+    return Span(doubted_point_text(judgement), style_of(judgement) if judgement.differs else "")
 
 
 def _ends(judgement: Judgement | None) -> Span:

@@ -17,7 +17,7 @@ from gputui.services.compare.columns import COLUMNS_OF_SIDES, ENERGY, Comparison
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
 from gputui.services.compare.headline import main_row
 from gputui.services.compare.pairing import Comparison, Row
-from gputui.services.compare.row_text import letter_of
+from gputui.services.compare.row_text import letter_of, short_name
 from gputui.services.compare.rows_table import RowOfSides, rows_of_sides
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.actions import ACTIONS
@@ -29,7 +29,6 @@ from gputui.tui.screens.compare.loaded import (
     heading_of,
     read,
     read_text,
-    short_name,
     with_baseline,
     with_energy,
 )
