@@ -14,7 +14,7 @@ from typing import Any  # Any: attributes of a terminal
 from gputui.cli.output import beneath, drawn_on, shown, wrapped
 from gputui.cli.redrawn import Redrawn
 from gputui.cli.run_picture import picture_lines
-from gputui.document.background import loud_typing, quiet_typing
+from gputui.document.background import cursor_row, loud_typing, quiet_typing
 from gputui.document.page import Page, console_on
 from gputui.model.journal import (
     CaseEnd,
@@ -113,7 +113,9 @@ class Progress:
             size = page.out.width, page.out.height
             for line in picture_lines(progress, self._plans, self._into, self._keys, *size):
                 page.spans(line)
-            self._write(self._rows.drawing(page.lines, page.out.width))
+            has_changed = size != self._rows.size and self._typing is not None
+            in_sight = (has_changed and cursor_row()) or size[1]
+            self._write(self._rows.drawing(page.lines, size, in_sight))
 
     def hear(self, index: int, line: Line) -> None:
         """Take one line of the journal of run `index`, possibly written long before."""
@@ -183,7 +185,7 @@ class Progress:
     def _erasing(self) -> str:
         """What removes the picture, which is drawn again at the next tick."""
         self._drawn_s = 0.0
-        return self._rows.erasing(shutil.get_terminal_size().columns)
+        return self._rows.erasing(shutil.get_terminal_size())
 
     def _write(self, text: str) -> None:
         if text:

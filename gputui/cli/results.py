@@ -59,7 +59,7 @@ _BAR = 20
 _RATES = 4
 """Columns of `brief_table` that say how fast a case is."""
 _GAIN = 2.5
-"""What precisions bring goes after the bars, before costs and shares of the peak."""
+"""What precisions bring goes before the bars, after costs."""
 _Speeds = Sequence[tuple[CaseResult, SpeedEstimate]]
 
 

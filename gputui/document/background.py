@@ -23,6 +23,7 @@ _ANSWER = re.compile(
     rb"\x1b\]11;(?:rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+))?[^\x07\x1b]*(?:\x07|\x1b\\)"
 )
 _LAST_ANSWER = re.compile(rb"\x1b\[\?[0-9;]*c")
+_ROW = re.compile(rb"\x1b\[(\d+);\d+R")
 _BEGUN = re.compile(rb"\x1b(?:\](?:1(?:1(?:;[^\x07\x1b]*\x1b?)?)?)?|\[(?:\?[0-9;]*)?)?$")
 
 
@@ -106,6 +107,21 @@ def loud_typing(before: list[Any]) -> None:
 
     with suppress(OSError, termios.error):
         termios.tcsetattr(0, termios.TCSAFLUSH, before)
+
+
+def cursor_row() -> int | None:
+    """The row of the cursor from 1, which the terminal is asked for; what was typed until then is forgotten.
+
+    None if it does not say. Ask only after `quiet_typing`.
+    """
+    with suppress(OSError):
+        os.write(2, b"\x1b[6n")
+        heard, until_s = b"", monotonic() + WAIT_S
+        while select.select([0], [], [], max(until_s - monotonic(), 0))[0] and (read := os.read(0, 4096)):
+            heard += ANSWERS.feed(read)
+            if found := _ROW.search(heard):
+                return int(found[1])
+    return None
 
 
 def palette_here(theme: str = "", *, asks: bool = True) -> Palette:

@@ -16,8 +16,8 @@ from gputui.services.results.labels import interval_words, shared_case_words, sh
 from gputui.services.results.roofline import PeakShare, peak_share
 from gputui.services.results.throughput import GAVE, gave_text
 
-_PEAK, _COST, _BAR = 1, 2, 3
-"""What goes first where there is little room."""
+_PEAK, _BAR, _PEAK_TEST, _COST = 1, 2, 2.7, 3
+"""The highest goes first where there is little room: costs, then of which test a share is, then bars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def rates_table(
     cost: str = "cost",
     widest_bar: int = 80,
 ) -> Table:
-    """Rates with their intervals, shares of the peak, also drawn, and costs; the bars go first."""
+    """Rates with their intervals, shares of the peak, also drawn, and costs; these go first."""
     rates = [line.rate.partition(" ") for line in lines]
     columns = [
         Column(heading, [line.name for line in lines], breaks=True),
@@ -86,12 +86,14 @@ def rates_table(
     used = [None if share is None else min(share.share, 1.0) for share in shares]
     drawn = bars(used, 1.0, "compute", most=widest_bar, priority=_BAR)
     texts = [share.text if share else "—" for share in shares]
+    short = Column("of peak", [text.partition(" of ")[0] for text in texts], True, _PEAK)
+    of_peak = Column("of peak", texts, True, _PEAK_TEST, narrow=short)
     costs = Column(cost, [line.cost for line in lines], True, _COST)
     return Table(
         (
             *columns,
             *([Column(GAVE, [Span(line.gave, "warn") for line in lines], True)] if any(gave) else ()),
-            *((drawn, Column("of peak", texts, True, _PEAK)) if any(shares) else ()),
+            *((drawn, of_peak) if any(shares) else ()),
             *((costs,) if any(costs.texts) else ()),
         )
     )
