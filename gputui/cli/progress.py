@@ -7,14 +7,13 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any  # Any: attributes of a terminal
 
 from gputui.cli.output import beneath, drawn_on, shown, wrapped
 from gputui.cli.redrawn import Redrawn
 from gputui.cli.run_picture import picture_lines
-from gputui.document.background import cursor_row, loud_typing, quiet_typing
+from gputui.document.background import cursor_row, hide_typing
 from gputui.document.page import Page, console_on
 from gputui.model.journal import (
     CaseEnd,
@@ -68,11 +67,11 @@ class Progress:
         self._logs: set[str] = set()
         """Their ends that were printed: each once."""
         self._drawn_s = 0.0
-        self._typing: list[Any] | None = None
-        """The terminal's attributes before the picture."""
+        self._show_typing: Callable[[], None] | None = None
+        """Lets the terminal echo again."""
 
     def __enter__(self) -> Progress:
-        self._typing = quiet_typing() if self._live else None
+        self._show_typing = hide_typing() if self._live else None
         return self
 
     def __exit__(
@@ -83,9 +82,9 @@ class Progress:
 
     def give_back(self) -> None:
         """Let the terminal echo again; what was typed into the picture is forgotten."""
-        if self._typing is not None:
-            loud_typing(self._typing)
-            self._typing = None
+        if self._show_typing is not None:
+            self._show_typing()
+            self._show_typing = None
 
     def say(self, text: str, *below: str) -> None:
         """Print a line that stays, and others below it."""
@@ -113,7 +112,7 @@ class Progress:
             size = page.out.width, page.out.height
             for line in picture_lines(progress, self._plans, self._into, self._keys, *size):
                 page.spans(line)
-            has_changed = size != self._rows.size and self._typing is not None
+            has_changed = size != self._rows.size and self._show_typing is not None
             in_sight = (has_changed and cursor_row()) or size[1]
             self._write(self._rows.drawing(page.lines, size, in_sight))
 

@@ -9,6 +9,7 @@ import atexit
 import os
 import re
 import select
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import Any
@@ -101,18 +102,45 @@ def quiet_typing() -> list[Any] | None:
     return None
 
 
-def loud_typing(before: list[Any]) -> None:
-    """Show again what is typed, but not what was typed since."""
+def hide_typing() -> Callable[[], None] | None:
+    """Keep what is typed from being shown until what this returns is called, which forgets what was typed.
+
+    A process that waits for the end of this one does the same if it is killed. None without a terminal.
+    """
+    before = quiet_typing()
+    if before is None:
+        return None
     import termios
 
-    with suppress(OSError, termios.error):
-        termios.tcsetattr(0, termios.TCSAFLUSH, before)
+    quiet = termios.tcgetattr(0)
+    reader, writer = os.pipe()
+    guard = os.fork()
+    if not guard:
+        try:
+            os.setsid()  # it gets no signals from the terminal's keys
+            os.close(writer)
+            # A shell may have attributes of its own by now.
+            if not os.read(reader, 1) and termios.tcgetattr(0) == quiet:
+                termios.tcsetattr(0, termios.TCSANOW, before)
+        finally:
+            os._exit(0)
+    os.close(reader)
+
+    def show() -> None:
+        with suppress(OSError, termios.error):
+            termios.tcsetattr(0, termios.TCSAFLUSH, before)
+        with suppress(OSError):
+            os.write(writer, b".")
+            os.close(writer)
+            os.waitpid(guard, 0)
+
+    return show
 
 
 def cursor_row() -> int | None:
     """The row of the cursor from 1, which the terminal is asked for; what was typed until then is forgotten.
 
-    None if it does not say. Ask only after `quiet_typing`.
+    None if it does not say. Ask only after `hide_typing`.
     """
     with suppress(OSError):
         os.write(2, b"\x1b[6n")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -450,3 +453,19 @@ def test_what_is_typed_into_the_picture_is_not_shown_and_the_terminal_is_as_befo
         assert terminal.ended() == 0
         assert terminal.attributes_now == terminal.attributes_before
         assert terminal.unread() == b""
+
+
+def test_a_terminal_whose_viewer_was_killed_echoes_again(tmp_path: Path) -> None:
+    profile = write_spin_profile(tmp_path / "spin.toml", replicates=3, threads=("1", "all"))
+    run = shlex.join([*WORDS, "run", str(profile), "--yes", "--db", str(tmp_path / "a.db")])
+    shell = f"sh -c {shlex.quote(f'echo viewer $$; exec {run}')}; cat"
+    with Terminal(["sh", "-c", shell], 80, 24) as terminal:
+        terminal.wait_for("pass 2 of 3")
+        assert terminal.attributes_now != terminal.attributes_before
+        found = re.search(rb"viewer (\d+)", terminal.raw)
+        assert found is not None
+        os.kill(int(found[1]), signal.SIGKILL)
+        terminal.wait_for(lambda: terminal.attributes_now == terminal.attributes_before)
+        terminal.type(b"seen\x04\x04")
+        terminal.wait_for("seen")
+        assert terminal.ended() == 0
