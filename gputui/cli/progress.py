@@ -91,14 +91,14 @@ class Progress:
         self._write(self._erasing())
         print(wrapped(text, sys.stderr), *below, sep="\n", file=sys.stderr, flush=True)
 
-    def interject(self, text: str) -> None:
-        """Print a line that stays, from a signal handler: bypasses Python's buffer, which may be in use.
+    def interject(self, *lines: str) -> None:
+        """Print lines that stay, from a signal handler: bypasses Python's buffer, which may be in use.
 
         Writing to a buffered stream while it is being flushed raises RuntimeError.
         """
-        line = f"{self._erasing()}{shown(text, sys.stderr)}\n"
+        text = self._erasing() + "".join(f"{shown(line, sys.stderr)}\n" for line in lines)
         with contextlib.suppress(OSError):  # nobody reads it any more
-            os.write(2, line.encode(sys.stderr.encoding))
+            os.write(2, text.encode(sys.stderr.encoding))
 
     def tick(self) -> None:
         """Draw the picture, at most once a second, once all lines so far were heard."""

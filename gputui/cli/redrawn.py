@@ -26,7 +26,7 @@ class Redrawn:
     def __init__(self) -> None:
         self._lines: tuple[str, ...] = ()
         self._above: list[int] = []
-        """Cells of older lines that a smaller terminal pushed out of its screen, and a larger one shows again."""
+        """Cells of older lines that a smaller terminal pushed out of sight; a larger one shows them again."""
         self.size = 0, 0
         """Columns and rows of the terminal that has them."""
         self._drawings = 0
@@ -51,9 +51,9 @@ class Redrawn:
         return text
 
     def _clearing(self, columns: int, in_sight: int) -> str:
-        """What removes as much as is in sight; a narrower terminal goes on with long lines in the next row."""
+        """What removes all that is in sight; a narrower terminal goes on with long lines in the next row."""
         cells = [*self._above, *(width_of(_STYLED.sub("", line)) for line in self._lines[:-1])]
-        cells += [0] * bool(self._lines)
+        cells += [0] * bool(self._lines)  # the cursor is in the first row of the last line
         seen = 0
         while cells and seen < in_sight:
             taken = -(-cells[-1] // max(columns, 1)) or 1
@@ -68,7 +68,9 @@ class Redrawn:
 def _change(old: str | None, new: str) -> str:
     """From the first cell of a line, what makes it the new one: only the cells that differ."""
     cells, before = _cells(new), [] if old is None else _cells(old)
-    if old is None or len(before) > len(cells):  # cleared at its end, it would stay as long where it is broken
+    if old is None or len(before) > len(
+        cells
+    ):  # cleared at its end, it would stay as long where it is broken
         return f"\x1b[K{new}"
     parts, at = [], 0
     for first, end in _spans(n for n, (was, cell) in enumerate(zip_longest(before, cells)) if was != cell):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -22,19 +20,20 @@ from gputui.cli.watching import (
     NOTIFY_HELP,
     VERBOSE_HELP,
     alerts_of,
+    detached,
     finish,
     hold_signals,
     watch,
 )
 from gputui.document.plain_text import command_lines
-from gputui.errors import EXIT_DONE, GputuiError
+from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_hourly, format_whole_seconds
 from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.pacing import least_budget_s
 from gputui.services.profiles.loader import Profile
-from gputui.services.runs.process import LiveRun, RunRequest, start_runs, wait_until_begun
+from gputui.services.runs.process import RunRequest, start_runs
 from gputui.services.runs.progress import expected_s
 from gputui.services.runs.start import (
     Prepared,
@@ -201,9 +200,7 @@ def command(
     _see_disturbances(prepared, yes=yes)
 
     if detach:
-        runs = start_runs(requests, target)
-        wait_until_begun(runs)
-        return _leave(runs, as_json, target, model)
+        return detached(requests, target, as_json=as_json, like="" if model is None else model.selector)
     hold_signals()
     runs = start_runs(requests, target)
     plans = [request.plan for request in requests]
@@ -338,20 +335,6 @@ def _see_disturbances(prepared: Prepared, *, yes: bool) -> None:
         return
     if not confirmed("Measure anyway?"):
         raise GputuiError("nothing was measured", "--yes measures without asking")
-
-
-def _leave(runs: Sequence[LiveRun], as_json: bool, target: Path, model: RepeatedRun | None) -> int:
-    """Say how runs that were left to themselves are found again."""
-    if as_json:
-        click.echo(json.dumps({"schema": 1, "runs": [{"run_id": run.run_id} for run in runs]}, indent=1))
-        return EXIT_DONE
-    name = runs[0].short_id
-    click.echo(f"run {' and '.join(run.short_id for run in runs)} continues in the background")
-    click.echo(f"watch it: gputui attach {name}; end it: gputui stop {name}")
-    if model is not None:
-        mine = shlex.quote(f"{target}@{name}")
-        click.echo(f"then: gputui compare {shlex.quote(model.selector)} {mine}")
-    return EXIT_DONE
 
 
 def _say(line: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -14,13 +13,14 @@ from gputui.cli.recovered import report_missing_home, report_recovered
 from gputui.cli.watching import (
     NOTIFY_HELP,
     alerts_of,
+    detached,
     finish,
     hold_signals,
     watch,
 )
-from gputui.errors import EXIT_DONE, GputuiError
+from gputui.errors import GputuiError
 from gputui.model.units import counted, format_percent, format_whole_seconds
-from gputui.services.runs.process import start_runs, wait_until_begun
+from gputui.services.runs.process import start_runs
 from gputui.services.runs.start import budget_from, launches_from, price_from
 from gputui.services.serving.limits import Limits, limits_from
 from gputui.services.serving.plan import (
@@ -216,14 +216,7 @@ def command(
     _announce(prepared, attain)
     request = prepared.request
     if detach:
-        runs = start_runs([request], prepared.target)
-        wait_until_begun(runs)
-        if as_json:
-            click.echo(json.dumps({"schema": 1, "runs": [{"run_id": runs[0].run_id}]}, indent=1))
-        else:
-            click.echo(f"run {runs[0].short_id} continues in the background")
-            click.echo(f"watch it: gputui attach {runs[0].short_id}; end it: gputui stop {runs[0].short_id}")
-        return EXIT_DONE
+        return detached([request], prepared.target, as_json=as_json)
     hold_signals()
     runs = start_runs([request], prepared.target)
     watched = watch(runs, [request.plan], alerts_of(runs, [request.plan]) if notify else None)
