@@ -72,7 +72,7 @@ def _bar(value: float | None, high: float, style: str) -> str:
     return f'<svg class="bars" aria-hidden="true">{bar.format("track", 100)}{bar.format(style, width)}</svg>'
 
 
-_PATTERNS = dict(zip((*FAMILIES, "track"), "█▓▒▚▞░", strict=True))
+PATTERNS = dict(zip((*FAMILIES, "track"), "█▓▒▚▞░", strict=True))
 """Of the parts of a bar, by hue: where there are few colours, two hues may look alike, or all."""
 _SOLID, _SQUARES = (str.maketrans(dict.fromkeys("▓▒▚▞░", solid)) for solid in "█■")
 
@@ -88,7 +88,7 @@ def parts_bar(parts: Sequence[BarPart], cells: int) -> list[Span]:
         widths[widths.index(max(widths))] -= max(sum(widths) - room, 0)
     spans: list[Span] = []
     for (_, _, style), width in zip(parts, widths, strict=True):
-        pattern = _PATTERNS[style.partition(" ")[0]]
+        pattern = PATTERNS[style.partition(" ")[0]]
         spans += [Span(" " if spans else ""), Span(pattern * width, style)]
     return spans
 
@@ -104,7 +104,7 @@ def legend_lines(entries: Iterable[tuple[str, str, str]], cells: int) -> list[Li
     """A swatch for each part of a bar, in the order of the bar; `entries` are name, figure and style."""
     lines: list[list[Span]] = [[]]
     for name, figure, style in entries:
-        mark = _PATTERNS[style.partition(" ")[0]].replace("█", "■")
+        mark = PATTERNS[style.partition(" ")[0]].replace("█", "■")
         entry = [Span(f"{mark} ", style), Span(name), Span(figure, "dim")]
         if lines[-1] and line_width([*lines[-1], *entry]) + 3 > cells:
             lines.append([])

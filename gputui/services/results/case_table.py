@@ -16,8 +16,8 @@ from gputui.services.results.labels import interval_words, shared_case_words, sh
 from gputui.services.results.roofline import PeakShare, peak_share
 from gputui.services.results.throughput import GAVE, gave_text
 
-_PEAK, _BAR, _PEAK_TEST, _COST = 1, 2, 2.7, 3
-"""The highest goes first where there is little room: costs, then of which test a share is, then bars."""
+_PEAK, _BAR, _COST, _PEAK_TEST = 1, 2, 3, 4
+"""The highest goes first where there is little room: of which test a share is, then costs, then bars."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from gputui.tui.screens.results.tables import (
     case_rows,
     chosen_operators,
 )
-from gputui.tui.screens.results.timeline import at_cursor, lane_cells, share_at, timeline
+from gputui.tui.screens.results.timeline import PINNED, at_cursor, lane_cells, share_at, timeline
 from gputui.tui.screens.results.window import TimeWindow
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
@@ -188,6 +188,7 @@ class RunPane(Vertical):
         if self.tab == "timeline" and self.detail is not None and self.detail.spans:
             spans = self.detail.spans
             self.change_window(lambda window: window.next_span(spans, step))
+            self._page.show_marked()
         there = self._cases_for(self.tab)
         if self.tab not in OF_A_CASE or len(there) < 2:
             return
@@ -391,7 +392,7 @@ class RunPane(Vertical):
         lines = pages.not_sampled(width)
         if self._window is not None:
             lines = timeline(self.detail, self._series, self._window, width, self._switcher.size.height)
-        self._page.show(lines, keeps_place=keeps_place)
+        self._page.show(lines, keeps_place=keeps_place, pinned=PINNED if self.detail.spans else 0)
 
     def _cases_for(self, name: str) -> list[CaseResult]:
         """The cases that have something on a tab, those whose pass has no result last."""
