@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.cli.hosts import directory_given
-from gputui.cli.hosts_table import HostsTable, say
-from gputui.cli.output import confirmed, console, print_hint, shown
+from gputui.cli.hosts_table import HostsTable
+from gputui.cli.output import confirmed, console, print_hint, say, shown
 from gputui.cli.surroundings import unattended
 from gputui.document.page import Page
 from gputui.document.plain_text import command_spans

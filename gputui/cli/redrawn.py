@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby, zip_longest
 from operator import itemgetter
 
@@ -11,8 +11,6 @@ from gputui.document.spans import width_of
 
 _WHOLE_EVERY = 30
 """Drawings: whatever a key or another program wrote into the lines meanwhile is gone then."""
-_MOVE = 4
-"""Bytes that move the cursor to the right."""
 _STYLED = re.compile(r"(\x1b\[[\d;]*m)")
 
 
@@ -32,7 +30,7 @@ class Redrawn:
         self._drawings = 0
 
     def drawing(self, lines: Sequence[str], size: tuple[int, int], in_sight: int) -> str:
-        """What makes these the lines; of the same size, mostly only the cells that differ.
+        """What makes these the lines; of the same size, mostly only what differs.
 
         Of another size it counts how many rows, down to that of the cursor, are `in_sight`.
         """
@@ -66,19 +64,17 @@ class Redrawn:
 
 
 def _change(old: str | None, new: str) -> str:
-    """From the first cell of a line, what makes it the new one: only the cells that differ."""
+    """From the first cell of a line, what makes it the new one: from the first that differs to the last."""
     cells, before = _cells(new), [] if old is None else _cells(old)
-    if old is None or len(before) > len(
-        cells
-    ):  # cleared at its end, it would stay as long where it is broken
+    if old is None or len(before) > len(cells):  # cleared at its end, it would stay as long
         return f"\x1b[K{new}"
-    parts, at = [], 0
-    for first, end in _spans(n for n, (was, cell) in enumerate(zip_longest(before, cells)) if was != cell):
-        parts.append(_right(first - at))
-        for style, group in groupby(cells[first:end], key=itemgetter(0)):
-            text = "".join(character for _, character in group)
-            parts.append(f"{style}{text}\x1b[0m" if style else text)
-        at = end
+    differ = [n for n, (was, cell) in enumerate(zip_longest(before, cells)) if was != cell]
+    if not differ:
+        return ""
+    parts = [f"\x1b[{differ[0]}C"] if differ[0] else []
+    for style, group in groupby(cells[differ[0] : differ[-1] + 1], key=itemgetter(0)):
+        text = "".join(character for _, character in group)
+        parts.append(f"{style}{text}\x1b[0m" if style else text)
     return "".join(parts)
 
 
@@ -97,23 +93,6 @@ def _cells(line: str) -> list[tuple[str, str]]:
                 cells[place] = (cells[place][0], cells[place][1] + character)
             cells += [(style, character), *[(style, "")] * (width - 1)] if width else []
     return cells
-
-
-def _spans(cells: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """From and to which cell to write: what is between two that differ is written where moving takes more."""
-    first = end = 0
-    for cell in cells:
-        if cell - end > _MOVE and end:
-            yield first, end
-        if cell - end > _MOVE or not end:
-            first = cell
-        end = cell + 1
-    if end:
-        yield first, end
-
-
-def _right(cells: int) -> str:
-    return f"\x1b[{cells}C" if cells else ""
 
 
 def _up(rows: int) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from gputui.cli.options import MACHINE_HELP, machine_from
-from gputui.cli.output import wrapped
+from gputui.cli.output import say
 from gputui.cli.recovered import report_missing_home, report_recovered
 from gputui.cli.watching import (
     NOTIFY_HELP,
@@ -229,20 +228,16 @@ def _announce(prepared: PreparedServe, attained_share: float) -> None:
     context = "" if server.context_tokens is None else f", context {server.context_tokens}"
     slots = "" if server.slots is None else f", {counted(server.slots, 'slot')}"
     where = "here" if prepared.is_here else "elsewhere"
-    _say(f"{engine} {where}: {prepared.model}, {prepared.api}{context}{slots}")
+    say(f"{engine} {where}: {prepared.model}, {prepared.api}{context}{slots}")
     profile = prepared.profile
     shared = f", of which {profile.shared_tokens} are shared" if profile.shared_tokens else ""
     limits = f"; {format_percent(attained_share)} within {profile.limits.text}" if profile.limits else ""
-    _say(f"{profile.name}: {profile.prompt_tokens} tokens in{shared}, {profile.output_tokens} out{limits}")
-    _say(
+    say(f"{profile.name}: {profile.prompt_tokens} tokens in{shared}, {profile.output_tokens} out{limits}")
+    say(
         f"{counted(len(plan.cases), 'load')} in {counted(len(plan.launches), 'launch')},"
         f" at most {format_whole_seconds(plan.budget_s)}; into {prepared.target}"
     )
     for note in prepared.notes:
-        _say(note)
+        say(note)
     if prepared.warning:
         click.echo(prepared.warning, err=True)
-
-
-def _say(line: str) -> None:
-    click.echo(wrapped(line, sys.stderr), err=True)

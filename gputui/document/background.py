@@ -129,9 +129,7 @@ def hide_typing() -> Callable[[], None] | None:
     def show() -> None:
         with suppress(OSError, termios.error):
             termios.tcsetattr(0, termios.TCSAFLUSH, before)
-        with suppress(OSError):
             os.write(writer, b".")
-            os.close(writer)
             os.waitpid(guard, 0)
 
     return show

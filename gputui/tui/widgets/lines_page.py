@@ -46,8 +46,7 @@ class LinesPage(ScrollView, can_focus=True):
 
     def show_marked(self) -> None:
         """Scroll as far as it takes for the line with a mark in its margin to be in sight."""
-        leads = (line[0] if line else Span("") for line in self._lines)
-        marks = (row for row, lead in enumerate(leads) if lead.style == "accent" and lead.text.strip())
+        marks = (row for row, line in enumerate(self._lines) if _text_of(line).startswith((" ▸ ", " > ")))
         marked = next(marks, 0)
         least, most = marked + 1 - self.size.height, max(marked - self._pinned, 0)
         self.scroll_to(y=min(max(self.scroll_offset.y, least), most), animate=False)

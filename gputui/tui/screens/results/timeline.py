@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
-from itertools import groupby
-from operator import itemgetter, or_
+from operator import or_
 
 from gputui.document.bars import PATTERNS
 from gputui.document.theme import FAMILIES, SELECTED, TONES
@@ -210,22 +209,12 @@ def _slice_lane(
     names = [*dict.fromkeys(name for _, name in slices)]
     drawn = [Span(" ")] * cells
     current = here[0].launch_id if here else -1
-    shown: list[tuple[bool, str, Sequence[MeasuredSpan]]] = []
-
-    def named(one: tuple[MeasuredSpan, str]) -> tuple[str, bool]:
-        span, name = one
-        return name, (span.last_utc_us - span.first_utc_us) * cells // window.span_us > len(name)
-
-    for (name, has_room), row in groupby(sorted(slices, key=lambda one: one[0].first_utc_us), named):
-        spans = [span for span, _ in row]  # those without room are one
-        for some in [[span] for span in spans] if has_room else [spans]:
-            shown.append((any(span.launch_id == current for span in some), name, some))
-    for is_here, name, spans in sorted(shown, key=itemgetter(0)):  # no other covers the one at the cursor
-        first = _cell_of(spans[0].first_utc_us, window, cells)
-        end = min(max(_cell_of(spans[-1].last_utc_us, window, cells), first + 1), cells)
+    for span, name in sorted(slices, key=lambda one: one[0].launch_id == current):  # no other covers it
+        is_here, hue = span.launch_id == current, FAMILIES[names.index(name) % len(FAMILIES)]
+        first = _cell_of(span.first_utc_us, window, cells)
+        end = min(max(_cell_of(span.last_utc_us, window, cells), first + 1), cells)
         first = max(first, 0)
         wide = max(end - first - (end < cells), 1)
-        hue = FAMILIES[names.index(name) % len(FAMILIES)]
         text, style = PATTERNS[hue] * wide, f"{hue} {TONES}"
         if len(name) <= wide:
             text, style = name.center(wide), f"{'accent' if is_here else 'dim'}{SELECTED}"
