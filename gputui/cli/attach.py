@@ -11,6 +11,7 @@ from gputui.cli.watching import (
     NOTIFY_HELP,
     VERBOSE_HELP,
     alerts_of,
+    continuing,
     finish,
     hold_signals,
     watch,
@@ -38,10 +39,13 @@ def command(run: str, notify: bool, shows_all: bool, verbose: bool, as_json: boo
         return see_through(bakeoff, shows_all=shows_all, verbose=verbose, is_ours=False)
     runs = find_in_progress(run)
     plans = [Spec.read(found.run_dir).plan for found in runs]
-    name = runs[0].short_id
-    ending = f"to end it: gputui stop {name}"
     hold_signals()
-    left = f"the run continues; {ending}; to see it again: gputui attach {name}"
     alerts = alerts_of(runs, plans, is_late=True) if notify else None
-    watched = watch(runs, plans, alerts, left=left, keys=f"Ctrl-C leaves it running; {ending}")
+    watched = watch(
+        runs,
+        plans,
+        alerts,
+        left=continuing(runs),
+        keys=f"Ctrl-C leaves it running; to end it: gputui stop {runs[0].short_id}",
+    )
     return finish(runs, watched, runs[0].target, as_json=as_json, is_verbose=verbose, shows_all=shows_all)

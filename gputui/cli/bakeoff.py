@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.cli.hosts import directory_given
-from gputui.cli.hosts_table import HostsTable, say
-from gputui.cli.output import confirmed, console, print_hint, shown
+from gputui.cli.hosts_table import HostsTable
+from gputui.cli.output import confirmed, console, print_hint, say, shown
 from gputui.cli.surroundings import unattended
 from gputui.document.page import Page
 from gputui.document.plain_text import command_spans
@@ -395,10 +395,14 @@ def _next_round(bakeoff: Bakeoff) -> Bakeoff | None:
 def _follow(bakeoff: Bakeoff, is_ours: bool, ends: bool) -> int:
     """Show all hosts until their ends; returns the signal by which the user stopped them, or 0."""
     is_live = sys.stderr.isatty()
-    ending = f"to end them: gputui stop {bakeoff.name}"
     if is_live and not ends:
         for line in (
-            _HOW_TO_LEAVE if is_ours else (f"Ctrl-C leaves this view while the runs go on; {ending}",)
+            _HOW_TO_LEAVE
+            if is_ours
+            else (
+                "Ctrl-C leaves this view while the runs go on; to end them:",
+                f"  gputui stop {bakeoff.name}",
+            )
         ):
             say(line, "dim")
     stopped: list[int] = [signal.SIGTERM] if ends else []
@@ -408,7 +412,8 @@ def _follow(bakeoff: Bakeoff, is_ours: bool, ends: bool) -> int:
 
     def leave(number: int, frame: FrameType | None) -> None:
         if number != signal.SIGHUP:
-            left = f"\nthe runs go on; to come back: gputui attach {bakeoff.name}; {ending}\n"
+            back, end = f"  gputui attach {bakeoff.name}", f"  gputui stop {bakeoff.name}"
+            left = f"\nthe runs go on; to come back, or to end them:\n{back}\n{end}\n"
             os.write(sys.stderr.fileno(), left.encode())
         os._exit(EXIT_DONE if number == signal.SIGQUIT else 128 + number)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gputui.cli.output import beneath, console, shown
+from gputui.cli.output import beneath, console, say, shown
 from gputui.document.page import Page
 from gputui.document.spans import Line, Span
 from gputui.document.spans import wrapped as lines_in
@@ -121,26 +120,3 @@ def _cut(text: str, cells: int) -> str:
         return text
     words = text[: cells - 1].rsplit(" ", 1)[0].rstrip()
     return f"{words if len(words) > cells // 2 else text[: cells - 1]}…"
-
-
-_COMMAND = re.compile(r": (?=(?:gputui|ssh|ssh-\w+|sbatch|\S+ -m pip) )")
-
-
-def say(text: str, style: str = "", lead: str = "") -> None:
-    """Print a line for people, wrapped; a command at its end stays whole, so that it can be copied.
-
-    `lead` stands before it and stands out.
-    """
-    page = Page(console(sys.stderr))
-    found = _COMMAND.search(text)
-    words, command = (text[: found.end()], text[found.end() :]) if found else (text, "")
-    if not page.out.is_terminal or len(lead + text) <= page.width:
-        page.spans((Span(lead, "title"), Span(words, style), Span(command, "accent")))
-    else:
-        first, *rest = lines_in(lead + words, page.width, len(lead) + 2, breaks=False)
-        page.spans((Span(lead, "title"), Span(first[len(lead) :], style)))
-        for line in rest:
-            page.spans((Span(line, style),))
-        if command:
-            page.spans((Span(f"  {command}", "accent"),))
-    page.show()

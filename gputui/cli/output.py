@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,7 @@ import click
 
 from gputui.cli.surroundings import unattended
 from gputui.document.plain_text import command_spans, in_encoding
+from gputui.document.spans import Span
 from gputui.document.spans import wrapped as lines_in
 from gputui.store.text import clean_lines, clean_text
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from gputui.services.results.next_steps import NextStep
 
 
+_COMMAND = re.compile(r": (?=(?:gputui|ssh|ssh-\w+|sbatch|\S+ -m pip) )")
 _ANSWERS = ("y", "yes", "n", "no", "")
 
 
@@ -132,6 +135,28 @@ def print_or_write(text: str, path: Path | None) -> None:
 
     write_output(path, text)
     print(f"wrote {path}", file=sys.stderr)
+
+
+def say(text: str, style: str = "", lead: str = "") -> None:
+    """Print a line for people, wrapped; a command at its end stays whole, so that it can be copied.
+
+    `lead` stands before it and stands out.
+    """
+    from gputui.document.page import Page
+
+    page = Page(console(sys.stderr))
+    found = _COMMAND.search(text)
+    words, command = (text[: found.end()], text[found.end() :]) if found else (text, "")
+    if not page.out.is_terminal or len(lead + text) <= page.width:
+        page.spans((Span(lead, "title"), Span(words, style), Span(command, "accent")))
+    else:
+        first, *rest = lines_in(lead + words, page.width, len(lead) + 2, breaks=False)
+        page.spans((Span(lead, "title"), Span(first[len(lead) :], style)))
+        for line in rest:
+            page.spans((Span(line, style),))
+        if command:
+            page.spans((Span(f"  {command}", "accent"),))
+    page.show()
 
 
 def wrapped(text: str, stream: TextIO) -> str:

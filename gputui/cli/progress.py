@@ -7,14 +7,13 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any  # Any: attributes of a terminal
 
 from gputui.cli.output import beneath, drawn_on, shown, wrapped
 from gputui.cli.redrawn import Redrawn
 from gputui.cli.run_picture import picture_lines
-from gputui.document.background import loud_typing, quiet_typing
+from gputui.document.background import cursor_row, hide_typing
 from gputui.document.page import Page, console_on
 from gputui.model.journal import (
     CaseEnd,
@@ -68,11 +67,11 @@ class Progress:
         self._logs: set[str] = set()
         """Their ends that were printed: each once."""
         self._drawn_s = 0.0
-        self._typing: list[Any] | None = None
-        """The terminal's attributes before the picture."""
+        self._show_typing: Callable[[], None] | None = None
+        """Lets the terminal echo again."""
 
     def __enter__(self) -> Progress:
-        self._typing = quiet_typing() if self._live else None
+        self._show_typing = hide_typing() if self._live else None
         return self
 
     def __exit__(
@@ -83,23 +82,23 @@ class Progress:
 
     def give_back(self) -> None:
         """Let the terminal echo again; what was typed into the picture is forgotten."""
-        if self._typing is not None:
-            loud_typing(self._typing)
-            self._typing = None
+        if self._show_typing is not None:
+            self._show_typing()
+            self._show_typing = None
 
     def say(self, text: str, *below: str) -> None:
         """Print a line that stays, and others below it."""
         self._write(self._erasing())
         print(wrapped(text, sys.stderr), *below, sep="\n", file=sys.stderr, flush=True)
 
-    def interject(self, text: str) -> None:
-        """Print a line that stays, from a signal handler: bypasses Python's buffer, which may be in use.
+    def interject(self, *lines: str) -> None:
+        """Print lines that stay, from a signal handler: bypasses Python's buffer, which may be in use.
 
         Writing to a buffered stream while it is being flushed raises RuntimeError.
         """
-        line = f"{self._erasing()}{shown(text, sys.stderr)}\n"
+        text = self._erasing() + "".join(f"{shown(line, sys.stderr)}\n" for line in lines)
         with contextlib.suppress(OSError):  # nobody reads it any more
-            os.write(2, line.encode(sys.stderr.encoding))
+            os.write(2, text.encode(sys.stderr.encoding))
 
     def tick(self) -> None:
         """Draw the picture, at most once a second, once all lines so far were heard."""
@@ -113,7 +112,9 @@ class Progress:
             size = page.out.width, page.out.height
             for line in picture_lines(progress, self._plans, self._into, self._keys, *size):
                 page.spans(line)
-            self._write(self._rows.drawing(page.lines, page.out.width))
+            has_changed = size != self._rows.size and self._show_typing is not None
+            in_sight = (has_changed and cursor_row()) or size[1]
+            self._write(self._rows.drawing(page.lines, size, in_sight))
 
     def hear(self, index: int, line: Line) -> None:
         """Take one line of the journal of run `index`, possibly written long before."""
@@ -183,7 +184,7 @@ class Progress:
     def _erasing(self) -> str:
         """What removes the picture, which is drawn again at the next tick."""
         self._drawn_s = 0.0
-        return self._rows.erasing(shutil.get_terminal_size().columns)
+        return self._rows.erasing(shutil.get_terminal_size())
 
     def _write(self, text: str) -> None:
         if text:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,26 +12,26 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.cli.options import MACHINE_HELP, machine_from
-from gputui.cli.output import confirmed, console, wrapped
+from gputui.cli.output import confirmed, console, say
 from gputui.cli.recovered import report_missing_home, report_recovered
 from gputui.cli.watching import (
     ALL_HELP,
     NOTIFY_HELP,
     VERBOSE_HELP,
     alerts_of,
+    detached,
     finish,
     hold_signals,
     watch,
 )
-from gputui.document.plain_text import command_lines
-from gputui.errors import EXIT_DONE, GputuiError
+from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_hourly, format_whole_seconds
 from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.pacing import least_budget_s
 from gputui.services.profiles.loader import Profile
-from gputui.services.runs.process import LiveRun, RunRequest, start_runs, wait_until_begun
+from gputui.services.runs.process import RunRequest, start_runs
 from gputui.services.runs.progress import expected_s
 from gputui.services.runs.start import (
     Prepared,
@@ -197,13 +194,11 @@ def command(
     if model is not None and percent is not None:
         requests = _with_looks(requests, model, percent)
     for warning in prepared.warnings:
-        _say(warning)
+        say(warning)
     _see_disturbances(prepared, yes=yes)
 
     if detach:
-        runs = start_runs(requests, target)
-        wait_until_begun(runs)
-        return _leave(runs, as_json, target, model)
+        return detached(requests, target, as_json=as_json, like="" if model is None else model.selector)
     hold_signals()
     runs = start_runs(requests, target)
     plans = [request.plan for request in requests]
@@ -230,7 +225,7 @@ def _at_known_price(prepared: Prepared) -> tuple[RunRequest, ...]:
         return prepared.requests
     price, run = known
     usd = format_hourly(price.usd_per_hour)
-    _say(f"price: {usd}, as stated for run {run}; if you pay another: --price USD_PER_H")
+    say(f"price: {usd}, as stated for run {run}; if you pay another: --price USD_PER_H")
     return tuple(replace(request, price=price) for request in prepared.requests)
 
 
@@ -241,7 +236,7 @@ def _report_price(request: RunRequest) -> None:
     price = request.price
     if price is not None and price.kind != STATED:
         usd = format_hourly(price.usd_per_hour)
-        _say(f"price: {usd} ({price_source(price)}); if you pay another: --price USD_PER_H")
+        say(f"price: {usd} ({price_source(price)}); if you pay another: --price USD_PER_H")
 
 
 def _percent_to_resolve(like: str | None, against: str | None, resolve: str | None) -> float | None:
@@ -277,7 +272,7 @@ def _with_looks(requests: Sequence[RunRequest], model: RepeatedRun, percent: flo
 
     for request in requests:
         for line in intent(model, request.plan, percent):
-            _say(line)
+            say(line)
     command = command_of_looks(model, percent)
     return tuple(replace(request, on_look=command) for request in requests)
 
@@ -340,29 +335,6 @@ def _see_disturbances(prepared: Prepared, *, yes: bool) -> None:
         raise GputuiError("nothing was measured", "--yes measures without asking")
 
 
-def _leave(runs: Sequence[LiveRun], as_json: bool, target: Path, model: RepeatedRun | None) -> int:
-    """Say how runs that were left to themselves are found again."""
-    if as_json:
-        click.echo(json.dumps({"schema": 1, "runs": [{"run_id": run.run_id} for run in runs]}, indent=1))
-        return EXIT_DONE
-    name = runs[0].short_id
-    click.echo(f"run {' and '.join(run.short_id for run in runs)} continues in the background")
-    click.echo(f"watch it: gputui attach {name}; end it: gputui stop {name}")
-    if model is not None:
-        mine = shlex.quote(f"{target}@{name}")
-        click.echo(f"then: gputui compare {shlex.quote(model.selector)} {mine}")
-    return EXIT_DONE
-
-
-def _say(line: str) -> None:
-    """On stderr, wrapped at words; a command at its end stands in lines that can be copied."""
-    text, _, command = line.partition(": gputui ")
-    click.echo(wrapped(f"{text}:" if command else line, sys.stderr), err=True)
-    width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
-    for part in command_lines(f"gputui {command}", width, "  ") if command else ():
-        click.echo(part, err=True)
-
-
 def _announce(plan: Plan, chosen: ChosenInterpreter, target: Path) -> None:
     if not plan.launches:
         return  # why, is said next
@@ -374,18 +346,18 @@ def _announce(plan: Plan, chosen: ChosenInterpreter, target: Path) -> None:
     about_s = sum(expected_s(plan, launch) for launch in plan.launches)
     about = format_whole_seconds(min(about_s, plan.budget_s))
     at_most = format_whole_seconds(plan.budget_s)
-    _say(
+    say(
         f"{plan.profile}: {counted(to_run, 'case')}, {up_to}{counted(plan.replicates, 'launch')} each,"
         f"{'' if about == at_most else f' about {about},'}"
         f" at most {at_most}" + (f"; {left_out} cannot run here" if left_out else "")
     )
     least_s = least_budget_s(plan)
     if plan.budget_s < least_s:
-        _say(
+        say(
             f"{at_most} is too short for all {counted(to_run, 'case')}, which need at least"
             f" {format_whole_seconds(least_s)}: the most important come first"
         )
-    _say(f"with Python {runtime.python_version}, {torch} ({chosen.found_as}); into {target}")
+    say(f"with Python {runtime.python_version}, {torch} ({chosen.found_as}); into {target}")
     for found in chosen.passed_over:
         click.echo(f"passed over: {found}", err=True)
     if plan.rendezvous:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 
 import click
 
 from gputui.cli.options import MACHINE_HELP, machine_from
-from gputui.cli.output import wrapped
+from gputui.cli.output import say
 from gputui.cli.recovered import report_missing_home, report_recovered
 from gputui.cli.watching import (
     NOTIFY_HELP,
     alerts_of,
+    detached,
     finish,
     hold_signals,
     watch,
 )
-from gputui.errors import EXIT_DONE, GputuiError
+from gputui.errors import GputuiError
 from gputui.model.units import counted, format_percent, format_whole_seconds
-from gputui.services.runs.process import start_runs, wait_until_begun
+from gputui.services.runs.process import start_runs
 from gputui.services.runs.start import budget_from, launches_from, price_from
 from gputui.services.serving.plan import (
     DEFAULT_ATTAINED_SHARE,
@@ -216,14 +215,7 @@ def command(
     _announce(prepared, attain)
     request = prepared.request
     if detach:
-        runs = start_runs([request], prepared.target)
-        wait_until_begun(runs)
-        if as_json:
-            click.echo(json.dumps({"schema": 1, "runs": [{"run_id": runs[0].run_id}]}, indent=1))
-        else:
-            click.echo(f"run {runs[0].short_id} continues in the background")
-            click.echo(f"watch it: gputui attach {runs[0].short_id}; end it: gputui stop {runs[0].short_id}")
-        return EXIT_DONE
+        return detached([request], prepared.target, as_json=as_json)
     hold_signals()
     runs = start_runs([request], prepared.target)
     watched = watch(runs, [request.plan], alerts_of(runs, [request.plan]) if notify else None)
@@ -236,20 +228,16 @@ def _announce(prepared: PreparedServe, attained_share: float) -> None:
     context = "" if server.context_tokens is None else f", context {server.context_tokens}"
     slots = "" if server.slots is None else f", {counted(server.slots, 'slot')}"
     where = "here" if prepared.is_here else "elsewhere"
-    _say(f"{engine} {where}: {prepared.model}, {prepared.api}{context}{slots}")
+    say(f"{engine} {where}: {prepared.model}, {prepared.api}{context}{slots}")
     profile = prepared.profile
     shared = f", of which {profile.shared_tokens} are shared" if profile.shared_tokens else ""
     limits = f"; {format_percent(attained_share)} within {profile.limits.text}" if profile.limits else ""
-    _say(f"{profile.name}: {profile.prompt_tokens} tokens in{shared}, {profile.output_tokens} out{limits}")
-    _say(
+    say(f"{profile.name}: {profile.prompt_tokens} tokens in{shared}, {profile.output_tokens} out{limits}")
+    say(
         f"{counted(len(plan.cases), 'load')} in {counted(len(plan.launches), 'launch')},"
         f" at most {format_whole_seconds(plan.budget_s)}; into {prepared.target}"
     )
     for note in prepared.notes:
-        _say(note)
+        say(note)
     if prepared.warning:
         click.echo(prepared.warning, err=True)
-
-
-def _say(line: str) -> None:
-    click.echo(wrapped(line, sys.stderr), err=True)

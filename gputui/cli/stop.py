@@ -35,7 +35,7 @@ def command(run: str, as_json: bool) -> int:
     hold_signals()
     stop(runs[0], signal.SIGTERM)
     name = runs[0].short_id
-    left = f"the run is ending; to see its end: gputui attach {name}"
+    left = "the run is ending; to see its end:", f"  gputui attach {name}"
     watched = watch(runs, plans, left=left, keys="Ctrl-C leaves it ending")
     status = finish(runs, watched, runs[0].target, as_json=as_json)
     return EXIT_DONE if status == EXIT_TERMINATED else status  # stopping it was the request

@@ -31,7 +31,16 @@ from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.runs.alerts import Alerts
 from gputui.services.runs.alerts_watch import notification
 from gputui.services.runs.device_history import HistoryReader
-from gputui.services.runs.process import LiveRun, called, follow, is_of_this_boot, stop
+from gputui.services.runs.process import (
+    LiveRun,
+    RunRequest,
+    called,
+    follow,
+    is_of_this_boot,
+    start_runs,
+    stop,
+    wait_until_begun,
+)
 from gputui.services.runs.recovery import see_stored
 from gputui.store.journal_reader import TelemetryTail
 
@@ -69,19 +78,43 @@ def alerts_of(runs: Sequence[LiveRun], plans: Sequence[Plan], *, is_late: bool =
     return Alerts(plans, " and ".join(called(run) for run in runs), is_late=is_late)
 
 
+def continuing(runs: Sequence[LiveRun]) -> tuple[str, ...]:
+    """That these runs of one supervisor continue, and what to type, in lines that can be copied."""
+    ids, first = " and ".join(run.short_id for run in runs), runs[0].short_id
+    return (
+        f"run {ids} continues; to see it, or to end it:",
+        f"  gputui attach {first}",
+        f"  gputui stop {first}",
+    )
+
+
+def detached(requests: Sequence[RunRequest], target: Path, *, as_json: bool, like: str = "") -> int:
+    """Start runs, leave them to themselves, and say how they are found again and compared with `like`."""
+    runs = start_runs(requests, target)
+    wait_until_begun(runs)
+    if as_json:
+        click.echo(json.dumps({"schema": 1, "runs": [{"run_id": run.run_id} for run in runs]}, indent=1))
+        return EXIT_DONE
+    mine = shlex.quote(f"{target}@{runs[0].short_id}")
+    then = ("then:", f"  gputui compare {shlex.quote(like)} {mine}") if like else ()
+    for line in (*continuing(runs), *then):
+        click.echo(line)
+    return EXIT_DONE
+
+
 def watch(
     runs: Sequence[LiveRun],
     plans: Sequence[Plan],
     alerts: Alerts | None = None,
     *,
-    left: str = "",
+    left: Sequence[str] = (),
     keys: str = HOW_TO_LEAVE,
 ) -> Watched:
     """Show progress until every run is stored, or its supervisor is gone.
 
     SIGINT and SIGTERM end the runs; a hang-up and SIGQUIT end this process and leave the runs. `left` is for
-    a viewer of runs that another process started: it says this after SIGINT or SIGTERM, and leaves them too.
-    `keys` is what a terminal says of that.
+    a viewer of runs that another process started: it says these lines after SIGINT or SIGTERM, and leaves the
+    runs too. `keys` is what a terminal says of that.
     The terminal rings for `alerts`; other streams get none of them.
     """
     watched = Watched()
@@ -98,7 +131,7 @@ def watch(
         os._exit(EXIT_HUNG_UP)  # the terminal is gone, and the run belongs to its supervisor
 
     def leave(number: int, frame: FrameType | None) -> None:
-        progress.interject(left or f"the run continues; to see it again: gputui attach {runs[0].short_id}")
+        progress.interject(*(left or continuing(runs)))
         progress.give_back()
         os._exit(EXIT_DONE if number == signal.SIGQUIT else 128 + number)
 

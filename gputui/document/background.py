@@ -9,6 +9,7 @@ import atexit
 import os
 import re
 import select
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import Any
@@ -23,6 +24,7 @@ _ANSWER = re.compile(
     rb"\x1b\]11;(?:rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+))?[^\x07\x1b]*(?:\x07|\x1b\\)"
 )
 _LAST_ANSWER = re.compile(rb"\x1b\[\?[0-9;]*c")
+_ROW = re.compile(rb"\x1b\[(\d+);\d+R")
 _BEGUN = re.compile(rb"\x1b(?:\](?:1(?:1(?:;[^\x07\x1b]*\x1b?)?)?)?|\[(?:\?[0-9;]*)?)?$")
 
 
@@ -100,12 +102,52 @@ def quiet_typing() -> list[Any] | None:
     return None
 
 
-def loud_typing(before: list[Any]) -> None:
-    """Show again what is typed, but not what was typed since."""
+def hide_typing() -> Callable[[], None] | None:
+    """Keep what is typed from being shown until what this returns is called, which forgets what was typed.
+
+    A process that waits for the end of this one does the same if it is killed. None without a terminal.
+    """
+    before = quiet_typing()
+    if before is None:
+        return None
     import termios
 
-    with suppress(OSError, termios.error):
-        termios.tcsetattr(0, termios.TCSAFLUSH, before)
+    quiet = termios.tcgetattr(0)
+    reader, writer = os.pipe()
+    guard = os.fork()
+    if not guard:
+        try:
+            os.setsid()  # it gets no signals from the terminal's keys
+            os.close(writer)
+            # A shell may have attributes of its own by now.
+            if not os.read(reader, 1) and termios.tcgetattr(0) == quiet:
+                termios.tcsetattr(0, termios.TCSANOW, before)
+        finally:
+            os._exit(0)
+    os.close(reader)
+
+    def show() -> None:
+        with suppress(OSError, termios.error):
+            termios.tcsetattr(0, termios.TCSAFLUSH, before)
+            os.write(writer, b".")
+            os.waitpid(guard, 0)
+
+    return show
+
+
+def cursor_row() -> int | None:
+    """The row of the cursor from 1, which the terminal is asked for; what was typed until then is forgotten.
+
+    None if it does not say. Ask only after `hide_typing`.
+    """
+    with suppress(OSError):
+        os.write(2, b"\x1b[6n")
+        heard, until_s = b"", monotonic() + WAIT_S
+        while select.select([0], [], [], max(until_s - monotonic(), 0))[0] and (read := os.read(0, 4096)):
+            heard += ANSWERS.feed(read)
+            if found := _ROW.search(heard):
+                return int(found[1])
+    return None
 
 
 def palette_here(theme: str = "", *, asks: bool = True) -> Palette:

@@ -8,6 +8,7 @@ from itertools import accumulate
 from gputui.document.html import safe
 from gputui.document.spans import Line, Span, line_width
 from gputui.document.table import Column, Drawing
+from gputui.document.theme import FAMILIES, Palette
 from gputui.model.units import format_percent
 
 NO_READING = "┄"
@@ -71,6 +72,10 @@ def _bar(value: float | None, high: float, style: str) -> str:
     return f'<svg class="bars" aria-hidden="true">{bar.format("track", 100)}{bar.format(style, width)}</svg>'
 
 
+PATTERNS = dict(zip((*FAMILIES, "track"), "█▓▒▚▞░", strict=True))
+"""Of the parts of a bar, by hue: where there are few colours, two hues may look alike, or all."""
+_SOLID, _SQUARES = (str.maketrans(dict.fromkeys("▓▒▚▞░", solid)) for solid in "█■")
+
 BarPart = tuple[str, float, str]
 """A part of a whole: its name, its share of 1, and the style of its bar."""
 
@@ -83,16 +88,24 @@ def parts_bar(parts: Sequence[BarPart], cells: int) -> list[Span]:
         widths[widths.index(max(widths))] -= max(sum(widths) - room, 0)
     spans: list[Span] = []
     for (_, _, style), width in zip(parts, widths, strict=True):
-        spans += [Span(" " if spans else ""), Span("█" * width, style)]
+        pattern = PATTERNS[style.partition(" ")[0]]
+        spans += [Span(" " if spans else ""), Span(pattern * width, style)]
     return spans
+
+
+def in_hues(span: Span, palette: Palette) -> str:
+    """A span's text without the patterns of parts, where each hue has a colour of its own."""
+    if span.text.isascii() or not palette.has_backgrounds:
+        return span.text
+    return span.text.translate(_SQUARES if span.text.endswith(" ") else _SOLID)
 
 
 def legend_lines(entries: Iterable[tuple[str, str, str]], cells: int) -> list[Line]:
     """A swatch for each part of a bar, in the order of the bar; `entries` are name, figure and style."""
     lines: list[list[Span]] = [[]]
     for name, figure, style in entries:
-        # A tone is for bodies, not for letters.
-        entry = [Span("■ ", style.partition(" ")[0].replace("track", "dim")), Span(name), Span(figure, "dim")]
+        mark = PATTERNS[style.partition(" ")[0]].replace("█", "■")
+        entry = [Span(f"{mark} ", style), Span(name), Span(figure, "dim")]
         if lines[-1] and line_width([*lines[-1], *entry]) + 3 > cells:
             lines.append([])
         lines[-1] += [*([Span("   ")] if lines[-1] else []), *entry]

@@ -4,11 +4,13 @@ terminals: importing one takes longer than a comparison of two files."""
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import IO
 
 from gputui.document.background import palette_here
+from gputui.document.bars import in_hues
 from gputui.document.parts import Section
 from gputui.document.plain_text import in_encoding
 from gputui.document.spans import Span, wrapped
@@ -18,6 +20,7 @@ from gputui.store.text import clean_text
 
 _PLAIN = {"title": "1", "dim": "2", "track": "2", "italic": "3"}
 """Of styles that have no colour, as terminals know them."""
+_STYLES = re.compile(r"\S+(?: \d)?")
 _QUIET, _JUDGED = ("dim", "track"), ("good", "warn")
 """Styles that stay as they are in a row that stands out; where it has any of the others, only these do."""
 
@@ -174,8 +177,9 @@ class Page:
         self.lines.append("".join(map(self._written, spans)))
 
     def _written(self, span: Span) -> str:
-        codes = [code for name in span.style.split() if (code := self._code(name))]
-        return f"\x1b[{';'.join(codes)}m{span.text}\x1b[0m" if codes and span.text.strip(" ") else span.text
+        codes = [code for name in _STYLES.findall(span.style) if (code := self._code(name))]
+        text = in_hues(span, self.out.palette)
+        return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if codes and text.strip(" ") else text
 
     def _code(self, name: str) -> str:
         coloured = sgr(name, self.out.palette) if self.out.palette.depth else ""

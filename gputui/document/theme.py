@@ -138,7 +138,7 @@ _SIXTEEN = {
     "warn": "yellow",
     "alarm": "bold bright_red",
     "clock body": "bright_blue",
-    "link body": "bright_blue",
+    "link body": "white",
 }
 _SIXTEEN_LIGHT = {
     "title": "bold",

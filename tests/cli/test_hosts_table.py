@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from gputui.cli.hosts_table import HostsTable, say
+from gputui.cli.hosts_table import HostsTable
+from gputui.cli.output import say
 from gputui.services.hosts.bakeoff import HostStatus
 
 RUNNING = HostStatus(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from time import monotonic, monotonic_ns
 from types import SimpleNamespace
@@ -64,8 +68,34 @@ class Emulated:
     """A terminal that receives what `Redrawn` and a shell write, with its scrollback."""
 
     def __init__(self, columns: int, rows: int) -> None:
+        self._begin(columns, rows)
+        self._broken: set[tuple[str, str]] = set()
+        """Rows that one line was broken into, of which each knows its next one."""
+
+    def _begin(self, columns: int, rows: int) -> None:
         self.screen = pyte.HistoryScreen(columns, rows, history=1000)
         self._stream = pyte.Stream(self.screen)
+
+    def resize(self, columns: int, rows: int, unused: int) -> None:
+        """As terminals with a scrollback do: lines are broken and joined, and the last rows are in sight.
+
+        tmux leaves more of them out of sight than it must, above `unused` rows below the cursor.
+        """
+        lines: list[list[str]] = []
+        for row in self.lines:
+            if lines and (lines[-1][-1], row) in self._broken:
+                lines[-1].append(row)
+            else:
+                lines.append([row])
+        self._broken.clear()
+        feed = []
+        for line in map("".join, lines):
+            pieces = [line[at : at + columns] for at in range(0, len(line), columns)] or [""]
+            self._broken.update(pairwise(pieces))
+            feed += pieces
+        self._begin(columns, rows)
+        below = len(pieces) - 1 + unused
+        self.feed("\n".join(feed) + "\n" * unused + f"\x1b[{below}A" * bool(below) + "\r")
 
     def feed(self, text: str) -> None:
         self._stream.feed(re.sub(r"\r?\n", "\r\n", text))  # as the kernel does
@@ -140,14 +170,14 @@ def test_whatever_the_lines_become_all_that_was_said_stands_above_them_once_and_
     kept = list(above)
     for lines, word in zip(pictures, said, strict=False):
         if word is not None:
-            terminal.feed(f"{rows.erasing(20)}{word}\r\n")
+            terminal.feed(f"{rows.erasing((20, 9))}{word}\r\n")
             kept.append(word)
-        terminal.feed(rows.drawing(lines, 20))
+        terminal.feed(rows.drawing(lines, (20, 9), 9))
         wanted = [*kept, *lines]
         while wanted and not wanted[-1]:
             wanted.pop()
         assert terminal.lines == wanted
-    terminal.feed(rows.erasing(20))
+    terminal.feed(rows.erasing((20, 9)))
     assert terminal.lines == kept
 
 
@@ -163,8 +193,8 @@ def test_what_is_kept_of_a_line_has_the_letters_and_the_colours_of_the_new_one(
 ) -> None:
     terminal, rows, fresh = Emulated(20, 5), Redrawn(), Emulated(20, 5)
     for lines in pictures:
-        terminal.feed(rows.drawing(lines, 20))
-    fresh.feed(Redrawn().drawing(pictures[-1], 20))
+        terminal.feed(rows.drawing(lines, (20, 9), 9))
+    fresh.feed(Redrawn().drawing(pictures[-1], (20, 5), 5))
     for y in range(3):
         cells = [
             [
@@ -179,27 +209,40 @@ def test_what_is_kept_of_a_line_has_the_letters_and_the_colours_of_the_new_one(
 
 def test_only_lines_that_differ_are_written() -> None:
     rows = Redrawn()
-    rows.drawing(["first", "second", "third"], 80)
-    written = rows.drawing(["first", "other", "third"], 80)
+    rows.drawing(["first", "second", "third"], (80, 24), 24)
+    written = rows.drawing(["first", "other", "third"], (80, 24), 24)
     assert "other" in written
     assert "first" not in written
     assert "third" not in written
-    assert rows.drawing(["first", "other", "third"], 80).strip("\r\n") == "\x1b[2A"
+    assert rows.drawing(["first", "other", "third"], (80, 24), 24).strip("\r\n") == "\x1b[2A"
 
 
 def test_what_a_key_has_done_to_the_lines_is_gone_half_a_minute_later() -> None:
     terminal, rows = Emulated(20, 9), Redrawn()
-    terminal.feed(rows.drawing(["first", "second"], 20))
+    terminal.feed(rows.drawing(["first", "second"], (20, 9), 9))
     terminal.feed("x\n")  # somebody types
     for number in range(30):
-        terminal.feed(rows.drawing(["first", f"now {number}"], 20))
+        terminal.feed(rows.drawing(["first", f"now {number}"], (20, 9), 9))
     assert terminal.lines[-2:] == ["first", "now 29"]
 
 
-def test_a_narrower_terminal_has_its_longer_lines_removed_with_the_rows_they_go_on_in() -> None:
-    rows = Redrawn()
-    rows.drawing(["\x1b[1m" + "x" * 80 + "\x1b[0m", "short"], 80)
-    assert rows.drawing(["x" * 40, "short"], 40).startswith("\x1b[2A\r\x1b[K\x1b[B\x1b[K\x1b[B\x1b[K\x1b[2A")
+@given(
+    above=st.integers(0, 6),
+    sizes=st.lists(st.tuples(st.integers(8, 16), st.integers(2, 9), st.integers(0, 4)), max_size=6),
+)
+def test_however_often_its_size_changes_one_picture_is_left_and_what_was_above_it(
+    above: int, sizes: list[tuple[int, int, int]]
+) -> None:
+    terminal, rows = Emulated(12, 6), Redrawn()
+    kept = [f"said {number}" for number in range(above)]
+    terminal.feed("".join(f"{line}\n" for line in kept))
+    for number, (columns, height, unused) in enumerate([(12, 6, 0), *sizes, (16, 50, 0)]):
+        if rows.size not in ((0, 0), (columns, height)):
+            terminal.resize(columns, height, min(unused, height - 2))
+        lines = [f"{number}.{line} ".ljust(columns, "=") for line in range(min(height, 6))]
+        terminal.feed(rows.drawing(lines, (columns, height), terminal.screen.cursor.y + 1))
+        assert terminal.lines[-len(lines) :] == lines
+    assert terminal.lines == [*kept, *lines]
 
 
 # What is in it
@@ -414,3 +457,19 @@ def test_what_is_typed_into_the_picture_is_not_shown_and_the_terminal_is_as_befo
         assert terminal.ended() == 0
         assert terminal.attributes_now == terminal.attributes_before
         assert terminal.unread() == b""
+
+
+def test_a_terminal_whose_viewer_was_killed_echoes_again(tmp_path: Path) -> None:
+    profile = write_spin_profile(tmp_path / "spin.toml", replicates=3, threads=("1", "all"))
+    run = shlex.join([*WORDS, "run", str(profile), "--yes", "--db", str(tmp_path / "a.db")])
+    shell = f"sh -c {shlex.quote(f'echo viewer $$; exec {run}')}; cat"
+    with Terminal(["sh", "-c", shell], 80, 24) as terminal:
+        terminal.wait_for("pass 2 of 3")
+        assert terminal.attributes_now != terminal.attributes_before
+        found = re.search(rb"viewer (\d+)", terminal.raw)
+        assert found is not None
+        os.kill(int(found[1]), signal.SIGKILL)
+        terminal.wait_for(lambda: terminal.attributes_now == terminal.attributes_before)
+        terminal.type(b"seen\x04\x04")
+        terminal.wait_for("seen")
+        assert terminal.ended() == 0

@@ -138,7 +138,11 @@ def test_no_end_of_a_viewer_ends_a_run_that_it_did_not_start(tmp_path: Path) -> 
     assert on_terminal.end() == 128 + signal.SIGINT
     plain = re.sub(rb"\x1b\[[\d;]*m", b"", on_terminal.seen)
     assert f"Ctrl-C leaves it running; to end it: gputui stop {name}".encode() in plain
-    assert f"the run continues; to end it: gputui stop {name}; to see it".encode() in on_terminal.seen
+    assert on_terminal.seen.decode().splitlines()[-3:] == [
+        f"run {name} continues; to see it, or to end it:",
+        f"  gputui attach {name}",
+        f"  gputui stop {name}",
+    ]
     for number in (signal.SIGTERM, signal.SIGINT):
         viewer = start_gputui("attach", name)
         assert viewer.stdout is not None
@@ -146,7 +150,7 @@ def test_no_end_of_a_viewer_ends_a_run_that_it_did_not_start(tmp_path: Path) -> 
         viewer.send_signal(number)
         said += viewer.communicate(timeout=LONGEST_S)[0]
         assert viewer.returncode == 128 + number, said
-        assert "the run continues" in said
+        assert f"run {name} continues" in said
         assert "ending the run" not in said
     assert is_held(only_run_dir())
     owner.type(b"\x1c")
@@ -172,7 +176,7 @@ def test_a_viewer_of_a_recording_leaves_it_and_the_program_to_their_ends(
     viewer.send_signal(number)
     said += viewer.communicate(timeout=LONGEST_S)[0]
     assert viewer.returncode == 128 + number, said
-    assert "the run continues; to end it: gputui stop" in said
+    assert "continues; to see it, or to end it:\n  gputui attach" in said
     assert "ending the run" not in said
     assert recording.poll() is None
     ends.touch()

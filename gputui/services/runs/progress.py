@@ -82,10 +82,21 @@ class TimeLeft:
         self._waiting_s = [
             {launch.launch_id: expected_s(plan, launch) for launch in plan.launches} for plan in plans
         ]
+        self._of_case_s = [
+            {
+                case_id: expected_s(plan, launch) / len(launch.case_ids)
+                for launch in plan.launches
+                for case_id in launch.case_ids
+            }
+            for plan in plans
+        ]
+        """Of a launch of a case alone, as it comes after a worker was killed."""
         self._budget_s = sum(plan.budget_s for plan in plans)
         self._done_s = 0.0
-        """What was expected of the launches that ended, and what they took."""
+        """What was expected of the launches that came to their end, and what they took."""
         self._taken_s = 0.0
+        self._ended_s = 0.0
+        """Elapsed when the last launch ended."""
         self._now_s: float | None = None
         """Elapsed when the launch in progress began."""
         self._is_of_this_clock = False
@@ -108,10 +119,14 @@ class TimeLeft:
             self._begun_ns = time.monotonic_ns() - passed_ns
         if isinstance(line, LaunchStart):
             self._now_s = self._at_s(index, line.t_ns)
+            alone_s = sum(self._of_case_s[index].get(case_id, 0.0) for case_id in line.case_ids)
+            self._waiting_s[index].setdefault(line.launch_id, alone_s)
         elif isinstance(line, LaunchEnd):
-            self._done_s += self._waiting_s[index].pop(line.launch_id, 0.0)
-            self._taken_s = self._at_s(index, line.t_ns)
-            self._now_s = None
+            waited_s, ended_s = self._waiting_s[index].pop(line.launch_id, 0.0), self._at_s(index, line.t_ns)
+            if line.outcome == "ok":  # when a worker was killed says nothing about the pace
+                self._done_s += waited_s
+                self._taken_s += ended_s - self._ended_s
+            self._now_s, self._ended_s = None, ended_s
         elif isinstance(line, LaunchesLeftOut):
             for launch_id in line.launch_ids:
                 self._waiting_s[index].pop(launch_id, None)

@@ -12,6 +12,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
+from gputui.document.bars import in_hues
 from gputui.document.theme import Depth, Palette
 from gputui.tui.terminal.cell_diff import rich_style, width_of
 from gputui.tui.terminal.lines import Line, Span, without_marked_blanks
@@ -19,7 +20,7 @@ from gputui.tui.terminal.lines import Line, Span, without_marked_blanks
 
 @lru_cache(maxsize=1024)  # charts never repeat: more would only fill memory
 def _segment(span: Span, palette: Palette) -> Segment:
-    return Segment(span.text, rich_style(span.style, palette))
+    return Segment(in_hues(span, palette), rich_style(span.style, palette))
 
 
 def strip_of(line: Line, width: int, palette: Palette) -> Strip:

@@ -23,6 +23,7 @@ class LinesPage(ScrollView, can_focus=True):
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
         self._lines: tuple[Line, ...] = ()
+        self._pinned = 0
 
     def on_mount(self) -> None:
         """Hide the scrollbar in ASCII mode: it is drawn with blocks."""
@@ -34,21 +35,28 @@ class LinesPage(ScrollView, can_focus=True):
         """The page as plain text."""
         return "\n".join(_text_of(line).rstrip() for line in self._lines)
 
-    def show(self, lines: tuple[Line, ...], *, keeps_place: bool = False) -> None:
-        """Show these lines, from the top unless `keeps_place`."""
-        shell = shell_of(self)
+    def show(self, lines: tuple[Line, ...], *, keeps_place: bool = False, pinned: int = 0) -> None:
+        """Show these lines, from the top unless `keeps_place`; so many are `pinned` there."""
+        shell, self._pinned = shell_of(self), pinned
         self._lines = tuple(in_ascii(line) for line in lines) if shell.ascii_only else lines
         self.virtual_size = Size(self.size.width, len(lines))
         if not keeps_place:
             self.scroll_to(0, 0, animate=False)
         self.refresh()
 
+    def show_marked(self) -> None:
+        """Scroll as far as it takes for the line with a mark in its margin to be in sight."""
+        marks = (row for row, line in enumerate(self._lines) if _text_of(line).startswith((" ▸ ", " > ")))
+        marked = next(marks, 0)
+        least, most = marked + 1 - self.size.height, max(marked - self._pinned, 0)
+        self.scroll_to(y=min(max(self.scroll_offset.y, least), most), animate=False)
+
     def step(self, lines: int) -> None:
         self.scroll_relative(y=lines, animate=False)
 
     def render_line(self, y: int) -> Strip:
         """The line at a visible row."""
-        place = y + self.scroll_offset.y
+        place = y if y < self._pinned else y + self.scroll_offset.y
         line, width = self._lines[place] if place < len(self._lines) else (), self.size.width
         shell, room = shell_of(self), self.scrollable_content_region.width
         if line_width(line) > room > 0 and _text_of(line)[room:].strip(" ─"):  # no mark for the end of a rule

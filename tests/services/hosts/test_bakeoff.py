@@ -191,7 +191,10 @@ def test_a_viewer_of_a_bakeoff_leaves_the_runs_on_their_hosts_and_stop_ends_them
     bakeoffs = Path(servers.environment["GPUTUI_STATE"]) / "bakeoffs"
     wait_until(lambda: blocks_here(bakeoffs) > 0, "a block is here")
     owner.send_signal(signal.SIGQUIT)
-    assert "the runs go on; to come back: gputui attach" in owner.communicate(timeout=LONGEST_S)[0]
+    assert (
+        "the runs go on; to come back, or to end them:\n  gputui attach"
+        in owner.communicate(timeout=LONGEST_S)[0]
+    )
     (name,) = (place.name for place in bakeoffs.iterdir())
     for number in (signal.SIGTERM, signal.SIGINT):
         before = blocks_here(bakeoffs)

@@ -158,6 +158,34 @@ def test_time_that_is_left_follows_the_pace_and_never_exceeds_the_budget() -> No
     assert ProgressTracker([make_plan([0], budget_s=0.0)]).picture().left_s is None
 
 
+def test_a_killed_worker_takes_no_more_from_the_time_left_than_was_expected_of_its_launch() -> None:
+    plan = make_plan(*[[0, 1]] * 6, cases=[make_case("gemm"), make_case("membw")], budget_s=600.0)
+    progress = ProgressTracker([plan], is_of_this_clock=True)
+    began_ns = time.monotonic_ns() - 130 * SECOND
+    progress.hear(
+        0, RunStart(JOURNAL_SCHEMA, RUN.run_ids[0], 0, began_ns, 0, "0", "p", 1, 1, 1, 600.0, "", None)
+    )
+    each_s = expected_s(plan, plan.launches[0])
+
+    def left_s(*lines: Line) -> float:
+        for line in lines:
+            progress.hear(0, line)
+        found = progress.picture().left_s
+        assert found is not None
+        return found
+
+    at_pace = left_s(
+        LaunchStart(0, 0, (0, 1), 1, each_s, began_ns),
+        LaunchEnd(0, "ok", "", 0, "", began_ns + round(each_s * SECOND)),
+        LaunchStart(1, 1, (0, 1), 1, each_s, time.monotonic_ns()),
+    )
+    assert at_pace == pytest.approx(5 * each_s, abs=1)
+    killed = left_s(LaunchEnd(1, "failed", "it was killed", -9, "", time.monotonic_ns()))
+    assert killed == pytest.approx(4 * each_s, abs=1)
+    alone = left_s(LaunchStart(6, 1, (0,), 1, each_s, time.monotonic_ns()))
+    assert alone == pytest.approx(4.5 * each_s, abs=1)
+
+
 def test_what_is_left_is_what_remains_to_be_done_not_what_remains_of_the_budget() -> None:
     case = make_case()
     few = replace(make_plan([0], [0], [0], cases=[case], budget_s=3600.0), most_blocks=5)

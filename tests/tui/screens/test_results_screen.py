@@ -508,12 +508,15 @@ def test_the_parts_of_a_step_have_gaps_and_stand_in_the_order_of_their_legend() 
     shares = [len(part) / 74 for part in parts]
     assert shares == pytest.approx([0.75, 0.1, 0.05, 0.1], abs=0.015), "a gap between two"
     words = "".join(span.text for span in legend)
-    assert re.findall(r"■ (\w+) (\d+) %", words) == [
-        ("matmul", "75"),
-        ("attention", "10"),
-        ("optimizer", "5"),
-        ("idle", "10"),
+    found = re.findall(r"(\S) (\w+) (\d+) %", words)
+    assert [pair for _, *pair in found] == [
+        ["matmul", "75"],
+        ["attention", "10"],
+        ["optimizer", "5"],
+        ["idle", "10"],
     ], "in the order of the bar"
+    assert [mark for mark, _, _ in found] == [part[0].replace("█", "■") for part in parts]
+    assert len({*parts}) == len(parts), "each has a pattern of its own"
 
 
 async def test_a_step_calls_its_parts_as_every_other_page_does(db: Path) -> None:
@@ -668,6 +671,21 @@ async def test_enter_leads_from_the_timeline_to_the_case_its_step_and_operators_
         assert picture(app) == before, "the cursor and the part that is shown are kept"
         await press(pilot, "escape")
         assert screen.level == "runs"
+
+
+async def test_the_next_case_on_a_low_terminal_has_its_launch_in_sight_below_the_cursor_and_what_was_timed(
+    db: Path,
+) -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, f"{db.with_name('gpu.db')}@latest")
+        await press(pilot, *["tab"] * 5)
+        assert " ▸ " not in picture(app)
+        await press(pilot, "n", "n")
+        rows = picture(app).split("\n")
+        assert re.match(r"cursor [\d.:s ]+   (matmul|GPT training) ", rows[3])
+        assert [row.split()[0] for row in rows[4:8]] == ["whole", "time", "case", "precision"]
+        assert any(row.startswith(" ▸ ") for row in rows)
 
 
 async def test_enter_on_a_case_shows_when_it_was_timed(db: Path) -> None:

@@ -94,6 +94,6 @@ def test_parts_of_the_memory_and_of_a_step_have_the_colours_of_charts_not_those_
 ) -> None:
     case = next(case for case in detail.run.cases if case.case_id in detail.passes)
     for lines in (memory_page(detail, case, 120, 40), breakdown_lines(detail, case, 120)):
-        filled = {span.style for line in lines for span in line if set(span.text) & set("▇█")}
+        filled = {span.style for line in lines for span in line if set(span.text) & set("█▓▒▚▞░")}
         assert len(filled) >= 3
         assert not filled & set(LETTERS)

@@ -15,6 +15,7 @@ from stored_runs import run_id_of, store
 from gputui.metrics import charted
 from gputui.model.devices import HOST
 from gputui.services.results.browser import RunDetail, read_detail
+from gputui.services.results.labels import plain_name
 from gputui.services.support.background import Job
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results.timeline import LEAD, lane_cells, timeline
@@ -129,6 +130,28 @@ def test_the_launch_at_the_cursor_is_marked_beside_the_others_of_its_case(on_gpu
     launches = rows[first + 2 : first + 5]
     assert [row.startswith(" ▸ ") for row in launches] == [True, False, False]
     assert all("107 GFLOP/s" in row and " 6 " in row for row in launches)
+
+
+def test_where_a_name_has_no_room_each_has_a_hue_and_the_one_at_the_cursor_stands_out(
+    on_gpu: RunDetail,
+) -> None:
+    works = {case.case_id: case.case.work.workload for case in on_gpu.run.cases}
+    one = on_gpu.spans[0]
+    other = next(span for span in on_gpu.spans if works[span.case_id] != works[one.case_id])
+    at_us = on_gpu.run.summary.started_utc_us
+    spans = [
+        replace(span, launch_id=n, first_utc_us=at_us + n * 10**6, last_utc_us=at_us + (n + 1) * 10**6)
+        for n, span in enumerate([one, other] * 15)
+    ]
+    detail, window = replace(on_gpu, spans=tuple(spans)), TimeWindow.over_all((), spans).at(0.5)
+    lanes = []
+    for shown in (window, window.over(spans[0])):
+        lines = timeline(detail, (), shown, 80, 24)
+        lanes.append(next(line for line in lines if line[0].text.rstrip() == "case")[1:])
+    many, alone = ({(span.style, span.text) for span in lane} for lane in lanes)
+    assert many - {("", " ")} == {("compute 4", "█"), ("memory 4", "▓"), ("title", "█")}
+    assert "".join(text for text, _ in lanes[1]).split()[0] == plain_name(works[one.case_id])
+    assert ("accent selected", "m") in alone
 
 
 def test_when_clocks_were_held_back_is_a_line_and_why_is_said_at_the_cursor(on_gpu: RunDetail) -> None:

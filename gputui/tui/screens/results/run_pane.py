@@ -33,7 +33,7 @@ from gputui.tui.screens.results.tables import (
     case_rows,
     chosen_operators,
 )
-from gputui.tui.screens.results.timeline import at_cursor, lane_cells, share_at, timeline
+from gputui.tui.screens.results.timeline import PINNED, at_cursor, lane_cells, share_at, timeline
 from gputui.tui.screens.results.window import TimeWindow
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
@@ -186,6 +186,7 @@ class RunPane(Vertical):
         if self.tab == "timeline" and self.detail is not None and self.detail.spans:
             spans = self.detail.spans
             self.change_window(lambda window: window.next_span(spans, step))
+            self._page.show_marked()
         there = self._profiled()
         if self.tab not in OF_A_CASE or len(there) < 2:
             return
@@ -389,7 +390,7 @@ class RunPane(Vertical):
         lines = pages.not_sampled(width)
         if self._window is not None:
             lines = timeline(self.detail, self._series, self._window, width, self._switcher.size.height)
-        self._page.show(lines, keeps_place=keeps_place)
+        self._page.show(lines, keeps_place=keeps_place, pinned=PINNED if self.detail.spans else 0)
 
     def _profiled(self) -> list[CaseResult]:
         return [] if self.detail is None else profiled_cases(self.detail.run, self.detail.passes)

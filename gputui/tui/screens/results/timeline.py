@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import or_
 
-from gputui.document.theme import SELECTED
+from gputui.document.bars import PATTERNS
+from gputui.document.theme import FAMILIES, SELECTED, TONES
 from gputui.metrics import charted, limits_of
 from gputui.model.absent import Missing
 from gputui.model.devices import HOST
@@ -41,6 +42,8 @@ _LEAST_TICK = 10
 _TICKS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
 _AROUND_CHARTS = 7
 """Rows of the cursor, the whole run, the axis, the cases, their precisions, and two lanes that are lines."""
+PINNED = 5
+"""Rows of the cursor, the whole run, the axis and what was timed, which stay where the page is scrolled."""
 _OPENED = 9
 """Rows for the case at the cursor, a step and its launches, before charts are higher than they must be."""
 
@@ -201,21 +204,25 @@ def _slice_lane(
     here: Sequence[MeasuredSpan],
     window: TimeWindow,
     cells: int,
-) -> Iterator[Span]:
-    """Slices with their names, as far as these fit; the one at the cursor stands out."""
+) -> list[Span]:
+    """Slices with their names, without room for these in a hue of each; that at the cursor stands out."""
+    names = [*dict.fromkeys(name for _, name in slices)]
+    drawn = [Span(" ")] * cells
     current = here[0].launch_id if here else -1
-    place = 0
-    for span, name in slices:
-        first = max(_cell_of(span.first_utc_us, window, cells), place)
+    for span, name in sorted(slices, key=lambda one: one[0].launch_id == current):  # no other covers it
+        is_here, hue = span.launch_id == current, FAMILIES[names.index(name) % len(FAMILIES)]
+        first = _cell_of(span.first_utc_us, window, cells)
         end = min(max(_cell_of(span.last_utc_us, window, cells), first + 1), cells)
-        if span.last_utc_us < window.from_us or end <= place or first >= cells:
-            continue
-        yield Span(" " * (first - place))
+        first = max(first, 0)
         wide = max(end - first - (end < cells), 1)
-        style = "accent" if span.launch_id == current else "dim"
-        yield Span((name if len(name) <= wide else "").center(wide), f"{style}{SELECTED}")
-        yield Span(" " * (end - first - wide))
-        place = end
+        text, style = PATTERNS[hue] * wide, f"{hue} {TONES}"
+        if len(name) <= wide:
+            text, style = name.center(wide), f"{'accent' if is_here else 'dim'}{SELECTED}"
+        elif is_here:
+            text, style = "█" * wide, "title"
+        if first < end:
+            drawn[first : first + wide] = [Span(one, style) for one in text]
+    return drawn
 
 
 def _whole_line(window: TimeWindow, cells: int) -> Line:
