@@ -45,9 +45,9 @@ RowOfSides = tuple[Row | None, ...]
 """One case against the baseline, by side; None on a side where neither it nor the baseline has it."""
 
 _ABSENT = Span("—", "dim")
-_FASTEST, _HEADING, _COST, _VALUES, _INTERVAL, _PRICES, _EXTRA = 3, 3.5, 4, 5, 6, 7, 9
+_CLOCK, _FASTEST, _HEADING, _COST, _VALUES, _INTERVAL, _PRICES, _EXTRA = 2, 3, 3.5, 4, 5, 6, 7, 9
 """What goes first where there is little room: what is beside the point, prices, intervals in figures, rates,
-costs, what the heading says of all cases, the fastest side, the drawing."""
+costs, what the heading says of all cases, the fastest side, what a clock saw, the drawing."""
 _WISHES = ((_PRICES, 40), (_INTERVAL, 14))
 """Cells of the drawing that are worth more than these."""
 
@@ -137,15 +137,15 @@ def rows_table(
             elif column is RATIO:
                 made.append(_changes(items, 0, "b vs a", is_drawn))
             elif column.is_before_verdict:
-                is_extra = column is CLOCK and columns is None
-                made += _column(column, items, _VALUES if is_drawn else _EXTRA if is_extra else 0)
+                is_unasked = column is CLOCK and columns is None
+                made += _column(column, items, _VALUES if is_drawn else _CLOCK if is_unasked else 0)
     else:
         nearest = [*range(place, len(sides)), *reversed(range(place))]
         priorities = [2 + nearest.index(side) / len(sides) if is_drawn else 0 for side in sides]
         priorities[place] = 0
         made += _unit(value, items)
         made.append(_of_side(value, "a", of_a, _VALUES if value is RATE and is_drawn else 0))
-        clock = _of_side(CLOCK, "a", of_a, _VALUES if is_drawn else _EXTRA)
+        clock = _of_side(CLOCK, "a", of_a, _VALUES if is_drawn else _CLOCK)
         made += [clock] if value is RATE and set(clock.texts) - {"", "—"} else []
         for side in sides:
             if value is not RATE:
