@@ -69,7 +69,7 @@ class HostsScreen(PaintedScreen, inherit_bindings=False):
         self.paint_in(PAINT_EVERY_S)
         self._model.take([feed.seen() for feed in self._feeds])
         if self.has_room:
-            self.draw(self._model.lines(*self._view.size, monotonic_ns()))
+            self.painter.paint_lines(self._view, self._model.lines(*self._view.size, monotonic_ns()))
 
 
 class HostPanes(MonitorScreen, inherit_bindings=False):

@@ -120,7 +120,7 @@ def test_the_run_screen_shows_a_load_as_it_is_offered() -> None:
     assert title.endswith("6.40 req/s offered ──")
     assert now == "  4.00 req/s ended  9 in flight  TTFT 610 ms"
     assert "TTFT" in "".join(chart)
-    assert chart[0].startswith("       10 ")  # of requests in flight, which are whole
+    assert chart[0].startswith("      10 ")  # of requests in flight, which are whole
     assert before.strip() == "tried 3.20 req/s: 98 % within the limits"
 
 

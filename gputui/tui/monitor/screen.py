@@ -19,7 +19,6 @@ from gputui.tui.shell.keymap import Action
 from gputui.tui.shell.registry import screen_at
 from gputui.tui.terminal.lines import Line
 from gputui.tui.terminal.painted_screen import PaintedScreen
-from gputui.tui.terminal.renderer import FastPaint
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import noted
 
@@ -162,9 +161,7 @@ class MonitorScreen(PaintedScreen, inherit_bindings=False):
             return
         width, height = self._view.size
         lines = self._model.lines(width, height, monotonic_ns(), newest)
-        app = self.app
-        assert isinstance(app, FastPaint)
-        if app.round_trip_s > SLOW_FRAME_S and lines:
-            note = f" link slow: a picture takes {app.round_trip_s:.1f} s "
+        if self.painter.round_trip_s > SLOW_FRAME_S and lines:
+            note = f" link slow: a picture takes {self.painter.round_trip_s:.1f} s "
             lines = (noted(lines[0], note, width, "warn"), *lines[1:])
-        self.draw(lines)
+        self.painter.paint_lines(self._view, lines)

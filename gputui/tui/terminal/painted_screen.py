@@ -11,7 +11,6 @@ from textual.geometry import Region
 from textual.screen import Screen
 from textual.strip import Strip
 
-from gputui.tui.terminal.lines import Line
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.terminal.renderer import FastPaint
 
@@ -43,12 +42,12 @@ class PaintedScreen(Screen[None], inherit_bindings=False):
         """Whether it is looked at, in a size that is known."""
         return self.is_current and all(self._view.size)
 
-    def draw(self, lines: tuple[Line, ...]) -> None:
-        """Show these lines; only what changed is written."""
-        app, rows = self.app, self._view.take(lines)
+    @property
+    def painter(self) -> FastPaint:
+        """The app, which writes."""
+        app = self.app
         assert isinstance(app, FastPaint)
-        if rows:
-            app.paint_rows(self._view, rows)
+        return app
 
     def paint_in(self, seconds: float) -> None:
         """Draw it then, and not when it was last said."""

@@ -134,12 +134,14 @@ class FastPaint(App[int]):
             screen._compositor.update_widgets({widget})
             screen._compositor_refresh()
 
-    def paint_rows(self, view: LinesView, rows: Mapping[int, Line]) -> None:
-        """Write changed rows of a view that covers its screen, before Textual knows of them.
+    def paint_lines(self, view: LinesView, lines: tuple[Line, ...]) -> None:
+        """Write what changed of a view that covers its screen, before Textual knows of it.
 
         Bypasses Textual's compositor, which would double the time.
         """
-        driver = self._driver
+        driver, rows = self._driver, view.take(lines)
+        if not rows:
+            return
         if (
             not (isinstance(driver, QuietDriver) and view.screen is self.screen and view.size == self.size)
             or self._is_held()

@@ -76,9 +76,7 @@ class Pictures(FastPaint):
 
     def show(self, lines: tuple[Line, ...]) -> None:
         if self.is_direct:
-            rows = self.view.take(lines)
-            if rows:
-                self.paint_rows(self.view, rows)
+            self.paint_lines(self.view, lines)
         else:
             self.view.show(lines)
             self.paint_now(self.view)

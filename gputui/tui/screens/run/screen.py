@@ -106,7 +106,7 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
         """Draw the picture as it is now."""
         if not self.has_room:
             return
-        self.draw(self._picture(*self._view.size))
+        self.painter.paint_lines(self._view, self._picture(*self._view.size))
         if self.model.view == "watch":
             self.paint_in(PAINT_EVERY_S)
 
