@@ -57,7 +57,7 @@ _BAR = 20
 _RATES = 4
 """Columns of `brief_table` that say how fast a case is."""
 _GAIN = 3.5
-"""What precisions bring, which the rates say too, goes before costs and bars."""
+"""What precisions bring, which the rates say too, goes before bars and costs."""
 
 
 def print_run(

@@ -25,7 +25,7 @@ from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import share_of_sheet, share_text, uses_of
 from gputui.services.results.throughput import GAVE, Speeds, cost_of, gave_text
 
-_PEAK, _BAR, _COST = 1, 2, 3
+_PEAK, _COST, _BAR = 1, 2, 3
 """The highest goes first where there is little room."""
 
 
@@ -102,7 +102,7 @@ def rates_table(
     cost: str = "cost",
     widest_bar: int = 80,
 ) -> Table:
-    """Rates with their intervals, shares of the peak, also drawn, and costs; these go first."""
+    """Rates with their intervals, shares of the peak, also drawn, and costs; the bars go first."""
     rates = [line.rate.partition(" ") for line in lines]
     columns = [
         Column(heading, [line.name for line in lines], breaks=True),
