@@ -238,7 +238,7 @@ def command(
     for number, (text, (advice, buyings)) in enumerate(zip(answered, answers, strict=True)):
         if number:
             page.line()
-        page.line(f"{text}: {headline_of(advice)}", "title")
+        page.line(f"{text}. {headline_of(advice)}", "title")
         _write(page, advice, runs, is_verbose=verbose)
         for buying in buyings:
             page.line(_buying(buying))
@@ -276,7 +276,7 @@ def _advise_llm(
     for number, (text, advice) in enumerate(found):
         if number:
             page.line()
-        page.line(f"{text}: {llm_headline(advice)}", "title")
+        page.line(f"{text}. {llm_headline(advice)}", "title")
         page.line()
         page.table(table_of(LLM_HEADINGS, llm_rows(advice), right=range(1, len(LLM_HEADINGS))))
         for line in (

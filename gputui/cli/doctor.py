@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.cli.hosts import host_options, named_hosts
-from gputui.cli.output import console
+from gputui.cli.output import beneath, console
 from gputui.document.page import Page
 from gputui.document.spans import Line, Span, cut, line_width
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, GputuiError
@@ -67,7 +67,12 @@ def command(
     hosts = named_hosts(addresses, files, vias, directory)
     if hosts:
         return _check_hosts(hosts, python)
-    box = gathered(terminal_here(), python=python, db=db, on_step=_report_step)
+    try:
+        box = gathered(
+            terminal_here(), python=python, db=db, on_step=lambda what: _say(f"looking at {what} ...")
+        )
+    finally:
+        _say("")
     checks = judged(box)
     gpus = [gpu.index for gpu in box.machine.gpus]
     if as_json:
@@ -177,6 +182,7 @@ def terminal_here() -> Terminal:
     )
 
 
-def _report_step(what: str) -> None:
-    if sys.stderr.isatty():
-        click.echo(f"looking at {what} ...", err=True)
+def _say(step: str) -> None:
+    """Write over what was said before, on a terminal."""
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        print(f"\r\x1b[K{step}", end="", file=beneath(sys.stderr), flush=True)

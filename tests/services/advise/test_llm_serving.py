@@ -62,7 +62,7 @@ def test_the_cheapest_box_is_named_with_how_many_it_takes(
     status, out, _ = printed(capsys, "advise", *names, "--job", _JOB, *prices)
     assert status == 0
     assert " ".join(out.split()).startswith(
-        f"{_JOB}: Cheapest: {names[1]}, 4 boxes, $8760.00 a month; next a.db, "
+        f"{_JOB}. Cheapest: {names[1]}, 4 boxes, $8760.00 a month; next a.db, "
     )
 
     status, _, err = printed(capsys, "advise", *names)
