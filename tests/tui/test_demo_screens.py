@@ -89,7 +89,7 @@ def test_each_screen_opens_in_the_terminal_says_so_and_leaves_no_file(
     shown = {
         b"2": "launch",
         b"3": "on every box",
-        b"4": "cheaper per token",
+        b"4": "less per token",
         b"5": "LOST",
         b"1": "8x H200",
     }
@@ -119,7 +119,7 @@ def test_two_demos_at_once_have_a_file_each(repository: Path, tmp_path: Path) ->
         one.type(b"q")
         assert one.ended() == 0
         other.type(b"4")
-        other.wait_for("cheaper per token")
+        other.wait_for("less per token")
 
 
 def test_without_a_temporary_directory_the_monitor_is_shown_alone(repository: Path, tmp_path: Path) -> None:

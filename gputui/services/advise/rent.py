@@ -278,7 +278,9 @@ def headline_of(advice: Advice) -> str:
     else:
         sentences = [f"{word}: {_picked(pick)}, {_terms(advice, pick.offer)}." for word, pick in picks]
     if isinstance(advice.job, Batch) and advice.job.is_verb_assumed:
-        sentences.append("Taken as training; for text generation, add `write`.")
+        sentences.append(
+            f"Taken as training; for text generation: `{replace(advice.job, verb='write').text}`."
+        )
     if able and all(isinstance(offer.usd, Missing) for offer in able):
         sentences.append("No price is known: --price gives the cost.")
     disturbed = {

@@ -188,7 +188,7 @@ BLOCKS = ComparisonColumn(
 )
 PEAK = ComparisonColumn(
     name="peak",
-    headings=("of peak a/b",),
+    headings=("% of spec a/b",),
     cells=lambda row: (peaks_text(row),),
     default="wide",
     value=_peak,

@@ -199,17 +199,15 @@ def _next_lines(
 
 def chosen_rows(rows: Sequence[RowOfSides], room: int | None) -> Sequence[RowOfSides]:
     """As many as there is room for: the main case, the largest decided differences, then the undecided; None
-    is room for all, as they were measured."""
-    if room is None:
-        return rows
-    main = main_row([first_of(of) for of in rows])
+    is room for all: the main case, the others of GPUs, then those of CPUs, each as they were measured."""
+    main, is_short = main_row([first_of(of) for of in rows]), room is not None
 
     def place(of: RowOfSides) -> tuple[bool, int, bool, float]:
         row = first_of(of)
         is_one_sided = row.a.result is None or row.b.result is None
         kind = 0 if row.rate.differs else 1 if row.rate.word == "inconclusive" else 3 if is_one_sided else 2
         size = 0.0 if row.rate.ratio is None else abs(math.log(row.rate.ratio[0]))
-        return row is not main, kind, row.case.variant.device_class != "gpu", -size
+        return row is not main, kind * is_short, row.case.variant.device_class != "gpu", -size * is_short
 
     return sorted(rows, key=place)[:room]
 
@@ -225,7 +223,7 @@ def _write_rows(
     naming = Naming(comparison, ignore)
     made = rows_table(
         (comparison,),
-        [(row,) for row in comparison.rows],
+        chosen_rows([(row,) for row in comparison.rows], None),
         ignore,
         columns or None,
         note=naming.note if is_verbose else lambda row: "",

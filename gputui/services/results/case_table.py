@@ -108,7 +108,7 @@ def rates_table(
         Column(heading, [line.name for line in lines], breaks=True),
         Column("rate", [Span(number, "title") for number, _, _ in rates], True),
         Column("", [Span(unit, "dim") for _, _, unit in rates]),
-        Column("95 %", [line.interval for line in lines], True),
+        Column("95 % range", [line.interval for line in lines], True),
     ]
     shares, gave = [line.peak for line in lines], [line.gave for line in lines]
     used = [None if share is None else min(share, 1.0) for share in shares]
@@ -119,7 +119,7 @@ def rates_table(
         (
             *columns,
             *([Column(GAVE, [Span(line.gave, "warn") for line in lines], True)] if any(gave) else ()),
-            *((drawn, Column("of peak", texts, True, _PEAK)) if any(used) else ()),
+            *((drawn, Column("% of spec", texts, True, _PEAK)) if any(used) else ()),
             *((costs,) if any(costs.texts) else ()),
         )
     )

@@ -149,7 +149,7 @@ def test_tokens_without_a_verb_are_what_the_boxes_measured_and_training_is_assum
     assert headline_of(advise(job, [trains])).startswith("gpt_train.db cpu, the only one measured")
     both = advise(job, [trains, writes])
     assert both.work.workload == "gpt_train"
-    assert "Taken as training; for text generation, add `write`." in headline_of(both)
+    assert "Taken as training; for text generation: `36M tok write`." in headline_of(both)
     assert "Taken" not in headline_of(advise(job, [trains, writes], Choice("decode")))
 
 

@@ -357,7 +357,7 @@ def _table(sides: Sequence[tuple[str, Cell, Row | None]], width: int, fastest: s
         Column("vs a", [_point(row.cost if row else None) for _, _, row in sides], True),
         Column("95 %", [_ends(row.cost if row else None) for _, _, row in sides], True),
         Column("a step", [time_text(cell) for _, cell, _ in sides], True),
-        Column("of peak", [_value(PEAK, cell) for _, cell, _ in sides], True),
+        Column("% of spec", [_value(PEAK, cell) for _, cell, _ in sides], True),
         Column("energy", [_value(ENERGY, cell) for _, cell, _ in sides], True),
     ]
     known = [column for column in columns if any(text not in ("", "—") for text in column.texts)]
