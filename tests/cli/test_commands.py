@@ -364,7 +364,7 @@ def test_help_of_a_topic_is_its_page_with_links_as_topics() -> None:
     ("question", "answer"),
     [
         ("why is my gpu slow", "why its clock is held down"),
-        ("why is it slow", "`gputui show a.db` ends with a step of the main case"),
+        ("why is it slow", "`gputui show a.db` says in its second sentence what a step"),
         ("gpu utilization is low", "names what a step waits for"),
         ("is amp worth it", "`gputui compare a.db --by precision`"),
         ("which gpu should i rent", "`gputui advise a.db b.db --job '50M tokens train'`"),

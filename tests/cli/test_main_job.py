@@ -54,7 +54,7 @@ def test_a_run_ends_with_results_the_word_on_the_box_and_what_to_type_next(place
     output = (place / "a.txt").read_text()
     assert re.match(
         r"\nHashing on all cores: [\d.]+ [MG]B/s\.\n(Other programs had the CPU (?:.|\n)*?\.\n)?"
-        r"\ncase \(mini cpu fp32\) +rate +95 %( +the box gave)?\n",
+        r"\ncase \(mini cpu fp32\) +rate +95 % range( +the box gave)?\n",
         output,
     )
     assert re.search(r"^hashing 1t +[\d.]+ [MG]B/s", output, re.MULTILINE)
@@ -76,9 +76,11 @@ def test_a_planted_slowdown_is_called_slower_unless_others_held_the_cpus(place: 
     rows = json.loads(done.stdout)["comparisons"][0]["rows"]
     assert [row["threads"] for row in rows] == ["1", "all"]
     for row in rows:
-        assert row["ratio"]["b_against_a"] < 0.85
-        disturbed = bool(row["flags"]) or "CPU contention" in row["reason"]
-        assert row["verdict"] in (("slower", "inconclusive") if disturbed else ("slower",))
+        if row["flags"] or "CPU contention" in row["reason"]:
+            assert row["verdict"] in ("slower", "inconclusive")
+        else:
+            assert row["verdict"] == "slower"
+            assert row["ratio"]["b_against_a"] < 0.85
 
 
 def test_every_key_of_the_json_output_is_documented(place: Path) -> None:
