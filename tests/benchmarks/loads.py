@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
-import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from same_machine import slower, upper_bound
+from whole_tables import claims_difference
 
 from gputui.analysis.verdict import RatioEstimate
 from gputui.errors import GputuiError, NoResult
@@ -31,7 +31,6 @@ from gputui.services.results.waiting import contention_of
 PLANTED = 1.3
 DIFFERENT = ("faster", "slower")
 SHARES = (0.05, 1 / 3, 2 / 3, 1.0)
-CLAIM = re.compile(r"(%|x) (faster|slower|as fast|cheaper|dearer|the cost)")
 
 
 class Judged(NamedTuple):
@@ -59,7 +58,7 @@ def main() -> None:
         except NoResult:
             continue
         tables += 1
-        if CLAIM.search(answer.headline.text):
+        if claims_difference(answer.headline.text):
             headlines += 1
             print(f"{' '.join(pair)}: {answer.headline.text}")
         rows += judged(asked, answer)

@@ -97,7 +97,8 @@ _DENIAL = re.compile(r"can't tell|no difference|\bwh(?:ich|ether)\b|\bwould\b", 
 
 def claims_difference(text: str) -> bool:
     """Whether words say that one side is better or worse, rather than that it cannot be told."""
-    clauses = re.split(r"[.;:](?!\d)", " ".join(text.split()))
+    known = re.sub(r"between \d\S* (?:%|as)[^.;:]*? and \d[^.;:]*", "", " ".join(text.split()))
+    clauses = re.split(r"[.;:](?!\d)", known)
     return any(
         _CLAIM.search(clause) or (_COMPARATIVE.search(clause) and not _DENIAL.search(clause))
         for clause in clauses

@@ -166,7 +166,7 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
 
 
 def _undecided(main: Row, comparison: Comparison, where: str) -> str:
-    """`Can't tell a.db and b.db apart in GPT training: b.db is 25 % slower to 6 % faster`."""
+    """`Can't tell a.db and b.db apart in GPT training: b.db is between 25 % slower and 6 % faster`."""
     a, b = names_of(comparison)
     certainty, ends = _certainty(main.rate), open_words(main.rate, OF_RATES)
     said = f"Can't tell {a} and {b} apart{certainty}{where}{f': {b} is {ends}' if ends else ''}"

@@ -291,8 +291,8 @@ OF_RATES, OF_COSTS, OF_REQUESTS = (
 
 
 def open_words(judgement: Judgement, words: tuple[str, str, str]) -> str:
-    """The interval of what is not decided: `25 % slower to 6 % faster`, `1 to 6 % faster`; empty if it is
-    unknown."""
+    """The interval of what is not decided: `between 25 % slower and 6 % faster`, `1 to 6 % faster`; empty
+    if it is unknown."""
     if judgement.ratio is None or point_text(judgement) == UNKNOWN:
         return ""
     below, above, times = words
@@ -300,7 +300,7 @@ def open_words(judgement: Judgement, words: tuple[str, str, str]) -> str:
     if not low < 1 < high and not size.endswith("x"):
         return f"{ends} % {above if low >= 1 else below}"
     sizes = [(end, format_size_of_change(end, end, end)[0]) for end in judgement.ratio[1:]]
-    return " to ".join(
+    return "between " + " and ".join(
         f"{size} {times if size.endswith('x') else above if end >= 1 else below}" for end, size in sizes
     )
 

@@ -180,7 +180,8 @@ def test_boxes_with_the_same_gpus_are_called_by_how_many_and_then_by_their_files
 def test_boxes_that_cannot_be_told_apart_are_named_with_both_ends_in_words() -> None:
     said = headline(*on_other_gpus(run_of({GPT: 0.1}), run_of({GPT: 0.1}))).sentences[0]
     assert re.fullmatch(
-        r"Can't tell H200 and H100 PCIe apart in GPT training: H100 PCIe is \d+ % slower to \d+ % faster\.",
+        r"Can't tell H200 and H100 PCIe apart in GPT training:"
+        r" H100 PCIe is between \d+ % slower and \d+ % faster\.",
         said,
     )
 
@@ -235,7 +236,7 @@ def test_where_only_other_runs_would_tell_the_sentence_says_so_and_names_no_laun
 def test_what_is_beyond_its_interval_and_not_sure_enough_for_a_sentence_is_said_so() -> None:
     said = [headline(run_of({GPT: 0.1 * factor}), run_of({GPT: 0.1})).text for factor in (1.0, 1.06, 1.2)]
     starts = (
-        r"Can't tell a\.db and b\.db apart in GPT training: b\.db is \d+ % slower to \d+ % faster\.",
+        r"Can't tell a\.db and b\.db apart in GPT training: b\.db is between \d+ % slower and \d+ % faster\.",
         r"Can't tell a\.db and b\.db apart with 99 % certainty in GPT training: b\.db is [\d.]+ to \d+ % f",
         r"b\.db is 20 % faster than a\.db \(",
     )
@@ -246,7 +247,7 @@ def test_a_cost_that_cannot_be_told_is_named_where_the_boxes_have_different_pric
     slower = headline(run_of({GPT: 0.1}, 2.0), run_of({GPT: 0.2}, 1.01))
     first, second = without_intervals(slower)
     assert first == "b.db is 50 % slower than a.db in GPT training."
-    costs = r"b\.db costs [\d.]+ % less to [\d.]+ % more"
+    costs = r"b\.db costs between [\d.]+ % less and [\d.]+ % more"
     assert re.fullmatch(rf"Can't tell which is cheaper per token: {costs}\.", second)
 
 
@@ -260,7 +261,8 @@ def test_what_cannot_be_told_names_the_command_that_would_settle_it_with_its_min
     found = headline_of(answer.comparisons, answer.whys, "", asked.evidence)
 
     assert re.match(
-        r"Can't tell a\.db and b\.db apart in GPT training: b\.db is \d+ % slower to \d+ % faster\.$",
+        r"Can't tell a\.db and b\.db apart in GPT training:"
+        r" b\.db is between \d+ % slower and \d+ % faster\.$",
         found.text,
     )
     (step_a, step_b) = found.steps
