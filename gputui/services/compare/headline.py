@@ -246,7 +246,7 @@ def _busy(main: Row, comparison: Comparison) -> str:
     without = "; rates are without it" if is_known else ""
     results = (("a", main.a.result), ("b", main.b.result))
     if clock := [names[letter] for letter, found in results if found is not None and is_undecidable(found)]:
-        without = f"; the rate of {listed(clock)} is what {GAVE}"
+        without = f"; in {subject(main, comparison.rows)} the rate of {listed(clock)} is what {GAVE}"
     sentences = [f"Measured on a busy box: {listed(said)}{without}."] if said else []
     if SLOWED in shares:
         sentences.append(f"The GPU was {SLOWED} for {listed(shares[SLOWED])} time.")

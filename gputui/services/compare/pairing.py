@@ -283,13 +283,13 @@ def check_one_box(name: str, runs: Sequence[RunSummary]) -> None:
 
 def joined(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, BoxVariation]) -> Side:
     """One side of runs whose cases carry their spreads, as `side_of_runs` makes it."""
-    measuring = sum(any(case.outcome == "ok" for case in run.cases) for run in runs)
+    measuring = [run for run in runs if any(case.outcome == "ok" for case in run.cases)]
     return Side(
         name,
-        max((run.summary for run in runs), key=lambda run: run.started_utc_us),
+        max((run.summary for run in measuring or runs), key=lambda run: run.started_utc_us),
         newest_cases(runs, pool=pool),
         variations,
-        1 if pool else max(measuring, 1),
+        1 if pool else max(len(measuring), 1),
     )
 
 

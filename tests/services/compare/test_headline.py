@@ -455,7 +455,10 @@ def test_a_comparison_of_a_busy_box_says_so() -> None:
     said = headline(a, b).sentences
     doubt = "Measured on a busy box: CPU contention from other processes for 40 % of a.db's"
     assert said[1] == f"{doubt} time; rates are without it."
-    for share, rest in ((0.3, "; rates are without it"), (0.6, "; the rate of b.db is what the box gave")):
+    for share, rest in (
+        (0.3, "; rates are without it"),
+        (0.6, "; in GPT training the rate of b.db is what the box gave"),
+    ):
         busy = make_run(measured(case, *three(2.0), waited_share=share))
         found = headline(a, busy)
         assert found.sentences[1:] == (f"{doubt} and {100 * share:.0f} % of b.db's time{rest}.",)
@@ -480,7 +483,7 @@ def test_where_others_had_the_cpus_for_most_of_the_time_nothing_is_decided() -> 
     assert said[0].startswith("Can't tell a.db and b.db apart in GPT training")
     assert said[1] == (
         "Measured on a busy box: CPU contention from other processes for 70 % of b.db's time;"
-        " the rate of b.db is what the box gave."
+        " in GPT training the rate of b.db is what the box gave."
     )
 
 

@@ -64,7 +64,7 @@ def value_lines(row: Row, width: int, sure_rows: int = 2) -> list[Line]:
     if cost_a or cost_b:
         judged = f", {judgement_text(row.cost)}" if row.cost.ratio is not None else ""
         lines.append(_labelled("cost", f"{cost_a or '—'} vs {cost_b or '—'} per {work}{judged}", width))
-    for column, title in ((PEAK, "% of spec"), (ENERGY, "energy")):
+    for column, title in ((PEAK, "of spec"), (ENERGY, "energy")):
         values = [column.on_side(cell, in_full=False) for cell in (row.a, row.b)]
         if all(isinstance(value, Missing) for value in values):
             continue
@@ -118,7 +118,7 @@ def value_table(
     costs, unit = costs_text((row.a, row.b))
     cells = (row.a, row.b)
     rows: list[tuple[str, list[str], Judgement | None]] = [
-        ("% of spec", [_of_side(PEAK, cell, cells, in_full) for cell in cells], None),
+        ("of spec", [_of_side(PEAK, cell, cells, in_full) for cell in cells], None),
         ("energy", [_of_side(ENERGY, cell, cells, in_full) for cell in cells], row.energy),
     ]
     if has_rates:
