@@ -87,7 +87,7 @@ def test_the_moving_picture_is_of_the_demo_and_leaves_no_question_open(tmp_path:
         text = "\n".join(text_of(shot).itertext())
         assert all(caption in text for caption, _ in SCENES.values())
         assert "DEMO DATA" in text
-        assert "cheaper per token" in text
+        assert "less per token" in text
         assert not re.search("unknown|not profiled|no profiled pass", text)
         assert shot.stat().st_size < MOST_BYTES
 

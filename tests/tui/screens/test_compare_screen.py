@@ -617,7 +617,7 @@ async def test_what_colours_say_words_and_marks_say_too(tmp_path: Path) -> None:
         store(tmp_path / f"box{number}.db", number, gpt_ms=gpt_ms, launches=launches)
         words.append(str(tmp_path / f"box{number}.db"))
     cases = (
-        (words[:2], ("-38 %", "●", "slower", "+60 %")),
+        (words[:2], ("-38 %", "●", "slower", "1.60x")),
         (words[::2], ("-3 %", "○", "can't tell")),
         (words, ("-38 %", "b", "-3 %?", "c", "a or c")),
     )

@@ -18,11 +18,12 @@ _OF_NOW = ("run", "doctor", "palette", "log")
 """States of this box at this moment: what they say may change between two looks."""
 
 
-_RULES = str.maketrans("━╸╺", "   ")
+_RULES = str.maketrans("━╸╺■▓▒▚▞░", "   ██████")
 
 
 def texts_of(rows: Iterable[Row]) -> list[str]:
-    """Without rules: below the tabs there is a track where its colour can be seen."""
+    """Without rules, as below the tabs there is a track where its colour can be seen, and without patterns,
+    which stand for hues."""
     return ["".join(text for text, _ in row).translate(_RULES).rstrip() for row in rows]
 
 

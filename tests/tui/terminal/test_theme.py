@@ -59,7 +59,7 @@ TERMINALS = {
     "VS Code light": "#f8f8f8",
 }
 """Backgrounds that terminals say they have."""
-NO_LETTERS = frozenset(" ━╸╺─┄│├└┌┐┘▁▂▃▄▅▆▇█")
+NO_LETTERS = frozenset(" ━╸╺─┄│├└┌┐┘▁▂▃▄▅▆▇█■▓▒▚▞░")
 
 Pair = tuple[str, str]
 """Text colour and background; empty for the terminal's default."""
