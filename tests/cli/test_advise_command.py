@@ -72,7 +72,7 @@ def test_of_several_jobs_those_with_rows_are_answered_and_the_others_reported(
     status, out, err = printed(capsys, "advise", "cpu.db", "--job", "1M img train", "--job", TRAIN)
     assert status == 2
     assert TRAIN in out
-    assert out.startswith(f"{TRAIN}: cpu.db cpu, the only one measured: ")
+    assert out.startswith(f"{TRAIN}. cpu.db cpu, the only one measured: ")
     assert err.startswith("gputui: no box has measured conv_train")
     assert "measure it: gputui run" in err
 
@@ -102,7 +102,7 @@ def test_training_and_serving_are_answered_apart_with_what_was_measured(
 
     assert (status, err) == (0, "")
     training, serving = out.split(SERVE)
-    assert training.startswith(f"{TRAIN}: Fastest: gpu.db gpu, ")
+    assert training.startswith(f"{TRAIN}. Fastest: gpu.db gpu, ")
     assert "gpt_train mini (a GPT: layers 6, width 384, context 256, batch 2)" in training
     assert "a ranking of boxes, not your time" in training
     assert re.search(
