@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import suppress
 from pathlib import Path
 
 from gputui.model.journal import TRACES_NAME
+from gputui.store.locking import cleared
 
 HOW_TO_OPEN = "open it at https://ui.perfetto.dev or in chrome://tracing"
 
@@ -35,12 +35,9 @@ def keep_traces(run_dir: Path, run_id: str, target: Path) -> tuple[Path, ...]:
 def copy_trace(source: Path, target: Path) -> None:
     """Copy a file that has all its content from the first moment. Raises OSError."""
     draft = target.with_name(f".{target.name}.new")
-    try:
+    with cleared(draft):
         shutil.copyfile(source, draft)
         draft.replace(target)
-    finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
 
 
 def traces_of(run_id: str, target: Path) -> tuple[Path, ...]:

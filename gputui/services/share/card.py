@@ -17,6 +17,7 @@ from gputui.services.compare.row_text import judgement_text, style_of
 from gputui.services.results.expected import CHECK_WORDS, performance_checks
 from gputui.services.results.headline import case_order, index_in
 from gputui.services.results.labels import interval_words, plain_name
+from gputui.services.results.step_breakdown import is_believed
 from gputui.services.results.step_tables import main_step, step_parts
 from gputui.services.results.throughput import gave_text, speeds_of
 
@@ -77,7 +78,9 @@ def step_of(run: Run, passes: Mapping[int, ProfiledPass]) -> tuple[str, Sequence
     if isinstance(found, Missing):
         return f"where the time of a step goes is not known: {found.reason}", ()
     case, breakdown = found
-    return f"a step of {_name(case, run)}, {format_seconds(breakdown.step_ns / 1e9)}", step_parts(breakdown)
+    rough = "" if is_believed(breakdown) else " when it was profiled, so shares are rough"
+    took = format_seconds(breakdown.step_ns / 1e9)
+    return f"a step of {_name(case, run)}, {took}{rough}", step_parts(breakdown)
 
 
 def _name(case: CaseResult, run: Run) -> str:

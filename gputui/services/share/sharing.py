@@ -6,7 +6,6 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from gputui.services.share.copying import shared_copy
 from gputui.services.share.report import SharedSide, below_normal, report_on
 from gputui.services.share.rules import Keep, Names
 from gputui.services.support.atomic_write import write, write_output
-from gputui.store.locking import new_draft
+from gputui.store.locking import cleared, new_draft
 from gputui.store.opening import expanded
 from gputui.store.reading import ResultFile, check_runs, open_result
 from gputui.store.selecting import find_run
@@ -141,12 +140,9 @@ def _copy(picked: Sequence[Picked], out: Path, names: Names) -> None:
 
 def _move(copy: Path, target: Path) -> None:
     draft = new_draft(target)
-    try:
+    with cleared(draft):
         shutil.copyfile(copy, draft)
         draft.rename(target)
-    finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
 
 
 def _letters(count: int) -> list[str]:
