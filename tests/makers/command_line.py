@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import io
 import json
 import os
@@ -217,10 +218,26 @@ class Terminal:
 
     def end(self) -> int:
         """Read until the command has ended; returns its exit status, negative for a signal."""
-        with contextlib.suppress(OSError):  # how a terminal ends on Linux, and one that was closed
-            while data := os.read(self._terminal, 4096):
-                self.seen += data
+        ended = os.pidfd_open(self.pid)
+        try:
+            while self._read_some() or not select.select([ended], [], [], 0.05)[0]:
+                pass
+        finally:
+            os.close(ended)
+        while self._read_some():
+            pass
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def _read_some(self) -> bool:
+        """Whether there was something to read; not of a terminal that was closed, or that nobody has open."""
+        try:
+            data = os.read(self._terminal, 4096)
+        except OSError as error:
+            if error.errno not in (errno.EIO, errno.EBADF):
+                raise
+            return False
+        self.seen += data
+        return bool(data)
 
 
 def only_run_dir(state: Path | None = None) -> Path:
