@@ -322,10 +322,11 @@ def test_a_stopped_recording_without_a_program_is_stored_as_interrupted(tmp_path
 def test_a_stopped_recording_leads_to_what_it_recorded(tmp_path: Path) -> None:
     db = tmp_path / "a.db"
     recorder = start_record("--db", db, "--", *PYTHON, "print('ready', flush=True); input()")
-    assert recorder.stdout is not None
+    assert recorder.stdout is not None and recorder.stderr is not None
     assert recorder.stdout.readline() == b"ready\n"
     recorder.terminate()
-    _, errors = recorder.communicate(timeout=LONGEST_S)
+    errors = recorder.stderr.read()  # `communicate` would close the program's input first, which ends it too
+    recorder.communicate(timeout=LONGEST_S)
     named = re.search(rb"recorded as ([0-9a-f]{8}) in ", errors)
     assert named, errors  # after what the program itself may say of its end
     run = named[1].decode()
