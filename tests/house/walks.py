@@ -30,7 +30,8 @@ _MOST_CHANGES = 5
 _POWER_ENDS = ("CellDiff.diff_lines",)
 _BLOCK_ENDS = ("Page.table",)
 _BLOCK_BEGINS = {"nanoseconds": "gputui/worker/timing/"}
-_SCENARIO = "driver gpus 1\n0 name NVIDIA H200\n0 power_limit_mw 700000\n0 field 186 288000\n"
+_DRAWS = "0 field 186 {}\n"
+_SCENARIO = f"driver gpus 1\n0 name NVIDIA H200\n0 power_limit_mw 700000\n{_DRAWS.format(288_000)}"
 _PROFILE = """
 schema = 1
 version = 1
@@ -75,14 +76,19 @@ def walk_of_power(place: Path) -> tuple[str, ...]:
     traced = _traced(place, forms, {"milliwatts": "gputui/sources/"}, _POWER_ENDS)
     environment = traced | standin_environment(_SCENARIO)
     scenario = Path(environment["GPUTUI_NVML_SCENARIO"])
+
+    def draw(power_mw: int) -> None:
+        with scenario.open("a") as file:  # a file that is written anew may be read while it is empty
+            file.write(_DRAWS.format(power_mw))
+
     with Terminal([sys.executable, "-m", "gputui"], 100, 30, environment=environment) as terminal:
         for _ in range(_MOST_CHANGES):  # Textual itself may have drawn the frame in which it changed
             terminal.wait_for("288 W")
-            scenario.write_text(f"{_SCENARIO}0 field 186 {POWER_MW}\n")
+            draw(POWER_MW)
             terminal.wait_for(shown)
             if (place / "left.jsonl").exists():
                 break
-            scenario.write_text(_SCENARIO)
+            draw(288_000)
         terminal.type(b"q")
         assert terminal.ended() == 0
     return _shortest(place)

@@ -25,6 +25,9 @@ page.line("caution", "warn")
 page.show()
 print("shown")
 """
+PATIENT = "from gputui.document import background\nbackground.WAIT_S = 60.0\n"
+"""Before a program: an answer that a busy box delays still counts."""
+GPUTUI = PATIENT + "import sys\nfrom gputui.cli import main\nmain(sys.argv[1:])\n"
 NO_VARIABLES = dict.fromkeys(("GPUTUI_LIGHT", "NO_COLOR", "COLORTERM", "CI"), "")
 GROUNDS = ("#ffffff", "#000000", "#fdf6e3", "#002b36", "#300a24", "#1e1e1e", "#f8f8f8")
 
@@ -40,7 +43,7 @@ def palette(background: str) -> Palette:
 
 @pytest.mark.parametrize("background", GROUNDS)
 def test_a_page_has_the_colours_for_the_background_that_the_terminal_says(background: str) -> None:
-    with terminal_of("-c", PAGE, background=background) as terminal:
+    with terminal_of("-c", PATIENT + PAGE, background=background) as terminal:
         assert terminal.ended() == 0
         terminal.wait_for("shown")
         assert f"\x1b[{sgr('warn', palette(background))}mcaution".encode() in terminal.raw
@@ -96,7 +99,7 @@ def test_nothing_is_asked_where_a_variable_says_it() -> None:
 
 @pytest.mark.parametrize("background", ["#ffffff", "#002b36"])
 def test_the_demo_is_drawn_for_the_background_that_the_terminal_says(background: str) -> None:
-    with terminal_of("-m", "gputui", "demo", background=background, columns=100, lines=30) as terminal:
+    with terminal_of("-c", GPUTUI, "demo", background=background, columns=100, lines=30) as terminal:
         terminal.wait_for("8x H200")
         accent = definition("accent", palette(background)).removeprefix("#")
         terminal.wait_for(lambda: accent in {cell.fg for cell in terminal.screen.buffer[29].values()})
@@ -116,7 +119,7 @@ def test_a_key_turns_the_theme_which_is_kept(tmp_path: Path) -> None:
         terminal.wait_for(is_drawn)
 
     environment = {**NO_VARIABLES, "PYTHONPATH": str(REPOSITORY), "XDG_CONFIG_HOME": str(tmp_path)}
-    command = [sys.executable, "-m", "gputui"]
+    command = [sys.executable, "-c", GPUTUI]
     others = {"environment": environment, "background": "#ffffff", "columns": 100, "lines": 30}
     with Terminal(command, **others) as terminal:  # type: ignore[arg-type]
         drawn_in(terminal, "auto")
