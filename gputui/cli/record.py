@@ -6,7 +6,8 @@ import os
 import shlex
 import shutil
 import signal
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any  # click's signature
 
@@ -42,8 +43,13 @@ class _WrongUsage(click.UsageError):
     exit_code = EXIT_OURS
 
 
-class _RecordCommand(click.Command):
-    """A command whose errors end with 125, including those of its options."""
+class ProgramCommand(click.Command):
+    """A command that runs another after `--`: its own errors end with 125, also those of its options."""
+
+    form = "gputui record [OPTIONS] -- COMMAND ..."
+    takes_other_words = False
+    HAS_MARK = "gputui.has_mark"
+    """Whether there was a `--`, in `meta` of the context."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -53,19 +59,16 @@ class _RecordCommand(click.Command):
             context = super().make_context(info_name, args, parent, **extra)
         except click.UsageError as error:
             raise _WrongUsage(error.format_message(), error.ctx) from error
+        context.meta[self.HAS_MARK] = has_mark
         words = context.params.get("words")
-        if words and not has_mark:
-            raise GputuiError(
-                f"{words[0]!r}: only gputui's options go before --",
-                "gputui record [OPTIONS] -- COMMAND ...",
-                EXIT_OURS,
-            )
+        if words and not has_mark and not self.takes_other_words:
+            raise GputuiError(f"{words[0]!r}: only gputui's options go before --", self.form, EXIT_OURS)
         if has_mark and not words:
-            raise GputuiError("no command follows --", "gputui record -- COMMAND ...", EXIT_OURS)
+            raise GputuiError("no command follows --", self.form, EXIT_OURS)
         return context
 
 
-@click.command(cls=_RecordCommand, context_settings={"allow_interspersed_args": False})
+@click.command(cls=ProgramCommand, context_settings={"allow_interspersed_args": False})
 @click.option(
     "--db",
     type=click.Path(path_type=Path),
@@ -91,12 +94,25 @@ def command(
     words: tuple[str, ...],
 ) -> int:
     """Record the box while COMMAND runs, and end with its exit code; without one, until Ctrl-C."""
-    try:
+    with errors_of_ours():
         return _record(db, interval, seconds, label, price, machine, words)
+
+
+@contextmanager
+def errors_of_ours() -> Iterator[None]:
+    """Give errors an exit code that no program has, unless they say that it could not be started."""
+    try:
+        yield
     except GputuiError as error:
         if error.exit_code not in (EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND):
             error.exit_code = EXIT_OURS
         raise
+
+
+def not_started(word: str, error: OSError, nothing: str) -> GputuiError:
+    """That a program cannot be started, with the exit code of `env`."""
+    code = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_NOT_EXECUTABLE
+    return GputuiError(f"{word}: cannot be started: {error.strerror}", nothing, code)
 
 
 def _record(
@@ -139,10 +155,7 @@ def _record(
     except OSError as error:
         recorder.close(EXIT_OURS, "the program was never started")
         shutil.rmtree(recording.run_dir, ignore_errors=True)  # it never began
-        code = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_NOT_EXECUTABLE
-        raise GputuiError(
-            f"{words[0]}: cannot be started: {error.strerror}", "nothing was recorded", code
-        ) from error
+        raise not_started(words[0], error, "nothing was recorded") from error
     _store(recording, recorder, told)
     if foreground.hung_up:
         os._exit(EXIT_HUNG_UP)  # there is nobody to report to

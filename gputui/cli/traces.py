@@ -92,18 +92,22 @@ def import_traces(
 def show_trace(
     run: Run, found: ProfiledPass, said: Sequence[str], top: int | None, *, is_verbose: bool
 ) -> None:
-    """Print one stored trace: the answer, the parts of a step, its operators and kernels."""
-
-    out = console()
-    page = Page(out)
-    case = run.cases[0]
-    page.line(sentence(found, case.device_name))
-    page.line()
-    summary = run.summary
-    where = case.device_name or "CPU"
+    """Print one stored trace."""
+    summary, device = run.summary, run.cases[0].device_name
     steps = counted(found.steps, "step")
-    page.line(f"run {summary.short_id} ({summary.label}): trace, {where}, {steps}, {day(summary)}")
+    heading = f"run {summary.short_id} ({summary.label}): trace, {device or 'CPU'}, {steps}, {day(summary)}"
     most = top if top is not None else 20 if is_verbose else 5
+    write_trace(console(), found, device, heading, said, most)
+
+
+def write_trace(
+    out: Console, found: ProfiledPass, device: str, heading: str, said: Sequence[str], most: int
+) -> None:
+    """Print the answer, the parts of a step, and `most` of its operators and kernels."""
+    page = Page(out)
+    page.line(sentence(found, device))
+    page.line()
+    page.line(heading)
     tables = [
         category_table(found),
         largest_operators(found, out.width, most),
@@ -113,7 +117,7 @@ def show_trace(
         if table is not None and table.rows:
             page.line()
             page.table(table)
-    lines = [*finding_lines(found, case.device_name), *said]
+    lines = [*finding_lines(found, device), *said]
     if lines:
         page.line()
     for line in lines:

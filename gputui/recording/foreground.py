@@ -7,7 +7,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import FrameType
 
@@ -40,13 +40,15 @@ class Foreground:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._on_signal)
 
-    def run(self, argv: Sequence[str], on_start: Callable[[int], None]) -> ProgramEnd:
-        """Run a program to its end; `on_start` gets the instant of its start.
+    def run(
+        self, argv: Sequence[str], on_start: Callable[[int], None], environ: Mapping[str, str] | None = None
+    ) -> ProgramEnd:
+        """Run a program to its end, in our environment or in `environ`; `on_start` gets when it started.
 
         Raises OSError if it cannot be executed; `on_start` is not called then.
         """
         begun_ns = time.monotonic_ns()
-        program = subprocess.Popen(argv)
+        program = subprocess.Popen(argv, env=environ)
         self._pid = program.pid
         for number in self._waits_for:
             self._pass_on(number)

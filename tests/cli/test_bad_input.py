@@ -496,7 +496,7 @@ def test_a_number_that_cannot_be_is_refused_by_every_option_before_anything_is_d
         return
     with pytest.raises(SystemExit) as left:
         main([name, option.opts[0], text, *_needed(name)])
-    assert left.value.code == (125 if name == "record" else 2), (name, option.opts[0], text)
+    assert left.value.code == (125 if name in ("record", "why") else 2), (name, option.opts[0], text)
 
 
 def _is_in_range(option: click.Option, text: str) -> bool:

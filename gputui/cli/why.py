@@ -1,0 +1,179 @@
+"""`gputui why`: where the time of a step goes, of a program as it is, or of a trace."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any  # JSON
+
+import click
+
+from gputui.cli import show
+from gputui.cli.output import console
+from gputui.cli.record import ProgramCommand, errors_of_ours, not_started
+from gputui.cli.traces import read_runs, write_trace
+from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError
+from gputui.model.units import counted, format_seconds
+from gputui.recording.foreground import Foreground
+from gputui.services.results.selectors import from_here
+from gputui.services.runs.process import writable_target
+from gputui.services.traces import in_program
+from gputui.services.traces.imported import TraceRun, contents_of
+from gputui.services.traces.in_program import AFTER, DIRECTORY, STEPS
+from gputui.services.traces.window import described
+from gputui.store.selecting import check_label
+from gputui.store.writing import store_run
+from gputui.worker.foreign_json import read_json_file
+
+_MOST_STEPS = 1000
+_SILENT = "99"
+"""Above every level at which torch's profiler prints something of its work to stderr."""
+
+
+class _WhyCommand(ProgramCommand):
+    form = "gputui why -- python train.py; gputui why trace.json.gz"
+    takes_other_words = True
+
+
+@click.command(cls=_WhyCommand, context_settings={"allow_interspersed_args": False})
+@click.option(
+    "--steps",
+    type=click.IntRange(1, _MOST_STEPS),
+    metavar="N",
+    help="Profile N steps.  [3 to 100]",
+)
+@click.option(
+    "--after", type=click.IntRange(1), metavar="N", help="Begin after step N.  [when the program has settled]"
+)
+@click.option(
+    "--db",
+    type=click.Path(path_type=Path),
+    help="Result file.  [$GPUTUI_DB, else see `gputui paths`]",
+)
+@click.option("--label", default="", help="Label of what is stored.  [the program's name]")
+@click.option("--top", type=click.IntRange(0, 400), default=5, metavar="N", help="Print N operators.  [5]")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="TRACE | RUN | F@RUN | -- COMMAND...")
+def command(
+    steps: int | None,
+    after: int | None,
+    db: Path | None,
+    label: str,
+    top: int,
+    words: tuple[str, ...],
+) -> int:
+    """Explain a step of COMMAND, a Python program that uses torch, or of a trace or a stored run.
+
+    The program runs as it is, with its own output and exit status. A few of its steps are profiled and
+    stored; what they tell goes to stderr.
+    """
+    with errors_of_ours():
+        check_label(label)
+        if not words:
+            raise GputuiError("nothing to explain", _WhyCommand.form)
+        if click.get_current_context().meta[ProgramCommand.HAS_MARK]:
+            return _run(words, _environment(steps, after), db, label or _program(words), top)
+        path = _only(words)
+        if not path.name.endswith((".json", ".json.gz")):
+            click.get_current_context().invoke(show.command, run=words[0], top=top)
+            return EXIT_DONE
+        (run,) = read_runs([path], label)
+        write_trace(console(), run.found, run.device, f"{run.name}: {described(run.window)}", run.notes, top)
+        return EXIT_DONE
+
+
+def _run(words: tuple[str, ...], environ: dict[str, str], db: Path | None, label: str, top: int) -> int:
+    """Run a program to its end and explain it; returns its exit status."""
+    target = writable_target(db)
+    with tempfile.TemporaryDirectory(prefix="gputui-why-") as directory:
+        foreground = Foreground()
+        try:
+            end = foreground.run(words, lambda _: None, {**environ, DIRECTORY: directory})
+        except OSError as error:
+            raise not_started(words[0], error, "nothing was profiled") from error
+        if not foreground.hung_up:
+            _explain(Path(directory), words, target, label, top)
+    if foreground.hung_up:
+        os._exit(EXIT_HUNG_UP)  # there is nobody to report to
+    return end.exit_status if end.exit_status >= 0 else 128 - end.exit_status
+
+
+def _only(words: tuple[str, ...]) -> Path:
+    if len(words) > 1:
+        raise GputuiError(
+            f"{words[0]} and {words[1]}: one trace is explained, or a command after --",
+            f"gputui compare {shlex.join(words[:2])}; gputui why -- {shlex.join(words)}",
+        )
+    return Path(words[0])
+
+
+def _program(words: tuple[str, ...]) -> str:
+    """`train.py` of `python -u train.py --lr 3`."""
+    return Path(next((word for word in words[1:] if word.endswith(".py")), words[0])).name
+
+
+def _environment(steps: int | None, after: int | None) -> dict[str, str]:
+    """The program's: ours, where its Python finds what profiles it."""
+    hook = str(Path(in_program.__file__).parent)
+    path = os.environ.get("PYTHONPATH")
+    return {
+        **os.environ,
+        "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", _SILENT),
+        "PYTHONPATH": os.pathsep.join(filter(None, (hook, path))),
+        STEPS: str(steps or 0),
+        AFTER: str(after or 0),
+    }
+
+
+def _explain(directory: Path, words: tuple[str, ...], target: Path, label: str, top: int) -> None:
+    """Store the trace and say what it tells, or why there is none; the program's exit status stays."""
+    told = [read_json_file(path) for path in sorted(directory.glob("told-*.json"))]
+    profiled = [one for one in told if "trace" in one]
+    if not profiled:
+        _say(f"nothing was profiled: {_why_not(told)}")
+        return
+    one = next((one for one in profiled if "first_step" in one), profiled[0])  # of several ranks the first
+    try:
+        (run,) = read_runs([directory / str(one["trace"])], label)
+        stored = store_run(target, contents_of(run), (), imported_from=shlex.join(words)[:200])
+    except GputuiError as error:
+        _say(f"the steps were profiled, but {error.message}\n  {error.hint}")
+        return
+    out = console(sys.stderr)
+    write_trace(out, run.found, run.device, _heading(run, one), run.notes, top)
+    file = shlex.quote(from_here(str(target)))
+    _say(f"stored as {stored.run_id[-8:]} in {file}\n  gputui show {stored.run_id[-8:]} {file} -v")
+
+
+def _heading(run: TraceRun, told: Mapping[str, Any]) -> str:
+    """`CPU, torch 2.13.0; steps 20 to 25 of 240; train.py as it is`."""
+    where = f"{run.device or 'CPU'}, torch {told.get('torch', '')}"
+    seen = told.get("seen")
+    first = told.get("first_step")
+    if first is None:
+        return f"{where}; {run.name} as it is, which makes no optimizer steps"
+    last = int(first) + run.found.steps - 1
+    whole = "" if seen is None else f" of {seen}"
+    apart = told.get("before_s")
+    alone = "" if not apart else f"; before, a step took {format_seconds(float(apart))}"
+    return f"{where}; steps {first} to {last}{whole} of {run.name}{alone}"
+
+
+def _why_not(told: list[Any]) -> str:
+    failed = next((one["failed"] for one in told if "failed" in one), "")
+    if failed:
+        return f"torch.profiler failed: {failed}"
+    if not any("torch" in one for one in told):
+        return "no Python that imports torch ran, or one that ignores PYTHONPATH (-E, -I, -S)"
+    seen = max(int(one.get("seen", 0)) for one in told)
+    if not seen:
+        return "the program ended before it made an optimizer step"
+    steps = counted(seen, "optimizer step")
+    return f"the program ended after {steps}, before the window: --after 1 --steps 1 begins earlier"
+
+
+def _say(text: str) -> None:
+    click.echo(f"gputui: {text}", err=True)
