@@ -12,6 +12,7 @@ from typing import Any  # JSON
 
 import click
 
+from gputui.analysis.attribution import BELIEVED_INFLATION
 from gputui.cli import show
 from gputui.cli.output import console
 from gputui.cli.record import ProgramCommand, errors_of_ours, not_started
@@ -135,7 +136,7 @@ def _explain(directory: Path, words: tuple[str, ...], target: Path, label: str, 
     if not profiled:
         _say(f"nothing was profiled: {_why_not(told)}")
         return
-    one = next((one for one in profiled if "first_step" in one), profiled[0])  # of several ranks the first
+    one = next((one for one in profiled if one["has_steps"]), profiled[0])  # of several ranks the first
     try:
         (run,) = read_runs([directory / str(one["trace"])], label)
         stored = store_run(target, contents_of(run), (), imported_from=shlex.join(words)[:200])
@@ -152,14 +153,19 @@ def _heading(run: TraceRun, told: Mapping[str, Any]) -> str:
     """`CPU, torch 2.13.0; steps 20 to 25 of 240; train.py as it is`."""
     where = f"{run.device or 'CPU'}, torch {told.get('torch', '')}"
     seen = told.get("seen")
-    first = told.get("first_step")
-    if first is None:
-        return f"{where}; {run.name} as it is, which makes no optimizer steps"
-    last = int(first) + run.found.steps - 1
+    if not told["has_steps"]:
+        return f"{where}; {run.name} as it is, {'soon after it began' if seen else 'which makes no steps'}"
+    first = int(told["first_step"])
+    last = first + run.found.steps - 1
     whole = "" if seen is None else f" of {seen}"
-    apart = told.get("before_s")
-    alone = "" if not apart else f"; before, a step took {format_seconds(float(apart))}"
-    return f"{where}; steps {first} to {last}{whole} of {run.name}{alone}"
+    heading = f"{where}; steps {first} to {last}{whole} of {run.name}"
+    before_s = float(told["before_s"])
+    if not before_s:
+        return heading
+    low, high = BELIEVED_INFLATION
+    is_rough = not low <= run.found.window_ns / run.found.steps * 1e-9 / before_s <= high
+    rough = ", so shares are rough" if is_rough else ""
+    return f"{heading}; before, a step took {format_seconds(before_s)}{rough}"
 
 
 def _why_not(told: list[Any]) -> str:

@@ -70,7 +70,7 @@ def test_a_program_without_an_optimizer_is_explained_by_a_while_of_its_main_thre
     )
     done = why(tmp_path, "--", sys.executable, "infer.py")
     assert done.returncode == 0, done.stderr
-    assert "infer.py as it is, which makes no optimizer steps" in " ".join(done.stderr.split())
+    assert "infer.py as it is, which makes no steps" in " ".join(done.stderr.split())
     assert "steps are not marked" in done.stderr
     assert "matmul" in done.stderr
 

@@ -133,7 +133,7 @@ class Capture:
         begun_s = time.perf_counter()
         name = f"{kind}-{os.environ.get('RANK', '0')}-{os.getpid()}.json"
         profiler.export_chrome_trace(str(self._directory / name))
-        self._tell(trace=name, export_s=time.perf_counter() - begun_s)
+        self._tell(trace=name, has_steps=kind == "trace", export_s=time.perf_counter() - begun_s)
 
     def _record_unmarked(self) -> None:
         """Where no optimizer makes a step: let the main thread record a while; steps count more."""
