@@ -31,8 +31,8 @@ from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.runs.alerts import Alerts
 from gputui.services.runs.alerts_watch import notification
 from gputui.services.runs.device_history import HistoryReader
+from gputui.services.runs.held_runs import LiveRun
 from gputui.services.runs.process import (
-    LiveRun,
     RunRequest,
     called,
     follow,

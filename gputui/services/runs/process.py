@@ -21,7 +21,7 @@ from gputui.model.machine import Runtime
 from gputui.model.plan import Plan
 from gputui.recording.lock import boot_id, is_held, read_holder
 from gputui.recording.spec import Spec
-from gputui.services.runs.held_runs import held_runs
+from gputui.services.runs.held_runs import LiveRun, runs_in_progress
 from gputui.services.support.paths import (
     default_result_file,
     directories_in,
@@ -54,27 +54,6 @@ class RunRequest:
     """As in `Spec`."""
     machine_name: str = ""
     """As in `Spec`."""
-
-
-@dataclass(frozen=True, slots=True)
-class LiveRun:
-    """A run that a supervisor executes, or executed until a moment ago."""
-
-    run_id: str
-    run_dir: Path
-    target: Path
-    """The result file it will be stored in."""
-    supervisor: subprocess.Popen[bytes] | None
-    """The supervisor, if it is a child of this process."""
-
-    @property
-    def short_id(self) -> str:
-        """The run's name on the command line."""
-        return self.run_id[-8:]
-
-    def is_executed(self) -> bool:
-        """Whether its supervisor is alive."""
-        return is_held(self.run_dir) if self.supervisor is None else self.supervisor.poll() is None
 
 
 def target_of(db: Path | None) -> Path:
@@ -155,14 +134,6 @@ def follow(runs: Sequence[LiveRun], period_s: float = 0.2) -> Iterator[tuple[int
         if not came:
             yield -1, None
             time.sleep(period_s)
-
-
-def runs_in_progress() -> list[tuple[LiveRun, ...]]:
-    """The runs that living supervisors execute, newest first, grouped by supervisor."""
-    return [
-        tuple(LiveRun(d.name, d, Path(holder.target), None) for d in together)
-        for holder, together in held_runs()
-    ]
 
 
 def find_in_progress(selector: str) -> tuple[LiveRun, ...]:

@@ -13,6 +13,8 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from time import monotonic
+from typing import cast
+from unittest.mock import Mock
 
 import duckdb
 import pytest
@@ -54,7 +56,7 @@ from gputui.model.result import Run
 from gputui.recording.lock import read_holder
 from gputui.services.doctor.disturbances import Check
 from gputui.services.runs.device_history import DeviceHistory
-from gputui.services.runs.process import LiveRun
+from gputui.services.runs.held_runs import LiveRun
 from gputui.services.runs.progress import Happened, ProgressTracker
 from gputui.services.runs.start import Draft, DraftChecker, RunOptions, command_line, read_draft
 from gputui.store.journal_reader import read_journal
@@ -711,10 +713,8 @@ def test_the_screen_needs_neither_torch_nor_duckdb_to_be_opened(repository: Path
 
 def test_probed_interpreters_are_remembered_until_the_user_refreshes() -> None:
     model = choosing(make_interpreter(cuda=None))
-    model.take_requests()
     model.press("again")
-    (request,) = model.take_requests()
-    assert getattr(request, "anew", False)
+    cast(Mock, model.tasks).check.assert_called_with(model.draft, "", anew=True)
 
 
 def test_a_lowered_power_limit_is_a_line_in_the_chart_of_the_device() -> None:

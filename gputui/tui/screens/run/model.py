@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gputui.analysis.peak_tests import PerformanceCheck
 from gputui.errors import GputuiError
@@ -17,21 +18,10 @@ from gputui.services.runs.start import FIELDS, CheckedDraft, Draft, Wrong, comma
 from gputui.tui.screens.run.actions import KEYS
 from gputui.tui.screens.run.form import HOSTS, EditedText, RunForm
 from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
-from gputui.tui.screens.run.requests import (
-    AskHosts,
-    CheckDraft,
-    Copy,
-    FollowHosts,
-    Leave,
-    OpenScreen,
-    Request,
-    Start,
-    StartHosts,
-    Stop,
-    StopHosts,
-    Unwatch,
-    Watch,
-)
+
+if TYPE_CHECKING:
+    from gputui.tui.screens.run.background_tasks import BackgroundTasks
+    from gputui.tui.screens.run.screen import RunScreen
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +74,11 @@ class EndedRuns:
 
 
 class RunModel:
-    """The state of the screen. What it asks of the outside is in `take_requests`."""
+    """The state of the screen. What takes time or starts something is left to `tasks` and to the screen."""
 
-    def __init__(self) -> None:
+    def __init__(self, tasks: BackgroundTasks, screen: RunScreen) -> None:
+        self.tasks = tasks
+        self.screen = screen
         self.profiles: tuple[Profile, ...] | None = None
         """None while they are read."""
         self.selected = 0
@@ -125,9 +117,10 @@ class RunModel:
         """Text and style."""
         self._asked_for = ""
         """A profile to show when the profiles are known."""
+        self._followed = ""
+        """The run that was asked for last: what is said of another comes too late."""
         self._has_looked = False
         """Whether runs in progress are known."""
-        self._requests: list[Request] = []
 
     # What is shown
 
@@ -235,11 +228,6 @@ class RunModel:
         self._check()
         return True
 
-    def take_requests(self) -> list[Request]:
-        """What was asked since the last call."""
-        taken, self._requests = self._requests, []
-        return taken
-
     def opened(self) -> None:
         """The screen was opened: a run in progress is watched as soon as it is known."""
         if self._has_looked and self.in_progress and self.view == "choose" and self.region == "profiles":
@@ -297,8 +285,9 @@ class RunModel:
 
     def know_watched(self, watched: WatchedRuns) -> None:
         """What the runs are that are followed now."""
-        self.watched = watched
-        self.view = "watch"
+        if watched.in_progress.run_ids[0] == self._followed:
+            self.watched = watched
+            self.view = "watch"
 
     def know_progress(self, run_id: str, picture: ProgressSnapshot) -> None:
         """How far the runs are."""
@@ -340,23 +329,20 @@ class RunModel:
 
     # Inside
 
-    def _ask(self, request: Request) -> None:
-        self._requests.append(request)
-
     def _check(self, *, anew: bool = False) -> None:
-        self._ask(CheckDraft(self.draft, self.editing, anew))
+        self.tasks.check(self.draft, self.editing, anew=anew)
 
     def _watch(self, run: InProgress) -> None:
-        self.view = "watch"
+        self.view, self._followed = "watch", run.run_ids[0]
         self.watched = self.progress = self.ended = None
         self.scrolled, self.shows_logs = 0, False
-        self._ask(Watch(run.run_ids[0]))
+        self.tasks.watch(run.run_ids[0])
 
     def _press_choosing(self, action_id: str) -> bool:
         if action_id == "attach" and self.hosts_progress is not None:
             self.view = "hosts"
         elif action_id == "attach" and self.left_bakeoff:
-            self._ask(FollowHosts(self.left_bakeoff))
+            self.tasks.follow_hosts(self.left_bakeoff)
         elif action_id == "attach" and self.in_progress:
             self._watch(self.in_progress[0])
         elif self.region == "cases":
@@ -377,7 +363,7 @@ class RunModel:
         elif action_id == "cases":
             self.region, self.scrolled = "cases", 0
         elif action_id == "copy":
-            self._ask(Copy(self.command))
+            self.screen.copy_text(self.command)
         elif action_id == "again":
             self.checked = None
             self._check(anew=True)
@@ -393,7 +379,7 @@ class RunModel:
         elif action_id == "next":
             self.region = "form"
         elif action_id == "copy":
-            self._ask(Copy(self.command))
+            self.screen.copy_text(self.command)
         else:
             return False
         return True
@@ -434,10 +420,10 @@ class RunModel:
             self.say(f"hosts are already measuring: {KEYS['attach']} watches them", "alarm")
         elif self.form.hosts:
             self.view = "starting"
-            self._ask(AskHosts(self.draft, self.form.hosts))
+            self.tasks.ask_hosts(self.draft, self.form.hosts)
         else:
             self.view = "starting"
-            self._ask(Start(self.draft))
+            self.tasks.start(self.draft)
 
     @property
     def _hosts_go_on(self) -> bool:
@@ -458,10 +444,10 @@ class RunModel:
         elif action_id == "stop" and not progress.is_over:
             self.question = "stop hosts"
         elif action_id in ("results", "choose") and progress.selectors:
-            self._ask(OpenScreen("compare", progress.selectors))
+            self.screen.open_screen("compare", progress.selectors)
         elif action_id == "copy":
             compare = shlex.join(["gputui", "compare", *progress.selectors])
-            self._ask(Copy(compare if progress.selectors else f"gputui attach {progress.name}"))
+            self.screen.copy_text(compare if progress.selectors else f"gputui attach {progress.name}")
         else:
             return False
         return True
@@ -476,7 +462,7 @@ class RunModel:
             self.shows_logs, self.scrolled = False, 0
         elif action_id == "copy" and self.shows_logs:
             words = () if self.progress is None else self.progress.last_words
-            self._ask(Copy("\n".join(row for said in words for row in (said.launch, *said.lines))))
+            self.screen.copy_text("\n".join(row for said in words for row in (said.launch, *said.lines)))
         else:
             return False
         return True
@@ -493,13 +479,8 @@ class RunModel:
         elif action_id == "back":
             self._choose_again()
         elif action_id == "copy" and self.watched is not None:
-            self._ask(
-                Copy(
-                    f"gputui attach {self.watched.in_progress.short_id}"
-                    if self.watched.in_progress.outlives
-                    else self.command
-                )
-            )
+            run = self.watched.in_progress
+            self.screen.copy_text(f"gputui attach {run.short_id}" if run.outlives else self.command)
         else:
             return False
         return True
@@ -509,22 +490,22 @@ class RunModel:
         if self._press_logs(action_id):
             return True
         if action_id in ("results", "choose") and ended is not None and ended.wrong is None:
-            self._ask(OpenScreen("results", (f"{ended.target}@{ended.in_progress.short_id}",)))
+            self.screen.open_screen("results", (f"{ended.target}@{ended.in_progress.short_id}",))
         elif action_id == "back":
             self._choose_again()
         elif action_id == "attach" and self.in_progress:
             self._watch(self.in_progress[0])
         elif action_id == "copy" and ended is not None:
-            self._ask(Copy(f"gputui show {ended.in_progress.short_id} {ended.target}"))
+            self.screen.copy_text(f"gputui show {ended.in_progress.short_id} {ended.target}")
         else:
             return False
         return True
 
     def _choose_again(self) -> None:
-        self.view, self.region = "choose", "profiles"
+        self.view, self.region, self._followed = "choose", "profiles", ""
         self.watched = self.progress = self.ended = None
         self.scrolled, self.shows_logs = 0, False
-        self._ask(Unwatch())
+        self.tasks.unwatch()
         self._check()
 
     def _leave(self) -> bool:
@@ -555,17 +536,17 @@ class RunModel:
         elif action_id == "yes" or (action_id == "leave" and question == "leave"):
             self.question = ""
             if question == "leave":
-                self._ask(Leave())
+                self.screen.leave()
             elif question == "start":
                 self.view = "starting"
-                self._ask(Start(self.draft, anyway=True))
+                self.tasks.start(self.draft, anyway=True)
             elif question == "start hosts":
-                self._ask(StartHosts())
+                self.tasks.start_hosts()
             elif question == "stop hosts":
-                self._ask(StopHosts())
+                self.tasks.stop_hosts()
                 self.say("ending the runs and keeping what is finished ...", "warn")
             elif self.watched is not None:
-                self._ask(Stop(self.watched.in_progress.run_ids[0]))
+                self.tasks.stop(self.watched.in_progress.run_ids[0])
                 self.say("ending the run and keeping what is finished ...", "warn")
         else:
             return False

@@ -12,21 +12,6 @@ from gputui.tui.screens.run.actions import ACTIONS, BY_KEY
 from gputui.tui.screens.run.background_tasks import BackgroundTasks, DemoTasks
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.pictures import heading, picture
-from gputui.tui.screens.run.requests import (
-    AskHosts,
-    CheckDraft,
-    Copy,
-    FollowHosts,
-    Leave,
-    OpenScreen,
-    Request,
-    Start,
-    StartHosts,
-    Stop,
-    StopHosts,
-    Unwatch,
-    Watch,
-)
 from gputui.tui.shell.clipboard import copy
 from gputui.tui.shell.registry import header_line
 from gputui.tui.terminal.lines import Line
@@ -51,30 +36,28 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
 
     def __init__(self, *, ascii_only: bool | None = None) -> None:
         super().__init__()
-        self.model = RunModel()
+        self.model = RunModel(BackgroundTasks(self._tell), self)
         self._ascii_only = ascii_only
-        self._tasks = BackgroundTasks(self._tell)
 
     def on_mount(self) -> None:
         """Begin to look around."""
         if isinstance(self.app, Shell) and self.app.demo is not None:
-            self._tasks = DemoTasks(self._tell)
-        self._tasks.open()
+            self.model.tasks = DemoTasks(self._tell)
+        self.model.tasks.open()
         self._view.show(self._picture(*self.app.size))
 
     def on_unmount(self) -> None:
         """Nothing is followed any more; a run goes on."""
-        self._tasks.close()
+        self.model.tasks.close()
 
     def show_words(self, words: tuple[str, ...]) -> None:
         """Open the form of a profile."""
         self.model.show_profile(words[0])
-        self._done()
+        self.paint()
 
     def on_screen_resume(self) -> None:
         """It is looked at again: a run in progress is watched at once."""
         self.model.opened()
-        self.call_next(self._ask)
 
     def on_key(self, event: events.Key) -> None:
         """Letters while text is typed, else the keys of the table."""
@@ -85,22 +68,34 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
             return
         event.stop()
         event.prevent_default()
-        self._done()
+        self.paint()
 
     def on_paste(self, event: events.Paste) -> None:
         """Text from elsewhere is text, or nothing."""
         event.stop()
         self.model.type(event.text)
-        self._done()
+        self.paint()
 
     def press(self, action_id: str) -> None:
         self.model.press(action_id)
-        self._done()
+        self.paint()
 
     def say(self, text: str, style: str = "") -> None:
         """One sentence, until the next key."""
         self.model.say(text, style)
         self.paint()
+
+    def copy_text(self, text: str) -> None:
+        """Put a text where it can be pasted from, and say where that is."""
+        self.model.say(copy(self.app, text))
+
+    def open_screen(self, screen_id: str, words: tuple[str, ...]) -> None:
+        """Open another screen, with words as on the command line."""
+        shell_of(self).open_screen(screen_id, words)
+
+    def leave(self) -> None:
+        """Leave the program."""
+        self.call_next(self.app.run_action, "quit")
 
     def paint(self) -> None:
         """Draw the picture as it is now."""
@@ -116,12 +111,12 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
 
     def _learn(self, change: Callable[[RunModel], None]) -> None:
         change(self.model)
-        self._done()
+        self.paint()
 
     def _picture(self, width: int, height: int) -> tuple[Line, ...]:
         app = self.app
         head = (
-            (header_line("run", heading(self.model), width, is_demo=isinstance(self._tasks, DemoTasks)),)
+            (header_line("run", heading(self.model), width, is_demo=app.demo is not None),)
             if isinstance(app, Shell)
             else ()
         )
@@ -137,41 +132,6 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
     def _press(self, key: str) -> bool:
         action_id = BY_KEY.get(key)
         return action_id is not None and self.model.press(action_id)
-
-    def _done(self) -> None:
-        self._ask()
-        self.paint()
-
-    def _ask(self) -> None:
-        for request in self.model.take_requests():
-            self._do(request)
-
-    def _do(self, request: Request) -> None:
-        match request:
-            case CheckDraft():
-                self._tasks.check(request)
-            case Start():
-                self._tasks.start(request)
-            case AskHosts():
-                self._tasks.ask_hosts(request)
-            case StartHosts():
-                self._tasks.start_hosts()
-            case FollowHosts():
-                self._tasks.follow_hosts(request.name)
-            case StopHosts():
-                self._tasks.stop_hosts()
-            case Watch():
-                self._tasks.watch(request.run_id)
-            case Unwatch():
-                self._tasks.unwatch()
-            case Stop():
-                self._tasks.stop(request)
-            case Copy():
-                self.model.say(copy(self.app, request.text))
-            case OpenScreen():
-                shell_of(self).open_screen(request.screen_id, request.words)
-            case Leave():
-                self.call_next(self.app.run_action, "quit")
 
 
 SCREEN = RunScreen
