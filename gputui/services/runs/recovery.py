@@ -15,13 +15,14 @@ from pathlib import Path
 from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import STORED_NAME, LaunchEnd, Stored
 from gputui.model.units import counted
+from gputui.recording.journal import holds_a_journal
 from gputui.recording.lock import Holder, held_if_free, is_held, read_holder
 from gputui.recording.worker_process import end_left_worker
 from gputui.services.results.traces import keep_traces
 from gputui.services.runs.held_runs import LiveRun
-from gputui.services.runs.process import full_disk_words, holds_a_journal, mark_stored, wait_until_begun
+from gputui.services.runs.process import full_disk_words, mark_stored, wait_until_begun
 from gputui.services.support.paths import directories_in, run_directories
-from gputui.store.journal_reader import read_journal, read_telemetry
+from gputui.store.journal_reader import JournalContents, read_journal, read_telemetry
 from gputui.store.writing import StoredRun, store_run
 
 WAIT_S = 20.0
@@ -98,16 +99,16 @@ def import_journal(run_dir: Path, target: Path) -> StoredRun:
             f"{run_dir}: this run is in progress",
             f"it is stored when it ends: gputui attach {run_dir.name[-8:]}",
         )
+    return _store(run_dir, contents, target)
+
+
+def _store(run_dir: Path, contents: JournalContents, target: Path) -> StoredRun:
+    """Also move traces next to the result file, and mark the journal as stored."""
     stored = store_run(target, contents, read_telemetry(run_dir))
-    _finish(run_dir, stored.run_id, target)
-    return stored
-
-
-def _finish(run_dir: Path, run_id: str, target: Path) -> None:
-    """Move traces next to the result file, and mark the journal as stored."""
     with suppress(OSError):  # a trace that has no room there stays where it is
-        keep_traces(run_dir, run_id, target)
+        keep_traces(run_dir, stored.run_id, target)
     mark_stored(run_dir, target)
+    return stored
 
 
 def _recovered(run_dir: Path) -> Iterator[Recovered]:
@@ -130,8 +131,7 @@ def _stored(run_dir: Path, holder: Holder) -> Recovered:
     name = run_dir.name[-8:]
     try:
         contents = read_journal(run_dir)
-        stored = store_run(target, contents, read_telemetry(run_dir))
-        _finish(run_dir, stored.run_id, target)
+        stored = _store(run_dir, contents, target)
     except (GputuiError, OSError) as error:
         hint = f"gputui import {shlex.quote(str(run_dir))} --db FILE, or remove that directory"
         return Recovered(run_dir, run_dir.name, None, f"run {name} could not be stored: {error}; {hint}")

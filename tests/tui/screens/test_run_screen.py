@@ -55,6 +55,7 @@ from gputui.model.journal import JOURNAL_NAME, Block, Stored
 from gputui.model.result import Run
 from gputui.recording.lock import read_holder
 from gputui.services.doctor.disturbances import Check
+from gputui.services.profiles.planner import Choices
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.held_runs import LiveRun
 from gputui.services.runs.progress import Happened, ProgressTracker
@@ -527,15 +528,10 @@ def test_the_command_line_shown_means_the_same() -> None:
         "my profile.toml",
         Path("~/r.db"),
         ("/a/python", "/b c/python"),
-        "gpu:0",
-        ("gemm", "membw"),
-        ("fp32", "amp"),
-        3,
-        300.0,
+        Choices("gpu:0", ("gemm", "membw"), ("fp32", "amp"), 3, 300.0, seed=asked.choices.seed),
         label="-x'y",
         price=0.1,
     )
-    assert command_line(RunOptions("quick", blocks=5)) == "gputui run quick --blocks 5"
     words = "gputui run 'my profile.toml' --db '~/r.db' --python /a/python --python '/b c/python'"
     narrowed = " --device gpu:0 --only gemm --only membw --precision fp32 --precision amp"
     options = """ --launches 3 --budget 300 "--label=-x'y" --price 0.1"""

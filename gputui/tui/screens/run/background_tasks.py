@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import secrets
 import signal
 import threading
 from collections.abc import Callable, Sequence
@@ -44,7 +43,7 @@ from gputui.services.runs.process import (
 )
 from gputui.services.runs.progress import CaseProgress, LogTail, ProgressTracker
 from gputui.services.runs.recovery import recover_orphans, see_stored
-from gputui.services.runs.start import Draft, DraftChecker, choices_of, prepare, read_draft
+from gputui.services.runs.start import Draft, DraftChecker, prepare, read_draft
 from gputui.services.serving.curve import serving_of
 from gputui.services.serving.text import headline_of
 from gputui.services.support.error_log import keep_error
@@ -52,7 +51,7 @@ from gputui.services.support.paths import error_log, hash_key
 from gputui.store.journal_reader import TelemetryTail
 from gputui.store.text import clean_text
 from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
-from gputui.tui.screens.run.model import EndedRuns, InProgress, RunModel, WatchedRuns
+from gputui.tui.screens.run.model import EndedRuns, InProgress, RunModel, WatchedRuns, sentence
 
 TELL_EVERY_S = 1.0
 Tell = Callable[[Callable[[RunModel], None]], None]
@@ -166,8 +165,7 @@ class BackgroundTasks:
         self._probing(", ".join(host.name for host in hosts))
         profile, step_file, step = profile_for_hosts(options.profile)
         target, key = writable_target(options.db), hash_key()
-        choices = choices_of(options, secrets.randbelow(2**31))
-        asked = prepare_hosts(hosts, profile, choices, key, step_file=step_file, step=step)
+        asked = prepare_hosts(hosts, profile, options.choices, key, step_file=step_file, step=step)
         self._probing("")
         refused = tuple(one.line for one in asked.refused)
         if not asked.planned:
@@ -226,13 +224,13 @@ class BackgroundTasks:
         if wrong:
             raise next(iter(wrong.values()))
         prepared = prepare(asked, on_probe=self._probing)
-        launches = [launch for one in prepared.requests for launch in one.plan.launches]
+        launches = [launch for spec in prepared.specs for launch in spec.plan.launches]
         found = () if anyway else disturbances(prepared.machine, gpus_of(launches, prepared.machine))
         if found:
             said = tuple(f"{check.topic}: {check.found}" for check in found)
             self._say(lambda model: model.know_disturbed(said))
             return
-        runs = start_runs(prepared.requests, prepared.target)
+        runs = start_runs(prepared.specs)
         wait_until_begun(runs)
         started = _in_progress(runs)
         self._started[started.run_ids[0]] = runs
@@ -361,7 +359,7 @@ class DemoTasks(BackgroundTasks):
 
 def _keep(error: GputuiError) -> None:
     """In the log of errors."""
-    keep_error(error_log(), "run", f"{error.message}: {error.hint}" if error.hint else error.message)
+    keep_error(error_log(), "run", sentence(error))
 
 
 def _in_progress(runs: tuple[LiveRun, ...]) -> InProgress:

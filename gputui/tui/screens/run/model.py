@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from gputui.tui.screens.run.background_tasks import BackgroundTasks
     from gputui.tui.screens.run.screen import RunScreen
 
+_STEPS = {"down": 1, "up": -1}
+_OF_PLAN = ("device", "only", "precision", "python")
+"""Fields that decide what is planned: what is wrong with a plan is of all of them together."""
+
 
 @dataclass(frozen=True, slots=True)
 class InProgress:
@@ -152,25 +156,19 @@ class RunModel:
 
     def wrong(self) -> Wrong:
         """What is wrong with the draft, as far as it is known."""
-        draft = self.draft
-        options, found = read_draft(draft)
-        wrong = dict(found)
+        draft, checked = self.draft, self.checked
+        options, wrong = read_draft(draft)
         if self.form.hosts:  # what is wrong with this box does not matter
             try:
                 named_in(self.form.hosts, options)
             except GputuiError as unusable:
                 wrong[HOSTS] = unusable
-            return wrong
-        checked = self.checked
-        if checked is not None and checked.draft.profile == draft.profile:
-            narrows = all(
-                getattr(checked.draft, name) == getattr(draft, name)
-                for name in ("device", "only", "precision", "python")
-            )
-            for name, error in checked.wrong.items():
-                same = getattr(checked.draft, name) == getattr(draft, name)
-                if same and (narrows or name in ("label", "price", "launches", "budget", "file", "python")):
-                    wrong.setdefault(name, error)
+        elif checked is not None and checked.draft.profile == draft.profile:
+            same = {name for name in FIELDS if getattr(checked.draft, name) == getattr(draft, name)}
+            if not same.issuperset(_OF_PLAN):
+                same -= {"profile", "device", "only", "precision"}
+            found = {name: error for name, error in checked.wrong.items() if name in same - wrong.keys()}
+            wrong = {**wrong, **found}
         return wrong
 
     @property
@@ -199,18 +197,17 @@ class RunModel:
         """A key of an action; whether it did anything here."""
         if self.question:
             return self._answer(action_id)
-        if action_id != "leave":
-            self.notice = ("", "")
         if action_id == "leave":
             return self._leave()
-        by_view = {
-            "choose": self._press_choosing,
-            "watch": self._press_watching,
-            "ended": self._press_ended,
-            "hosts": self._press_hosts,
-        }
-        act = by_view.get(self.view)
-        return act is not None and act(action_id)
+        self.notice = ("", "")
+        match self.view:
+            case "choose":
+                return self._press_choosing(action_id, is_list=self.region == "cases")
+            case "watch" | "ended":
+                return self._press_run(action_id)
+            case "hosts":
+                return self._press_hosts(action_id)
+        return False
 
     def type(self, text: str) -> None:
         """Letters for the line that is edited."""
@@ -281,7 +278,7 @@ class RunModel:
         """What was asked for was not done."""
         if self.view == "starting":
             self.view = "choose"
-        self.say(_sentence(error), "alarm")
+        self.say(sentence(error), "alarm")
 
     def know_watched(self, watched: WatchedRuns) -> None:
         """What the runs are that are followed now."""
@@ -338,51 +335,47 @@ class RunModel:
         self.scrolled, self.shows_logs = 0, False
         self.tasks.watch(run.run_ids[0])
 
-    def _press_choosing(self, action_id: str) -> bool:
-        if action_id == "attach" and self.hosts_progress is not None:
-            self.view = "hosts"
-        elif action_id == "attach" and self.left_bakeoff:
-            self.tasks.follow_hosts(self.left_bakeoff)
-        elif action_id == "attach" and self.in_progress:
-            self._watch(self.in_progress[0])
-        elif self.region == "cases":
-            return self._press_cases(action_id)
-        elif action_id in ("down", "up"):
-            self._move(1 if action_id == "down" else -1)
-        elif action_id == "choose":
-            self._choose()
-        elif action_id == "next":
-            self.region = "form" if self.region != "form" else "profiles"
-            self.form.selected = 0
-            self._check()
-        elif action_id == "back" and self.region != "profiles":
-            self.region = "profiles"
-            self._check()
-        elif action_id == "start":
-            self._start()
-        elif action_id == "cases":
-            self.region, self.scrolled = "cases", 0
-        elif action_id == "copy":
-            self.screen.copy_text(self.command)
-        elif action_id == "again":
-            self.checked = None
-            self._check(anew=True)
-        else:
-            return False
+    def _press_choosing(self, action_id: str, *, is_list: bool) -> bool:
+        """A key among profiles and fields, or in the list of cases."""
+        match action_id:
+            case "attach" if self.hosts_progress is not None:
+                self.view = "hosts"
+            case "attach" if self.left_bakeoff:
+                self.tasks.follow_hosts(self.left_bakeoff)
+            case "attach" if self.in_progress:
+                self._watch(self.in_progress[0])
+            case "down" | "up" if is_list:
+                self._scroll(action_id)
+            case "back" | "cases" | "choose" if is_list:
+                self.region = "profiles"
+            case "start" | "again" if is_list:
+                return False
+            case "down" | "up":
+                self._move(_STEPS[action_id])
+            case "choose":
+                self._choose()
+            case "next":
+                self.region = "form" if self.region != "form" else "profiles"
+                self.form.selected = 0
+                self._check()
+            case "back" if self.region != "profiles":
+                self.region = "profiles"
+                self._check()
+            case "start":
+                self._start()
+            case "cases":
+                self.region, self.scrolled = "cases", 0
+            case "copy":
+                self.screen.copy_text(self.command)
+            case "again":
+                self.checked = None
+                self._check(anew=True)
+            case _:
+                return False
         return True
 
-    def _press_cases(self, action_id: str) -> bool:
-        if action_id in ("down", "up"):
-            self.scrolled = max(self.scrolled + (1 if action_id == "down" else -1), 0)
-        elif action_id in ("back", "cases", "choose"):
-            self.region = "profiles"
-        elif action_id == "next":
-            self.region = "form"
-        elif action_id == "copy":
-            self.screen.copy_text(self.command)
-        else:
-            return False
-        return True
+    def _scroll(self, action_id: str) -> None:
+        self.scrolled = max(self.scrolled + _STEPS[action_id], 0)
 
     def _move(self, step: int) -> None:
         if self.region == "form":
@@ -415,7 +408,7 @@ class RunModel:
             self.say("name a .toml profile or a workload in a .py file first", "alarm")
         elif wrong:
             name = next(name for name in (HOSTS, *FIELDS) if name in wrong)
-            self.say(_sentence(wrong[name]), "alarm")
+            self.say(sentence(wrong[name]), "alarm")
         elif self.form.hosts and self._hosts_go_on:
             self.say(f"hosts are already measuring: {KEYS['attach']} watches them", "alarm")
         elif self.form.hosts:
@@ -433,72 +426,59 @@ class RunModel:
         progress = self.hosts_progress
         if action_id == "back":
             self.view, self.region = "choose", "profiles"
-            if progress is not None and progress.is_over:
+            if not self._hosts_go_on:
                 self.hosts_progress = None
             self._check()
-        elif progress is None:
-            return False
-        elif action_id in ("down", "up"):
-            to = self.selected_host + (1 if action_id == "down" else -1)
-            self.selected_host = min(max(to, 0), len(progress.statuses) - 1)
-        elif action_id == "stop" and not progress.is_over:
-            self.question = "stop hosts"
-        elif action_id in ("results", "choose") and progress.selectors:
-            self.screen.open_screen("compare", progress.selectors)
-        elif action_id == "copy":
-            compare = shlex.join(["gputui", "compare", *progress.selectors])
-            self.screen.copy_text(compare if progress.selectors else f"gputui attach {progress.name}")
-        else:
-            return False
-        return True
-
-    def _press_logs(self, action_id: str) -> bool:
-        """The keys of the last words, and those that scroll; whether it was one."""
-        if action_id in ("down", "up"):
-            self.scrolled = max(self.scrolled + (1 if action_id == "down" else -1), 0)
-        elif action_id == "logs":
-            self.shows_logs, self.scrolled = not self.shows_logs, 0
-        elif action_id == "back" and self.shows_logs:
-            self.shows_logs, self.scrolled = False, 0
-        elif action_id == "copy" and self.shows_logs:
-            words = () if self.progress is None else self.progress.last_words
-            self.screen.copy_text("\n".join(row for said in words for row in (said.launch, *said.lines)))
-        else:
-            return False
-        return True
-
-    def _press_watching(self, action_id: str) -> bool:
-        if self._press_logs(action_id):
             return True
-        if action_id == "stop" and self.watched is not None:
-            self.question = "stop"
-        elif action_id == "next" and len(self.in_progress) > 1:
-            now = self.watched.in_progress if self.watched is not None else self.in_progress[0]
-            at = self.in_progress.index(now) if now in self.in_progress else -1
-            self._watch(self.in_progress[(at + 1) % len(self.in_progress)])
-        elif action_id == "back":
-            self._choose_again()
-        elif action_id == "copy" and self.watched is not None:
-            run = self.watched.in_progress
-            self.screen.copy_text(f"gputui attach {run.short_id}" if run.outlives else self.command)
-        else:
+        if progress is None:
             return False
+        match action_id:
+            case "down" | "up":
+                to = self.selected_host + _STEPS[action_id]
+                self.selected_host = min(max(to, 0), len(progress.statuses) - 1)
+            case "stop" if not progress.is_over:
+                self.question = "stop hosts"
+            case "results" | "choose" if progress.selectors:
+                self.screen.open_screen("compare", progress.selectors)
+            case "copy":
+                compare = shlex.join(["gputui", "compare", *progress.selectors])
+                self.screen.copy_text(compare if progress.selectors else f"gputui attach {progress.name}")
+            case _:
+                return False
         return True
 
-    def _press_ended(self, action_id: str) -> bool:
-        ended = self.ended
-        if self._press_logs(action_id):
-            return True
-        if action_id in ("results", "choose") and ended is not None and ended.wrong is None:
-            self.screen.open_screen("results", (f"{ended.target}@{ended.in_progress.short_id}",))
-        elif action_id == "back":
-            self._choose_again()
-        elif action_id == "attach" and self.in_progress:
-            self._watch(self.in_progress[0])
-        elif action_id == "copy" and ended is not None:
-            self.screen.copy_text(f"gputui show {ended.in_progress.short_id} {ended.target}")
-        else:
-            return False
+    def _press_run(self, action_id: str) -> bool:
+        """A key where a run is watched, or has ended."""
+        watched, ended = self.watched, self.ended
+        match action_id:
+            case "down" | "up":
+                self._scroll(action_id)
+            case "logs":
+                self.shows_logs, self.scrolled = not self.shows_logs, 0
+            case "back" if self.shows_logs:
+                self.shows_logs, self.scrolled = False, 0
+            case "back":
+                self._choose_again()
+            case "copy" if self.shows_logs:
+                words = () if self.progress is None else self.progress.last_words
+                self.screen.copy_text("\n".join(row for said in words for row in (said.launch, *said.lines)))
+            case "copy" if ended is not None:
+                self.screen.copy_text(f"gputui show {ended.in_progress.short_id} {ended.target}")
+            case "copy" if watched is not None:
+                run = watched.in_progress
+                self.screen.copy_text(f"gputui attach {run.short_id}" if run.outlives else self.command)
+            case "stop" if ended is None and watched is not None:
+                self.question = "stop"
+            case "next" if ended is None and len(self.in_progress) > 1:
+                runs, now = self.in_progress, None if watched is None else watched.in_progress
+                at = runs.index(now) if now in runs else -1
+                self._watch(runs[(at + 1) % len(runs)])
+            case "results" | "choose" if ended is not None and ended.wrong is None:
+                self.screen.open_screen("results", (f"{ended.target}@{ended.in_progress.short_id}",))
+            case "attach" if ended is not None and self.in_progress:
+                self._watch(self.in_progress[0])
+            case _:
+                return False
         return True
 
     def _choose_again(self) -> None:
@@ -529,29 +509,29 @@ class RunModel:
 
     def _answer(self, action_id: str) -> bool:
         question = self.question
-        if action_id in ("no", "back"):
-            self.question = ""
-            if question == "start hosts":
-                self.view, self.hosts_plan = "choose", None
-        elif action_id == "yes" or (action_id == "leave" and question == "leave"):
-            self.question = ""
-            if question == "leave":
+        is_yes = action_id == "yes" or (action_id == question == "leave")
+        if not is_yes and action_id not in ("no", "back"):
+            return False
+        self.question = ""
+        match question if is_yes else f"not {question}":
+            case "leave":
                 self.screen.leave()
-            elif question == "start":
+            case "start":
                 self.view = "starting"
                 self.tasks.start(self.draft, anyway=True)
-            elif question == "start hosts":
+            case "start hosts":
                 self.tasks.start_hosts()
-            elif question == "stop hosts":
+            case "not start hosts":
+                self.view, self.hosts_plan = "choose", None
+            case "stop hosts":
                 self.tasks.stop_hosts()
                 self.say("ending the runs and keeping what is finished ...", "warn")
-            elif self.watched is not None:
+            case "stop" if self.watched is not None:
                 self.tasks.stop(self.watched.in_progress.run_ids[0])
                 self.say("ending the run and keeping what is finished ...", "warn")
-        else:
-            return False
         return True
 
 
-def _sentence(error: GputuiError) -> str:
+def sentence(error: GputuiError) -> str:
+    """An error with its hint."""
     return f"{error.message}: {error.hint}" if error.hint else error.message

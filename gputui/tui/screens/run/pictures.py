@@ -12,7 +12,7 @@ from gputui.tui.screens.run.actions import KEYS, TITLES
 from gputui.tui.screens.run.ended import ended_lines
 from gputui.tui.screens.run.form import FIELDS, EditedText, Field
 from gputui.tui.screens.run.hosts_pane import plan_lines, progress_lines
-from gputui.tui.screens.run.model import RunModel
+from gputui.tui.screens.run.model import RunModel, sentence
 from gputui.tui.screens.run.watching import watching
 from gputui.tui.shell.keymap import key_hint, keys_line
 from gputui.tui.terminal.lines import Line, Span
@@ -39,11 +39,12 @@ LEAST_PROFILES = 3
 _LABEL = 13
 """Cells of the name of a field."""
 _FOOTERS = {
-    "profiles": ("choose", "next", "start", "cases", "copy", "again"),
-    "form": ("choose", "next", "back"),
+    "profiles": ("attach", "choose", "next", "start", "cases", "copy", "again"),
+    "form": ("attach", "choose", "next", "back"),
     "path": ("choose", "back"),
-    "cases": ("back", "copy"),
-    "watch": ("stop", "logs", "copy", "back", "leave"),
+    "cases": ("attach", "back", "copy"),
+    "watch": ("next", "stop", "logs", "copy", "back", "leave"),
+    "opening": ("back", "leave"),
     "ended": ("results", "logs", "copy", "back", "leave"),
     "hosts": ("results", "stop", "copy", "back", "leave"),
     "logs": ("back", "copy", "leave"),
@@ -422,48 +423,40 @@ def _foot(model: RunModel, width: int, most: int) -> list[Line]:
 def _said(model: RunModel, width: int, most: int) -> list[Line]:
     """At most so many lines: a question, what has just happened, or what is wrong in full."""
     text, style = model.notice
-    if model.question == "stop":
-        called = model.watched.in_progress.called if model.watched is not None else ""
-        text, style = f"End run {called} and keep what is finished?", "warn"
-    elif model.question == "start":
-        text, style = f"Measure anyway? {'; '.join(model.disturbed)}.", "warn"
-    elif model.question == "start hosts" and model.hosts_plan is not None:
-        text, style = f"Start {model.hosts_plan.summary}?", "warn"
-    elif model.question == "stop hosts":
-        text, style = "End the runs on all hosts and keep what is finished?", "warn"
-    elif model.question == "leave":
-        words = model.parting_words or "a run is being started"
-        text, style = f"Leave? {words[:1].upper()}{words[1:]}.", "warn"
-    elif not text and model.view == "choose":
-        wrong = model.wrong()
-        named = model.editing if model.editing in wrong else next(iter(wrong), "")
-        if named:
-            error = wrong[named]
-            text, style = (f"{error.message}: {error.hint}" if error.hint else error.message), "alarm"
+    match model.question:
+        case "stop":
+            called = model.watched.in_progress.called if model.watched is not None else ""
+            text, style = f"End run {called} and keep what is finished?", "warn"
+        case "start":
+            text, style = f"Measure anyway? {'; '.join(model.disturbed)}.", "warn"
+        case "start hosts" if model.hosts_plan is not None:
+            text, style = f"Start {model.hosts_plan.summary}?", "warn"
+        case "stop hosts":
+            text, style = "End the runs on all hosts and keep what is finished?", "warn"
+        case "leave":
+            words = model.parting_words or "a run is being started"
+            text, style = f"Leave? {words[:1].upper()}{words[1:]}.", "warn"
+        case "" if not text and model.view == "choose" and (wrong := model.wrong()):
+            text, style = sentence(wrong.get(model.editing) or next(iter(wrong.values()))), "alarm"
     rows = wrapped(clean(text), width, most)
     return [fitted((Span(row, style),), width) for row in rows]
 
 
 def _keys(model: RunModel, width: int) -> Line:
-    place = model.region if model.view == "choose" else model.view
+    place, hosts = model.region if model.view == "choose" else model.view, model.hosts_progress
     if model.shows_logs and place in ("watch", "ended"):
         place = "logs"
-    has_words = model.progress is not None and bool(model.progress.last_words)
-    names: Sequence[str] = ("yes", "no") if model.question else _FOOTERS[place]
-    is_watchable = model.in_progress or model.hosts_progress is not None or model.left_bakeoff
-    if model.view == "choose" and is_watchable and not model.is_typing and not model.question:
-        names = ("attach", *names)
-    if place == "watch" and len(model.in_progress) > 1 and not model.question:
-        names = ("next", *names)
-    if place == "hosts" and model.hosts_progress is not None:
-        unfit = "stop" if model.hosts_progress.is_over else "results"
-        names = tuple(name for name in names if name != unfit)
-    if place == "ended" and model.ended is not None and model.ended.wrong is not None:
-        names = tuple(name for name in names if name != "results")
-    if not has_words:
-        names = tuple(name for name in names if name != "logs")
-    if place == "watch" and model.watched is None and not model.question:
-        names = ("back", "leave")
+    elif place == "watch" and model.watched is None:
+        place = "opening"
+    is_measured = model.ended is not None and model.ended.wrong is None
+    unfit = {
+        "attach": model.is_typing or not (model.in_progress or hosts is not None or model.left_bakeoff),
+        "next": place == "watch" and len(model.in_progress) < 2,
+        "logs": model.progress is None or not model.progress.last_words,
+        "stop": place == "hosts" and hosts is not None and hosts.is_over,
+        "results": not is_measured if place == "ended" else hosts is not None and not hosts.is_over,
+    }
+    names = ("yes", "no") if model.question else [name for name in _FOOTERS[place] if not unfit.get(name)]
     help_too = not model.is_typing and not model.question
     end = (Span("?", "accent"), Span(" Help", "dim")) if help_too else ()
     called = dict(_CALLED)

@@ -103,7 +103,7 @@ def _strip(progress: ProgressSnapshot, width: int, rows: int, *, has_axis: bool)
         words = "storing what was measured" if progress.is_storing else "no block has been timed yet"
         lines = [section((Span("blocks", "title"),), width), fitted((Span(f"  {words}", "dim"),), width)]
         return filled(lines, width, 2 + rows + has_axis)
-    launch = f"launch {strip.launch} of {strip.launches}, block {strip.blocks}"
+    launch = f"launch {len(strip.step_s)} of {strip.launches}, block {strip.blocks}"
     most = f" of at most {strip.most_blocks}" if strip.aim and width >= _WIDE else ""
     title = (Span(clean(strip.name), "title"), Span(f"  {launch}{most}"))
     aim = (Span(f"enough: {strip.aim}", "dim"),) if strip.aim else ()
@@ -131,13 +131,14 @@ def _running(strip: TimedCase, width: int, *, begins_at_0: bool) -> Line:
 
 def _shown_blocks(strip: TimedCase, room: int) -> list[tuple[float, ...]]:
     """Step times by launch, the oldest first; columns stay where they are while a launch goes on."""
-    step_s = strip.step_s[_dropped(len(strip.step_s), room) :]
+    *earlier, step_s = strip.step_s
+    step_s = step_s[_dropped(len(step_s), room) :]
     before = room - min(max(strip.most_blocks, len(step_s)), room) - 1
     shown = [step_s]
-    for earlier in reversed(strip.earlier_step_s):
+    for one in reversed(earlier):
         if before < 1:
             break
-        shown.insert(0, earlier[-before:])
+        shown.insert(0, one[-before:])
         before -= len(shown[0]) + 1
     return shown
 
@@ -158,7 +159,7 @@ def _blocks(
     painted = [(Span(*row),) for row in zip(bodies, body_styles("compute", rows), strict=True)]
     lines = with_axis(painted, high_text, width, low_text)
     if has_axis:
-        labels = [f"launch {strip.launch - place}" for place in reversed(range(len(shown)))]
+        labels = [f"launch {len(strip.step_s) - place}" for place in reversed(range(len(shown)))]
         names = [
             left(label if len(one) > len(label) else "", len(one))
             for label, one in zip(labels, shown, strict=True)
