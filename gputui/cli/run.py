@@ -26,7 +26,6 @@ from gputui.cli.watching import (
     watch,
 )
 from gputui.errors import GputuiError
-from gputui.model.absent import Missing
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_hourly, format_whole_seconds
 from gputui.recording.interpreters import ChosenInterpreter
@@ -34,6 +33,7 @@ from gputui.recording.pacing import least_budget_s
 from gputui.recording.spec import Spec
 from gputui.services.profiles.loader import Profile
 from gputui.services.profiles.planner import Choices
+from gputui.services.results.labels import torch_in
 from gputui.services.runs.process import start_runs
 from gputui.services.runs.progress import expected_s
 from gputui.services.runs.start import (
@@ -346,7 +346,6 @@ def _announce(plan: Plan, chosen: ChosenInterpreter, target: Path) -> None:
     if not plan.launches:
         return  # why, is said next
     runtime = chosen.interpreter.runtime
-    torch = "no torch" if isinstance(runtime.torch_version, Missing) else f"torch {runtime.torch_version}"
     to_run = sum(1 for c in plan.cases if c.outcome is None)
     left_out = len(plan.cases) - to_run
     up_to = "up to " if plan.replicates > 1 else ""
@@ -364,7 +363,7 @@ def _announce(plan: Plan, chosen: ChosenInterpreter, target: Path) -> None:
             f"{at_most} is too short for all {counted(to_run, 'case')}, which need at least"
             f" {format_whole_seconds(least_s)}: the most important come first"
         )
-    say(f"with Python {runtime.python_version}, {torch} ({chosen.found_as}); into {target}")
+    say(f"with Python {runtime.python_version}, {torch_in(runtime)} ({chosen.found_as}); into {target}")
     for found in chosen.passed_over:
         click.echo(f"passed over: {found}", err=True)
     if plan.rendezvous:

@@ -430,7 +430,9 @@ class Supervisor:
             answer = read_json(found.stdout)
             closed, message = {int(case_id) for case_id in answer["closed"]}, str(answer["message"])
         except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
-            why = _last_line(error.stderr) if isinstance(error, subprocess.CalledProcessError) else ""
+            why = ""
+            if isinstance(error, subprocess.CalledProcessError):
+                why = without_paths(error.stderr.decode(errors="replace").strip().split("\n")[-1])
             self._event(
                 run,
                 "warning",
@@ -556,11 +558,6 @@ def _alternating(runs: Sequence[_Run]) -> Iterator[tuple[_Run, PlannedLaunch]]:
 def _named(run: _Run, launch: PlannedLaunch) -> str:
     names = (run.spec.plan.cases[case_id].case.name for case_id in launch.case_ids)
     return f"launch {launch.replicate + 1} of {', '.join(names)}"
-
-
-def _last_line(output: bytes) -> str:
-    lines = output.decode(errors="replace").strip().split("\n")
-    return without_paths(lines[-1])
 
 
 def _death(exit_status: int | None) -> str:

@@ -328,6 +328,8 @@ class Draft:
     budget: str = ""
     python: str = ""
     """Separated by spaces, quoted as in a shell."""
+    hosts: str = ""
+    """Other boxes that measure in place of this one, separated like `only`."""
     label: str = ""
     price: str = ""
     file: str = ""

@@ -45,7 +45,8 @@ def test_hosts_are_asked_then_the_user_then_they_start_and_can_be_stopped_and_co
     model = form("gpu-a gpu-b")
     tasks, screen = cast(Mock, model.tasks), cast(Mock, model.screen)
     model.press("start")
-    tasks.ask_hosts.assert_called_once_with(model.draft, "gpu-a gpu-b")
+    tasks.ask_hosts.assert_called_once_with(model.draft)
+    assert model.draft.hosts == "gpu-a gpu-b"
     plan = hosts_asked().hosts_plan
     assert plan is not None
     model.know_hosts_asked(plan)

@@ -518,6 +518,7 @@ def test_the_command_line_shown_means_the_same() -> None:
         "3",
         "300",
         "/a/python '/b c/python'",
+        "",
         "-x'y",
         "0.1",
         "~/r.db",

@@ -10,7 +10,6 @@ from dataclasses import replace
 from time import monotonic
 
 from gputui.errors import GputuiError, MachineLacks
-from gputui.model.absent import Missing
 from gputui.model.result import Run
 from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.spec import Spec
@@ -22,13 +21,14 @@ from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.profiles.user_workload import is_step_file
 from gputui.services.results.case_table import CaseLine, case_lines
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.labels import case_name, outcome_words
+from gputui.services.results.labels import case_name, outcome_words, torch_in
 from gputui.services.results.next_steps import NextStep, next_steps
 from gputui.services.results.selectors import run_in
 from gputui.services.results.throughput import speeds_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import end_of_log
 from gputui.services.runs.active import watch_runs
+from gputui.services.runs.alerts import endings
 from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.held_runs import LiveRun, runs_in_progress
 from gputui.services.runs.process import (
@@ -105,9 +105,9 @@ class BackgroundTasks:
         """Start runs, as `gputui run --detach` does; `anyway` if the user was asked about disturbances."""
         self._jobs.put(lambda: self._start(draft, anyway=anyway))
 
-    def ask_hosts(self, draft: Draft, hosts: str) -> None:
+    def ask_hosts(self, draft: Draft) -> None:
         """Ask other boxes what they are and what they would measure; starts nothing."""
-        self._jobs.put(lambda: self._ask_hosts(draft, hosts))
+        self._jobs.put(lambda: self._ask_hosts(draft))
 
     def start_hosts(self) -> None:
         """Start on the hosts that were asked last, and follow them in a thread."""
@@ -159,9 +159,9 @@ class BackgroundTasks:
     def _probing(self, path: str) -> None:
         self._say(lambda model: setattr(model, "probing", path))
 
-    def _ask_hosts(self, draft: Draft, named: str) -> None:
+    def _ask_hosts(self, draft: Draft) -> None:
         options, _ = read_draft(draft)
-        hosts = named_in(named, options)
+        hosts = named_in(draft.hosts, options)
         self._probing(", ".join(host.name for host in hosts))
         profile, step_file, step = profile_for_hosts(options.profile)
         target, key = writable_target(options.db), hash_key()
@@ -170,7 +170,7 @@ class BackgroundTasks:
         refused = tuple(one.line for one in asked.refused)
         if not asked.planned:
             raise MachineLacks("no host can be measured", "; ".join(refused))
-        words = command_on(named, options)[1:]
+        words = command_on(draft.hosts, options)[1:]
         self._prepared = lambda: new_bakeoff(asked, target, key, step=step, words=words)
         rows = tuple((one.box.host.name, tuple(one.lines())) for one in asked.planned)
         plan = HostsPlan(asked.summary(), rows, (*asked.same(), *refused))
@@ -372,8 +372,7 @@ def _runtime_words(spec: Spec) -> str:
     runtime = spec.runtime
     if not runtime.python_version:
         return ""  # a load on a server asks no interpreter
-    torch = "no torch" if isinstance(runtime.torch_version, Missing) else f"torch {runtime.torch_version}"
-    return f"Python {runtime.python_version}, {torch}"
+    return f"Python {runtime.python_version}, {torch_in(runtime)}"
 
 
 def finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InProgress) -> EndedRuns:
@@ -406,16 +405,11 @@ def finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InProg
     except GputuiError as error:
         wrong = error
         rows = rows or rows_of_progress(progress.picture().cases)
-    statuses = [
-        f"{end.status}: {end.reason}" if end.reason else end.status for end in progress.ended.values()
-    ]
-    if len(statuses) < len(runs):
-        statuses.append("its supervisor was killed")
     checks = tuple(check for result in results for check in performance_checks(result))
     return EndedRuns(
         group,
         str(target),
-        "; ".join(dict.fromkeys(statuses)),
+        "; ".join(endings(progress.ended.values(), len(runs))),
         tuple(rows),
         tuple(said),
         wrong,

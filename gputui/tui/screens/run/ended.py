@@ -72,7 +72,9 @@ def _page(ended: EndedRuns, width: int, *, is_tall: bool) -> Iterator[Line]:
     measured = [row for row in ended.rows if row.rate]
     if measured:
         yield from gap if answer or judged else ()
-        yield from _results(measured, width)
+        title = f"all {counted(len(measured), 'case')}" if len(measured) > 1 else "the case"
+        yield section((Span(title, "title"),), width)
+        yield from table_lines(rates_table(measured, widest_bar=_WIDEST_BAR), width, margin=len(_MARGIN))
     yield from _not_measured(ended.rows, width)
     if ended.next_steps and is_tall:
         yield from gap
@@ -213,13 +215,6 @@ def axis_labels(axis: Axis) -> str:
 
 
 # What was measured
-
-
-def _results(rows: Sequence[CaseLine], width: int) -> Iterator[Line]:
-    yield section(
-        (Span(f"all {counted(len(rows), 'case')}" if len(rows) > 1 else "the case", "title"),), width
-    )
-    yield from table_lines(rates_table(rows, widest_bar=_WIDEST_BAR), width, margin=len(_MARGIN))
 
 
 def _not_measured(rows: Sequence[CaseLine], width: int) -> Iterable[Line]:

@@ -16,7 +16,7 @@ from gputui.services.results.next_steps import NextStep
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.services.runs.start import FIELDS, CheckedDraft, Draft, Wrong, command_line, read_draft
 from gputui.tui.screens.run.actions import KEYS
-from gputui.tui.screens.run.form import HOSTS, EditedText, RunForm
+from gputui.tui.screens.run.form import EditedText, RunForm
 from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
 
 if TYPE_CHECKING:
@@ -145,24 +145,27 @@ class RunModel:
     def command(self) -> str:
         """The command line that does the same."""
         options = read_draft(self.draft)[0]
-        if self.form.hosts:
-            return shlex.join(command_on(self.form.hosts, options))
-        return command_line(options)
+        return shlex.join(command_on(self.hosts, options)) if self.hosts else command_line(options)
 
     @property
     def is_checked(self) -> bool:
         """Whether what is known of the draft is of all of it."""
         return self.checked is not None and self.checked.draft == self.draft
 
+    @property
+    def hosts(self) -> str:
+        """The boxes that are to measure, as typed; empty for this one."""
+        return self.form.texts["hosts"].text.strip()
+
     def wrong(self) -> Wrong:
         """What is wrong with the draft, as far as it is known."""
         draft, checked = self.draft, self.checked
         options, wrong = read_draft(draft)
-        if self.form.hosts:  # what is wrong with this box does not matter
+        if self.hosts:  # what is wrong with this box does not matter
             try:
-                named_in(self.form.hosts, options)
+                named_in(self.hosts, options)
             except GputuiError as unusable:
-                wrong[HOSTS] = unusable
+                wrong["hosts"] = unusable
         elif checked is not None and checked.draft.profile == draft.profile:
             same = {name for name in FIELDS if getattr(checked.draft, name) == getattr(draft, name)}
             if not same.issuperset(_OF_PLAN):
@@ -407,13 +410,13 @@ class RunModel:
         if not self.profile_name:
             self.say("name a .toml profile or a workload in a .py file first", "alarm")
         elif wrong:
-            name = next(name for name in (HOSTS, *FIELDS) if name in wrong)
+            name = next(name for name in FIELDS if name in wrong)
             self.say(sentence(wrong[name]), "alarm")
-        elif self.form.hosts and self._hosts_go_on:
+        elif self.hosts and self._hosts_go_on:
             self.say(f"hosts are already measuring: {KEYS['attach']} watches them", "alarm")
-        elif self.form.hosts:
+        elif self.hosts:
             self.view = "starting"
-            self.tasks.ask_hosts(self.draft, self.form.hosts)
+            self.tasks.ask_hosts(self.draft)
         else:
             self.view = "starting"
             self.tasks.start(self.draft)

@@ -67,7 +67,9 @@ def picture(
         lines = [fitted((Span(f"at least {LEAST_WIDTH} x {LEAST_HEIGHT + 1} cells are needed"),), width)]
         lines = filled(lines, width, height)
     else:
-        foot = _foot(model, width, max(2, height // 4))
+        said = _said(model, width, max(2, height // 4))
+        said = filled(said, width, max(2, len(said))) if model.view == "choose" else said
+        foot = [*said, _keys(model, width)]
         room = height - len(foot)
         if model.shows_logs and model.view in ("watch", "ended"):
             body = _logs(model, width, room)
@@ -140,7 +142,7 @@ def _shortened(about: list[Line], width: int) -> list[Line]:
 def _planned(model: RunModel, width: int, height: int) -> list[Line]:
     """What would be measured here, in columns, where there is room for all of it below the form."""
     checked = model.checked
-    if checked is None or checked.draft.profile != model.profile_name or model.form.hosts:
+    if checked is None or checked.draft.profile != model.profile_name or model.hosts:
         return []
     cases = [case for plan in checked.plans for case in plan.cases]
     names = list(dict.fromkeys(clean(case.case.name) for case in cases if case.outcome is None))
@@ -223,8 +225,8 @@ def _about(model: RunModel, width: int) -> list[Line]:
     """What the selected profile would do here: at least `_ABOUT_ROWS` lines."""
     checked = model.checked
     name = clean(model.profile_name.rpartition("/")[2]) or "of your own"
-    if model.form.hosts:
-        lines = [ruled((Span(name, "title"), Span(f"on {clean(model.form.hosts)}", "accent")), width)]
+    if model.hosts:
+        lines = [ruled((Span(name, "title"), Span(f"on {clean(model.hosts)}", "accent")), width)]
         lines.append(_words("  each is asked what it is, before anything starts there", width, "dim"))
         return filled(lines, width, _ABOUT_ROWS)
     if checked is None or checked.draft.profile != model.profile_name:
@@ -331,7 +333,7 @@ def _folded(model: RunModel, form: Sequence[Line], width: int) -> list[Line]:
 
 def _start_note(model: RunModel) -> list[Span]:
     if model.view == "starting":
-        asked = f"asking {clean(model.probing)} ..." if model.form.hosts and model.probing else "starting ..."
+        asked = f"asking {clean(model.probing)} ..." if model.hosts and model.probing else "starting ..."
         return [Span(f"  {asked}", "accent")]
     wrong = model.wrong()
     if "profile" in wrong:
@@ -341,7 +343,7 @@ def _start_note(model: RunModel) -> list[Span]:
     key = KEYS["choose" if model.region == "form" else "start"]
     does = (
         "asks the hosts; nothing starts yet"
-        if model.form.hosts
+        if model.hosts
         else "starts the run; it continues in the background"
     )
     return [Span(f"  {key} {does}", "dim")]
@@ -349,7 +351,9 @@ def _start_note(model: RunModel) -> list[Span]:
 
 def _edited(text: EditedText, room: int) -> tuple[Span, ...]:
     """The line that is edited, its cursor in sight."""
-    shown = clean(text.text) if len(clean(text.text)) == len(text.text) else _same_length(text.text)
+    shown = clean(text.text)
+    if len(shown) != len(text.text):
+        shown = "".join(clean(letter) or "·" for letter in text.text)
     first = max(text.cursor - room + 2, 0)
     while width_of(shown[first : text.cursor]) > room - 1:
         first += 1
@@ -358,10 +362,6 @@ def _edited(text: EditedText, room: int) -> tuple[Span, ...]:
         shown[text.cursor + 1 :], max(room - width_of(shown[first : text.cursor]) - width_of(under), 0)
     )
     return (Span(shown[first : text.cursor]), Span(under, "cursor"), Span(after))
-
-
-def _same_length(text: str) -> str:
-    return "".join(clean(c) or "·" for c in text)
 
 
 def _cases_of_profile(model: RunModel, checked: CheckedDraft, width: int, height: int) -> list[Line]:
@@ -411,13 +411,6 @@ def _logs(model: RunModel, width: int, height: int) -> list[Line]:
 
 
 # The last lines
-
-
-def _foot(model: RunModel, width: int, most: int) -> list[Line]:
-    said = _said(model, width, most)
-    if model.view == "choose":
-        said = filled(said, width, max(2, len(said)))
-    return [*said, _keys(model, width)]
 
 
 def _said(model: RunModel, width: int, most: int) -> list[Line]:

@@ -64,7 +64,7 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
         model = self.model
         if model.is_typing and event.is_printable and event.character is not None:
             model.type(event.character)
-        elif not (model.edit(event.key) or self._press(event.key)):
+        elif not (model.edit(event.key) or model.press(BY_KEY.get(event.key, ""))):
             return
         event.stop()
         event.prevent_default()
@@ -128,10 +128,6 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
             self.model, width, height - len(head), monotonic_ns(), ends=ends, ascii_only=ascii_only
         )
         return (*(in_ascii(line) if ascii_only else line for line in head), *body)
-
-    def _press(self, key: str) -> bool:
-        action_id = BY_KEY.get(key)
-        return action_id is not None and self.model.press(action_id)
 
 
 SCREEN = RunScreen
