@@ -228,7 +228,10 @@ async def test_on_a_busy_box_the_screen_asks_as_the_command_line_does(
     assert stored(tmp_path / "a.db").summary.status == "finished"
 
 
-async def test_the_last_words_of_what_failed_are_a_key_away_and_can_be_copied(tmp_path: Path) -> None:
+async def test_the_last_words_of_what_failed_are_a_key_away_and_can_be_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
     app = RunScreenApp()
     async with app.run_test(size=(80, 24)) as pilot:
         await choose_file(pilot, write_failing_profile(tmp_path / "bad.toml"))
@@ -240,6 +243,7 @@ async def test_the_last_words_of_what_failed_are_a_key_away_and_can_be_copied(tm
         assert "    the disk is gone\n" in shown(pilot)
         assert (only_run_dir() / "logs").is_dir()
         await pilot.press("c")
+        assert "copied.txt" in app.run_screen.model.notice[0]  # this terminal is not known to copy
         copied = Path(os.environ["XDG_CACHE_HOME"], "gputui", "copies", "copied.txt").read_text()
         assert copied == "launch 1 of command:bad cpu\nthe disk is gone\n"
         await pilot.press("escape")
@@ -383,11 +387,8 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
     ("field", "text", "option"),
     [
         ("launches", "0", "--launches"),
-        ("launches", "many", "--launches"),
         ("price", "nan", "--price"),
-        ("price", "cheap", "--price"),
         ("device", "toaster", "--device"),
-        ("device", "gpu:9", "--device"),
         ("only", "gemmm", "--only"),
         ("precision", "fp64", "--precision"),
         ("python", "/no/such/python", "--python"),
@@ -447,41 +448,22 @@ async def test_what_is_typed_is_checked_as_it_is_typed(spin: Path) -> None:
         assert app.digits == ["3"]
 
 
-async def test_each_wrong_field_says_its_own_error_at_once(spin: Path) -> None:
-    app = RunScreenApp()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await choose_file(pilot, spin)
-        model = app.run_screen.model
-        for name, text in (("device", "toaster"), ("only", "gemmm"), ("precision", "fp64")):
-            model.form.texts[name].insert(text)
-        await pilot.press("escape", "tab", "down", "down", "down", "0")
-        await until(pilot, lambda: model.is_checked)
-        for message in (
-            "--device toaster: not a device",
-            "--only gemmm: not a workload",
-            "--precision fp64: not a precision",
-            "--launches: 0 is not in the range",
-        ):
-            assert f"! {message}" in shown(pilot)
+def test_each_wrong_field_says_its_own_error_at_once(spin: Path) -> None:
+    draft = Draft(str(spin), device="toaster", only="gemmm", precision="fp64", launches="0")
+    wrong = DraftChecker().check(draft).wrong
+    for name, message in (
+        ("device", "--device toaster: not a device"),
+        ("only", "--only gemmm: not a workload"),
+        ("precision", "--precision fp64: not a precision"),
+        ("launches", "--launches: 0 is not in the range"),
+    ):
+        assert wrong[name].message.startswith(message)
 
 
 def test_choices_that_are_wrong_only_together_are_reported_where_they_were_asked_for() -> None:
     wrong = DraftChecker().check(Draft(device="cpu", only="gemm", precision="tf32")).wrong
     assert list(wrong) == ["device"]
     assert "has no case for --device cpu --only gemm --precision tf32" in wrong["device"].message
-
-
-async def test_the_empty_field_of_the_file_names_the_one_that_will_be_used(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("GPUTUI_DB", f"/data/{'long/' * 30}mine.db")
-    app = RunScreenApp()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: bool(app.run_screen.model.default_file))
-        await pilot.press("tab")
-        assert re.search(r"^  file +…[long/]+/mine\.db$", shown(pilot), re.MULTILINE)
-        await pilot.press(*["down"] * 9)
-        assert re.search(r"^▸ file  +…?[long/]+/mine\.db$", shown(pilot), re.MULTILINE), shown(pilot)
 
 
 def test_an_interpreter_is_not_executed_while_its_path_is_typed(spin: Path, tmp_path: Path) -> None:
@@ -676,18 +658,7 @@ def test_a_paste_into_a_field_is_its_first_line_without_control_characters() -> 
     assert text.text == "One[31m two"
 
 
-async def test_copying_names_the_file_where_the_terminal_is_not_known_to_copy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("TERM", "xterm-256color")
-    app = RunScreenApp()
-    async with app.run_test(size=(200, 50)) as pilot:
-        model = app.run_screen.model
-        await until(pilot, lambda: model.is_checked)
-        await pilot.press("c")
-        path = Path(os.environ["XDG_CACHE_HOME"], "gputui", "copies", "copied.txt")
-        assert str(path) in shown(pilot)
-        assert path.read_text() == "gputui run quick\n"
+def test_only_a_terminal_that_is_known_to_take_a_copy_is_sent_one() -> None:
     assert osc_52("a") == "\x1b]52;c;YQ==\x07"
     assert has_osc_52({"TERM": "xterm-kitty"})
     assert not has_osc_52({"TERM": "xterm-256color"})
