@@ -525,9 +525,9 @@ def models() -> Iterator[tuple[str, RunModel]]:
     )
 
 
-def text_of(model: RunModel, width: int, height: int, *, ascii_only: bool = False) -> str:
+def text_of(model: RunModel, width: int, height: int) -> str:
     """A picture as text, 42 seconds into the run."""
-    lines = picture(model, width, height, 42 * SECOND, ends="14:31", ascii_only=ascii_only)
+    lines = picture(model, width, height, 42 * SECOND, ends="14:31")
     return "\n".join("".join(span.text for span in line).rstrip() for line in lines) + "\n"
 
 

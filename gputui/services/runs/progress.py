@@ -76,7 +76,8 @@ class TimeLeft:
     """Elapsed and remaining time of all runs of one supervisor."""
 
     def __init__(self, plans: Sequence[Plan]) -> None:
-        self._begun_ns = time.monotonic_ns()
+        self.begun_ns = time.monotonic_ns()
+        """When the first run began, on this process's monotonic clock."""
         self.started_ns: dict[int, int] = {}
         """Of each run, by the clock of its journal."""
         self._waiting_s = [
@@ -104,19 +105,19 @@ class TimeLeft:
     def trust_clock(self) -> None:
         """Use the journals' timestamps: they are of this boot, so their clock is ours."""
         self._is_of_this_clock = True
-        self._begun_ns = min(self.started_ns.values(), default=self._begun_ns)
+        self.begun_ns = min(self.started_ns.values(), default=self.begun_ns)
 
     def hear(self, index: int, line: Line) -> None:
         """Read one line of the journal of run `index`; it may have been written long before."""
         if isinstance(line, RunStart):
             self.started_ns[index] = line.started_ns
             if self._is_of_this_clock:
-                self._begun_ns = min(self.started_ns.values())
+                self.begun_ns = min(self.started_ns.values())
         elif not self._is_of_this_clock and isinstance(
             line, LaunchStart | CaseWarm | CaseEnd | LaunchEnd | LaunchesLeftOut | Event | RunEnd
         ):
             passed_ns = line.t_ns - self.started_ns.get(index, line.t_ns)
-            self._begun_ns = time.monotonic_ns() - passed_ns
+            self.begun_ns = time.monotonic_ns() - passed_ns
         if isinstance(line, LaunchStart):
             self._now_s = self._at_s(index, line.t_ns)
             alone_s = sum(self._of_case_s[index].get(case_id, 0.0) for case_id in line.case_ids)
@@ -131,14 +132,9 @@ class TimeLeft:
             for launch_id in line.launch_ids:
                 self._waiting_s[index].pop(launch_id, None)
 
-    @property
-    def begun_ns(self) -> int:
-        """When the first run began, on this process's monotonic clock."""
-        return self._begun_ns
-
     def elapsed_s(self) -> float:
         """Since the first run began."""
-        return max((time.monotonic_ns() - self._begun_ns) / 1e9, 0.0)
+        return max((time.monotonic_ns() - self.begun_ns) / 1e9, 0.0)
 
     def left_s(self) -> float | None:
         """What the launches to come are expected to take, corrected by what those before took.

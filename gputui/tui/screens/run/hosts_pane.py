@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,8 +45,8 @@ class HostsProgress:
     @property
     def summary(self) -> str:
         """`2 running, 1 done`."""
-        states = [one.state for one in self.statuses]
-        return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+        states = Counter(one.state for one in self.statuses)
+        return ", ".join(f"{count} {state}" for state, count in states.items())
 
 
 def plan_lines(plan: HostsPlan, width: int, height: int) -> list[Line]:

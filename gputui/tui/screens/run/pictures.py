@@ -30,7 +30,6 @@ from gputui.tui.widgets.cells import (
     wrapped,
 )
 from gputui.tui.widgets.lines_list import MARKER
-from gputui.tui.widgets.plain_ascii import in_ascii
 from gputui.tui.widgets.sections import log_lines
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 9
@@ -59,9 +58,7 @@ _CALLED: Mapping[tuple[str, str], str] = {
 """Keys whose action has another name in a place."""
 
 
-def picture(
-    model: RunModel, width: int, height: int, now_ns: int, *, ends: str = "", ascii_only: bool = False
-) -> tuple[Line, ...]:
+def picture(model: RunModel, width: int, height: int, now_ns: int, *, ends: str = "") -> tuple[Line, ...]:
     """Exactly `height` lines of `width` cells; `ends` is when a run that is watched will end, as `14:31`."""
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
         lines = [fitted((Span(f"at least {LEAST_WIDTH} x {LEAST_HEIGHT + 1} cells are needed"),), width)]
@@ -86,7 +83,7 @@ def picture(
         else:
             body = _choose(model, width, room)
         lines = [*filled(body, width, room), *foot]
-    return tuple(in_ascii(line) for line in lines) if ascii_only else tuple(lines)
+    return tuple(lines)
 
 
 def heading(model: RunModel) -> str:

@@ -17,7 +17,7 @@ from gputui.tui.shell.registry import header_line
 from gputui.tui.terminal.lines import Line
 from gputui.tui.terminal.painted_screen import PaintedScreen
 from gputui.tui.widgets.app_context import Shell, in_loop_of, shell_of
-from gputui.tui.widgets.plain_ascii import in_ascii, wants_ascii
+from gputui.tui.widgets.plain_ascii import in_ascii
 
 PAINT_EVERY_S = 1.0
 """While a run is watched: its clock moves."""
@@ -34,10 +34,9 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
     shown_actions = ACTIONS
     """What help shows."""
 
-    def __init__(self, *, ascii_only: bool | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.model = RunModel(BackgroundTasks(self._tell), self)
-        self._ascii_only = ascii_only
 
     def on_mount(self) -> None:
         """Begin to look around."""
@@ -114,20 +113,13 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
         self.paint()
 
     def _picture(self, width: int, height: int) -> tuple[Line, ...]:
-        app = self.app
-        head = (
-            (header_line("run", heading(self.model), width, is_demo=app.demo is not None),)
-            if isinstance(app, Shell)
-            else ()
-        )
-        of_app = bool(getattr(app, "ascii_only", False)) or wants_ascii()
-        ascii_only = of_app if self._ascii_only is None else self._ascii_only
-        progress = self.model.progress
+        app, progress = self.app, self.model.progress
+        head: tuple[Line, ...] = ()
+        if isinstance(app, Shell):
+            head = (header_line("run", heading(self.model), width, is_demo=app.demo is not None),)
         ends = "" if progress is None else progress.ends_at(datetime.now())
-        body = picture(
-            self.model, width, height - len(head), monotonic_ns(), ends=ends, ascii_only=ascii_only
-        )
-        return (*(in_ascii(line) if ascii_only else line for line in head), *body)
+        lines = (*head, *picture(self.model, width, height - len(head), monotonic_ns(), ends=ends))
+        return tuple(map(in_ascii, lines)) if shell_of(self).ascii_only else lines
 
 
 SCREEN = RunScreen
