@@ -22,7 +22,7 @@ from gputui.services.results.traces import keep_traces
 from gputui.services.runs.held_runs import LiveRun
 from gputui.services.runs.process import full_disk_words, mark_stored, wait_until_begun
 from gputui.services.support.paths import directories_in, run_directories
-from gputui.store.journal_reader import JournalContents, read_journal, read_telemetry
+from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import StoredRun, store_run
 
 WAIT_S = 20.0
@@ -32,8 +32,6 @@ WAIT_S = 20.0
 class Recovered:
     """One run that was found without its supervisor, and what was done."""
 
-    run_dir: Path
-    run_id: str
     stored: StoredRun | None
     """None if it could not be stored; its journal is then kept."""
     message: str
@@ -99,16 +97,16 @@ def import_journal(run_dir: Path, target: Path) -> StoredRun:
             f"{run_dir}: this run is in progress",
             f"it is stored when it ends: gputui attach {run_dir.name[-8:]}",
         )
-    return _store(run_dir, contents, target)
-
-
-def _store(run_dir: Path, contents: JournalContents, target: Path) -> StoredRun:
-    """Also move traces next to the result file, and mark the journal as stored."""
     stored = store_run(target, contents, read_telemetry(run_dir))
-    with suppress(OSError):  # a trace that has no room there stays where it is
-        keep_traces(run_dir, stored.run_id, target)
-    mark_stored(run_dir, target)
+    _finish(run_dir, stored.run_id, target)
     return stored
+
+
+def _finish(run_dir: Path, run_id: str, target: Path) -> None:
+    """Move traces next to the result file, and mark the journal as stored."""
+    with suppress(OSError):  # a trace that has no room there stays where it is
+        keep_traces(run_dir, run_id, target)
+    mark_stored(run_dir, target)
 
 
 def _recovered(run_dir: Path) -> Iterator[Recovered]:
@@ -131,13 +129,14 @@ def _stored(run_dir: Path, holder: Holder) -> Recovered:
     name = run_dir.name[-8:]
     try:
         contents = read_journal(run_dir)
-        stored = _store(run_dir, contents, target)
+        stored = store_run(target, contents, read_telemetry(run_dir))
+        _finish(run_dir, stored.run_id, target)
     except (GputuiError, OSError) as error:
         hint = f"gputui import {shlex.quote(str(run_dir))} --db FILE, or remove that directory"
-        return Recovered(run_dir, run_dir.name, None, f"run {name} could not be stored: {error}; {hint}")
+        return Recovered(None, f"run {name} could not be stored: {error}; {hint}")
     launches = sum(end.outcome == "ok" for end in contents.of(LaunchEnd))
     found = f"{counted(launches, 'finished launch')} {'is' if launches == 1 else 'are'}"
     message = f"recovered run {name}: {found} now in {target}"
     if stored.left_out:
         message += f"; left out: {'; '.join(stored.left_out)}"
-    return Recovered(run_dir, stored.run_id, stored, "" if stored.already_there else message)
+    return Recovered(stored, "" if stored.already_there else message)
