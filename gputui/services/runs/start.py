@@ -438,8 +438,8 @@ class DraftChecker:
                 plans.append(plan)
                 check_something_runs(profile, plan, chosen, machine)
             except GputuiError as error:
-                alone = {} if profile is None else _wrong_alone(profile, chosen, machine, options)
-                wrong = {**alone, _field_of(error, options): error, **wrong}
+                alone = {} if profile is None else _wrong_alone(profile, chosen, machine, options.choices)
+                wrong = {**alone, _field_of(error, options.choices): error, **wrong}
         return CheckedDraft(draft, wrong, tuple(plans), profile, tuple(found), machine)
 
     def forget(self) -> None:
@@ -457,30 +457,29 @@ def _noted(wrong: Wrong, name: str, check: Callable[[], T]) -> T | None:
     return None
 
 
-def _wrong_alone(profile: Profile, chosen: ChosenInterpreter, machine: Machine, options: RunOptions) -> Wrong:
+def _wrong_alone(profile: Profile, chosen: ChosenInterpreter, machine: Machine, choices: Choices) -> Wrong:
     """Errors of each choice by itself: a plan stops at the first."""
     wrong: Wrong = {}
-    made = options.choices
-    for name, choices in (
-        ("device", Choices(device=made.device)),
-        ("only", Choices(only=made.only)),
-        ("precision", Choices(precisions=made.precisions)),
+    for name, alone in (
+        ("device", Choices(device=choices.device)),
+        ("only", Choices(only=choices.only)),
+        ("precision", Choices(precisions=choices.precisions)),
     ):
-        if choices != Choices():
-            _noted(wrong, name, partial(resolve_plan, profile, chosen.interpreter, machine, choices))
+        if alone != Choices():
+            _noted(wrong, name, partial(resolve_plan, profile, chosen.interpreter, machine, alone))
     return wrong
 
 
-def _field_of(error: GputuiError, options: RunOptions) -> str:
-    if error.message.startswith("--only"):
-        return "only"
-    if error.message.startswith("--precision"):
-        return "precision"
-    if ("--device" in error.message and options.choices.device) or "--device cpu" in error.hint:
-        return "device"
-    if "--precision" in error.message and options.choices.precisions:
-        return "precision"
-    return "profile"
+def _field_of(error: GputuiError, choices: Choices) -> str:
+    """The field that an error is about: its message begins with the option, or names one that was stated."""
+    said = error.message
+    named = (
+        ("only", said.startswith("--only")),
+        ("precision", said.startswith("--precision")),
+        ("device", bool("--device" in said and choices.device) or "--device cpu" in error.hint),
+        ("precision", bool("--precision" in said and choices.precisions)),
+    )
+    return next((name for name, is_named in named if is_named), "profile")
 
 
 def reasons_of(plan: Plan) -> Mapping[str, tuple[str, ...]]:
