@@ -61,29 +61,28 @@ _CALLED: Mapping[tuple[str, str], str] = {
 def picture(model: RunModel, width: int, height: int, now_ns: int, *, ends: str = "") -> tuple[Line, ...]:
     """Exactly `height` lines of `width` cells; `ends` is when a run that is watched will end, as `14:31`."""
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
-        lines = [fitted((Span(f"at least {LEAST_WIDTH} x {LEAST_HEIGHT + 1} cells are needed"),), width)]
-        lines = filled(lines, width, height)
-    else:
-        said = _said(model, width, max(2, height // 4))
-        said = filled(said, width, max(2, len(said))) if model.view == "choose" else said
-        foot = [*said, _keys(model, width)]
-        room = height - len(foot)
-        if model.shows_logs and model.view in ("watch", "ended"):
+        words = f"at least {LEAST_WIDTH} x {LEAST_HEIGHT + 1} cells are needed"
+        return tuple(filled([_words(words, width)], width, height))
+    said = _said(model, width, max(2, height // 4))
+    said = filled(said, width, max(2, len(said))) if model.view == "choose" else said
+    foot = [*said, _keys(model, width)]
+    room = height - len(foot)
+    match model.view:
+        case "watch" | "ended" if model.shows_logs:
             body = _logs(model, width, room)
-        elif model.view == "ended" and model.ended is not None:
+        case "ended" if model.ended is not None:
             body = ended_lines(model, model.ended, width, room)
-        elif model.view in ("watch", "ended"):
+        case "watch" | "ended":
             body = watching(model, width, room, now_ns, ends)
-        elif model.view == "hosts" and model.hosts_progress is not None:
+        case "hosts" if model.hosts_progress is not None:
             body = progress_lines(model.hosts_progress, model.selected_host, width, room)
-        elif model.view == "hosts" and model.hosts_plan is not None:
+        case "hosts" if model.hosts_plan is not None:
             body = plan_lines(model.hosts_plan, width, room)
-        elif model.region == "cases" and model.checked is not None:
+        case _ if model.region == "cases" and model.checked is not None:
             body = _cases_of_profile(model, model.checked, width, room)
-        else:
+        case _:
             body = _choose(model, width, room)
-        lines = [*filled(body, width, room), *foot]
-    return tuple(lines)
+    return (*filled(body, width, room), *foot)
 
 
 def heading(model: RunModel) -> str:
