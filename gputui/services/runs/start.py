@@ -6,7 +6,7 @@ import os
 import secrets
 import shlex
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -296,22 +296,34 @@ def command_line(options: RunOptions) -> str:
 
 def option_words(options: RunOptions) -> list[str]:
     """What was filled into a form, as options of a command line."""
-    choices, words = options.choices, list[str]()
-    for option, value in (
-        ("--db", options.db),
-        *(("--python", python) for python in options.pythons),
-        ("--device", choices.device),
-        *(("--only", workload) for workload in choices.only),
-        *(("--precision", precision) for precision in choices.precisions),
-        ("--launches", choices.replicates),
-        ("--budget", None if choices.budget_s is None else f"{choices.budget_s:g}"),
-        ("--label", options.label),
-        ("--price", options.price),
-    ):
-        if value not in (None, ""):
-            text = str(value)
-            words += [f"{option}={text}"] if text.startswith("-") else [option, text]
-    return words
+    choices = options.choices
+    stated: dict[str, Option] = {
+        "db": options.db,
+        "python": options.pythons,
+        "device": choices.device,
+        "only": choices.only,
+        "precision": choices.precisions,
+        "launches": choices.replicates,
+        "budget": None if choices.budget_s is None else f"{choices.budget_s:g}",
+        "label": options.label,
+        "price": options.price,
+    }
+    return list(words_of(stated))
+
+
+Option = str | int | float | bool | Path | Sequence[str | Path] | None
+
+
+def words_of(options: Mapping[str, Option]) -> Iterator[str]:
+    """Options by name as words of a command line; None, False and empty texts are left out."""
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        for one in value if isinstance(value, Sequence) and not isinstance(value, str) else (value,):
+            if one is True:
+                yield option
+            elif one is not None and one is not False and one != "":
+                text = str(one)
+                yield from (f"{option}={text}",) if text.startswith("-") else (option, text)
 
 
 @dataclass(frozen=True, slots=True)
