@@ -11,7 +11,7 @@ from gputui.tui.screens.run.actions import KEYS
 from gputui.tui.screens.run.cases_pane import cases_so_far, overall
 from gputui.tui.screens.run.devices_pane import device_charts, device_rows, host_lines
 from gputui.tui.screens.run.load_pane import load_lines
-from gputui.tui.screens.run.model import RunModel, WatchedRuns
+from gputui.tui.screens.run.model import RunModel
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, filled, fitted, left, line_width, right, side_by_side
 from gputui.tui.widgets.charts import area, axis_cells, body_styles, with_axis
@@ -38,7 +38,9 @@ def watching(model: RunModel, width: int, height: int, now_ns: int, ends: str = 
         more = f"  {counted(others, 'more run')} in progress: {KEYS['next']} shows the next"
         lines.append(fitted((Span(more, "warn"),), width))
     if is_tall:
-        lines += [_where(watched, width), fitted((), width)]
+        into = f"  into {clean(watched.target)}"
+        into += f" with {clean(watched.with_python)}" if watched.with_python else ""
+        lines += [fitted((Span(into, "dim"),), width), fitted((), width)]
     if is_tall and width >= _VERY_WIDE:
         return [*lines, *_two_columns(model, progress, width, height - len(lines))]
     needed = 1 + len(progress.to_run) + bool(progress.not_run_line)
@@ -83,12 +85,6 @@ def _two_columns(model: RunModel, progress: ProgressSnapshot, width: int, height
 def _cases(model: RunModel, progress: ProgressSnapshot, width: int, rows: int) -> list[Line]:
     lines, model.scrolled = cases_so_far(progress, width, rows, model.scrolled)
     return lines
-
-
-def _where(watched: WatchedRuns, width: int) -> Line:
-    text = f"  into {clean(watched.target)}"
-    text += f" with {clean(watched.with_python)}" if watched.with_python else ""
-    return fitted((Span(text, "dim"),), width)
 
 
 # The blocks
