@@ -50,7 +50,6 @@ from gputui.tui.screens.run.background_tasks import BackgroundTasks, rows_of_pro
 from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
 from gputui.tui.screens.run.model import EndedRuns, InProgress, RunModel, WatchedRuns
 from gputui.tui.screens.run.pictures import picture
-from gputui.tui.screens.run.screen import RunScreen
 
 FOLDER = Path(__file__).parents[1] / "tui" / "golden"
 SIZES = ((80, 24), (120, 40), (200, 50))
@@ -129,7 +128,7 @@ PROFILES = tuple(
 
 def run_model() -> RunModel:
     """A model whose surroundings only note what it asks of them."""
-    return RunModel(Mock(spec=BackgroundTasks), Mock(spec=RunScreen))
+    return RunModel(Mock(spec=BackgroundTasks), Mock(), Mock(), Mock())
 
 
 def checked(model: RunModel, interpreter: Interpreter) -> CheckedDraft:

@@ -43,7 +43,7 @@ def test_a_form_with_hosts_is_a_bakeoff_and_names_what_hosts_cannot_have() -> No
 
 def test_hosts_are_asked_then_the_user_then_they_start_and_can_be_stopped_and_compared() -> None:
     model = form("gpu-a gpu-b")
-    tasks, screen = cast(Mock, model.tasks), cast(Mock, model.screen)
+    tasks, open_screen = cast(Mock, model.tasks), cast(Mock, model.open_screen)
     model.press("start")
     tasks.ask_hosts.assert_called_once_with(model.draft)
     assert model.draft.hosts == "gpu-a gpu-b"
@@ -70,7 +70,7 @@ def test_hosts_are_asked_then_the_user_then_they_start_and_can_be_stopped_and_co
     assert over is not None
     model.know_hosts(over)
     model.press("choose")
-    screen.open_screen.assert_called_once_with("compare", ("a.db@1", "a.db@2"))
+    open_screen.assert_called_once_with("compare", ("a.db@1", "a.db@2"))
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 23), (120, 39), (42, 12)])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from gputui.analysis.peak_tests import PerformanceCheck
 from gputui.errors import GputuiError
@@ -18,10 +19,6 @@ from gputui.services.runs.start import FIELDS, CheckedDraft, Draft, Wrong, comma
 from gputui.tui.screens.run.actions import KEYS
 from gputui.tui.screens.run.form import EditedText, RunForm
 from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
-
-if TYPE_CHECKING:
-    from gputui.tui.screens.run.background_tasks import BackgroundTasks
-    from gputui.tui.screens.run.screen import RunScreen
 
 _STEPS = {"down": 1, "up": -1}
 _OF_PLAN = ("device", "only", "precision", "python")
@@ -77,12 +74,32 @@ class EndedRuns:
     next_steps: tuple[NextStep, ...] = ()
 
 
-class RunModel:
-    """The state of the screen. What takes time or starts something is left to `tasks` and to the screen."""
+class Tasks(Protocol):
+    """What takes time or starts something, and is done in threads."""
 
-    def __init__(self, tasks: BackgroundTasks, screen: RunScreen) -> None:
+    def check(self, draft: Draft, editing: str, *, anew: bool = False) -> None: ...
+    def start(self, draft: Draft, *, anyway: bool = False) -> None: ...
+    def ask_hosts(self, draft: Draft) -> None: ...
+    def start_hosts(self) -> None: ...
+    def follow_hosts(self, name: str) -> None: ...
+    def stop_hosts(self) -> None: ...
+    def watch(self, run_id: str) -> None: ...
+    def unwatch(self) -> None: ...
+    def stop(self, run_id: str) -> None: ...
+
+
+class RunModel:
+    """The state of the screen. It has others do what takes time, copy a text, open a screen and leave."""
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        copy_text: Callable[[str], None],
+        open_screen: Callable[[str, tuple[str, ...]], None],
+        leave: Callable[[], None],
+    ) -> None:
         self.tasks = tasks
-        self.screen = screen
+        self.copy_text, self.open_screen, self.leave = copy_text, open_screen, leave
         self.profiles: tuple[Profile, ...] | None = None
         """None while they are read."""
         self.selected = 0
@@ -369,7 +386,7 @@ class RunModel:
             case "cases":
                 self.region, self.scrolled = "cases", 0
             case "copy":
-                self.screen.copy_text(self.command)
+                self.copy_text(self.command)
             case "again":
                 self.checked = None
                 self._check(anew=True)
@@ -442,10 +459,10 @@ class RunModel:
             case "stop" if not progress.is_over:
                 self.question = "stop hosts"
             case "results" | "choose" if progress.selectors:
-                self.screen.open_screen("compare", progress.selectors)
+                self.open_screen("compare", progress.selectors)
             case "copy":
                 compare = shlex.join(["gputui", "compare", *progress.selectors])
-                self.screen.copy_text(compare if progress.selectors else f"gputui attach {progress.name}")
+                self.copy_text(compare if progress.selectors else f"gputui attach {progress.name}")
             case _:
                 return False
         return True
@@ -464,12 +481,12 @@ class RunModel:
                 self._choose_again()
             case "copy" if self.shows_logs:
                 words = () if self.progress is None else self.progress.last_words
-                self.screen.copy_text("\n".join(row for said in words for row in (said.launch, *said.lines)))
+                self.copy_text("\n".join(row for said in words for row in (said.launch, *said.lines)))
             case "copy" if ended is not None:
-                self.screen.copy_text(f"gputui show {ended.in_progress.short_id} {ended.target}")
+                self.copy_text(f"gputui show {ended.in_progress.short_id} {ended.target}")
             case "copy" if watched is not None:
                 run = watched.in_progress
-                self.screen.copy_text(f"gputui attach {run.short_id}" if run.outlives else self.command)
+                self.copy_text(f"gputui attach {run.short_id}" if run.outlives else self.command)
             case "stop" if ended is None and watched is not None:
                 self.question = "stop"
             case "next" if ended is None and len(self.in_progress) > 1:
@@ -477,7 +494,7 @@ class RunModel:
                 at = runs.index(now) if now in runs else -1
                 self._watch(runs[(at + 1) % len(runs)])
             case "results" | "choose" if ended is not None and ended.wrong is None:
-                self.screen.open_screen("results", (f"{ended.target}@{ended.in_progress.short_id}",))
+                self.open_screen("results", (f"{ended.target}@{ended.in_progress.short_id}",))
             case "attach" if ended is not None and self.in_progress:
                 self._watch(self.in_progress[0])
             case _:
@@ -518,7 +535,7 @@ class RunModel:
         self.question = ""
         match question if is_yes else f"not {question}":
             case "leave":
-                self.screen.leave()
+                self.leave()
             case "start":
                 self.view = "starting"
                 self.tasks.start(self.draft, anyway=True)

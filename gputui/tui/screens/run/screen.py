@@ -36,18 +36,19 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
 
     def __init__(self) -> None:
         super().__init__()
-        self.model = RunModel(BackgroundTasks(self._tell), self)
+        self._tasks = BackgroundTasks(self._tell)
+        self.model = RunModel(self._tasks, self._copy_text, self._open_screen, self._leave)
 
     def on_mount(self) -> None:
         """Begin to look around."""
         if isinstance(self.app, Shell) and self.app.demo is not None:
-            self.model.tasks = DemoTasks(self._tell)
-        self.model.tasks.open()
+            self.model.tasks = self._tasks = DemoTasks(self._tell)
+        self._tasks.open()
         self._view.show(self._picture(*self.app.size))
 
     def on_unmount(self) -> None:
         """Nothing is followed any more; a run goes on."""
-        self.model.tasks.close()
+        self._tasks.close()
 
     def show_words(self, words: tuple[str, ...]) -> None:
         """Open the form of a profile."""
@@ -84,18 +85,6 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
         self.model.say(text, style)
         self.paint()
 
-    def copy_text(self, text: str) -> None:
-        """Put a text where it can be pasted from, and say where that is."""
-        self.model.say(copy(self.app, text))
-
-    def open_screen(self, screen_id: str, words: tuple[str, ...]) -> None:
-        """Open another screen, with words as on the command line."""
-        shell_of(self).open_screen(screen_id, words)
-
-    def leave(self) -> None:
-        """Leave the program."""
-        self.call_next(self.app.run_action, "quit")
-
     def paint(self) -> None:
         """Draw the picture as it is now."""
         if not self.has_room:
@@ -103,6 +92,16 @@ class RunScreen(PaintedScreen, inherit_bindings=False):
         self.painter.paint_lines(self._view, self._picture(*self._view.size))
         if self.model.view == "watch":
             self.paint_in(PAINT_EVERY_S)
+
+    def _copy_text(self, text: str) -> None:
+        """Put a text where it can be pasted from, and say where that is."""
+        self.model.say(copy(self.app, text))
+
+    def _open_screen(self, screen_id: str, words: tuple[str, ...]) -> None:
+        shell_of(self).open_screen(screen_id, words)
+
+    def _leave(self) -> None:
+        self.call_next(self.app.run_action, "quit")
 
     def _tell(self, change: Callable[[RunModel], None]) -> None:
         """Called in threads."""
