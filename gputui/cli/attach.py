@@ -18,7 +18,8 @@ from gputui.cli.watching import (
 )
 from gputui.recording.spec import Spec
 from gputui.services.hosts.bakeoff import bakeoff_in_progress
-from gputui.services.runs.process import find_in_progress, runs_in_progress
+from gputui.services.runs.held_runs import runs_in_progress
+from gputui.services.runs.process import find_in_progress
 
 
 @click.command()

@@ -142,7 +142,8 @@ def _references(incomplete: str) -> Iterator[CompletionItem]:
 
 
 def _in_progress(incomplete: str) -> Iterator[CompletionItem]:
-    from gputui.services.runs.process import called, runs_in_progress
+    from gputui.services.runs.held_runs import runs_in_progress
+    from gputui.services.runs.process import called
 
     for runs in runs_in_progress():
         yield from (CompletionItem(run.short_id, help=called(run)) for run in runs)

@@ -171,7 +171,7 @@ class Progress:
 
     def _times(self, index: int, case_id: int) -> str:
         """The median times of a load, `TTFT 52.0 ms, TPOT 10.1 ms`; empty for a case of another kind."""
-        known = self._tracker.figures.get((index, case_id), {})
+        known = self._tracker.figures_of(index, case_id)
         return ", ".join(f"{name} {format_seconds(known[key][-1])}" for key, name in _TIMES if key in known)
 
     def _name(self, index: int, case_id: int) -> str:

@@ -22,11 +22,10 @@ from gputui.recording.foreground import Foreground
 from gputui.recording.recorder import Recorder
 from gputui.services.prices.pricing import price_of
 from gputui.services.results.selectors import from_here
-from gputui.services.runs.process import writable_target
+from gputui.services.runs.process import lay_out, writable_target
 from gputui.services.runs.recording import (
-    Recording,
-    lay_out,
     outcome_of,
+    spec_of,
     store,
 )
 from gputui.services.support.paths import hash_key
@@ -135,15 +134,14 @@ def _record(
     machine = describe_machine(name=machine_name, hash_key=hash_key())
     price_found = price_of(price, None, machine)
     target = writable_target(db)
-    recording = lay_out(
-        target, machine, label=label, price=price_found, has_program=bool(words), seconds=seconds
-    )
+    spec = spec_of(target, machine, label=label, price=price_found, has_program=bool(words), seconds=seconds)
+    run_dir = lay_out(spec)
     foreground = Foreground()
     try:
-        recorder = Recorder(recording.run_dir, recording.spec, machine, interval)
+        recorder = Recorder(run_dir, spec, machine, interval)
     except OSError as error:
         raise NotStored(
-            f"{recording.run_dir}: cannot be written to ({error.strerror})",
+            f"{run_dir}: cannot be written to ({error.strerror})",
             "set GPUTUI_STATE to a directory you can write to",
         ) from error
     try:
@@ -154,9 +152,9 @@ def _record(
                 status, told = _watch(seconds, interval, foreground, recorder), ""
     except OSError as error:
         recorder.close(EXIT_OURS, "the program was never started")
-        shutil.rmtree(recording.run_dir, ignore_errors=True)  # it never began
+        shutil.rmtree(run_dir, ignore_errors=True)  # it never began
         raise not_started(words[0], error, "nothing was recorded") from error
-    _store(recording, recorder, told)
+    _store(run_dir, target, recorder, told)
     if foreground.hung_up:
         os._exit(EXIT_HUNG_UP)  # there is nobody to report to
     return status
@@ -200,17 +198,16 @@ def _watch(seconds: float | None, interval: float, foreground: Foreground, recor
     return 128 + number
 
 
-def _store(recording: Recording, recorder: Recorder, told: str) -> None:
+def _store(run_dir: Path, target: Path, recorder: Recorder, told: str) -> None:
+    name, file = run_dir.name[-8:], shlex.quote(from_here(str(target)))
     try:
-        store(recording)
+        store(run_dir, target)
     except GputuiError as error:
         recorder.close(error.exit_code, error.message)
         raise
     recorder.close(0, "")
     if recorder.failure:
-        raise NotStored(f"run {recording.short_id} is stored in part: {recorder.failure}", "make space there")
-    file = shlex.quote(from_here(str(recording.target)))
-    name = recording.short_id
+        raise NotStored(f"run {name} is stored in part: {recorder.failure}", "make space there")
     _say(f"recorded as {name} in {file}{told}\n  gputui show {name} {file}")
 
 

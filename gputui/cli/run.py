@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,13 +26,15 @@ from gputui.cli.watching import (
     watch,
 )
 from gputui.errors import GputuiError
-from gputui.model.absent import Missing
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_hourly, format_whole_seconds
 from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.pacing import least_budget_s
+from gputui.recording.spec import Spec
 from gputui.services.profiles.loader import Profile
-from gputui.services.runs.process import RunRequest, start_runs
+from gputui.services.profiles.planner import Choices
+from gputui.services.results.labels import torch_in
+from gputui.services.runs.process import start_runs
 from gputui.services.runs.progress import expected_s
 from gputui.services.runs.start import (
     Prepared,
@@ -159,25 +162,29 @@ def command(
     option, named = ("--like", like) if against is None else ("--against", against)
     model = None if named is None else _model(option, named, profile)
     looks = () if model is None or percent is None else _looks_of(model, launches)
+    if seed is None:
+        seed = secrets.randbelow(2**31) if model is None else model.run.summary.seed
     report_recovered()
     options = RunOptions(
         profile=profile or ("" if model is not None else "quick"),
         db=db,
         pythons=pythons,
-        device=device,
-        only=only,
-        precisions=precisions,
-        launches=looks[-1] if looks else launches,
-        budget_s=budget,
-        blocks=blocks,
-        rendezvous=rendezvous or "",
+        choices=Choices(
+            device=device,
+            only=only,
+            precisions=precisions,
+            replicates=looks[-1] if looks else launches,
+            budget_s=budget,
+            most_blocks=blocks,
+            rendezvous=rendezvous or "",
+            seed=seed,
+            keeps_traces=trace,
+            looks=looks,
+        ),
         label=label,
         price=price,
         instance=instance,
         machine=machine,
-        seed=model.run.summary.seed if seed is None and model is not None else seed,
-        keeps_traces=trace,
-        looks=looks,
     )
     report_missing_home()
     prepared = prepare(
@@ -186,27 +193,27 @@ def command(
         on_planned=_announce,
         profile_of=None if model is None else partial(_profile_like, model, only),
     )
-    requests, target = prepared.requests, prepared.target
+    specs = prepared.specs
     if price is None and instance is None:
-        requests = _at_known_price(prepared)
+        specs = _at_known_price(prepared)
     else:
-        _report_price(requests[0])
+        _report_price(specs[0])
     if model is not None and percent is not None:
-        requests = _with_looks(requests, model, percent)
+        specs = _with_looks(specs, model, percent)
     for warning in prepared.warnings:
         say(warning)
     _see_disturbances(prepared, yes=yes)
 
     if detach:
-        return detached(requests, target, as_json=as_json, like="" if model is None else model.selector)
+        return detached(specs, as_json=as_json, like="" if model is None else model.selector)
     hold_signals()
-    runs = start_runs(requests, target)
-    plans = [request.plan for request in requests]
+    runs = start_runs(specs)
+    plans = [spec.plan for spec in specs]
     watched = watch(runs, plans, alerts_of(runs, plans) if notify else None)
     return finish(
         runs,
         watched,
-        target,
+        prepared.target,
         as_json=as_json,
         is_verbose=verbose,
         shows_all=shows_all,
@@ -215,25 +222,25 @@ def command(
     )
 
 
-def _at_known_price(prepared: Prepared) -> tuple[RunRequest, ...]:
+def _at_known_price(prepared: Prepared) -> tuple[Spec, ...]:
     """The runs at the price that was stated for this box before, so that repeating one keeps its cost."""
     from gputui.services.runs.start import price_stated_before
 
     known = price_stated_before(prepared.target, prepared.machine)
     if known is None:
-        _report_price(prepared.requests[0])
-        return prepared.requests
+        _report_price(prepared.specs[0])
+        return prepared.specs
     price, run = known
     usd = format_hourly(price.usd_per_hour)
     say(f"price: {usd}, as stated for run {run}; if you pay another: --price USD_PER_H")
-    return tuple(replace(request, price=price) for request in prepared.requests)
+    return tuple(replace(spec, price=price) for spec in prepared.specs)
 
 
-def _report_price(request: RunRequest) -> None:
+def _report_price(spec: Spec) -> None:
     """Say which list price is stored, since it may not be what the user pays."""
     from gputui.services.prices.pricing import STATED, price_source
 
-    price = request.price
+    price = spec.price
     if price is not None and price.kind != STATED:
         usd = format_hourly(price.usd_per_hour)
         say(f"price: {usd} ({price_source(price)}); if you pay another: --price USD_PER_H")
@@ -266,15 +273,15 @@ def _looks_of(model: RepeatedRun, launches: int | None) -> tuple[int, ...]:
     return looks_of(model, launches)
 
 
-def _with_looks(requests: Sequence[RunRequest], model: RepeatedRun, percent: float) -> tuple[RunRequest, ...]:
+def _with_looks(specs: Sequence[Spec], model: RepeatedRun, percent: float) -> tuple[Spec, ...]:
     """Runs that end as soon as the rows are resolved; it is said first what the base allows."""
     from gputui.services.compare.resolve import command_of_looks, intent
 
-    for request in requests:
-        for line in intent(model, request.plan, percent):
+    for spec in specs:
+        for line in intent(model, spec.plan, percent):
             say(line)
     command = command_of_looks(model, percent)
-    return tuple(replace(request, on_look=command) for request in requests)
+    return tuple(replace(spec, on_look=command) for spec in specs)
 
 
 def _model(option: str, named: str, profile: str | None) -> RepeatedRun:
@@ -322,7 +329,7 @@ def _see_disturbances(prepared: Prepared, *, yes: bool) -> None:
     from gputui.services.doctor.check_lines import check_lines
     from gputui.services.doctor.disturbances import disturbances, gpus_of
 
-    launches = [launch for request in prepared.requests for launch in request.plan.launches]
+    launches = [launch for spec in prepared.specs for launch in spec.plan.launches]
     found = disturbances(prepared.machine, gpus_of(launches, prepared.machine))
     page = Page(console(sys.stderr))
     for check in found:
@@ -339,7 +346,6 @@ def _announce(plan: Plan, chosen: ChosenInterpreter, target: Path) -> None:
     if not plan.launches:
         return  # why, is said next
     runtime = chosen.interpreter.runtime
-    torch = "no torch" if isinstance(runtime.torch_version, Missing) else f"torch {runtime.torch_version}"
     to_run = sum(1 for c in plan.cases if c.outcome is None)
     left_out = len(plan.cases) - to_run
     up_to = "up to " if plan.replicates > 1 else ""
@@ -357,7 +363,7 @@ def _announce(plan: Plan, chosen: ChosenInterpreter, target: Path) -> None:
             f"{at_most} is too short for all {counted(to_run, 'case')}, which need at least"
             f" {format_whole_seconds(least_s)}: the most important come first"
         )
-    say(f"with Python {runtime.python_version}, {torch} ({chosen.found_as}); into {target}")
+    say(f"with Python {runtime.python_version}, {torch_in(runtime)} ({chosen.found_as}); into {target}")
     for found in chosen.passed_over:
         click.echo(f"passed over: {found}", err=True)
     if plan.rendezvous:

@@ -17,7 +17,8 @@ from gputui.errors import EXIT_DONE, GputuiError
 from gputui.services.results.exports import result_file_of
 from gputui.services.results.run_lists import list_runs
 from gputui.services.results.selectors import from_here, is_there, result_files_in
-from gputui.services.runs.process import called, runs_in_progress
+from gputui.services.runs.held_runs import runs_in_progress
+from gputui.services.runs.process import called
 from gputui.services.support.paths import default_result_file, runs_of_others
 from gputui.store.opening import expanded
 from gputui.store.reading import warnings_of

@@ -213,17 +213,17 @@ def command(
         )
     )
     _announce(prepared, attain)
-    request = prepared.request
+    spec = prepared.spec
     if detach:
-        return detached([request], prepared.target, as_json=as_json)
+        return detached([spec], as_json=as_json)
     hold_signals()
-    runs = start_runs([request], prepared.target)
-    watched = watch(runs, [request.plan], alerts_of(runs, [request.plan]) if notify else None)
+    runs = start_runs([spec])
+    watched = watch(runs, [spec.plan], alerts_of(runs, [spec.plan]) if notify else None)
     return finish(runs, watched, prepared.target, as_json=as_json, is_verbose=verbose, api_price=api_price)
 
 
 def _announce(prepared: PreparedServe, attained_share: float) -> None:
-    server, plan = prepared.server, prepared.request.plan
+    server, plan = prepared.server, prepared.spec.plan
     engine = " ".join(part for part in (server.engine or "unknown engine", server.version) if part)
     context = "" if server.context_tokens is None else f", context {server.context_tokens}"
     slots = "" if server.slots is None else f", {counted(server.slots, 'slot')}"

@@ -12,7 +12,8 @@ from gputui.cli.watching import finish, hold_signals, watch
 from gputui.errors import EXIT_DONE, EXIT_TERMINATED, GputuiError
 from gputui.recording.spec import Spec
 from gputui.services.hosts.bakeoff import bakeoff_in_progress, bakeoffs_in_progress
-from gputui.services.runs.process import called, find_in_progress, runs_in_progress, stop
+from gputui.services.runs.held_runs import runs_in_progress
+from gputui.services.runs.process import called, find_in_progress, stop
 
 
 @click.command()

@@ -24,6 +24,7 @@ from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, EXIT_NO_RES
 from gputui.model.absent import Missing
 from gputui.model.journal import NOTHING_MEASURED, STOPPED, RunEnd, Stored
 from gputui.model.plan import Plan
+from gputui.recording.spec import Spec
 from gputui.services.results.labels import has_failed, has_measured
 from gputui.services.results.selectors import from_here
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
@@ -31,9 +32,8 @@ from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.runs.alerts import Alerts
 from gputui.services.runs.alerts_watch import notification
 from gputui.services.runs.device_history import HistoryReader
+from gputui.services.runs.held_runs import LiveRun
 from gputui.services.runs.process import (
-    LiveRun,
-    RunRequest,
     called,
     follow,
     is_of_this_boot,
@@ -88,14 +88,14 @@ def continuing(runs: Sequence[LiveRun]) -> tuple[str, ...]:
     )
 
 
-def detached(requests: Sequence[RunRequest], target: Path, *, as_json: bool, like: str = "") -> int:
+def detached(specs: Sequence[Spec], *, as_json: bool, like: str = "") -> int:
     """Start runs, leave them to themselves, and say how they are found again and compared with `like`."""
-    runs = start_runs(requests, target)
+    runs = start_runs(specs)
     wait_until_begun(runs)
     if as_json:
         click.echo(json.dumps({"schema": 1, "runs": [{"run_id": run.run_id} for run in runs]}, indent=1))
         return EXIT_DONE
-    mine = shlex.quote(f"{target}@{runs[0].short_id}")
+    mine = shlex.quote(f"{runs[0].target}@{runs[0].short_id}")
     then = ("then:", f"  gputui compare {shlex.quote(like)} {mine}") if like else ()
     for line in (*continuing(runs), *then):
         click.echo(line)

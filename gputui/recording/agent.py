@@ -30,10 +30,10 @@ from typing import Any  # Any: JSON
 from gputui.errors import GputuiError
 from gputui.machine.describing import describe_machine
 from gputui.machine.identity import host_id
-from gputui.model.journal import JOURNAL_NAME, SPEC_NAME, TELEMETRY_NAME, check_line, to_plain
+from gputui.model.journal import JOURNAL_NAME, TELEMETRY_NAME, check_line, to_plain
 from gputui.model.machine import Machine
 from gputui.recording.interpreters import ChosenInterpreter, chosen_interpreter
-from gputui.recording.journal import RESERVE_BYTES
+from gputui.recording.journal import RESERVE_BYTES, holds_a_journal
 from gputui.recording.lock import boot_id, is_held, read_holder
 from gputui.recording.own_directory import NotOurs, clean, entries, verified_name
 from gputui.recording.probing import describe_step, probe_interpreter
@@ -47,7 +47,7 @@ from gputui.recording.slurm import (
     nodes,
     submit,
 )
-from gputui.recording.spec import Spec
+from gputui.recording.spec import Spec, write_spec
 from gputui.recording.worker_process import end_left_worker
 from gputui.worker.foreign_json import read_json, read_json_file
 
@@ -231,9 +231,7 @@ class _Agent:
             if step:
                 (run_dir / STEP_NAME).write_text(step, encoding="utf-8")
                 spec["plan"]["step_file"] = str(run_dir / STEP_NAME)
-            descriptor = os.open(run_dir / SPEC_NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(spec, file)
+            write_spec(run_dir, spec)
             self._supervise(run_dir)
         self._wire.answer(started=True)
 
@@ -251,7 +249,7 @@ class _Agent:
                 cwd=run_dir,
                 start_new_session=True,
             )
-        while not _has_begun(run_dir):
+        while not holds_a_journal(run_dir):
             if supervisor.poll() is not None:
                 said = (run_dir / SUPERVISOR_LOG).read_text(errors="replace").strip().split("\n")[0]
                 raise GputuiError(f"the run did not begin: {said[:200]}")
@@ -435,13 +433,6 @@ class _Agent:
 
 def _is_in_progress(run_dir: Path) -> bool:
     return not SlurmJob(run_dir).is_over() if (run_dir / JOB_NAME).exists() else is_held(run_dir)
-
-
-def _has_begun(run_dir: Path) -> bool:
-    try:
-        return (run_dir / JOURNAL_NAME).stat().st_size > 0
-    except OSError:
-        return False
 
 
 def _logs(run_dir: Path) -> list[Path]:

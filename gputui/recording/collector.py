@@ -157,9 +157,8 @@ class Collector:
         self._processes: tuple[ProcessSample, ...] | Missing = NOT_ASKED
         self._absent: dict[str, Missing] = {source.NAME: OPENING for source in self._sources}
         self._opening_since_ns: dict[str, int] = {}
-        self._changes = 0
         self._cached: LiveSample | None = None
-        self._cached_for: tuple[int, tuple[int, ...]] = (-1, ())
+        self._cached_for: tuple[object, ...] = ()
         self._keepers: list[threading.Thread] = []
         self._readers: dict[int, list[threading.Thread]] = {}
         """By index of the source; the last one reads, those before it are in a call that hangs."""
@@ -178,28 +177,17 @@ class Collector:
         """The current sample; never waits for a device. The same object as before if nothing has changed."""
         with self._lock:
             now_ns = self._clock()
-            calls = [slot.call_since_ns for slot in (self._host_slot, *self._slots.values())]
-            calls += [self._opening_since_ns.get(source.NAME) for source in self._sources]
-            wanted = (self._changes, tuple(_hanging_s(since_ns, now_ns) for since_ns in calls))
-            if self._cached is None or wanted != self._cached_for:
-                absent = dict(self._absent)
-                for name, since_ns in self._opening_since_ns.items():
-                    seconds = _hanging_s(since_ns, now_ns)
-                    if seconds:
-                        absent[name] = Missing(f"{OPENING.reason}: no answer for {seconds} s")
-                self._cached = LiveSample(
-                    number=self._cached.number + 1 if self._cached else 0,
-                    t_ns=now_ns,
-                    host=self._as_seen(self._host_slot, now_ns)[0],
-                    gpus=tuple(
-                        sample
-                        for key in sorted(self._slots)
-                        for sample in self._as_seen(self._slots[key], now_ns)
-                    ),
-                    processes=self._processes,
-                    absent=absent,
-                )
-                self._cached_for = wanted
+            absent = dict(self._absent)
+            for name, since_ns in self._opening_since_ns.items():
+                seconds = _hanging_s(since_ns, now_ns)
+                if seconds:
+                    absent[name] = Missing(f"{OPENING.reason}: no answer for {seconds} s")
+            host = self._as_seen(self._host_slot, now_ns)[0]
+            gpus = [one for key in sorted(self._slots) for one in self._as_seen(self._slots[key], now_ns)]
+            seen = host, tuple(gpus), self._processes, absent
+            if self._cached is None or seen != self._cached_for:
+                number = self._cached.number + 1 if self._cached else 0
+                self._cached, self._cached_for = LiveSample(number, now_ns, *seen), seen
             return self._cached
 
     def want_processes(self, wanted: bool) -> None:
@@ -211,7 +199,6 @@ class Collector:
             self._processes = FIRST_READING if wanted else NOT_ASKED
             for slot in self._slots.values():
                 slot.uses, slot.uses_ns = NOT_ASKED, None
-            self._changes += 1
         if wanted:
             self._rounds.restart()
 
@@ -276,7 +263,6 @@ class Collector:
             is_news = absent is not None and absent != self._absent.get(source.NAME)
             if absent is not None and is_news:
                 self._absent[source.NAME] = absent
-                self._changes += 1
         if is_news and not self._closed.is_set():
             self._on_sample()
         return absent is None
@@ -286,16 +272,12 @@ class Collector:
         with self._lock:
             if isinstance(devices, Missing):
                 self._absent[source.NAME] = devices
-                self._changes += 1
                 return
             for device in devices:
                 key = position, device
-                slot = self._slots.get(key)
-                if slot is None:
-                    slot = _Slot(source, device, (self._unread(source.NAME, device),))
-                    self._slots[key] = slot
-                    self._changes += 1
-                slot.is_listed = True
+                if key not in self._slots:
+                    self._slots[key] = _Slot(source, device, (self._unread(source.NAME, device),))
+                self._slots[key].is_listed = True
             if devices and position not in self._readers:
                 self._rounds.restart()  # the round in progress has begun without these GPUs
                 self._start_reader(position, source)
@@ -305,12 +287,10 @@ class Collector:
                     slot.is_listed = False
                     slot.samples = tuple(replace(sample, problem=gone) for sample in slot.samples)
                     slot.uses = ()
-                    self._changes += 1
-            if devices and self._absent.pop(source.NAME, None) is not None:
-                self._changes += 1
-            if not devices and self._absent.get(source.NAME) != NONE_LISTED:
+            if devices:
+                self._absent.pop(source.NAME, None)
+            else:
                 self._absent[source.NAME] = NONE_LISTED
-                self._changes += 1
 
     # One reader per source
 
@@ -356,7 +336,6 @@ class Collector:
                         slot.samples = samples
                         if uses is not None and self._wants_processes:
                             slot.uses, slot.uses_ns = uses, self._clock()
-                    self._changes += 1
                     is_late = self._closed_round >= number or self._is_stuck(self._host_slot, number)
                     if self._is_complete(self._awaited_round):
                         self._published.notify_all()
@@ -418,7 +397,6 @@ class Collector:
                 slot.samples = (sample,)
                 if found is not None:
                     self._processes = found if self._wants_processes else NOT_ASKED
-                self._changes += 1
                 self._closed_round = number
             if not self._closed.is_set():
                 self._on_sample()

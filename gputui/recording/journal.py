@@ -6,16 +6,28 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from gputui.model.journal import JOURNAL_NAME, Line, encode_line
+from gputui.errors import GputuiError
+from gputui.model.journal import JOURNAL_NAME, Line, RunStart, encode_line
+from gputui.recording.lock import Holder, take_lock
+from gputui.recording.spec import Spec
 
 RESERVE_NAME = "reserve"
 RESERVE_BYTES = 256 * 1024
 """Kept free for the last lines of a run whose disk fills up: about 300 lines."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a full disk, and of an exhausted quota."""
+
+
+def holds_a_journal(run_dir: Path) -> bool:
+    """Whether a supervisor has written to the journal of a run directory."""
+    try:
+        return (run_dir / JOURNAL_NAME).stat().st_size > 0
+    except OSError:
+        return False
 
 
 class JournalWriter:
@@ -33,6 +45,23 @@ class JournalWriter:
         """Why lines can no longer be written properly; empty while all is well."""
         with suppress(OSError):  # helpful, but not required
             self._reserve.write_bytes(bytes(RESERVE_BYTES))
+
+    @staticmethod
+    def begin(run_dir: Path, spec: Spec, run_dirs: Sequence[Path]) -> tuple[JournalWriter, RunStart, int]:
+        """Take the lock of a run for life, and write the first line of its journal.
+
+        `run_dirs` are all runs of this process. Returns the first line and the descriptor of the lock too.
+        Raises OSError, or GputuiError if the run was begun before.
+        """
+        lock = take_lock(run_dir, Holder.this_process(spec.target, run_dirs))
+        try:
+            journal = JournalWriter(run_dir)
+        except FileExistsError as error:
+            os.close(lock)
+            raise GputuiError(f"{run_dir}: this run was begun before", "start a new run") from error
+        start = spec.start_now()
+        journal.append(start)
+        return journal, start, lock
 
     def append(self, line: Line) -> None:
         """Write one line to the system.

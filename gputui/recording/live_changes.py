@@ -20,57 +20,45 @@ class Changes:
     """Turns samples into messages. For one thread."""
 
     def __init__(self) -> None:
-        self._devices: dict[str, dict[str, Any]] = {}
+        self._devices: dict[str, tuple[dict[str, Any], str | None]] = {}
+        """The values of each device as they were sent, and its problem."""
         self._rest: dict[str, Any] = {}
 
     def since_last(self, sample: LiveSample, case: str = "") -> dict[str, Any]:
         """What has changed since the last call, as JSON; empty if nothing has."""
-        found: dict[str, Any] = {}
         devices = {_name(device): device for device in (sample.host, *sample.gpus)}
         changed = {name: change for name, device in devices.items() if (change := self._change(name, device))}
-        gone = [name for name in self._devices if name not in devices]
-        for name in gone:
-            del self._devices[name]
-        ages = {
-            name: round(age_s)
-            for name, device in devices.items()
-            if (age_s := (sample.t_ns - device.t_ns) / 1e9) > OLD_S
-        }
+        self._devices = {name: known for name, known in self._devices.items() if name in devices}
+        ages_s = {name: (sample.t_ns - device.t_ns) / 1e9 for name, device in devices.items()}
         rest: dict[str, Any] = {
             "order": [_name(gpu) for gpu in sample.gpus],
-            "ages": ages,
+            "ages": {name: round(age_s) for name, age_s in ages_s.items() if age_s > OLD_S},
             "absent": {name: why.reason for name, why in sample.absent.items()},
             "processes": _plain_processes(sample.processes),
             "case": case,
         }
-        if changed:
-            found["devices"] = changed
-        for key, value in rest.items():
-            if self._rest.get(key) != value:
-                found[key] = self._rest[key] = value
-        return found
+        found = {key: value for key, value in rest.items() if self._rest.get(key) != value}
+        self._rest = rest
+        return {"devices": changed, **found} if changed else found
 
     def _change(self, name: str, device: DeviceSample) -> dict[str, Any]:
-        before = self._devices.get(name)
-        if before is None:
-            values = {key: _plain(value) for key, value in device.values.items()}
-            self._devices[name] = {"values": values, "problem": None}
-            change: dict[str, Any] = {
-                "device": device.device,
-                "source": device.source,
-                "parent": device.parent,
-                "values": values,
-            }
-        else:
-            known = before["values"]
-            values = {key: _rounded(_plain(value), known.get(key)) for key, value in device.values.items()}
-            news = {key: value for key, value in values.items() if key not in known or known[key] != value}
-            lost = [key for key in known if key not in values]
-            before["values"] = values
-            change = {**({"values": news} if news else {}), **({"lost": lost} if lost else {})}
+        is_new = name not in self._devices
+        known, known_problem = self._devices.get(name, ({}, None))
+        values = {key: _plain(value) for key, value in device.values.items()}
+        if not is_new:
+            values = {key: _rounded(value, known.get(key)) for key, value in values.items()}
         problem = None if device.problem is None else device.problem.reason
-        if self._devices[name]["problem"] != problem:
-            self._devices[name]["problem"] = change["problem"] = problem
+        self._devices[name] = values, problem
+        change: dict[str, Any] = {}
+        if is_new:
+            change = {"device": device.device, "source": device.source, "parent": device.parent}
+        news = {key: value for key, value in values.items() if key not in known or known[key] != value}
+        if news or is_new:
+            change["values"] = news
+        if lost := [key for key in known if key not in values]:
+            change["lost"] = lost
+        if problem != known_problem:
+            change["problem"] = problem
         return change
 
 

@@ -67,8 +67,10 @@ class Pace:
         self._waiting.pop(launch.launch_id, None)
         left_s = self._plan.budget_s - self.spent_s
         sharing = [launch, *self._waiting.values()]
-        while len(sharing) > 1 and sum(map(self.needed_s, sharing)) > left_s:
+        needed_s = list(map(self.needed_s, sharing))
+        while len(sharing) > 1 and sum(needed_s) > left_s:
             sharing.pop()
+            needed_s.pop()
         if not self.has_time_for(launch):
             return None
         measuring_s = left_s - sum(map(self._beside_s, sharing))

@@ -108,12 +108,12 @@ def old_python(shown: str, version: str) -> MachineLacks:
     return MachineLacks(f"{shown} is Python {version}; {NEEDED_PYTHON}", _NAME_ANOTHER)
 
 
-def describe_step(prefix: Sequence[str], file: Path, timeout_s: float = PROBE_TIMEOUT_S) -> dict[str, Any]:
+def describe_step(prefix: Sequence[str], file: Path) -> dict[str, Any]:
     """What a user's workload declares, read by the interpreter `prefix`; or `error`.
 
     Raises GputuiError as `probe_interpreter` does, also if the file makes the interpreter die or hang.
     """
-    return _answer(prefix, ("describe", str(file)), timeout_s)
+    return _answer(prefix, ("describe", str(file)), PROBE_TIMEOUT_S)
 
 
 def _answer(prefix: Sequence[str], words: Sequence[str], timeout_s: float) -> dict[str, Any]:

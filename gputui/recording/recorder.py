@@ -6,7 +6,6 @@ import os
 import time
 from pathlib import Path
 
-from gputui.errors import GputuiError
 from gputui.model.journal import (
     TELEMETRY_NAME,
     Block,
@@ -23,7 +22,6 @@ from gputui.model.journal import (
 )
 from gputui.model.machine import Machine
 from gputui.recording.journal import JournalWriter
-from gputui.recording.lock import Holder, take_lock
 from gputui.recording.sampler import Sampler, sources_of_runs
 from gputui.recording.spec import Spec
 
@@ -39,17 +37,10 @@ class Recorder:
 
     def __init__(self, run_dir: Path, spec: Spec, machine: Machine, period_s: float) -> None:
         """Take the lock and begin the journal. Raises OSError, or GputuiError if the run was begun before."""
-        self._lock = take_lock(run_dir, Holder.this_process(spec.target, (run_dir,)))
-        try:
-            self._journal = JournalWriter(run_dir)
-        except FileExistsError as error:
-            os.close(self._lock)
-            raise GputuiError(f"{run_dir}: this run was begun before", "start a new one") from error
+        self._journal, self._start, self._lock = JournalWriter.begin(run_dir, spec, (run_dir,))
         self._plan = spec.plan
-        self._start = spec.start_now()
         self._begun_ns = 0
         self.failure = ""
-        self._journal.append(self._start)
         self._journal.append(MachineFound(machine))
         self._journal.append(RuntimeFound(spec.runtime))
         for planned in spec.plan.cases:

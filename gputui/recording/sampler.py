@@ -1,4 +1,4 @@
-"""Samples telemetry at absolute deadlines into one file: in one thread while no call into a driver hangs."""
+"""Samples telemetry at absolute deadlines into one file, in a thread per source while no call hangs."""
 
 from __future__ import annotations
 
@@ -97,8 +97,6 @@ class Sampler:
         self._readers: list[_Reader] = []
         self._awaited: set[_Sampled | Source] = set()
         """Those whose first call is neither over nor known to hang."""
-        self._opened: list[_Sampled] | None = []
-        """Devices of the sources that are open, until they are read."""
 
         self._writing = threading.Lock()
         """Guards the file. Take `_news` while holding it, never the other way round."""
@@ -119,10 +117,6 @@ class Sampler:
             self._start(partial(self._open, source), _Reader())
         threading.Thread(target=self._watch, name="sampler", daemon=True).start()
         with self._news:
-            self._news.wait_for(lambda: not self._awaited)
-            devices, self._opened = tuple(self._opened or ()), None
-            self._awaited.update(devices)
-            self._start(self._sample, _Reader(devices))
             self._news.wait_for(lambda: not self._awaited)
         return self
 
@@ -149,7 +143,7 @@ class Sampler:
             self._over.set()
             self._news.notify_all()
 
-    # Threads: one for each source while it opens, then one for all devices; when a call hangs, one for each
+    # Threads: one for each source; when a call hangs, one for each of its devices
 
     def _start(self, target: Callable[[_Reader], None], reader: _Reader) -> None:
         self._readers.append(reader)
@@ -161,12 +155,10 @@ class Sampler:
             indices = () if isinstance(source.probe(), Missing) else source.devices()
             devices = tuple(_Sampled(source, index) for index in indices)
             with self._news:
-                is_late = self._opened is None
-                if self._opened is not None:
-                    self._opened += devices
-        if is_late:
-            reader.devices = devices
-            self._sample(reader)
+                if source in self._awaited:  # else it hung, and they are not waited for
+                    self._awaited.update(devices)
+        reader.devices = devices
+        self._sample(reader)
 
     def _sample(self, reader: _Reader) -> None:
         next_full = next_fast = self._begun_s

@@ -25,15 +25,15 @@ class Spec:
     run_id: str
     plan: Plan
     runtime: Runtime
-    label: str
-    price: Price | None
-    machine_name: str
+    label: str = ""
+    price: Price | None = None
+    machine_name: str = ""
     """What the user calls the box that measures; empty to know it by what it is."""
-    hash_key: bytes
+    hash_key: bytes = b""
     """Key of this user's own ids of boxes; empty if there is none. Never leaves the user's machines."""
-    target: str
+    target: str = ""
     """Path of the result file; for recovery, and for the message when storing fails."""
-    on_end: tuple[str, ...]
+    on_end: tuple[str, ...] = ()
     """Command that stores the run when it has ended; empty if the journal is fetched instead."""
     on_look: tuple[str, ...] = ()
     """Command that finds the cases that need no more launches, to which run directory and number of launches
@@ -73,10 +73,8 @@ class Spec:
         }
 
     def write(self, run_dir: Path) -> None:
-        """Write the file with mode 0600: it holds the key and the target's path."""
-        descriptor = os.open(run_dir / SPEC_NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(self.to_plain(), file, indent=1)
+        """Write the file."""
+        write_spec(run_dir, self.to_plain())
 
     @staticmethod
     def read(run_dir: Path) -> Spec:
@@ -98,6 +96,13 @@ class Spec:
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise GputuiError(f"{path}: no spec of a run ({error})", "give a run directory") from error
+
+
+def write_spec(run_dir: Path, plain: dict[str, Any]) -> None:
+    """Write the file with mode 0600: it holds the key and the target's path."""
+    descriptor = os.open(run_dir / SPEC_NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(plain, file, indent=1)
 
 
 def _runtime(plain: dict[str, Any]) -> Runtime:

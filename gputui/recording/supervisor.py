@@ -17,7 +17,6 @@ from itertools import zip_longest
 from pathlib import Path
 from types import FrameType
 
-from gputui.errors import GputuiError
 from gputui.machine.describing import describe_machine
 from gputui.machine.gpus import GpuAddress, join_gpu, nvml_addresses
 from gputui.model.absent import Missing
@@ -47,7 +46,6 @@ from gputui.model.profiled import ProfiledPass, without_result
 from gputui.recording.clock import WakingClock
 from gputui.recording.deployment import copy_worker
 from gputui.recording.journal import NO_ROOM, JournalWriter
-from gputui.recording.lock import Holder, take_lock
 from gputui.recording.pacing import Pace, profiled_s
 from gputui.recording.sampler import Sampler, sources_of_runs
 from gputui.recording.spec import Spec
@@ -118,12 +116,8 @@ class _Run:
     """No timed launch is left."""
 
 
-class _Stopped(Exception):
-    """A signal requested the end."""
-
-
-class _CannotGoOn(Exception):
-    """A problem that every further launch would meet as well."""
+class _Ends(Exception):
+    """Why nothing more is launched: a signal, or a problem that every further launch would meet as well."""
 
 
 class Supervisor:
@@ -172,9 +166,7 @@ class Supervisor:
                 for run in runs:
                     self._look_if_due(run, None)
                     self._say_what_was_left_out(run)
-        except _Stopped:
-            status, reason = "interrupted", STOPPED[self._signal]
-        except _CannotGoOn as error:
+        except _Ends as error:
             status, reason = "interrupted", str(error)
         except (
             Exception
@@ -223,7 +215,7 @@ class Supervisor:
         return None if isinstance(index, Missing) else index
 
     def _launch(self, run: _Run, launch: PlannedLaunch, sampler: Sampler) -> None:
-        """Run one worker from start to end. Raises _Stopped after a signal, _CannotGoOn on a full disk."""
+        """Run one worker from start to end. Raises _Ends after a signal, and on a full disk."""
         plan = run.spec.plan
         if run.pace.is_closed(launch):
             return
@@ -243,7 +235,7 @@ class Supervisor:
         except OSError as error:
             reason = f"no worker could be started: {error.strerror or error}"
             if error.errno in NO_ROOM:
-                raise _CannotGoOn(reason) from error
+                raise _Ends(reason) from error
             self._drop(run, launch, reason, "failed")
             return
         try:
@@ -284,9 +276,9 @@ class Supervisor:
         run.journal.sync()
         run.pace.ended(launch, aim_s, self._clock.now_s() - begun_s)
         if self._signal:
-            raise _Stopped
+            raise _Ends(STOPPED[self._signal])
         if run.journal.failure:
-            raise _CannotGoOn(run.journal.failure)
+            raise _Ends(run.journal.failure)
 
     def _start_zygote(self, run: _Run, launch: PlannedLaunch) -> Zygote | None:
         """The process to fork this launch's worker from, which may still be importing torch.
@@ -418,7 +410,7 @@ class Supervisor:
     def _look_if_due(self, run: _Run, following: PlannedLaunch | None) -> None:
         """Ask which cases need no more launches, if the next launch begins a replicate that the plan names.
 
-        Raises _Stopped after a signal. A look that fails is reported, and every case goes on.
+        Raises _Ends after a signal. A look that fails is reported, and every case goes on.
         """
         plan = run.spec.plan
         done = plan.replicates if following is None else following.replicate
@@ -438,7 +430,9 @@ class Supervisor:
             answer = read_json(found.stdout)
             closed, message = {int(case_id) for case_id in answer["closed"]}, str(answer["message"])
         except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
-            why = _last_line(error.stderr) if isinstance(error, subprocess.CalledProcessError) else ""
+            why = ""
+            if isinstance(error, subprocess.CalledProcessError):
+                why = without_paths(error.stderr.decode(errors="replace").strip().split("\n")[-1])
             self._event(
                 run,
                 "warning",
@@ -453,7 +447,7 @@ class Supervisor:
             later = [launch for launch in plan.launches if launch.replicate >= due[-1]]
             run.all_closed = all(map(run.pace.is_closed, later))
         if self._signal:
-            raise _Stopped
+            raise _Ends(STOPPED[self._signal])
 
     def _drop(self, run: _Run, launch: PlannedLaunch, reason: str, outcome: str = "skipped") -> None:
         """List what a launch would have measured; a case that crashed before has failed, whatever else.
@@ -501,13 +495,7 @@ class Supervisor:
 def _open_run(run_dir: Path, run_dirs: Sequence[Path]) -> _Run:
     """Take the lock, which is held for life, begin the journal, and prepare what a launch needs."""
     spec = Spec.read(run_dir)
-    lock = take_lock(run_dir, Holder.this_process(spec.target, run_dirs))
-    try:
-        journal = JournalWriter(run_dir)
-    except FileExistsError as error:
-        raise GputuiError(f"{run_dir}: this run was begun before", "start a new run") from error
-    start = spec.start_now()
-    journal.append(start)
+    journal, start, lock = JournalWriter.begin(run_dir, spec, run_dirs)
     return _Run(
         run_dir,
         spec,
@@ -570,11 +558,6 @@ def _alternating(runs: Sequence[_Run]) -> Iterator[tuple[_Run, PlannedLaunch]]:
 def _named(run: _Run, launch: PlannedLaunch) -> str:
     names = (run.spec.plan.cases[case_id].case.name for case_id in launch.case_ids)
     return f"launch {launch.replicate + 1} of {', '.join(names)}"
-
-
-def _last_line(output: bytes) -> str:
-    lines = output.decode(errors="replace").strip().split("\n")
-    return without_paths(lines[-1])
 
 
 def _death(exit_status: int | None) -> str:

@@ -14,7 +14,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from gputui.document.theme import THEMES, Palette
-from gputui.services.runs.active import watch_runs
+from gputui.services.runs.active import Groups, watch_runs
 from gputui.services.runs.alerts_watch import notification, watch_alerts
 from gputui.services.support.paths import default_result_file
 from gputui.tui.monitor.frame import short_name
@@ -103,7 +103,7 @@ class MonitorApp(FastPaint):
         self._opened: dict[str, Screen[None]] = {}
         self.runs_in_progress = 0
         """As of the last check, a few seconds ago at most."""
-        self._end_runs_watch: Callable[[], None] | None = None
+        self._has_ended = threading.Event()
         self.opens_first: tuple[str, tuple[str, ...]] | None = None
         """The first screen and its arguments; None for the monitor."""
         self.notifies = False
@@ -148,9 +148,9 @@ class MonitorApp(FastPaint):
         super().on_unmount()
         threading.excepthook = self._hook_before
         self._feed.close()
-        for end in (self._end_runs_watch, self._end_alerts):
-            if end is not None:
-                end()
+        self._has_ended.set()
+        if self._end_alerts is not None:
+            self._end_alerts()
 
     def on_terminal_closed(self, _: TerminalClosed) -> None:
         self._leave(HUNG_UP)
@@ -163,9 +163,8 @@ class MonitorApp(FastPaint):
     def on_ready(self) -> None:
         """The first frame is on the screen: start watching runs."""
         if self._entries:
-            self._end_runs_watch = watch_runs(partial(in_loop_of, self, self._take_runs))
+            watch_runs(partial(in_loop_of, self, self._take_runs), self._has_ended)
             self._watch_alerts()
-            self._look_for_results()
 
     def _look_for_results(self) -> None:
         """Find out, in a thread, whether the monitor should show what a newcomer asks."""
@@ -186,8 +185,8 @@ class MonitorApp(FastPaint):
         """Whether there are screens besides the monitor."""
         return bool(self._entries)
 
-    def _take_runs(self, count: int) -> None:
-        self.runs_in_progress = count
+    def _take_runs(self, groups: Groups) -> None:
+        self.runs_in_progress = count = sum(map(len, groups))
         self._look_for_results()
         self._monitor.name_screens(screens_line("monitor", count))
         if isinstance(self.screen, RefreshesLines):

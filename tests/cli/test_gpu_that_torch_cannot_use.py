@@ -203,10 +203,11 @@ def test_a_cpu_build_on_a_gpu_box_stops_every_way_to_measure(
 
 def test_the_run_screen_shows_the_whole_pip_line_at_80x24(tmp_path: Path) -> None:
     script = (
+        "from unittest.mock import Mock\n"
         "from gputui.services.runs.start import DraftChecker\n"
         "from gputui.tui.screens.run.model import RunModel\n"
         "from gputui.tui.screens.run.pictures import picture\n"
-        "model = RunModel()\n"
+        "model = RunModel(Mock(), Mock(), Mock(), Mock())\n"
         "model.know_checked(DraftChecker().check(model.draft))\n"
         "for line in picture(model, 80, 23, 0):\n"
         "    print(''.join(span.text for span in line))\n"

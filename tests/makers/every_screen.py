@@ -32,6 +32,7 @@ from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.pictures import picture as run_picture
 from gputui.tui.terminal.cell_diff import rich_style
 from gputui.tui.terminal.lines import Line, without_marked_blanks
+from gputui.tui.widgets.plain_ascii import in_ascii
 
 MONITORS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("1gpu", 1, ()),
@@ -95,9 +96,8 @@ def drawn_states(look: Look) -> Iterator[tuple[str, list[Row]]]:
         lines = hosts.lines(look.width, look.height, START + SECONDS * SECOND)
         yield f"monitor-{name}", _rows(lines, look.palette)
     for name, run in (*run_models(), ("load", _offering())):
-        shown = run_picture(
-            run, look.width, look.height, 42 * SECOND, ends="14:31", ascii_only=look.ascii_only
-        )
+        shown = run_picture(run, look.width, look.height, 42 * SECOND, ends="14:31")
+        shown = tuple(map(in_ascii, shown)) if look.ascii_only else shown
         yield f"run-{name}", _rows(shown, look.palette)
 
 

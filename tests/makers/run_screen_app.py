@@ -21,7 +21,8 @@ class RunScreenApp(FastPaint):
 
     def __init__(self) -> None:
         super().__init__(INDEXED)
-        self.run_screen = RunScreen(ascii_only=False)
+        self.ascii_only = False
+        self.run_screen = RunScreen()
         self.is_left = False
         self.opened: list[tuple[str, tuple[str, ...]]] = []
         self.digits: list[str] = []

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 from builders import H200, make_interpreter, make_machine, make_torchless_interpreter
 from journals import CPU_MACHINE, GPU_MACHINE
@@ -45,7 +46,7 @@ from gputui.services.results.next_steps import NextStep
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.progress import LogTail, ProgressTracker
 from gputui.services.runs.start import CheckedDraft
-from gputui.tui.screens.run.background_tasks import rows_of_progress
+from gputui.tui.screens.run.background_tasks import BackgroundTasks, rows_of_progress
 from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
 from gputui.tui.screens.run.model import EndedRuns, InProgress, RunModel, WatchedRuns
 from gputui.tui.screens.run.pictures import picture
@@ -125,6 +126,11 @@ PROFILES = tuple(
 )
 
 
+def run_model() -> RunModel:
+    """A model whose surroundings only note what it asks of them."""
+    return RunModel(Mock(spec=BackgroundTasks), Mock(), Mock(), Mock())
+
+
 def checked(model: RunModel, interpreter: Interpreter) -> CheckedDraft:
     """What the model's draft shows on a box without a GPU."""
     machine = make_machine()
@@ -137,7 +143,7 @@ def checked(model: RunModel, interpreter: Interpreter) -> CheckedDraft:
 
 def choosing(interpreter: Interpreter | None = None) -> RunModel:
     """The initial screen."""
-    model = RunModel()
+    model = run_model()
     model.default_file = "/home/ana/.local/share/gputui/results.db"
     model.know_profiles(PROFILES)
     model.know_checked(checked(model, interpreter or make_interpreter(cuda=None)))
@@ -179,7 +185,7 @@ def watching() -> RunModel:
     for line in lines_of(made):
         progress.hear(0, line)
     seen = progress.picture()
-    model = RunModel()
+    model = run_model()
     model.know_profiles(PROFILES)
     model.know_in_progress((RUN,))
     model.know_watched(WatchedRuns(RUN, (made,), "/home/ana/results.db", "Python 3.12.3, torch 2.13.0+cpu"))
@@ -196,7 +202,7 @@ def watching_gpu(*, begun: int = 10, is_throttled: bool = True) -> RunModel:
     progress = ProgressTracker([made], is_of_this_clock=True)
     for line in (MachineFound(GPU_MACHINE), *gpu_lines(made, begun)):
         progress.hear(0, line)
-    model = RunModel()
+    model = run_model()
     model.know_profiles(PROFILES)
     model.know_in_progress((RUN,))
     model.know_watched(WatchedRuns(RUN, (made,), "/home/ana/results.db", "Python 3.12.3, torch 2.13.0+cu130"))
@@ -518,9 +524,9 @@ def models() -> Iterator[tuple[str, RunModel]]:
     )
 
 
-def text_of(model: RunModel, width: int, height: int, *, ascii_only: bool = False) -> str:
+def text_of(model: RunModel, width: int, height: int) -> str:
     """A picture as text, 42 seconds into the run."""
-    lines = picture(model, width, height, 42 * SECOND, ends="14:31", ascii_only=ascii_only)
+    lines = picture(model, width, height, 42 * SECOND, ends="14:31")
     return "\n".join("".join(span.text for span in line).rstrip() for line in lines) + "\n"
 
 

@@ -9,7 +9,6 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -131,51 +130,24 @@ def test_one_that_ends_before_it_is_ready_says_so_with_its_status(tmp_path: Path
     assert zygote.close() == 5
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Supervised, list[dict[str, Any]]]:
-    """A run of two forks and a process of its own, and what they found."""
-    home = tmp_path_factory.mktemp("facts")
-    os.environ[PLACE] = str(home)
-    run = Supervised(home / "runs", odd_plan(home, "facts", "facts", "exec"))
+def test_forks_find_what_a_process_of_its_own_finds_and_end_with_their_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PLACE, str(tmp_path))
+    run = Supervised(tmp_path / "runs", odd_plan(tmp_path, "facts", "facts", "exec"))
     run.wait_for(LaunchStart)
     run.end()
-    del os.environ[PLACE]
-    files = sorted((file for file in home.iterdir() if file.name.isdigit()), key=os.path.getmtime)
-    return run, [json.loads(file.read_text()) for file in files]
-
-
-def test_forks_and_processes_of_their_own_measure_and_are_told_apart(
-    found: tuple[Supervised, list[dict[str, Any]]],
-) -> None:
-    run, facts = found
     assert (run.process.returncode, run.output(), run.lines(Event)) == (0, "", ())
     assert [line.is_fork for line in run.lines(LaunchStart)] == [True, True, False]
     assert [(end.outcome, end.exit_status) for end in run.lines(LaunchEnd)] == [("ok", 0)] * 3
-    assert (facts[0]["parent"], facts[2]["parent"]) == (facts[1]["parent"], run.process.pid)
-
-
-def test_a_fork_finds_what_a_process_of_its_own_finds(
-    found: tuple[Supervised, list[dict[str, Any]]],
-) -> None:
-    _, (first, second, alone) = found
-    assert first["same"] == alone["same"]
-    assert second["same"] == alone["same"]
+    files = sorted((file for file in tmp_path.iterdir() if file.name.isdigit()), key=os.path.getmtime)
+    first, second, alone = (json.loads(file.read_text()) for file in files)
+    assert (first["parent"], alone["parent"]) == (second["parent"], run.process.pid)
+    assert first["same"] == second["same"] == alone["same"]
     assert Path(second["log"]).name == "launch-001.log"
-
-
-def test_forks_draw_different_numbers(found: tuple[Supervised, list[dict[str, Any]]]) -> None:
-    _, (first, second, _) = found
     assert all(one != other for one, other in zip(first["random"], second["random"], strict=True))
-
-
-def test_the_system_ends_a_fork_first_where_memory_is_short(
-    found: tuple[Supervised, list[dict[str, Any]]],
-) -> None:
-    assert found[1][0]["oom"] == 1000
-
-
-def test_no_process_that_forks_outlives_its_run(found: tuple[Supervised, list[dict[str, Any]]]) -> None:
-    assert not psutil.pid_exists(found[1][0]["parent"])
+    assert first["oom"] == 1000, "the system ends a fork first where memory is short"
+    assert not psutil.pid_exists(first["parent"])
 
 
 @pytest.mark.slow

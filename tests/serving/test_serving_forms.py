@@ -12,6 +12,7 @@ from builders import make_plan
 from command_line import gputui_here
 from jsonschema import validate
 from model_server import Behaviour, serving
+from run_screen_golden import run_model
 from shell_app import make_app, picture, press, settled
 from stored_loads import Server, load_cases, load_lines, store_loads
 
@@ -23,7 +24,7 @@ from gputui.model.telemetry import HOST
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.progress import ProgressTracker
 from gputui.tui.screens.run.load_pane import load_lines as pane_lines
-from gputui.tui.screens.run.model import InProgress, RunModel, WatchedRuns
+from gputui.tui.screens.run.model import InProgress, WatchedRuns
 from gputui.tui.screens.run.watching import watching
 from gputui.tui.terminal.lines import Line
 from gputui.worker.serving.load import Load
@@ -130,7 +131,7 @@ def _watching(width: int, height: int, devices: tuple[DeviceHistory, ...] = ()) 
     tracker.hear(0, ServerFound(0, 0, "vLLM", "0.11.0", 32768, None, True, begun_ns))
     for key, value in (("ttft_p50_s", 0.052), ("tpot_p50_s", 0.0101)):
         tracker.hear(0, Figure(0, 3, key, key, "s", "less", "median", value, 40))
-    model = RunModel()
+    model = run_model()
     model.progress = replace(tracker.picture(), devices=devices)
     runs = InProgress(("cccc0001",), "cccc0001")
     model.watched = WatchedRuns(runs, (make_plan([3]),), "a.db", "")

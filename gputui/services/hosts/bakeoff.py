@@ -465,10 +465,8 @@ def spec_of(box: Box, plan: Plan, run_id: str, target: Path, key: bytes, label: 
         runtime=box.interpreter.runtime,
         label=label,
         price=price_of(box.host.usd_per_hour, None, box.machine),
-        machine_name="",
         hash_key=key,
         target=str(target),
-        on_end=(),
     )
 
 

@@ -105,11 +105,6 @@ def _measure(run_dir: Path) -> int:
         run_id=request.run_id,
         plan=plan,
         runtime=interpreter.runtime,
-        label="",
-        price=None,
-        machine_name="",
         hash_key=bytes.fromhex(request.key),
-        target="",
-        on_end=(),
     ).write(run_dir)
     return Supervisor([run_dir]).run()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from gputui.model.journal import CaseEnd, Line, RunEnd
 from gputui.model.plan import Plan
@@ -12,6 +12,12 @@ from gputui.services.results.labels import plain_case_name
 LEAST_APART_S = 10.0
 """Events that follow an alert sooner are reported with the next one."""
 _WORDS = {"failed": "failed", "oom": "ran out of memory"}
+
+
+def endings(ends: Collection[RunEnd], runs: int) -> Iterable[str]:
+    """How so many runs of one supervisor ended, each word once."""
+    found = [f"{end.status}: {end.reason}" if end.reason else end.status for end in ends]
+    return dict.fromkeys([*found, *(["its supervisor was killed"] if len(ends) < runs else [])])
 
 
 class Alerts:
@@ -60,11 +66,8 @@ class Alerts:
 
     def end(self) -> str:
         """The alert to raise when all runs are stored, or their supervisor is gone."""
-        endings = [f"{end.status}: {end.reason}" if end.reason else end.status for end in self._ends.values()]
-        if len(endings) < len(self._plans):
-            endings.append("its supervisor was killed")
         cases = f"; {self._taken()}" if self._waiting else ""
-        return f"run {self._called} {', '.join(dict.fromkeys(endings))}{cases}"
+        return f"run {self._called} {', '.join(endings(self._ends.values(), len(self._plans)))}{cases}"
 
     def _sentence(self, index: int, line: CaseEnd) -> str:
         planned = self._plans[index].cases

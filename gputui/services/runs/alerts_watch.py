@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from gputui.errors import GputuiError
+from gputui.services.runs.active import Groups, watch_runs
 from gputui.store.text import clean_text
 
 if TYPE_CHECKING:
-    from gputui.services.runs.process import LiveRun
+    from gputui.services.runs.held_runs import LiveRun
 
 LONGEST = 200
 """Length of a message; GNU screen passes on at most 768 bytes of a string."""
@@ -61,7 +62,6 @@ def _through_screen(sequence: bytes) -> bytes:
     return b"\x1bP" + sequence + b"\x1b\\"
 
 
-POLL_EVERY_S = 2.0
 READ_EVERY_S = 0.5
 
 
@@ -71,29 +71,23 @@ def watch_alerts(on_alert: Callable[[str], None]) -> Callable[[], None]:
     Calls `on_alert` in daemon threads.
     """
     ends = threading.Event()
+    followed: set[str] | None = None
 
     def alert(text: str) -> None:
         if text and not ends.is_set():
             on_alert(text)
 
-    threading.Thread(target=_poll, args=(alert, ends), name="gputui-alerts", daemon=True).start()
-    return ends.set
-
-
-def _poll(alert: Callable[[str], None], ends: threading.Event) -> None:
-    from gputui.services.runs.process import runs_in_progress  # after the first frame is drawn
-
-    is_late, followed = True, set[str]()
-    while not ends.is_set():
-        for runs in runs_in_progress():
+    def follow_new(groups: Groups) -> None:
+        nonlocal followed
+        is_late, followed = followed is None, followed or set()
+        for runs in groups:
             if runs[0].run_id not in followed:
                 followed.add(runs[0].run_id)
                 of_run = (alert, ends, runs, is_late)
-                threading.Thread(
-                    target=_follow, args=of_run, name="gputui-alerts-of-run", daemon=True
-                ).start()
-        is_late = False
-        ends.wait(POLL_EVERY_S)
+                threading.Thread(target=_follow, args=of_run, name="gputui-alerts", daemon=True).start()
+
+    watch_runs(follow_new, ends)
+    return ends.set
 
 
 def _follow(

@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 from gputui.recording.lock import Holder, boot_id, is_held, read_holder
 from gputui.services.support.paths import directories_in, run_directories
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRun:
+    """A run that a supervisor executes, or executed until a moment ago."""
+
+    run_id: str
+    run_dir: Path
+    target: Path
+    """The result file it will be stored in."""
+    supervisor: subprocess.Popen[bytes] | None
+    """The supervisor, if it is a child of this process."""
+
+    @property
+    def short_id(self) -> str:
+        """The run's name on the command line."""
+        return self.run_id[-8:]
+
+    def is_executed(self) -> bool:
+        """Whether its supervisor is alive."""
+        return is_held(self.run_dir) if self.supervisor is None else self.supervisor.poll() is None
 
 
 def held_runs() -> list[tuple[Holder, tuple[Path, ...]]]:
@@ -21,3 +44,11 @@ def held_runs() -> list[tuple[Holder, tuple[Path, ...]]]:
         seen.update(together)
         found.append((holder, tuple(together)))
     return found
+
+
+def runs_in_progress() -> list[tuple[LiveRun, ...]]:
+    """The runs that living supervisors execute, newest first, grouped by supervisor."""
+    return [
+        tuple(LiveRun(d.name, d, Path(holder.target), None) for d in together)
+        for holder, together in held_runs()
+    ]

@@ -8,18 +8,18 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any  # JSON
 
 from gputui.errors import EXIT_NO_RESULT, GputuiError, NoResult
 from gputui.services.results.frames import Frames, load_runs
+from gputui.services.runs.start import Option, words_of
 from gputui.services.support.paths import default_result_file
 from gputui.worker.foreign_json import read_json
 
 _LAST_LINES = 8
 """Enough for an error and its hint, which the command prints at its end."""
-Option = str | int | float | bool | Path | Sequence[str | Path] | None
 
 
 def run(profile: str | Path = "quick", *, db: str | Path | None = None, **options: Option) -> Frames:
@@ -32,7 +32,7 @@ def run(profile: str | Path = "quick", *, db: str | Path | None = None, **option
     target = default_result_file() if db is None else Path(db)
     words = [sys.executable, "-m", "gputui", "run", str(profile), "--db", str(target), "--json"]
     with tempfile.TemporaryFile("w+", encoding="utf-8") as printed:
-        status, said = _followed([*words, *_words(options)], printed.fileno())
+        status, said = _followed([*words, *words_of(options)], printed.fileno())
         printed.seek(0)
         text = printed.read()
     try:
@@ -83,15 +83,3 @@ def _followed(words: Sequence[str], stdout: int) -> tuple[int, Sequence[str]]:
     if is_stopped:
         raise KeyboardInterrupt
     return child.returncode, tuple(said)
-
-
-def _words(options: Mapping[str, Option]) -> Iterator[str]:
-    for name, value in options.items():
-        option = f"--{name.replace('_', '-')}"
-        if value is True:
-            yield option
-        elif isinstance(value, Sequence) and not isinstance(value, str):
-            for one in value:
-                yield from (option, str(one))
-        elif value is not None and value is not False:
-            yield from (option, str(value))

@@ -11,21 +11,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from gputui.errors import GputuiError, NotStored
-from gputui.model.journal import JOURNAL_NAME, STORED_NAME, Line, Price, Stored
-from gputui.model.machine import Runtime
-from gputui.model.plan import Plan
+from gputui.model.journal import STORED_NAME, Line, Stored
+from gputui.recording.journal import holds_a_journal
 from gputui.recording.lock import boot_id, is_held, read_holder
 from gputui.recording.spec import Spec
-from gputui.services.runs.held_runs import held_runs
+from gputui.services.runs.held_runs import LiveRun, runs_in_progress
 from gputui.services.support.paths import (
     default_result_file,
     directories_in,
-    hash_key,
     make_directory_for,
     new_run_directory,
     run_directories,
@@ -42,41 +40,6 @@ LEAST_FREE_BYTES = 64 * 1024
 """A supervisor that ends without a word with less than this for its run directory had no room."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """A run to start."""
-
-    plan: Plan
-    runtime: Runtime
-    label: str
-    price: Price | None
-    on_look: tuple[str, ...] = ()
-    """As in `Spec`."""
-    machine_name: str = ""
-    """As in `Spec`."""
-
-
-@dataclass(frozen=True, slots=True)
-class LiveRun:
-    """A run that a supervisor executes, or executed until a moment ago."""
-
-    run_id: str
-    run_dir: Path
-    target: Path
-    """The result file it will be stored in."""
-    supervisor: subprocess.Popen[bytes] | None
-    """The supervisor, if it is a child of this process."""
-
-    @property
-    def short_id(self) -> str:
-        """The run's name on the command line."""
-        return self.run_id[-8:]
-
-    def is_executed(self) -> bool:
-        """Whether its supervisor is alive."""
-        return is_held(self.run_dir) if self.supervisor is None else self.supervisor.poll() is None
-
-
 def target_of(db: Path | None) -> Path:
     """The result file, absolute."""
     return expanded(default_result_file() if db is None else db).absolute()
@@ -91,47 +54,47 @@ def writable_target(db: Path | None) -> Path:
     return target
 
 
-def start_runs(requests: Sequence[RunRequest], target: Path) -> tuple[LiveRun, ...]:
-    """Lay out a run directory for each request and start one supervisor for all of them.
-
-    `target` is the result file, absolute. Raises NotStored if no run directory can be made.
-    """
+def lay_out(spec: Spec) -> Path:
+    """Make the directory of a run, with what is to be executed. Raises NotStored."""
     home = run_directories()
     remove_old_directories(home)
-    run_ids = [new_run_id() for _ in requests]
-    run_dirs: list[Path] = []
+    with _state_written(home):
+        run_dir = new_run_directory(spec.run_id)
+        spec.write(run_dir)
+    return run_dir
+
+
+@contextmanager
+def _state_written(home: Path) -> Iterator[None]:
     try:
-        for run_id, request in zip(run_ids, requests, strict=True):
-            run_dir = new_run_directory(run_id)
-            run_dirs.append(run_dir)
-            on_end = (sys.executable, "-m", "gputui", "import", str(run_dir), "--db", str(target))
-            Spec(
-                run_id=run_id,
-                plan=request.plan,
-                runtime=request.runtime,
-                label=request.label,
-                price=request.price,
-                machine_name=request.machine_name,
-                hash_key=hash_key(),
-                target=str(target),
-                on_end=on_end,
-                on_look=request.on_look,
-            ).write(run_dir)
-        with (run_dirs[0] / "supervisor.log").open("wb") as log:
-            supervisor = subprocess.Popen(
-                [sys.executable, "-m", "gputui.recording", *map(str, run_dirs)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=run_dirs[0],
-                start_new_session=True,
-            )
+        yield
     except OSError as error:
         raise NotStored(
             f"{home}: cannot create a run directory ({error.strerror})",
             "set GPUTUI_STATE to a directory you can write to",
         ) from error
-    return tuple(LiveRun(i, d, target, supervisor) for i, d in zip(run_ids, run_dirs, strict=True))
+
+
+def start_runs(specs: Sequence[Spec]) -> tuple[LiveRun, ...]:
+    """Lay out a run directory for each of them and start one supervisor for all.
+
+    Their target is a result file, absolute. Raises NotStored if no run directory can be made.
+    """
+    home, run_dirs = run_directories(), list[Path]()
+    for spec in specs:
+        run_dir = home / spec.run_id
+        on_end = (sys.executable, "-m", "gputui", "import", str(run_dir), "--db", spec.target)
+        run_dirs.append(lay_out(replace(spec, on_end=on_end)))
+    with _state_written(home), (run_dirs[0] / "supervisor.log").open("wb") as log:
+        supervisor = subprocess.Popen(
+            [sys.executable, "-m", "gputui.recording", *map(str, run_dirs)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=run_dirs[0],
+            start_new_session=True,
+        )
+    return tuple(LiveRun(spec.run_id, home / spec.run_id, Path(spec.target), supervisor) for spec in specs)
 
 
 def follow(runs: Sequence[LiveRun], period_s: float = 0.2) -> Iterator[tuple[int, Line | None]]:
@@ -155,14 +118,6 @@ def follow(runs: Sequence[LiveRun], period_s: float = 0.2) -> Iterator[tuple[int
         if not came:
             yield -1, None
             time.sleep(period_s)
-
-
-def runs_in_progress() -> list[tuple[LiveRun, ...]]:
-    """The runs that living supervisors execute, newest first, grouped by supervisor."""
-    return [
-        tuple(LiveRun(d.name, d, Path(holder.target), None) for d in together)
-        for holder, together in held_runs()
-    ]
 
 
 def find_in_progress(selector: str) -> tuple[LiveRun, ...]:
@@ -209,14 +164,6 @@ def full_disk_words(run: LiveRun) -> str:
         if shutil.disk_usage(run.run_dir).free < LEAST_FREE_BYTES:
             return f"no space is left on the disk of {run.run_dir}"
     return ""
-
-
-def holds_a_journal(run_dir: Path) -> bool:
-    """Whether a supervisor has written to the journal of a run directory."""
-    try:
-        return (run_dir / JOURNAL_NAME).stat().st_size > 0
-    except OSError:
-        return False
 
 
 def is_of_this_boot(run: LiveRun) -> bool:

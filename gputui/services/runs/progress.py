@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from statistics import median
 
 from gputui.analysis.statistics import Interval, hodges_lehmann_interval
-from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
-from gputui.model.case import Case
+from gputui.model.case import Case, Work
 from gputui.model.journal import (
     Block,
     CaseEnd,
@@ -31,7 +30,7 @@ from gputui.model.journal import (
     Stored,
 )
 from gputui.model.machine import Machine, Runtime
-from gputui.model.plan import Plan, PlannedLaunch
+from gputui.model.plan import Plan, PlannedCase, PlannedLaunch
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Measurement
 from gputui.model.serving import LoadNow, LoadStep, ServerFound
@@ -67,6 +66,7 @@ second."""
 EVENTS_KEPT = 200
 LAST_WORDS_KEPT = 50
 LOADS_KEPT = 600
+_AT_WORK = ("starting", "profiling", "warm", "timing")
 _NO_BLOCK = Missing("no block has been timed yet")
 _WITH_WARM_UP = 1.3
 """Times the timed blocks: building, the first step, and warm-up until three blocks agree."""
@@ -76,7 +76,8 @@ class TimeLeft:
     """Elapsed and remaining time of all runs of one supervisor."""
 
     def __init__(self, plans: Sequence[Plan]) -> None:
-        self._begun_ns = time.monotonic_ns()
+        self.begun_ns = time.monotonic_ns()
+        """When the first run began, on this process's monotonic clock."""
         self.started_ns: dict[int, int] = {}
         """Of each run, by the clock of its journal."""
         self._waiting_s = [
@@ -104,19 +105,19 @@ class TimeLeft:
     def trust_clock(self) -> None:
         """Use the journals' timestamps: they are of this boot, so their clock is ours."""
         self._is_of_this_clock = True
-        self._begun_ns = min(self.started_ns.values(), default=self._begun_ns)
+        self.begun_ns = min(self.started_ns.values(), default=self.begun_ns)
 
     def hear(self, index: int, line: Line) -> None:
         """Read one line of the journal of run `index`; it may have been written long before."""
         if isinstance(line, RunStart):
             self.started_ns[index] = line.started_ns
             if self._is_of_this_clock:
-                self._begun_ns = min(self.started_ns.values())
+                self.begun_ns = min(self.started_ns.values())
         elif not self._is_of_this_clock and isinstance(
             line, LaunchStart | CaseWarm | CaseEnd | LaunchEnd | LaunchesLeftOut | Event | RunEnd
         ):
             passed_ns = line.t_ns - self.started_ns.get(index, line.t_ns)
-            self._begun_ns = time.monotonic_ns() - passed_ns
+            self.begun_ns = time.monotonic_ns() - passed_ns
         if isinstance(line, LaunchStart):
             self._now_s = self._at_s(index, line.t_ns)
             alone_s = sum(self._of_case_s[index].get(case_id, 0.0) for case_id in line.case_ids)
@@ -131,14 +132,9 @@ class TimeLeft:
             for launch_id in line.launch_ids:
                 self._waiting_s[index].pop(launch_id, None)
 
-    @property
-    def begun_ns(self) -> int:
-        """When the first run began, on this process's monotonic clock."""
-        return self._begun_ns
-
     def elapsed_s(self) -> float:
         """Since the first run began."""
-        return max((time.monotonic_ns() - self._begun_ns) / 1e9, 0.0)
+        return max((time.monotonic_ns() - self.begun_ns) / 1e9, 0.0)
 
     def left_s(self) -> float | None:
         """What the launches to come are expected to take, corrected by what those before took.
@@ -185,8 +181,6 @@ def _is_sustained(case: Case) -> bool:
 class CaseProgress:
     """One case of a run in progress."""
 
-    run: int
-    """Index among the runs of the supervisor."""
     name: str
     state: str
     """`waiting`, `starting`, `profiling`, `warm` or `timing`; an outcome once it ended."""
@@ -194,8 +188,6 @@ class CaseProgress:
     launches_done: int
     launches: int
     """Timed launches planned; 0 for a case that is not run."""
-    blocks: int
-    """In all launches so far."""
     rate: str
     """Of all launches so far, weighed as in the table of results, as `1.2 GB/s`; empty before the first
     block."""
@@ -218,7 +210,7 @@ class CaseProgress:
     @property
     def is_now(self) -> bool:
         """Whether a worker is executing it."""
-        return self.state in ("starting", "profiling", "warm", "timing")
+        return self.state in _AT_WORK
 
     @property
     def share_done(self) -> float:
@@ -231,25 +223,21 @@ class TimedCase:
     """The case that is being timed."""
 
     name: str
-    step_s: tuple[float, ...]
-    """Seconds per step, block by block, of this launch; only the last ones if there are many."""
+    step_s: tuple[tuple[float, ...], ...]
+    """Seconds per step of the last blocks of each launch, this one last."""
     blocks: int
     centre_s: float
     """The Hodges–Lehmann estimate, as in verdicts; the median if there are too few blocks for an interval."""
     interval: Interval | Missing
     """Of 95 %, in seconds."""
-    rate: str = ""
+    rate: str
     """Of the estimate, with what the box gave where that is far from it."""
-    spread: str = ""
+    spread: str
     """The interval around the rate; empty while there is none."""
-    aim: str = ""
+    aim: str
     """When this launch of the case is done, as `±0.5 % or 60 blocks`."""
-    earlier_step_s: tuple[tuple[float, ...], ...] = ()
-    """As `step_s`, of the launches before."""
-    launch: int = 1
-    """Its number among the launches of the case."""
-    launches: int = 1
-    most_blocks: int = 0
+    launches: int
+    most_blocks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,34 +348,50 @@ class _Launched:
     precision_used: str = ""
     outcome: str = ""
     """Empty while it goes on."""
+    reason: str = ""
     blocks: list[Block] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rate:
+    """What is known of the rate of a case, after so many blocks."""
+
+    blocks: int = 0
+    units_per_s: float = 0.0
+    rate: str = ""
+    gave: str = ""
+    spread: str = ""
+    peak: float | None = None
 
 
 @dataclass(slots=True)
 class _Case:
-    case: Case
+    """What was heard of a case."""
+
+    run: int
+    planned: PlannedCase
     state: str
     reason: str
     launches: int
     most_blocks: int
+    profiled: set[int]
+    """Launches in which it is profiled too."""
     done: int = 0
     device_index: int | None = None
     device_name: str = ""
-    launched: dict[int, _Launched] = field(default_factory=dict)
+    launched: defaultdict[int, _Launched] = field(default_factory=lambda: defaultdict(_Launched))
     """By launch."""
+    figures: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """By key, the value of each launch."""
+    known: _Rate = _Rate()
 
     @property
-    def blocks(self) -> int:
-        return sum(len(launched.blocks) for launched in self.launched.values())
-
-    @property
-    def has_result(self) -> bool:
-        """Whether a launch of it was `ok`, so that the result file will say so."""
-        return any(launched.outcome == "ok" for launched in self.launched.values())
+    def case(self) -> Case:
+        return self.planned.case
 
     @property
     def is_now(self) -> bool:
-        return self.state in ("starting", "profiling", "warm", "timing")
+        return self.state in _AT_WORK
 
     @property
     def of_launch(self) -> float:
@@ -396,15 +400,19 @@ class _Case:
             return 0.0
         return min(len(going_on[-1].blocks) / self.most_blocks, 1.0)
 
-    def result(self, case_id: int) -> CaseResult:
-        """As it would be stored if it ended now."""
-        return CaseResult(
-            case_id, self.case, self.device_index, self.device_name, "ok", "", tuple(self._measurements())
-        )
+    @property
+    def newest_blocks(self) -> list[Block]:
+        """Of the newest launch that has any."""
+        return next((one.blocks for one in reversed(self.launched.values()) if one.blocks), [])
 
-    def _measurements(self) -> Iterator[Measurement]:
-        for launch_id, one in self.launched.items():
-            yield Measurement(
+    def figure(self, key: str) -> float | None:
+        """The median over its launches; None while there is none."""
+        return median(self.figures[key]) if key in self.figures else None
+
+    def result(self) -> CaseResult:
+        """As it would be stored if it ended now."""
+        measurements = tuple(
+            Measurement(
                 launch_id=launch_id,
                 replicate=0,
                 outcome=one.outcome or "ok",
@@ -417,18 +425,35 @@ class _Case:
                 stable=None,
                 blocks=tuple(one.blocks[-INTERVAL_BLOCKS:]),
             )
+            for launch_id, one in self.launched.items()
+        )
+        return CaseResult(
+            self.planned.case_id, self.case, self.device_index, self.device_name, "ok", "", measurements
+        )
 
-
-@dataclass(frozen=True, slots=True)
-class _Rate:
-    """What is known of the rate of a case, after so many blocks."""
-
-    blocks: int
-    units_per_s: float = 0.0
-    rate: str = ""
-    gave: str = ""
-    spread: str = ""
-    peak: float | None = None
+    def rate(self, machine: Machine | None) -> _Rate:
+        """From all launches, computed anew only when there are more blocks."""
+        count = sum(len(launched.blocks) for launched in self.launched.values())
+        if self.known.blocks == count:
+            return self.known
+        result, unit = self.result(), self.case.unit
+        speed = speed_of(result)
+        if isinstance(speed, Missing):
+            blocks = [block for one in result.measurements for block in one.blocks][-INTERVAL_BLOCKS:]
+            units_per_s = speed_of_launch(self.case, blocks)
+            gave = gave_of_launch(self.case, blocks)
+            spread = UNKNOWN if is_launch_undecidable(self.case, blocks) else ""
+            self.known = _Rate(count, units_per_s, format_rate(units_per_s, unit), gave, spread)
+        else:
+            self.known = _Rate(
+                count,
+                speed.units_per_s,
+                format_rate(speed.units_per_s, unit),
+                gave_text(result),
+                interval_words(speed),
+                None if machine is None else share_of_sheet(uses_of(result, (), machine)),
+            )
+        return self.known
 
 
 class ProgressTracker:
@@ -443,35 +468,27 @@ class ProgressTracker:
         self._runtime: Runtime | None = None
         self._pass_number = 0
         self._under_test: int | None = None
-        self._rates: dict[tuple[int, int], _Rate] = {}
-        self._timed: tuple[int, int] | None = None
-        self._events: list[Happened] = []
-        self.launched: dict[tuple[int, int], str] = defaultdict(lambda: "a launch")
+        self._timed: _Case | None = None
+        self._events: deque[Happened] = deque(maxlen=EVENTS_KEPT)
+        self.launched: dict[tuple[int, int], str] = {}
         """By run and launch: `launch 2 of gemm mini cpu fp32 and gemm mini cpu amp`, the second of these."""
-        self._last_words: list[LogTail] = []
-        self._failed: dict[tuple[int, int], str] = {}
-        self._loads: list[LoadNow] = []
+        self._last_words: deque[LogTail] = deque(maxlen=LAST_WORDS_KEPT)
+        self._loads: deque[LoadNow] = deque(maxlen=LOADS_KEPT)
         self._steps: list[LoadStep] = []
-        self._profiled = {
-            (index, launch.launch_id, case_id)
-            for index, plan in enumerate(plans)
-            for launch in plan.launches
-            for case_id in launch.profiled
-        }
         self._server_is_here: bool | None = None
-        self._offered: tuple[int, int] | None = None
-        """Run and case of the load that is offered."""
-        self.figures: dict[tuple[int, int], dict[str, list[float]]] = {}
-        """By run and case, then by key: the value of each launch."""
+        self._offered: _Case | None = None
+        """The load that is offered."""
         self.ended: dict[int, RunEnd] = {}
         self.stored: dict[int, Stored] = {}
         self._cases = {
             (index, case.case_id): _Case(
-                case.case,
+                index,
+                case,
                 case.outcome or "waiting",
                 case.reason,
                 sum(1 for launch in plan.launches if case.case_id in launch.case_ids),
                 plan.most_blocks,
+                {launch.launch_id for launch in plan.launches if case.case_id in launch.profiled},
             )
             for index, plan in enumerate(plans)
             for case in plan.cases
@@ -487,81 +504,85 @@ class ProgressTracker:
     def hear(self, index: int, line: Line) -> None:
         """Read one line of the journal of run `index`; lines of cases that the plan lacks are ignored."""
         self.pace.hear(index, line)
-        if isinstance(line, MachineFound):
-            self._machines[index] = line.machine
-        elif isinstance(line, RuntimeFound):
-            self._runtime = line.runtime
-        elif isinstance(line, CasePlanned):
-            case = self._cases.get((index, line.planned.case_id))
-            if case is not None:
+        planned = line.planned if isinstance(line, CasePlanned) else line
+        case = self._cases.get((index, getattr(planned, "case_id", -1)))
+        if case is not None:
+            self._hear_of(case, line)
+            return
+        match line:
+            case MachineFound():
+                self._machines[index] = line.machine
+            case RuntimeFound():
+                self._runtime = line.runtime
+            case LaunchStart():
+                self._begin_launch(index, line)
+            case LaunchEnd():
+                self._end_launch(index, line)
+            case Event():
+                self._note(index, line.t_ns, line.level, line.message)
+            case LaunchesLeftOut():
+                for launch in self._plans[index].launches:
+                    if launch.launch_id in line.launch_ids:
+                        for one in self._of(index, launch.case_ids):
+                            one.launches -= 1
+                self._note(index, line.t_ns, "info", line.message)
+            case RunEnd():
+                self.ended[index] = line
+                self._timed = None
+                if line.status != "finished":
+                    self._note(index, line.t_ns, "warning", f"run {line.status}: {line.reason}")
+            case Stored():
+                self.stored[index] = line
+
+    def _hear_of(self, case: _Case, line: Line) -> None:
+        """A line of one case."""
+        match line:
+            case CasePlanned():
                 case.device_index, case.device_name = line.device_index, line.device_name
-        elif isinstance(line, LaunchStart):
-            self._pass_number = max(self._pass_number, line.replicate + 1)
-            for case_id in line.case_ids:
-                self._become(index, case_id, "starting")
-                planned = self._cases.get((index, case_id))
-                if planned is not None:
-                    on_gpu = planned.case.variant.device_class == "gpu"
-                    self._under_test = planned.device_index if on_gpu else HOST
-            names = [self._name(index, one) for one in line.case_ids if (index, one) in self._cases]
-            of = f" of {listed(names)}" if names else ""
-            self.launched[index, line.launch_id] = f"launch {line.replicate + 1}{of}"
-        elif isinstance(line, CaseWarm):
-            self._become(index, line.case_id, "warm")
-            launched = self._launched_case(index, line.case_id, line.launch_id)
-            if launched is not None:
-                launched.precision_used = line.precision_used
-        elif isinstance(line, Block):
-            self._hear_block(index, line)
-        elif isinstance(line, ServerFound):
-            self._server_is_here = line.is_here
-        elif isinstance(line, LoadNow):
-            self._hear_load(index, line)
-        elif isinstance(line, LoadStep):
-            self._steps.append(line)
-        elif isinstance(line, Figure) and not isinstance(line.value, Missing):
-            by_key = self.figures.setdefault((index, line.case_id), {})
-            by_key.setdefault(line.key, []).append(line.value)
-        elif isinstance(line, CaseEnd):
-            self._hear_end(index, line)
-        elif isinstance(line, ProfiledPass):
-            case = self._cases.get((index, line.case_id))
-            if case is not None and case.state == "profiling":
-                case.state = "ok"
-            if not line.is_valid and case is not None:
-                self._note(
-                    index, None, "warning", f"{self._name(index, line.case_id)} not profiled: {line.reason}"
-                )
-        elif isinstance(line, LaunchEnd):
-            self._end_launch(index, line)
-        elif isinstance(line, Event):
-            self._note(index, line.t_ns, line.level, line.message)
-        elif isinstance(line, LaunchesLeftOut):
-            self._leave_out(index, line)
-        elif isinstance(line, RunEnd):
-            self.ended[index] = line
-            self._timed = None
-            if line.status != "finished":
-                self._note(index, line.t_ns, "warning", f"run {line.status}: {line.reason}")
-        elif isinstance(line, Stored):
-            self.stored[index] = line
+            case CaseWarm():
+                case.state, case.reason = "warm", ""
+                case.launched[line.launch_id].precision_used = line.precision_used
+            case Block() if line.steps > 0:
+                case.launched[line.launch_id].blocks.append(line)
+                case.state = "timing"
+                # of cases whose blocks take turns, one is followed until it ends
+                if self._timed is None or self._timed.state != "timing":
+                    self._timed = case
+            case ServerFound():
+                self._server_is_here = line.is_here
+            case LoadNow():
+                self._hear_load(case, line)
+            case LoadStep():
+                self._steps.append(line)
+            case Figure() if not isinstance(line.value, Missing):
+                case.figures[line.key].append(line.value)
+            case CaseEnd():
+                self._hear_end(case, line)
+            case ProfiledPass():
+                if case.state == "profiling":
+                    case.state = "ok"
+                if not line.is_valid:
+                    message = f"{self._name(case)} not profiled: {line.reason}"
+                    self._note(case.run, None, "warning", message)
 
     def picture(self, histories: Sequence[HistoryReader] = ()) -> ProgressSnapshot:
         """`histories` of what the samplers read, one for each run; none if their clock is not ours."""
         under_way = next((at for at in range(len(self._plans)) if at not in self.ended), len(self._plans) - 1)
-        rates = {key: self._rate(*key) for key in self._cases}
-        left_s = self.pace.left_s()
-        passed_s = self.pace.elapsed_s()
+        fastest: dict[Work, float] = defaultdict(float)
+        for case in self._cases.values():
+            units_per_s = case.rate(self._machines.get(case.run)).units_per_s
+            fastest[case.case.work] = max(fastest[case.case.work], units_per_s)
+        left_s, passed_s = self.pace.left_s(), self.pace.elapsed_s()
         is_storing = len(self.ended) == len(self._plans)
         return ProgressSnapshot(
             begun_ns=self.pace.begun_ns,
             left_s=left_s,
-            cases=tuple(self._progress_of(*key, rate) for key, rate in rates.items()),
-            strip=self._strip(),
+            cases=tuple(self._progress_of(case, fastest[case.case.work]) for case in self._cases.values()),
+            strip=None if self._timed is None else self._strip(self._timed),
             events=tuple(self._events),
             is_storing=is_storing,
             share_done=1.0 if is_storing else _share(passed_s, left_s),
-            machine=self._machines.get(self._now[0] if self._now else 0),
+            machine=self._machines.get(next((one.run for one in self._cases.values() if one.is_now), 0)),
             under_test=self._under_test,
             shared_words=" ".join([self._profile, *self._shared]).strip(),
             last_words=tuple(self._last_words),
@@ -571,9 +592,7 @@ class ProgressTracker:
             runtime=self._runtime,
             pass_number=self._pass_number,
             passes=max((plan.replicates for plan in self._plans), default=0),
-            waited_share=_NO_BLOCK
-            if self._timed is None
-            else waited_of(self._newest_blocks(self._timed)[-1]),
+            waited_share=_NO_BLOCK if self._timed is None else waited_of(self._timed.newest_blocks[-1]),
         )
 
     def launch_rate(self, index: int, case_id: int, launch_id: int) -> str:
@@ -586,147 +605,105 @@ class ProgressTracker:
         is_by_clock = is_launch_undecidable(case.case, blocks)
         return told_rate(rate, gave_of_launch(case.case, blocks), is_by_clock=is_by_clock)
 
-    def _newest_blocks(self, key: tuple[int, int]) -> list[Block]:
-        """Of the newest launch of a case that has any."""
-        return next(one.blocks for one in reversed(self._cases[key].launched.values()) if one.blocks)
+    def figures_of(self, index: int, case_id: int) -> Mapping[str, Sequence[float]]:
+        """By key, the value of each launch of a case."""
+        return self._cases[index, case_id].figures
 
-    @property
-    def _now(self) -> tuple[int, int] | None:
-        """Run and number of a case that a worker is executing."""
-        return next((key for key, case in self._cases.items() if case.is_now), None)
+    def _of(self, index: int, case_ids: Sequence[int]) -> list[_Case]:
+        """Those of them that the plan of a run has."""
+        return [self._cases[index, one] for one in case_ids if (index, one) in self._cases]
 
-    def _progress_of(self, index: int, case_id: int, rate: _Rate) -> CaseProgress:
-        case = self._cases[index, case_id]
+    def _progress_of(self, case: _Case, fastest_per_s: float) -> CaseProgress:
+        rate = case.known
         return CaseProgress(
-            index,
-            self._name(index, case_id),
+            self._name(case),
             case.state,
             clean_text(case.reason),
             case.done,
             max(case.launches, case.done) if case.launches else 0,
-            case.blocks,
             rate.rate,
             rate.spread,
             rate.peak,
             case.of_launch,
-            self._short_name(index, case_id),
-            self._median_figure(index, case_id, "ttft_p50_s"),
-            self._median_figure(index, case_id, "tpot_p50_s"),
-            self._of_fastest(case, rate),
+            self._short_name(case),
+            case.figure("ttft_p50_s"),
+            case.figure("tpot_p50_s"),
+            rate.units_per_s / fastest_per_s if rate.units_per_s else None,
             rate.gave,
         )
 
-    def _of_fastest(self, case: _Case, rate: _Rate) -> float | None:
-        alike = [
-            known.units_per_s
-            for key, known in self._rates.items()
-            if self._cases[key].case.work == case.case.work
-        ]
-        return rate.units_per_s / max(alike) if rate.units_per_s else None
-
-    def _median_figure(self, index: int, case_id: int, key: str) -> float | None:
-        values = self.figures.get((index, case_id), {}).get(key)
-        return median(values) if values else None
-
-    def _launched_case(self, index: int, case_id: int, launch_id: int) -> _Launched | None:
-        case = self._cases.get((index, case_id))
-        return None if case is None else case.launched.setdefault(launch_id, _Launched())
-
-    def _become(self, index: int, case_id: int, state: str) -> None:
-        case = self._cases.get((index, case_id))
-        if case is not None:
-            case.state, case.reason = state, ""
-
-    def _hear_block(self, index: int, line: Block) -> None:
-        launched = self._launched_case(index, line.case_id, line.launch_id)
-        if launched is None or line.steps < 1:
-            return
-        launched.blocks.append(line)
-        self._cases[index, line.case_id].state = "timing"
-        # of cases whose blocks take turns, one is followed until it ends
-        if self._timed is None or self._cases[self._timed].state != "timing":
-            self._timed = index, line.case_id
-
-    def _hear_load(self, index: int, line: LoadNow) -> None:
-        if (index, line.case_id) not in self._cases:
-            return
+    def _hear_load(self, case: _Case, line: LoadNow) -> None:
         if self._loads and self._loads[-1].launch_id != line.launch_id:
             self._loads.clear()
             self._steps = [step for step in self._steps if step.launch_id == line.launch_id]
-        self._offered = index, line.case_id
-        self._become(index, line.case_id, "timing")
+        self._offered = case
+        case.state, case.reason = "timing", ""
         self._loads.append(line)
-        del self._loads[:-LOADS_KEPT]
 
     def _load(self) -> OfferedLoad | None:
-        if self._offered is None or not self._cases[self._offered].is_now:
+        case = self._offered
+        if case is None or not case.is_now:
             return None
-        case = self._cases[self._offered]
-        return OfferedLoad(
-            self._name(*self._offered),
-            min(case.done + 1, max(case.launches, 1)),
-            case.launches,
-            tuple(self._loads),
-            tuple(self._steps),
-        )
+        launch = min(case.done + 1, max(case.launches, 1))
+        loads, steps = tuple(self._loads), tuple(self._steps)
+        return OfferedLoad(self._name(case), launch, case.launches, loads, steps)
 
-    def _hear_end(self, index: int, line: CaseEnd) -> None:
-        case = self._cases.get((index, line.case_id))
-        launched = self._launched_case(index, line.case_id, line.launch_id)
-        if case is None or launched is None:
-            return
+    def _hear_end(self, case: _Case, line: CaseEnd) -> None:
         if line.outcome != "skipped":  # it had no time, so nothing was tried
             case.done += 1
-        launched.outcome = line.outcome
-        case.state, case.reason = ("ok", "") if case.has_result else (line.outcome, line.reason)
-        if line.outcome == "ok" and (index, line.launch_id, line.case_id) in self._profiled:
-            case.state = "profiling"
-        if line.outcome == "failed":
-            self._failed.setdefault((index, line.launch_id), line.reason)
-        name = self._name(index, line.case_id)
+        launched = case.launched[line.launch_id]
+        launched.outcome, launched.reason = line.outcome, line.reason
+        has_result = any(one.outcome == "ok" for one in case.launched.values())
+        case.state, case.reason = ("ok", "") if has_result else (line.outcome, line.reason)
         if line.outcome != "ok":
-            self._note(index, line.t_ns, "warning", f"{name} {line.outcome}: {line.reason}")
+            message = f"{self._name(case)} {line.outcome}: {line.reason}"
+            self._note(case.run, line.t_ns, "warning", message)
             return
-        rate = self._rate(index, line.case_id)
+        if line.launch_id in case.profiled:
+            case.state = "profiling"
+        rate = case.rate(self._machines.get(case.run))
         words = told_rate(
             " ".join(filter(None, (rate.rate, rate.spread))),
             rate.gave,
-            is_by_clock=is_undecidable(case.result(line.case_id)),
+            is_by_clock=is_undecidable(case.result()),
         )
-        launches = max(case.launches, case.done)
-        done = f"{self._short_name(index, line.case_id)}: launch {case.done} of {launches} ok"
-        self._note(index, line.t_ns, "info", f"{done}, {words}" if words else done)
+        done = f"{self._short_name(case)}: launch {case.done} of {max(case.launches, case.done)} ok"
+        self._note(case.run, line.t_ns, "info", f"{done}, {words}" if words else done)
+
+    def _begin_launch(self, index: int, line: LaunchStart) -> None:
+        self._pass_number = max(self._pass_number, line.replicate + 1)
+        cases = self._of(index, line.case_ids)
+        for case in cases:
+            case.state, case.reason = "starting", ""
+            on_gpu = case.case.variant.device_class == "gpu"
+            self._under_test = case.device_index if on_gpu else HOST
+        of = f" of {listed([self._name(case) for case in cases])}" if cases else ""
+        self.launched[index, line.launch_id] = f"launch {line.replicate + 1}{of}"
 
     def _end_launch(self, index: int, line: LaunchEnd) -> None:
-        for (run, _), case in self._cases.items():
-            if run == index and case.is_now:
+        failed: str | None = None
+        for case in (one for one in self._cases.values() if one.run == index):
+            if case.is_now:
                 case.state, case.reason = line.outcome, line.reason
-            launched = case.launched.get(line.launch_id) if run == index else None
+            launched = case.launched.get(line.launch_id)
+            if launched is not None and launched.outcome == "failed" and failed is None:
+                failed = launched.reason
             if launched is not None and not launched.outcome:
                 launched.outcome = line.outcome if line.outcome != "ok" else "interrupted"
+        name = self.launched.get((index, line.launch_id), "a launch")
         if line.outcome != "ok" or line.exit_status:
-            words = f"{self.launched.get((index, line.launch_id), 'a launch')} {line.outcome}: {line.reason}"
-            self._note(index, line.t_ns, "warning", words)
-        failed = self._failed.get((index, line.launch_id))
+            self._note(index, line.t_ns, "warning", f"{name} {line.outcome}: {line.reason}")
         if line.log_tail or failed is not None:
             tail = LogTail(
                 index,
                 line.launch_id,
                 self._since_start_s(index, line.t_ns),
-                self.launched[index, line.launch_id],
+                name,
                 line.outcome if failed is None else "failed",
                 clean_text(line.reason or failed or ""),
                 tuple(clean_text(row) for row in line.log_tail.splitlines()),
             )
             self._last_words.append(tail)
-            del self._last_words[:-LAST_WORDS_KEPT]
-
-    def _leave_out(self, index: int, line: LaunchesLeftOut) -> None:
-        for launch in self._plans[index].launches:
-            if launch.launch_id in line.launch_ids:
-                for case_id in launch.case_ids:
-                    self._cases[index, case_id].launches -= 1
-        self._note(index, line.t_ns, "info", line.message)
 
     def _since_start_s(self, index: int, t_ns: int) -> float:
         return max(t_ns - self.pace.started_ns.get(index, 0), 0) / 1e9
@@ -734,90 +711,51 @@ class ProgressTracker:
     def _note(self, index: int, t_ns: int | None, level: str, message: str) -> None:
         at_s = self.pace.elapsed_s() if t_ns is None else self._since_start_s(index, t_ns)
         self._events.append(Happened(at_s, level, clean_text(message)))
-        del self._events[:-EVENTS_KEPT]
 
-    def _name(self, index: int, case_id: int) -> str:
-        case = self._cases[index, case_id]
+    def _name(self, case: _Case) -> str:
         number = gpu_number(case.case, case.device_index)
-        return self._numbered(index, plain_case_name(case.case).replace(" gpu", f" gpu{number}"))
+        return self._numbered(case, plain_case_name(case.case).replace(" gpu", f" gpu{number}"))
 
-    def _short_name(self, index: int, case_id: int) -> str:
+    def _short_name(self, case: _Case) -> str:
         """Without what all cases share; beside cases on a CPU the others need no word."""
-        case = self._cases[index, case_id]
         if self._profile:
-            return self._numbered(index, case.case.work.workload.removeprefix(f"{self._profile} "))
+            return self._numbered(case, case.case.work.workload.removeprefix(f"{self._profile} "))
         number = gpu_number(case.case, case.device_index)
         name = short_case_name(case.case, (*self._shared, "gpu"), is_short=True)
-        return self._numbered(index, f"{name} gpu{number}" if number else name)
+        return self._numbered(case, f"{name} gpu{number}" if number else name)
 
-    def _numbered(self, index: int, name: str) -> str:
+    def _numbered(self, case: _Case, name: str) -> str:
         """With the number of its run, if there are several."""
-        return clean_text(name) if len(self._plans) == 1 else f"[{index + 1}] {clean_text(name)}"
+        return clean_text(name) if len(self._plans) == 1 else f"[{case.run + 1}] {clean_text(name)}"
 
-    def _rate(self, index: int, case_id: int) -> _Rate:
-        """From all launches of a case, computed anew only when it has more blocks or another outcome."""
-        case = self._cases[index, case_id]
-        known = self._rates.get((index, case_id), _Rate(0))
-        if known.blocks == case.blocks:
-            return known
-        result = case.result(case_id)
-        speed = speed_of(result)
-        if isinstance(speed, Missing):
-            blocks = [block for one in result.measurements for block in one.blocks][-INTERVAL_BLOCKS:]
-            units_per_s = speed_of_launch(case.case, blocks)
-            gave = gave_of_launch(case.case, blocks)
-            spread = UNKNOWN if is_launch_undecidable(case.case, blocks) else ""
-            made = _Rate(case.blocks, units_per_s, format_rate(units_per_s, case.case.unit), gave, spread)
-        else:
-            made = self._estimated(index, result, speed)
-        self._rates[index, case_id] = made
-        return made
-
-    def _estimated(self, index: int, result: CaseResult, speed: SpeedEstimate) -> _Rate:
-        machine = self._machines.get(index)
-        return _Rate(
-            self._cases[index, result.case_id].blocks,
-            speed.units_per_s,
-            format_rate(speed.units_per_s, result.case.unit),
-            gave_text(result),
-            interval_words(speed),
-            None if machine is None else share_of_sheet(uses_of(result, (), machine)),
-        )
-
-    def _strip(self) -> TimedCase | None:
-        if self._timed is None:
-            return None
-        case = self._cases[self._timed]
-        units = case.case.units_per_step
-        launches = [
-            tuple([units * s for s in own_times(case.case, launched.blocks[-INTERVAL_BLOCKS:])])
-            for launched in case.launched.values()
+    def _strip(self, timed: _Case) -> TimedCase:
+        case, blocks = timed.case, timed.newest_blocks
+        units = case.units_per_step
+        launches = tuple(
+            tuple([units * s for s in own_times(case, launched.blocks[-INTERVAL_BLOCKS:])])
+            for launched in timed.launched.values()
             if launched.blocks
-        ]
-        *earlier, step_s = launches
-        blocks = self._newest_blocks(self._timed)
-        gave = gave_of_launch(case.case, blocks[-INTERVAL_BLOCKS:])
-        interval = hodges_lehmann_interval(step_s)
-        centre_s = max(median(step_s) if isinstance(interval, Missing) else interval.estimate, 1e-12)
+        )
+        gave = gave_of_launch(case, blocks[-INTERVAL_BLOCKS:])
+        interval = hodges_lehmann_interval(launches[-1])
+        centre_s = max(median(launches[-1]) if isinstance(interval, Missing) else interval.estimate, 1e-12)
         spread = ""
         if isinstance(interval, Interval):
             spread = format_spread(
                 units / centre_s, units / max(interval.high, 1e-12), units / max(interval.low, 1e-12)
             )
-        has_aim = not (case.case.is_program or _is_sustained(case.case))
+        has_aim = not (case.is_program or _is_sustained(case))
         return TimedCase(
-            self._name(*self._timed),
-            step_s,
+            self._name(timed),
+            launches,
             len(blocks),
             centre_s,
             interval,
-            rate=format_rate(units / centre_s, case.case.unit) + (f", {GAVE} {gave}" if gave else ""),
+            rate=format_rate(units / centre_s, case.unit) + (f", {GAVE} {gave}" if gave else ""),
             spread=spread,
-            aim=f"±{100 * ENOUGH_HALF_WIDTH:g} % or {counted(case.most_blocks, 'block')}" if has_aim else "",
-            earlier_step_s=tuple(earlier),
-            launch=len(launches),
-            launches=max(case.launches, len(launches)),
-            most_blocks=case.most_blocks,
+            aim=f"±{100 * ENOUGH_HALF_WIDTH:g} % or {counted(timed.most_blocks, 'block')}" if has_aim else "",
+            launches=max(timed.launches, len(launches)),
+            most_blocks=timed.most_blocks,
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import signal
-from dataclasses import dataclass
 from pathlib import Path
 
 from gputui.errors import GputuiError, NotStored
@@ -14,9 +13,8 @@ from gputui.model.journal import Price
 from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import RECORD_PROFILE, Plan, PlannedCase, PlannedDevice, PlannedLaunch
 from gputui.recording.spec import Spec
-from gputui.services.runs.process import new_run_id, remove_old_directories
+from gputui.services.runs.process import new_run_id
 from gputui.services.runs.recovery import import_journal
-from gputui.services.support.paths import new_run_directory, run_directories
 from gputui.store.writing import StoredRun
 from gputui.worker.procs.program import ProgramEnd, signal_name
 
@@ -24,21 +22,7 @@ VERSION = 1
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """A recording that is about to begin."""
-
-    run_dir: Path
-    spec: Spec
-    target: Path
-
-    @property
-    def short_id(self) -> str:
-        """The run's name on the command line."""
-        return self.spec.run_id[-8:]
-
-
-def lay_out(
+def spec_of(
     target: Path,
     machine: Machine,
     *,
@@ -46,31 +30,17 @@ def lay_out(
     price: Price | None,
     has_program: bool,
     seconds: float | None,
-) -> Recording:
-    """Create the run directory of a recording. `target` is absolute. Raises NotStored if that fails."""
-    home = run_directories()
-    remove_old_directories(home)
+) -> Spec:
+    """A recording that is about to begin. `target` is absolute."""
     run_id = new_run_id()
-    spec = Spec(
+    return Spec(
         run_id=run_id,
         plan=_plan(machine, recorded_case(label, run_id) if has_program else None, seconds),
         runtime=Runtime.without_torch(Missing("unknown: a recording asks no interpreter")),
         label=label,
         price=price,
-        machine_name="",
-        hash_key=b"",
         target=str(target),
-        on_end=(),
     )
-    try:
-        run_dir = new_run_directory(run_id)
-        spec.write(run_dir)
-    except OSError as error:
-        raise NotStored(
-            f"{home}: cannot create a run directory ({error.strerror})",
-            "set GPUTUI_STATE to a directory you can write to",
-        ) from error
-    return Recording(run_dir, spec, target)
 
 
 def recorded_case(label: str, run_id: str) -> Case:
@@ -98,14 +68,14 @@ def outcome_of(end: ProgramEnd) -> tuple[str, str]:
     return "failed", f"it died of {name}"
 
 
-def store(recording: Recording) -> StoredRun:
+def store(run_dir: Path, target: Path) -> StoredRun:
     """Store a finished recording. Raises NotStored, and its journal is kept."""
     try:
-        return import_journal(recording.run_dir, recording.target)
+        return import_journal(run_dir, target)
     except GputuiError as error:
         raise NotStored(
             f"recorded but not stored: {error.message}",
-            f"its journal is kept: gputui import {shlex.quote(str(recording.run_dir))} --db FILE",
+            f"its journal is kept: gputui import {shlex.quote(str(run_dir))} --db FILE",
         ) from error
 
 

@@ -15,16 +15,12 @@ from pathlib import Path
 from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import STORED_NAME, LaunchEnd, Stored
 from gputui.model.units import counted
+from gputui.recording.journal import holds_a_journal
 from gputui.recording.lock import Holder, held_if_free, is_held, read_holder
 from gputui.recording.worker_process import end_left_worker
 from gputui.services.results.traces import keep_traces
-from gputui.services.runs.process import (
-    LiveRun,
-    full_disk_words,
-    holds_a_journal,
-    mark_stored,
-    wait_until_begun,
-)
+from gputui.services.runs.held_runs import LiveRun
+from gputui.services.runs.process import full_disk_words, mark_stored, wait_until_begun
 from gputui.services.support.paths import directories_in, run_directories
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import StoredRun, store_run
@@ -36,8 +32,6 @@ WAIT_S = 20.0
 class Recovered:
     """One run that was found without its supervisor, and what was done."""
 
-    run_dir: Path
-    run_id: str
     stored: StoredRun | None
     """None if it could not be stored; its journal is then kept."""
     message: str
@@ -139,10 +133,10 @@ def _stored(run_dir: Path, holder: Holder) -> Recovered:
         _finish(run_dir, stored.run_id, target)
     except (GputuiError, OSError) as error:
         hint = f"gputui import {shlex.quote(str(run_dir))} --db FILE, or remove that directory"
-        return Recovered(run_dir, run_dir.name, None, f"run {name} could not be stored: {error}; {hint}")
+        return Recovered(None, f"run {name} could not be stored: {error}; {hint}")
     launches = sum(end.outcome == "ok" for end in contents.of(LaunchEnd))
     found = f"{counted(launches, 'finished launch')} {'is' if launches == 1 else 'are'}"
     message = f"recovered run {name}: {found} now in {target}"
     if stored.left_out:
         message += f"; left out: {'; '.join(stored.left_out)}"
-    return Recovered(run_dir, stored.run_id, stored, "" if stored.already_there else message)
+    return Recovered(stored, "" if stored.already_there else message)

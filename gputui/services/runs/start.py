@@ -6,7 +6,7 @@ import os
 import secrets
 import shlex
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -21,13 +21,14 @@ from gputui.model.machine import Interpreter, Machine
 from gputui.model.plan import MIN_BLOCKS, Plan, PlannedLaunch
 from gputui.model.units import format_bytes
 from gputui.recording.interpreters import ChosenInterpreter, executable_at
+from gputui.recording.spec import Spec
 from gputui.services.prices.pricing import STATED, check_instance, price_of
 from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.profiles.loader import MAX_BLOCKS, MAX_BUDGET_S, MAX_REPLICATES, Profile, find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.torch_builds import check_gpu_is_used, unused_gpu
 from gputui.services.profiles.user_workload import after_trial, is_step_file, profile_of_step
-from gputui.services.runs.process import RunRequest, target_of, writable_target
+from gputui.services.runs.process import new_run_id, target_of, writable_target
 from gputui.services.support.paths import hash_key
 from gputui.store.machines import are_one_box, known_by
 from gputui.store.reading import open_result
@@ -88,6 +89,7 @@ def _shm_needed_bytes(plan: Plan, launch: PlannedLaunch, case_id: int) -> int:
 
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 _SHOWN = 40
 """How much of a wrong value an error shows."""
 
@@ -102,32 +104,20 @@ class RunOptions:
     """None for the default result file."""
     pythons: tuple[str, ...] = ()
     """Interpreters, one run each; empty for the first that has torch."""
-    device: str = ""
-    only: tuple[str, ...] = ()
-    precisions: tuple[str, ...] = ()
-    launches: int | None = None
-    budget_s: float | None = None
-    blocks: int | None = None
-    rendezvous: str = ""
-    """`ADDRESS:PORT` on this host where other hosts connect; empty if there are none."""
+    choices: Choices = field(default_factory=Choices)
     label: str = ""
     machine: str = ""
     """What the user calls this box; empty to know it by what it is."""
     price: float | None = None
     """USD per hour for the whole machine."""
     instance: str | None = None
-    seed: int | None = None
-    """None for a random one."""
-    keeps_traces: bool = False
-    looks: tuple[int, ...] = ()
-    """Launches per case after which the run asks what is left to measure; empty: never."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """Runs that can be started."""
 
-    requests: tuple[RunRequest, ...]
+    specs: tuple[Spec, ...]
     target: Path
     """The result file, absolute; it can be written."""
     machine: Machine
@@ -158,10 +148,9 @@ def prepare(
     if options.instance is not None and options.price is None:
         check_instance(options.instance, machine)
     price = price_of(options.price, options.instance, machine)
-    if options.rendezvous:
-        _check_rendezvous(options.rendezvous)
-    seed = secrets.randbelow(2**31) if options.seed is None else options.seed
-    requests = []
+    if options.choices.rendezvous:
+        _check_rendezvous(options.choices.rendezvous)
+    specs = []
     profiles = []
     met: list[str] = []
     for stated in options.pythons or (None,):
@@ -174,20 +163,21 @@ def prepare(
         if profile is None:
             raise ValueError("a run needs a profile, or a run to repeat")
         profiles.append(profile)
-        plan = resolve_plan(profile, chosen.interpreter, machine, choices_of(options, seed))
+        plan = resolve_plan(profile, chosen.interpreter, machine, options.choices)
         check_something_runs(profile, plan, chosen, machine)
-        if profile.own is not None and options.budget_s is None:
+        if profile.own is not None and options.choices.budget_s is None:
             on_probe(f"how long a step of {Path(profile.own.file).name} takes")
             plan, said = after_trial(plan)
             met += said
         met += (*unanswered(profile, plan), *cautions(plan, chosen.interpreter, machine))
         on_planned(plan, chosen, target)
-        requests.append(
-            RunRequest(plan, chosen.interpreter.runtime, options.label, price, machine_name=options.machine)
+        runtime = chosen.interpreter.runtime
+        specs.append(
+            Spec(new_run_id(), plan, runtime, options.label, price, options.machine, hash_key(), str(target))
         )
     lost = storage_warning(target, machine.layers)
     warnings = (*([lost] if lost else []), *dict.fromkeys(met))
-    return Prepared(tuple(requests), target, machine, warnings, profiles[-1])
+    return Prepared(tuple(specs), target, machine, warnings, profiles[-1])
 
 
 def price_stated_before(target: Path, machine: Machine) -> tuple[Price, str] | None:
@@ -205,21 +195,6 @@ def price_stated_before(target: Path, machine: Machine) -> tuple[Price, str] | N
             if are_one_box(known_by(run.machine), known_by(machine)):
                 return price, run.short_id
     return None
-
-
-def choices_of(options: RunOptions, seed: int = 0) -> Choices:
-    return Choices(
-        device=options.device,
-        only=options.only,
-        precisions=options.precisions,
-        replicates=options.launches,
-        budget_s=options.budget_s,
-        most_blocks=options.blocks,
-        rendezvous=options.rendezvous,
-        seed=seed,
-        keeps_traces=options.keeps_traces,
-        looks=options.looks,
-    )
 
 
 def check_something_runs(profile: Profile, plan: Plan, chosen: ChosenInterpreter, machine: Machine) -> None:
@@ -255,25 +230,36 @@ def blocks_from(text: str) -> int:
 
 def _whole(option: str, text: str, least: int, most: int) -> int:
     hint = f"a whole number from {least} to {most}"
-    try:
-        number = int(text)
-    except ValueError:
-        raise GputuiError(f"{option}: {text[:_SHOWN]!r} is not a whole number", hint) from None
-    if not least <= number <= most:
-        raise GputuiError(f"{option}: {number} is not in the range {least} to {most}", hint)
-    return number
+    return _number(option, text, int, hint, "a whole number", least, most)
 
 
 def budget_from(text: str) -> float:
     """Parse a time in seconds. Raises GputuiError unless it is from 1 to those of a day."""
     hint = f"seconds from 1 to {MAX_BUDGET_S}, such as 300"
+    return _number("--budget", text, float, hint, least=1, most=MAX_BUDGET_S)
+
+
+def price_from(text: str) -> float:
+    """Parse a price; `price_of` checks whether it is plausible. Raises GputuiError."""
+    return _number("--price", text, float, "USD per hour for the whole box, such as 2.49")
+
+
+def _number(
+    option: str,
+    text: str,
+    kind: type[N],
+    hint: str,
+    what: str = "a number",
+    least: float | None = None,
+    most: float | None = None,
+) -> N:
     try:
-        seconds = float(text)
+        number = kind(text)
     except ValueError:
-        raise GputuiError(f"--budget: {text[:_SHOWN]!r} is not a number", hint) from None
-    if not 1 <= seconds <= MAX_BUDGET_S:
-        raise GputuiError(f"--budget: {text[:_SHOWN]} is not in the range 1 to {MAX_BUDGET_S}", hint)
-    return seconds
+        raise GputuiError(f"{option}: {text[:_SHOWN]!r} is not {what}", hint) from None
+    if least is not None and most is not None and not least <= number <= most:
+        raise GputuiError(f"{option}: {text[:_SHOWN].strip()} is not in the range {least} to {most}", hint)
+    return number
 
 
 def rendezvous_from(text: str) -> str:
@@ -303,45 +289,41 @@ def _check_rendezvous(rendezvous: str) -> None:
             ) from error
 
 
-def price_from(text: str) -> float:
-    """Parse a price; `price_of` checks whether it is plausible. Raises GputuiError."""
-    try:
-        return float(text)
-    except ValueError:
-        raise GputuiError(
-            f"--price: {text[:_SHOWN]!r} is not a number", "USD per hour for the whole box, such as 2.49"
-        ) from None
-
-
 def command_line(options: RunOptions) -> str:
-    """The shell command that does the same."""
-    words = ["gputui", "run", options.profile, *option_words(options)]
-    return shlex.join([*words, "--trace"] if options.keeps_traces else words)
+    """The shell command that does the same as the options of a form."""
+    return shlex.join(["gputui", "run", options.profile, *option_words(options)])
 
 
 def option_words(options: RunOptions) -> list[str]:
-    """The options of a command line that are stated."""
-    words = []
-    for option, value in (
-        ("--db", options.db),
-        *(("--python", python) for python in options.pythons),
-        ("--device", options.device),
-        *(("--only", workload) for workload in options.only),
-        *(("--precision", precision) for precision in options.precisions),
-        ("--launches", options.launches),
-        ("--budget", None if options.budget_s is None else f"{options.budget_s:g}"),
-        ("--blocks", options.blocks),
-        ("--rendezvous", options.rendezvous),
-        ("--label", options.label),
-        ("--machine", options.machine),
-        ("--price", options.price),
-        ("--instance", options.instance),
-        ("--seed", options.seed),
-    ):
-        if value not in (None, ""):
-            text = str(value)
-            words += [f"{option}={text}"] if text.startswith("-") else [option, text]
-    return words
+    """What was filled into a form, as options of a command line."""
+    choices = options.choices
+    stated: dict[str, Option] = {
+        "db": options.db,
+        "python": options.pythons,
+        "device": choices.device,
+        "only": choices.only,
+        "precision": choices.precisions,
+        "launches": choices.replicates,
+        "budget": None if choices.budget_s is None else f"{choices.budget_s:g}",
+        "label": options.label,
+        "price": options.price,
+    }
+    return list(words_of(stated))
+
+
+Option = str | int | float | bool | Path | Sequence[str | Path] | None
+
+
+def words_of(options: Mapping[str, Option]) -> Iterator[str]:
+    """Options by name as words of a command line; None, False and empty texts are left out."""
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        for one in value if isinstance(value, Sequence) and not isinstance(value, str) else (value,):
+            if one is True:
+                yield option
+            elif one is not None and one is not False and one != "":
+                text = str(one)
+                yield from (f"{option}={text}",) if text.startswith("-") else (option, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,6 +340,8 @@ class Draft:
     budget: str = ""
     python: str = ""
     """Separated by spaces, quoted as in a shell."""
+    hosts: str = ""
+    """Other boxes that measure in place of this one, separated like `only`."""
     label: str = ""
     price: str = ""
     file: str = ""
@@ -382,11 +366,14 @@ def read_draft(draft: Draft) -> tuple[RunOptions, Wrong]:
         profile=draft.profile,
         db=Path(draft.file.strip()) if draft.file.strip() else None,
         pythons=pythons,
-        device=draft.device.strip(),
-        only=_several(draft.only),
-        precisions=_several(draft.precision),
-        launches=_noted(wrong, "launches", lambda: launches_from(launches) if launches else None),
-        budget_s=_noted(wrong, "budget", lambda: budget_from(budget) if budget else None),
+        choices=Choices(
+            device=draft.device.strip(),
+            only=_several(draft.only),
+            precisions=_several(draft.precision),
+            replicates=_noted(wrong, "launches", lambda: launches_from(launches) if launches else None),
+            budget_s=_noted(wrong, "budget", lambda: budget_from(budget) if budget else None),
+            seed=secrets.randbelow(2**31),
+        ),
         label=draft.label,
         price=_noted(wrong, "price", lambda: price_from(price) if price else None),
     )
@@ -459,12 +446,12 @@ class DraftChecker:
                     profile = profile_of_step(Path(options.profile), chosen.interpreter.executable)
                 else:
                     profile = find_profile(options.profile)
-                plan = resolve_plan(profile, chosen.interpreter, machine, choices_of(options))
+                plan = resolve_plan(profile, chosen.interpreter, machine, options.choices)
                 plans.append(plan)
                 check_something_runs(profile, plan, chosen, machine)
             except GputuiError as error:
-                alone = {} if profile is None else _wrong_alone(profile, chosen, machine, options)
-                wrong = {**alone, _field_of(error, options): error, **wrong}
+                alone = {} if profile is None else _wrong_alone(profile, chosen, machine, options.choices)
+                wrong = {**alone, _field_of(error, options.choices): error, **wrong}
         return CheckedDraft(draft, wrong, tuple(plans), profile, tuple(found), machine)
 
     def forget(self) -> None:
@@ -482,29 +469,29 @@ def _noted(wrong: Wrong, name: str, check: Callable[[], T]) -> T | None:
     return None
 
 
-def _wrong_alone(profile: Profile, chosen: ChosenInterpreter, machine: Machine, options: RunOptions) -> Wrong:
+def _wrong_alone(profile: Profile, chosen: ChosenInterpreter, machine: Machine, choices: Choices) -> Wrong:
     """Errors of each choice by itself: a plan stops at the first."""
     wrong: Wrong = {}
-    for name, choices in (
-        ("device", Choices(device=options.device)),
-        ("only", Choices(only=options.only)),
-        ("precision", Choices(precisions=options.precisions)),
+    for name, alone in (
+        ("device", Choices(device=choices.device)),
+        ("only", Choices(only=choices.only)),
+        ("precision", Choices(precisions=choices.precisions)),
     ):
-        if choices != Choices():
-            _noted(wrong, name, partial(resolve_plan, profile, chosen.interpreter, machine, choices))
+        if alone != Choices():
+            _noted(wrong, name, partial(resolve_plan, profile, chosen.interpreter, machine, alone))
     return wrong
 
 
-def _field_of(error: GputuiError, options: RunOptions) -> str:
-    if error.message.startswith("--only"):
-        return "only"
-    if error.message.startswith("--precision"):
-        return "precision"
-    if ("--device" in error.message and options.device) or "--device cpu" in error.hint:
-        return "device"
-    if "--precision" in error.message and options.precisions:
-        return "precision"
-    return "profile"
+def _field_of(error: GputuiError, choices: Choices) -> str:
+    """The field that an error is about: its message begins with the option, or names one that was stated."""
+    said = error.message
+    named = (
+        ("only", said.startswith("--only")),
+        ("precision", said.startswith("--precision")),
+        ("device", bool("--device" in said and choices.device) or "--device cpu" in error.hint),
+        ("precision", bool("--precision" in said and choices.precisions)),
+    )
+    return next((name for name, is_named in named if is_named), "profile")
 
 
 def reasons_of(plan: Plan) -> Mapping[str, tuple[str, ...]]:

@@ -21,8 +21,9 @@ from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import Plan, PlannedCase, PlannedDevice, PlannedLaunch, PlannedLoad
 from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import counted, format_seconds
+from gputui.recording.spec import Spec
 from gputui.services.prices.pricing import check_instance, price_of
-from gputui.services.runs.process import RunRequest, writable_target
+from gputui.services.runs.process import new_run_id, writable_target
 from gputui.services.serving.profiles import Limits, RequestProfile, find_request_profile
 from gputui.services.support.paths import hash_key
 from gputui.store.selecting import check_label
@@ -85,7 +86,7 @@ class ServeOptions:
 class PreparedServe:
     """A run of loads that can be started."""
 
-    request: RunRequest
+    spec: Spec
     target: Path
     machine: Machine
     server: ServerIdentity
@@ -148,7 +149,7 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
     _check_budget(plan, profile, _alone_s(address, key, profile, body, deadline_s))
     runtime = Runtime.without_torch(Missing("a load on a server asks no interpreter"))
     return PreparedServe(
-        RunRequest(plan, runtime, options.label, price, machine_name=options.machine),
+        Spec(new_run_id(), plan, runtime, options.label, price, options.machine, hash_key(), str(target)),
         target,
         machine,
         server,

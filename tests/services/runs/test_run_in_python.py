@@ -14,7 +14,7 @@ from command_line import write_long_profile, write_spin_profile
 
 import gputui
 from gputui.errors import GputuiError
-from gputui.services.runs.notebook import Option
+from gputui.services.runs.start import Option
 
 
 def test_a_run_prints_plain_lines_and_returns_its_rates(

@@ -40,7 +40,7 @@ def _refused(tmp_path: Path, behaviour: Behaviour, **changed: object) -> str:
 
 def test_a_plan_has_every_load_once_per_launch_in_orders_that_differ(tmp_path: Path) -> None:
     prepared = _prepared(tmp_path, Behaviour(), users=(1, 2, 4), rates_per_s=(3.0,))
-    plan = prepared.request.plan
+    plan = prepared.spec.plan
 
     assert [case.case.name for case in plan.cases] == [
         "serve:chat 1 user",
@@ -58,7 +58,7 @@ def test_a_plan_has_every_load_once_per_launch_in_orders_that_differ(tmp_path: P
 
 def test_the_same_load_pairs_whatever_the_server_and_another_does_not(tmp_path: Path) -> None:
     def keys(**changed: object) -> list[str]:
-        plan = _prepared(tmp_path, Behaviour(), users=(4,), **changed).request.plan
+        plan = _prepared(tmp_path, Behaviour(), users=(4,), **changed).spec.plan
         return [case.case.work.key for case in plan.cases]
 
     assert keys() == keys(seed=7, budget_s=30.0, launches=1)
@@ -71,7 +71,7 @@ def test_the_same_load_pairs_whatever_the_server_and_another_does_not(tmp_path: 
 @pytest.mark.parametrize("refused", [("ignore_eos",), ("max_tokens", "ignore_eos")])
 def test_a_strict_server_gets_only_what_it_knows(tmp_path: Path, refused: tuple[str, ...]) -> None:
     prepared = _prepared(tmp_path, Behaviour(refuses=refused))
-    load = prepared.request.plan.loads[0]
+    load = prepared.spec.plan.loads[0]
 
     assert not load.ignores_eos
     assert load.limit_name == ("max_completion_tokens" if "max_tokens" in refused else "max_tokens")

@@ -123,7 +123,7 @@ async def test_the_app_invites_as_long_as_there_is_no_result_file(file: str) -> 
         else:
             await until(pilot, lambda: "new here?" in picture(app))
             Path("a.db").touch()
-            app._take_runs(0)
+            app._take_runs(())
             await until(pilot, lambda: "new here?" not in picture(app))
         await press(pilot, "2")
 

@@ -5,25 +5,25 @@ from __future__ import annotations
 import shlex
 import venv
 from pathlib import Path
+from typing import cast
+from unittest.mock import Mock
 
 import pytest
 from command_line import write_spin_profile
 from run_screen_app import RunScreenApp
-from run_screen_golden import hosts_asked, hosts_measuring, text_of
+from run_screen_golden import hosts_asked, hosts_measuring, run_model, text_of
 from test_run_screen import choose_file, shown, until
 
 from gputui.store.reading import open_result
 from gputui.tui.screens.run.model import RunModel
-from gputui.tui.screens.run.requests import AskHosts, OpenScreen, StartHosts, StopHosts
 
 
 def form(hosts: str, **texts: str) -> RunModel:
-    model = RunModel()
+    model = run_model()
     model.profiles = ()
     model.path.insert("quick")
     for name, text in {"hosts": hosts, **texts}.items():
         model.form.texts[name].insert(text)
-    model.take_requests()
     return model
 
 
@@ -43,9 +43,10 @@ def test_a_form_with_hosts_is_a_bakeoff_and_names_what_hosts_cannot_have() -> No
 
 def test_hosts_are_asked_then_the_user_then_they_start_and_can_be_stopped_and_compared() -> None:
     model = form("gpu-a gpu-b")
+    tasks, open_screen = cast(Mock, model.tasks), cast(Mock, model.open_screen)
     model.press("start")
-    (asked,) = (one for one in model.take_requests() if isinstance(one, AskHosts))
-    assert asked.hosts == "gpu-a gpu-b"
+    tasks.ask_hosts.assert_called_once_with(model.draft)
+    assert model.draft.hosts == "gpu-a gpu-b"
     plan = hosts_asked().hosts_plan
     assert plan is not None
     model.know_hosts_asked(plan)
@@ -54,13 +55,13 @@ def test_hosts_are_asked_then_the_user_then_they_start_and_can_be_stopped_and_co
     assert "accepts none of your keys" in text
     assert "y Yes  n No" in text
     model.press("yes")
-    assert StartHosts() in model.take_requests()
+    tasks.start_hosts.assert_called_once_with()
     progress = hosts_measuring().hosts_progress
     assert progress is not None
     model.know_hosts(progress)
     model.press("stop")
     model.press("yes")
-    assert StopHosts() in model.take_requests()
+    tasks.stop_hosts.assert_called_once_with()
     model.press("back")
     assert "hosts measure: a watches them" in text_of(model, 80, 23)
     model.press("attach")
@@ -69,7 +70,7 @@ def test_hosts_are_asked_then_the_user_then_they_start_and_can_be_stopped_and_co
     assert over is not None
     model.know_hosts(over)
     model.press("choose")
-    assert OpenScreen("compare", ("a.db@1", "a.db@2")) in model.take_requests()
+    open_screen.assert_called_once_with("compare", ("a.db@1", "a.db@2"))
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 23), (120, 39), (42, 12)])

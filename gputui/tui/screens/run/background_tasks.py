@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import secrets
 import signal
 import threading
 from collections.abc import Callable, Sequence
@@ -11,7 +10,6 @@ from dataclasses import replace
 from time import monotonic
 
 from gputui.errors import GputuiError, MachineLacks
-from gputui.model.absent import Missing
 from gputui.model.result import Run
 from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.spec import Spec
@@ -23,19 +21,20 @@ from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.profiles.user_workload import is_step_file
 from gputui.services.results.case_table import CaseLine, case_lines
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.labels import case_name, outcome_words
+from gputui.services.results.labels import case_name, outcome_words, torch_in
 from gputui.services.results.next_steps import NextStep, next_steps
 from gputui.services.results.selectors import run_in
 from gputui.services.results.throughput import speeds_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import end_of_log
+from gputui.services.runs.active import watch_runs
+from gputui.services.runs.alerts import endings
 from gputui.services.runs.device_history import HistoryReader
+from gputui.services.runs.held_runs import LiveRun, runs_in_progress
 from gputui.services.runs.process import (
-    LiveRun,
     called,
     follow,
     is_of_this_boot,
-    runs_in_progress,
     start_runs,
     stop,
     target_of,
@@ -44,7 +43,7 @@ from gputui.services.runs.process import (
 )
 from gputui.services.runs.progress import CaseProgress, LogTail, ProgressTracker
 from gputui.services.runs.recovery import recover_orphans, see_stored
-from gputui.services.runs.start import DraftChecker, choices_of, prepare, read_draft
+from gputui.services.runs.start import Draft, DraftChecker, prepare, read_draft
 from gputui.services.serving.curve import serving_of
 from gputui.services.serving.text import headline_of
 from gputui.services.support.error_log import keep_error
@@ -52,14 +51,12 @@ from gputui.services.support.paths import error_log, hash_key
 from gputui.store.journal_reader import TelemetryTail
 from gputui.store.text import clean_text
 from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
-from gputui.tui.screens.run.model import EndedRuns, InProgress, RunModel, WatchedRuns
-from gputui.tui.screens.run.requests import AskHosts, CheckDraft, Start, Stop
+from gputui.tui.screens.run.model import EndedRuns, InProgress, RunModel, WatchedRuns, sentence
 
-LOOK_EVERY_S = 2.0
-"""For runs in progress that others started."""
 TELL_EVERY_S = 1.0
 Tell = Callable[[Callable[[RunModel], None]], None]
 """Has the event loop do something to the model; may be called from any thread."""
+_Jobs = queue.SimpleQueue[Callable[[], object]]
 
 
 class BackgroundTasks:
@@ -68,10 +65,10 @@ class BackgroundTasks:
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._checker = DraftChecker()
-        self._wake = threading.Condition()
-        self._check: CheckDraft | None = None
-        self._is_closed = False
-        self._following: threading.Event | None = None
+        self._drafts, self._jobs = _Jobs(), _Jobs()
+        """Each is done one after the other, by a thread of its own."""
+        self._closed = threading.Event()
+        self._following = threading.Event()
         """Set to end the thread that follows."""
         self._started: dict[str, tuple[LiveRun, ...]] = {}
         """Runs whose supervisor is a child of this process."""
@@ -81,35 +78,36 @@ class BackgroundTasks:
         """Writes down the bakeoff of the hosts that were asked last."""
         self._bakeoff: Bakeoff | None = None
         """The one that is followed."""
-        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
     def open(self) -> None:
         """Begin to look."""
-        for name, work in (("drafts", self._check_drafts), ("runs", self._look), ("jobs", self._work)):
-            threading.Thread(target=work, name=f"run screen: {name}", daemon=True).start()
+        self._begin(self._drafts, self._read_profiles, self._find_default_file)
+        self._begin(self._jobs, self._recover, self._find_left_bakeoff)
+        watch_runs(self._know_runs, self._closed)
 
     def close(self) -> None:
         """Report nothing from now on. Waits for no thread."""
-        with self._wake:
-            self._is_closed = True
-            self._wake.notify_all()
+        self._closed.set()
         self.unwatch()
-        self._jobs.put(lambda: None)
+        for jobs in (self._drafts, self._jobs):
+            jobs.put(lambda: None)
 
-    def check(self, request: CheckDraft) -> None:
-        """Look at a draft; one that was not begun with is forgotten for a newer one."""
-        with self._wake:
-            anew = request.anew or (self._check is not None and self._check.anew)
-            self._check = CheckDraft(request.draft, request.editing, anew)
-            self._wake.notify_all()
+    def check(self, draft: Draft, editing: str, *, anew: bool = False) -> None:
+        """Find out what is wrong with a draft, and what would run, while this field is edited.
 
-    def start(self, request: Start) -> None:
-        """Start runs, as `gputui run --detach` does."""
-        self._jobs.put(lambda: self._start(request))
+        With `anew`, what is known of the box and its interpreters is forgotten first.
+        """
+        if anew:
+            self._drafts.put(self._checker.forget)
+        self._drafts.put(lambda: self._check(draft, editing))
 
-    def ask_hosts(self, request: AskHosts) -> None:
-        """Ask hosts what they are and would measure."""
-        self._jobs.put(lambda: self._ask_hosts(request))
+    def start(self, draft: Draft, *, anyway: bool = False) -> None:
+        """Start runs, as `gputui run --detach` does; `anyway` if the user was asked about disturbances."""
+        self._jobs.put(lambda: self._start(draft, anyway=anyway))
+
+    def ask_hosts(self, draft: Draft) -> None:
+        """Ask other boxes what they are and what they would measure; starts nothing."""
+        self._jobs.put(lambda: self._ask_hosts(draft))
 
     def start_hosts(self) -> None:
         """Start on the hosts that were asked last, and follow them in a thread."""
@@ -118,7 +116,7 @@ class BackgroundTasks:
             self._in_thread("hosts", lambda: self._bring_home(prepared()))
 
     def follow_hosts(self, name: str) -> None:
-        """Go on with a bakeoff."""
+        """Go on with a bakeoff that nobody brings home."""
         self._in_thread("hosts", lambda: self._bring_home(find_bakeoff(name)))
 
     def stop_hosts(self) -> None:
@@ -134,32 +132,45 @@ class BackgroundTasks:
 
     def unwatch(self) -> None:
         """Follow nothing; the run goes on."""
-        if self._following is not None:
-            self._following.set()
-            self._following = None
+        self._following.set()
 
-    def stop(self, request: Stop) -> None:
-        """Ask a supervisor to end its runs."""
-        self._jobs.put(lambda: self._stop(request))
+    def stop(self, run_id: str) -> None:
+        """Ask the supervisor of a run to end its runs."""
+        self._jobs.put(lambda: self._stop(run_id))
+
+    def _begin(self, jobs: _Jobs, *first: Callable[[], object]) -> None:
+        for job in first:
+            jobs.put(job)
+        threading.Thread(target=self._work, args=(jobs,), name="run screen: jobs", daemon=True).start()
 
     def _in_thread(self, name: str, work: Callable[[], None]) -> None:
         threading.Thread(target=self._guarded, args=(work,), name=f"run screen: {name}", daemon=True).start()
 
     # In threads
 
-    def _ask_hosts(self, request: AskHosts) -> None:
-        options, _ = read_draft(request.draft)
-        hosts = named_in(request.hosts, options)
-        self._say(lambda model: setattr(model, "probing", ", ".join(host.name for host in hosts)))
+    def _work(self, jobs: _Jobs) -> None:
+        while not self._closed.is_set():
+            self._guarded(jobs.get())
+
+    def _know_runs(self, groups: Sequence[tuple[LiveRun, ...]]) -> None:
+        found = tuple(map(_in_progress, groups))
+        self._say(lambda model: model.know_in_progress(found))
+
+    def _probing(self, path: str) -> None:
+        self._say(lambda model: setattr(model, "probing", path))
+
+    def _ask_hosts(self, draft: Draft) -> None:
+        options, _ = read_draft(draft)
+        hosts = named_in(draft.hosts, options)
+        self._probing(", ".join(host.name for host in hosts))
         profile, step_file, step = profile_for_hosts(options.profile)
         target, key = writable_target(options.db), hash_key()
-        choices = choices_of(options, secrets.randbelow(2**31))
-        asked = prepare_hosts(hosts, profile, choices, key, step_file=step_file, step=step)
-        self._say(lambda model: setattr(model, "probing", ""))
+        asked = prepare_hosts(hosts, profile, options.choices, key, step_file=step_file, step=step)
+        self._probing("")
         refused = tuple(one.line for one in asked.refused)
         if not asked.planned:
             raise MachineLacks("no host can be measured", "; ".join(refused))
-        words = command_on(request.hosts, options)[1:]
+        words = command_on(draft.hosts, options)[1:]
         self._prepared = lambda: new_bakeoff(asked, target, key, step=step, words=words)
         rows = tuple((one.box.host.name, tuple(one.lines())) for one in asked.planned)
         plan = HostsPlan(asked.summary(), rows, (*asked.same(), *refused))
@@ -188,20 +199,6 @@ class BackgroundTasks:
         if found is not None:
             self._say(lambda model: setattr(model, "left_bakeoff", found.name))
 
-    def _check_drafts(self) -> None:
-        self._guarded(self._read_profiles)
-        self._guarded(self._find_default_file)
-        while True:
-            with self._wake:
-                while self._check is None and not self._is_closed:
-                    self._wake.wait()
-                request, self._check = self._check, None
-            if self._is_closed or request is None:
-                return
-            if request.anew:
-                self._checker.forget()
-            self._guarded(lambda request=request: self._check_one(request))  # type: ignore[misc]
-
     def _read_profiles(self) -> None:
         profiles = shipped_profiles()
         self._say(lambda model: model.know_profiles(profiles))
@@ -210,28 +207,11 @@ class BackgroundTasks:
         default = str(target_of(None))
         self._say(lambda model: setattr(model, "default_file", default))
 
-    def _check_one(self, request: CheckDraft) -> None:
-        def probing(path: str) -> None:
-            self._say(lambda model: setattr(model, "probing", path))
-
-        checked = self._checker.check(request.draft, request.editing, probing)
-        self._say(lambda model: model.know_checked(checked))
-
-    def _look(self) -> None:
-        said: tuple[InProgress, ...] | None = None
-        while not self._is_closed:
-            found = tuple(_in_progress(group) for group in runs_in_progress())
-            if found != said:
-                said = found
-                self._say(lambda model, found=found: model.know_in_progress(found))  # type: ignore[misc]
-            with self._wake:
-                self._wake.wait_for(lambda: self._is_closed, LOOK_EVERY_S)
-
-    def _work(self) -> None:
-        self._guarded(self._recover)
-        self._guarded(self._find_left_bakeoff)
-        while not self._is_closed:
-            self._guarded(self._jobs.get())
+    def _check(self, draft: Draft, editing: str) -> None:
+        """Look at a draft, unless a newer one waits."""
+        if self._drafts.empty():
+            checked = self._checker.check(draft, editing, self._probing)
+            self._say(lambda model: model.know_checked(checked))
 
     def _recover(self) -> None:
         """What earlier runs left behind is stored first, as by every command."""
@@ -239,22 +219,18 @@ class BackgroundTasks:
         if said:
             self._say(lambda model: model.say("; ".join(said), "warn"))
 
-    def _start(self, request: Start) -> None:
-        asked, wrong = read_draft(request.draft)
+    def _start(self, draft: Draft, *, anyway: bool) -> None:
+        asked, wrong = read_draft(draft)
         if wrong:
             raise next(iter(wrong.values()))
-
-        def probing(path: str) -> None:
-            self._say(lambda model: setattr(model, "probing", path))
-
-        prepared = prepare(asked, on_probe=probing)
-        launches = [launch for one in prepared.requests for launch in one.plan.launches]
-        found = () if request.anyway else disturbances(prepared.machine, gpus_of(launches, prepared.machine))
+        prepared = prepare(asked, on_probe=self._probing)
+        launches = [launch for spec in prepared.specs for launch in spec.plan.launches]
+        found = () if anyway else disturbances(prepared.machine, gpus_of(launches, prepared.machine))
         if found:
             said = tuple(f"{check.topic}: {check.found}" for check in found)
             self._say(lambda model: model.know_disturbed(said))
             return
-        runs = start_runs(prepared.requests, prepared.target)
+        runs = start_runs(prepared.specs)
         wait_until_begun(runs)
         started = _in_progress(runs)
         self._started[started.run_ids[0]] = runs
@@ -267,8 +243,8 @@ class BackgroundTasks:
 
         self._say(begun)
 
-    def _stop(self, request: Stop) -> None:
-        runs = self._runs_of(request.run_id)
+    def _stop(self, run_id: str) -> None:
+        runs = self._runs_of(run_id)
         if runs:
             stop(runs[0], signal.SIGTERM)
 
@@ -290,7 +266,7 @@ class BackgroundTasks:
         watched = WatchedRuns(
             group, plans, str(runs[0].target), with_python, tuple(str(run.run_dir / "logs") for run in runs)
         )
-        self._say_unless(ends, lambda model: model.know_watched(watched))
+        self._say(lambda model: model.know_watched(watched))
         is_here = is_of_this_boot(runs[0])
         progress = ProgressTracker(plans, is_of_this_clock=is_here)
         histories = [HistoryReader(TelemetryTail(run.run_dir).poll) for run in runs] if is_here else []
@@ -302,26 +278,22 @@ class BackgroundTasks:
                 progress.hear(index, line)
             if monotonic() - told_s >= TELL_EVERY_S and (line is None or told_s):
                 told_s = monotonic()
-                self._show_progress(runs, progress, ends, histories)
-        self._show_progress(runs, progress, ends, histories)
+                self._show_progress(runs, progress, histories)
+        self._show_progress(runs, progress, histories)
         ended = finished(runs, progress, group)
         self._started.pop(run_id, None)
         if ended.wrong is not None:
             _keep(ended.wrong)
-        self._say_unless(ends, lambda model: model.know_ended(ended))
+        self._say(lambda model: model.know_ended(ended))
 
     def _show_progress(
-        self,
-        runs: tuple[LiveRun, ...],
-        progress: ProgressTracker,
-        ends: threading.Event,
-        histories: Sequence[HistoryReader],
+        self, runs: tuple[LiveRun, ...], progress: ProgressTracker, histories: Sequence[HistoryReader]
     ) -> None:
         """`histories` of the runs; empty if they are not of this boot, so that their clock is another."""
         picture = progress.picture(histories)
         words = tuple(self._in_full(said, runs[said.run]) for said in picture.last_words)
         picture = replace(picture, last_words=words)
-        self._say_unless(ends, lambda model: model.know_progress(runs[0].run_id, picture))
+        self._say(lambda model: model.know_progress(runs[0].run_id, picture))
 
     def _in_full(self, said: LogTail, run: LiveRun) -> LogTail:
         """With more of the log than the journal holds; read once."""
@@ -330,7 +302,7 @@ class BackgroundTasks:
             self._logs[key] = end_of_log(run.run_dir, said.launch_id)
         return replace(said, lines=self._logs[key] or said.lines)
 
-    def _guarded(self, work: Callable[[], None]) -> None:
+    def _guarded(self, work: Callable[[], object]) -> None:
         try:
             work()
         except GputuiError as error:
@@ -343,15 +315,8 @@ class BackgroundTasks:
         self._say(lambda model: model.know_refused(refused))
 
     def _say(self, change: Callable[[RunModel], None]) -> None:
-        if not self._is_closed:
+        if not self._closed.is_set():
             self._tell(change)
-
-    def _say_unless(self, ends: threading.Event, change: Callable[[RunModel], None]) -> None:
-        def unless_ended(model: RunModel) -> None:
-            if not ends.is_set():
-                change(model)
-
-        self._say(unless_ended)
 
 
 class DemoTasks(BackgroundTasks):
@@ -361,17 +326,17 @@ class DemoTasks(BackgroundTasks):
         from gputui.services.playback.demo import BOXES, MadeUpProgress, interpreter_of
 
         super().__init__(tell)
-        self._progress = MadeUpProgress()
+        self._progress, self._one_at_a_time = MadeUpProgress(), threading.Lock()
         self._checker = DraftChecker(BOXES[0], ChosenInterpreter(interpreter_of(BOXES[0]), "made up"))
         self._group = InProgress(("demo",), "demo", outlives=False)
 
     def open(self) -> None:
-        self._in_thread("drafts", self._check_drafts)
+        self._begin(self._drafts, self._read_profiles, self._find_default_file)
         self._say(lambda model: model.know_in_progress((self._group,)))
 
-    def check(self, request: CheckDraft) -> None:
-        executes = request.draft.python or is_step_file(request.draft.profile)
-        (self._refuse if executes else super().check)(replace(request, anew=False))
+    def check(self, draft: Draft, editing: str, *, anew: bool = False) -> None:
+        executes = draft.python or is_step_file(draft.profile)
+        (self._refuse if executes else super().check)(draft, editing)
 
     def _refuse(self, *_: object, **__: object) -> None:
         self._say(
@@ -383,22 +348,18 @@ class DemoTasks(BackgroundTasks):
     start = ask_hosts = follow_hosts = start_hosts = stop_hosts = stop = _refuse
 
     def _watch(self, run_id: str, ends: threading.Event) -> None:
-        self._say_unless(
-            ends,
-            lambda model: model.know_watched(
-                WatchedRuns(self._group, (self._progress.plan,), "demo.db", "a made-up torch")
-            ),
-        )
+        watched = WatchedRuns(self._group, (self._progress.plan,), "demo.db", "a made-up torch")
+        self._say(lambda model: model.know_watched(watched))
         while not ends.is_set():
-            with self._wake:  # the thread that followed before may still be here
+            with self._one_at_a_time:  # the thread that followed before may still be here
                 picture = self._progress.picture()
-            self._say_unless(ends, lambda model, picture=picture: model.know_progress(run_id, picture))  # type: ignore[misc]
+            self._say(lambda model, picture=picture: model.know_progress(run_id, picture))  # type: ignore[misc]
             ends.wait(TELL_EVERY_S)
 
 
 def _keep(error: GputuiError) -> None:
     """In the log of errors."""
-    keep_error(error_log(), "run", f"{error.message}: {error.hint}" if error.hint else error.message)
+    keep_error(error_log(), "run", sentence(error))
 
 
 def _in_progress(runs: tuple[LiveRun, ...]) -> InProgress:
@@ -411,8 +372,7 @@ def _runtime_words(spec: Spec) -> str:
     runtime = spec.runtime
     if not runtime.python_version:
         return ""  # a load on a server asks no interpreter
-    torch = "no torch" if isinstance(runtime.torch_version, Missing) else f"torch {runtime.torch_version}"
-    return f"Python {runtime.python_version}, {torch}"
+    return f"Python {runtime.python_version}, {torch_in(runtime)}"
 
 
 def finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InProgress) -> EndedRuns:
@@ -445,16 +405,11 @@ def finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InProg
     except GputuiError as error:
         wrong = error
         rows = rows or rows_of_progress(progress.picture().cases)
-    statuses = [
-        f"{end.status}: {end.reason}" if end.reason else end.status for end in progress.ended.values()
-    ]
-    if len(statuses) < len(runs):
-        statuses.append("its supervisor was killed")
     checks = tuple(check for result in results for check in performance_checks(result))
     return EndedRuns(
         group,
         str(target),
-        "; ".join(dict.fromkeys(statuses)),
+        "; ".join(endings(progress.ended.values(), len(runs))),
         tuple(rows),
         tuple(said),
         wrong,

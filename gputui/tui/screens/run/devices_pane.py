@@ -94,10 +94,10 @@ def device_charts(progress: ProgressSnapshot, width: int, rows: int, *, abreast:
 
 def host_lines(progress: ProgressSnapshot, width: int, rows: int = 1) -> list[Line]:
     """The host beside a GPU under test, and what the other GPUs do: at most so many lines."""
-    device = device_under_test(progress)
-    if device is None or device.is_host or isinstance(progress.devices, Missing):
+    device, devices = device_under_test(progress), progress.devices
+    if device is None or device.is_host or isinstance(devices, Missing):
         return []
-    host = next((one for one in progress.devices if one.is_host), None)
+    host = next((one for one in devices if one.is_host), None)
     parts: list[tuple[Span, ...]] = []
     if host is not None:
         values = {**limits_of(progress.machine, HOST), **host.now}
@@ -107,8 +107,7 @@ def host_lines(progress: ProgressSnapshot, width: int, rows: int = 1) -> list[Li
                 gauge = gauge_spans(metric.amount(values), full, 8, metric.hue)
                 parts.append((Span(metric.in_words(values)), Span(" "), *gauge))
         parts += _host_notes(host)
-    others = _others(progress, device)
-    parts += [(Span(others),)] if others else []
+    parts += [(Span(others),)] if (others := _others(devices, device)) else []
     lines: list[Line] = []
     while parts and len(lines) < rows:
         here = fitting(parts, width - 9, "   ", least=1)
@@ -167,22 +166,17 @@ def _others_share(progress: ProgressSnapshot) -> list[tuple[Span, ...]]:
     return [(Span(f"other programs {format_percent(share)}", "warn" if share > CROWDED_SHARE else "dim"),)]
 
 
-def _others(progress: ProgressSnapshot, device: DeviceHistory) -> str:
-    """`7 other GPUs idle`, `2 of 7 other GPUs busy`."""
-    if isinstance(progress.devices, Missing):
-        return ""
+def _others(devices: Sequence[DeviceHistory], device: DeviceHistory) -> str:
+    """`7 other GPUs idle`, `2 of 7 other GPUs busy`; empty if there is no other."""
     busy = [
         one.now["sm_busy_pct"] >= BUSY_FROM_PCT
-        for one in progress.devices
+        for one in devices
         if not one.is_host and one.device != device.device and "sm_busy_pct" in one.now
     ]
-    if not busy:
-        return ""
-    return (
-        f"{sum(busy)} of {counted(len(busy), 'other GPU')} busy"
-        if any(busy)
-        else (f"{counted(len(busy), 'other GPU')} idle")
-    )
+    all_of_them = counted(len(busy), "other GPU")
+    if any(busy):
+        return f"{sum(busy)} of {all_of_them} busy"
+    return f"{all_of_them} idle" if busy else ""
 
 
 def _row(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from gputui.analysis.peak_tests import (
     ABOVE_LIMIT,
@@ -22,7 +23,7 @@ from gputui.services.results.next_steps import NextStep
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.tui.screens.run.cases_pane import STATE_STYLES
 from gputui.tui.screens.run.devices_pane import device_charts, device_under_test
-from gputui.tui.screens.run.model import EndedRuns, RunModel
+from gputui.tui.screens.run.model import EndedRuns, RunModel, sentence
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, line_width, wrapped
 from gputui.tui.widgets.sections import section, table_lines
@@ -35,10 +36,9 @@ _OF_BOXES = 5
 _MARGIN = "   "
 _WIDEST_BAR = 40
 _POINT, _RANGE, _TRACK = "●", "━", "─"
-_MARKS = tuple(
-    (percent / 100, f"{percent} %") for percent in range(25, 400, 25) if percent % 50 == 0 or percent == 75
-)
-"""Of the axis of published figures."""
+_LABELS = (50, 75, *range(100, 400, 50))
+"""Of the axis of published figures, in percent."""
+_Judged = tuple[PerformanceCheck, PeakTest, Expectation]
 
 
 def ended_lines(model: RunModel, ended: EndedRuns, width: int, height: int) -> list[Line]:
@@ -58,7 +58,12 @@ def _page(ended: EndedRuns, width: int, *, is_tall: bool) -> Iterator[Line]:
     answer = list(_answer(ended, width))
     yield from answer
     gap = [fitted((), width)] if is_tall else []
-    judged = [(check, one) for check in ended.checks for one in check.peak_tests if one.word != NO_REFERENCE]
+    judged = [
+        (check, one, one.expectation)
+        for check in ended.checks
+        for one in check.peak_tests
+        if one.expectation is not None and one.word != NO_REFERENCE
+    ]
     if judged:
         yield from gap if answer else ()
         yield from _published(ended.checks, judged, width)
@@ -67,7 +72,9 @@ def _page(ended: EndedRuns, width: int, *, is_tall: bool) -> Iterator[Line]:
     measured = [row for row in ended.rows if row.rate]
     if measured:
         yield from gap if answer or judged else ()
-        yield from _results(measured, width)
+        title = f"all {counted(len(measured), 'case')}" if len(measured) > 1 else "the case"
+        yield section((Span(title, "title"),), width)
+        yield from table_lines(rates_table(measured, widest_bar=_WIDEST_BAR), width, margin=len(_MARGIN))
     yield from _not_measured(ended.rows, width)
     if ended.next_steps and is_tall:
         yield from gap
@@ -82,8 +89,7 @@ def _page(ended: EndedRuns, width: int, *, is_tall: bool) -> Iterator[Line]:
 def _answer(ended: EndedRuns, width: int) -> Iterator[Line]:
     """What it comes to; what went wrong, if it did."""
     if ended.wrong is not None:
-        text = f"{ended.wrong.message}: {ended.wrong.hint}" if ended.wrong.hint else ended.wrong.message
-        yield from _flowing(clean(text), width, "alarm", indent=1)
+        yield from _flowing(clean(sentence(ended.wrong)), width, "alarm", indent=1)
         return
     words = {check.word for check in ended.checks}
     style = "alarm" if ABOVE_LIMIT in words else "warn" if BELOW_NORMAL in words else "title"
@@ -104,77 +110,55 @@ def _telemetry(progress: ProgressSnapshot | None, width: int, room: int) -> list
 # The box beside its published range
 
 
-def _published(
-    checks: Sequence[PerformanceCheck],
-    judged: Sequence[tuple[PerformanceCheck, PeakTest]],
-    width: int,
-) -> Iterator[Line]:
-    names = dict.fromkeys(check.device_name.removeprefix("NVIDIA ") for check, _ in judged)
+def _published(checks: Sequence[PerformanceCheck], judged: Sequence[_Judged], width: int) -> Iterator[Line]:
+    names = dict.fromkeys(check.device_name.removeprefix("NVIDIA ") for check, _, _ in judged)
     standings = [check.standing for check in checks if check.standing is not None and check.standing.judges]
     whose = " and ".join(dict.fromkeys(counted(one.boxes, "box") for one in standings)) or "published"
     legend = (Span("● ", "title"), Span("this box  ", "dim"), Span(f"━━ {whose}", "dim"))
     named = clean(" and ".join(names))
     words = f"{named} and {whose} of its kind" if standings else f"published figures for {named}"
     yield section((Span(words, "title"),), width, legend)
-    many = len({check.device_index for check, _ in judged}) > 1
     left_out = 0
     if standings:  # a reference judges every case: the worst are shown, and how many are like them
-        judged = sorted(judged, key=lambda pair: (pair[1].word == NORMAL, pair[1].share or 0.0))
-        wrong = sum(one.word != NORMAL for _, one in judged)
+        judged = sorted(judged, key=lambda one: (one[1].word == NORMAL, one[1].share or 0.0))
+        wrong = sum(test.word != NORMAL for _, test, _ in judged)
         left_out = max(len(judged) - max(wrong, _OF_BOXES), 0)
-        judged = judged[: len(judged) - left_out]
-    columns = _published_columns(judged, heading="case" if standings else "peak test", many=many)
+    columns = _published_columns(judged[: len(judged) - left_out], "case" if standings else "peak test")
     yield from table_lines(Table(columns), width, margin=len(_MARGIN))
     if left_out:
         yield fitted((Span(f"{_MARGIN}and {counted(left_out, 'case')} more, all normal", "dim"),), width)
 
 
-def _published_columns(
-    judged: Sequence[tuple[PerformanceCheck, PeakTest]], *, heading: str, many: bool
-) -> tuple[Column | Drawing, ...]:
-    known = [
-        (check, one, expectation, share)
-        for check, one in judged
-        if (expectation := one.expectation) is not None and (share := one.share) is not None
+def _published_columns(judged: Sequence[_Judged], heading: str) -> tuple[Column | Drawing, ...]:
+    many = len({check.device_index for check, _, _ in judged}) > 1
+    shares = [test.units_per_s / expected.measured_low for _, test, expected in judged]
+    most = [
+        expected.measured_high and expected.measured_high / expected.measured_low for *_, expected in judged
     ]
-    styles = [CHECK_WORDS[one.word].style for _, one, _, _ in known]
+    words = [CHECK_WORDS[test.word] for _, test, _ in judged]
 
     def draw(cells: int, beside: Sequence[Column]) -> Column:
-        axis = _axis([one for _, one, _, _ in known], cells)
-        marks = "".join(span.text for span in axis_labels(axis, _MARKS))
-        drawn = []
-        for (_, _, expectation, share), style in zip(known, styles, strict=True):
-            most = expectation.measured_high and expectation.measured_high / expectation.measured_low
-            drawn.append([range_plot(share, 1.0, most, axis, style)])
-        return Column(marks, drawn)
+        low = min(0.5, *(share // 0.25 * 0.25 for share in shares))
+        high = max(*shares, *filter(None, most))
+        axis = Axis(max(low, 0.0), max(1.25, 1.03 * high), max(cells, 8))
+        drawn = [
+            [range_plot(share, 1.0, end, axis, word.style)]
+            for share, end, word in zip(shares, most, words, strict=True)
+        ]
+        return Column(axis_labels(axis), drawn)
 
     names = [
-        Span(_label(check, one, many=many), "title" if one.word != NORMAL else "")
-        for check, one, _, _ in known
+        Span(_label(check, test, many=many), "title" if test.word != NORMAL else "")
+        for check, test, _ in judged
     ]
-    here = [format_rate(one.units_per_s, one.unit) for _, one, _, _ in known]
-    elsewhere = [Span(_elsewhere(expectation, one), "dim") for _, one, expectation, _ in known]
-    words = [CHECK_WORDS[one.word] for _, one, _, _ in known]
     return (
         Column(heading, names, breaks=True),
-        Column("here", here, True),
-        Column("elsewhere", elsewhere, priority=2),
+        Column("here", [format_rate(test.units_per_s, test.unit) for _, test, _ in judged], True),
+        Column("elsewhere", [Span(_elsewhere(of, test), "dim") for _, test, of in judged], priority=2),
         Drawing(draw, 8, 200, wishes=((2, 27),)),
-        Column("", [format_percent(share) for _, _, _, share in known], True),
+        Column("", list(map(format_percent, shares)), True),
         Column("", words),
     )
-
-
-def _axis(judged: Sequence[PeakTest], cells: int) -> Axis:
-    """In shares of the lowest published figure, wide enough for all."""
-    shares = [one.share for one in judged if one.share is not None]
-    highest = [
-        one.expectation.measured_high / one.expectation.measured_low
-        for one in judged
-        if one.expectation is not None and one.expectation.measured_high is not None
-    ]
-    low = min(0.5, *(share // 0.25 * 0.25 for share in shares))
-    return Axis(max(low, 0.0), max(1.25, *(1.03 * one for one in (*shares, *highest))), max(cells, 8))
 
 
 def _label(check: PerformanceCheck, judged: PeakTest, *, many: bool) -> str:
@@ -195,14 +179,42 @@ def _elsewhere(expectation: Expectation, test: PeakTest) -> str:
     return low if low == high else f"{low} to {high}"
 
 
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What the two ends of a line of cells stand for."""
+
+    low: float
+    high: float
+    cells: int
+
+    def place(self, value: float) -> int:
+        """The cell of a value; the first or the last if it lies outside."""
+        share = (value - self.low) / (self.high - self.low)
+        return min(max(int(share * self.cells), 0), self.cells - 1)
+
+
+def range_plot(value: float, low: float, high: float | None, axis: Axis, style: str) -> tuple[Span, ...]:
+    """`────●──━━━━──`: the value as a point, the range from `low` to `high`, or to the end if it is open."""
+    first = axis.place(low)
+    last = axis.cells - 1 if high is None else axis.place(high)
+    kinds = [_RANGE if first <= cell <= last else _TRACK for cell in range(axis.cells)]
+    kinds[axis.place(value)] = _POINT
+    styles = {_RANGE: "dim", _TRACK: "track", _POINT: style}
+    return tuple(Span("".join(cells), styles[kind]) for kind, cells in groupby(kinds))
+
+
+def axis_labels(axis: Axis) -> str:
+    """Labels that begin at the cells of their values; one that has no room or no value here is left out."""
+    text = ""
+    for percent in _LABELS:
+        label, place = f"{percent} %", axis.place(percent / 100)
+        is_inside = axis.low <= percent / 100 <= axis.high and place + len(label) <= axis.cells
+        if is_inside and (not text or place > len(text)):
+            text = text.ljust(place) + label
+    return text.ljust(axis.cells)
+
+
 # What was measured
-
-
-def _results(rows: Sequence[CaseLine], width: int) -> Iterator[Line]:
-    yield section(
-        (Span(f"all {counted(len(rows), 'case')}" if len(rows) > 1 else "the case", "title"),), width
-    )
-    yield from table_lines(rates_table(rows, widest_bar=_WIDEST_BAR), width, margin=len(_MARGIN))
 
 
 def _not_measured(rows: Sequence[CaseLine], width: int) -> Iterable[Line]:
@@ -231,44 +243,3 @@ def _next(steps: Sequence[NextStep], width: int) -> Iterator[Line]:
 def _flowing(text: str, width: int, style: str, indent: int = 3) -> Iterator[Line]:
     for row in wrapped(text, width - indent - 1, 6):
         yield fitted((Span(" " * indent), Span(row, style)), width)
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """What the two ends of a line of cells stand for."""
-
-    low: float
-    high: float
-    cells: int
-
-    def place(self, value: float) -> int:
-        """The cell of a value; the first or the last if it lies outside."""
-        share = (value - self.low) / (self.high - self.low)
-        return min(max(int(share * self.cells), 0), self.cells - 1)
-
-
-def range_plot(value: float, low: float, high: float | None, axis: Axis, style: str) -> tuple[Span, ...]:
-    """`────●──━━━━──`: the value as a point, the range from `low` to `high`, or to the end if it is open."""
-    first = axis.place(low)
-    last = axis.cells - 1 if high is None else axis.place(high)
-    kinds = [_RANGE if first <= cell <= last else _TRACK for cell in range(axis.cells)]
-    kinds[axis.place(value)] = _POINT
-    styles = {_RANGE: "dim", _TRACK: "track", _POINT: style}
-    spans: list[Span] = []
-    for kind in kinds:
-        if spans and spans[-1].style == styles[kind]:
-            spans[-1] = Span(spans[-1].text + kind, styles[kind])
-        else:
-            spans.append(Span(kind, styles[kind]))
-    return tuple(spans)
-
-
-def axis_labels(axis: Axis, marks: tuple[tuple[float, str], ...]) -> Line:
-    """Labels that begin at the cells of their values; one that has no room or no value here is left out."""
-    text = ""
-    for value, label in marks:
-        place = axis.place(value)
-        is_inside = axis.low <= value <= axis.high and place + len(label) <= axis.cells
-        if is_inside and (not text or place > len(text)):
-            text = text.ljust(place) + label
-    return (Span(text.ljust(axis.cells), "dim"),)

@@ -15,14 +15,12 @@ class Field:
     """One line of the form."""
 
     name: str
-    """As in `Draft`, or HOSTS."""
+    """As in `Draft`."""
     title: str
     empty: str
     """What holds while nothing is typed."""
 
 
-HOSTS = "hosts"
-"""The field that is no part of a `Draft`: with it other boxes measure."""
 FIELDS: tuple[Field, ...] = (
     Field("device", "device", "all in the profile; or cpu, gpu, gpu:1"),
     Field("only", "workloads", "all in the profile; or some, as gemm gpt_train"),
@@ -30,7 +28,7 @@ FIELDS: tuple[Field, ...] = (
     Field("launches", "launches", "the profile's; each is a fresh process"),
     Field("budget", "budget", "the profile's; or seconds"),
     Field("python", "Python", "the first that has torch; or the path of one"),
-    Field(HOSTS, "hosts", "this box only; or ssh hosts: gpu-a gpu-b local"),
+    Field("hosts", "hosts", "this box only; or ssh hosts: gpu-a gpu-b local"),
     Field("label", "label", "none; a name for this run"),
     Field("price", "price", "not known; USD per hour for the whole box"),
     Field("file", "file", "where results are kept"),
@@ -53,22 +51,25 @@ class EditedText:
 
     def edit(self, key: str) -> bool:
         """Obey a key that moves or removes, by Textual's name; whether it is one."""
-        if key == "backspace":
-            if self.cursor:
-                self.text = self.text[: self.cursor - 1] + self.text[self.cursor :]
-                self.cursor -= 1
-        elif key == "delete":
-            self.text = self.text[: self.cursor] + self.text[self.cursor + 1 :]
-        elif key == "ctrl+u":
-            self.text, self.cursor = self.text[self.cursor :], 0
-        elif key in ("left", "right"):
-            self.cursor = min(max(self.cursor + (1 if key == "right" else -1), 0), len(self.text))
-        elif key in ("home", "ctrl+a"):
-            self.cursor = 0
-        elif key in ("end", "ctrl+e"):
-            self.cursor = len(self.text)
-        else:
-            return False
+        before, after = self.text[: self.cursor], self.text[self.cursor :]
+        match key:
+            case "backspace":
+                before = before[:-1]
+            case "delete":
+                after = after[1:]
+            case "ctrl+u":
+                before = ""
+            case "left":
+                before, after = before[:-1], before[-1:] + after
+            case "right":
+                before, after = before + after[:1], after[1:]
+            case "home" | "ctrl+a":
+                before, after = "", before + after
+            case "end" | "ctrl+e":
+                before, after = before + after, ""
+            case _:
+                return False
+        self.text, self.cursor = before + after, len(before)
         return True
 
 
@@ -100,10 +101,4 @@ class RunForm:
 
     def draft(self, profile: str) -> Draft:
         """What is typed, for a profile."""
-        texts = {name: text.text for name, text in self.texts.items() if name != HOSTS}
-        return Draft(profile=profile, **texts)
-
-    @property
-    def hosts(self) -> str:
-        """The hosts as typed; empty for this box."""
-        return self.texts[HOSTS].text.strip()
+        return Draft(profile=profile, **{name: text.text for name, text in self.texts.items()})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from gputui.analysis.peak_tests import PerformanceCheck
 from gputui.errors import GputuiError
@@ -15,23 +17,12 @@ from gputui.services.results.next_steps import NextStep
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.services.runs.start import FIELDS, CheckedDraft, Draft, Wrong, command_line, read_draft
 from gputui.tui.screens.run.actions import KEYS
-from gputui.tui.screens.run.form import HOSTS, EditedText, RunForm
+from gputui.tui.screens.run.form import EditedText, RunForm
 from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
-from gputui.tui.screens.run.requests import (
-    AskHosts,
-    CheckDraft,
-    Copy,
-    FollowHosts,
-    Leave,
-    OpenScreen,
-    Request,
-    Start,
-    StartHosts,
-    Stop,
-    StopHosts,
-    Unwatch,
-    Watch,
-)
+
+_STEPS = {"down": 1, "up": -1}
+_OF_PLAN = ("device", "only", "precision", "python")
+"""Fields that decide what is planned: what is wrong with a plan is of all of them together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +74,32 @@ class EndedRuns:
     next_steps: tuple[NextStep, ...] = ()
 
 
-class RunModel:
-    """The state of the screen. What it asks of the outside is in `take_requests`."""
+class Tasks(Protocol):
+    """What takes time or starts something, and is done in threads."""
 
-    def __init__(self) -> None:
+    def check(self, draft: Draft, editing: str, *, anew: bool = False) -> None: ...
+    def start(self, draft: Draft, *, anyway: bool = False) -> None: ...
+    def ask_hosts(self, draft: Draft) -> None: ...
+    def start_hosts(self) -> None: ...
+    def follow_hosts(self, name: str) -> None: ...
+    def stop_hosts(self) -> None: ...
+    def watch(self, run_id: str) -> None: ...
+    def unwatch(self) -> None: ...
+    def stop(self, run_id: str) -> None: ...
+
+
+class RunModel:
+    """The state of the screen. It has others do what takes time, copy a text, open a screen and leave."""
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        copy_text: Callable[[str], None],
+        open_screen: Callable[[str, tuple[str, ...]], None],
+        leave: Callable[[], None],
+    ) -> None:
+        self.tasks = tasks
+        self.copy_text, self.open_screen, self.leave = copy_text, open_screen, leave
         self.profiles: tuple[Profile, ...] | None = None
         """None while they are read."""
         self.selected = 0
@@ -125,9 +138,10 @@ class RunModel:
         """Text and style."""
         self._asked_for = ""
         """A profile to show when the profiles are known."""
+        self._followed = ""
+        """The run that was asked for last: what is said of another comes too late."""
         self._has_looked = False
         """Whether runs in progress are known."""
-        self._requests: list[Request] = []
 
     # What is shown
 
@@ -148,36 +162,33 @@ class RunModel:
     def command(self) -> str:
         """The command line that does the same."""
         options = read_draft(self.draft)[0]
-        if self.form.hosts:
-            return shlex.join(command_on(self.form.hosts, options))
-        return command_line(options)
+        return shlex.join(command_on(self.hosts, options)) if self.hosts else command_line(options)
 
     @property
     def is_checked(self) -> bool:
         """Whether what is known of the draft is of all of it."""
         return self.checked is not None and self.checked.draft == self.draft
 
+    @property
+    def hosts(self) -> str:
+        """The boxes that are to measure, as typed; empty for this one."""
+        return self.form.texts["hosts"].text.strip()
+
     def wrong(self) -> Wrong:
         """What is wrong with the draft, as far as it is known."""
-        draft = self.draft
-        options, found = read_draft(draft)
-        wrong = dict(found)
-        if self.form.hosts:  # what is wrong with this box does not matter
+        draft, checked = self.draft, self.checked
+        options, wrong = read_draft(draft)
+        if self.hosts:  # what is wrong with this box does not matter
             try:
-                named_in(self.form.hosts, options)
+                named_in(self.hosts, options)
             except GputuiError as unusable:
-                wrong[HOSTS] = unusable
-            return wrong
-        checked = self.checked
-        if checked is not None and checked.draft.profile == draft.profile:
-            narrows = all(
-                getattr(checked.draft, name) == getattr(draft, name)
-                for name in ("device", "only", "precision", "python")
-            )
-            for name, error in checked.wrong.items():
-                same = getattr(checked.draft, name) == getattr(draft, name)
-                if same and (narrows or name in ("label", "price", "launches", "budget", "file", "python")):
-                    wrong.setdefault(name, error)
+                wrong["hosts"] = unusable
+        elif checked is not None and checked.draft.profile == draft.profile:
+            same = {name for name in FIELDS if getattr(checked.draft, name) == getattr(draft, name)}
+            if not same.issuperset(_OF_PLAN):
+                same -= {"profile", "device", "only", "precision"}
+            found = {name: error for name, error in checked.wrong.items() if name in same - wrong.keys()}
+            wrong = {**wrong, **found}
         return wrong
 
     @property
@@ -206,18 +217,17 @@ class RunModel:
         """A key of an action; whether it did anything here."""
         if self.question:
             return self._answer(action_id)
-        if action_id != "leave":
-            self.notice = ("", "")
         if action_id == "leave":
             return self._leave()
-        by_view = {
-            "choose": self._press_choosing,
-            "watch": self._press_watching,
-            "ended": self._press_ended,
-            "hosts": self._press_hosts,
-        }
-        act = by_view.get(self.view)
-        return act is not None and act(action_id)
+        self.notice = ("", "")
+        match self.view:
+            case "choose":
+                return self._press_choosing(action_id, is_list=self.region == "cases")
+            case "watch" | "ended":
+                return self._press_run(action_id)
+            case "hosts":
+                return self._press_hosts(action_id)
+        return False
 
     def type(self, text: str) -> None:
         """Letters for the line that is edited."""
@@ -234,11 +244,6 @@ class RunModel:
             return False
         self._check()
         return True
-
-    def take_requests(self) -> list[Request]:
-        """What was asked since the last call."""
-        taken, self._requests = self._requests, []
-        return taken
 
     def opened(self) -> None:
         """The screen was opened: a run in progress is watched as soon as it is known."""
@@ -293,12 +298,13 @@ class RunModel:
         """What was asked for was not done."""
         if self.view == "starting":
             self.view = "choose"
-        self.say(_sentence(error), "alarm")
+        self.say(sentence(error), "alarm")
 
     def know_watched(self, watched: WatchedRuns) -> None:
         """What the runs are that are followed now."""
-        self.watched = watched
-        self.view = "watch"
+        if watched.in_progress.run_ids[0] == self._followed:
+            self.watched = watched
+            self.view = "watch"
 
     def know_progress(self, run_id: str, picture: ProgressSnapshot) -> None:
         """How far the runs are."""
@@ -340,63 +346,56 @@ class RunModel:
 
     # Inside
 
-    def _ask(self, request: Request) -> None:
-        self._requests.append(request)
-
     def _check(self, *, anew: bool = False) -> None:
-        self._ask(CheckDraft(self.draft, self.editing, anew))
+        self.tasks.check(self.draft, self.editing, anew=anew)
 
     def _watch(self, run: InProgress) -> None:
-        self.view = "watch"
+        self.view, self._followed = "watch", run.run_ids[0]
         self.watched = self.progress = self.ended = None
         self.scrolled, self.shows_logs = 0, False
-        self._ask(Watch(run.run_ids[0]))
+        self.tasks.watch(run.run_ids[0])
 
-    def _press_choosing(self, action_id: str) -> bool:
-        if action_id == "attach" and self.hosts_progress is not None:
-            self.view = "hosts"
-        elif action_id == "attach" and self.left_bakeoff:
-            self._ask(FollowHosts(self.left_bakeoff))
-        elif action_id == "attach" and self.in_progress:
-            self._watch(self.in_progress[0])
-        elif self.region == "cases":
-            return self._press_cases(action_id)
-        elif action_id in ("down", "up"):
-            self._move(1 if action_id == "down" else -1)
-        elif action_id == "choose":
-            self._choose()
-        elif action_id == "next":
-            self.region = "form" if self.region != "form" else "profiles"
-            self.form.selected = 0
-            self._check()
-        elif action_id == "back" and self.region != "profiles":
-            self.region = "profiles"
-            self._check()
-        elif action_id == "start":
-            self._start()
-        elif action_id == "cases":
-            self.region, self.scrolled = "cases", 0
-        elif action_id == "copy":
-            self._ask(Copy(self.command))
-        elif action_id == "again":
-            self.checked = None
-            self._check(anew=True)
-        else:
-            return False
+    def _press_choosing(self, action_id: str, *, is_list: bool) -> bool:
+        """A key among profiles and fields, or in the list of cases."""
+        match action_id:
+            case "attach" if self.hosts_progress is not None:
+                self.view = "hosts"
+            case "attach" if self.left_bakeoff:
+                self.tasks.follow_hosts(self.left_bakeoff)
+            case "attach" if self.in_progress:
+                self._watch(self.in_progress[0])
+            case "down" | "up" if is_list:
+                self._scroll(action_id)
+            case "back" | "cases" | "choose" if is_list:
+                self.region = "profiles"
+            case "start" | "again" if is_list:
+                return False
+            case "down" | "up":
+                self._move(_STEPS[action_id])
+            case "choose":
+                self._choose()
+            case "next":
+                self.region = "form" if self.region != "form" else "profiles"
+                self.form.selected = 0
+                self._check()
+            case "back" if self.region != "profiles":
+                self.region = "profiles"
+                self._check()
+            case "start":
+                self._start()
+            case "cases":
+                self.region, self.scrolled = "cases", 0
+            case "copy":
+                self.copy_text(self.command)
+            case "again":
+                self.checked = None
+                self._check(anew=True)
+            case _:
+                return False
         return True
 
-    def _press_cases(self, action_id: str) -> bool:
-        if action_id in ("down", "up"):
-            self.scrolled = max(self.scrolled + (1 if action_id == "down" else -1), 0)
-        elif action_id in ("back", "cases", "choose"):
-            self.region = "profiles"
-        elif action_id == "next":
-            self.region = "form"
-        elif action_id == "copy":
-            self._ask(Copy(self.command))
-        else:
-            return False
-        return True
+    def _scroll(self, action_id: str) -> None:
+        self.scrolled = max(self.scrolled + _STEPS[action_id], 0)
 
     def _move(self, step: int) -> None:
         if self.region == "form":
@@ -428,16 +427,16 @@ class RunModel:
         if not self.profile_name:
             self.say("name a .toml profile or a workload in a .py file first", "alarm")
         elif wrong:
-            name = next(name for name in (HOSTS, *FIELDS) if name in wrong)
-            self.say(_sentence(wrong[name]), "alarm")
-        elif self.form.hosts and self._hosts_go_on:
+            name = next(name for name in FIELDS if name in wrong)
+            self.say(sentence(wrong[name]), "alarm")
+        elif self.hosts and self._hosts_go_on:
             self.say(f"hosts are already measuring: {KEYS['attach']} watches them", "alarm")
-        elif self.form.hosts:
+        elif self.hosts:
             self.view = "starting"
-            self._ask(AskHosts(self.draft, self.form.hosts))
+            self.tasks.ask_hosts(self.draft)
         else:
             self.view = "starting"
-            self._ask(Start(self.draft))
+            self.tasks.start(self.draft)
 
     @property
     def _hosts_go_on(self) -> bool:
@@ -447,84 +446,66 @@ class RunModel:
         progress = self.hosts_progress
         if action_id == "back":
             self.view, self.region = "choose", "profiles"
-            if progress is not None and progress.is_over:
+            if not self._hosts_go_on:
                 self.hosts_progress = None
             self._check()
-        elif progress is None:
-            return False
-        elif action_id in ("down", "up"):
-            to = self.selected_host + (1 if action_id == "down" else -1)
-            self.selected_host = min(max(to, 0), len(progress.statuses) - 1)
-        elif action_id == "stop" and not progress.is_over:
-            self.question = "stop hosts"
-        elif action_id in ("results", "choose") and progress.selectors:
-            self._ask(OpenScreen("compare", progress.selectors))
-        elif action_id == "copy":
-            compare = shlex.join(["gputui", "compare", *progress.selectors])
-            self._ask(Copy(compare if progress.selectors else f"gputui attach {progress.name}"))
-        else:
-            return False
-        return True
-
-    def _press_logs(self, action_id: str) -> bool:
-        """The keys of the last words, and those that scroll; whether it was one."""
-        if action_id in ("down", "up"):
-            self.scrolled = max(self.scrolled + (1 if action_id == "down" else -1), 0)
-        elif action_id == "logs":
-            self.shows_logs, self.scrolled = not self.shows_logs, 0
-        elif action_id == "back" and self.shows_logs:
-            self.shows_logs, self.scrolled = False, 0
-        elif action_id == "copy" and self.shows_logs:
-            words = () if self.progress is None else self.progress.last_words
-            self._ask(Copy("\n".join(row for said in words for row in (said.launch, *said.lines))))
-        else:
-            return False
-        return True
-
-    def _press_watching(self, action_id: str) -> bool:
-        if self._press_logs(action_id):
             return True
-        if action_id == "stop" and self.watched is not None:
-            self.question = "stop"
-        elif action_id == "next" and len(self.in_progress) > 1:
-            now = self.watched.in_progress if self.watched is not None else self.in_progress[0]
-            at = self.in_progress.index(now) if now in self.in_progress else -1
-            self._watch(self.in_progress[(at + 1) % len(self.in_progress)])
-        elif action_id == "back":
-            self._choose_again()
-        elif action_id == "copy" and self.watched is not None:
-            self._ask(
-                Copy(
-                    f"gputui attach {self.watched.in_progress.short_id}"
-                    if self.watched.in_progress.outlives
-                    else self.command
-                )
-            )
-        else:
+        if progress is None:
             return False
+        match action_id:
+            case "down" | "up":
+                to = self.selected_host + _STEPS[action_id]
+                self.selected_host = min(max(to, 0), len(progress.statuses) - 1)
+            case "stop" if not progress.is_over:
+                self.question = "stop hosts"
+            case "results" | "choose" if progress.selectors:
+                self.open_screen("compare", progress.selectors)
+            case "copy":
+                compare = shlex.join(["gputui", "compare", *progress.selectors])
+                self.copy_text(compare if progress.selectors else f"gputui attach {progress.name}")
+            case _:
+                return False
         return True
 
-    def _press_ended(self, action_id: str) -> bool:
-        ended = self.ended
-        if self._press_logs(action_id):
-            return True
-        if action_id in ("results", "choose") and ended is not None and ended.wrong is None:
-            self._ask(OpenScreen("results", (f"{ended.target}@{ended.in_progress.short_id}",)))
-        elif action_id == "back":
-            self._choose_again()
-        elif action_id == "attach" and self.in_progress:
-            self._watch(self.in_progress[0])
-        elif action_id == "copy" and ended is not None:
-            self._ask(Copy(f"gputui show {ended.in_progress.short_id} {ended.target}"))
-        else:
-            return False
+    def _press_run(self, action_id: str) -> bool:
+        """A key where a run is watched, or has ended."""
+        watched, ended = self.watched, self.ended
+        match action_id:
+            case "down" | "up":
+                self._scroll(action_id)
+            case "logs":
+                self.shows_logs, self.scrolled = not self.shows_logs, 0
+            case "back" if self.shows_logs:
+                self.shows_logs, self.scrolled = False, 0
+            case "back":
+                self._choose_again()
+            case "copy" if self.shows_logs:
+                words = () if self.progress is None else self.progress.last_words
+                self.copy_text("\n".join(row for said in words for row in (said.launch, *said.lines)))
+            case "copy" if ended is not None:
+                self.copy_text(f"gputui show {ended.in_progress.short_id} {ended.target}")
+            case "copy" if watched is not None:
+                run = watched.in_progress
+                self.copy_text(f"gputui attach {run.short_id}" if run.outlives else self.command)
+            case "stop" if ended is None and watched is not None:
+                self.question = "stop"
+            case "next" if ended is None and len(self.in_progress) > 1:
+                runs, now = self.in_progress, None if watched is None else watched.in_progress
+                at = runs.index(now) if now in runs else -1
+                self._watch(runs[(at + 1) % len(runs)])
+            case "results" | "choose" if ended is not None and ended.wrong is None:
+                self.open_screen("results", (f"{ended.target}@{ended.in_progress.short_id}",))
+            case "attach" if ended is not None and self.in_progress:
+                self._watch(self.in_progress[0])
+            case _:
+                return False
         return True
 
     def _choose_again(self) -> None:
-        self.view, self.region = "choose", "profiles"
+        self.view, self.region, self._followed = "choose", "profiles", ""
         self.watched = self.progress = self.ended = None
         self.scrolled, self.shows_logs = 0, False
-        self._ask(Unwatch())
+        self.tasks.unwatch()
         self._check()
 
     def _leave(self) -> bool:
@@ -548,29 +529,29 @@ class RunModel:
 
     def _answer(self, action_id: str) -> bool:
         question = self.question
-        if action_id in ("no", "back"):
-            self.question = ""
-            if question == "start hosts":
-                self.view, self.hosts_plan = "choose", None
-        elif action_id == "yes" or (action_id == "leave" and question == "leave"):
-            self.question = ""
-            if question == "leave":
-                self._ask(Leave())
-            elif question == "start":
-                self.view = "starting"
-                self._ask(Start(self.draft, anyway=True))
-            elif question == "start hosts":
-                self._ask(StartHosts())
-            elif question == "stop hosts":
-                self._ask(StopHosts())
-                self.say("ending the runs and keeping what is finished ...", "warn")
-            elif self.watched is not None:
-                self._ask(Stop(self.watched.in_progress.run_ids[0]))
-                self.say("ending the run and keeping what is finished ...", "warn")
-        else:
+        is_yes = action_id == "yes" or (action_id == question == "leave")
+        if not is_yes and action_id not in ("no", "back"):
             return False
+        self.question = ""
+        match question if is_yes else f"not {question}":
+            case "leave":
+                self.leave()
+            case "start":
+                self.view = "starting"
+                self.tasks.start(self.draft, anyway=True)
+            case "start hosts":
+                self.tasks.start_hosts()
+            case "not start hosts":
+                self.view, self.hosts_plan = "choose", None
+            case "stop hosts":
+                self.tasks.stop_hosts()
+                self.say("ending the runs and keeping what is finished ...", "warn")
+            case "stop" if self.watched is not None:
+                self.tasks.stop(self.watched.in_progress.run_ids[0])
+                self.say("ending the run and keeping what is finished ...", "warn")
         return True
 
 
-def _sentence(error: GputuiError) -> str:
+def sentence(error: GputuiError) -> str:
+    """An error with its hint."""
     return f"{error.message}: {error.hint}" if error.hint else error.message

@@ -12,7 +12,7 @@ from gputui.tui.screens.run.actions import KEYS, TITLES
 from gputui.tui.screens.run.ended import ended_lines
 from gputui.tui.screens.run.form import FIELDS, EditedText, Field
 from gputui.tui.screens.run.hosts_pane import plan_lines, progress_lines
-from gputui.tui.screens.run.model import RunModel
+from gputui.tui.screens.run.model import RunModel, sentence
 from gputui.tui.screens.run.watching import watching
 from gputui.tui.shell.keymap import key_hint, keys_line
 from gputui.tui.terminal.lines import Line, Span
@@ -30,7 +30,6 @@ from gputui.tui.widgets.cells import (
     wrapped,
 )
 from gputui.tui.widgets.lines_list import MARKER
-from gputui.tui.widgets.plain_ascii import in_ascii
 from gputui.tui.widgets.sections import log_lines
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 9
@@ -39,11 +38,12 @@ LEAST_PROFILES = 3
 _LABEL = 13
 """Cells of the name of a field."""
 _FOOTERS = {
-    "profiles": ("choose", "next", "start", "cases", "copy", "again"),
-    "form": ("choose", "next", "back"),
+    "profiles": ("attach", "choose", "next", "start", "cases", "copy", "again"),
+    "form": ("attach", "choose", "next", "back"),
     "path": ("choose", "back"),
-    "cases": ("back", "copy"),
-    "watch": ("stop", "logs", "copy", "back", "leave"),
+    "cases": ("attach", "back", "copy"),
+    "watch": ("next", "stop", "logs", "copy", "back", "leave"),
+    "opening": ("back", "leave"),
     "ended": ("results", "logs", "copy", "back", "leave"),
     "hosts": ("results", "stop", "copy", "back", "leave"),
     "logs": ("back", "copy", "leave"),
@@ -58,32 +58,31 @@ _CALLED: Mapping[tuple[str, str], str] = {
 """Keys whose action has another name in a place."""
 
 
-def picture(
-    model: RunModel, width: int, height: int, now_ns: int, *, ends: str = "", ascii_only: bool = False
-) -> tuple[Line, ...]:
+def picture(model: RunModel, width: int, height: int, now_ns: int, *, ends: str = "") -> tuple[Line, ...]:
     """Exactly `height` lines of `width` cells; `ends` is when a run that is watched will end, as `14:31`."""
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
-        lines = [fitted((Span(f"at least {LEAST_WIDTH} x {LEAST_HEIGHT + 1} cells are needed"),), width)]
-        lines = filled(lines, width, height)
-    else:
-        foot = _foot(model, width, max(2, height // 4))
-        room = height - len(foot)
-        if model.shows_logs and model.view in ("watch", "ended"):
+        words = f"at least {LEAST_WIDTH} x {LEAST_HEIGHT + 1} cells are needed"
+        return tuple(filled([_words(words, width)], width, height))
+    said = _said(model, width, max(2, height // 4))
+    said = filled(said, width, max(2, len(said))) if model.view == "choose" else said
+    foot = [*said, _keys(model, width)]
+    room = height - len(foot)
+    match model.view:
+        case "watch" | "ended" if model.shows_logs:
             body = _logs(model, width, room)
-        elif model.view == "ended" and model.ended is not None:
+        case "ended" if model.ended is not None:
             body = ended_lines(model, model.ended, width, room)
-        elif model.view in ("watch", "ended"):
+        case "watch" | "ended":
             body = watching(model, width, room, now_ns, ends)
-        elif model.view == "hosts" and model.hosts_progress is not None:
+        case "hosts" if model.hosts_progress is not None:
             body = progress_lines(model.hosts_progress, model.selected_host, width, room)
-        elif model.view == "hosts" and model.hosts_plan is not None:
+        case "hosts" if model.hosts_plan is not None:
             body = plan_lines(model.hosts_plan, width, room)
-        elif model.region == "cases" and model.checked is not None:
+        case _ if model.region == "cases" and model.checked is not None:
             body = _cases_of_profile(model, model.checked, width, room)
-        else:
+        case _:
             body = _choose(model, width, room)
-        lines = [*filled(body, width, room), *foot]
-    return tuple(in_ascii(line) for line in lines) if ascii_only else tuple(lines)
+    return (*filled(body, width, room), *foot)
 
 
 def heading(model: RunModel) -> str:
@@ -139,7 +138,7 @@ def _shortened(about: list[Line], width: int) -> list[Line]:
 def _planned(model: RunModel, width: int, height: int) -> list[Line]:
     """What would be measured here, in columns, where there is room for all of it below the form."""
     checked = model.checked
-    if checked is None or checked.draft.profile != model.profile_name or model.form.hosts:
+    if checked is None or checked.draft.profile != model.profile_name or model.hosts:
         return []
     cases = [case for plan in checked.plans for case in plan.cases]
     names = list(dict.fromkeys(clean(case.case.name) for case in cases if case.outcome is None))
@@ -222,8 +221,8 @@ def _about(model: RunModel, width: int) -> list[Line]:
     """What the selected profile would do here: at least `_ABOUT_ROWS` lines."""
     checked = model.checked
     name = clean(model.profile_name.rpartition("/")[2]) or "of your own"
-    if model.form.hosts:
-        lines = [ruled((Span(name, "title"), Span(f"on {clean(model.form.hosts)}", "accent")), width)]
+    if model.hosts:
+        lines = [ruled((Span(name, "title"), Span(f"on {clean(model.hosts)}", "accent")), width)]
         lines.append(_words("  each is asked what it is, before anything starts there", width, "dim"))
         return filled(lines, width, _ABOUT_ROWS)
     if checked is None or checked.draft.profile != model.profile_name:
@@ -330,7 +329,7 @@ def _folded(model: RunModel, form: Sequence[Line], width: int) -> list[Line]:
 
 def _start_note(model: RunModel) -> list[Span]:
     if model.view == "starting":
-        asked = f"asking {clean(model.probing)} ..." if model.form.hosts and model.probing else "starting ..."
+        asked = f"asking {clean(model.probing)} ..." if model.hosts and model.probing else "starting ..."
         return [Span(f"  {asked}", "accent")]
     wrong = model.wrong()
     if "profile" in wrong:
@@ -340,7 +339,7 @@ def _start_note(model: RunModel) -> list[Span]:
     key = KEYS["choose" if model.region == "form" else "start"]
     does = (
         "asks the hosts; nothing starts yet"
-        if model.form.hosts
+        if model.hosts
         else "starts the run; it continues in the background"
     )
     return [Span(f"  {key} {does}", "dim")]
@@ -348,7 +347,9 @@ def _start_note(model: RunModel) -> list[Span]:
 
 def _edited(text: EditedText, room: int) -> tuple[Span, ...]:
     """The line that is edited, its cursor in sight."""
-    shown = clean(text.text) if len(clean(text.text)) == len(text.text) else _same_length(text.text)
+    shown = clean(text.text)
+    if len(shown) != len(text.text):
+        shown = "".join(clean(letter) or "·" for letter in text.text)
     first = max(text.cursor - room + 2, 0)
     while width_of(shown[first : text.cursor]) > room - 1:
         first += 1
@@ -357,10 +358,6 @@ def _edited(text: EditedText, room: int) -> tuple[Span, ...]:
         shown[text.cursor + 1 :], max(room - width_of(shown[first : text.cursor]) - width_of(under), 0)
     )
     return (Span(shown[first : text.cursor]), Span(under, "cursor"), Span(after))
-
-
-def _same_length(text: str) -> str:
-    return "".join(clean(c) or "·" for c in text)
 
 
 def _cases_of_profile(model: RunModel, checked: CheckedDraft, width: int, height: int) -> list[Line]:
@@ -412,58 +409,43 @@ def _logs(model: RunModel, width: int, height: int) -> list[Line]:
 # The last lines
 
 
-def _foot(model: RunModel, width: int, most: int) -> list[Line]:
-    said = _said(model, width, most)
-    if model.view == "choose":
-        said = filled(said, width, max(2, len(said)))
-    return [*said, _keys(model, width)]
-
-
 def _said(model: RunModel, width: int, most: int) -> list[Line]:
     """At most so many lines: a question, what has just happened, or what is wrong in full."""
     text, style = model.notice
-    if model.question == "stop":
-        called = model.watched.in_progress.called if model.watched is not None else ""
-        text, style = f"End run {called} and keep what is finished?", "warn"
-    elif model.question == "start":
-        text, style = f"Measure anyway? {'; '.join(model.disturbed)}.", "warn"
-    elif model.question == "start hosts" and model.hosts_plan is not None:
-        text, style = f"Start {model.hosts_plan.summary}?", "warn"
-    elif model.question == "stop hosts":
-        text, style = "End the runs on all hosts and keep what is finished?", "warn"
-    elif model.question == "leave":
-        words = model.parting_words or "a run is being started"
-        text, style = f"Leave? {words[:1].upper()}{words[1:]}.", "warn"
-    elif not text and model.view == "choose":
-        wrong = model.wrong()
-        named = model.editing if model.editing in wrong else next(iter(wrong), "")
-        if named:
-            error = wrong[named]
-            text, style = (f"{error.message}: {error.hint}" if error.hint else error.message), "alarm"
+    match model.question:
+        case "stop":
+            called = model.watched.in_progress.called if model.watched is not None else ""
+            text, style = f"End run {called} and keep what is finished?", "warn"
+        case "start":
+            text, style = f"Measure anyway? {'; '.join(model.disturbed)}.", "warn"
+        case "start hosts" if model.hosts_plan is not None:
+            text, style = f"Start {model.hosts_plan.summary}?", "warn"
+        case "stop hosts":
+            text, style = "End the runs on all hosts and keep what is finished?", "warn"
+        case "leave":
+            words = model.parting_words or "a run is being started"
+            text, style = f"Leave? {words[:1].upper()}{words[1:]}.", "warn"
+        case "" if not text and model.view == "choose" and (wrong := model.wrong()):
+            text, style = sentence(wrong.get(model.editing) or next(iter(wrong.values()))), "alarm"
     rows = wrapped(clean(text), width, most)
     return [fitted((Span(row, style),), width) for row in rows]
 
 
 def _keys(model: RunModel, width: int) -> Line:
-    place = model.region if model.view == "choose" else model.view
+    place, hosts = model.region if model.view == "choose" else model.view, model.hosts_progress
     if model.shows_logs and place in ("watch", "ended"):
         place = "logs"
-    has_words = model.progress is not None and bool(model.progress.last_words)
-    names: Sequence[str] = ("yes", "no") if model.question else _FOOTERS[place]
-    is_watchable = model.in_progress or model.hosts_progress is not None or model.left_bakeoff
-    if model.view == "choose" and is_watchable and not model.is_typing and not model.question:
-        names = ("attach", *names)
-    if place == "watch" and len(model.in_progress) > 1 and not model.question:
-        names = ("next", *names)
-    if place == "hosts" and model.hosts_progress is not None:
-        unfit = "stop" if model.hosts_progress.is_over else "results"
-        names = tuple(name for name in names if name != unfit)
-    if place == "ended" and model.ended is not None and model.ended.wrong is not None:
-        names = tuple(name for name in names if name != "results")
-    if not has_words:
-        names = tuple(name for name in names if name != "logs")
-    if place == "watch" and model.watched is None and not model.question:
-        names = ("back", "leave")
+    elif place == "watch" and model.watched is None:
+        place = "opening"
+    is_measured = model.ended is not None and model.ended.wrong is None
+    unfit = {
+        "attach": model.is_typing or not (model.in_progress or hosts is not None or model.left_bakeoff),
+        "next": place == "watch" and len(model.in_progress) < 2,
+        "logs": model.progress is None or not model.progress.last_words,
+        "stop": place == "hosts" and hosts is not None and hosts.is_over,
+        "results": not is_measured if place == "ended" else hosts is not None and not hosts.is_over,
+    }
+    names = ("yes", "no") if model.question else [name for name in _FOOTERS[place] if not unfit.get(name)]
     help_too = not model.is_typing and not model.question
     end = (Span("?", "accent"), Span(" Help", "dim")) if help_too else ()
     called = dict(_CALLED)

@@ -11,7 +11,7 @@ from gputui.tui.screens.run.actions import KEYS
 from gputui.tui.screens.run.cases_pane import cases_so_far, overall
 from gputui.tui.screens.run.devices_pane import device_charts, device_rows, host_lines
 from gputui.tui.screens.run.load_pane import load_lines
-from gputui.tui.screens.run.model import RunModel, WatchedRuns
+from gputui.tui.screens.run.model import RunModel
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, filled, fitted, left, line_width, right, side_by_side
 from gputui.tui.widgets.charts import area, axis_cells, body_styles, with_axis
@@ -38,7 +38,9 @@ def watching(model: RunModel, width: int, height: int, now_ns: int, ends: str = 
         more = f"  {counted(others, 'more run')} in progress: {KEYS['next']} shows the next"
         lines.append(fitted((Span(more, "warn"),), width))
     if is_tall:
-        lines += [_where(watched, width), fitted((), width)]
+        into = f"  into {clean(watched.target)}"
+        into += f" with {clean(watched.with_python)}" if watched.with_python else ""
+        lines += [fitted((Span(into, "dim"),), width), fitted((), width)]
     if is_tall and width >= _VERY_WIDE:
         return [*lines, *_two_columns(model, progress, width, height - len(lines))]
     needed = 1 + len(progress.to_run) + bool(progress.not_run_line)
@@ -85,12 +87,6 @@ def _cases(model: RunModel, progress: ProgressSnapshot, width: int, rows: int) -
     return lines
 
 
-def _where(watched: WatchedRuns, width: int) -> Line:
-    text = f"  into {clean(watched.target)}"
-    text += f" with {clean(watched.with_python)}" if watched.with_python else ""
-    return fitted((Span(text, "dim"),), width)
-
-
 # The blocks
 
 
@@ -103,7 +99,7 @@ def _strip(progress: ProgressSnapshot, width: int, rows: int, *, has_axis: bool)
         words = "storing what was measured" if progress.is_storing else "no block has been timed yet"
         lines = [section((Span("blocks", "title"),), width), fitted((Span(f"  {words}", "dim"),), width)]
         return filled(lines, width, 2 + rows + has_axis)
-    launch = f"launch {strip.launch} of {strip.launches}, block {strip.blocks}"
+    launch = f"launch {len(strip.step_s)} of {strip.launches}, block {strip.blocks}"
     most = f" of at most {strip.most_blocks}" if strip.aim and width >= _WIDE else ""
     title = (Span(clean(strip.name), "title"), Span(f"  {launch}{most}"))
     aim = (Span(f"enough: {strip.aim}", "dim"),) if strip.aim else ()
@@ -131,13 +127,14 @@ def _running(strip: TimedCase, width: int, *, begins_at_0: bool) -> Line:
 
 def _shown_blocks(strip: TimedCase, room: int) -> list[tuple[float, ...]]:
     """Step times by launch, the oldest first; columns stay where they are while a launch goes on."""
-    step_s = strip.step_s[_dropped(len(strip.step_s), room) :]
+    *earlier, step_s = strip.step_s
+    step_s = step_s[_dropped(len(step_s), room) :]
     before = room - min(max(strip.most_blocks, len(step_s)), room) - 1
     shown = [step_s]
-    for earlier in reversed(strip.earlier_step_s):
+    for one in reversed(earlier):
         if before < 1:
             break
-        shown.insert(0, earlier[-before:])
+        shown.insert(0, one[-before:])
         before -= len(shown[0]) + 1
     return shown
 
@@ -158,7 +155,7 @@ def _blocks(
     painted = [(Span(*row),) for row in zip(bodies, body_styles("compute", rows), strict=True)]
     lines = with_axis(painted, high_text, width, low_text)
     if has_axis:
-        labels = [f"launch {strip.launch - place}" for place in reversed(range(len(shown)))]
+        labels = [f"launch {len(strip.step_s) - place}" for place in reversed(range(len(shown)))]
         names = [
             left(label if len(one) > len(label) else "", len(one))
             for label, one in zip(labels, shown, strict=True)
