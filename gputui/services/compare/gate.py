@@ -10,9 +10,10 @@ from gputui.analysis.verdict import BAND, RatioEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_change
 from gputui.services.compare.pairing import Comparison, Row
-from gputui.services.compare.row_text import change_text, mean_name, row_name
+from gputui.services.compare.row_text import change_text, mean_name
 from gputui.services.compare.suggestions import steps_for_absent, steps_for_limit
 from gputui.services.results.conditions import Evidence
+from gputui.services.results.labels import short_case_name
 
 PASS, FAIL, CANNOT_TELL = "pass", "fail", "cannot tell"
 
@@ -54,7 +55,7 @@ def check_gate(
             if isinstance(row.a.speed, Missing):
                 continue
             rows += 1
-            name = beside + row_name(row, [], ignore)
+            name = beside + short_case_name(row.case, (), ignore)
             if isinstance(row.estimate, Missing):
                 undecided.append(f"{name}: {row.rate.reason}")
                 steps += steps_for_absent(row, evidence)

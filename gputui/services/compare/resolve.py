@@ -35,15 +35,12 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.plan import Plan
 from gputui.model.result import Run
-from gputui.model.units import (
-    counted,
-    format_size_of_change,
-    listed,
-)
+from gputui.model.units import counted, listed
 from gputui.recording.own_directory import write_whole
 from gputui.recording.spec import Spec
 from gputui.services.compare.pairing import Side, compare_sides, estimate_pair, pairing, side_of_runs
 from gputui.services.compare.rerun import RepeatedRun, launches_per_case
+from gputui.services.compare.row_text import OF_RATES, change_words
 from gputui.services.results.labels import format_ends
 from gputui.services.results.selectors import from_here
 from gputui.services.results.waiting import contention_of
@@ -84,9 +81,8 @@ class RowStanding:
     def phrase(self, percent: float) -> str:
         """`32 % slower (28 to 36)`, `within ±5 % (-2 to +1 %)`, `can't tell (-8 to +6 %)`."""
         if self.word in (FASTER, SLOWER):
-            size, ends = format_size_of_change(self.ratio, self.low, self.high)
-            comparative = "as fast" if size.endswith("x") and self.word == FASTER else self.word
-            return f"{size} {comparative} ({ends})"
+            words, ends = change_words((self.ratio, self.low, self.high), OF_RATES)
+            return f"{words} ({ends})"
         ends = format_ends(self.low, self.high, self.ratio)
         if self.word == WITHIN:
             return f"within ±{percent:g} % ({ends})"

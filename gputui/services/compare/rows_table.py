@@ -34,11 +34,10 @@ from gputui.services.compare.row_text import (
     mark_of,
     mean_name,
     point_text,
-    row_name,
-    shared_words,
     style_of,
     verdict_text,
 )
+from gputui.services.results.labels import shared_case_words, short_case_name
 from gputui.store.text import clean_text
 
 RowOfSides = tuple[Row | None, ...]
@@ -227,7 +226,7 @@ def _names(
 ) -> Column:
     """What each case is called; shorter where intervals have no room, then without the size where a workload
     has one, and so is the heading in its turn."""
-    common = shared_words((row for of in rows for row in of if row), ignore)
+    common = shared_case_words((row.case for of in rows for row in of if row), ignore)
     works = {first_of(of).case.work for of in rows}
 
     def name(item: Item, is_short: bool) -> Span:
@@ -235,7 +234,7 @@ def _names(
             row = first_of(item.rows)
             is_only_size = {row.case.work} == {one for one in works if one.workload == row.case.work.workload}
             unsaid = [*common, row.case.work.size] if is_short and is_only_size else common
-            return Span(clean_text(row_name(row, unsaid, ignore, is_short=is_short)))
+            return Span(clean_text(short_case_name(row.case, unsaid, ignore, is_short=is_short)))
         mean = next(mean for mean in item.means if mean is not None)
         if is_pair and not has_groups:
             return Span(mean_name(mean), "dim")

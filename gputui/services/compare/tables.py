@@ -22,8 +22,6 @@ from gputui.services.compare.row_text import (
     figure_verdict,
     no_difference_words,
     part_words,
-    row_name,
-    shared_words,
     side_words,
     unmeasured_words,
 )
@@ -31,7 +29,13 @@ from gputui.services.compare.rows_table import is_absent, rows_table
 from gputui.services.compare.why import Why, sentence
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line
 from gputui.services.results.conditions import NOT_PROFILED
-from gputui.services.results.labels import ending_words, lost_words, some_of
+from gputui.services.results.labels import (
+    ending_words,
+    lost_words,
+    shared_case_words,
+    short_case_name,
+    some_of,
+)
 
 _ANY_WIDTH = 10_000
 
@@ -40,13 +44,13 @@ class Naming:
     """Names the rows of a comparison and numbers their notes."""
 
     def __init__(self, comparison: Comparison, ignore: str) -> None:
-        self.common = shared_words(comparison.rows, ignore)
+        self.common = shared_case_words((row.case for row in comparison.rows), ignore)
         self.ignore = ignore
         self.notes: list[str] = []
 
     def name(self, row: Row, *, is_short: bool = False) -> str:
         """Without what all rows share."""
-        return row_name(row, self.common, self.ignore, is_short=is_short)
+        return short_case_name(row.case, self.common, self.ignore, is_short=is_short)
 
     def note(self, row: Row) -> str:
         """` [1]`: the number of the note that says more about a verdict; empty where there is no more to

@@ -35,13 +35,12 @@ from gputui.services.compare.row_text import (
     change_text,
     figure_values,
     figure_verdict,
-    row_name,
     verdict_text,
 )
 from gputui.services.compare.session import Answer, Asked
 from gputui.services.compare.text import comparison_as_text
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.labels import plain_name
+from gputui.services.results.labels import plain_name, short_case_name
 from gputui.tui.screens.compare.evidence_page import evidence_page
 
 
@@ -203,7 +202,7 @@ def test_the_gate_fails_only_what_is_judged_slower_and_leaves_open_what_is_not_d
     undecided = check_gate([comparison], "", None, EVIDENCE)
 
     for row in comparison.rows:
-        line = f"{row_name(row, [], '')}: {change_text(row.rate)}"
+        line = f"{short_case_name(row.case)}: {change_text(row.rate)}"
         assert row.rate.ratio is not None
         if line in by_limit.slower:
             assert row.rate.word == "slower"
