@@ -25,7 +25,7 @@ from gputui.services.compare.row_text import (
     side_words,
     unmeasured_words,
 )
-from gputui.services.compare.rows_table import is_absent, rows_table
+from gputui.services.compare.rows_table import is_absent, rows_of_sides, rows_table
 from gputui.services.compare.why import Why, sentence
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line
 from gputui.services.results.conditions import NOT_PROFILED
@@ -79,7 +79,7 @@ def row_table(
     comparison: Comparison, naming: Naming, columns: Sequence[ComparisonColumn] | None = None
 ) -> Table:
     """The rows and the means of their classes with all there is to say; costs have a table of their own."""
-    rows = [(row,) for row in comparison.rows]
+    rows = rows_of_sides((comparison,), naming.ignore, one_sided=False)
     return rows_table((comparison,), rows, naming.ignore, columns, note=naming.note, has_costs=False).table
 
 
@@ -173,24 +173,17 @@ def disturbances(comparison: Comparison, naming: Naming, b: str = "b") -> Iterab
             found.setdefault((flag.side, flag.word), []).append(said)
     for (side, word), rows in sorted(found.items()):
         yield f"! {b if side == 'b' else side} {word}: {', '.join(rows)} of the time"
-    for letter, cells in (("a", [row.a for row in timed]), (b, [row.b for row in timed])):
-        named = zip(map(naming.name, timed), cells, strict=True)
+    for letter, of_side in (("a", 0), (b, 1)):
+        named = [(naming.name(row), (row.a, row.b)[of_side]) for row in timed]
         for words in lost_words((name, cell.result) for name, cell in named if cell.result is not None):
             yield f"! {letter}: {words}"
-    for letter, impossible in (("a", _impossible(comparison, 0)), (b, _impossible(comparison, 1))):
-        for row, share in impossible:
-            yield (
-                f"! {letter} {naming.name(row)}: {format_percent(share)} of the data sheet's peak is a"
-                " measurement error, or the device is not what its name says"
-            )
-
-
-def _impossible(comparison: Comparison, place: int) -> Iterable[tuple[Row, float]]:
-    for row in comparison.rows:
-        wrong = [use.of_sheet for use in (row.a, row.b)[place].uses if use.is_impossible]
-        shares = [share for share in wrong if not isinstance(share, Missing)]
-        if shares:
-            yield row, max(shares)
+        for name, cell in named:
+            wrong = [use.of_sheet for use in cell.uses if use.is_impossible]
+            if shares := [share for share in wrong if not isinstance(share, Missing)]:
+                yield (
+                    f"! {letter} {name}: {format_percent(max(shares))} of the data sheet's peak is a"
+                    " measurement error, or the device is not what its name says"
+                )
 
 
 def performance_lines(comparison: Comparison) -> Iterable[str]:
@@ -227,8 +220,13 @@ def below_rows(
     yield (*remarks(comparison, naming), *more, *performance_lines(comparison))
     for why in whys:
         yield from _reasons(why, naming.name(why.row))
-    if absent := tuple(unattributed(whys, naming)):
-        yield from ("", absent)
+    unknown: dict[str, list[str]] = {}
+    for why in whys:
+        if isinstance(why.attribution, Missing) and why.attribution.reason != NOT_PROFILED:
+            unknown.setdefault(why.attribution.reason, []).append(naming.name(why.row))
+    if unknown:
+        yield ""
+        yield tuple(f"why {', '.join(names)}: unknown: {reason}" for reason, names in unknown.items())
     tables = (metric_table(comparison, naming), *(column_table(one, comparison, naming) for one in columns))
     yield from (table for table in tables if table is not None)
     yield tuple(left_out(comparison, naming))
@@ -242,13 +240,3 @@ def _reasons(why: Why, name: str) -> Iterator[Section]:
         yield Section(f"why {name}", parts)
     elif findings:
         yield Section(name, (findings,))
-
-
-def unattributed(whys: Sequence[Why], naming: Naming) -> Iterable[str]:
-    """Rows whose difference is not attributed, by reason; omits those that were not profiled."""
-    absent: dict[str, list[str]] = {}
-    for why in whys:
-        if isinstance(why.attribution, Missing) and why.attribution.reason != NOT_PROFILED:
-            absent.setdefault(why.attribution.reason, []).append(naming.name(why.row))
-    for reason, names in absent.items():
-        yield f"why {', '.join(names)}: unknown: {reason}"
