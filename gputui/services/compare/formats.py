@@ -43,7 +43,7 @@ def save_comparison(path: Path, asked: Asked, baseline: int, columns: Sequence[C
 
 def comparison_plain(asked: Asked, answer: Answer) -> dict[str, object]:
     """What `gputui compare --json` prints."""
-    from gputui.services.compare.json import comparison_as_json, headline_as_json
+    from gputui.services.compare.data import comparison_as_json, headline_as_json
 
     plain = [comparison_as_json(*pair) for pair in answer.pairs]
     headline = headline_as_json(answer.headline)
@@ -68,11 +68,11 @@ def comparison_text(
         return json.dumps(comparison_plain(asked, answer), indent=1) + "\n"
     pairs = answer.pairs
     if form == "csv":
-        from gputui.services.compare.csv import comparisons_as_csv
+        from gputui.services.compare.data import comparisons_as_csv
 
         return comparisons_as_csv(pairs, asked.ignore)
     if form == "markdown":
-        from gputui.services.compare.markdown import comparisons_as_markdown
+        from gputui.services.compare.tables import comparisons_as_markdown
 
         return comparisons_as_markdown(pairs, asked.ignore, answer.headline, columns)
     if form == "text":

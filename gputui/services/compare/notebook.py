@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gputui.document.html import bullets, safe, table
 from gputui.errors import GputuiError, NoResult
-from gputui.services.compare.csv import comparison_records
+from gputui.services.compare.data import comparison_records
 from gputui.services.compare.formats import comparison_text, save_comparison
 from gputui.services.compare.pairing import DIMENSIONS, Comparison
 from gputui.services.compare.session import Answer, Asked, ask

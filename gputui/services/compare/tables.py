@@ -1,4 +1,5 @@
-"""A comparison as tables and lines of text, which each format lays out in its own way."""
+"""A comparison as tables and lines of text, which each format lays out in its own way; as Markdown, to paste
+into a pull request."""
 
 from __future__ import annotations
 
@@ -7,11 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.judgement import TIME
 from gputui.analysis.verdict import BAND, RatioEstimate
+from gputui.document.markdown import escaped, markdown_of
 from gputui.document.parts import Section
 from gputui.document.table import Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.units import format_change, format_percent
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn
+from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import Comparison, Row, performance_checks_of_side
 from gputui.services.compare.row_text import (
     boxes_text,
@@ -26,8 +29,7 @@ from gputui.services.compare.row_text import (
     unmeasured_words,
 )
 from gputui.services.compare.rows_table import is_absent, rows_of_sides, rows_table
-from gputui.services.compare.why import Why, sentence
-from gputui.services.compare.why_text import finding_lines, part_table, trust_line
+from gputui.services.compare.why import Why, finding_lines, part_table, sentence, trust_line
 from gputui.services.results.conditions import NOT_PROFILED
 from gputui.services.results.labels import (
     ending_words,
@@ -240,3 +242,38 @@ def _reasons(why: Why, name: str) -> Iterator[Section]:
         yield Section(f"why {name}", parts)
     elif findings:
         yield Section(name, (findings,))
+
+
+def comparisons_as_markdown(
+    pairs: Sequence[tuple[Comparison, Sequence[Why]]],
+    ignore: str,
+    headline: Headline,
+    columns: Sequence[ComparisonColumn] = (),
+) -> str:
+    """The headline, then each comparison; names from files cannot become markup."""
+    steps = "".join(f"    {step.command}\n" for step in headline.steps)
+    first = f"**{escaped(headline.text)}**\n\n" + (
+        f"{headline.purpose.capitalize()}:\n\n{steps}\n" if steps else ""
+    )
+    return first + "\n---\n\n".join(
+        _markdown_of_pair(*pair, ignore, columns, place) for place, pair in enumerate(pairs)
+    )
+
+
+def _markdown_of_pair(
+    comparison: Comparison,
+    whys: Sequence[Why],
+    ignore: str,
+    columns: Sequence[ComparisonColumn],
+    place: int,
+) -> str:
+    naming = Naming(comparison, ignore)
+    rows = row_table(comparison, naming, columns or None)
+    below = [column for column in COLUMNS if column.default == "below" and not columns]
+    absent = absent_lines(comparison, columns)
+    parts = (
+        about_lines(comparison, ignore, place),
+        rows,
+        *below_rows(comparison, whys, naming, below, absent),
+    )
+    return "\n".join(markdown_of(part) for part in parts if part)

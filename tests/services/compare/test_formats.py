@@ -25,15 +25,13 @@ from gputui.errors import EXIT_DONE
 from gputui.model.case import Case
 from gputui.model.journal import Block, Price
 from gputui.services.compare.columns import COST, ENERGY
-from gputui.services.compare.csv import comparisons_as_csv
+from gputui.services.compare.data import comparison_as_json, comparisons_as_csv
 from gputui.services.compare.headline import Headline
 from gputui.services.compare.html import comparisons_as_page
-from gputui.services.compare.json import comparison_as_json
-from gputui.services.compare.markdown import comparisons_as_markdown
+from gputui.services.compare.html_details import time_axis, time_histogram
 from gputui.services.compare.pairing import Cell, compare_sides, side_of_runs
 from gputui.services.compare.session import ask
-from gputui.services.compare.svg import time_axis, time_histogram
-from gputui.services.compare.tables import Naming, column_table, row_table
+from gputui.services.compare.tables import Naming, column_table, comparisons_as_markdown, row_table
 from gputui.services.compare.text import comparison_pages
 from gputui.services.results.conditions import Evidence
 from gputui.services.support.csv_cells import harmless

@@ -12,8 +12,7 @@ from gputui.services.compare.pairing import Row
 from gputui.services.compare.rows_table import rows_of_sides
 from gputui.services.compare.suggestions import next_steps
 from gputui.services.compare.telemetry_overlay import SideCurves, curves_of
-from gputui.services.compare.why import Why, sentence
-from gputui.services.compare.why_text import finding_lines, part_table, trust_line
+from gputui.services.compare.why import Why, finding_lines, part_table, sentence, trust_line
 from gputui.services.results.conditions import NOT_PROFILED
 from gputui.services.results.labels import short_case_name
 from gputui.services.serving.curve import ServingRun
