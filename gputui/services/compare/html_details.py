@@ -1,8 +1,8 @@
 """What the page says of one pair of sides below its rows: why, the time per step, telemetry, all figures.
 
-Its charts are inline SVG: shapes only, since labels are text of the page, which can wrap. A chart is as wide as
-its place: positions are percentages, or the drawing is stretched. No script, no style attribute; the page's
-style sheet knows the classes.
+Its charts are inline SVG: shapes only, since labels are text of the page, which can wrap. A chart is as wide
+as its place: positions are percentages, or the drawing is stretched. No script, no style attribute; the style
+sheet of the page knows the classes.
 """
 
 from __future__ import annotations

@@ -170,14 +170,14 @@ class Reach:
 
 def percent_from(text: str) -> float:
     """Parse how fine rows are to be resolved. Raises GputuiError unless it is from 0.1 to 50."""
-    hint = f"a difference in per cent from {LEAST_PERCENT:g} to {MOST_PERCENT:g}, such as 5"
     try:
         percent = float(text)
     except ValueError:
-        raise GputuiError(f"--resolve: {text[:_SHOWN]!r} is not a number", hint) from None
+        percent = math.nan
     if not LEAST_PERCENT <= percent <= MOST_PERCENT:
         raise GputuiError(
-            f"--resolve: {text[:_SHOWN]} is not in the range {LEAST_PERCENT:g} to {MOST_PERCENT:g}", hint
+            f"--resolve: {text[:_SHOWN]!r} is not a number from {LEAST_PERCENT:g} to {MOST_PERCENT:g}",
+            "a difference in per cent, such as 5",
         )
     return percent
 
