@@ -87,9 +87,10 @@ def _gave(cell: Cell) -> str:
     return "" if cell.result is None else gave_text(cell.result)
 
 
-def _gave_number(cell: Cell, row: Row) -> str:
+def _clocks(row: Row) -> tuple[str]:
     """Without the unit that stands behind the rates."""
-    return _gave(cell).removesuffix(f" {rate_cells(row)[2].text}")
+    unit = rate_cells(row)[2].text
+    return _pair(*(_gave(cell).removesuffix(f" {unit}") or "—" for cell in (row.a, row.b)))
 
 
 def _blocks(row: Row) -> tuple[str]:
@@ -138,10 +139,6 @@ def _blocks_csv(cell: Cell) -> dict[str, Value]:
     return {"blocks": speed.blocks if speed else None, "launches": speed.launches if speed else None}
 
 
-def _peak_csv(cell: Cell) -> dict[str, Value]:
-    return {"of_peak": share_of_sheet(cell.uses)}
-
-
 RATE = ComparisonColumn(
     name="rate",
     headings=("a", "b", "unit"),
@@ -154,7 +151,7 @@ RATE = ComparisonColumn(
 CLOCK = ComparisonColumn(
     name="clock",
     headings=(GAVE,),
-    cells=lambda row: _pair(*(_gave_number(cell, row) or "—" for cell in (row.a, row.b))),
+    cells=_clocks,
     default="always",
     is_before_verdict=True,
     value=lambda cell, in_full, beside: _gave(cell) or Missing("no rate is far from what the clock saw"),
@@ -194,7 +191,7 @@ PEAK = ComparisonColumn(
     value=_peak,
     title="of the peak",
     absent="share of the peak",
-    csv=_peak_csv,
+    csv=lambda cell: {"of_peak": share_of_sheet(cell.uses)},
 )
 COST = ComparisonColumn(
     name="cost",

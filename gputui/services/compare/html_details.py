@@ -67,7 +67,13 @@ def pair_details(
         if row is not main and (body := "".join(_boxes(row, by_row.get(id(row)))))
     )
     differs = comparison.differs
+    # a machine's id says nothing to a reader but that it is another one
+    recorded = [(what, *(("", "") if what == "machine" else values)) for what, *values in differs]
+    differences = table(table_of(("", "a", "b"), recorded)) if differs else ""
     words = ", ".join(what for what, _, _ in differs)
+    below = [column for column in COLUMNS if column.table_heading]
+    figures = table(row_table(comparison, naming))  # which numbers the notes
+    figures += "".join(html_of(part) for part in below_rows(comparison, whys, naming, below) if part)
     nothing = "" if differs or ignore else no_difference_words(comparison)
     return "".join(
         (
@@ -75,13 +81,13 @@ def pair_details(
             part("Loads on the server", _loads(comparison, evidence)),
             part("Over the run", _telemetry(comparison, evidence)),
             "\n<section><h2>Details</h2>",
-            folded(f"Recorded differences: {words}", _differences(differs)) if differs else "",
+            folded(f"Recorded differences: {words}", differences),
             f"<p>{safe(nothing[0].upper())}{safe(nothing[1:])}.</p>" if nothing else "",
             folded(
                 "The other cases: time per step, and why",
                 f'<div class="pair">{others}</div>' if others else "",
             ),
-            folded("All figures", _figures(comparison, whys, naming)),
+            folded("All figures", figures),
             "</section>",
         )
     )
@@ -190,18 +196,6 @@ def _devices(side: Side) -> Sequence[int]:
     ]
     used = sorted({result.device_index for result in results if result.device_index is not None})
     return used[:_MOST_DEVICES] or [HOST]
-
-
-def _differences(differs: Sequence[tuple[str, str, str]]) -> str:
-    """A machine's id says nothing to a reader but that it is another one."""
-    rows = tuple((what, *(("", "") if what == "machine" else (a, b))) for what, a, b in differs)
-    return table(table_of(("", "a", "b"), rows))
-
-
-def _figures(comparison: Comparison, whys: Sequence[Why], naming: Naming) -> str:
-    rows = table(row_table(comparison, naming))
-    below = below_rows(comparison, whys, naming, [column for column in COLUMNS if column.table_heading])
-    return rows + "".join(html_of(part) for part in below if part)
 
 
 # Loads on a server: output and times by number of users as charts, all loads in tables
