@@ -19,7 +19,6 @@ from gputui.services.compare.row_text import (
     costs_text,
     energy_text,
     peak_text,
-    peaks_text,
     rate_cells,
     rate_text,
     time_text,
@@ -120,6 +119,11 @@ def _peak(cell: Cell, in_full: bool, beside: Sequence[Cell]) -> str | Missing:
     return peak_text(cell) or Missing(reasons[0] if reasons else "its operations and bytes are not counted")
 
 
+def _peaks(row: Row) -> tuple[str]:
+    sides = (peak_text(row.a), peak_text(row.b))
+    return ("/".join(side or "—" for side in sides) if any(sides) else "",)
+
+
 def _cost(cell: Cell, in_full: bool, beside: Sequence[Cell]) -> str | Missing:
     if isinstance(cell.cost, Cost):
         return cost_text(cell, beside, with_interval=in_full)
@@ -186,7 +190,7 @@ BLOCKS = ComparisonColumn(
 PEAK = ComparisonColumn(
     name="peak",
     headings=("% of spec a/b",),
-    cells=lambda row: (peaks_text(row),),
+    cells=_peaks,
     default="wide",
     value=_peak,
     title="of the peak",

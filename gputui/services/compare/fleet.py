@@ -124,11 +124,14 @@ class Fleet:
         return (*outliers, ranking) if len(self.kinds) == 1 else (ranking, *outliers)
 
     def _ranking(self) -> str:
-        first = self.kinds[0]
         unit = self.case.unit
         about = counted(sum(kind.spread.boxes for kind in self.kinds), self.noun)
         if len(self.kinds) == 1:
-            return f"{as_sentence(self.subject)} on {about} of one kind: {_spread_words(first, unit)}."
+            spread = self.kinds[0].spread
+            low, median, high = (format_rate(one, unit) for one in (spread.low, spread.median, spread.high))
+            which = "90 % of them" if spread.boxes >= 20 else "from"
+            told = f"{median} is the median, {which} {low} to {high}"
+            return f"{as_sentence(self.subject)} on {about} of one kind: {told}."
         ranked = ", then ".join(
             f"{listed([kind.name for kind in tier])}{' (a tie)' if len(tier) > 1 else ''}"
             f" at {format_rate(tier[0].spread.median, unit)}"
@@ -189,15 +192,6 @@ class Fleet:
     def tiers(self) -> list[list[Kind]]:
         """Kinds that tie together, the fastest first."""
         return tied(self.kinds, lambda kind: (-kind.high, -kind.low))
-
-
-def _spread_words(kind: Kind, unit: str) -> str:
-    spread = kind.spread
-    which = "90 % of them" if spread.boxes >= 20 else "from"
-    return (
-        f"{format_rate(spread.median, unit)} is the median, {which} {format_rate(spread.low, unit)}"
-        f" to {format_rate(spread.high, unit)}"
-    )
 
 
 def kind_of(side: Side, by: str) -> str:

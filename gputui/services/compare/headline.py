@@ -532,16 +532,11 @@ def _of_several_values(comparisons: Sequence[Comparison], ignore: str, evidence:
     return Headline((*first.sentences, *others), first.steps)
 
 
-def main_of_all(comparisons: Sequence[Comparison]) -> Row | None:
-    """The main row of the first comparison, if possible of a case that every side measured."""
-    first = comparisons[0].rows
-    shared = [row for row in first if all(same_case(row, other) is not None for other in comparisons[1:])]
-    return main_row(shared or first)
-
-
 def _ranking(comparisons: Sequence[Comparison]) -> Headline:
     """The main case on every side, the fastest first; sides whose intervals overlap tie."""
-    main = main_of_all(comparisons)
+    first = comparisons[0].rows
+    shared = [row for row in first if all(same_case(row, other) is not None for other in comparisons[1:])]
+    main = main_row(shared or first)
     if main is None:
         return Headline(
             ("Nothing to compare: the baseline and the first other side measured no case in common.",),
@@ -557,9 +552,7 @@ def _ranking(comparisons: Sequence[Comparison]) -> Headline:
     names = dict(zip(letters, side_names(sides, main.case.variant.device_class), strict=True))
     rates = {letter: _versus(names, letter, row.rate) for letter, row in rows.items()}
     tiers = [_tier(names, tier, rates, f" at {_rates(tier, main)}") for tier in by_speed(main.a, rows)]
-    sentences = [
-        f"{as_sentence(subject(main, comparisons[0].rows))}, fastest first: {', then '.join(tiers)}."
-    ]
+    sentences = [f"{as_sentence(subject(main, first))}, fastest first: {', then '.join(tiers)}."]
     costs = by_cost(main.a, rows)
     if sum(map(len, costs)) > 1:
         versus = {letter: _versus(names, letter, row.cost) for letter, row in rows.items()}

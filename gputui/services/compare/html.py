@@ -15,7 +15,6 @@ from gputui.services.compare.headline import (
 from gputui.services.compare.html_details import pair_details
 from gputui.services.compare.pairing import (
     Comparison,
-    Row,
     Side,
     performance_checks_of_side,
 )
@@ -97,17 +96,20 @@ def _rows(comparisons: Sequence[Comparison], ignore: str) -> str:
     rows = rows_of_sides(comparisons, ignore, one_sided=False)
     if not rows:
         return ""
-    made = rows_table(comparisons, rows, ignore, note=_absence, is_drawn=True, has_means=is_pair)
+    made = rows_table(
+        comparisons,
+        rows,
+        ignore,
+        note=lambda row: f": {row.rate.reason}" if row.rate.ratio is None else "",
+        is_drawn=True,
+        has_means=is_pair,
+    )
     doubts, notes = _notes(comparisons, ignore)
     return (
         table(made.table, "forest" if is_pair else "forest many")
         + bullets(doubts, "doubts")
         + bullets((*notes, *_about_costs(comparisons)), "notes")
     )
-
-
-def _absence(row: Row) -> str:
-    return f": {row.rate.reason}" if row.rate.ratio is None else ""
 
 
 def _notes(comparisons: Sequence[Comparison], ignore: str) -> tuple[list[str], list[str]]:

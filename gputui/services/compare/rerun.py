@@ -10,7 +10,7 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.machine import Machine, Runtime
-from gputui.model.result import Run, RunSummary
+from gputui.model.result import Run
 from gputui.services.compare.pairing import differences
 from gputui.services.profiles.loader import (
     Profile,
@@ -82,7 +82,12 @@ def repetition_of(model: RepeatedRun, given: Profile | None = None) -> Repetitio
     commands: list[ProfileCommand] = []
     groups: dict[tuple[str, ...], ProfileCase] = {}
     summary = model.run.summary
-    weights = _weights(summary)
+    weights = {  # how the profile divides the budget if it is a shipped one, otherwise equally
+        case.workload: case.weight
+        for profile in shipped_profiles()
+        if (profile.name, profile.version) == (summary.profile, summary.profile_version)
+        for case in profile.cases
+    }
     tried = [case for case in model.run.cases if case.outcome in REPEATED]
     for result in tried:
         case = result.case
@@ -214,11 +219,3 @@ def _add(
         modes=(variant.mode,),
         is_profiled=is_profiled or (known is not None and known.is_profiled),
     )
-
-
-def _weights(summary: RunSummary) -> dict[str, float]:
-    """How the profile divides the budget if it is a shipped one, otherwise equally."""
-    for profile in shipped_profiles():
-        if (profile.name, profile.version) == (summary.profile, summary.profile_version):
-            return {case.workload: case.weight for case in profile.cases}
-    return {}

@@ -10,7 +10,6 @@ from gputui.analysis.judgement import COST, ENERGY, FIGURE, RATE, TIME, Judgemen
 from gputui.analysis.verdict import GeometricMean, SpeedEstimate
 from gputui.document.spans import Span, cut
 from gputui.model.absent import Missing
-from gputui.model.result import RunSummary
 from gputui.model.units import (
     UNKNOWN,
     cost_unit,
@@ -55,13 +54,17 @@ def side_parts(side: Side, ignore: str) -> tuple[str, str, str, str, str, str]:
     run = side.run
     platforms = [layer.name for layer in run.machine.layers if layer.layer in ("platform", "scheduler", "vm")]
     where = f"{platforms[0]} " if platforms and platforms[0] != "virtual-machine" else ""
+    price = ""
+    if not isinstance(run.price, Missing):  # with the age of an old list price: the owner should know
+        age = age_at_run(run)
+        price = f"{format_usd(run.price.usd_per_hour)}/h{f' ({age})' if age else ''}"
     name = side.name if side.name.startswith(ignore) else f"{ignore} {side.name}"
     label = "" if ignore else label_of(side)
     return (
         f"{name} ({label})" if label and label not in name else name,
         where + device_words(run),
         torch_words(run),
-        _price(run),
+        price,
         launches_words(side),
         day(run),
     )
@@ -107,14 +110,6 @@ def called(side: Side) -> str:
     return cut(clean_text(label), LABEL_CELLS) or short_name(side.name)
 
 
-def _price(run: RunSummary) -> str:
-    """`$3.59/h`, with the age of an old list price: what it decides, the owner should know."""
-    if isinstance(run.price, Missing):
-        return ""
-    age = age_at_run(run)
-    return f"{format_usd(run.price.usd_per_hour)}/h{f' ({age})' if age else ''}"
-
-
 def launches_words(side: Side) -> str:
     """`3 launches`, or `1 to 3 launches` where cases differ; `18 boxes` of a reference."""
     if side.run.is_reference:
@@ -142,20 +137,16 @@ def choice_words(comparison: Comparison, ignore: str) -> Iterable[str]:
             continue
         runs = {case.run.short_id: case.run for case in side.cases if case.result.outcome == "ok"}
         taken = sorted(runs, key=lambda short_id: runs[short_id].started_utc_us, reverse=True)
+        more = f" +{len(taken) - _NAMED}" if len(taken) > _NAMED else ""
         chosen = (
             f"run {taken[0]}, the newest of {side.chosen_of}"
             if len(taken) == 1
-            else f"of each case the newest of {side.chosen_of} runs ({_some_of(taken)})"
+            else f"of each case the newest of {side.chosen_of} runs ({', '.join(taken[:_NAMED])}{more})"
         )
         selector = "F@RUN" if ignore else f"{side.name}@RUN"
         told.setdefault(f"{chosen}: {selector} takes another, --pool all", []).append(letter)
     for words, letters in told.items():
         yield f"{' and '.join(letters)}: {words}"
-
-
-def _some_of(run_ids: Sequence[str]) -> str:
-    shown = ", ".join(run_ids[:_NAMED])
-    return f"{shown} +{len(run_ids) - _NAMED}" if len(run_ids) > _NAMED else shown
 
 
 def difference_words(difference: tuple[str, str, str]) -> str:
@@ -367,12 +358,6 @@ def boxes_text(band: float) -> str:
     """A note that a verdict holds for these two machines only (`Row.models_band`)."""
     how_far = format_percent(band)
     return f"true of these two boxes; boxes of one model may differ by {how_far}, so others may not"
-
-
-def peaks_text(row: Row) -> str:
-    """`peak_text` of both sides; empty if neither is known."""
-    sides = (peak_text(row.a), peak_text(row.b))
-    return "/".join(side or "—" for side in sides) if any(sides) else ""
 
 
 def peak_text(cell: Cell) -> str:

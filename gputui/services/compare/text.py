@@ -14,7 +14,7 @@ from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn
 from gputui.services.compare.headline import main_row, names_of
-from gputui.services.compare.pairing import Comparison, Row
+from gputui.services.compare.pairing import Comparison
 from gputui.services.compare.row_text import (
     choice_words,
     difference_words,
@@ -174,11 +174,6 @@ def _one_line(text: str, width: int) -> str:
     return next((line for line in (text, *lines) if len(line) <= width), (text, *lines)[-1])
 
 
-def _is_itself(row: Row) -> bool:
-    """Whether both sides are the same measurement, so that nothing can tell them apart."""
-    return (row.a.run, row.a.result) == (row.b.run, row.b.result)
-
-
 def _next_lines(
     answer: Answer, comparison: Comparison, out: Console, is_verbose: bool = False
 ) -> Iterator[Line]:
@@ -196,7 +191,11 @@ def _next_lines(
             yield Span(f"{condition}: ", "dim"), Span(then)
         elif not out.is_terminal:
             yield from ((Span(line),) for line in lines)
-    undecided = sum(row.rate.word == "inconclusive" and not _is_itself(row) for row in comparison.rows)
+    undecided = sum(
+        row.rate.word == "inconclusive"
+        and (row.a.run, row.a.result) != (row.b.run, row.b.result)  # nothing tells a measurement from itself
+        for row in comparison.rows
+    )
     if undecided and not is_verbose:
         rows = f"{undecided} of {counted(len(comparison.rows), 'row')}"
         yield (

@@ -26,11 +26,15 @@ from gputui.model.units import (
     three_digits,
     with_prefix,
 )
-from gputui.services.compare.pairing import Cell, Comparison, Row
+from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.findings import SeenStep, own_peak, profiled_side, seen_step, step_findings
 from gputui.services.results.roofline import sheet_peak
 from gputui.services.results.step_tables import CATEGORY_WORDS
+
+_WIDEST_BAR = 40
+_LEAST_NS = 500
+"""A cell that would say less than half a microsecond stays empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,12 @@ def _amount(row: Row) -> str:
 
 
 def _why(row: Row, estimate: RatioEstimate, evidence: Evidence) -> Why:
-    a, b = _of_cell(row.a, evidence), _of_cell(row.b, evidence)
+    a, b = (
+        Missing("not measured")
+        if cell.result is None or cell.run is None
+        else seen_step(cell.result, cell.run, evidence)
+        for cell in (row.a, row.b)
+    )
     reasons = {letter: s.reason for letter, s in (("a", a), ("b", b)) if isinstance(s, Missing)}
     findings = [() if isinstance(s, Missing) else step_findings(s, evidence) for s in (a, b)]
     found: Attribution | Missing
@@ -133,17 +142,6 @@ def _sides(a: SeenStep, b: SeenStep, evidence: Evidence) -> tuple[ProfiledSide, 
         if not any(isinstance(peak, Missing) for peak in sheets):
             peaks = sheets
     return profiled_side(a, peaks[0]), profiled_side(b, peaks[1])
-
-
-def _of_cell(cell: Cell, evidence: Evidence) -> SeenStep | Missing:
-    if cell.result is None or cell.run is None:
-        return Missing("not measured")
-    return seen_step(cell.result, cell.run, evidence)
-
-
-_WIDEST_BAR = 40
-_LEAST_NS = 500
-"""A cell that would say less than half a microsecond stays empty."""
 
 
 def part_table(found: Attribution, most: int | None = None, *, is_drawn: bool = False) -> Table:
