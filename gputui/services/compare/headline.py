@@ -449,8 +449,8 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
     asked = replace(main, case=replace(main.case, variant=variant))
     rate, runs = main.rate, f"{subject(asked, comparison.rows)} runs"
     if rate.differs and rate.ratio is not None:
-        words, ends = change_words(rate.ratio, OF_RATES)
-        first = f"{runs} {words} {b} {than(words)} {a} ({ends})"
+        change, ends = change_words(rate.ratio, OF_RATES)
+        first = f"{runs} {change} {b} {than(change)} {a} ({ends})"
     elif rate.word == "same":
         first = f"{runs} as fast {b} as {a} ({verdict_parts(rate)[1]})"
     else:
