@@ -65,19 +65,20 @@ def request_of(words: Sequence[str]) -> ComparisonRequest:
 
     options = [click.Option([f"--{name}"], default="") for name in ("baseline", "columns")]
     options += [click.Option([f"--{name}"], is_flag=True) for name in ("pool", "trust")]
-    options.append(click.Option(["--by"], default="", type=click.Choice(["", *DIMENSIONS])))
+    options.append(click.Option(["--by"], type=click.Choice(list(DIMENSIONS))))
     command = click.Command("compare", params=[click.Argument(["files"], nargs=-1), *options])
     left = list(words[2:] if tuple(words[:2]) == ("gputui", "compare") else words)
     try:
         given = command.make_context("compare", left).params
     except click.UsageError as error:
-        hint = f"--by WHAT ({', '.join(DIMENSIONS)}), --baseline X, --columns C,..., --pool or --trust"
-        raise GputuiError(error.format_message(), hint) from None
+        hint = "the screen takes --by WHAT, --baseline X, --columns C,..., --pool and --trust"
+        raise GputuiError(error.format_message().rstrip("."), hint) from None
     if not given["files"]:
         raise GputuiError(
             "no file is named", "name two, such as a.db b.db; one alone: its precisions, devices or threads"
         )
-    return ComparisonRequest(**given | {"columns": columns_of(given["columns"]) if given["columns"] else ()})
+    columns = columns_of(given["columns"]) if given["columns"] else ()
+    return ComparisonRequest(**given | {"by": given["by"] or "", "columns": columns})
 
 
 @dataclass(frozen=True, slots=True)

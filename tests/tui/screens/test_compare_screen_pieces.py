@@ -42,7 +42,7 @@ def test_a_value_may_stand_behind_an_equals_sign() -> None:
         (("--pool",), "no file"),
         (("a.db", "--by"), "'--by' requires an argument"),
         (("a.db", "--by", "colour"), "'colour' is not one of"),
-        (("a.db", "'--pool' does not take a value"), "'--pool' does not take a value"),
+        (("a.db", "--pool=yes"), "'--pool' does not take a value"),
         (("a.db", "--columns", "speed"), "speed is not a column"),
         (("a.db", "--columns", ","), "--columns ,: names none"),
         (("a.db", "--format", "csv"), "--format"),
