@@ -108,12 +108,6 @@ def where_of(box: RankedBox) -> str:
     return f"{name} {format_change(ratio)}"
 
 
-def why_of(fleet: Fleet, box: RankedBox) -> str:
-    """As `where_of`, with the reason."""
-    why = fleet.why.get(box.name, "")
-    return f"{where_of(box)}: {why}" if why else where_of(box)
-
-
 def write_fleet(out: Console, fleet: Fleet, shows_all: bool) -> None:
     """Headline, kinds, then as many boxes as there is room for: ROWS, or all where that is asked for."""
     page = Page(out)
@@ -291,7 +285,9 @@ def _boxes(fleet: Fleet, boxes: Sequence[RankedBox]) -> str:
     if not boxes:
         return ""
     *columns, _ = box_table(fleet, boxes).columns
-    why = Column("stands out", [Span(why_of(fleet, box), style_of_box(box)) for box in boxes], breaks=True)
+    texts = [": ".join(filter(None, (where_of(box), fleet.why.get(box.name)))) for box in boxes]
+    styled = [Span(text, style_of_box(box)) for text, box in zip(texts, boxes, strict=True)]
+    why = Column("stands out", styled, breaks=True)
     return table(Table((*columns, _drawing(fleet, [[box] for box in boxes]), why)), "forest fleet")
 
 

@@ -217,7 +217,13 @@ def _loads(comparison: Comparison, evidence: Evidence) -> str:
     )
     how = "By number of users, the figures those of the most; b in dashes."
     drawn = f'<p class="dim">{how}</p><div class="charts">{charts}</div>'
-    return (drawn if charts else "") + "".join(_table(side, loads) for side, loads in sides)
+    page = drawn if charts else ""
+    for side, loads in sides:
+        levels = measured_levels(loads)
+        notes = (*unmeasured_lines(loads), *serving_notes(loads))
+        page += f"<h3>{letter(side)} {safe(server_line(loads))}</h3>"
+        page += table(curve_table(levels) if levels else None) + bullets(notes, "notes")
+    return page
 
 
 def _by_users(
@@ -243,13 +249,6 @@ def _by_users(
     chart = line_chart(f"{title} by number of users", lines, most)
     best = ", ".join(f"{letter(line.side)} {safe(three_digits(line.series.values[-1]))}" for line in lines)
     return f'<div><p class="of">{safe(title)} {best} {safe(unit)}</p>{chart}{ends}</div>'
-
-
-def _table(side: str, loads: ServingRun) -> str:
-    levels = measured_levels(loads)
-    found = curve_table(levels) if levels else None
-    lines: Iterable[str] = (*unmeasured_lines(loads), *serving_notes(loads))
-    return f"<h3>{letter(side)} {safe(server_line(loads))}</h3>{table(found)}{bullets(lines, 'notes')}"
 
 
 def _median_ms(times: Times) -> float | None:

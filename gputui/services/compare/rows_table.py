@@ -151,7 +151,7 @@ def rows_table(
                 made.append(_of_side(value, letter_of(side), of_sides[side], priorities[side]))
             made.append(_changes_of_many(items, side, priorities[side], is_drawn))
     if is_drawn:
-        made.append(_drawing(items, sides))
+        made.append(intervals([[*_intervals(item, sides)] for item in items], _WISHES))
     if is_pair:
         made.append(Column("verdict", [_verdict(item, note) for item in items]))
         for column in shown:
@@ -309,12 +309,8 @@ def _changes_of_many(items: Sequence[Item], side: int, priority: float, is_drawn
     return Column(f"{letter_of(side)} vs a", cells, True, priority)
 
 
-def _drawing(items: Sequence[Item], sides: Sequence[int]) -> Drawing:
-    """The intervals of the sides in sight, with their letters where there are several."""
-    return intervals([[*_intervals(item, sides)] for item in items], _WISHES)
-
-
 def _intervals(item: Item, sides: Sequence[int]) -> Iterator[Interval]:
+    """Of the sides in sight, with their letters where there are several."""
     for side in sides:
         judged = item.judgement(side)
         if judged is None or judged.ratio is None:

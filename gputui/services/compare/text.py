@@ -141,7 +141,12 @@ def _write_sides(
             for letter, comparison in zip(letters, comparisons, strict=True)
             for line in missing_lines(comparison, Naming(comparison, ignore), f"a{letter}")
         ]
-        _write_missing(page, list(dict.fromkeys(missing)))
+        lines = list(dict.fromkeys(missing))  # of which a terminal gets the most serious
+        shown = lines[:_MISSING_SHOWN] if page.out.is_terminal else lines
+        for line in shown:
+            page.line(line, "dim")
+        if len(lines) > len(shown):
+            page.hint(f"{counted(len(lines) - len(shown), 'more reason')} for missing rows", "--verbose")
     page.line()
 
 
@@ -156,15 +161,6 @@ def write_options(page: Page, options: Sequence[str]) -> None:
         what, _, typed = option.partition(": ")
         spans += [Span(f"{' · ' if spans else ''}{what}: ", "dim"), Span(typed, "accent")]
     page.spans(spans)
-
-
-def _write_missing(page: Page, lines: Sequence[str]) -> None:
-    """What a side lacks; a terminal gets the two most serious reasons."""
-    shown = lines[:_MISSING_SHOWN] if page.out.is_terminal else lines
-    for line in shown:
-        page.line(line, "dim")
-    if len(lines) > len(shown):
-        page.hint(f"{counted(len(lines) - len(shown), 'more reason')} for missing rows", "--verbose")
 
 
 def _one_line(text: str, width: int) -> str:
