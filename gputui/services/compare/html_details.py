@@ -20,7 +20,6 @@ from gputui.document.table import table_of
 from gputui.metrics import Metric, charted
 from gputui.model.absent import Missing, known
 from gputui.model.devices import HOST
-from gputui.model.result import CaseResult
 from gputui.model.series import TimeSeries
 from gputui.model.units import counted, format_seconds, three_digits
 from gputui.services.compare.columns import COLUMNS
@@ -160,7 +159,10 @@ def _telemetry(comparison: Comparison, evidence: Evidence) -> str:
 
 
 def _lines(side_letter: str, side: Side, evidence: Evidence) -> Iterable[tuple[Metric, Line]]:
-    devices = _devices(side)
+    """Of the first GPUs that measured anything in the newest run of a side, otherwise of the host."""
+    newest = [case.result for case in side.cases if case.run.run_id == side.run.run_id]
+    measured = {result.device_index for result in newest if result.outcome == "ok"}
+    devices = sorted(index for index in measured if index is not None)[:_MOST_DEVICES] or [HOST]
     series = evidence.series(side.run.run_id, _PIECES)
     first_us = min((one.first_us for one in series), default=0)
     for one in series:
@@ -185,17 +187,6 @@ def _over_time(metric: Metric, lines: Sequence[Line], is_one_run: bool) -> str:
     ends = _ends("0 s", metric.between(*value_axis(lines)), format_seconds(longest_s))
     chart = line_chart(f"{metric.name} over time", lines, longest_s)
     return f'<div><p class="of">{safe(metric.name)} {values}</p>{chart}{ends}</div>'
-
-
-def _devices(side: Side) -> Sequence[int]:
-    """The first GPUs that measured anything in the newest run of a side, otherwise the host."""
-    results: list[CaseResult] = [
-        case.result
-        for case in side.cases
-        if case.run.run_id == side.run.run_id and case.result.outcome == "ok"
-    ]
-    used = sorted({result.device_index for result in results if result.device_index is not None})
-    return used[:_MOST_DEVICES] or [HOST]
 
 
 # Loads on a server: output and times by number of users as charts, all loads in tables

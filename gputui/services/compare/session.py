@@ -48,11 +48,11 @@ class ComparisonRequest:
     @property
     def words(self) -> tuple[str, ...]:
         """The words after `gputui compare` that parse to this."""
-        by = ("--by", self.by) if self.by else ()
-        baseline = ("--baseline", self.baseline) if self.baseline else ()
+        columns = ",".join(column.name for column in self.columns)
+        given = (("--by", self.by), ("--baseline", self.baseline), ("--columns", columns))
+        options = [word for name, value in given if value for word in (name, value)]
         flags = [flag for flag, is_on in (("--pool", self.pool), ("--trust", self.trust)) if is_on]
-        columns = ("--columns", ",".join(column.name for column in self.columns)) if self.columns else ()
-        return (*self.files, *by, *baseline, *flags, *columns)
+        return (*self.files, *flags, *options)
 
 
 def request_of(words: Sequence[str]) -> ComparisonRequest:
