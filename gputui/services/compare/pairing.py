@@ -417,9 +417,9 @@ def compare_sides(
 
 def _unjudged(of_a: SideCase | None, of_b: SideCase | None, a: Side, b: Side) -> Row:
     """A row that no verdict was found of yet."""
-    cells = _cell(of_a, a), _cell(of_b, b)
+    estimate, cells = estimate_pair(of_a, of_b), (_cell(of_a, a), _cell(of_b, b))
     case = next(cell.result.case for cell in cells if cell.result is not None)
-    rate = Judgement(TIME if case.is_time else RATE, estimate_pair(of_a, of_b), _UNREAD.verdict)
+    rate = Judgement(TIME if case.is_time else RATE, estimate, _UNREAD.verdict)
     return Row(case, *cells, rate, _UNREAD, _UNREAD, "")
 
 
