@@ -377,18 +377,8 @@ def gains_of(run: Run) -> dict[int, Judgement]:
     return {row.b.result.case_id: row.rate for row in rows if row.b.result and row.rate.ratio is not None}
 
 
-def compare_sides(
-    a: Side,
-    b: Side,
-    *,
-    ignore: str = "",
-    conditions: ConditionsOf | None = None,
-    powers: PowerOf | None = None,
-) -> Comparison:
-    """Pair the rows of two sides and judge each; `ignore` is the dimension the sides differ in.
-
-    `conditions` and `powers` as in `with_telemetry`.
-    """
+def compare_sides(a: Side, b: Side, *, ignore: str = "") -> Comparison:
+    """Pair the rows of two sides and judge each; `ignore` is the dimension the sides differ in."""
     cases_a, cases_b = ({pairing(c.result.case, ignore): c for c in side.cases} for side in (a, b))
     rows, unmeasured = list[list[Row]](), dict[str, tuple[str, ...]]()
     for key in dict.fromkeys((*cases_a, *cases_b)):
@@ -412,7 +402,7 @@ def compare_sides(
         groups=groups,
         unmeasured=tuple(unmeasured.items()),
     )
-    return with_telemetry(comparison, conditions=conditions, powers=powers)
+    return with_telemetry(comparison)
 
 
 def _unjudged(of_a: SideCase | None, of_b: SideCase | None, a: Side, b: Side) -> Row:

@@ -57,13 +57,13 @@ class Repetition:
     """Cases that were not tried there either."""
 
 
-def read_model(text: str, option: str = "--like", *, trust: bool = False) -> RepeatedRun:
+def read_model(text: str, option: str = "--like") -> RepeatedRun:
     """The run that `F@RUN` names, or the newest of `F`.
 
     Raises GputuiError if the file cannot be read or the run is unknown.
     """
     path, selector = split_selector(text)
-    with open_result(path, trust) as file:
+    with open_result(path) as file:
         summaries = file.summaries()
         if not summaries:
             raise GputuiError(f"{option} {text}: no run in it", "gputui runs lists those of a file")
