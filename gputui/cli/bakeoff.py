@@ -184,7 +184,8 @@ def command(
     if clean:
         return _clean(hosts, yes)
 
-    from gputui.services.compare.rounds import looks_of_rounds
+    from gputui.analysis.resolution import looks_up_to
+    from gputui.services.compare.rounds import MOST_LAUNCHES
     from gputui.services.hosts.box import key_for_hosts
     from gputui.services.hosts.preparing import PreparedHosts, new_bakeoff, prepare, profile_for_hosts
     from gputui.services.profiles.planner import Choices
@@ -193,7 +194,7 @@ def command(
 
     measured, step_file, step = profile_for_hosts(profile or "")
     target = writable_target(db)
-    looks = () if percent is None else looks_of_rounds(launches)
+    looks = () if percent is None else looks_up_to(launches or MOST_LAUNCHES)
     choices = Choices(
         device=device,
         only=only,

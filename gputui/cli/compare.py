@@ -215,7 +215,7 @@ def command(
 
 
 def _rank(fleet: Fleet, form: str, output: Path | None, shows_all: bool) -> int:
-    from gputui.services.compare.fleet_text import write_fleet
+    from gputui.services.compare.fleet_forms import write_fleet
 
     if form == "text" and output is None:
         write_fleet(console(), fleet, shows_all)

@@ -268,9 +268,10 @@ def _percent_to_resolve(like: str | None, against: str | None, resolve: str | No
 
 
 def _looks_of(model: RepeatedRun, launches: int | None) -> tuple[int, ...]:
-    from gputui.services.compare.resolve import looks_of
+    from gputui.analysis.resolution import looks_up_to, most_launches
+    from gputui.services.compare.rerun import launches_per_case
 
-    return looks_of(model, launches)
+    return looks_up_to(launches or most_launches(launches_per_case(model.run)))
 
 
 def _with_looks(specs: Sequence[Spec], model: RepeatedRun, percent: float) -> tuple[Spec, ...]:

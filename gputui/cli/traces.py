@@ -18,7 +18,7 @@ from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run
 from gputui.model.units import counted
-from gputui.services.compare.why_text import part_table
+from gputui.services.compare.why import part_table
 from gputui.services.results.labels import day
 from gputui.services.results.selectors import from_here, run_and_file
 from gputui.services.traces.difference import (

@@ -8,9 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 
-from gputui.document.parts import Code, Links, Part, Section
 from gputui.document.spans import Span
-from gputui.document.table import Column, Drawing, Table
+from gputui.document.table import Code, Column, Drawing, Links, Part, Section, Table
 from gputui.store.text import clean_text
 from gputui.version import __version__
 

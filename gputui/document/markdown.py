@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from gputui.document.parts import Code, Links, Part, Section
-from gputui.document.table import Table
+from gputui.document.table import Code, Links, Part, Section, Table
 from gputui.store.text import clean_text
 
 _SPECIAL = re.compile(r"[\\`*<>|~&\[\]$]|(?<!\w)_|_(?!\w)")

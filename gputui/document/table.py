@@ -1,4 +1,5 @@
-"""A table before it is laid out, and the one function that decides which of its columns fit."""
+"""The parts of a document before they are laid out, each form in its own way: tables, with the one function
+that decides which of their columns fit, and what stands beside them."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ class Column:
 
     @property
     def width(self) -> int:
-        return max(width_of(self.heading), *(_width_of_cell(cell) for cell in self.cells), 0)
+        return max(
+            width_of(self.heading), *(line_width(line) for cell in self.cells for line in _spans_of(cell)), 0
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,32 @@ class Table:
     def rows(self) -> tuple[tuple[str, ...], ...]:
         """The texts of the cells."""
         return tuple(zip(*(column.texts for column in self.written), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Lines to type or to paste."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """What somebody published, and where; both are ours, not from a file."""
+
+    items: tuple[tuple[str, str], ...]
+
+
+Part = str | Table | Code | Links | tuple[str, ...]
+"""A paragraph, a table, lines of code, links, or a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading and what belongs below it."""
+
+    title: str
+    parts: tuple[Part, ...]
 
 
 def table_of(
@@ -184,17 +213,16 @@ def _lines_of_cell(cell: Cell, width: int, cuts: bool) -> Sequence[Line]:
     return [(Span(line, style),) for line in ([cut(text, width)] if cuts else wrapped(text, width))]
 
 
-def _width_of_cell(cell: Cell) -> int:
-    if isinstance(cell, str | Span):
-        return width_of(cell if isinstance(cell, str) else cell.text)
-    return max(map(line_width, cell), default=0)
-
-
 def text_of(cell: Cell) -> str:
     """A cell without its styles."""
-    if isinstance(cell, str | Span):
-        return cell if isinstance(cell, str) else cell.text
-    return "".join(span.text for line in cell for span in line)
+    return "".join(text for line in _spans_of(cell) for text, _ in line)
+
+
+def _spans_of(cell: Cell) -> Sequence[Line]:
+    """A text as one line."""
+    if isinstance(cell, str):
+        return [(Span(cell),)]
+    return [(cell,)] if isinstance(cell, Span) else cell
 
 
 def changed(column: Column | Drawing, change: Callable[[str], str]) -> Column | Drawing:

@@ -129,8 +129,8 @@ def test_a_look_that_fails_is_reported_and_the_run_goes_on_to_its_end(base: Path
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("--resolve", "0"), "--resolve: 0 is not in the range 0.1 to 50"),
-        (("--resolve", "nan"), "--resolve: nan is not in the range 0.1 to 50"),
+        (("--resolve", "0"), "--resolve: '0' is not a number from 0.1 to 50"),
+        (("--resolve", "nan"), "--resolve: 'nan' is not a number from 0.1 to 50"),
         (("--resolve", "abc"), "--resolve: 'abc' is not a number"),
         ((), "how small a difference should it find?"),
         (("--resolve", "5", "--like", "x.db"), "--like x.db with --against"),

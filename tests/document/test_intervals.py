@@ -7,7 +7,7 @@ import re
 from itertools import combinations, pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.document.intervals import PAGE_CELLS, ZERO, Axis, Interval, axis_of, intervals
@@ -70,6 +70,7 @@ def test_an_interval_begins_and_ends_in_the_half_of_a_cell_in_which_its_ends_lie
     assert text_of(line) == drawn
 
 
+@settings(max_examples=50)
 @given(st.lists(st.tuples(RATIOS, HALVES), min_size=2, max_size=6), st.integers(9, 60))
 def test_no_interval_covers_another_and_each_has_its_letter(
     found: list[tuple[float, float]], cells: int

@@ -10,7 +10,7 @@ from gputui.model.absent import Missing
 from gputui.model.journal import to_plain
 from gputui.services.advise.buy import Buying
 from gputui.services.advise.rent import Advice, Pick, headline_of
-from gputui.services.compare.json import judgement_as_json
+from gputui.services.compare.data import judgement_as_json
 from gputui.services.results.json import case_identity
 
 

@@ -19,7 +19,6 @@ from gputui.services.compare.row_text import (
     costs_text,
     energy_text,
     peak_text,
-    peaks_text,
     rate_cells,
     rate_text,
     time_text,
@@ -87,9 +86,10 @@ def _gave(cell: Cell) -> str:
     return "" if cell.result is None else gave_text(cell.result)
 
 
-def _gave_number(cell: Cell, row: Row) -> str:
+def _clocks(row: Row) -> tuple[str]:
     """Without the unit that stands behind the rates."""
-    return _gave(cell).removesuffix(f" {rate_cells(row)[2].text}")
+    unit = rate_cells(row)[2].text
+    return _pair(*(_gave(cell).removesuffix(f" {unit}") or "—" for cell in (row.a, row.b)))
 
 
 def _blocks(row: Row) -> tuple[str]:
@@ -119,6 +119,11 @@ def _peak(cell: Cell, in_full: bool, beside: Sequence[Cell]) -> str | Missing:
     return peak_text(cell) or Missing(reasons[0] if reasons else "its operations and bytes are not counted")
 
 
+def _peaks(row: Row) -> tuple[str]:
+    sides = (peak_text(row.a), peak_text(row.b))
+    return ("/".join(side or "—" for side in sides) if any(sides) else "",)
+
+
 def _cost(cell: Cell, in_full: bool, beside: Sequence[Cell]) -> str | Missing:
     if isinstance(cell.cost, Cost):
         return cost_text(cell, beside, with_interval=in_full)
@@ -138,10 +143,6 @@ def _blocks_csv(cell: Cell) -> dict[str, Value]:
     return {"blocks": speed.blocks if speed else None, "launches": speed.launches if speed else None}
 
 
-def _peak_csv(cell: Cell) -> dict[str, Value]:
-    return {"of_peak": share_of_sheet(cell.uses)}
-
-
 RATE = ComparisonColumn(
     name="rate",
     headings=("a", "b", "unit"),
@@ -154,7 +155,7 @@ RATE = ComparisonColumn(
 CLOCK = ComparisonColumn(
     name="clock",
     headings=(GAVE,),
-    cells=lambda row: _pair(*(_gave_number(cell, row) or "—" for cell in (row.a, row.b))),
+    cells=_clocks,
     default="always",
     is_before_verdict=True,
     value=lambda cell, in_full, beside: _gave(cell) or Missing("no rate is far from what the clock saw"),
@@ -189,12 +190,12 @@ BLOCKS = ComparisonColumn(
 PEAK = ComparisonColumn(
     name="peak",
     headings=("% of spec a/b",),
-    cells=lambda row: (peaks_text(row),),
+    cells=_peaks,
     default="wide",
     value=_peak,
     title="of the peak",
     absent="share of the peak",
-    csv=_peak_csv,
+    csv=lambda cell: {"of_peak": share_of_sheet(cell.uses)},
 )
 COST = ComparisonColumn(
     name="cost",

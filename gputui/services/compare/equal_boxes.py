@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gputui.model.absent import Missing
-from gputui.model.machine import Machine
 from gputui.model.units import counted, listed
 from gputui.services.compare.pairing import Pairing, Side, compare_sides, pairing
 from gputui.services.results.labels import cpu_words, gpu_words
@@ -46,7 +45,10 @@ def equal_boxes(sides: Sequence[Side], names: Sequence[str]) -> Iterator[EqualBo
     """
     kinds: dict[str, list[int]] = {}
     for place, side in enumerate(sides):
-        kinds.setdefault(hardware_of(side.run.machine), []).append(place)
+        machine = side.run.machine
+        cores = counted(machine.cpu.usable_cores, "core")
+        hardware = ", ".join(filter(None, (gpu_words(machine), cpu_words(machine), cores)))
+        kinds.setdefault(hardware, []).append(place)
     for hardware, places in kinds.items():
         if 2 <= len(places) <= MOST_BOXES:
             found, rows = [], set[Pairing]()
@@ -64,9 +66,3 @@ def equal_boxes(sides: Sequence[Side], names: Sequence[str]) -> Iterator[EqualBo
                 if than_all:
                     found.append((names[place], len(than_all), statistics.median(than_all)))
             yield EqualBoxes(hardware, tuple(names[place] for place in places), tuple(found), len(rows))
-
-
-def hardware_of(machine: Machine) -> str:
-    """GPUs and processor, by which boxes are taken as equal: `2x L4, AMD EPYC, 8 cores`."""
-    cores = counted(machine.cpu.usable_cores, "core")
-    return ", ".join(filter(None, (gpu_words(machine), cpu_words(machine), cores)))

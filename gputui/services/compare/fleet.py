@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.fleet import (
@@ -23,15 +24,23 @@ from gputui.analysis.fleet import (
 from gputui.analysis.quantiles import t_quantile
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import NoResult
-from gputui.model.absent import Missing, known
+from gputui.model.absent import Missing
 from gputui.model.case import Case
-from gputui.model.units import counted, format_change, format_rate, format_size_of_change, listed
-from gputui.services.compare.fleet_sides import NOUNS, gpu_of, kind_of
-from gputui.services.compare.pairing import Side, SideCase
+from gputui.model.machine import Gpu
+from gputui.model.result import Run
+from gputui.model.units import counted, format_change, format_rate, listed
+from gputui.services.compare.pairing import Side, SideCase, check_one_box, joined, runs_by
+from gputui.services.compare.ranking import tied
+from gputui.services.compare.row_text import OF_RATES, change_words, than
 from gputui.services.prices.pricing import price_of_run
 from gputui.services.results.headline import as_sentence, case_order, case_subject
+from gputui.services.results.labels import device_words
+from gputui.services.results.selectors import Selection
 from gputui.services.results.throughput import cost_of, rate_of, speed_of
 
+RANKED_BY = ("machine", "runtime", "label", "gpu")
+"""Dimensions with so many values that they are ranked."""
+NOUNS = {"": "box", "machine": "box", "runtime": "runtime", "label": "label", "gpu": "GPU"}
 FLEET_FROM = 9
 """Sides from which each is shown by its kind; fewer are shown side by side."""
 GPUS_FROM = FEWEST
@@ -115,11 +124,14 @@ class Fleet:
         return (*outliers, ranking) if len(self.kinds) == 1 else (ranking, *outliers)
 
     def _ranking(self) -> str:
-        first = self.kinds[0]
         unit = self.case.unit
         about = counted(sum(kind.spread.boxes for kind in self.kinds), self.noun)
         if len(self.kinds) == 1:
-            return f"{as_sentence(self.subject)} on {about} of one kind: {_spread_words(first, unit)}."
+            spread = self.kinds[0].spread
+            low, median, high = (format_rate(one, unit) for one in (spread.low, spread.median, spread.high))
+            which = "90 % of them" if spread.boxes >= 20 else "from"
+            told = f"{median} is the median, {which} {low} to {high}"
+            return f"{as_sentence(self.subject)} on {about} of one kind: {told}."
         ranked = ", then ".join(
             f"{listed([kind.name for kind in tier])}{' (a tie)' if len(tier) > 1 else ''}"
             f" at {format_rate(tier[0].spread.median, unit)}"
@@ -156,67 +168,118 @@ class Fleet:
         others = sum(other.kind == box.kind for other in self.boxes) - 1
         of_kind = "" if len(self.kinds) == 1 else f" {box.kind}"
         why = f": {self.why[box.name]}" if self.why.get(box.name) else ""
-        return f"{box.name} is {_change_words(box)} the other {others}{of_kind}{_interval_words(box)}{why}."
+        ends = (box.overall,) * 2 if isinstance(box.apart, Missing) else box.apart
+        words, interval = change_words((box.overall, *ends), OF_RATES)
+        told = "" if isinstance(box.apart, Missing) else f" ({interval})"
+        return f"{box.name} is {words} {than(words)} the other {others}{of_kind}{told}{why}."
 
     def _several_outliers(self, word: str, found: Sequence[RankedBox]) -> str:
         reasons = {self.why.get(box.name, "") for box in found}
         common = next(iter(reasons)) if len(reasons) == 1 else ""
-        has_reasons = not common and len(found) <= _NAMED_WITH_REASON
-        named = [
-            f"{box.name} by {format_change(box.overall).lstrip('+-')}"
-            + (self._likeliest_reason(box) if has_reasons else "")
-            for box in found[:_NAMED]
-        ]
+        named = []
+        for box in found[:_NAMED]:
+            likeliest = self.why.get(box.name, "").partition("; ")[0]
+            is_told = likeliest and not common and len(found) <= _NAMED_WITH_REASON
+            reason = f" ({likeliest})" if is_told else ""
+            named.append(f"{box.name} by {format_change(box.overall).lstrip('+-')}{reason}")
         if len(found) > _NAMED:
             named.append(f"{len(found) - _NAMED} more")
         why = f"; of each, {common}" if common else ""
         total = counted(sum(kind.spread.boxes for kind in self.kinds), self.noun)
         return f"{len(found)} of {total} are {word} than their kind: {listed(named)}{why}."
 
-    def _likeliest_reason(self, box: RankedBox) -> str:
-        """The first of its reasons in brackets; empty if there is none."""
-        reason = self.why.get(box.name, "").partition("; ")[0]
-        return f" ({reason})" if reason else ""
-
     @property
-    def tiers(self) -> tuple[tuple[Kind, ...], ...]:
+    def tiers(self) -> list[list[Kind]]:
         """Kinds that tie together, the fastest first."""
-        found: list[list[Kind]] = []
-        for kind in self.kinds:
-            if found and kind.high >= found[-1][0].low:
-                found[-1].append(kind)
-            else:
-                found.append([kind])
-        return tuple(tuple(tier) for tier in found)
+        return tied(self.kinds, lambda kind: (-kind.high, -kind.low))
 
 
-def _change_words(box: RankedBox) -> str:
-    """`28 % slower than`, `1.60x as fast as`."""
-    change = format_change(box.overall).lstrip("+-")
-    return f"{change} as fast as" if change.endswith("x") else f"{change} {box.stands_out} than"
+def kind_of(side: Side, by: str) -> str:
+    """Its devices: sides of one kind should be equally fast."""
+    if by == "gpu":
+        return side.cases[0].result.device_name.removeprefix("NVIDIA ")
+    return device_words(side.run)
 
 
-def _interval_words(box: RankedBox) -> str:
-    """The ends of the change in brackets, the smaller one first; empty if they are unknown."""
-    if isinstance(box.apart, Missing):
-        return ""
-    return f" ({format_size_of_change(box.overall, *box.apart)[1]})"
+def gpu_of(side: Side) -> Gpu | None:
+    """The GPU, if all cases are of one."""
+    indexes = {case.result.device_index for case in side.cases}
+    return side.run.machine.gpu(*indexes) if len(indexes) == 1 else None
 
 
-def _spread_words(kind: Kind, unit: str) -> str:
-    spread = kind.spread
-    which = "90 % of them" if spread.boxes >= 20 else "from"
-    return (
-        f"{format_rate(spread.median, unit)} is the median, {which} {format_rate(spread.low, unit)}"
-        f" to {format_rate(spread.high, unit)}"
-    )
+def fleet_sides(selections: Sequence[Selection], by: str = "", *, pool: bool = False) -> list[Side]:
+    """One side for each selector, or for each value of a dimension of RANKED_BY.
+
+    With `pool`, cases hold the launches of all runs. Raises GputuiError if a selector without a dimension
+    names runs of several machines or runtimes.
+    """
+    if by:
+        return _by(by, selections, pool)
+    found = []
+    names = _short_names([selection.text for selection in selections])
+    for name, selection in zip(names, selections, strict=True):
+        check_one_box(selection.text, [run.summary for run in selection.runs])
+        found.append(joined(name, selection.runs, pool, {}))
+    return found
+
+
+def _by(dimension: str, selections: Sequence[Selection], pool: bool) -> list[Side]:
+    held: dict[str, dict[str, _Held]] = {}
+    for selection in selections:
+        for value, found in runs_by(dimension, selection.runs).items():
+            held.setdefault(value, {}).update((run.summary.run_id, (run, selection.path)) for run in found)
+    names = _names(dimension, held)
+    return [joined(names[value], [run for run, _ in runs.values()], pool, {}) for value, runs in held.items()]
+
+
+_Held = tuple[Run, Path]
+"""A run with the cases of one value, and its file."""
+
+
+def _names(dimension: str, held: dict[str, dict[str, _Held]]) -> dict[str, str]:
+    """What a person calls each value: a machine by its label or its file, if that is of no other."""
+    if dimension not in ("machine", "gpu"):
+        return {value: value for value in held}
+    machines: dict[str, tuple[set[str], set[str]]] = {}
+    machine_of = {}
+    for value, runs in held.items():
+        for run, path in runs.values():
+            machine_of[value] = run.summary.machine.machine_id
+            labels, files = machines.setdefault(machine_of[value], (set(), set()))
+            labels.add(run.summary.label)
+            files.add(path.stem)
+    called = {}
+    for machine, (labels, files) in machines.items():
+        known = [
+            next(iter(words))
+            for which, words in enumerate((labels, files))
+            if len(words) == 1
+            and "" not in words
+            and not any(words & both[which] for other, both in machines.items() if other != machine)
+        ]
+        called[machine] = known[0] if known else f"machine {machine}"
+    if dimension == "machine":
+        return {value: called[machine_of[value]] for value in held}
+    if len(machines) == 1:
+        return {value: value.partition(" of ")[0] for value in held}
+    return {value: f"{value.partition(' of ')[0]} of {called[machine_of[value]]}" for value in held}
+
+
+def _short_names(names: Sequence[str]) -> list[str]:
+    """Names without directories, and without `.db` if all end in it; as typed if two would be equal."""
+    short = [name.rpartition("/")[2] for name in names]
+    if len(set(short)) < len(short):
+        return list(names)
+    ending = ".db" if all(name.endswith(".db") for name in short) else ""
+    return [name.removesuffix(ending) for name in short]
 
 
 def fleet_of(sides: Sequence[Side], by: str = "") -> Fleet:
     """Rank sides, without telling why one stands out. Raises NoResult if no two measured the same case."""
-    names = [side.name for side in sides]
-    measured: dict[Case, dict[int, tuple[SideCase, float]]] = {}
+    measured: _Measured = {}
+    of_kinds: dict[str, dict[int, Side]] = {}
     for place, side in enumerate(sides):
+        of_kinds.setdefault(kind_of(side, by), {})[place] = side
         for case in side.cases:
             rate = rate_of(case.result)
             if not isinstance(rate, Missing):
@@ -225,89 +288,57 @@ def fleet_of(sides: Sequence[Side], by: str = "") -> Fleet:
     if most < 2:
         raise NoResult("no case was measured on two of the sides", "run the same profile on each")
     main = min((case for case in measured if len(measured[case]) == most), key=case_order)
-    kinds = [kind_of(side, by) for side in sides]
-    relative = {case: _relative(found, kinds) for case, found in measured.items()}
-    cases_of = {kind: _shared_cases(kind, kinds, measured) for kind in dict.fromkeys(kinds)}
-    overall = {
-        place: statistics.fmean(
-            relative[case][place] for case in cases_of[kinds[place]] if place in relative[case]
-        )
-        for place in measured[main]
-    }
-    words: dict[int, str] = {}
-    where: dict[int, list[tuple[str, float]]] = {}
-    apart: dict[int, tuple[float, float] | Missing] = {}
-    for kind, cases in cases_of.items():
-        places = [place for place in measured[main] if kinds[place] == kind]
-        level = FALSE_ALARMS / 2
-        logs = [overall[place] for place in places]
-        outliers = standing_out(logs, level)
-        for found in outliers:
-            words[places[found]] = "slower" if logs[found] < 0 else "faster"
-            ends = apart_from(logs[found], [log for at, log in enumerate(logs) if at not in outliers])
-            apart[places[found]] = (
-                ends if isinstance(ends, Missing) else (math.exp(ends[0]), math.exp(ends[1]))
-            )
-        for one in cases:
-            of_case = [place for place in relative[one] if kinds[place] == kind]
-            for found in standing_out([relative[one][place] for place in of_case], level / len(cases)):
-                name = case_subject(one, list(measured))
-                where.setdefault(of_case[found], []).append((name, math.exp(relative[one][of_case[found]])))
-    boxes = []
-    for place, (case, _) in measured[main].items():
-        single = sorted(where.get(place, []), key=lambda one: -abs(math.log(one[1])))
-        speed = speed_of(case.result)
-        assert isinstance(speed, SpeedEstimate), "it has a rate"
-        boxes.append(
-            RankedBox(
-                names[place],
-                kinds[place],
-                speed,
-                math.exp(relative[main][place]),
-                math.exp(overall[place]),
-                sum(place in relative[one] for one in cases_of[kinds[place]]),
-                words.get(place, "uneven" if single else ""),
-                tuple(single),
-                _usd(case),
-                sides[place],
-                apart.get(place, Missing("it does not stand out")),
-            )
-        )
-    boxes.sort(key=lambda box: -box.speed.units_per_s)
+    kinds = [list(_ranked(name, of_kind, measured, main)) for name, of_kind in of_kinds.items()]
     return Fleet(
         main,
         case_subject(main, list(measured)),
-        tuple(sorted(map(_kind_of_boxes, _by_kind(boxes)), key=lambda kind: -kind.spread.median)),
-        tuple(boxes),
-        tuple(name for place, name in enumerate(names) if place not in measured[main]),
+        tuple(sorted(map(_kind_of_boxes, filter(None, kinds)), key=lambda kind: -kind.spread.median)),
+        tuple(sorted((box for kind in kinds for box in kind), key=lambda box: -box.speed.units_per_s)),
+        tuple(side.name for place, side in enumerate(sides) if place not in measured[main]),
         by,
     )
 
 
-def _relative(found: Mapping[int, tuple[SideCase, float]], kinds: Sequence[str]) -> dict[int, float]:
-    """Logarithm of each side's rate times the median of its kind."""
-    rates: dict[str, list[float]] = {}
-    for place, (_, rate) in found.items():
-        rates.setdefault(kinds[place], []).append(rate)
-    medians = {kind: statistics.median(values) for kind, values in rates.items()}
-    return {place: math.log(rate / medians[kinds[place]]) for place, (_, rate) in found.items()}
+_Measured = dict[Case, dict[int, tuple[SideCase, float]]]
+"""By the place of a side the case and its rate."""
 
 
-def _shared_cases(
-    kind: str, kinds: Sequence[str], measured: Mapping[Case, Mapping[int, object]]
-) -> list[Case]:
-    """Those that at least half of the boxes of a kind measured: means over others are not comparable."""
-    boxes = kinds.count(kind)
-    return [
-        case for case, found in measured.items() if 2 * sum(kinds[place] == kind for place in found) >= boxes
-    ]
-
-
-def _by_kind(boxes: Iterable[RankedBox]) -> list[list[RankedBox]]:
-    found: dict[str, list[RankedBox]] = {}
-    for box in boxes:
-        found.setdefault(box.kind, []).append(box)
-    return list(found.values())
+def _ranked(kind: str, sides: Mapping[int, Side], measured: _Measured, main: Case) -> Iterator[RankedBox]:
+    """The boxes of a kind that measured the main case, each beside the others."""
+    logs: dict[Case, dict[int, float]] = {}
+    for case, found in measured.items():
+        rates = {place: found[place][1] for place in sides if place in found}
+        if rates and (case == main or 2 * len(rates) >= len(sides)):  # means over fewer are not comparable
+            middle = statistics.median(rates.values())
+            logs[case] = {place: math.log(rate / middle) for place, rate in rates.items()}
+    places = list(logs.get(main, ()))
+    overall = [statistics.fmean(of[place] for of in logs.values() if place in of) for place in places]
+    out = standing_out(overall, FALSE_ALARMS / 2)
+    usual = [log for at, log in enumerate(overall) if at not in out]
+    where: dict[int, list[tuple[str, float]]] = {}
+    for case, of in logs.items():
+        for at in standing_out(list(of.values()), FALSE_ALARMS / 2 / len(logs)):
+            place, log = list(of.items())[at]
+            where.setdefault(place, []).append((case_subject(case, list(measured)), math.exp(log)))
+    for at, (place, log) in enumerate(zip(places, overall, strict=True)):
+        single = sorted(where.get(place, []), key=lambda one: -abs(math.log(one[1])))
+        of_main = measured[main][place][0]
+        speed = speed_of(of_main.result)
+        assert isinstance(speed, SpeedEstimate), "it has a rate"
+        ends = apart_from(log, usual) if at in out else Missing("it does not stand out")
+        yield RankedBox(
+            name=sides[place].name,
+            kind=kind,
+            speed=speed,
+            of_kind=math.exp(logs[main][place]),
+            overall=math.exp(log),
+            cases=sum(place in of for of in logs.values()),
+            stands_out=("slower" if log < 0 else "faster") if at in out else "uneven" if single else "",
+            where=tuple(single),
+            usd_per_million=_usd(of_main),
+            side=sides[place],
+            apart=ends if isinstance(ends, Missing) else (math.exp(ends[0]), math.exp(ends[1])),
+        )
 
 
 def _kind_of_boxes(boxes: Sequence[RankedBox]) -> Kind:
@@ -329,51 +360,3 @@ def _usd(case: SideCase) -> float | Missing:
         return price
     cost = cost_of(case.result, price)
     return cost.usd_per_million if isinstance(cost, Cost) else cost
-
-
-def fleet_as_json(fleet: Fleet) -> dict[str, object]:
-    """The ranking, with rates in units per second and shares of the median of the kind."""
-    return {
-        "schema": 1,
-        "by": fleet.by,
-        "headline": fleet.headline,
-        "case": fleet.subject,
-        "unit": fleet.case.unit,
-        "kinds": [
-            {
-                "name": kind.name,
-                "boxes": kind.spread.boxes,
-                "median_per_s": kind.spread.median,
-                "median_low_per_s": kind.low,
-                "median_high_per_s": kind.high,
-                "low_per_s": kind.spread.low,
-                "high_per_s": kind.spread.high,
-                "usd_per_million": known(kind.usd_per_million),
-                "tier": next(i for i, tier in enumerate(fleet.tiers, 1) if kind in tier),
-            }
-            for kind in fleet.kinds
-        ],
-        "boxes": [
-            {
-                "name": box.name,
-                "kind": box.kind,
-                "machine": box.side.run.machine.machine_id,
-                "device_index": None if (gpu := gpu_of(box.side)) is None else gpu.index,
-                "run": box.side.run.short_id,
-                "per_s": box.speed.units_per_s,
-                "low_per_s": box.speed.low,
-                "high_per_s": box.speed.high,
-                "of_kind": box.of_kind,
-                "overall": box.overall,
-                "cases": box.cases,
-                "stands_out": box.stands_out,
-                "overall_low": None if isinstance(box.apart, Missing) else box.apart[0],
-                "overall_high": None if isinstance(box.apart, Missing) else box.apart[1],
-                "why": fleet.why.get(box.name, ""),
-                "where": [{"case": name, "of_kind": ratio} for name, ratio in box.where],
-                "usd_per_million": known(box.usd_per_million),
-            }
-            for box in fleet.boxes
-        ],
-        "unmeasured": list(fleet.unmeasured),
-    }

@@ -9,16 +9,26 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any  # of a GPU, and how it is written
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu
+from gputui.model.result import RunSummary
 from gputui.model.units import format_bytes, format_percent
-from gputui.services.compare.fleet import FLEET_FROM, GPUS_FROM, Fleet, RankedBox, fleet_of
-from gputui.services.compare.fleet_sides import RANKED_BY, fleet_sides, gpu_of
+from gputui.services.compare.fleet import (
+    FLEET_FROM,
+    GPUS_FROM,
+    RANKED_BY,
+    Fleet,
+    RankedBox,
+    fleet_of,
+    fleet_sides,
+    gpu_of,
+)
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import select_all
@@ -34,47 +44,38 @@ _MARKED_SHARE = 0.1
 _MARKED_CLOCK = math.log(1.02)
 
 
-def _of_gpu(value: Callable[[Gpu], object]) -> Callable[[RankedBox], object]:
-    def found(box: RankedBox) -> object:
-        gpu = gpu_of(box.side)
-        gpus = box.side.run.machine.gpus if gpu is None else [gpu]
-        values = {value(gpu) for gpu in gpus}
-        return values.pop() if len(values) == 1 else Missing("its GPUs differ")
-
-    return found
+def _switch(is_on: bool) -> str:
+    return "on" if is_on else "off"
 
 
-def _link(gpu: Gpu) -> object:
-    width = gpu.pcie_width
-    return width if isinstance(width, Missing) else f"{width} PCIe lanes"
-
-
-def _limit(gpu: Gpu) -> object:
-    watts = gpu.power_limit_w
-    return watts if isinstance(watts, Missing) else f"{watts:.0f} W"
-
-
-def _memory(gpu: Gpu) -> object:
-    held = gpu.memory_bytes
-    return held if isinstance(held, Missing) else format_bytes(held)
-
-
-_RECORDED: tuple[tuple[str, Callable[[RankedBox], object]], ...] = (
-    ("power limit is", _of_gpu(_limit)),
-    ("link has", _of_gpu(_link)),
-    ("MIG is", _of_gpu(lambda gpu: _switch(gpu.mig_enabled))),
-    ("ECC is", _of_gpu(lambda gpu: _switch(gpu.ecc_enabled))),
-    ("memory is", _of_gpu(_memory)),
-    ("driver is", lambda box: box.side.run.machine.driver_version),
-    ("usable cores are", lambda box: box.side.run.machine.cpu.usable_cores),
-    ("torch is", lambda box: box.side.run.runtime.torch_version),
-    ("kernel is", lambda box: box.side.run.machine.kernel),
+_OF_GPUS: tuple[tuple[str, Callable[[Gpu], Any], Callable[[Any], str]], ...] = (
+    ("power limit is", lambda gpu: gpu.power_limit_w, "{:.0f} W".format),
+    ("link has", lambda gpu: gpu.pcie_width, "{} PCIe lanes".format),
+    ("MIG is", lambda gpu: gpu.mig_enabled, _switch),
+    ("ECC is", lambda gpu: gpu.ecc_enabled, _switch),
+    ("memory is", lambda gpu: gpu.memory_bytes, format_bytes),
 )
-"""What of it differs, and its value; the likeliest cause first."""
+"""What of them differs, its value and that in words; the likeliest cause first, as in the next."""
+_OF_RUN: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
+    ("driver is", lambda run: run.machine.driver_version),
+    ("usable cores are", lambda run: run.machine.cpu.usable_cores),
+    ("torch is", lambda run: run.runtime.torch_version),
+    ("kernel is", lambda run: run.machine.kernel),
+)
 
 
-def _switch(is_on: bool | Missing) -> object:
-    return is_on if isinstance(is_on, Missing) else "on" if is_on else "off"
+def _recorded(box: RankedBox) -> dict[str, object]:
+    """What is known of it, but for what its GPUs differ in."""
+    gpu, run = gpu_of(box.side), box.side.run
+    gpus = run.machine.gpus if gpu is None else [gpu]
+    of_gpus = {what: ({value(one) for one in gpus}, words) for what, value, words in _OF_GPUS}
+    found = {what: words(*values) for what, (values, words) in of_gpus.items() if _is_known(values)}
+    return found | {what: value(run) for what, value in _OF_RUN if _is_known({value(run)})}
+
+
+def _is_known(values: set[object]) -> bool:
+    """Whether there is one value, and that is not missing."""
+    return len(values) == 1 and not isinstance(next(iter(values)), Missing)
 
 
 def ranking_of(
@@ -106,21 +107,18 @@ def explained(fleet: Fleet, evidence: Evidence) -> Fleet:
     why: dict[str, list[str]] = {}
     for box in out:
         others = [other for other in fleet.boxes if other.kind == box.kind and not other.stands_out]
-        why[box.name] = list(_recorded(box, others))
+        why[box.name] = list(_differs(_recorded(box), [_recorded(other) for other in others]))
     for box, text in _of_telemetry(fleet, out[:_EXPLAINED], evidence):
         why[box.name].append(text)
     return replace(fleet, why={name: "; ".join(texts[:2]) for name, texts in why.items() if texts})
 
 
-def _recorded(box: RankedBox, others: Sequence[RankedBox]) -> Iterator[str]:
-    for what, value_of in _RECORDED:
-        mine = value_of(box)
-        known = [value for other in others if not isinstance(value := value_of(other), Missing)]
-        if isinstance(mine, Missing) or not known:
-            continue
-        value, count = Counter(known).most_common(1)[0]
-        if value != mine and count >= _ALIKE * len(others):
-            yield f"its {what} {mine}, theirs {value}"
+def _differs(mine: Mapping[str, object], others: Sequence[Mapping[str, object]]) -> Iterator[str]:
+    """In what a box differs from nearly all others."""
+    for what, value in mine.items():
+        usual, count = Counter(other.get(what) for other in others).most_common(1)[0] if others else (None, 0)
+        if usual not in (value, None) and count >= _ALIKE * len(others):
+            yield f"its {what} {value}, theirs {usual}"
 
 
 def _of_telemetry(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gputui.errors import GputuiError
 from gputui.services.compare.columns import ENERGY, ComparisonColumn
-from gputui.services.compare.fleet import Fleet, fleet_as_json
+from gputui.services.compare.fleet import Fleet
 from gputui.services.compare.session import Answer, Asked
 
 WITH_ENERGY = ("csv", "json", "html")
@@ -43,7 +43,7 @@ def save_comparison(path: Path, asked: Asked, baseline: int, columns: Sequence[C
 
 def comparison_plain(asked: Asked, answer: Answer) -> dict[str, object]:
     """What `gputui compare --json` prints."""
-    from gputui.services.compare.json import comparison_as_json, headline_as_json
+    from gputui.services.compare.data import comparison_as_json, headline_as_json
 
     plain = [comparison_as_json(*pair) for pair in answer.pairs]
     headline = headline_as_json(answer.headline)
@@ -68,11 +68,11 @@ def comparison_text(
         return json.dumps(comparison_plain(asked, answer), indent=1) + "\n"
     pairs = answer.pairs
     if form == "csv":
-        from gputui.services.compare.csv import comparisons_as_csv
+        from gputui.services.compare.data import comparisons_as_csv
 
         return comparisons_as_csv(pairs, asked.ignore)
     if form == "markdown":
-        from gputui.services.compare.markdown import comparisons_as_markdown
+        from gputui.services.compare.tables import comparisons_as_markdown
 
         return comparisons_as_markdown(pairs, asked.ignore, answer.headline, columns)
     if form == "text":
@@ -86,19 +86,13 @@ def comparison_text(
 
 def ranking_text(fleet: Fleet, form: str) -> str:
     """What `gputui compare --format FORM` prints of many sides, with all boxes."""
-    from gputui.services.compare import fleet_text
+    from gputui.services.compare import fleet_forms
 
-    if form == "html":
-        from gputui.services.compare.fleet_html import fleet_as_page
-
-        return fleet_as_page(fleet)
-    if form == "json":
-        import json
-
-        return json.dumps(fleet_as_json(fleet), indent=1) + "\n"
     made = {
-        "text": fleet_text.fleet_as_text,
-        "markdown": fleet_text.fleet_as_markdown,
-        "csv": fleet_text.fleet_as_csv,
+        "text": fleet_forms.fleet_as_text,
+        "markdown": fleet_forms.fleet_as_markdown,
+        "csv": fleet_forms.fleet_as_csv,
+        "json": fleet_forms.fleet_as_json,
+        "html": fleet_forms.fleet_as_page,
     }
     return made[form](fleet)

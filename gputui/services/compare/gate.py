@@ -10,9 +10,10 @@ from gputui.analysis.verdict import BAND, RatioEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_change
 from gputui.services.compare.pairing import Comparison, Row
-from gputui.services.compare.row_text import change_text, mean_name, row_name
+from gputui.services.compare.row_text import change_text, mean_name
 from gputui.services.compare.suggestions import steps_for_absent, steps_for_limit
 from gputui.services.results.conditions import Evidence
+from gputui.services.results.labels import short_case_name
 
 PASS, FAIL, CANNOT_TELL = "pass", "fail", "cannot tell"
 
@@ -54,13 +55,13 @@ def check_gate(
             if isinstance(row.a.speed, Missing):
                 continue
             rows += 1
-            name = beside + row_name(row, [], ignore)
-            if isinstance(row.estimate, Missing):
+            name = beside + short_case_name(row.case, (), ignore)
+            if isinstance(row.estimate, Missing) or row.estimate.doubt:
                 undecided.append(f"{name}: {row.rate.reason}")
-                steps += steps_for_absent(row, evidence)
-            elif row.estimate.doubt:
-                undecided.append(f"{name}: {row.rate.reason}")
-                steps += steps_for_limit(row, limit, evidence)
+                is_absent = isinstance(row.estimate, Missing)
+                steps += (
+                    steps_for_absent(row, evidence) if is_absent else steps_for_limit(row, limit, evidence)
+                )
             else:
                 asked.append((name, row, row.rate))
         for group in comparison.groups:
@@ -90,14 +91,10 @@ def _doubts(row: Row, limit: float | None) -> Iterable[str]:
         if not row.rate.is_decided:
             yield f", {row.rate.reason}"
         return
-    if isinstance(row.rate.estimate, RatioEstimate) and row.rate.estimate.low < limit:
-        shown = _detectable(row.rate.estimate, limit)
+    estimate = row.rate.estimate
+    if isinstance(estimate, RatioEstimate) and estimate.low < limit:
+        shown = limit * (1 + BAND) / estimate.resolvable  # the smallest change that this could tell from it
         yield f", would have shown {format_change(1 / shown if row.rate.respect == TIME else shown)}"
-
-
-def _detectable(estimate: RatioEstimate, limit: float) -> float:
-    """The smallest change beyond the limit that this comparison could distinguish from it."""
-    return limit * (1 + BAND) / estimate.resolvable
 
 
 def gate_lines(result: GateResult, slower_pct: float | None, names: Sequence[str], a: str) -> Iterable[str]:

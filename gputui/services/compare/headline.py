@@ -37,11 +37,14 @@ from gputui.services.compare.row_text import (
     OF_REQUESTS,
     against_text,
     called,
+    change_words,
     judgement_text,
     letter_of,
     open_words,
     side_names,
+    than,
     units_per_s,
+    verdict_parts,
 )
 from gputui.services.compare.suggestions import SettlingStep, settling_steps, steps_to_pair
 from gputui.services.compare.why import Why, part_name
@@ -52,7 +55,6 @@ from gputui.services.results.headline import (
     case_subject,
     title_of,
 )
-from gputui.services.results.labels import format_ends
 from gputui.services.results.load_times import is_limit, time_of
 from gputui.services.results.throughput import GAVE, run_spread_of
 from gputui.services.results.waiting import is_undecidable
@@ -222,12 +224,11 @@ def _of_limits(main: Row, comparison: Comparison) -> str:
     if row.cost.is_decided:
         cost = f", and a million output tokens cost {_cost_words(row)}"
     if rate.differs and rate.ratio is not None:
-        size, ends = format_size_of_change(*rate.ratio)
-        more, than, unit = ("as many", "as", "x") if size.endswith("x") else ("more", "than", " %")
-        more = "fewer" if rate.ratio[0] < 1 else more
-        said = f"{who} answers {size} {more} {within} {than} {other} (95 %: {ends}{unit})"
+        more, ends = change_words(rate.ratio, OF_REQUESTS)
+        unit = "x" if than(more) == "as" else " %"
+        said = f"{who} answers {more} {within} {than(more)} {other} (95 %: {ends}{unit})"
     elif rate.word == "same":
-        said = f"{who} answers as many {within} as {other} ({ends_words(rate)})"
+        said = f"{who} answers as many {within} as {other} ({verdict_parts(rate)[1]})"
     else:
         ends = open_words(rate, OF_REQUESTS)
         answers = f": {who} answers {ends} {within}" if ends else ""
@@ -337,19 +338,8 @@ def _cheaper(row: Row, b: str, a: str) -> tuple[str, str]:
 
 def _cost_words(row: Row) -> str:
     """`22 % less`, `1.60x as much`, `the same`."""
-    if row.cost.ratio is None or not row.cost.differs:
-        return "the same"
-    size, _ = format_size_of_change(*row.cost.ratio)
-    less, more, times = OF_COSTS
-    return f"{size} {times if size.endswith('x') else less if row.cost.word == 'cheaper' else more}"
-
-
-def ends_words(judgement: Judgement) -> str:
-    """The 95 % interval of a change: `-38 to -34 %`; empty where there is none."""
-    if judgement.ratio is None:
-        return ""
-    ratio, low, high = judgement.ratio
-    return format_ends(low, high, ratio)
+    ratio = row.cost.ratio
+    return "the same" if ratio is None or not row.cost.differs else change_words(ratio, OF_COSTS)[0]
 
 
 def _because(main: Row, comparison: Comparison, whys: Sequence[Why]) -> str:
@@ -459,13 +449,12 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
     asked = replace(main, case=replace(main.case, variant=variant))
     rate, runs = main.rate, f"{subject(asked, comparison.rows)} runs"
     if rate.differs and rate.ratio is not None:
-        size, ends = format_size_of_change(*rate.ratio)
-        than = f"{size} as fast {b} as {a}" if size.endswith("x") else f"{size} {rate.word} {b} than {a}"
-        first = f"{runs} {than} ({ends})"
+        change, ends = change_words(rate.ratio, OF_RATES)
+        first = f"{runs} {change} {b} {than(change)} {a} ({ends})"
     elif rate.word == "same":
-        first = f"{runs} as fast {b} as {a} ({ends_words(rate)})"
+        first = f"{runs} as fast {b} as {a} ({verdict_parts(rate)[1]})"
     else:
-        first = f"can't tell{_certainty(rate)} whether {runs} faster {b} than {a} ({ends_words(rate)})"
+        first = f"can't tell{_certainty(rate)} whether {runs} faster {b} than {a} ({verdict_parts(rate)[1]})"
     kinds: dict[str, list[str]] = {"faster": [], "not": [], "unknown": []}
     rows = [row for row in comparison.rows if row.case.workload_class != "ceiling"] or comparison.rows
     for workload in dict.fromkeys(row.case.work.workload for row in rows):
@@ -521,9 +510,9 @@ def _better_precision(main: Row, rows: Sequence[Row]) -> str:
     if units_per_s(best.a) < _LEAST_BETTER * units_per_s(main.a) or not units_per_s(main.b):
         return ""
     factor = units_per_s(main.b) / units_per_s(best.a)
-    faster, than = best.case.variant.precision, main.case.variant.precision
+    faster, asked = best.case.variant.precision, main.case.variant.precision
     return (
-        f"The CPU is faster with {faster} than with {than}: the GPU with {than} does {factor:.2g}x of that."
+        f"The CPU is faster with {faster} than with {asked}: the GPU with {asked} does {factor:.2g}x of that."
     )
 
 
@@ -543,16 +532,11 @@ def _of_several_values(comparisons: Sequence[Comparison], ignore: str, evidence:
     return Headline((*first.sentences, *others), first.steps)
 
 
-def main_of_all(comparisons: Sequence[Comparison]) -> Row | None:
-    """The main row of the first comparison, if possible of a case that every side measured."""
-    first = comparisons[0].rows
-    shared = [row for row in first if all(same_case(row, other) is not None for other in comparisons[1:])]
-    return main_row(shared or first)
-
-
 def _ranking(comparisons: Sequence[Comparison]) -> Headline:
     """The main case on every side, the fastest first; sides whose intervals overlap tie."""
-    main = main_of_all(comparisons)
+    first = comparisons[0].rows
+    shared = [row for row in first if all(same_case(row, other) is not None for other in comparisons[1:])]
+    main = main_row(shared or first)
     if main is None:
         return Headline(
             ("Nothing to compare: the baseline and the first other side measured no case in common.",),
@@ -568,9 +552,7 @@ def _ranking(comparisons: Sequence[Comparison]) -> Headline:
     names = dict(zip(letters, side_names(sides, main.case.variant.device_class), strict=True))
     rates = {letter: _versus(names, letter, row.rate) for letter, row in rows.items()}
     tiers = [_tier(names, tier, rates, f" at {_rates(tier, main)}") for tier in by_speed(main.a, rows)]
-    sentences = [
-        f"{as_sentence(subject(main, comparisons[0].rows))}, fastest first: {', then '.join(tiers)}."
-    ]
+    sentences = [f"{as_sentence(subject(main, first))}, fastest first: {', then '.join(tiers)}."]
     costs = by_cost(main.a, rows)
     if sum(map(len, costs)) > 1:
         versus = {letter: _versus(names, letter, row.cost) for letter, row in rows.items()}
@@ -591,12 +573,12 @@ def _versus(names: Mapping[str, str], letter: str, judgement: Judgement) -> str:
     the baseline is, `H200 is 1.56x as fast, 1.49 to 1.64`; empty if it does not differ."""
     if not judgement.differs:
         return ""
-    is_rate, worse = judgement.respect == RATE, judgement.verdict.word == "slower"
-    words, _, ends = judgement_text(judgement.turned if worse else judgement).partition(" (")
-    interval = f", {ends.removesuffix(')')}" if is_rate else ""
+    worse = judgement.verdict.word == "slower"
+    words, ends = verdict_parts(judgement.turned if worse else judgement)
+    interval = f", {ends}" if judgement.respect == RATE else ""
     if worse:
         return f"{names['a']} is {words}{interval}"
-    return f"{words} {'as' if words.endswith('as fast') else 'than'} {names['a']}{interval}"
+    return f"{words} {than(words)} {names['a']}{interval}"
 
 
 def _tier(names: Mapping[str, str], tier: Sequence[Ranked], versus: Mapping[str, str], at: str = "") -> str:

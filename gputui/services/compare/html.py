@@ -14,9 +14,7 @@ from gputui.services.compare.headline import (
 )
 from gputui.services.compare.html_details import pair_details
 from gputui.services.compare.pairing import (
-    Cell,
     Comparison,
-    Row,
     Side,
     performance_checks_of_side,
 )
@@ -25,7 +23,7 @@ from gputui.services.compare.row_text import (
     letter_of,
     side_parts,
 )
-from gputui.services.compare.rows_table import RowOfSides, rows_of_sides, rows_table
+from gputui.services.compare.rows_table import rows_of_sides, rows_table
 from gputui.services.compare.suggestions import effort_words
 from gputui.services.compare.tables import Naming, disturbances
 from gputui.services.compare.turning_points import price_points
@@ -95,24 +93,23 @@ def _to_tell(headline: Headline) -> str:
 def _rows(comparisons: Sequence[Comparison], ignore: str) -> str:
     """The table of rows with their intervals drawn, and what is to know of it."""
     is_pair = len(comparisons) == 1
-    rows: Sequence[RowOfSides] = (
-        [(row,) for row in comparisons[0].rows]
-        if is_pair
-        else rows_of_sides(comparisons, ignore, one_sided=False)
-    )
+    rows = rows_of_sides(comparisons, ignore, one_sided=False)
     if not rows:
         return ""
-    made = rows_table(comparisons, rows, ignore, note=_absence, is_drawn=True, has_means=is_pair)
+    made = rows_table(
+        comparisons,
+        rows,
+        ignore,
+        note=lambda row: f": {row.rate.reason}" if row.rate.ratio is None else "",
+        is_drawn=True,
+        has_means=is_pair,
+    )
     doubts, notes = _notes(comparisons, ignore)
     return (
         table(made.table, "forest" if is_pair else "forest many")
         + bullets(doubts, "doubts")
         + bullets((*notes, *_about_costs(comparisons)), "notes")
     )
-
-
-def _absence(row: Row) -> str:
-    return f": {row.rate.reason}" if row.rate.ratio is None else ""
 
 
 def _notes(comparisons: Sequence[Comparison], ignore: str) -> tuple[list[str], list[str]]:
@@ -132,37 +129,23 @@ def _notes(comparisons: Sequence[Comparison], ignore: str) -> tuple[list[str], l
 
 def _about_costs(comparisons: Sequence[Comparison]) -> Iterable[str]:
     """What is to know of costs, where a side has a price."""
-    if any(isinstance(cell.cost, Cost) for _, cells in _cells(comparisons) for cell in cells):
-        yield from (*_shares(comparisons), *_unpriced(comparisons))
-        main = main_row(comparisons[0].rows)
-        if main is not None and len(comparisons) == 1:
-            yield from (f"{condition}: {then}" for condition, then in price_points(main, comparisons[0]))
-
-
-def _cells(comparisons: Sequence[Comparison]) -> Iterable[tuple[str, list[Cell]]]:
-    """The cells of each side."""
-    yield "a", [row.a for row in comparisons[0].rows]
-    for place, comparison in enumerate(comparisons):
-        yield letter_of(place), [row.b for row in comparison.rows]
-
-
-def _shares(comparisons: Sequence[Comparison]) -> Iterable[str]:
+    cells = [("a", row.a) for row in comparisons[0].rows]
+    cells += [(letter_of(place), row.b) for place, one in enumerate(comparisons) for row in one.rows]
+    paid = [(side, cell.cost.share) for side, cell in cells if isinstance(cell.cost, Cost)]
+    if not paid:
+        return
     of_sides: dict[str, list[str]] = {}
-    for side, cells in _cells(comparisons):
-        shares = {one.cost.share for one in cells if isinstance(one.cost, Cost)} - {1.0}
-        if shares:
-            of_sides.setdefault(" or ".join(format_percent(share) for share in sorted(shares)), []).append(
-                side
-            )
+    for side in dict.fromkeys(side for side, _ in paid):
+        shares = sorted({share for other, share in paid if other == side} - {1.0})
+        of_sides.setdefault(" or ".join(map(format_percent, shares)), []).append(side)
     for words, sides in of_sides.items():
-        yield f"{', '.join(sides)}: {words} of the price of the box, for the GPUs that a case uses"
-
-
-def _unpriced(comparisons: Sequence[Comparison]) -> Iterable[str]:
-    for reason, sides in COST.reasons(
-        [(side, one) for side, cells in _cells(comparisons) for one in cells]
-    ).items():
+        if words:
+            yield f"{', '.join(sides)}: {words} of the price of the box, for the GPUs that a case uses"
+    for reason, sides in COST.reasons(cells).items():
         yield f"{', '.join(dict.fromkeys(sides))}: {reason}"
+    main = main_row(comparisons[0].rows)
+    if main is not None and len(comparisons) == 1:
+        yield from (f"{condition}: {then}" for condition, then in price_points(main, comparisons[0]))
 
 
 def _details(pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str, evidence: Evidence) -> str:

@@ -1,18 +1,25 @@
-"""What the page says of one pair of sides below its rows: why, the time per step, telemetry, all figures."""
+"""What the page says of one pair of sides below its rows: why, the time per step, telemetry, all figures.
+
+Its charts are inline SVG: shapes only, since labels are text of the page, which can wrap. A chart is as wide
+as its place: positions are percentages, or the drawing is stretched. No script, no style attribute; the style
+sheet of the page knows the classes.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from statistics import median
 
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.order_statistics import Percentile
+from gputui.analysis.statistics import bin_of, histogram
 from gputui.document.html import bullets, folded, html_of, letter, part, safe, table
 from gputui.document.table import table_of
 from gputui.metrics import Metric, charted
 from gputui.model.absent import Missing, known
 from gputui.model.devices import HOST
-from gputui.model.result import CaseResult
 from gputui.model.series import TimeSeries
 from gputui.model.units import counted, format_seconds, three_digits
 from gputui.services.compare.columns import COLUMNS
@@ -20,17 +27,9 @@ from gputui.services.compare.headline import subject
 from gputui.services.compare.load_terms import serving_of_side
 from gputui.services.compare.pairing import Comparison, Row, Side
 from gputui.services.compare.row_text import no_difference_words
-from gputui.services.compare.svg import (
-    Line,
-    line_chart,
-    time_axis,
-    time_histogram,
-    value_axis,
-)
 from gputui.services.compare.tables import Naming, below_rows, row_table
 from gputui.services.compare.telemetry_overlay import MOST_METRICS
-from gputui.services.compare.why import Why
-from gputui.services.compare.why_text import finding_lines, part_table
+from gputui.services.compare.why import Why, finding_lines, part_table
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.waiting import step_times_of
 from gputui.services.serving.curve import CLOSED, Level, ServingRun, Times
@@ -67,7 +66,13 @@ def pair_details(
         if row is not main and (body := "".join(_boxes(row, by_row.get(id(row)))))
     )
     differs = comparison.differs
+    # a machine's id says nothing to a reader but that it is another one
+    recorded = [(what, *(("", "") if what == "machine" else values)) for what, *values in differs]
+    differences = table(table_of(("", "a", "b"), recorded)) if differs else ""
     words = ", ".join(what for what, _, _ in differs)
+    below = [column for column in COLUMNS if column.table_heading]
+    figures = table(row_table(comparison, naming))  # which numbers the notes
+    figures += "".join(html_of(part) for part in below_rows(comparison, whys, naming, below) if part)
     nothing = "" if differs or ignore else no_difference_words(comparison)
     return "".join(
         (
@@ -75,13 +80,13 @@ def pair_details(
             part("Loads on the server", _loads(comparison, evidence)),
             part("Over the run", _telemetry(comparison, evidence)),
             "\n<section><h2>Details</h2>",
-            folded(f"Recorded differences: {words}", _differences(differs)) if differs else "",
+            folded(f"Recorded differences: {words}", differences),
             f"<p>{safe(nothing[0].upper())}{safe(nothing[1:])}.</p>" if nothing else "",
             folded(
                 "The other cases: time per step, and why",
                 f'<div class="pair">{others}</div>' if others else "",
             ),
-            folded("All figures", _figures(comparison, whys, naming)),
+            folded("All figures", figures),
             "</section>",
         )
     )
@@ -154,7 +159,10 @@ def _telemetry(comparison: Comparison, evidence: Evidence) -> str:
 
 
 def _lines(side_letter: str, side: Side, evidence: Evidence) -> Iterable[tuple[Metric, Line]]:
-    devices = _devices(side)
+    """Of the first GPUs that measured anything in the newest run of a side, otherwise of the host."""
+    newest = [case.result for case in side.cases if case.run.run_id == side.run.run_id]
+    measured = {result.device_index for result in newest if result.outcome == "ok"}
+    devices = sorted(index for index in measured if index is not None)[:_MOST_DEVICES] or [HOST]
     series = evidence.series(side.run.run_id, _PIECES)
     first_us = min((one.first_us for one in series), default=0)
     for one in series:
@@ -181,29 +189,6 @@ def _over_time(metric: Metric, lines: Sequence[Line], is_one_run: bool) -> str:
     return f'<div><p class="of">{safe(metric.name)} {values}</p>{chart}{ends}</div>'
 
 
-def _devices(side: Side) -> Sequence[int]:
-    """The first GPUs that measured anything in the newest run of a side, otherwise the host."""
-    results: list[CaseResult] = [
-        case.result
-        for case in side.cases
-        if case.run.run_id == side.run.run_id and case.result.outcome == "ok"
-    ]
-    used = sorted({result.device_index for result in results if result.device_index is not None})
-    return used[:_MOST_DEVICES] or [HOST]
-
-
-def _differences(differs: Sequence[tuple[str, str, str]]) -> str:
-    """A machine's id says nothing to a reader but that it is another one."""
-    rows = tuple((what, *(("", "") if what == "machine" else (a, b))) for what, a, b in differs)
-    return table(table_of(("", "a", "b"), rows))
-
-
-def _figures(comparison: Comparison, whys: Sequence[Why], naming: Naming) -> str:
-    rows = table(row_table(comparison, naming))
-    below = below_rows(comparison, whys, naming, [column for column in COLUMNS if column.table_heading])
-    return rows + "".join(html_of(part) for part in below if part)
-
-
 # Loads on a server: output and times by number of users as charts, all loads in tables
 
 
@@ -223,7 +208,13 @@ def _loads(comparison: Comparison, evidence: Evidence) -> str:
     )
     how = "By number of users, the figures those of the most; b in dashes."
     drawn = f'<p class="dim">{how}</p><div class="charts">{charts}</div>'
-    return (drawn if charts else "") + "".join(_table(side, loads) for side, loads in sides)
+    page = drawn if charts else ""
+    for side, loads in sides:
+        levels = measured_levels(loads)
+        notes = (*unmeasured_lines(loads), *serving_notes(loads))
+        page += f"<h3>{letter(side)} {safe(server_line(loads))}</h3>"
+        page += table(curve_table(levels) if levels else None) + bullets(notes, "notes")
+    return page
 
 
 def _by_users(
@@ -251,12 +242,99 @@ def _by_users(
     return f'<div><p class="of">{safe(title)} {best} {safe(unit)}</p>{chart}{ends}</div>'
 
 
-def _table(side: str, loads: ServingRun) -> str:
-    levels = measured_levels(loads)
-    found = curve_table(levels) if levels else None
-    lines: Iterable[str] = (*unmeasured_lines(loads), *serving_notes(loads))
-    return f"<h3>{letter(side)} {safe(server_line(loads))}</h3>{table(found)}{bullets(lines, 'notes')}"
-
-
 def _median_ms(times: Times) -> float | None:
     return 1e3 * times.p50_s.value if isinstance(times.p50_s, Percentile) else None
+
+
+_BINS = 90
+_LOG_FROM = 4.0
+"""Ratio of the longest to the shortest from which times are drawn on a log axis."""
+_LEAST_SPAN = 0.2
+"""Of the highest value that a chart over time is high, so that a watt or two does not look like a storm."""
+_ACROSS, _DOWN = 1000, 100
+"""Units of a drawing that is stretched to its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeAxis:
+    """Times of steps, from a little below the shortest to a little above the longest, in equal bins."""
+
+    low_s: float
+    high_s: float
+
+    @property
+    def is_log(self) -> bool:
+        return self.high_s > _LOG_FROM * self.low_s
+
+    def bin(self, seconds: float) -> int:
+        return bin_of(seconds, self.low_s, self.high_s, _BINS, is_log=self.is_log)
+
+
+def time_axis(times: Iterable[float]) -> TimeAxis | None:
+    """None if there is no time above zero."""
+    known = [one for one in times if one > 0]
+    if not known:
+        return None
+    margin = 1 + max(0.02, 0.06 * (max(known) / min(known) - 1))
+    return TimeAxis(min(known) / margin, max(known) * margin)
+
+
+def time_histogram(side: str, launches: Sequence[Sequence[float]], axis: TimeAxis, label: str) -> str:
+    """How many blocks took how long, with a tick below for the median of each launch."""
+    times = [seconds for launch in launches for seconds in launch if seconds > 0]
+    counts = histogram(times, axis.low_s, axis.high_s, _BINS, is_log=axis.is_log)
+    most = max(counts) or 1
+    width = _ACROSS / _BINS
+    body = "".join(
+        f"M{place * width:.0f} 84v-{max(84 * count / most, 4):.0f}h{width - 1:.0f}V84z"
+        for place, count in enumerate(counts)
+        if count
+    )
+    middles = [sorted(launch)[len(launch) // 2] for launch in launches if launch]
+    ticks = "".join(f"M{(axis.bin(s) + 0.5) * width:.0f} 90v10" for s in middles if s > 0)
+    return _stretched(
+        "times",
+        label,
+        f'<path class="body {safe(side)}" d="{body}"/><path class="base" d="M0 85H{_ACROSS}"/>'
+        f'<path class="tick {safe(side)}" d="{ticks}"/>',
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One device over time."""
+
+    side: str
+    label: str
+    series: TimeSeries
+
+
+def value_axis(lines: Sequence[Line]) -> tuple[float, float]:
+    """The lowest and the highest value of a chart over time; a line at least must have a value."""
+    known = [value for line in lines for value in line.series.known]
+    low, high = min(known), max(known)
+    margin = max(0.05 * (high - low), (_LEAST_SPAN * abs(high) - (high - low)) / 2, 0.5)
+    return (max(low - margin, 0.0) if low >= 0 else low - margin), high + margin
+
+
+def line_chart(label: str, lines: Sequence[Line], longest_s: float) -> str:
+    """A metric over the time since each run began; b is drawn in dashes."""
+    low, high = value_axis(lines)
+    drawn = []
+    for line in lines:
+        path, is_on = [], False
+        for second, value in zip(line.series.seconds, line.series.values, strict=True):
+            if math.isfinite(value):
+                x, y = _ACROSS * second / (longest_s or 1.0), _DOWN * (high - value) / (high - low)
+                path.append(f"{'L' if is_on else 'M'}{x:.0f} {y:.1f}")
+            is_on = math.isfinite(value)
+        title = f"<title>{safe(line.label)}</title>"
+        drawn.append(f'<path class="line {safe(line.side)}" d="{"".join(path)}">{title}</path>')
+    return _stretched("over-time", label, f'<path class="base" d="M0 100H{_ACROSS}"/>{"".join(drawn)}')
+
+
+def _stretched(kind: str, label: str, parts: str) -> str:
+    return (
+        f'<svg class="{kind}" viewBox="0 0 {_ACROSS} {_DOWN}" preserveAspectRatio="none" role="img"'
+        f' aria-label="{safe(label)}">{parts}</svg>'
+    )

@@ -44,7 +44,10 @@ def load_terms(comparison: Comparison) -> str:
         for name, words, hint in _TERMS
         if (on_a := _values(a, name)) and (on_b := _values(b, name)) and on_a != on_b
     ]
-    profiles = [listed(sorted({_profile(case) for case in side})) for side in (a, b)]
+    profiles = [
+        listed(sorted({case.work.workload.removeprefix("serve:").split(" ")[0] for case in side}))
+        for side in (a, b)
+    ]
     if profiles[0] != profiles[1] and not found:
         found.append((f"profile ({profiles[0]} in a, {profiles[1]} in b)", "measure both with one --profile"))
     if found:
@@ -73,10 +76,6 @@ def _loads(side: Side) -> list[Case]:
 def _values(cases: Sequence[Case], name: str) -> str:
     values = {parameter_of(case, name) for case in cases} - {None}
     return listed([f"{value}" for value in sorted(values, key=str)]) if values else ""
-
-
-def _profile(case: Case) -> str:
-    return case.work.workload.removeprefix("serve:").split(" ")[0]
 
 
 def _limit_words(case: Case) -> str:

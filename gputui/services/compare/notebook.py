@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from gputui.document.html import bullets, safe, table
 from gputui.errors import GputuiError, NoResult
-from gputui.services.compare.csv import comparison_records
+from gputui.services.compare.data import comparison_records
 from gputui.services.compare.formats import comparison_text, save_comparison
-from gputui.services.compare.pairing import DIMENSIONS, Comparison
+from gputui.services.compare.pairing import DIMENSIONS
 from gputui.services.compare.session import Answer, Asked, ask
 from gputui.services.compare.tables import Naming, about_lines, remarks, row_table
 
@@ -48,11 +48,13 @@ class ComparisonResult:
 
     def _repr_html_(self) -> str:
         steps = "".join(f"<pre>{safe(step.command)}</pre>" for step in self.answer.headline.steps)
-        return (
-            f"<p><b>{safe(self.headline)}</b></p>"
-            + "".join(_pair(comparison, self.asked.ignore) for comparison in self.answer.comparisons)
-            + (f"<p>To tell:</p>{steps}" if steps else "")
-        )
+        pairs = ""
+        for comparison in self.answer.comparisons:
+            naming = Naming(comparison, self.asked.ignore)
+            about, rows = about_lines(comparison, naming.ignore), table(row_table(comparison, naming))
+            notes = (f"[{number}] {note}" for number, note in enumerate(naming.notes, 1))
+            pairs += bullets(about) + rows + bullets((*notes, *remarks(comparison, naming)))
+        return f"<p><b>{safe(self.headline)}</b></p>{pairs}" + (f"<p>To tell:</p>{steps}" if steps else "")
 
 
 def compare(
@@ -74,10 +76,3 @@ def compare(
         message, *rest = answer.headline.sentences
         raise NoResult(message, "; ".join((*rest, *(step.command for step in answer.headline.steps))))
     return ComparisonResult(asked, answer, first)
-
-
-def _pair(comparison: Comparison, ignore: str) -> str:
-    naming = Naming(comparison, ignore)
-    rows = table(row_table(comparison, naming))
-    notes = (f"[{number}] {note}" for number, note in enumerate(naming.notes, 1))
-    return bullets(about_lines(comparison, ignore)) + rows + bullets((*notes, *remarks(comparison, naming)))

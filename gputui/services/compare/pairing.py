@@ -201,8 +201,10 @@ class Row:
     @property
     def is_hidden_by_waiting(self) -> bool:
         """Whether only an idle box would tell more: not launches or runs, but waiting for CPUs hides it."""
-        found = self.estimate
-        return not isinstance(found, Missing) and _is_hidden_by_waiting(self.a.result, self.b.result, found)
+        found, a, b = self.estimate, self.a.result, self.b.result
+        if isinstance(found, Missing) or a is None or b is None:
+            return False
+        return own_ratio_sd(a, b) ** 2 > found.runs.variance / 2
 
     @property
     def models_band(self) -> float | Missing:
@@ -269,8 +271,12 @@ def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False, history:
 
 
 def check_one_box(name: str, runs: Sequence[RunSummary]) -> None:
-    """Raises GputuiError if runs are of several machines or runtimes, with the list."""
-    kinds = _kinds(runs)
+    """Raises GputuiError if runs are of several machines or runtimes, with the list.
+
+    A recording, whose runtime is unknown, matches any of its machine.
+    """
+    kinds = {(run.machine.machine_id, runtime_name(run)) for run in runs if run.runtime.python_version}
+    kinds |= {(run.machine.machine_id, "") for run in runs} - {(machine, "") for machine, _ in kinds}
     if len(kinds) > 1:
         listed = "; ".join(
             f"{run.short_id} machine {run.machine.machine_id}, {runtime_name(run)}" for run in runs[:8]
@@ -296,13 +302,6 @@ def joined(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, 
 def _with_spreads(runs: Sequence[Run], variations: Mapping[str, BoxVariation]) -> list[Run]:
     """Whole runs, before they are divided: a case knows those that it was interleaved with."""
     return [with_spreads(run, variations[run.summary.machine.machine_id]) for run in runs]
-
-
-def _kinds(runs: Sequence[RunSummary]) -> set[tuple[str, str]]:
-    """Machine and runtime of each run; a recording, whose runtime is unknown, matches any."""
-    known = {(run.machine.machine_id, runtime_name(run)) for run in runs if run.runtime.python_version}
-    machines = {run.machine.machine_id for run in runs} - {machine for machine, _ in known}
-    return known | {(machine, "") for machine in machines}
 
 
 def sides_by(
@@ -378,62 +377,60 @@ def gains_of(run: Run) -> dict[int, Judgement]:
     return {row.b.result.case_id: row.rate for row in rows if row.b.result and row.rate.ratio is not None}
 
 
-def compare_sides(
-    a: Side,
-    b: Side,
-    *,
-    ignore: str = "",
-    conditions: ConditionsOf | None = None,
-    powers: PowerOf | None = None,
-) -> Comparison:
-    """Pair the rows of two sides and judge each; `ignore` is the dimension the sides differ in.
-
-    `conditions` and `powers` as in `with_telemetry`.
-    """
-    cases_a = {pairing(c.result.case, ignore): c for c in a.cases}
-    cases_b = {pairing(c.result.case, ignore): c for c in b.cases}
-    pairs = [(cases_a.get(key), cases_b.get(key)) for key in dict.fromkeys((*cases_a, *cases_b))]
-    measured, unmeasured = [], dict[str, tuple[str, ...]]()
-    for pair in pairs:
-        if any(side is not None and side.result.outcome == "ok" for side in pair):
-            measured.append(pair)
+def compare_sides(a: Side, b: Side, *, ignore: str = "") -> Comparison:
+    """Pair the rows of two sides and judge each; `ignore` is the dimension the sides differ in."""
+    cases_a, cases_b = ({pairing(c.result.case, ignore): c for c in side.cases} for side in (a, b))
+    rows, unmeasured = list[list[Row]](), dict[str, tuple[str, ...]]()
+    for key in dict.fromkeys((*cases_a, *cases_b)):
+        of_a, of_b = cases_a.get(key), cases_b.get(key)
+        known = [side.result for side in (of_a, of_b) if side is not None]
+        if any(result.outcome == "ok" for result in known):
+            times = [(_time(key, of_a, a), _time(key, of_b, b)) for key in _shared_times(of_a, of_b)]
+            rows.append([_unjudged(*pair, a, b) for pair in ((of_a, of_b), *times)])
         else:
-            lost = _either(pair).result
-            reason = lost.reason or lost.outcome
-            unmeasured[reason] = (*unmeasured.get(reason, ()), plain_case_name(lost.case))
-    measured.sort(key=lambda pair: table_order(_either(pair).result.case))
-    measured = [
-        one
-        for of_a, of_b in measured
-        for one in (
-            (of_a, of_b),
-            *((_time(key, of_a, a), _time(key, of_b, b)) for key in _shared_times(of_a, of_b)),
-        )
-    ]
-    estimates = [estimate_pair(*pair) for pair in measured]
-    means = list(_group_means(measured, estimates, ignore))
-    asked = asked_place([_either(pair).result.case for pair in measured], estimates)
-    verdicts = judge([*estimates, *(mean for _, mean, _, _ in means)], asked=asked)
-    cells = [(_cell(of_a, a), _cell(of_b, b)) for of_a, of_b in measured]
-    costs = judgements(
-        COST, [work_per_dollar(e, x.cost, y.cost) for e, (x, y) in zip(estimates, cells, strict=True)], asked
-    )
-    known = zip(measured, cells, estimates, verdicts[: len(measured)], costs, _figures(measured), strict=True)
-    rows = [_row(*each) for each in known]
-    one_sided = [row for row in rows if ignore and (row.a.result is None or row.b.result is None)]
+            reason = known[0].reason or known[0].outcome
+            unmeasured[reason] = (*unmeasured.get(reason, ()), plain_case_name(known[0].case))
+    rows.sort(key=lambda of_case: table_order(of_case[0].case))
+    judged, groups = _judged([row for of_case in rows for row in of_case], ignore)
+    one_sided = [row for row in judged if ignore and None in (row.a.result, row.b.result)]
     comparison = Comparison(
         a=a,
         b=b,
         differs=differences(a.run, b.run) if a.run.run_id != b.run.run_id else (),
-        rows=tuple(row for row in rows if row not in one_sided),
+        rows=tuple(row for row in judged if row not in one_sided),
         one_sided=tuple(one_sided),
-        groups=tuple(
-            GroupMean(group, Judgement(RATE, mean, verdict), common, count)
-            for (group, mean, common, count), verdict in zip(means, verdicts[len(measured) :], strict=True)
-        ),
+        groups=groups,
         unmeasured=tuple(unmeasured.items()),
     )
-    return with_telemetry(comparison, conditions=conditions, powers=powers)
+    return with_telemetry(comparison)
+
+
+def _unjudged(of_a: SideCase | None, of_b: SideCase | None, a: Side, b: Side) -> Row:
+    """A row that no verdict was found of yet."""
+    estimate, cells = estimate_pair(of_a, of_b), (_cell(of_a, a), _cell(of_b, b))
+    case = next(cell.result.case for cell in cells if cell.result is not None)
+    rate = Judgement(TIME if case.is_time else RATE, estimate, _UNREAD.verdict)
+    return Row(case, *cells, rate, _UNREAD, _UNREAD, "")
+
+
+def _judged(rows: Sequence[Row], ignore: str) -> tuple[list[Row], tuple[GroupMean, ...]]:
+    """All rows and means of a table together, without what telemetry says."""
+    groups = list(_group_means(rows, ignore))
+    estimates = [row.estimate for row in rows]
+    asked = asked_place([row.case for row in rows], estimates)
+    verdicts = iter(judge([*estimates, *(group.mean for group in groups)], asked=asked))
+    paid = [work_per_dollar(row.estimate, row.a.cost, row.b.cost) for row in rows]
+    found = []
+    for row, cost, figures in zip(rows, judgements(COST, paid, asked), _figures(rows), strict=True):
+        row = replace(row, rate=replace(row.rate, verdict=_explained(row, next(verdicts))))
+        used = [cell.precision_used for cell in (row.a, row.b)]
+        note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
+        notes = (note, _starts((row.a, row.b)), _when_compiling_pays(row))
+        found.append(replace(row, cost=cost, note="; ".join(filter(None, notes)), figures=figures))
+    return found, tuple(
+        replace(group, rate=replace(group.rate, verdict=verdict))
+        for group, verdict in zip(groups, verdicts, strict=True)
+    )
 
 
 def asked_place(cases: Sequence[Case], estimates: Sequence[Estimate | Missing]) -> int | None:
@@ -442,9 +439,9 @@ def asked_place(cases: Sequence[Case], estimates: Sequence[Estimate | Missing]) 
     return min(rows, key=lambda place: case_order(cases[place]), default=None)
 
 
-def _shared_times(a: SideCase | None, b: SideCase | None) -> list[str]:
+def _shared_times(a: SideCase | Cell | None, b: SideCase | Cell | None) -> list[str]:
     """The times of a load that both sides have, without p95 where both have p99; none of any other case."""
-    on_a, on_b = ({} if side is None else times_of(side.result) for side in (a, b))
+    on_a, on_b = (times_of(side.result) if side and side.result else {} for side in (a, b))
     return [key for key in on_a if key in on_b and not (key == P95 and P99 in on_a.keys() & on_b.keys())]
 
 
@@ -568,13 +565,6 @@ def _pooled(case: SideCase, runs: Sequence[Run]) -> SideCase:
     return replace(case, result=replace(case.result, measurements=numbered)) if numbered else case
 
 
-def _either(pair: tuple[SideCase | None, SideCase | None]) -> SideCase:
-    side = pair[0] or pair[1]
-    if side is None:
-        raise ValueError("a row without a case")
-    return side
-
-
 def table_order(case: Case) -> tuple[int, tuple[str | int, ...], str, str, int, int]:
     """Sort key of rows: class, workload (4 users before 16), device, size, threads, precision.
 
@@ -592,57 +582,43 @@ def estimate_pair(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Mis
 
     CPU contention widens the interval, except of paired blocks, which share it.
     """
+    if a is None or b is None:
+        return Missing(f"{'a' if a is None else 'b'} does not have this case")
     for side, letter in ((a, "a"), (b, "b")):
-        if side is None:
-            return Missing(f"{letter} does not have this case")
         if side.result.outcome != "ok":
             said = side.result.outcome if side.result.outcome != "oom" else "out of memory"
             return Missing(f"{letter} {said}{': ' + side.result.reason if side.result.reason else ''}")
-    if a is None or b is None:
-        raise ValueError("both sides were just seen")
     units = a.result.case.unit, b.result.case.unit
     if units[0] != units[1]:
         return Missing(f"a counts {units[0]}, b {units[1]}")
     is_one_run = a.run.run_id == b.run.run_id and a.result.case_id != b.result.case_id
     estimate = speed_ratio(a.result, b.result, is_one_run=is_one_run)
-    return estimate if isinstance(estimate, Missing) else _without_blocks(estimate, a, b)
-
-
-def _without_blocks(estimate: RatioEstimate, a: SideCase, b: SideCase) -> RatioEstimate:
-    """With what is in doubt, and without counts for a reference, which has neither blocks nor launches."""
-    estimate = replace(estimate, doubt=_doubt((a, b)))
-    if a.result.between_boxes is not None:
+    if isinstance(estimate, Missing):
+        return estimate
+    if a.result.between_boxes is not None:  # a reference has neither blocks nor launches
         estimate = replace(estimate, n_a=0, independent_a=0, launches_a=0)
     if b.result.between_boxes is not None:
         estimate = replace(estimate, n_b=0, independent_b=0, launches_b=0)
-    return estimate
+    return replace(estimate, doubt=_doubt((a, b)))
 
 
-def _explained(
-    pair: tuple[SideCase | None, SideCase | None], estimate: RatioEstimate | Missing, verdict: Verdict
-) -> Verdict:
+def _explained(row: Row, verdict: Verdict) -> Verdict:
     """The verdict, with the reason that a reader can do most about; what is in doubt keeps its own."""
+    estimate, cells = row.estimate, [("a", row.a.result), ("b", row.b.result)]
+    results = [(letter, result) for letter, result in cells if result is not None]
     if verdict.word != "inconclusive" or isinstance(estimate, Missing) or estimate.doubt:
         return verdict
-    if any(side and side.result.between_boxes for side in pair):
+    if any(result.between_boxes for _, result in results):
         why = "boxes of one model differ this much, or the run is too short to tell"
         return replace(verdict, reason=why)
-    a, b = (None if side is None else side.result for side in pair)
-    if _is_hidden_by_waiting(a, b, estimate):
-        shares = [(letter, contention_of(case)) for letter, case in (("a", a), ("b", b)) if case is not None]
+    if row.is_hidden_by_waiting:
+        shares = [(letter, contention_of(result)) for letter, result in results]
         times = listed([f"{format_percent(share)} of {letter}'s" for letter, share in shares if share])
         return replace(verdict, reason=f"{CROWDED} for {times} time: run again when it is idle")
-    cut = [letter for side, letter in zip(pair, "ab", strict=True) if side and had_no_time(side.result)]
-    if cut:
-        sides = " and ".join(cut)
-        why = f"the budget left no time for all launches of {sides}: raise --budget"
+    if cut := [letter for letter, result in results if had_no_time(result)]:
+        why = f"the budget left no time for all launches of {' and '.join(cut)}: raise --budget"
         return replace(verdict, reason=why)
     return verdict
-
-
-def _is_hidden_by_waiting(a: CaseResult | None, b: CaseResult | None, estimate: RatioEstimate) -> bool:
-    """Whether waiting for CPUs is most of what launches of these runs do not average out."""
-    return a is not None and b is not None and own_ratio_sd(a, b) ** 2 > estimate.runs.variance / 2
 
 
 def _doubt(pair: tuple[SideCase, SideCase]) -> str:
@@ -663,22 +639,6 @@ def _doubt(pair: tuple[SideCase, SideCase]) -> str:
     return "; ".join(waited)
 
 
-def _row(
-    pair: tuple[SideCase | None, SideCase | None],
-    cells: tuple[Cell, Cell],
-    estimate: RatioEstimate | Missing,
-    verdict: Verdict,
-    cost: Judgement,
-    figures: tuple[FigureRow, ...],
-) -> Row:
-    """Without what telemetry says."""
-    case, used = _either(pair).result.case, [cell.precision_used for cell in cells]
-    rate = Judgement(TIME if case.is_time else RATE, estimate, _explained(pair, estimate, verdict))
-    note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
-    note = "; ".join(filter(None, (note, _starts(cells), _when_compiling_pays(pair, rate.verdict))))
-    return Row(case, *cells, rate, cost, _UNREAD, note, (), figures)
-
-
 def _starts(cells: tuple[Cell, Cell]) -> str:
     """That workers were forked on one side only; empty where both started theirs alike."""
     results = [one.result for one in cells if one.result and not (one.run and one.run.is_reference)]
@@ -689,22 +649,21 @@ def _starts(cells: tuple[Cell, Cell]) -> str:
     return f"workers {words[0]} on a, {words[1]} on b"
 
 
-def _figures(
-    pairs: Sequence[tuple[SideCase | None, SideCase | None]],
-) -> list[tuple[FigureRow, ...]]:
-    """Those of each pair, in the order of A, then those that only B has; judged as one table.
+def _figures(rows: Sequence[Row]) -> list[tuple[FigureRow, ...]]:
+    """Those of each row, in the order of A, then those that only B has; judged as one table.
 
     Those that are rows themselves are left out, and a row that is a time has none.
     """
     found: list[list[tuple[LaunchValues | None, LaunchValues | None]]] = []
-    for pair in pairs:
+    for row in rows:
         a, b = (
-            {} if side is None or side.result.case.is_time else launch_values_of(side.result) for side in pair
+            {} if cell.result is None or row.case.is_time else launch_values_of(cell.result)
+            for cell in (row.a, row.b)
         )
-        keys = [key for key in dict.fromkeys((*a, *b)) if key not in _shared_times(*pair)]
+        keys = [key for key in dict.fromkeys((*a, *b)) if key not in _shared_times(row.a, row.b)]
         found.append([(a.get(key), b.get(key)) for key in keys])
-    judged = iter(judgements(FIGURE, [_figure_ratio(*sides) for row in found for sides in row]))
-    return [tuple(_figure_row(*sides, next(judged)) for sides in row) for row in found]
+    judged = iter(judgements(FIGURE, [_figure_ratio(*sides) for of_row in found for sides in of_row]))
+    return [tuple(_figure_row(*sides, next(judged)) for sides in of_row) for of_row in found]
 
 
 def _figure_ratio(a: LaunchValues | None, b: LaunchValues | None) -> RatioEstimate | Missing:
@@ -771,20 +730,19 @@ def _conditions(cell: Cell, conditions: ConditionsOf | None) -> CaseConditions |
     return conditions(cell.run.run_id, cell.result.case_id)
 
 
-def _when_compiling_pays(pair: tuple[SideCase | None, SideCase | None], verdict: Verdict) -> str:
+def _when_compiling_pays(row: Row) -> str:
     """After how many steps compiling pays off; empty unless b is compiled and faster."""
-    a, b = pair
-    if a is None or b is None or verdict.word != "faster":
+    a, b = row.a, row.b
+    if a.result is None or b.result is None or row.verdict.word != "faster":
         return ""
     if (a.result.case.variant.mode, b.result.case.variant.mode) != ("eager", "compile"):
         return ""
     taken = [f.value for f in metrics_of(b.result) if f.key == "compile_s"]
-    speeds = speed_of(a.result), speed_of(b.result)
     if not taken or not isinstance(taken[0], float):
         return ""
-    if not isinstance(speeds[0], SpeedEstimate) or not isinstance(speeds[1], SpeedEstimate):
+    if not isinstance(a.speed, SpeedEstimate) or not isinstance(b.speed, SpeedEstimate):
         return ""
-    saved_s = b.result.case.units_per_step * (1 / speeds[0].units_per_s - 1 / speeds[1].units_per_s)
+    saved_s = row.case.units_per_step * (1 / a.speed.units_per_s - 1 / b.speed.units_per_s)
     steps = math.ceil(taken[0] / saved_s)
     return f"compiling took {format_seconds(taken[0])}: pays after {steps} steps"
 
@@ -820,40 +778,33 @@ def _is_of_gpu(cell: Cell) -> bool:
     return cell.result is not None and cell.result.case.variant.device_class == "gpu"
 
 
-def _group_means(
-    pairs: Sequence[tuple[SideCase | None, SideCase | None]],
-    estimates: Sequence[RatioEstimate | Missing],
-    ignore: str,
-) -> Iterable[tuple[str, GeometricMean | Missing, int, int]]:
-    """Name, mean, common rows and rows of each class that has any."""
+def _group_means(rows: Sequence[Row], ignore: str) -> Iterable[GroupMean]:
+    """Of each class that has any rows, not yet judged."""
     for workload_class, name in GROUPS.items():
         members = [
-            estimate
-            for pair, estimate in zip(pairs, estimates, strict=True)
-            if _either(pair).result.case.workload_class == workload_class
-            and not _either(pair).result.case.is_time
-            and not (ignore and None in pair)
+            row.estimate
+            for row in rows
+            if row.case.workload_class == workload_class
+            and not row.case.is_time
+            and not (ignore and None in (row.a.result, row.b.result))
         ]
         common = [e for e in members if not isinstance(e, Missing)]
         if members:
-            yield name, geometric_mean(common), sum(not e.doubt for e in common), len(members)
+            rate = Judgement(RATE, geometric_mean(common), _UNREAD.verdict)
+            yield GroupMean(name, rate, sum(not e.doubt for e in common), len(members))
 
 
 def differences(a: RunSummary, b: RunSummary) -> tuple[tuple[str, str, str], ...]:
     """Recorded properties that differ between the sides, the most interesting first."""
-    seen = ((name, _shown(value(a)), _shown(value(b))) for name, value in _COMPARED)
-    found = tuple(
-        (name, on_a, on_b)
-        for name, on_a, on_b in seen
-        if on_a != on_b and (name != _POWER_LIMIT or _UNKNOWN not in (on_a, on_b))
-    )
-    if not (a.is_reference or b.is_reference):
-        return found
-    return tuple(
-        (name, on_a, on_b)
-        for name, on_a, on_b in found
-        if name in _KEPT_OF_BOXES and not _is_among(version_of(on_a) or on_a, on_b)
-    )
+    seen = [(name, _shown(value(a)), _shown(value(b))) for name, value in _COMPARED]
+    found = [one for one in seen if one[1] != one[2] and (one[0] != _POWER_LIMIT or _UNKNOWN not in one[1:])]
+    if a.is_reference or b.is_reference:
+        found = [
+            (name, on_a, on_b)
+            for name, on_a, on_b in found
+            if name in _KEPT_OF_BOXES and not _is_among(version_of(on_a) or on_a, on_b)
+        ]
+    return tuple(found)
 
 
 def _is_among(a: str, b: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.judgement import Judgement
@@ -22,18 +23,19 @@ class Ranked:
     """Of what is ranked: the smallest comes first."""
 
 
+T = TypeVar("T")
 _Figure = tuple[float, float, float]
 """A figure between its ends."""
 
 
 def by_speed(a: Cell, rows: Mapping[str, Row]) -> list[list[Ranked]]:
     """The sides that were measured, the fastest first; `rows` compare the baseline with each other side."""
-    return _tied(_ranked(a, rows, _seconds_per_unit, lambda row: row.rate))
+    return _ranked(a, rows, _seconds_per_unit, lambda row: row.rate)
 
 
 def by_cost(a: Cell, rows: Mapping[str, Row]) -> list[list[Ranked]]:
     """The sides that have a price, the cheapest per unit of work first."""
-    return _tied(_ranked(a, rows, _cost, lambda row: row.cost))
+    return _ranked(a, rows, _cost, lambda row: row.cost)
 
 
 def fastest_text(a: Cell, rows: Mapping[str, Row]) -> str:
@@ -66,26 +68,25 @@ def _ranked(
     rows: Mapping[str, Row],
     figure: Callable[[Cell], _Figure | None],
     judged: Callable[[Row], Judgement],
-) -> Iterable[Ranked]:
-    """Each side with its interval, which holds what runs differ by; it reaches A unless its row tells them
-    apart."""
+) -> list[list[Ranked]]:
+    """The sides by what is ranked, each with its interval, which holds what runs differ by; it reaches A
+    unless its row tells them apart."""
     baseline = figure(a)
-    if baseline is not None:
-        yield Ranked("a", a, baseline[0], baseline[2])
+    found = [] if baseline is None else [Ranked("a", a, baseline[0], baseline[2])]
     for name, row in rows.items():
-        if (found := figure(row.b)) is None:
-            continue
-        ends = [found[0], found[2]]
-        if baseline is not None and not judged(row).differs:
-            ends.append(baseline[1])
-        yield Ranked(name, row.b, min(ends), max(ends))
+        if (known := figure(row.b)) is not None:
+            reaches = [baseline[1]] if baseline is not None and not judged(row).differs else []
+            ends = (known[0], known[2], *reaches)
+            found.append(Ranked(name, row.b, min(ends), max(ends)))
+    found.sort(key=lambda side: side.low + side.high)
+    return tied(found, lambda side: (side.low, side.high))
 
 
-def _tied(sides: Iterable[Ranked]) -> list[list[Ranked]]:
-    """In order; whoever overlaps with the first of a tier is in it."""
-    tiers: list[list[Ranked]] = []
-    for side in sorted(sides, key=lambda side: side.low + side.high):
-        if tiers and side.low <= tiers[-1][0].high:
+def tied(sides: Iterable[T], ends: Callable[[T], tuple[float, float]]) -> list[list[T]]:
+    """Sides in order, the lowest first; whoever overlaps with the first of a tier is in it."""
+    tiers: list[list[T]] = []
+    for side in sides:
+        if tiers and ends(side)[0] <= ends(tiers[-1][0])[1]:
             tiers[-1].append(side)
         else:
             tiers.append([side])

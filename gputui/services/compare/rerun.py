@@ -10,7 +10,7 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.machine import Machine, Runtime
-from gputui.model.result import Run, RunSummary
+from gputui.model.result import Run
 from gputui.services.compare.pairing import differences
 from gputui.services.profiles.loader import (
     Profile,
@@ -57,13 +57,13 @@ class Repetition:
     """Cases that were not tried there either."""
 
 
-def read_model(text: str, option: str = "--like", *, trust: bool = False) -> RepeatedRun:
+def read_model(text: str, option: str = "--like") -> RepeatedRun:
     """The run that `F@RUN` names, or the newest of `F`.
 
     Raises GputuiError if the file cannot be read or the run is unknown.
     """
     path, selector = split_selector(text)
-    with open_result(path, trust) as file:
+    with open_result(path) as file:
         summaries = file.summaries()
         if not summaries:
             raise GputuiError(f"{option} {text}: no run in it", "gputui runs lists those of a file")
@@ -82,7 +82,12 @@ def repetition_of(model: RepeatedRun, given: Profile | None = None) -> Repetitio
     commands: list[ProfileCommand] = []
     groups: dict[tuple[str, ...], ProfileCase] = {}
     summary = model.run.summary
-    weights = _weights(summary)
+    weights = {  # how the profile divides the budget if it is a shipped one, otherwise equally
+        case.workload: case.weight
+        for profile in shipped_profiles()
+        if (profile.name, profile.version) == (summary.profile, summary.profile_version)
+        for case in profile.cases
+    }
     tried = [case for case in model.run.cases if case.outcome in REPEATED]
     for result in tried:
         case = result.case
@@ -214,11 +219,3 @@ def _add(
         modes=(variant.mode,),
         is_profiled=is_profiled or (known is not None and known.is_profiled),
     )
-
-
-def _weights(summary: RunSummary) -> dict[str, float]:
-    """How the profile divides the budget if it is a shipped one, otherwise equally."""
-    for profile in shipped_profiles():
-        if (profile.name, profile.version) == (summary.profile, summary.profile_version):
-            return {case.workload: case.weight for case in profile.cases}
-    return {}

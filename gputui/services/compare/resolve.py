@@ -26,7 +26,6 @@ from gputui.analysis.resolution import (
     WITHIN,
     decisions,
     error_rate_of,
-    looks_up_to,
     most_launches,
 )
 from gputui.analysis.verdict import LAUNCHES_MEASURED, RatioEstimate
@@ -35,15 +34,12 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.plan import Plan
 from gputui.model.result import Run
-from gputui.model.units import (
-    counted,
-    format_size_of_change,
-    listed,
-)
+from gputui.model.units import counted, listed
 from gputui.recording.own_directory import write_whole
 from gputui.recording.spec import Spec
 from gputui.services.compare.pairing import Side, compare_sides, estimate_pair, pairing, side_of_runs
-from gputui.services.compare.rerun import RepeatedRun, launches_per_case
+from gputui.services.compare.rerun import RepeatedRun
+from gputui.services.compare.row_text import OF_RATES, change_words
 from gputui.services.results.labels import format_ends
 from gputui.services.results.selectors import from_here
 from gputui.services.results.waiting import contention_of
@@ -84,9 +80,8 @@ class RowStanding:
     def phrase(self, percent: float) -> str:
         """`32 % slower (28 to 36)`, `within ±5 % (-2 to +1 %)`, `can't tell (-8 to +6 %)`."""
         if self.word in (FASTER, SLOWER):
-            size, ends = format_size_of_change(self.ratio, self.low, self.high)
-            comparative = "as fast" if size.endswith("x") and self.word == FASTER else self.word
-            return f"{size} {comparative} ({ends})"
+            words, ends = change_words((self.ratio, self.low, self.high), OF_RATES)
+            return f"{words} ({ends})"
         ends = format_ends(self.low, self.high, self.ratio)
         if self.word == WITHIN:
             return f"within ±{percent:g} % ({ends})"
@@ -174,21 +169,16 @@ class Reach:
 
 def percent_from(text: str) -> float:
     """Parse how fine rows are to be resolved. Raises GputuiError unless it is from 0.1 to 50."""
-    hint = f"a difference in per cent from {LEAST_PERCENT:g} to {MOST_PERCENT:g}, such as 5"
     try:
         percent = float(text)
     except ValueError:
-        raise GputuiError(f"--resolve: {text[:_SHOWN]!r} is not a number", hint) from None
+        percent = math.nan
     if not LEAST_PERCENT <= percent <= MOST_PERCENT:
         raise GputuiError(
-            f"--resolve: {text[:_SHOWN]} is not in the range {LEAST_PERCENT:g} to {MOST_PERCENT:g}", hint
+            f"--resolve: {text[:_SHOWN]!r} is not a number from {LEAST_PERCENT:g} to {MOST_PERCENT:g}",
+            "a difference in per cent, such as 5",
         )
     return percent
-
-
-def looks_of(model: RepeatedRun, launches: int | None) -> tuple[int, ...]:
-    """The looks of a run against this one; `launches` is the most per case if the user named it."""
-    return looks_up_to(launches or most_launches(launches_per_case(model.run)))
 
 
 def reaches(model: RepeatedRun, plan: Plan, percent: float) -> tuple[Reach, ...]:
@@ -197,7 +187,12 @@ def reaches(model: RepeatedRun, plan: Plan, percent: float) -> tuple[Reach, ...]
     Taken from the base alone, as if launches here varied as they did there. Raises GputuiError if the base
     measured none of the cases that run here.
     """
-    base = side_of_runs(model.text, [model.run])
+    base, limit, rate = side_of_runs(model.text, [model.run]), percent / 100, error_rate_of(plan.looks)
+
+    def resolved(estimate: RatioEstimate, launches: int, more: int) -> float:
+        """A difference that so many launches of the base and so many here can tell from none."""
+        return math.expm1(estimate.half_width_with(launches, more, rate))
+
     wanted = {pairing(planned.case) for planned in plan.cases if planned.outcome is None}
     found = []
     for case in base.cases:
@@ -205,36 +200,24 @@ def reaches(model: RepeatedRun, plan: Plan, percent: float) -> tuple[Reach, ...]
             continue
         estimate = estimate_pair(case, replace(case, run=replace(case.run, run_id="")))
         if isinstance(estimate, RatioEstimate):
-            crowded = contention_of(case.result) > 0
-            found.append(_reach(case.result.case.name, estimate, plan.looks, percent, is_crowded=crowded))
+            launches, last = estimate.launches_a, plan.looks[-1]
+            more = range(launches + 1, MOST_LAUNCHES + 1) if launches >= LAUNCHES_MEASURED else ()
+            found.append(
+                Reach(
+                    case.result.case.name,
+                    launches,
+                    100 * resolved(estimate, launches, last),
+                    100 * resolved(estimate, _ENDLESS, _ENDLESS),
+                    next((count for count in more if resolved(estimate, count, last) <= limit), None),
+                    contention_of(case.result) > 0,
+                )
+            )
     if not found:
         raise GputuiError(
             f"--against {model.text}: run {model.run.summary.short_id} measured no case that can run here",
             f"gputui show {model.selector} shows what it measured, and why not the rest",
         )
     return tuple(found)
-
-
-def _reach(
-    name: str, estimate: RatioEstimate, looks: Sequence[int], percent: float, *, is_crowded: bool
-) -> Reach:
-    rate = error_rate_of(looks)
-    launches, limit = estimate.launches_a, percent / 100
-
-    def with_base(count: int) -> float:
-        return math.expm1(estimate.half_width_with(count, looks[-1], rate))
-
-    enough = [n for n in range(launches + 1, MOST_LAUNCHES + 1) if with_base(n) <= limit]
-    is_known = launches >= LAUNCHES_MEASURED
-    never = math.expm1(estimate.half_width_with(_ENDLESS, _ENDLESS, rate))
-    return Reach(
-        name,
-        launches,
-        100 * with_base(launches),
-        100 * never,
-        enough[0] if enough and is_known else None,
-        is_crowded,
-    )
 
 
 def intent(model: RepeatedRun, plan: Plan, percent: float) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from gputui.analysis.resolution import DECIDED, error_rate_of, looks_up_to
+from gputui.analysis.resolution import DECIDED, error_rate_of
 from gputui.model.result import Run
 from gputui.model.units import counted, listed
 from gputui.recording.spec import Spec
@@ -24,11 +24,6 @@ from gputui.store.reading import open_result
 MOST_LAUNCHES = 12
 """Per case, unless the user names another number: three at first, as in a bakeoff, then as many again, then
 twice as many in all."""
-
-
-def looks_of_rounds(launches: int | None) -> tuple[int, ...]:
-    """Launches per case after each round; `launches` is the most if the user named it."""
-    return looks_up_to(launches or MOST_LAUNCHES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
-from gputui.analysis.judgement import TIME, Judgement
+from gputui.analysis.judgement import COST, ENERGY, FIGURE, RATE, TIME, Judgement
 from gputui.analysis.verdict import GeometricMean, SpeedEstimate
 from gputui.document.spans import Span, cut
 from gputui.model.absent import Missing
-from gputui.model.result import RunSummary
 from gputui.model.units import (
     UNKNOWN,
     cost_unit,
@@ -33,8 +32,6 @@ from gputui.services.results.labels import (
     device_words,
     format_ends,
     metric_text,
-    shared_case_words,
-    short_case_name,
     torch_words,
 )
 from gputui.services.results.roofline import share_of_sheet, share_text
@@ -57,13 +54,17 @@ def side_parts(side: Side, ignore: str) -> tuple[str, str, str, str, str, str]:
     run = side.run
     platforms = [layer.name for layer in run.machine.layers if layer.layer in ("platform", "scheduler", "vm")]
     where = f"{platforms[0]} " if platforms and platforms[0] != "virtual-machine" else ""
+    price = ""
+    if not isinstance(run.price, Missing):  # with the age of an old list price: the owner should know
+        age = age_at_run(run)
+        price = f"{format_usd(run.price.usd_per_hour)}/h{f' ({age})' if age else ''}"
     name = side.name if side.name.startswith(ignore) else f"{ignore} {side.name}"
     label = "" if ignore else label_of(side)
     return (
         f"{name} ({label})" if label and label not in name else name,
         where + device_words(run),
         torch_words(run),
-        _price(run),
+        price,
         launches_words(side),
         day(run),
     )
@@ -109,14 +110,6 @@ def called(side: Side) -> str:
     return cut(clean_text(label), LABEL_CELLS) or short_name(side.name)
 
 
-def _price(run: RunSummary) -> str:
-    """`$3.59/h`, with the age of an old list price: what it decides, the owner should know."""
-    if isinstance(run.price, Missing):
-        return ""
-    age = age_at_run(run)
-    return f"{format_usd(run.price.usd_per_hour)}/h{f' ({age})' if age else ''}"
-
-
 def launches_words(side: Side) -> str:
     """`3 launches`, or `1 to 3 launches` where cases differ; `18 boxes` of a reference."""
     if side.run.is_reference:
@@ -144,20 +137,16 @@ def choice_words(comparison: Comparison, ignore: str) -> Iterable[str]:
             continue
         runs = {case.run.short_id: case.run for case in side.cases if case.result.outcome == "ok"}
         taken = sorted(runs, key=lambda short_id: runs[short_id].started_utc_us, reverse=True)
+        more = f" +{len(taken) - _NAMED}" if len(taken) > _NAMED else ""
         chosen = (
             f"run {taken[0]}, the newest of {side.chosen_of}"
             if len(taken) == 1
-            else f"of each case the newest of {side.chosen_of} runs ({_some_of(taken)})"
+            else f"of each case the newest of {side.chosen_of} runs ({', '.join(taken[:_NAMED])}{more})"
         )
         selector = "F@RUN" if ignore else f"{side.name}@RUN"
         told.setdefault(f"{chosen}: {selector} takes another, --pool all", []).append(letter)
     for words, letters in told.items():
         yield f"{' and '.join(letters)}: {words}"
-
-
-def _some_of(run_ids: Sequence[str]) -> str:
-    shown = ", ".join(run_ids[:_NAMED])
-    return f"{shown} +{len(run_ids) - _NAMED}" if len(run_ids) > _NAMED else shown
 
 
 def difference_words(difference: tuple[str, str, str]) -> str:
@@ -184,20 +173,10 @@ def unmeasured_words(comparison: Comparison) -> Iterable[str]:
 _NAMED = 2
 
 
-def shared_words(of: Iterable[Row], ignore: str) -> list[str]:
-    """What these rows share, for the heading."""
-    return shared_case_words((row.case for row in of), ignore)
-
-
 def case_heading(common: Sequence[str]) -> str:
     """`case (mini cpu)`; without the threads of one side where the sides are a CPU and a GPU."""
     words = [word for word in common if word != "all" or "cpu" in common]
     return f"case ({' '.join(words)})" if words else "case"
-
-
-def row_name(row: Row, common: list[str], ignore: str, *, is_short: bool = False) -> str:
-    """The name of a row without what all rows share and without the ignored dimension."""
-    return short_case_name(row.case, common, ignore, is_short=is_short)
 
 
 def rate_text(cell: Cell, beside: float = 0.0) -> str:
@@ -274,20 +253,58 @@ def mark_of(judgement: Judgement) -> str:
     return marks[not judgement.is_decided]
 
 
-def against_text(judgement: Judgement, other: str) -> str:
-    """What is decided: `36 % slower than a.db (34 to 38)`, `1.56x as fast as H100 PCIe (1.49 to 1.64)`, `as
-    fast as a.db (-0.5 to +0.4 %)`."""
-    words, _, ends = judgement_text(judgement).replace("same", "as fast").partition(" (")
-    than = "as" if words.endswith("as fast") else "of" if words.endswith(("the cost", "the time")) else "than"
-    return f"{words} {than} {other} ({ends}"
-
-
 OF_RATES, OF_COSTS, OF_REQUESTS = (
     ("slower", "faster", "as fast"),
     ("less", "more", "as much"),
     ("fewer", "more", "as many"),
 )
 """Below, above, and in times."""
+_OF_JUDGEMENTS = {
+    RATE: OF_RATES,
+    TIME: ("less time", "more time", "the time"),
+    COST: ("cheaper", "dearer", "the cost"),
+    ENERGY: ("less", "more", "more"),
+    FIGURE: ("lower", "higher", "higher"),
+}
+
+
+def change_words(ratio: tuple[float, float, float], words: tuple[str, str, str]) -> tuple[str, str]:
+    """A ratio with its ends, which lie to one side of 1: `36 % slower`, `34 to 38`; `1.56x as fast`, `1.49 to
+    1.64`."""
+    size, ends = format_size_of_change(*ratio)
+    below, above, times = words
+    return f"{size} {times if size.endswith('x') else above if ratio[0] >= 1 else below}", ends
+
+
+def than(words: str) -> str:
+    """What stands between such words and what a side is compared with."""
+    return "as" if " as " in words else "of" if words.endswith(("the cost", "the time")) else "than"
+
+
+def verdict_parts(judgement: Judgement) -> tuple[str, str]:
+    """Its verdict in words, and its interval: `36 % slower`, `34 to 38`; `can't tell`, `-3 to +9 %`; without
+    one an empty text."""
+    if judgement.ratio is None:
+        return verdict_text(judgement), ""
+    if judgement.differs:
+        return change_words(judgement.ratio, _OF_JUDGEMENTS[judgement.respect])
+    ratio, low, high = judgement.ratio
+    return verdict_text(judgement), format_ends(low, high, ratio)
+
+
+def judgement_text(judgement: Judgement, *, with_interval: bool = True) -> str:
+    """Its verdict in words: `36 % slower (34 to 38)`, `41.2x as fast (39.8 to 42.1)`, `3.09x the cost (3.01
+    to 3.17)`, `can't tell (-3 to +9 %)`."""
+    words, ends = verdict_parts(judgement)
+    return f"{words} ({ends})" if with_interval and ends not in ("", UNKNOWN) else words
+
+
+def against_text(judgement: Judgement, other: str) -> str:
+    """What is decided: `36 % slower than a.db (34 to 38)`, `1.56x as fast as H100 PCIe (1.49 to 1.64)`, `as
+    fast as a.db (-0.5 to +0.4 %)`."""
+    words, ends = verdict_parts(judgement)
+    said = "as fast as" if words == "same" else f"{words} {than(words)}"
+    return f"{said} {other} ({ends})"
 
 
 def open_words(judgement: Judgement, words: tuple[str, str, str]) -> str:
@@ -295,34 +312,10 @@ def open_words(judgement: Judgement, words: tuple[str, str, str]) -> str:
     if it is unknown."""
     if judgement.ratio is None or point_text(judgement) == UNKNOWN:
         return ""
-    below, above, times = words
     (size, ends), (_, low, high) = format_size_of_change(*judgement.ratio), judgement.ratio
     if not low < 1 < high and not size.endswith("x"):
-        return f"{ends} % {above if low >= 1 else below}"
-    sizes = [(end, format_size_of_change(end, end, end)[0]) for end in judgement.ratio[1:]]
-    return "between " + " and ".join(
-        f"{size} {times if size.endswith('x') else above if end >= 1 else below}" for end, size in sizes
-    )
-
-
-def judgement_text(judgement: Judgement, *, with_interval: bool = True) -> str:
-    """Its verdict in words: `36 % slower (34 to 38)`, `41.2x as fast (39.8 to 42.1)`, `3.09x the cost (3.01
-    to 3.17)`, `can't tell (-3 to +9 %)`."""
-    if judgement.ratio is None:
-        return verdict_text(judgement)
-    ratio, low, high = judgement.ratio
-    if judgement.differs:
-        size, ends = format_size_of_change(ratio, low, high)
-        kinds = (_TIME_AS_FACTOR, _TIME) if judgement.respect == TIME else (_AS_FACTOR, {})
-        words = f"{size} {kinds[not size.endswith('x')].get(judgement.word, judgement.word)}"
-    else:
-        ends, words = format_ends(low, high, ratio), verdict_text(judgement)
-    return f"{words} ({ends})" if with_interval and ends != UNKNOWN else words
-
-
-_AS_FACTOR = {"faster": "as fast", "dearer": "the cost"}
-_TIME = {"faster": "less time", "slower": "more time"}
-_TIME_AS_FACTOR = {"slower": "the time"}
+        return f"{ends} % {words[low >= 1]}"
+    return "between " + " and ".join(change_words((end, end, end), words)[0] for end in (low, high))
 
 
 def both_text(judgement: Judgement) -> str:
@@ -343,10 +336,10 @@ def change_text(judgement: Judgement) -> str:
     if judgement.ratio is None:
         return "—"
     ratio, low, high = judgement.ratio
-    ends = format_ends(low, high, ratio)
-    if ends == UNKNOWN or (isinstance(judgement.estimate, GeometricMean) and not judgement.is_decided):
-        return ends
-    return f"{format_change(ratio)} ({format_change_interval(low, high, ratio)})"
+    point = point_text(judgement)
+    if point in ("", UNKNOWN):
+        return format_ends(low, high, ratio)
+    return f"{point} ({format_change_interval(low, high, ratio)})"
 
 
 def figure_values(figure: FigureRow) -> tuple[str, str]:
@@ -365,12 +358,6 @@ def boxes_text(band: float) -> str:
     """A note that a verdict holds for these two machines only (`Row.models_band`)."""
     how_far = format_percent(band)
     return f"true of these two boxes; boxes of one model may differ by {how_far}, so others may not"
-
-
-def peaks_text(row: Row) -> str:
-    """`peak_text` of both sides; empty if neither is known."""
-    sides = (peak_text(row.a), peak_text(row.b))
-    return "/".join(side or "—" for side in sides) if any(sides) else ""
 
 
 def peak_text(cell: Cell) -> str:

@@ -4,7 +4,7 @@ what to leave out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.analysis.judgement import Judgement
@@ -34,11 +34,10 @@ from gputui.services.compare.row_text import (
     mark_of,
     mean_name,
     point_text,
-    row_name,
-    shared_words,
     style_of,
     verdict_text,
 )
+from gputui.services.results.labels import shared_case_words, short_case_name
 from gputui.store.text import clean_text
 
 RowOfSides = tuple[Row | None, ...]
@@ -135,7 +134,7 @@ def rows_table(
                 made += _unit(value, items)
                 made += [_of_side(value, "a", of_a), _of_side(value, "b", of_sides[0])]
             elif column is RATIO:
-                made.append(_changes(items, 0, "b vs a", is_drawn))
+                made.append(_changes(items, is_drawn))
             elif column.is_before_verdict:
                 is_unasked = column is CLOCK and columns is None
                 made += _column(column, items, _VALUES if is_drawn else _CLOCK if is_unasked else 0)
@@ -150,10 +149,9 @@ def rows_table(
         for side in sides:
             if value is not RATE:
                 made.append(_of_side(value, letter_of(side), of_sides[side], priorities[side]))
-            heading = f"{letter_of(side)} vs a"
-            made.append(_changes_of_many(items, side, heading, priorities[side], is_drawn))
+            made.append(_changes_of_many(items, side, priorities[side], is_drawn))
     if is_drawn:
-        made.append(_drawing(items, sides))
+        made.append(intervals([[*_intervals(item, sides)] for item in items], _WISHES))
     if is_pair:
         made.append(Column("verdict", [_verdict(item, note) for item in items]))
         for column in shown:
@@ -192,13 +190,15 @@ def _items(
 ) -> tuple[list[Item], dict[int, str]]:
     items = [Item(key, row) for key, row in enumerate(rows)]
     names = dict.fromkeys(mean.group for one in comparisons for mean in one.groups) if has_means else {}
-    means = {group: Item(-1, means=tuple(_mean_of(one, group) for one in comparisons)) for group in names}
+    by_group = [{mean.group: mean for mean in one.groups} for one in comparisons]
+    means = {group: Item(-1, means=tuple(found.get(group) for found in by_group)) for group in names}
     drawn = {
         group: item for group, item in means.items() if any(map(item.judgement, range(len(comparisons))))
     }
     if not has_groups:
         return [*items, *drawn.values()], {}
-    groups = [_group_of(item.rows) for item in items]
+    classes = [first_of(item.rows).case.workload_class for item in items]
+    groups = [GROUPS.get(of, of) for of in classes]
     headings: dict[int, str] = {}
     ordered: list[Item] = []
     for group in dict.fromkeys(groups):
@@ -206,15 +206,6 @@ def _items(
         ordered += [item for item, of in zip(items, groups, strict=True) if of == group]
         ordered += [drawn[group]] if group in drawn else []
     return ordered, headings
-
-
-def _group_of(rows: RowOfSides) -> str:
-    known = first_of(rows)
-    return GROUPS.get(known.case.workload_class, known.case.workload_class)
-
-
-def _mean_of(comparison: Comparison, group: str) -> GroupMean | None:
-    return next((mean for mean in comparison.groups if mean.group == group), None)
 
 
 def _names(
@@ -227,7 +218,7 @@ def _names(
 ) -> Column:
     """What each case is called; shorter where intervals have no room, then without the size where a workload
     has one, and so is the heading in its turn."""
-    common = shared_words((row for of in rows for row in of if row), ignore)
+    common = shared_case_words((row.case for of in rows for row in of if row), ignore)
     works = {first_of(of).case.work for of in rows}
 
     def name(item: Item, is_short: bool) -> Span:
@@ -235,7 +226,7 @@ def _names(
             row = first_of(item.rows)
             is_only_size = {row.case.work} == {one for one in works if one.workload == row.case.work.workload}
             unsaid = [*common, row.case.work.size] if is_short and is_only_size else common
-            return Span(clean_text(row_name(row, unsaid, ignore, is_short=is_short)))
+            return Span(clean_text(short_case_name(row.case, unsaid, ignore, is_short=is_short)))
         mean = next(mean for mean in item.means if mean is not None)
         if is_pair and not has_groups:
             return Span(mean_name(mean), "dim")
@@ -282,46 +273,44 @@ def _row(item: Item, side: int) -> Row | None:
     return item.rows[side] if item.rows else None
 
 
-def _changes(items: Sequence[Item], side: int, heading: str, is_drawn: bool) -> Column:
-    """`-36 % (-38 to -34)`, in the style of its verdict; without the interval where it has no room."""
+def _spans(
+    judged: Iterable[Judgement | None],
+    text_of: Callable[[Judgement], str],
+    is_coloured: Callable[[Judgement], bool] = lambda one: one.differs,
+    absent: Callable[[int], Span] = lambda line: Span(""),
+) -> list[Span]:
+    """The texts of judgements in the styles of their verdicts, so far as these are to be coloured."""
+    return [
+        absent(line) if one is None else Span(text_of(one), style_of(one) if is_coloured(one) else "")
+        for line, one in enumerate(judged)
+    ]
 
-    def cells(text_of: Callable[[Judgement], str]) -> list[Span]:
-        made = []
-        for item in items:
-            judged = item.judgement(side)
-            if judged is None:
-                made.append(_ABSENT if item.rows else Span(""))
-            else:
-                made.append(Span(text_of(judged), style_of(judged) if judged.differs else ""))
-        return made
 
-    whole = cells(change_text)
+def _changes(items: Sequence[Item], is_drawn: bool) -> Column:
+    """`-36 % (-38 to -34)`; on a screen without the interval where it has no room."""
+    judged = [item.judgement(0) for item in items]
+    whole, short = (
+        _spans(judged, text_of, absent=lambda line: _ABSENT if items[line].rows else Span(""))
+        for text_of in (change_text, point_text)
+    )
     if not is_drawn:
-        return Column(heading, whole, True)
-    return Column(heading, whole, True, _INTERVAL, Column(heading, cells(point_text), True))
+        return Column("b vs a", whole, True)
+    return Column("b vs a", whole, True, _INTERVAL, Column("b vs a", short, True))
 
 
-def _changes_of_many(
-    items: Sequence[Item], side: int, heading: str, priority: float, is_drawn: bool
-) -> Column:
+def _changes_of_many(items: Sequence[Item], side: int, priority: float, is_drawn: bool) -> Column:
     """`-36 %`, or `-4 %?` where it may be none; with its verdict where no picture stands beside it."""
-    cells = []
-    for item in items:
-        judged = item.judgement(side)
-        if judged is None:
-            cells.append(Span("— " if is_drawn else "—", "dim") if item.rows else Span(""))
-            continue
-        text = doubted_point_text(judged) if is_drawn else both_text(judged)
-        cells.append(Span(text, style_of(judged) if judged.differs or not is_drawn else ""))
-    return Column(heading, cells, True, priority)
-
-
-def _drawing(items: Sequence[Item], sides: Sequence[int]) -> Drawing:
-    """The intervals of the sides in sight, with their letters where there are several."""
-    return intervals([[*_intervals(item, sides)] for item in items], _WISHES)
+    cells = _spans(
+        [item.judgement(side) for item in items],
+        doubted_point_text if is_drawn else both_text,
+        lambda one: one.differs or not is_drawn,
+        lambda line: Span("— " if is_drawn else "—", "dim") if items[line].rows else Span(""),
+    )
+    return Column(f"{letter_of(side)} vs a", cells, True, priority)
 
 
 def _intervals(item: Item, sides: Sequence[int]) -> Iterator[Interval]:
+    """Of the sides in sight, with their letters where there are several."""
     for side in sides:
         judged = item.judgement(side)
         if judged is None or judged.ratio is None:
@@ -358,11 +347,8 @@ def _prices(items: Sequence[Item]) -> list[Column]:
 
 
 def _costs(items: Sequence[Item], side: int, *, is_pair: bool) -> Column:
-    cells = []
-    for item in items:
-        row = _row(item, side)
-        known = row is not None and row.cost.ratio is not None
-        style = style_of(row.cost) if row is not None and row.cost.is_decided else ""
-        cells.append(Span(doubted_point_text(row.cost) if row is not None and known else "", style))
+    rows = [_row(item, side) for item in items]
+    judged = [None if row is None or row.cost.ratio is None else row.cost for row in rows]
     name = "cost" if is_pair else f"cost {letter_of(side)}"
+    cells = _spans(judged, doubted_point_text, lambda one: one.is_decided)
     return Column(f"{name} ", cells, True, _COST)

@@ -48,16 +48,11 @@ class ComparisonRequest:
     @property
     def words(self) -> tuple[str, ...]:
         """The words after `gputui compare` that parse to this."""
-        by = ("--by", self.by) if self.by else ()
-        baseline = ("--baseline", self.baseline) if self.baseline else ()
+        columns = ",".join(column.name for column in self.columns)
+        given = (("--by", self.by), ("--baseline", self.baseline), ("--columns", columns))
+        options = [word for name, value in given if value for word in (name, value)]
         flags = [flag for flag, is_on in (("--pool", self.pool), ("--trust", self.trust)) if is_on]
-        columns = ("--columns", ",".join(column.name for column in self.columns)) if self.columns else ()
-        return (*self.files, *by, *baseline, *flags, *columns)
-
-
-_WITH_VALUE = ("by", "baseline", "columns")
-_SUCH_AS = {"by": "precision", "baseline": "a.db", "columns": "cost,ratio"}
-_FLAGS = ("pool", "trust")
+        return (*self.files, *flags, *options)
 
 
 def request_of(words: Sequence[str]) -> ComparisonRequest:
@@ -66,37 +61,24 @@ def request_of(words: Sequence[str]) -> ComparisonRequest:
     Raises GputuiError for an option that a Request lacks, for a value that is missing or unknown,
     and where no file is named.
     """
+    import click  # only who types words needs it
+
+    options = [click.Option([f"--{name}"], default="") for name in ("baseline", "columns")]
+    options += [click.Option([f"--{name}"], is_flag=True) for name in ("pool", "trust")]
+    options.append(click.Option(["--by"], type=click.Choice(list(DIMENSIONS))))
+    command = click.Command("compare", params=[click.Argument(["files"], nargs=-1), *options])
     left = list(words[2:] if tuple(words[:2]) == ("gputui", "compare") else words)
-    files: list[str] = []
-    values = dict.fromkeys(_WITH_VALUE, "")
-    flags: set[str] = set()
-    while left:
-        word = left.pop(0)
-        name, has_value, value = word.removeprefix("--").partition("=")
-        if not word.startswith("--"):
-            files.append(word)
-        elif name in _WITH_VALUE:
-            if not has_value:
-                value = left.pop(0) if left else ""
-            if not value:
-                raise GputuiError(f"--{name}: needs a value", f"such as --{name} {_SUCH_AS[name]}")
-            values[name] = value
-        elif name in _FLAGS and not has_value:
-            flags.add(name)
-        else:
-            raise GputuiError(
-                f"{word}: does not apply to the screen", "--by, --baseline, --columns, --pool or --trust"
-            )
-    if values["by"] and values["by"] not in DIMENSIONS:
-        raise GputuiError(f"--by {values['by']}: is not a dimension", f"one of {', '.join(DIMENSIONS)}")
-    if not files:
+    try:
+        given = command.make_context("compare", left).params
+    except click.UsageError as error:
+        hint = "the screen takes --by WHAT, --baseline X, --columns C,..., --pool and --trust"
+        raise GputuiError(error.format_message().rstrip("."), hint) from None
+    if not given["files"]:
         raise GputuiError(
             "no file is named", "name two, such as a.db b.db; one alone: its precisions, devices or threads"
         )
-    columns = columns_of(values["columns"]) if values["columns"] else ()
-    return ComparisonRequest(
-        tuple(files), values["by"], values["baseline"], "pool" in flags, "trust" in flags, columns
-    )
+    columns = columns_of(given["columns"]) if given["columns"] else ()
+    return ComparisonRequest(**given | {"by": given["by"] or "", "columns": columns})
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,16 +19,21 @@ def spread_lines(comparison: Comparison) -> Iterator[str]:
     sides = (("", comparison.a),) if is_one_run else (("a: ", comparison.a), ("b: ", comparison.b))
     for name, side in sides:
         for device, case in _devices(side).items():
-            if case.result.between_boxes is not None:
-                yield f"{name}{_boxes(case)}"
+            if (spread := case.result.between_boxes) is not None:
+                boxes = counted(case.run.replicates, "box")
+                few = "too few to show how much such boxes vary, so an assumed spread is taken"
+                many = "how much they vary, each row shows"
+                is_few = math.isinf(spread.df)
+                yield f"{name}{boxes}: {few}" if is_few else f"{name}{boxes} and one more: {many}"
                 continue
-            prior = _box_spread(side, case)
+            prior, runs = _box_spread(side, case), run_spread_of(case.result)
+            launches = "as much as assumed"
             if prior.rows:
                 known = f"{counted(prior.launches, 'launch')} of {counted(prior.rows, 'row')}"
                 launches = f"{math.sqrt(prior.factor):.2g} times as much as assumed, as {known} show"
-            else:
-                launches = "as much as assumed"
-            yield f"{name}launches on the {device.upper()} vary {launches}{'' if is_one_run else _runs(case)}"
+            how = "assumed" if runs.df <= RUN_DF else "as its runs show"
+            of_runs = f"; its runs vary by {format_percent(math.sqrt(runs.variance))}, {how}"
+            yield f"{name}launches on the {device.upper()} vary {launches}{'' if is_one_run else of_runs}"
 
 
 def spread_as_json(side: Side) -> list[dict[str, Any]]:
@@ -54,20 +59,6 @@ def spread_as_json(side: Side) -> list[dict[str, Any]]:
 def _box_spread(side: Side, case: SideCase) -> BoxSpread:
     known = side.variations.get(case.run.machine.machine_id, NOTHING_KNOWN)
     return known.launches.get(case.result.case.variant.device_class, ASSUMED)
-
-
-def _boxes(case: SideCase) -> str:
-    """How far one more box may lie from those of a reference."""
-    boxes, spread = counted(case.run.replicates, "box"), case.result.between_boxes
-    if spread is not None and math.isinf(spread.df):
-        return f"{boxes}: too few to show how much such boxes vary, so an assumed spread is taken"
-    return f"{boxes} and one more: how much they vary, each row shows"
-
-
-def _runs(case: SideCase) -> str:
-    runs = run_spread_of(case.result)
-    how = "assumed" if runs.df <= RUN_DF else "as its runs show"
-    return f"; its runs vary by {format_percent(math.sqrt(runs.variance))}, {how}"
 
 
 def _devices(side: Side) -> dict[str, SideCase]:

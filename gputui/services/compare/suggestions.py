@@ -46,20 +46,9 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[SettlingStep, ...]:
     resolving = _resolving_step(row, row.estimate, evidence)
     if resolving is not None:
         return (resolving,)
-    found = _to_repeat(row, row.estimate, nearest_edge(row.estimate), row.verdict.error_rate)
-    if isinstance(found, Missing):
-        return ()
-    crowded = _crowded(row)
-    return tuple(
-        _step(
-            letter,
-            run,
-            f"{_again(cell, evidence, only=only_text(row, cell))} --launches {launches}",
-            launches * _launch_s(result) if row.case.has_steps else run.budget_s,
-            was_busy=letter in crowded,
-        )
-        for letter, cell, run, result, launches in found
-    )
+    limit, rate = nearest_edge(row.estimate), row.verdict.error_rate
+    found = _repeated(row, row.estimate, limit, rate, evidence, is_alone=True)
+    return () if isinstance(found, Missing) else tuple(found)
 
 
 def _crowded(row: Row) -> set[str]:
@@ -67,22 +56,32 @@ def _crowded(row: Row) -> set[str]:
     return {flag.side for flag in row.flags if flag.word == CROWDED}
 
 
-def _to_repeat(
-    row: Row, estimate: RatioEstimate, limit: float, error_rate: float
-) -> list[tuple[str, Cell, RunSummary, CaseResult, int]] | Missing:
-    """Each run that has to measure a row again, by its side, and with how many launches; Missing where no
-    launches would tell on which side of a limit the row lies."""
+def _repeated(
+    row: Row,
+    estimate: RatioEstimate,
+    limit: float,
+    error_rate: float,
+    evidence: Evidence,
+    *,
+    is_alone: bool = False,
+) -> list[SettlingStep] | Missing:
+    """Each run that has to measure a row again, with all else that it measured or with this row alone;
+    Missing where no launches would tell on which side of a limit the row lies."""
     wanted = launches_needed(estimate, limit, error_rate)
     if estimate.doubt or row.is_hidden_by_waiting:
         wanted = 0  # as many as before, where it was busy
     if isinstance(wanted, Missing):
         return wanted
     crowded = _crowded(row)
-    found = dict[str, tuple[str, Cell, RunSummary, CaseResult, int]]()
-    for letter, cell, launches in (("a", row.a, estimate.launches_a), ("b", row.b, estimate.launches_b)):
-        if cell.run and cell.result and (launches < wanted or letter in crowded):
-            repeated = letter, cell, cell.run, cell.result, max(wanted, launches)
-            found.setdefault(cell.run.run_id, repeated)
+    found = dict[str, SettlingStep]()
+    for letter, cell, before in (("a", row.a, estimate.launches_a), ("b", row.b, estimate.launches_b)):
+        run, launches = cell.run, max(wanted, before)
+        if run and cell.result and run.run_id not in found and (before < wanted or letter in crowded):
+            again = _again(cell, evidence, only=only_text(row, cell) if is_alone else "")
+            seconds = launches * _launch_s(cell.result) if row.case.has_steps else run.budget_s
+            found[run.run_id] = _step(
+                letter, run, f"{again} --launches {launches}", seconds, was_busy=letter in crowded
+            )
     return list(found.values())
 
 
@@ -175,8 +174,6 @@ def _launch_s(result: CaseResult) -> float:
 
 def next_steps(row: Row, evidence: Evidence) -> tuple[str, ...]:
     """A command per line; none for rows that were judged or cannot be helped."""
-    if _cannot_be_repeated(row):
-        return ()
     if isinstance(row.estimate, Missing):
         return tuple(steps_for_absent(row, evidence))
     if row.verdict.word != "inconclusive":
@@ -193,30 +190,25 @@ def steps_for_limit(
     if _crowded(row):
         yield "other programs used the CPUs: measure when it is idle"
     limit = nearest_edge(row.estimate) if limit is None else limit
-    found = _to_repeat(row, row.estimate, limit, error_rate)
+    found = _repeated(row, row.estimate, limit, error_rate, evidence)
     if isinstance(found, Missing):
-        yield from _steps_for_runs(row, limit, evidence, found, error_rate)
+        yield from _steps_for_runs(row, row.estimate, limit, evidence, found, error_rate)
         return
-    for letter, cell, _, _, launches in found:
-        yield f"on the box of {letter}: {_again(cell, evidence)} --launches {launches}"
+    yield from (f"on the box of {step.box}: {step.command}" for step in found)
 
 
 def _steps_for_runs(
-    row: Row, limit: float, evidence: Evidence, launches: Missing, error_rate: float
+    row: Row, estimate: RatioEstimate, limit: float, evidence: Evidence, launches: Missing, error_rate: float
 ) -> Iterable[str]:
     """What more runs of each box would tell, where more launches of one do not."""
-    if not isinstance(row.estimate, RatioEstimate):
-        return
-    times = runs_needed(row.estimate, limit, error_rate)
+    times = runs_needed(estimate, limit, error_rate)
     if isinstance(times, Missing):
         yield f"too close to call; measuring again will hardly help: {times.reason}"
         return
-    seen = set()
-    for cell, letter in ((row.a, "a"), (row.b, "b")):
-        if cell.run is None or cell.result is None or cell.run.run_id in seen:
-            continue
-        seen.add(cell.run.run_id)
-        more = (times - 1) * max(len(launches_by_run(cell.result)), 1)
+    is_one_run = row.a.run is not None and row.b.run is not None and row.a.run.run_id == row.b.run.run_id
+    for letter, cell in (("a", row.a), ("b", row.b))[: 1 if is_one_run else 2]:
+        runs = launches_by_run(cell.result) if cell.result else ()
+        more = (times - 1) * max(len(runs), 1)
         often = "once more" if more == 1 else f"{more} times more"
         yield f"on the box of {letter}, {often}: {_again(cell, evidence)}"
     yield f"then compare with --pool: {launches.reason}"

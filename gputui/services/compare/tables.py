@@ -1,4 +1,5 @@
-"""A comparison as tables and lines of text, which each format lays out in its own way."""
+"""A comparison as tables and lines of text, which each format lays out in its own way; as Markdown, to paste
+into a pull request."""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.judgement import TIME
 from gputui.analysis.verdict import BAND, RatioEstimate
-from gputui.document.parts import Section
-from gputui.document.table import Table, table_of
+from gputui.document.markdown import escaped, markdown_of
+from gputui.document.table import Section, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.units import format_change, format_percent
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn
+from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import Comparison, Row, performance_checks_of_side
 from gputui.services.compare.row_text import (
     boxes_text,
@@ -22,16 +24,19 @@ from gputui.services.compare.row_text import (
     figure_verdict,
     no_difference_words,
     part_words,
-    row_name,
-    shared_words,
     side_words,
     unmeasured_words,
 )
-from gputui.services.compare.rows_table import is_absent, rows_table
-from gputui.services.compare.why import Why, sentence
-from gputui.services.compare.why_text import finding_lines, part_table, trust_line
+from gputui.services.compare.rows_table import is_absent, rows_of_sides, rows_table
+from gputui.services.compare.why import Why, finding_lines, part_table, sentence, trust_line
 from gputui.services.results.conditions import NOT_PROFILED
-from gputui.services.results.labels import ending_words, lost_words, some_of
+from gputui.services.results.labels import (
+    ending_words,
+    lost_words,
+    shared_case_words,
+    short_case_name,
+    some_of,
+)
 
 _ANY_WIDTH = 10_000
 
@@ -40,13 +45,13 @@ class Naming:
     """Names the rows of a comparison and numbers their notes."""
 
     def __init__(self, comparison: Comparison, ignore: str) -> None:
-        self.common = shared_words(comparison.rows, ignore)
+        self.common = shared_case_words((row.case for row in comparison.rows), ignore)
         self.ignore = ignore
         self.notes: list[str] = []
 
     def name(self, row: Row, *, is_short: bool = False) -> str:
         """Without what all rows share."""
-        return row_name(row, self.common, self.ignore, is_short=is_short)
+        return short_case_name(row.case, self.common, self.ignore, is_short=is_short)
 
     def note(self, row: Row) -> str:
         """` [1]`: the number of the note that says more about a verdict; empty where there is no more to
@@ -75,7 +80,7 @@ def row_table(
     comparison: Comparison, naming: Naming, columns: Sequence[ComparisonColumn] | None = None
 ) -> Table:
     """The rows and the means of their classes with all there is to say; costs have a table of their own."""
-    rows = [(row,) for row in comparison.rows]
+    rows = rows_of_sides((comparison,), naming.ignore, one_sided=False)
     return rows_table((comparison,), rows, naming.ignore, columns, note=naming.note, has_costs=False).table
 
 
@@ -169,24 +174,17 @@ def disturbances(comparison: Comparison, naming: Naming, b: str = "b") -> Iterab
             found.setdefault((flag.side, flag.word), []).append(said)
     for (side, word), rows in sorted(found.items()):
         yield f"! {b if side == 'b' else side} {word}: {', '.join(rows)} of the time"
-    for letter, cells in (("a", [row.a for row in timed]), (b, [row.b for row in timed])):
-        named = zip(map(naming.name, timed), cells, strict=True)
+    for letter, of_side in (("a", 0), (b, 1)):
+        named = [(naming.name(row), (row.a, row.b)[of_side]) for row in timed]
         for words in lost_words((name, cell.result) for name, cell in named if cell.result is not None):
             yield f"! {letter}: {words}"
-    for letter, impossible in (("a", _impossible(comparison, 0)), (b, _impossible(comparison, 1))):
-        for row, share in impossible:
-            yield (
-                f"! {letter} {naming.name(row)}: {format_percent(share)} of the data sheet's peak is a"
-                " measurement error, or the device is not what its name says"
-            )
-
-
-def _impossible(comparison: Comparison, place: int) -> Iterable[tuple[Row, float]]:
-    for row in comparison.rows:
-        wrong = [use.of_sheet for use in (row.a, row.b)[place].uses if use.is_impossible]
-        shares = [share for share in wrong if not isinstance(share, Missing)]
-        if shares:
-            yield row, max(shares)
+        for name, cell in named:
+            wrong = [use.of_sheet for use in cell.uses if use.is_impossible]
+            if shares := [share for share in wrong if not isinstance(share, Missing)]:
+                yield (
+                    f"! {letter} {name}: {format_percent(max(shares))} of the data sheet's peak is a"
+                    " measurement error, or the device is not what its name says"
+                )
 
 
 def performance_lines(comparison: Comparison) -> Iterable[str]:
@@ -223,8 +221,13 @@ def below_rows(
     yield (*remarks(comparison, naming), *more, *performance_lines(comparison))
     for why in whys:
         yield from _reasons(why, naming.name(why.row))
-    if absent := tuple(unattributed(whys, naming)):
-        yield from ("", absent)
+    unknown: dict[str, list[str]] = {}
+    for why in whys:
+        if isinstance(why.attribution, Missing) and why.attribution.reason != NOT_PROFILED:
+            unknown.setdefault(why.attribution.reason, []).append(naming.name(why.row))
+    if unknown:
+        yield ""
+        yield tuple(f"why {', '.join(names)}: unknown: {reason}" for reason, names in unknown.items())
     tables = (metric_table(comparison, naming), *(column_table(one, comparison, naming) for one in columns))
     yield from (table for table in tables if table is not None)
     yield tuple(left_out(comparison, naming))
@@ -240,11 +243,36 @@ def _reasons(why: Why, name: str) -> Iterator[Section]:
         yield Section(name, (findings,))
 
 
-def unattributed(whys: Sequence[Why], naming: Naming) -> Iterable[str]:
-    """Rows whose difference is not attributed, by reason; omits those that were not profiled."""
-    absent: dict[str, list[str]] = {}
-    for why in whys:
-        if isinstance(why.attribution, Missing) and why.attribution.reason != NOT_PROFILED:
-            absent.setdefault(why.attribution.reason, []).append(naming.name(why.row))
-    for reason, names in absent.items():
-        yield f"why {', '.join(names)}: unknown: {reason}"
+def comparisons_as_markdown(
+    pairs: Sequence[tuple[Comparison, Sequence[Why]]],
+    ignore: str,
+    headline: Headline,
+    columns: Sequence[ComparisonColumn] = (),
+) -> str:
+    """The headline, then each comparison; names from files cannot become markup."""
+    steps = "".join(f"    {step.command}\n" for step in headline.steps)
+    first = f"**{escaped(headline.text)}**\n\n" + (
+        f"{headline.purpose.capitalize()}:\n\n{steps}\n" if steps else ""
+    )
+    return first + "\n---\n\n".join(
+        _markdown_of_pair(*pair, ignore, columns, place) for place, pair in enumerate(pairs)
+    )
+
+
+def _markdown_of_pair(
+    comparison: Comparison,
+    whys: Sequence[Why],
+    ignore: str,
+    columns: Sequence[ComparisonColumn],
+    place: int,
+) -> str:
+    naming = Naming(comparison, ignore)
+    rows = row_table(comparison, naming, columns or None)
+    below = [column for column in COLUMNS if column.default == "below" and not columns]
+    absent = absent_lines(comparison, columns)
+    parts = (
+        about_lines(comparison, ignore, place),
+        rows,
+        *below_rows(comparison, whys, naming, below, absent),
+    )
+    return "\n".join(markdown_of(part) for part in parts if part)

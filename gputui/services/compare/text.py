@@ -14,7 +14,7 @@ from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn
 from gputui.services.compare.headline import main_row, names_of
-from gputui.services.compare.pairing import Comparison, Row
+from gputui.services.compare.pairing import Comparison
 from gputui.services.compare.row_text import (
     choice_words,
     difference_words,
@@ -72,26 +72,29 @@ def comparison_pages(
     page.line(first, "title")
     page.part(" ".join(rest) or ())
     page.line()
-    pairs = answer.pairs
     most_lines = None if shows_all or is_verbose or not out.is_terminal else out.height - 1 - lines_below
-    if len(pairs) > 1 and not (is_verbose or columns):
-        _write_many(page, asked, answer, most_lines)
+    if len(answer.pairs) > 1 and not (is_verbose or columns):
+        _write_sides(page, answer.comparisons, asked.ignore)
+        left = _write_shown(page, answer.comparisons, asked.ignore, most_lines)
+        if out.is_terminal:
+            page.line()
+            write_options(page, (*_all(left), "each vs a, with reasons: --verbose", "screen: --tui"))
         yield page
         return
-    for place, (comparison, whys) in enumerate(pairs):
+    for place, (comparison, whys) in enumerate(answer.pairs):
         if place:
             page = Page(out)
             page.line()
         end = Page(out)
         for line in _next_lines(answer, comparison, out, is_verbose):
             end.spans(line)
-        _write_sides(page, asked.ignore, comparison, is_verbose, place)
+        _write_sides(page, (comparison,), asked.ignore, is_verbose, place)
         left = 0
         if columns or is_verbose or not out.is_terminal:
             _write_rows(page, comparison, asked.ignore, columns, is_verbose)
         else:
-            room = None if most_lines is None else most_lines - end.height - _LINES_AROUND - page.height
-            left = _write_drawn(page, comparison, asked.ignore, room)
+            room = None if most_lines is None else most_lines - end.height
+            left = _write_shown(page, (comparison,), asked.ignore, room)
         if is_verbose or columns:
             for text in absent_lines(comparison, columns):
                 page.line(text)
@@ -101,30 +104,49 @@ def comparison_pages(
             page.line()
             page.add(end)
         if out.is_terminal:
-            more = [f"{counted(left, 'more row')}: --all"] if left else []
-            more += [] if is_verbose else ["reasons: --verbose"]
+            more = _all(left) if is_verbose else [*_all(left), "reasons: --verbose"]
             if not end.height:
                 page.line()
             write_options(page, (*more, "screen: --tui", "report: -o report.html"))
         yield page
 
 
-def _write_sides(page: Page, ignore: str, comparison: Comparison, is_verbose: bool, place: int) -> None:
-    """Both sides, and what differs, of the comparison at this place."""
-    for letter, side in (("a", comparison.a), ("b", comparison.b)):
+def _all(left: int) -> list[str]:
+    """How to see the rows that are left, if there are any."""
+    return [f"{counted(left, 'more row')}: --all"] if left else []
+
+
+def _write_sides(
+    page: Page, comparisons: Sequence[Comparison], ignore: str, is_verbose: bool = False, place: int = 0
+) -> None:
+    """The sides, and what differs; of a pair as the comparison at this place, and with the runs chosen."""
+    letters = [letter_of(number) for number in range(len(comparisons))]
+    sides = (comparisons[0].a, *(comparison.b for comparison in comparisons))
+    for letter, side in zip(("a", *letters), sides, strict=True):
         page.line(side_words(side, ignore, page.width - 3), lead=f"{letter}  ")
     if place:
         page.line(part_words(place))
-    for line in choice_words(comparison, ignore):
+    for line in choice_words(comparisons[0], ignore) if len(comparisons) == 1 else ():
         page.line(line, "dim")
-    words = ", ".join(map(difference_words, comparison.differs))
-    if words:
-        line = f"differs: {words}"
-        page.line(line if is_verbose else _one_line(line, page.width), "dim")
+    differs = _differs(letters, comparisons)
+    if differs:
+        page.line(differs if is_verbose else _one_line(differs, page.width), "dim")
     elif not ignore:
-        page.line(no_difference_words(comparison), "dim")
+        is_pair = len(comparisons) == 1
+        none = no_difference_words(comparisons[0]) if is_pair else "no recorded differences"
+        page.line(none, "dim")
     if not is_verbose:
-        _write_missing(page, missing_lines(comparison, Naming(comparison, ignore)))
+        missing = [
+            line
+            for letter, comparison in zip(letters, comparisons, strict=True)
+            for line in missing_lines(comparison, Naming(comparison, ignore), f"a{letter}")
+        ]
+        lines = list(dict.fromkeys(missing))  # of which a terminal gets the most serious
+        shown = lines[:_MISSING_SHOWN] if page.out.is_terminal else lines
+        for line in shown:
+            page.line(line, "dim")
+        if len(lines) > len(shown):
+            page.hint(f"{counted(len(lines) - len(shown), 'more reason')} for missing rows", "--verbose")
     page.line()
 
 
@@ -141,25 +163,11 @@ def write_options(page: Page, options: Sequence[str]) -> None:
     page.spans(spans)
 
 
-def _write_missing(page: Page, lines: Sequence[str]) -> None:
-    """What a side lacks; a terminal gets the two most serious reasons."""
-    shown = lines[:_MISSING_SHOWN] if page.out.is_terminal else lines
-    for line in shown:
-        page.line(line, "dim")
-    if len(lines) > len(shown):
-        page.hint(f"{counted(len(lines) - len(shown), 'more reason')} for missing rows", "--verbose")
-
-
 def _one_line(text: str, width: int) -> str:
     """As many of its parts as fit, and how many more there are."""
     parts = text.split(", ")
     lines = [", ".join((*parts[:kept], f"{len(parts) - kept} more")) for kept in range(len(parts) - 1, 0, -1)]
     return next((line for line in (text, *lines) if len(line) <= width), (text, *lines)[-1])
-
-
-def _is_itself(row: Row) -> bool:
-    """Whether both sides are the same measurement, so that nothing can tell them apart."""
-    return (row.a.run, row.a.result) == (row.b.run, row.b.result)
 
 
 def _next_lines(
@@ -179,7 +187,11 @@ def _next_lines(
             yield Span(f"{condition}: ", "dim"), Span(then)
         elif not out.is_terminal:
             yield from ((Span(line),) for line in lines)
-    undecided = sum(row.rate.word == "inconclusive" and not _is_itself(row) for row in comparison.rows)
+    undecided = sum(
+        row.rate.word == "inconclusive"
+        and (row.a.run, row.a.result) != (row.b.run, row.b.result)  # nothing tells a measurement from itself
+        for row in comparison.rows
+    )
     if undecided and not is_verbose:
         rows = f"{undecided} of {counted(len(comparison.rows), 'row')}"
         yield (
@@ -223,7 +235,7 @@ def _write_rows(
     naming = Naming(comparison, ignore)
     made = rows_table(
         (comparison,),
-        chosen_rows([(row,) for row in comparison.rows], None),
+        chosen_rows(rows_of_sides((comparison,), ignore, one_sided=False), None),
         ignore,
         columns or None,
         note=naming.note if is_verbose else lambda row: "",
@@ -236,17 +248,23 @@ def _write_rows(
             page.part(table or ())
 
 
-def _write_drawn(page: Page, comparison: Comparison, ignore: str, most_lines: int | None) -> int:
-    """The rows with their intervals drawn; returns how many of them did not fit."""
-    room = None if most_lines is None else max(most_lines, _LEAST_ROWS)
-    rows = chosen_rows([(row,) for row in comparison.rows], room)
-    has_means = room is None or room >= len(rows) + len(comparison.groups)
-    page.table(rows_table((comparison,), rows, ignore, is_drawn=True, has_means=has_means).table)
-    return len(comparison.rows) - len(rows)
+def _write_shown(page: Page, comparisons: Sequence[Comparison], ignore: str, most_lines: int | None) -> int:
+    """As many rows as there is room for, of a pair with their intervals drawn; how many are left."""
+    is_pair = len(comparisons) == 1
+    rows = rows_of_sides(comparisons, ignore, one_sided=False)
+    room = None if most_lines is None else max(most_lines - page.height - _LINES_AROUND, _LEAST_ROWS)
+    shown = chosen_rows(rows, room)
+    has_means = is_pair and (room is None or room >= len(shown) + len(comparisons[0].groups))
+    page.table(rows_table(comparisons, shown, ignore, is_drawn=is_pair, has_means=has_means).table)
+    return len(rows) - len(shown)
 
 
-def _differs_of_many(letters: Sequence[str], comparisons: Sequence[Comparison]) -> str:
-    """`differs from a: machine, driver (c)`: what, and of which sides if not of all; empty for nothing."""
+def _differs(letters: Sequence[str], comparisons: Sequence[Comparison]) -> str:
+    """`differs: driver 550 / 570`, `differs from a: machine, driver (c)`: what, and of several sides of which
+    if not of all; empty for nothing."""
+    if len(comparisons) == 1:
+        words = ", ".join(map(difference_words, comparisons[0].differs))
+        return f"differs: {words}" if words else ""
     found: dict[str, list[str]] = {}
     for letter, comparison in zip(letters, comparisons, strict=True):
         for what, _, _ in comparison.differs:
@@ -255,34 +273,6 @@ def _differs_of_many(letters: Sequence[str], comparisons: Sequence[Comparison]) 
         what if len(of) == len(letters) else f"{what} ({' and '.join(of)})" for what, of in found.items()
     )
     return f"differs from a: {', '.join(parts)}" if found else ""
-
-
-def _write_many(page: Page, asked: Asked, answer: Answer, most_lines: int | None) -> None:
-    """Three sides and more: a line for each side, and a column for each against the baseline."""
-    sides = (answer.comparisons[0].a, *(comparison.b for comparison in answer.comparisons))
-    letters = ["a", *map(letter_of, range(len(answer.comparisons)))]
-    for letter, side in zip(letters, sides, strict=True):
-        page.line(side_words(side, asked.ignore, page.width - 3), lead=f"{letter}  ")
-    differs = _differs_of_many(letters[1:], answer.comparisons)
-    if differs or not asked.ignore:
-        page.line(_one_line(differs or "no recorded differences", page.width), "dim")
-    missing = [
-        line
-        for letter, comparison in zip(letters[1:], answer.comparisons, strict=True)
-        for line in missing_lines(comparison, Naming(comparison, asked.ignore), f"a{letter}")
-    ]
-    _write_missing(page, list(dict.fromkeys(missing)))
-    page.line()
-    rows = rows_of_sides(answer.comparisons, asked.ignore, one_sided=False)
-    room = None if most_lines is None else max(most_lines - page.height - _LINES_AROUND, _LEAST_ROWS)
-    shown = chosen_rows(rows, room)
-    page.table(rows_table(answer.comparisons, shown, asked.ignore, has_means=False).table)
-    if not page.out.is_terminal:
-        return
-    page.line()
-    left = len(rows) - len(shown)
-    more = [f"{counted(left, 'more row')}: --all"] if left else []
-    write_options(page, (*more, "each vs a, with reasons: --verbose", "screen: --tui"))
 
 
 def _write_more(

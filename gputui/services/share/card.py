@@ -13,7 +13,7 @@ from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_rate, format_seconds
 from gputui.services.compare.pairing import gains_of
-from gputui.services.compare.row_text import judgement_text, style_of
+from gputui.services.compare.row_text import style_of, verdict_parts
 from gputui.services.results.expected import CHECK_WORDS, performance_checks
 from gputui.services.results.headline import case_order, index_in
 from gputui.services.results.labels import interval_words, plain_name
@@ -61,7 +61,7 @@ def key_figures(run: Run) -> Table | None:
         rate = (Span(number, style), Span(f" {unit}", "dim"))
         columns.append(Column(_name(case, run), ([rate], word), priority=len(columns)))
     if known and (gain := gains_of(run).get(known[-1][0].case_id)) is not None:
-        words, _, ends = judgement_text(gain).removesuffix(")").partition(" (")
+        words, ends = verdict_parts(gain)
         ends += ("x" if words.endswith("as fast") else " %") if gain.differs else ""
         cells = (Span(words, f"title {style_of(gain)}"), Span(ends, "dim"))
         name = f"{known[-1][0].case.variant.precision} vs fp32"

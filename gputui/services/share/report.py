@@ -8,8 +8,7 @@ from datetime import datetime, timezone
 
 from gputui.analysis.peak_tests import BELOW_NORMAL, NO_REFERENCE, PerformanceCheck
 from gputui.document.bars import BarPart
-from gputui.document.parts import Code, Links, Part, Section
-from gputui.document.table import Column, Table, table_of
+from gputui.document.table import Code, Column, Links, Part, Section, Table, table_of
 from gputui.facts.gpus import find_gpu, memory_gib_of
 from gputui.facts.tables import plausible_rows, source_rows
 from gputui.model.absent import Missing

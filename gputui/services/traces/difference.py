@@ -21,9 +21,8 @@ from gputui.model.units import (
     format_percent,
     format_seconds,
 )
-from gputui.services.compare.json import judgement_as_json
-from gputui.services.compare.why import part_name, signed
-from gputui.services.compare.why_text import time_text
+from gputui.services.compare.data import judgement_as_json
+from gputui.services.compare.why import part_name, signed, time_text
 from gputui.services.results.labels import format_ends
 from gputui.services.traces.imported import TraceRun
 from gputui.services.traces.window import described

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gputui.document.html import bullets, letter, page_of, part, safe, table, with_units
 from gputui.document.markdown import escaped, markdown_list, markdown_table
-from gputui.services.compare.why_text import part_table
+from gputui.services.compare.why import part_table
 from gputui.services.traces.difference import (
     TraceDifference,
     kernel_table,

@@ -16,7 +16,7 @@ from gputui.document.table import Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.profiled import IDLE, ProfiledPass
 from gputui.model.units import counted, format_percent, format_seconds
-from gputui.services.compare.why_text import time_text
+from gputui.services.compare.why import time_text
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
 from gputui.services.results.step_tables import CATEGORY_WORDS, operator_table
 from gputui.services.results.why import step_sentence

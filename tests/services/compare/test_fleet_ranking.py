@@ -35,9 +35,8 @@ from gputui.model.journal import Price
 from gputui.model.machine import Gpu, Machine
 from gputui.model.result import Run
 from gputui.model.units import format_rate
-from gputui.services.compare.fleet import Fleet, fleet_of
-from gputui.services.compare.fleet_sides import fleet_sides
-from gputui.services.compare.fleet_text import kind_table, shown_boxes, write_fleet
+from gputui.services.compare.fleet import Fleet, fleet_of, fleet_sides
+from gputui.services.compare.fleet_forms import kind_table, shown_boxes, write_fleet
 from gputui.services.compare.fleet_why import explained, ranking_of
 from gputui.services.compare.formats import ranking_text
 from gputui.services.compare.pairing import Side

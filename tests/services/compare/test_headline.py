@@ -18,7 +18,7 @@ from gputui.model.journal import Block, Line, Price
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_percent, format_rate
 from gputui.services.compare.headline import Headline, headline_of
-from gputui.services.compare.pairing import compare_sides, side_of_runs, sides_by
+from gputui.services.compare.pairing import compare_sides, side_of_runs, sides_by, with_telemetry
 from gputui.services.compare.ranking import fastest_text
 from gputui.services.compare.row_text import change_text, judgement_text
 from gputui.services.compare.session import ask
@@ -373,7 +373,7 @@ def test_cpu_against_a_gpu_that_was_throttled_says_so() -> None:
     nothing = Missing("not read")
     throttled = CaseConditions(0, 60, nothing, nothing, 0.6, nothing, nothing, nothing)
     a, b = sides_by("device", [run])
-    comparison = compare_sides(a, b, ignore="device", conditions=lambda run_id, case_id: throttled)
+    comparison = with_telemetry(compare_sides(a, b, ignore="device"), conditions=lambda *_: throttled)
     said = headline_of([comparison], [()], "device", NO_FILES)
     assert said.sentences[-1] == "The GPU was slowed by heat or a power brake for 60 % of gpu's time."
 

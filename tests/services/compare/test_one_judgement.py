@@ -24,24 +24,22 @@ from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult
 from gputui.services.advise.json import advice_as_json
 from gputui.services.advise.rent import Pick, PricedSide, advise
-from gputui.services.compare.csv import comparisons_as_csv
+from gputui.services.compare.data import comparison_as_json, comparisons_as_csv
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, check_gate
 from gputui.services.compare.headline import headline_of
 from gputui.services.compare.html import comparisons_as_page
-from gputui.services.compare.json import comparison_as_json
-from gputui.services.compare.markdown import comparisons_as_markdown
 from gputui.services.compare.pairing import FigureRow, Row, Side, compare_sides, side_of_runs
 from gputui.services.compare.row_text import (
     change_text,
     figure_values,
     figure_verdict,
-    row_name,
     verdict_text,
 )
 from gputui.services.compare.session import Answer, Asked
+from gputui.services.compare.tables import comparisons_as_markdown
 from gputui.services.compare.text import comparison_as_text
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.labels import plain_name
+from gputui.services.results.labels import plain_name, short_case_name
 from gputui.tui.screens.compare.evidence_page import evidence_page
 
 
@@ -203,7 +201,7 @@ def test_the_gate_fails_only_what_is_judged_slower_and_leaves_open_what_is_not_d
     undecided = check_gate([comparison], "", None, EVIDENCE)
 
     for row in comparison.rows:
-        line = f"{row_name(row, [], '')}: {change_text(row.rate)}"
+        line = f"{short_case_name(row.case)}: {change_text(row.rate)}"
         assert row.rate.ratio is not None
         if line in by_limit.slower:
             assert row.rate.word == "slower"

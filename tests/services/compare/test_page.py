@@ -26,6 +26,7 @@ from gputui.model.result import Run
 from gputui.model.series import TimeSeries
 from gputui.services.compare.headline import headline_of
 from gputui.services.compare.html import comparisons_as_page
+from gputui.services.compare.html_details import Line, line_chart, time_axis, time_histogram
 from gputui.services.compare.pairing import (
     CAPPED,
     Comparison,
@@ -33,7 +34,6 @@ from gputui.services.compare.pairing import (
     compare_sides,
     side_of_runs,
 )
-from gputui.services.compare.svg import Line, line_chart, time_axis, time_histogram
 from gputui.services.compare.why import Why
 from gputui.services.results.conditions import Evidence
 from gputui.store.reading import TelemetrySeries

@@ -21,7 +21,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult, Run
-from gputui.services.compare.json import comparison_as_json
+from gputui.services.compare.data import comparison_as_json
 from gputui.services.compare.pairing import (
     Comparison,
     GroupMean,
@@ -854,7 +854,7 @@ def side_cases(
     )
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(files, files)
 def test_exchanging_the_files_mirrors_the_whole_comparison(
     a: tuple[list[list[float]], list[list[float]], list[list[float]], float, str],

@@ -36,7 +36,7 @@ from gputui.services.compare.suggestions import SettlingStep
 from gputui.services.compare.tables import Naming, left_out
 from gputui.services.compare.text import (
     _one_line,
-    _write_many,
+    _write_shown,
     comparison_as_text,
     comparison_pages,
     write_options,
@@ -111,7 +111,7 @@ def test_of_three_boxes_each_verdict_has_its_color_in_the_column_of_its_box() ->
     asked = asked_of(run_of(0.1), run_of(0.2), run_of(0.07))
     comparisons = tuple(compare_sides(asked.sides[0], side) for side in asked.sides[1:])
     page = Page(terminal(100))
-    _write_many(page, asked, Answer(comparisons, ((), ()), Headline(())), None)
+    _write_shown(page, comparisons, "", None)
     colors = [(text.split()[0], color) for text, color in painted(page) if "%" in text]
     assert colors[:2] == [("-50", "yellow"), ("+43", "green")]
 

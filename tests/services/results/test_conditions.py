@@ -36,6 +36,7 @@ from gputui.services.compare.pairing import (
     compare_sides,
     side_of_runs,
     sides_by,
+    with_telemetry,
 )
 from gputui.services.results.block_times import paired_blocks
 from gputui.services.results.throughput import cost_of, speed_of
@@ -244,9 +245,8 @@ def on_gpus(a_s: float, b_s: float, a: CaseConditions, b: CaseConditions, name_b
         make_run(measured(case, *[steady(b_s)] * 3, device_name=name_b)),
     ]
     seen = {runs[0].summary.run_id: a, runs[1].summary.run_id: b}
-    return compare_sides(
-        side_of_runs("a", runs[:1]), side_of_runs("b", runs[1:]), conditions=lambda run, _: seen[run]
-    )
+    comparison = compare_sides(side_of_runs("a", runs[:1]), side_of_runs("b", runs[1:]))
+    return with_telemetry(comparison, conditions=lambda run, _: seen[run])
 
 
 def test_a_faster_row_says_that_it_is_the_clock() -> None:
@@ -288,7 +288,8 @@ def test_a_program_may_be_several_processes_itself() -> None:
     side = side_of_runs("a", [run])
     assert case.is_program
     seen = conditions(shared_share=1.0)
-    assert compare_sides(side, side_of_runs("b", [run]), conditions=lambda *_: seen).rows[0].flags == ()
+    comparison = compare_sides(side, side_of_runs("b", [run]))
+    assert with_telemetry(comparison, conditions=lambda *_: seen).rows[0].flags == ()
 
 
 def test_a_cpu_row_whose_cpus_others_held_is_flagged() -> None:

@@ -40,9 +40,9 @@ def test_a_value_may_stand_behind_an_equals_sign() -> None:
     [
         ((), "no file"),
         (("--pool",), "no file"),
-        (("a.db", "--by"), "--by: needs a value"),
-        (("a.db", "--by", "colour"), "is not a dimension"),
-        (("a.db", "--pool=yes"), "--pool=yes"),
+        (("a.db", "--by"), "'--by' requires an argument"),
+        (("a.db", "--by", "colour"), "'colour' is not one of"),
+        (("a.db", "--pool=yes"), "'--pool' does not take a value"),
         (("a.db", "--columns", "speed"), "speed is not a column"),
         (("a.db", "--columns", ","), "--columns ,: names none"),
         (("a.db", "--format", "csv"), "--format"),

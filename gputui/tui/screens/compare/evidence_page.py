@@ -9,13 +9,12 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.services.compare.load_terms import serving_of_side
 from gputui.services.compare.pairing import Row
-from gputui.services.compare.row_text import row_name
 from gputui.services.compare.rows_table import rows_of_sides
 from gputui.services.compare.suggestions import next_steps
 from gputui.services.compare.telemetry_overlay import SideCurves, curves_of
-from gputui.services.compare.why import Why, sentence
-from gputui.services.compare.why_text import finding_lines, part_table, trust_line
+from gputui.services.compare.why import Why, finding_lines, part_table, sentence, trust_line
 from gputui.services.results.conditions import NOT_PROFILED
+from gputui.services.results.labels import short_case_name
 from gputui.services.serving.curve import ServingRun
 from gputui.services.support.background import Job
 from gputui.tui.screens.compare.evidence_parts import (
@@ -112,7 +111,7 @@ class OpenedRow:
     @property
     def name(self) -> str:
         """What the row is called."""
-        return row_name(self.row, [], self.loaded.ignore)
+        return short_case_name(self.row.case, (), self.loaded.ignore)
 
     def lines(self, width: int) -> tuple[Line, ...]:
         """The page of evidence."""

@@ -26,8 +26,7 @@ from gputui.services.compare.row_text import (
     style_of,
     time_text,
 )
-from gputui.services.compare.why import Why
-from gputui.services.compare.why_text import part_table
+from gputui.services.compare.why import Why, part_table
 from gputui.services.results.labels import interval_words
 from gputui.services.results.waiting import step_times_of
 from gputui.tui.terminal.lines import Line, Span

@@ -29,7 +29,6 @@ from gputui.services.compare.row_text import (
     letter_of,
     no_difference_words,
     rate_text,
-    row_name,
     style_of,
     time_text,
 )
@@ -38,6 +37,7 @@ from gputui.services.compare.suggestions import effort_words, next_steps, settli
 from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.turning_points import turning_points
 from gputui.services.compare.why import Why
+from gputui.services.results.labels import short_case_name
 from gputui.services.results.waiting import step_times_of
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.evidence_parts import (
@@ -92,7 +92,7 @@ class ShownRow:
     def name(self) -> str:
         """What the case is called."""
         known = next(row for row in self.rows if row is not None)
-        return clean_text(row_name(known, [], self.loaded.ignore))
+        return clean_text(short_case_name(known.case, (), self.loaded.ignore))
 
     @property
     def why(self) -> Why | None:
@@ -203,7 +203,7 @@ def unsure_lines(shown: ShownRow, width: int, room: int = 0) -> list[Line]:
     listed = found[:_MOST_UNSURE]
     reasons = [row.verdict.reason for row, _ in listed]
     for row, letter in listed:
-        name = clean_text(row_name(row, [], loaded.ignore))
+        name = clean_text(short_case_name(row.case, (), loaded.ignore))
         reason = f"{judgement_text(row.rate)}: {row.verdict.reason}"
         side = f" ({letter} vs a)" if len(loaded.answer.comparisons) > 1 else ""
         head, more = f"  {name}{side}  ", []

@@ -1,0 +1,309 @@
+"""The ranking of many boxes as text, Markdown, CSV, JSON, and as a self-contained page: who stands out, then
+every box on one axis for its kind."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Sequence
+
+from gputui.analysis.fleet import spread_of
+from gputui.document.html import bullets, folded, page_of, part, safe, table, with_units
+from gputui.document.intervals import PAGE_CELLS, Interval, axis_of, intervals
+from gputui.document.markdown import escaped, markdown_list, markdown_table
+from gputui.document.page import Console, Page, console_on
+from gputui.document.spans import Span
+from gputui.document.table import Column, Drawing, Table, table_of
+from gputui.model.absent import Missing, known
+from gputui.model.units import cost_unit, counted, format_change, format_rate, format_usd, listed
+from gputui.services.compare.fleet import Fleet, Kind, RankedBox, gpu_of
+from gputui.services.compare.row_text import style_of_word
+from gputui.services.compare.text import write_options
+from gputui.services.support.csv_cells import Value, csv_text
+
+ROWS = 20
+"""Boxes that are shown where there is no room for all."""
+_REASONS = 5
+"""Boxes whose reasons are."""
+_AT_ONCE = 40
+"""Boxes of a kind that are shown without a click, besides those that stand out."""
+_HOW_TO_READ = (
+    (
+        "Each dot is a {0}: its rates against the medians of its kind, of the same devices, as the"
+        " geometric mean over all cases. The band is the middle 90 % of the kind."
+    ),
+    "Rates and ranks are of the main case: {1}.",
+    (
+        "A {0} stands out if it does not belong to one distribution with the rest of its kind, over all"
+        " cases or in one. 5 % of healthy fleets have one. Less than 3 % never stands out."
+    ),
+    "A line is the 95 % interval of its distance from the others, by how far these lie apart.",
+)
+
+
+def kind_table(fleet: Fleet) -> Table:
+    """A line for each kind of box."""
+    unit, many = fleet.case.unit, counted(2, fleet.noun).removeprefix("2 ")
+    costs = [price_text(kind.usd_per_million, unit) for kind in fleet.kinds]
+    spreads = [kind.spread for kind in fleet.kinds]
+    middles = [f"{format_rate(one.low, unit)} to {format_rate(one.high, unit)}" for one in spreads]
+    return Table(
+        (
+            Column("kind", [kind.name for kind in fleet.kinds], breaks=True),
+            Column(many, [str(one.boxes) for one in spreads], True),
+            Column("median", [format_rate(one.median, unit) for one in spreads], True),
+            Column("middle 90 %", middles, True, 2),
+            *([Column("cost", costs, priority=1)] if set(costs) != {"—"} else []),
+        )
+    )
+
+
+def price_text(usd_per_million: float | Missing, unit: str) -> str:
+    """For as much work as costs cents to dollars; a dash without a price."""
+    if isinstance(usd_per_million, Missing):
+        return "—"
+    factor, amount = cost_unit(usd_per_million, unit)
+    return f"{format_usd(usd_per_million * factor)} per {amount}"
+
+
+def shown_boxes(fleet: Fleet, room: int | None) -> Sequence[RankedBox]:
+    """All by rank; with less room those that stand out, slow ones first, then the fastest."""
+    if room is None or len(fleet.boxes) <= room:
+        return fleet.boxes
+    order = {"slower": 0, "uneven": 1, "faster": 2}
+    out = [box for box in fleet.boxes if box.stands_out]
+    out.sort(key=lambda box: (order[box.stands_out], -abs(math.log(box.overall))))
+    return [*out, *(box for box in fleet.boxes if not box.stands_out)][:room]
+
+
+def box_table(fleet: Fleet, boxes: Sequence[RankedBox]) -> Table:
+    """A line for each of these boxes."""
+    ranks = {box.name: rank for rank, box in enumerate(fleet.boxes, 1)}
+    rows = [
+        (
+            str(ranks[box.name]),
+            box.name,
+            format_rate(box.speed.units_per_s, fleet.case.unit),
+            format_change(box.of_kind),
+            format_change(box.overall),
+            Span(where_of(box), style_of_box(box)),
+        )
+        for box in boxes
+    ]
+    headings = ("rank", fleet.noun, "rate", "vs its kind", "all cases", "stands out")
+    return table_of(headings, rows, (0, 2, 3, 4), (1,), priorities={3: 1})
+
+
+def style_of_box(box: RankedBox) -> str:
+    """As a verdict of that word has it."""
+    return {"uneven": "accent", "": ""}.get(box.stands_out, style_of_word(box.stands_out))
+
+
+def where_of(box: RankedBox) -> str:
+    """Whether it is slower or faster than its kind, or the case in which it is; empty for most."""
+    if box.stands_out != "uneven":
+        return box.stands_out
+    name, ratio = box.where[0]
+    return f"{name} {format_change(ratio)}"
+
+
+def write_fleet(out: Console, fleet: Fleet, shows_all: bool) -> None:
+    """Headline, kinds, then as many boxes as there is room for: ROWS, or all where that is asked for."""
+    page = Page(out)
+    page.line(fleet.headline, "title")
+    page.line()
+    if len(fleet.kinds) > 1:
+        page.table(kind_table(fleet))
+        page.line()
+    reasons = list(fleet.why.items())[: None if shows_all else _REASONS]
+    room = ROWS
+    if out.is_terminal:
+        below = len(reasons) + bool(fleet.unmeasured)
+        room = max(min(ROWS, out.height - page.height - below - 4), 5)
+    boxes = shown_boxes(fleet, None if shows_all else room)
+    page.table(box_table(fleet, boxes))
+    for name, why in reasons:
+        page.line(why, lead=f"{name}: ")
+    if fleet.unmeasured:
+        page.line(
+            f"not measured there: {listed(fleet.unmeasured[:5])}"
+            + (" and more" if len(fleet.unmeasured) > 5 else "")
+        )
+    left = len(fleet.boxes) - len(boxes)
+    more = [f"{counted(left, f'more {fleet.noun}')}: --all"] if left else []
+    write_options(page, [*more, "side by side: --matrix", "as JSON: --format json"])
+    page.show()
+
+
+def fleet_as_markdown(fleet: Fleet) -> str:
+    """Headline, kinds if there are several, and all boxes."""
+    parts = [
+        f"**{escaped(fleet.headline)}**\n",
+        *([markdown_table(kind_table(fleet))] if len(fleet.kinds) > 1 else []),
+        markdown_table(box_table(fleet, fleet.boxes)),
+        markdown_list(f"{name}: {why}" for name, why in fleet.why.items()),
+    ]
+    return "\n".join(filter(None, parts))
+
+
+def fleet_as_text(fleet: Fleet) -> str:
+    """All boxes, as they are written to a file."""
+    page = io.StringIO()
+    write_fleet(console_on(page, 120), fleet, shows_all=True)
+    return page.getvalue()
+
+
+def fleet_as_csv(fleet: Fleet) -> str:
+    """A row for each box by rank and then for those without the main case, as `csv_text` writes them."""
+    rows = [_row(fleet, rank) for rank in range(len(fleet.boxes))]
+    rows += [dict.fromkeys(rows[0]) | {"name": name} for name in fleet.unmeasured]
+    return csv_text((rows[0], *(row.values() for row in rows)))
+
+
+def _row(fleet: Fleet, place: int) -> dict[str, Value]:
+    box = fleet.boxes[place]
+    gpu = gpu_of(box.side)
+    apart = (None, None) if isinstance(box.apart, Missing) else box.apart
+    usd = box.usd_per_million
+    return {
+        "rank": place + 1,
+        "name": box.name,
+        "kind": box.kind,
+        "machine": box.side.run.machine.machine_id,
+        "device_index": None if gpu is None else gpu.index,
+        "run": box.side.run.short_id,
+        **fleet.case.identity(),
+        "units_per_s": box.speed.units_per_s,
+        "units_per_s_low": box.speed.low,
+        "units_per_s_high": box.speed.high,
+        "of_kind": box.of_kind,
+        "overall": box.overall,
+        "overall_low": apart[0],
+        "overall_high": apart[1],
+        "cases": box.cases,
+        "stands_out": box.stands_out,
+        "where": "; ".join(f"{name} {ratio:.4f}" for name, ratio in box.where),
+        "why": fleet.why.get(box.name, ""),
+        "usd_per_million": None if isinstance(usd, Missing) else usd,
+    }
+
+
+def fleet_as_json(fleet: Fleet) -> str:
+    """The ranking, with rates in units per second and shares of the median of the kind."""
+    plain = {
+        "schema": 1,
+        "by": fleet.by,
+        "headline": fleet.headline,
+        "case": fleet.subject,
+        "unit": fleet.case.unit,
+        "kinds": [
+            {
+                "name": kind.name,
+                "boxes": kind.spread.boxes,
+                "median_per_s": kind.spread.median,
+                "median_low_per_s": kind.low,
+                "median_high_per_s": kind.high,
+                "low_per_s": kind.spread.low,
+                "high_per_s": kind.spread.high,
+                "usd_per_million": known(kind.usd_per_million),
+                "tier": next(i for i, tier in enumerate(fleet.tiers, 1) if kind in tier),
+            }
+            for kind in fleet.kinds
+        ],
+        "boxes": [
+            {
+                "name": box.name,
+                "kind": box.kind,
+                "machine": box.side.run.machine.machine_id,
+                "device_index": None if (gpu := gpu_of(box.side)) is None else gpu.index,
+                "run": box.side.run.short_id,
+                "per_s": box.speed.units_per_s,
+                "low_per_s": box.speed.low,
+                "high_per_s": box.speed.high,
+                "of_kind": box.of_kind,
+                "overall": box.overall,
+                "cases": box.cases,
+                "stands_out": box.stands_out,
+                "overall_low": None if isinstance(box.apart, Missing) else box.apart[0],
+                "overall_high": None if isinstance(box.apart, Missing) else box.apart[1],
+                "why": fleet.why.get(box.name, ""),
+                "where": [{"case": name, "of_kind": ratio} for name, ratio in box.where],
+                "usd_per_million": known(box.usd_per_million),
+            }
+            for box in fleet.boxes
+        ],
+        "unmeasured": list(fleet.unmeasured),
+    }
+    return json.dumps(plain, indent=1) + "\n"
+
+
+def fleet_as_page(fleet: Fleet) -> str:
+    """A page that fetches and runs nothing; names from files cannot become markup."""
+    first, *rest = fleet.sentences
+    how_to_read = (line.format(fleet.noun, fleet.subject) for line in _HOW_TO_READ)
+    out = [box for box in fleet.boxes if box.stands_out]
+    title = f"{counted(len(fleet.boxes), fleet.noun)}, ranked"
+    body = "".join(
+        (
+            f'<p class="dim">{safe(title)}: {safe(fleet.subject)}</p><h1>{with_units(safe(first))}</h1>',
+            f'<p class="lead">{safe(" ".join(rest))}</p>' if rest else "",
+            part("Stands out", _boxes(fleet, out)),
+            part("All" if len(fleet.kinds) == 1 else "Kinds, the fastest first", _kinds(fleet)),
+            *(_of_kind(fleet, kind) for kind in fleet.kinds),
+            bullets([f"not measured there: {listed(fleet.unmeasured)}"] if fleet.unmeasured else [], "notes"),
+            folded("How to read this page", bullets(how_to_read)),
+        )
+    )
+    return page_of(safe(title), body)
+
+
+def _kinds(fleet: Fleet) -> str:
+    """A row for each kind, with all of its boxes as dots."""
+    of_kinds = [[box for box in fleet.boxes if box.kind == kind.name] for kind in fleet.kinds]
+    tiers = [next(tier for tier in fleet.tiers if kind in tier) for kind in fleet.kinds]
+    ties = [
+        ", ".join(other.name for other in tier if other is not kind)
+        for kind, tier in zip(fleet.kinds, tiers, strict=True)
+    ]
+    columns = [*kind_table(fleet).columns, _drawing(fleet, of_kinds)]
+    columns += [Column("ties with", ties)] if any(ties) else []
+    return table(Table(tuple(columns)), "forest fleet")
+
+
+def _of_kind(fleet: Fleet, kind: Kind) -> str:
+    """All boxes of a kind, the fastest first; many are folded."""
+    boxes = [box for box in fleet.boxes if box.kind == kind.name]
+    title = f"Every {fleet.noun}" if len(fleet.kinds) == 1 else kind.name
+    drawn = _boxes(fleet, boxes)
+    if len(boxes) > _AT_ONCE:
+        return folded(f"{title}, {len(boxes)} of them", drawn)
+    return part(title, drawn)
+
+
+def _boxes(fleet: Fleet, boxes: Sequence[RankedBox]) -> str:
+    if not boxes:
+        return ""
+    *columns, _ = box_table(fleet, boxes).columns
+    texts = [": ".join(filter(None, (where_of(box), fleet.why.get(box.name)))) for box in boxes]
+    styled = [Span(text, style_of_box(box)) for text, box in zip(texts, boxes, strict=True)]
+    why = Column("stands out", styled, breaks=True)
+    return table(Table((*columns, _drawing(fleet, [[box] for box in boxes]), why)), "forest fleet")
+
+
+def _drawing(fleet: Fleet, rows: Sequence[Sequence[RankedBox]]) -> Drawing:
+    """Boxes of one kind in a row, over the middle 90 % of their kind; a box alone with its interval. The axis
+    is one for all boxes, so that tables can be held against each other."""
+    kinds = [spread_of([box.overall for box in fleet.boxes if box.kind == row[0].kind]) for row in rows]
+    return intervals(
+        [[_interval(box, is_alone=len(row) == 1) for box in row] for row in rows],
+        bands=[(kind.low, kind.high) for kind in kinds],
+        axis=axis_of((_interval(box, is_alone=True) for box in fleet.boxes), PAGE_CELLS),
+    )
+
+
+def _interval(box: RankedBox, *, is_alone: bool) -> Interval:
+    low = high = box.overall
+    if is_alone and not isinstance(box.apart, Missing):
+        low, high = box.apart
+    return Interval(box.overall, low, high, "●", style_of_box(box) or "dim")
