@@ -12,7 +12,7 @@ from typing import Any  # click's signature
 
 import click
 
-from gputui.cli.options import MACHINE_HELP, machine_from
+from gputui.cli.options import db_option, machine_option
 from gputui.cli.recovered import report_missing_home
 from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError, NotStored
 from gputui.machine.describing import describe_machine
@@ -64,22 +64,24 @@ class _RecordCommand(click.Command):
             raise GputuiError("no command follows --", "gputui record -- COMMAND ...", EXIT_OURS)
         return context
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except GputuiError as error:
+            if error.exit_code not in (EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND):
+                error.exit_code = EXIT_OURS
+            raise
+
 
 @click.command(cls=_RecordCommand, context_settings={"allow_interspersed_args": False})
-@click.option(
-    "--db",
-    type=click.Path(path_type=Path),
-    help="Result file.  [$GPUTUI_DB, else see `gputui paths`]",
-)
+@db_option
 @click.option(
     "--interval", type=float, default=1.0, show_default=True, metavar="S", help="Seconds between readings."
 )
 @click.option("--for", "seconds", type=float, metavar="S", help="Stop after S seconds; only without COMMAND.")
 @click.option("--label", default="", help="A label; recordings with the same label are compared.")
 @click.option("--price", type=float, metavar="USD_PER_H", help="What the whole box costs per hour.")
-@click.option(
-    "--machine", type=machine_from, metavar="NAME", default="", envvar="GPUTUI_MACHINE", help=MACHINE_HELP
-)
+@machine_option
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 def command(
     db: Path | None,
@@ -91,23 +93,6 @@ def command(
     words: tuple[str, ...],
 ) -> int:
     """Record the box while COMMAND runs, and end with its exit code; without one, until Ctrl-C."""
-    try:
-        return _record(db, interval, seconds, label, price, machine, words)
-    except GputuiError as error:
-        if error.exit_code not in (EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND):
-            error.exit_code = EXIT_OURS
-        raise
-
-
-def _record(
-    db: Path | None,
-    interval: float,
-    seconds: float | None,
-    label: str,
-    price: float | None,
-    machine_name: str,
-    words: tuple[str, ...],
-) -> int:
     _check_numbers(interval, seconds)
     if words and seconds is not None:
         raise GputuiError(
@@ -116,15 +101,19 @@ def _record(
         )
     check_label(label)
     report_missing_home()
-    machine = describe_machine(name=machine_name, hash_key=hash_key())
-    price_found = price_of(price, None, machine)
-    target = writable_target(db)
+    box = describe_machine(name=machine, hash_key=hash_key())
+    price_found = price_of(price, None, box)
     recording = lay_out(
-        target, machine, label=label, price=price_found, has_program=bool(words), seconds=seconds
+        writable_target(db),
+        box,
+        label=label,
+        price=price_found,
+        has_program=bool(words),
+        seconds=seconds,
     )
     foreground = Foreground()
     try:
-        recorder = Recorder(recording.run_dir, recording.spec, machine, interval)
+        recorder = Recorder(recording.run_dir, recording.spec, box, interval)
     except OSError as error:
         raise NotStored(
             f"{recording.run_dir}: cannot be written to ({error.strerror})",

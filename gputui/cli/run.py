@@ -7,23 +7,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any  # Any: what click passes on
 
 import click
 
-from gputui.cli.options import MACHINE_HELP, machine_from
-from gputui.cli.output import confirmed, console, say
-from gputui.cli.recovered import report_missing_home, report_recovered
-from gputui.cli.watching import (
-    ALL_HELP,
-    NOTIFY_HELP,
-    VERBOSE_HELP,
-    alerts_of,
-    detached,
-    finish,
-    hold_signals,
-    watch,
+from gputui.cli.options import (
+    all_cases_option,
+    db_option,
+    detach_option,
+    json_results_option,
+    machine_option,
+    notify_option,
 )
+from gputui.cli.output import confirmed, printed, say, warn
+from gputui.cli.recovered import report_missing_home, report_recovered
+from gputui.cli.watching import VERBOSE_HELP, detached, measured
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
@@ -31,7 +29,7 @@ from gputui.model.units import counted, format_hourly, format_whole_seconds
 from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.pacing import least_budget_s
 from gputui.services.profiles.loader import Profile
-from gputui.services.runs.process import RunRequest, start_runs
+from gputui.services.runs.process import RunRequest
 from gputui.services.runs.progress import expected_s
 from gputui.services.runs.start import (
     Prepared,
@@ -54,11 +52,7 @@ COMMON = ("--db", "--device", "--only", "--precision", "--budget", "--label", "-
 
 @click.command()
 @click.argument("profile", required=False)
-@click.option(
-    "--db",
-    type=click.Path(path_type=Path, readable=False),
-    help="Result file.  [$GPUTUI_DB, else see `gputui paths`]",
-)
+@db_option
 @click.option("--python", "pythons", multiple=True, metavar="EXE", help="Interpreter to measure; repeatable.")
 @click.option(
     "--device", default="", metavar="D", help="cpu, gpu, gpu:N, the UUID of a GPU, or all: each GPU."
@@ -73,7 +67,9 @@ COMMON = ("--db", "--device", "--only", "--precision", "--budget", "--label", "-
     "--precision", "precisions", multiple=True, metavar="P", help="Only fp32, tf32 or amp; repeatable."
 )
 @click.option("--launches", type=launches_from, metavar="N", help="Launches per case.  [the profile's]")
-@click.option("--budget", type=budget_from, metavar="S", help="Time limit in seconds.  [the profile's]")
+@click.option(
+    "--budget", "budget_s", type=budget_from, metavar="S", help="Time limit in seconds.  [the profile's]"
+)
 @click.option(
     "--blocks",
     type=blocks_from,
@@ -93,16 +89,16 @@ COMMON = ("--db", "--device", "--only", "--precision", "--budget", "--label", "-
     metavar="TYPE",
     help="Use the list price of this instance type; TYPE:spot for its spot price.",
 )
-@click.option(
-    "--machine", type=machine_from, metavar="NAME", default="", envvar="GPUTUI_MACHINE", help=MACHINE_HELP
-)
+@machine_option
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**31 - 1),
     metavar="N",
     help="Seed of the launch order and random inputs.",
 )
-@click.option("--trace", is_flag=True, help="Also profile each case, and keep its Chrome trace.")
+@click.option(
+    "--trace", "keeps_traces", is_flag=True, help="Also profile each case, and keep its Chrome trace."
+)
 @click.option("--like", metavar="F@RUN", help="Repeat the cases of a stored run.")
 @click.option("--against", metavar="F@RUN", help="A stored run to measure against; see --resolve.")
 @click.option(
@@ -110,29 +106,14 @@ COMMON = ("--db", "--device", "--only", "--precision", "--budget", "--label", "-
     metavar="PCT",
     help="Repeat the cases of --against until each differs or lies within ±PCT %.",
 )
-@click.option("--detach", is_flag=True, help="Start and return at once; `gputui attach` shows the run.")
-@click.option("--notify", is_flag=True, help=NOTIFY_HELP)
+@detach_option
+@notify_option
 @click.option("--yes", is_flag=True, help="Measure even if the box is busy, without asking.")
-@click.option("--all", "shows_all", is_flag=True, help=ALL_HELP)
+@all_cases_option
 @click.option("-v", "--verbose", is_flag=True, help=VERBOSE_HELP)
-@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+@json_results_option
 def command(
     profile: str | None,
-    db: Path | None,
-    pythons: tuple[str, ...],
-    device: str,
-    only: tuple[str, ...],
-    precisions: tuple[str, ...],
-    launches: int | None,
-    budget: float | None,
-    blocks: int | None,
-    rendezvous: str | None,
-    label: str,
-    price: float | None,
-    instance: str | None,
-    machine: str,
-    seed: int | None,
-    trace: bool,
     like: str | None,
     against: str | None,
     resolve: str | None,
@@ -142,6 +123,7 @@ def command(
     shows_all: bool,
     verbose: bool,
     as_json: bool,
+    **stated: Any,
 ) -> int:
     """Measure PROFILE and store the result.
 
@@ -149,7 +131,7 @@ def command(
     --against leave it out, or name that run's .toml or .py file. Exits with 1 if a case failed, else 6 if
     nothing was measured.
     """
-    check_label(label)
+    check_label(stated["label"])
     if notify and detach:
         raise GputuiError(
             "--notify with --detach: no viewer is left to ring",
@@ -158,36 +140,23 @@ def command(
     percent = _percent_to_resolve(like, against, resolve)
     option, named = ("--like", like) if against is None else ("--against", against)
     model = None if named is None else _model(option, named, profile)
-    looks = () if model is None or percent is None else _looks_of(model, launches)
+    if model is not None and stated["seed"] is None:
+        stated["seed"] = model.run.summary.seed
+    if model is not None and percent is not None:
+        stated["looks"] = _looks_of(model, stated["launches"])
+        stated["launches"] = stated["looks"][-1]
     report_recovered()
-    options = RunOptions(
-        profile=profile or ("" if model is not None else "quick"),
-        db=db,
-        pythons=pythons,
-        device=device,
-        only=only,
-        precisions=precisions,
-        launches=looks[-1] if looks else launches,
-        budget_s=budget,
-        blocks=blocks,
-        rendezvous=rendezvous or "",
-        label=label,
-        price=price,
-        instance=instance,
-        machine=machine,
-        seed=model.run.summary.seed if seed is None and model is not None else seed,
-        keeps_traces=trace,
-        looks=looks,
-    )
+    usual = "quick" if model is None else ""
+    options = RunOptions(**{**stated, "profile": profile or usual, "rendezvous": stated["rendezvous"] or ""})
     report_missing_home()
     prepared = prepare(
         options,
         on_probe=lambda path: click.echo(f"checking {path} ...", err=True),
         on_planned=_announce,
-        profile_of=None if model is None else partial(_profile_like, model, only),
+        profile_of=None if model is None else partial(_profile_like, model, options.only),
     )
     requests, target = prepared.requests, prepared.target
-    if price is None and instance is None:
+    if options.price is None and options.instance is None:
         requests = _at_known_price(prepared)
     else:
         _report_price(requests[0])
@@ -197,20 +166,17 @@ def command(
         say(warning)
     _see_disturbances(prepared, yes=yes)
 
+    like = "" if model is None else model.selector
     if detach:
-        return detached(requests, target, as_json=as_json, like="" if model is None else model.selector)
-    hold_signals()
-    runs = start_runs(requests, target)
-    plans = [request.plan for request in requests]
-    watched = watch(runs, plans, alerts_of(runs, plans) if notify else None)
-    return finish(
-        runs,
-        watched,
+        return detached(requests, target, as_json=as_json, like=like)
+    return measured(
+        requests,
         target,
+        notifies=notify,
         as_json=as_json,
         is_verbose=verbose,
         shows_all=shows_all,
-        like="" if model is None else model.selector,
+        like=like,
         profile=None if model is None else prepared.profile,
     )
 
@@ -304,10 +270,8 @@ def _profile_like(
     label = f" ({summary.label})" if summary.label else ""
     click.echo(f"{model.option.lstrip('-')} run {summary.short_id}{label} of {model.text}", err=True)
     differs = differences_here(model, machine, chosen.interpreter.runtime)
-    for what, there, here in differs:
-        click.echo(f"differs: {what}: {there} there, {here} here", err=True)
-    if not differs:
-        click.echo("no recorded differences", err=True)
+    said = [f"differs: {what}: {there} there, {here} here" for what, there, here in differs]
+    warn(said or ["no recorded differences"])
     for name, reason in repetition.refused:
         if not only or any(f"{text}:".startswith(f"{name.split()[0]}:") for text in only):
             click.echo(f"not repeated: {name}: {reason}", err=True)
@@ -318,17 +282,14 @@ def _profile_like(
 
 def _see_disturbances(prepared: Prepared, *, yes: bool) -> None:
     """Name what would disturb the measurement; on a terminal, ask. Raises GputuiError if the answer is no."""
-    from gputui.document.page import Page
     from gputui.services.doctor.check_lines import check_lines
     from gputui.services.doctor.disturbances import disturbances, gpus_of
 
     launches = [launch for request in prepared.requests for launch in request.plan.launches]
     found = disturbances(prepared.machine, gpus_of(launches, prepared.machine))
-    page = Page(console(sys.stderr))
-    for check in found:
-        for line in check_lines(check, page.width, breaks=False):
+    with printed(sys.stderr) as page:
+        for line in (line for check in found for line in check_lines(check, page.width, breaks=False)):
             page.spans(line)
-    page.show()
     if not found or yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     if not confirmed("Measure anyway?"):
@@ -358,7 +319,6 @@ def _announce(plan: Plan, chosen: ChosenInterpreter, target: Path) -> None:
             f" {format_whole_seconds(least_s)}: the most important come first"
         )
     say(f"with Python {runtime.python_version}, {torch} ({chosen.found_as}); into {target}")
-    for found in chosen.passed_over:
-        click.echo(f"passed over: {found}", err=True)
+    warn(f"passed over: {found}" for found in chosen.passed_over)
     if plan.rendezvous:
         click.echo(f"waiting for the other hosts; on each: gputui join {plan.rendezvous}", err=True)

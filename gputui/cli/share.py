@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gputui.errors import EXIT_DONE, GputuiError
+from gputui.cli.options import trust_option
+from gputui.errors import GputuiError
 
 if TYPE_CHECKING:
     from gputui.model.profiled import ProfiledPass
@@ -50,7 +51,7 @@ _SVG = (
 @click.option("--with-ids", is_flag=True, help="Keep the ids of runs, boxes and GPUs.")
 @click.option("--with-names", is_flag=True, help="Keep the names of your programs, parameters and kernels.")
 @click.option("--with-messages", is_flag=True, help="Keep events and reasons in other programs' words.")
-@click.option("--trust", is_flag=True, help="Read files with macros or triggers too.")
+@trust_option
 def command(
     files: tuple[str, ...],
     out: Path,
@@ -60,7 +61,7 @@ def command(
     with_names: bool,
     with_messages: bool,
     trust: bool,
-) -> int:
+) -> None:
     """Write the runs of F, or F@RUN alone, to one file to hand on, and list what is in it.
 
     Labels, paths, ids, prices and texts that gputui does not know are left out or replaced.
@@ -75,7 +76,6 @@ def command(
         click.echo(heading)
         for line in lines:
             click.echo(f"  {line}")
-    return EXIT_DONE
 
 
 def card_of(run: Run, passes: Mapping[int, ProfiledPass], form: str) -> str | bytes:

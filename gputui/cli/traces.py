@@ -6,14 +6,15 @@ import io
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from gputui.cli.output import console, print_hint, print_or_write
+from gputui.cli.output import console, print_hint, print_or_write, printed
 from gputui.document.page import Console, Page, console_on
+from gputui.document.table import Table
 from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run
@@ -82,9 +83,8 @@ def import_traces(
             click.echo(f"  {note}")
         runs.append(run)
     found = ranks_of(runs)
-    if isinstance(found, Ranks):
-        for line in rank_lines(found):
-            click.echo(line)
+    for line in rank_lines(found) if isinstance(found, Ranks) else ():
+        click.echo(line)
     file = shlex.quote(from_here(str(target)))
     print_hint("next", f"gputui show {latest} {file} --verbose")
 
@@ -93,32 +93,31 @@ def show_trace(
     run: Run, found: ProfiledPass, said: Sequence[str], top: int | None, *, is_verbose: bool
 ) -> None:
     """Print one stored trace: the answer, the parts of a step, its operators and kernels."""
-
-    out = console()
-    page = Page(out)
-    case = run.cases[0]
-    page.line(sentence(found, case.device_name))
-    page.line()
-    summary = run.summary
-    where = case.device_name or "CPU"
-    steps = counted(found.steps, "step")
-    page.line(f"run {summary.short_id} ({summary.label}): trace, {where}, {steps}, {day(summary)}")
+    device, summary = run.cases[0].device_name, run.summary
+    where, steps = device or "CPU", counted(found.steps, "step")
     most = top if top is not None else 20 if is_verbose else 5
-    tables = [
-        category_table(found),
-        largest_operators(found, out.width, most),
-        kernel_overview(found, out.width, most),
-    ]
+    with printed() as page:
+        page.line(sentence(found, device))
+        page.line()
+        page.line(f"run {summary.short_id} ({summary.label}): trace, {where}, {steps}, {day(summary)}")
+        _write_parts(
+            page,
+            (
+                category_table(found),
+                largest_operators(found, page.width, most),
+                kernel_overview(found, page.width, most),
+            ),
+            [*finding_lines(found, device), *said],
+        )
+
+
+def _write_parts(page: Page, tables: Iterable[Table | None], lines: Sequence[str]) -> None:
+    """The tables that have rows, and a block of lines, each below a blank line."""
     for table in tables:
         if table is not None and table.rows:
-            page.line()
-            page.table(table)
-    lines = [*finding_lines(found, case.device_name), *said]
-    if lines:
-        page.line()
-    for line in lines:
+            page.part(table)
+    for line in ("", *lines) if lines else ():
         page.line(line)
-    page.show()
 
 
 def compared_traces(
@@ -164,19 +163,10 @@ def write_difference(found: TraceDifference, form: str, output: Path | None) -> 
 
 def _draw(found: TraceDifference, out: Console) -> None:
     page = Page(out)
-    for line in sentences(found):
+    for line in (*sentences(found), "", *side_lines(found)):
         page.line(line)
-    page.line()
-    for line in side_lines(found):
-        page.line(line)
-    for table in (part_table(found.attribution), kernel_table(found, out.width)):
-        if table.rows:
-            page.line()
-            page.table(table)
-    for index, note in enumerate(notes(found)):
-        if not index:
-            page.line()
-        page.line(note)
+    tables = (part_table(found.attribution), kernel_table(found, out.width))
+    _write_parts(page, tables, list(notes(found)))
     page.show()
 
 

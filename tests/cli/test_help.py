@@ -54,13 +54,14 @@ def test_the_first_screen_has_the_verbs_below_the_questions_that_they_answer() -
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_the_help_of_a_command_fits_a_terminal_and_with_all_it_has_every_option(command: Command) -> None:
-    context, module = context_of(command.name), importlib.import_module(f"gputui.cli.{command.module}")
-    common = getattr(module, "COMMON", ())
+    name, _, function = command.module.partition(":")
+    context, module = context_of(command.name), importlib.import_module(f"gputui.cli.{name}")
+    common = getattr(module, "COMMON", ()) if function in ("", command.name) else ()
     short, full = lines_of(context, common=common), lines_of(context, shows_all=True)
     assert len(short) <= 23
     assert max(map(len, [*short, *full])) <= 80
 
-    declared = [one for one in module.command.params if isinstance(one, click.Option)]
+    declared = [one for one in getattr(module, function or "command").params if isinstance(one, click.Option)]
     assert set(common) <= {one.opts[-1] for one in declared}
     instead = [one.option.split()[1] for one in COMMANDS if one.option.startswith(f"{command.name} ")]
     every = [*(one.opts[0] for one in declared), *instead]

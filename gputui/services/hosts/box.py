@@ -163,6 +163,14 @@ def left_on(host: Host) -> Left:
         return _left(link)
 
 
+def cleaned(host: Host) -> str:
+    """Remove what gputui made on a host; returns what became of its directory. Raises HostFailed."""
+    with Link(host, makes=False) as link:
+        answer = link.ask("clean")
+    path, others = quoted(str(answer.get("path", "")), 200), answer.get("others")
+    return f"what gputui made in {path} is removed; something else stays" if others else f"{path} is removed"
+
+
 def _left(link: Link) -> Left:
     answer = link.ask("left")
     try:
