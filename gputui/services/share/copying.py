@@ -62,7 +62,7 @@ def _note_runs(
         new = run.run_id
         if not names.keep.ids:
             new = uuid7(run.started_utc_us // 1000, secrets.randbits(_ID_BITS))
-            names.count("id", run.run_id)
+            names.replaced["id"].add(run.run_id)
         connection.execute(
             "INSERT INTO new_runs VALUES (?::UUID, ?::UUID, ?)",
             [run.run_id, new, clocks.get(run.run_id) or 0],
@@ -71,8 +71,7 @@ def _note_runs(
 
 def _count_prices(connection: DuckDBPyConnection, catalog: str, path: Path, names: Names) -> None:
     sql = f"SELECT run_id::VARCHAR FROM {catalog}.main.prices SEMI JOIN new_runs ON run_id = old_id"
-    for (run_id,) in rows_of(connection, path, sql):
-        names.count("price", str(run_id))
+    names.replaced["price"].update(str(run_id) for (run_id,) in rows_of(connection, path, sql))
 
 
 def _copy(

@@ -308,7 +308,7 @@ def _left_out(names: Names) -> tuple[str, ...]:
     if names.replaced["id"]:
         lines.append("ids of runs, boxes and GPUs: new ones stand for them (--with-ids)")
     for what, (noun, option) in _LEFT.items():
-        if count := names.replaced[what]:
+        if count := len(names.replaced[what]):
             words = noun.split(" ", 1)
             many = " ".join([words[0] + ("" if count == 1 else "s"), *words[1:]])
             lines.append(f"{count} {many}{f' ({option})' if option else ''}")
