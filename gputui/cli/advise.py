@@ -6,7 +6,7 @@ import datetime
 import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar  # Any: what click passes on
+from typing import Any, TypeVar  # Any: what click passes on
 
 import click
 
@@ -18,6 +18,7 @@ from gputui.document.table import table_of
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import Price, to_plain
+from gputui.model.result import RunSummary
 from gputui.model.units import (
     counted,
     format_hourly,
@@ -54,9 +55,7 @@ from gputui.services.prices.pricing import price_of, price_of_run, price_source
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import case_words, device_words
 from gputui.services.results.selectors import Selection, select_all, split_selector
-
-if TYPE_CHECKING:
-    from gputui.model.result import RunSummary
+from gputui.store.reading import open_result
 
 J = TypeVar("J")
 A = TypeVar("A")
@@ -206,7 +205,11 @@ def command(
     warn(warning for selection in selections for warning in selection.warnings)
     boxes = [_box(selection, stated, typed, cpus, pool) for selection in selections]
     if not jobs:
-        raise _jobless(files, boxes)
+        example = example_job(boxes) or example_llm_job(boxes) or "50M tokens train"
+        raise GputuiError(
+            "advise: no job is stated: how much work is it?",
+            f"gputui advise {shlex.join(files)} --job {shlex.quote(example)}",
+        )
     if wanted:
         found, refusals = _answered(wanted, lambda job: advise_llm(job, boxes, hours_per_month))
         if as_json:
@@ -298,33 +301,22 @@ def _files_and_jobs(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, .
     return (*words[:first], *words[end:]), (" ".join(words[first:end]),)
 
 
-def _jobless(files: Sequence[str], boxes: Sequence[PricedSide]) -> GputuiError:
-    """What is missing, with a line that these files can answer."""
-    example = example_job(boxes) or example_llm_job(boxes) or "50M tokens train"
-    return GputuiError(
-        "advise: no job is stated: how much work is it?",
-        f"gputui advise {shlex.join(files)} --job {shlex.quote(example)}",
-    )
-
-
 def _by_file(option: str, values: Sequence[str], files: Sequence[str]) -> dict[str, str]:
-    """The value for each file: `F=VALUE` for one, `VALUE` for all others."""
+    """The value for each file: `F=VALUE` for one, `VALUE` for all others.
+
+    F is a file as it was given, without its run, or its name alone.
+    """
+    paths = {text: split_selector(text)[0] for text in files}
     found: dict[str, str] = {}
     for value in values:
         file, has_file, rest = value.rpartition("=")
-        matching = [text for text in files if not has_file or file in _called(text)]
+        matching = [
+            text for text, path in paths.items() if not has_file or file in (text, str(path), path.name)
+        ]
         if not matching:
             raise GputuiError(f"{option} {value}: {file} is none of the files", f"one of {', '.join(files)}")
-        for text in matching:
-            if has_file or text not in found:
-                found[text] = rest
+        found |= {text: rest for text in matching if has_file or text not in found}
     return found
-
-
-def _called(text: str) -> tuple[str, ...]:
-    """The ways to refer to a file: as given, without its run, and by its name alone."""
-    path, _ = split_selector(text)
-    return text, str(path), path.name
 
 
 def _amounts(option: str, values: Sequence[str], files: Sequence[str]) -> dict[str, float]:
@@ -360,8 +352,6 @@ def _box(
 
 def _measured_watts(selections: Sequence[Selection], trust: bool) -> Callable[[str], float | Missing]:
     """The median power of a run's GPUs, read on demand."""
-    from gputui.store.reading import open_result
-
     paths = {run.summary.run_id: selection.path for selection in selections for run in selection.runs}
 
     def watts(run_id: str) -> float | Missing:
@@ -406,19 +396,14 @@ def _notes(advice: Advice) -> Iterator[str]:
     """Reasons to doubt an offer, and boxes that have none."""
     for offer in advice.offers:
         where = f"! {offer.box} {offer.device_class}"
-        if not offer.meets:
-            yield f"{where}: {_unmet(offer)}"
+        if not isinstance(offer.time_s, Missing) and not offer.meets:
+            yield f"{where}: {'perhaps not' if not offer.is_told else 'not'} done in time"
+        elif not offer.meets:
+            yield f"{where}: {offer.load.reason if isinstance(offer.load, Missing) else ''}"
         if offer.doubts:
             yield f"{where}: {', '.join(offer.doubts)}"
     for what, why in advice.left_out:
         yield f"left out: {what}: {why}"
-
-
-def _unmet(offer: Offer) -> str:
-    """Why an offer does not meet the job."""
-    if not isinstance(offer.time_s, Missing):
-        return "perhaps not done in time" if not offer.is_told else "not done in time"
-    return offer.load.reason if isinstance(offer.load, Missing) else ""
 
 
 def _batch_cells(offer: Offer) -> list[str]:

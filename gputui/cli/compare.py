@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -156,7 +155,8 @@ def command(
     is_named = _is_stated(context, "form")
     if output is not None and not on_screen and not is_named and output.suffix.lower() not in ("", ".txt"):
         form = form_of(output)
-    if traces_a or traces_b or _are_traces(files):
+    are_traces = bool(files) and all(file.endswith((".json", ".json.gz")) for file in files)
+    if traces_a or traces_b or are_traces:
         _compare_traces(context, files, traces_a, traces_b, form, output, step_range, window)
         return EXIT_DONE
     if not files:
@@ -222,10 +222,6 @@ def _rank(fleet: Fleet, form: str, output: Path | None, shows_all: bool) -> None
         write_fleet(console(), fleet, shows_all)
     else:
         print_or_write(ranking_text(fleet, form), output)
-
-
-def _are_traces(files: Sequence[str]) -> bool:
-    return bool(files) and all(file.endswith((".json", ".json.gz")) for file in files)
 
 
 def _compare_traces(

@@ -19,9 +19,7 @@ from gputui.document.spans import Line, Span, cut, line_width
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_bytes
-from gputui.services.doctor.check_lines import check_lines
 from gputui.services.doctor.checks import (
-    STYLES,
     Group,
     Terminal,
     gathered,
@@ -30,7 +28,7 @@ from gputui.services.doctor.checks import (
     judged,
     readiness,
 )
-from gputui.services.doctor.disturbances import Check
+from gputui.services.doctor.disturbances import STYLES, Check, check_lines
 from gputui.services.profiles.torch_builds import unused_gpu
 
 if TYPE_CHECKING:
@@ -105,15 +103,15 @@ def _write_host(page: Page, host: Host, found: tuple[Box, Left] | GputuiError) -
         page.spans((arrow, Span(found.hint)))
         return False
     box, left = found
-    page.spans((name, Span(f"{device_of(box.machine)} · {box.runtime} ({box.found_as})")))
+    page.spans((name, Span(f"{device_of(box.machine)} · {box.runtime} ({box.chosen.found_as})")))
     can_measure = True
-    unused = unused_gpu(box.interpreter, box.machine)
+    unused = unused_gpu(box.chosen.interpreter, box.machine)
     if unused is not None:
         page.spans((Span(f"  {unused.reason}", STYLES["note" if unused.is_wanted else "problem"]),))
         typed = unused.command or ("" if unused.step else unused.look)
         page.spans((arrow, Span(typed or unused.step, "accent" if typed else "")))
         can_measure = unused.is_wanted
-    elif isinstance(box.interpreter.runtime.torch_version, Missing):
+    elif isinstance(box.chosen.interpreter.runtime.torch_version, Missing):
         page.spans((Span("  -> pip install torch there, or name a Python that has it: --python EXE"),))
         can_measure = False
     for caution in box.cautions():

@@ -15,6 +15,7 @@ from gputui.errors import GputuiError
 from gputui.facts.gpus import closest_gpus, find_gpu, rows_named
 from gputui.facts.instances import is_on_demand, most_rented
 from gputui.facts.tables import GpuRow, PlausibleRow, plausible_rows, source_rows
+from gputui.model.absent import Missing
 from gputui.model.units import counted, format_rate, three_digits
 from gputui.services.prices.price_list import OLD_DAYS, best_offer, date_words, is_recent, per_gpu
 
@@ -64,8 +65,6 @@ def command(gpu: tuple[str, ...], verbose: bool, as_json: bool) -> None:
 
 def _named(text: str) -> list[GpuRow]:
     """The GPUs that are meant: of an RTX 4090 and an RTX 4090 D the former. Raises GputuiError if none is."""
-    from gputui.model.absent import Missing
-
     rows = list(rows_named(text))
     driven = find_gpu(text, None)
     if len(rows) > 1 and not isinstance(driven, Missing) and _is_of_a_driver(text):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +14,7 @@ from gputui.document.table import Cell, Table, table_of
 from gputui.errors import GputuiError
 from gputui.facts.gpus import closest_gpus, rows_named
 from gputui.facts.instances import closest_instances, find_instance, is_on_demand, most_rented
+from gputui.facts.tables import InstanceRow
 from gputui.model.absent import Missing, known
 from gputui.model.units import counted
 from gputui.services.prices.price_list import (
@@ -29,9 +29,6 @@ from gputui.services.prices.price_list import (
     per_gpu,
 )
 from gputui.services.support.paths import price_list_file
-
-if TYPE_CHECKING:
-    from gputui.facts.tables import InstanceRow
 
 _SHOWN = 15
 """Lines without --all, so that they fit a terminal."""

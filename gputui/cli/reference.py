@@ -30,6 +30,7 @@ from gputui.services.results.references import (
     reference_path,
     reference_paths,
 )
+from gputui.store.reading import open_result
 
 
 @click.group(no_args_is_help=False)
@@ -68,7 +69,6 @@ def add(selectors: tuple[str, ...], name: str, note: str, trust: bool) -> None:
 
 def _candidates(text: str, trust: bool) -> list[Candidate]:
     from gputui.services.results.selectors import judged_runs, split_selector
-    from gputui.store.reading import open_result
     from gputui.store.selecting import find_run
 
     path, selector = split_selector(text)

@@ -21,6 +21,8 @@ from gputui.model.units import (
     format_rate,
     format_seconds,
 )
+from gputui.services.compare.pairing import gains_of
+from gputui.services.compare.row_text import judgement_text, style_of
 from gputui.services.results.case_table import brief_table, metric_rows, metric_table
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import (
@@ -169,9 +171,6 @@ def _write_cases(page: Page, run: Run, measured: Speeds, most_lines: int | None)
 
 def with_gains(table: Table, run: Run, rows: Speeds) -> Table:
     """With a column of what each precision brings beside fp32, as `compare` of this run has it."""
-    from gputui.services.compare.pairing import gains_of
-    from gputui.services.compare.row_text import judgement_text, style_of
-
     gains = {
         case_id: Span(judgement_text(gain, with_interval=False), style_of(gain))
         for case_id, gain in gains_of(run).items()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any  # Any: what click passes on
+from typing import Any  # Any: what click passes on
 
 import click
 
@@ -24,10 +24,14 @@ from gputui.cli.recovered import report_missing_home, report_recovered
 from gputui.cli.watching import VERBOSE_HELP, detached, measured
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
+from gputui.model.machine import Machine
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_hourly, format_whole_seconds
 from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.pacing import least_budget_s
+from gputui.services.compare.rerun import RepeatedRun, differences_here, read_model, repetition_of
+from gputui.services.compare.resolve import command_of_looks, intent, looks_of, percent_from
+from gputui.services.prices.pricing import STATED, price_source
 from gputui.services.profiles.loader import Profile
 from gputui.services.runs.process import RunRequest
 from gputui.services.runs.progress import expected_s
@@ -39,13 +43,10 @@ from gputui.services.runs.start import (
     launches_from,
     prepare,
     price_from,
+    price_stated_before,
     rendezvous_from,
 )
 from gputui.store.selecting import check_label
-
-if TYPE_CHECKING:
-    from gputui.model.machine import Machine
-    from gputui.services.compare.rerun import RepeatedRun
 
 COMMON = ("--db", "--device", "--only", "--precision", "--budget", "--label", "--price", "--python")
 
@@ -143,7 +144,7 @@ def command(
     if model is not None and stated["seed"] is None:
         stated["seed"] = model.run.summary.seed
     if model is not None and percent is not None:
-        stated["looks"] = _looks_of(model, stated["launches"])
+        stated["looks"] = looks_of(model, stated["launches"])
         stated["launches"] = stated["looks"][-1]
     report_recovered()
     usual = "quick" if model is None else ""
@@ -183,8 +184,6 @@ def command(
 
 def _at_known_price(prepared: Prepared) -> tuple[RunRequest, ...]:
     """The runs at the price that was stated for this box before, so that repeating one keeps its cost."""
-    from gputui.services.runs.start import price_stated_before
-
     known = price_stated_before(prepared.target, prepared.machine)
     if known is None:
         _report_price(prepared.requests[0])
@@ -197,8 +196,6 @@ def _at_known_price(prepared: Prepared) -> tuple[RunRequest, ...]:
 
 def _report_price(request: RunRequest) -> None:
     """Say which list price is stored, since it may not be what the user pays."""
-    from gputui.services.prices.pricing import STATED, price_source
-
     price = request.price
     if price is not None and price.kind != STATED:
         usd = format_hourly(price.usd_per_hour)
@@ -207,8 +204,6 @@ def _report_price(request: RunRequest) -> None:
 
 def _percent_to_resolve(like: str | None, against: str | None, resolve: str | None) -> float | None:
     """How fine, in per cent; None for a run that is not to resolve anything."""
-    from gputui.services.compare.resolve import percent_from
-
     if against is None and resolve is None:
         return None
     if against is None:
@@ -226,16 +221,8 @@ def _percent_to_resolve(like: str | None, against: str | None, resolve: str | No
     return percent_from(resolve)
 
 
-def _looks_of(model: RepeatedRun, launches: int | None) -> tuple[int, ...]:
-    from gputui.services.compare.resolve import looks_of
-
-    return looks_of(model, launches)
-
-
 def _with_looks(requests: Sequence[RunRequest], model: RepeatedRun, percent: float) -> tuple[RunRequest, ...]:
     """Runs that end as soon as the rows are resolved; it is said first what the base allows."""
-    from gputui.services.compare.resolve import command_of_looks, intent
-
     for request in requests:
         for line in intent(model, request.plan, percent):
             say(line)
@@ -245,8 +232,6 @@ def _with_looks(requests: Sequence[RunRequest], model: RepeatedRun, percent: flo
 
 def _model(option: str, named: str, profile: str | None) -> RepeatedRun:
     """The run to repeat, once it is clear that a profile beside it is one that it may need."""
-    from gputui.services.compare.rerun import read_model
-
     if profile is not None and not profile.endswith((".py", ".toml")):
         raise GputuiError(
             f"profile {profile} with {option} {named}: the other run decides the cases",
@@ -263,8 +248,6 @@ def _profile_like(
     chosen: ChosenInterpreter,
 ) -> Profile:
     """What a run measured, to be measured again; it is said first what differs here."""
-    from gputui.services.compare.rerun import differences_here, repetition_of
-
     repetition = repetition_of(model, given)
     summary = model.run.summary
     label = f" ({summary.label})" if summary.label else ""
@@ -282,8 +265,7 @@ def _profile_like(
 
 def _see_disturbances(prepared: Prepared, *, yes: bool) -> None:
     """Name what would disturb the measurement; on a terminal, ask. Raises GputuiError if the answer is no."""
-    from gputui.services.doctor.check_lines import check_lines
-    from gputui.services.doctor.disturbances import disturbances, gpus_of
+    from gputui.services.doctor.disturbances import check_lines, disturbances, gpus_of
 
     launches = [launch for request in prepared.requests for launch in request.plan.launches]
     found = disturbances(prepared.machine, gpus_of(launches, prepared.machine))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any  # Any: a feed, and what is passed on
 
 import click
 
@@ -127,25 +126,34 @@ def show_app(
     status."""
     from gputui.recording.collector import live_collector
     from gputui.services.live.snapshot import current_user
-    from gputui.tui.launch import SHOW_DEMO, LiveOptions, show_live
+    from gputui.tui.launch import SHOW_DEMO
+
+    def show(*opens: str) -> int:
+        return _show_live(
+            live_collector,
+            title=platform.node() or "this box",
+            interval_s=interval,
+            usd_per_hour=price,
+            is_ascii=is_ascii,
+            has_mouse=has_mouse,
+            user=current_user(),
+            has_screens=True,
+            opens=opens,
+            notifies=notifies,
+        )
+
+    status = show(*opens)
+    while status == SHOW_DEMO:
+        status = _show_demo(is_ascii=is_ascii, has_mouse=has_mouse) or show()
+    return status
+
+
+def _show_live(feed: Callable[[float, Callable[[], None]], Any], *, is_ascii: bool, **options: Any) -> int:
+    """Run the app on a feed with these LiveOptions; returns the exit status."""
+    from gputui.tui.launch import LiveOptions, show_live
     from gputui.tui.widgets.plain_ascii import wants_ascii
 
-    options = LiveOptions(
-        title=platform.node() or "this box",
-        interval_s=interval,
-        usd_per_hour=price,
-        is_ascii=is_ascii or wants_ascii(),
-        has_mouse=has_mouse,
-        user=current_user(),
-        has_screens=True,
-        opens=opens,
-        notifies=notifies,
-    )
-    status = show_live(live_collector, options)
-    while status == SHOW_DEMO:
-        options = replace(options, opens=())
-        status = _show_demo(is_ascii=is_ascii, has_mouse=has_mouse) or show_live(live_collector, options)
-    return status
+    return show_live(feed, LiveOptions(is_ascii=is_ascii or wants_ascii(), **options))
 
 
 @click.command()
@@ -166,8 +174,6 @@ def _show_demo(gpus: int = 8, *, is_ascii: bool, has_mouse: bool) -> int:
     """Run the app on so many made-up GPUs until the user leaves; returns the exit status."""
     from gputui.services.live.demo import CAUTION, USD_PER_HOUR_AND_GPU, USER, DemoBox, DemoFeed
     from gputui.services.playback.demo import Demo
-    from gputui.tui.launch import LiveOptions, show_live
-    from gputui.tui.widgets.plain_ascii import wants_ascii
 
     made_up: Demo | None = None
     try:
@@ -178,11 +184,12 @@ def _show_demo(gpus: int = 8, *, is_ascii: bool, has_mouse: bool) -> int:
     def feed(interval_s: float, on_sample: Callable[[], None]) -> DemoFeed:
         return DemoFeed(DemoBox(gpus), interval_s, on_sample)
 
-    options = LiveOptions(
+    return _show_live(
+        feed,
         title=counted(gpus, "made-up GPU"),
         caution=CAUTION,
         usd_per_hour=gpus * USD_PER_HOUR_AND_GPU,
-        is_ascii=is_ascii or wants_ascii(),
+        is_ascii=is_ascii,
         has_mouse=has_mouse,
         keeps_settings=False,
         user=USER,
@@ -190,7 +197,6 @@ def _show_demo(gpus: int = 8, *, is_ascii: bool, has_mouse: bool) -> int:
         is_demo=True,
         demo=made_up,
     )
-    return show_live(feed, options)
 
 
 @click.command()
@@ -213,23 +219,21 @@ def replay(run: str, file: Path | None, speed: float, is_ascii: bool, no_mouse: 
     if why := no_terminal():
         raise GputuiError(f"replay: {why}", "gputui show RUN FILE prints what was sampled")
     from gputui.services.playback.replay import Playback, open_replay
-    from gputui.tui.launch import LiveOptions, show_live
-    from gputui.tui.widgets.plain_ascii import wants_ascii
 
     found = open_replay(run, file)
 
     def feed(interval_s: float, on_sample: Callable[[], None]) -> Playback:
         return Playback(found, interval_s, speed=speed, on_sample=on_sample)
 
-    options = LiveOptions(
+    return _show_live(
+        feed,
         title=f"replay of {found.summary.label or found.summary.short_id}",
         interval_s=_REPLAY_PICTURE_EVERY_S,
-        is_ascii=is_ascii or wants_ascii(),
+        is_ascii=is_ascii,
         has_mouse=not no_mouse,
         keeps_settings=False,
         is_replay=True,
     )
-    return show_live(feed, options)
 
 
 @click.command()

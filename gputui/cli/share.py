@@ -6,16 +6,17 @@ import re
 from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from gputui.cli.options import trust_option
+from gputui.document.bars import stacked_bar
+from gputui.document.page import Console, Page
+from gputui.document.table import Table
+from gputui.document.theme import Depth, Palette
 from gputui.errors import GputuiError
-
-if TYPE_CHECKING:
-    from gputui.model.profiled import ProfiledPass
-    from gputui.model.result import Run
+from gputui.model.profiled import ProfiledPass
+from gputui.model.result import Run
 
 _CARD_CELLS, _BAR, _CELL_PX = 80, 16, 8
 """The width of a card and of its bars; of a cell in PNG: whole pixels make letters alike, and few bytes."""
@@ -84,10 +85,6 @@ def card_of(run: Run, passes: Mapping[int, ProfiledPass], form: str) -> str | by
     Raises GputuiError if a picture cannot be made here.
     """
     from gputui.cli.results import missing_lines, with_gains, write_answer
-    from gputui.document.bars import stacked_bar
-    from gputui.document.page import Console, Page
-    from gputui.document.table import Table
-    from gputui.document.theme import Depth, Palette
     from gputui.services.results.case_table import brief_table
     from gputui.services.results.labels import run_heading_in_one
     from gputui.services.share.card import key_figures, main_cases, step_of

@@ -180,7 +180,11 @@ def _write_breakdowns(
     full; raises GputuiError if none has. `command` shows this run.
     """
     found = profiled_cases(run, passes)
-    chosen = [case for case in found if _has(case, words)] if words else found[:1]
+    asked = set(words.lower().replace(":", " ").split())
+    called = {
+        case.case_id: f"{plain_case_name(case.case)} {case.case.name}".lower().split() for case in found
+    }
+    chosen = [case for case in found if asked <= set(called[case.case_id])] if words else found[:1]
     if words and not chosen:
         raise GputuiError(
             f"--case {words}: no profiled case of this run is called so",
@@ -197,12 +201,6 @@ def _write_breakdowns(
         page.table(_others_table(others, passes))
         name = shlex.quote(plain_case_name(others[0].case))
         page.spans((Span("in full: ", "dim"), Span(f"{command} --case {name}", "accent")))
-
-
-def _has(case: CaseResult, words: str) -> bool:
-    """Whether its name has all these words, as people or options call it."""
-    names = f"{plain_case_name(case.case)} {case.case.name}".lower().split()
-    return set(words.lower().replace(":", " ").split()) <= set(names)
 
 
 def _others_table(cases: Sequence[CaseResult], passes: Mapping[int, ProfiledPass]) -> Table:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any  # Any: what is passed on
+from typing import Any  # Any: what is passed on
 
 import click
 
@@ -24,8 +24,12 @@ from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, EXIT_NO_RES
 from gputui.model.absent import Missing
 from gputui.model.journal import NOTHING_MEASURED, STOPPED, RunEnd, Stored
 from gputui.model.plan import Plan
+from gputui.model.result import Run
+from gputui.model.serving import SERVE_PROFILE
+from gputui.services.profiles.loader import Profile
 from gputui.services.results.labels import has_failed, has_measured
-from gputui.services.results.selectors import from_here
+from gputui.services.results.next_steps import NextStep, next_steps
+from gputui.services.results.selectors import from_here, run_in
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.runs.alerts import Alerts
@@ -42,13 +46,9 @@ from gputui.services.runs.process import (
     wait_until_begun,
 )
 from gputui.services.runs.recovery import see_stored
+from gputui.services.serving.curve import serving_of
 from gputui.store.journal_reader import TelemetryTail
-
-if TYPE_CHECKING:
-    from gputui.model.result import Run
-    from gputui.services.profiles.loader import Profile
-    from gputui.services.results.next_steps import NextStep
-    from gputui.services.serving.curve import ServingRun
+from gputui.store.reading import open_result
 
 _STEPS_NAMED = 2
 """At the end of a run."""
@@ -208,13 +208,8 @@ def finish(
         warn(said)
         was_killed = was_killed or bool(said)
     from gputui.cli.results import print_run
-    from gputui.model.serving import SERVE_PROFILE
     from gputui.services.compare.pairing import runtime_name
     from gputui.services.compare.resolve import Looks
-    from gputui.services.results.next_steps import next_steps
-    from gputui.services.results.selectors import run_in
-    from gputui.services.serving.curve import serving_of
-    from gputui.store.reading import open_result
 
     with open_result(target) as file:
         results = [run_in(file, run.run_id) for run in runs]
@@ -240,8 +235,11 @@ def finish(
         plain = [{**run_as_json(result), "why": why_sentence(result, passes)} for result in results]
         found: dict[str, object] = {"runs": plain}
         if loads:
+            from gputui.services.serving.json import serving_as_json
+
             found["serving"] = [
-                _serving_as_json(one, result) for one, result in zip(loads, results, strict=True)
+                None if isinstance(one, Missing) else serving_as_json(one, result.summary.price)
+                for one, result in zip(loads, results, strict=True)
             ]
         if any(looks):
             found["looks"] = [None if one is None else asdict(one) for one in looks]
@@ -279,12 +277,6 @@ def finish(
     warn(line for result in results for line in where_messages_are(result))
     status = exit_status_of(watched.ended)
     return status or (EXIT_CASE_FAILED if failed else EXIT_NO_RESULT if is_empty else EXIT_DONE)
-
-
-def _serving_as_json(load: ServingRun | Missing, run: Run) -> object:
-    from gputui.services.serving.json import serving_as_json
-
-    return None if isinstance(load, Missing) else serving_as_json(load, run.summary.price)
 
 
 def exit_status_of(ended: Mapping[int, RunEnd]) -> int:

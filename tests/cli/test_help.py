@@ -61,7 +61,7 @@ def test_the_help_of_a_command_fits_a_terminal_and_with_all_it_has_every_option(
     of_file = [one for one in vars(module).values() if isinstance(one, click.Command)]
     stated = getattr(module, "COMMON", ())
     assert set(stated) <= {parameter.opts[-1] for one in of_file for parameter in one.params}
-    common = [option for option in stated if option in {one.opts[-1] for one in declared}]
+    common = tuple(option for option in stated if option in {one.opts[-1] for one in declared})
     short, full = lines_of(context, common=common), lines_of(context, shows_all=True)
     assert len(short) <= 23
     assert max(map(len, [*short, *full])) <= 80

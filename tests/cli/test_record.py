@@ -322,7 +322,8 @@ def test_a_stopped_recording_without_a_program_is_stored_as_interrupted(tmp_path
 def test_a_stopped_recording_leads_to_what_it_recorded(tmp_path: Path) -> None:
     db = tmp_path / "a.db"
     recorder = start_record("--db", db, "--", *PYTHON, "print('ready', flush=True); input()")
-    assert recorder.stdout is not None and recorder.stderr is not None
+    assert recorder.stdout is not None
+    assert recorder.stderr is not None
     assert recorder.stdout.readline() == b"ready\n"
     recorder.terminate()
     errors = recorder.stderr.read()  # `communicate` would close the program's input first, which ends it too

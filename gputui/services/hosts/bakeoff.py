@@ -29,7 +29,6 @@ from gputui.model.journal import (
     RunStart,
 )
 from gputui.model.plan import Plan
-from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.lock import held_if_free
 from gputui.recording.spec import Spec
 from gputui.recording.supervisor import HARD_STOP
@@ -329,13 +328,12 @@ class HostRun:
         """Raises GputuiError if the node makes no sense, or nothing can run there."""
         box = box_from(self.host, described, time.time())
         try:
-            profile, plan = request.plan(box.machine, box.interpreter, described.get("step"))
+            profile, plan = request.plan(box.machine, box.chosen.interpreter, described.get("step"))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise HostFailed(
                 "its answer about the workload makes no sense", "is another gputui there?"
             ) from error
-        chosen = ChosenInterpreter(box.interpreter, box.found_as, box.passed_over)
-        check_something_runs(profile, plan, chosen, box.machine)
+        check_something_runs(profile, plan, box.chosen, box.machine)
         spec = spec_of(box, plan, self.run_id, self.target, bytes.fromhex(request.key))
         spec.write(self.run_dir)
         with self._lock:
@@ -344,9 +342,11 @@ class HostRun:
     def _bring_journal(self, link: Link) -> Sequence[str]:
         """Append what is new to the journal here until the run has ended; returns the names of its logs."""
         path = self.run_dir / JOURNAL_NAME
-        offset = self._journal_bytes()
+        offset, longest_s = self._journal_bytes(), math.inf
+        if self.spec is not None:  # after so long it has ended, or its supervisor never ends it
+            longest_s = 2 * (START_S + HARD_STOP * self.spec.plan.budget_s)
         with path.open("ab") as journal:
-            for piece in link.pieces("follow", self._longest_s(), run_id=self.run_id, offset=offset):
+            for piece in link.pieces("follow", longest_s, run_id=self.run_id, offset=offset):
                 self._heard_s = time.monotonic()
                 if isinstance(piece, FilePart):
                     if piece.data:
@@ -363,10 +363,6 @@ class HostRun:
                     self._how_it_ended = clean_text(str(piece.get("how") or ""))[:LONGEST_WHY]
                     return [name for name in logs if isinstance(name, str)] if isinstance(logs, list) else []
         raise LinkLost("the link broke", "")
-
-    def _longest_s(self) -> float:
-        """After so long a run has ended, or its supervisor never ends it."""
-        return math.inf if self.spec is None else 2 * (START_S + HARD_STOP * self.spec.plan.budget_s)
 
     def _bring_file(self, link: Link, name: str, path: Path, largest: int) -> None:
         size = 0
@@ -398,9 +394,10 @@ class HostRun:
 
     def _read_journal(self) -> None:
         with self._lock:
-            for line in () if self._tracker is None else self._tail.poll():
-                if self._tracker is not None:
-                    self._tracker.hear(0, line)
+            if self._tracker is None:
+                return
+            for line in self._tail.poll():
+                self._tracker.hear(0, line)
                 if isinstance(line, LaunchEnd | CaseEnd) and line.outcome == "failed":
                     self._has_failures = True
                 if isinstance(line, LaunchEnd) and line.outcome == "ok":
@@ -463,7 +460,7 @@ def spec_of(box: Box, plan: Plan, run_id: str, target: Path, key: bytes, label: 
     return Spec(
         run_id=run_id,
         plan=plan,
-        runtime=box.interpreter.runtime,
+        runtime=box.chosen.interpreter.runtime,
         label=label,
         price=price_of(box.host.usd_per_hour, None, box.machine),
         machine_name="",

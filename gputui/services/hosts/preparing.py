@@ -10,7 +10,6 @@ from pathlib import Path
 from gputui.errors import GputuiError
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_hourly, format_seconds
-from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.spec import Spec
 from gputui.services.hosts.bakeoff import (
     GIVES_UP_AFTER_S,
@@ -56,7 +55,7 @@ class PlannedHost:
             *([] if price is None else [format_hourly(price)]),
         ]
         yield " · ".join(parts)
-        yield from cautions(self.plan, self.box.interpreter, self.box.machine)
+        yield from cautions(self.plan, self.box.chosen.interpreter, self.box.machine)
         yield from self.box.cautions()
 
 
@@ -128,9 +127,8 @@ def _planned(box: Box, profile: Profile, choices: Choices) -> PlannedHost:
             f"run {box.in_progress[0][-8:]} of another bakeoff is in progress there",
             "gputui bakeoff --resume waits for it",
         )
-    plan = resolve_plan(profile, box.interpreter, box.machine, choices)
-    chosen = ChosenInterpreter(box.interpreter, box.found_as, box.passed_over)
-    check_something_runs(profile, plan, chosen, box.machine)
+    plan = resolve_plan(profile, box.chosen.interpreter, box.machine, choices)
+    check_something_runs(profile, plan, box.chosen, box.machine)
     return PlannedHost(box, replace(plan, step_file=Path(plan.step_file).name))  # no path of this box
 
 

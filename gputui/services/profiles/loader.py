@@ -6,6 +6,7 @@ The schema is documented in docs/profiles.md; `SCHEMA` is its version.
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib.resources
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -191,6 +192,7 @@ def find_profile(name_or_path: str) -> Profile:
     return shipped[name_or_path]
 
 
+@functools.cache
 def shipped_profiles() -> tuple[Profile, ...]:
     """The profiles that come with gputui, `quick` first."""
     profiles = [

@@ -461,9 +461,8 @@ def _group(
     to_run = [c for c in cases if c.outcome is None]
     if not to_run or target.device is None:
         return cases, []
-    device, free_bytes = target.torch_device, machine.memory.usable_bytes
-    if device is not None:
-        free_bytes = device.free_bytes or device.memory_bytes
+    device = target.torch_device
+    free_bytes = machine.memory.usable_bytes if device is None else (device.free_bytes or device.memory_bytes)
     needed_bytes = workload.sizes[size].memory_bytes * len(to_run)
     profiled = sorted(to_run, key=lambda one: one.case.variant.precision != "amp")
     launch = PlannedLaunch(

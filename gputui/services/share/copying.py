@@ -44,7 +44,9 @@ def shared_copy(
             for table in RUN_TABLES:
                 if table.name in rules and (table.name, "run_id") in columns[path]:
                     if table.name == "prices" and not names.keep.price:
-                        _count_prices(connection, catalog, path, names)
+                        runs = f"SELECT run_id::VARCHAR FROM {catalog}.main.prices"
+                        sql = f"{runs} SEMI JOIN new_runs ON run_id = old_id"
+                        names.replaced["price"].update(str(run) for (run,) in rows_of(connection, path, sql))
                         continue
                     _copy(connection, catalog, path, table, columns[path], rules[table.name], names)
         rekey(connection, out)
@@ -67,11 +69,6 @@ def _note_runs(
             "INSERT INTO new_runs VALUES (?::UUID, ?::UUID, ?)",
             [run.run_id, new, clocks.get(run.run_id) or 0],
         )
-
-
-def _count_prices(connection: DuckDBPyConnection, catalog: str, path: Path, names: Names) -> None:
-    sql = f"SELECT run_id::VARCHAR FROM {catalog}.main.prices SEMI JOIN new_runs ON run_id = old_id"
-    names.replaced["price"].update(str(run_id) for (run_id,) in rows_of(connection, path, sql))
 
 
 def _copy(

@@ -8,13 +8,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gputui.errors import GputuiError, NotStored
 from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted, listed
+from gputui.services.compare.pairing import Side
+from gputui.services.compare.session import Answer, Asked, ask
 from gputui.services.results.selectors import judged_runs, split_selector
 from gputui.services.serving.curve import serving_of
 from gputui.services.share.copying import shared_copy
@@ -25,10 +26,6 @@ from gputui.store.locking import cleared, new_draft
 from gputui.store.opening import expanded
 from gputui.store.reading import ResultFile, check_runs, open_result
 from gputui.store.selecting import find_run
-
-if TYPE_CHECKING:
-    from gputui.services.compare.pairing import Side
-    from gputui.services.compare.session import Answer, Asked
 
 CARDS = (".png", ".svg", ".txt")
 """Endings of a card: the answer, figures, rates and a step of one run, to post."""
@@ -197,8 +194,6 @@ def _newest(file: ResultFile) -> Run:
 
 def _compared(copies: Sequence[Path]) -> tuple[Asked, Answer]:
     """The copies side by side, called by their letters, without advice that only the owner could follow."""
-    from gputui.services.compare.session import ask
-
     asked = ask([str(copy) for copy in copies])
     sides = tuple(
         replace(side, name=f"box {copy.stem}", chosen_of=1)

@@ -105,7 +105,7 @@ def said(found: Box | GputuiError) -> str:
 def test_what_a_host_says_of_itself_is_checked_and_cleaned(tmp_path: Path) -> None:
     good = asked(tmp_path, {"describe": [[described(found_as="\x1b[2Jhere"), ""]]})
     assert isinstance(good, Box)
-    assert good.found_as == "\\x1b[2Jhere"
+    assert good.chosen.found_as == "\\x1b[2Jhere"
     assert good.clock_ahead_s < -1e9
     assert any("its clock is" in caution for caution in good.cautions())
     wrong: list[dict[str, object]] = [
