@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,14 +21,26 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _ID_BITS = 80
+COUNTED = {
+    "run": "runs",
+    "measured case": "cases WHERE outcome = 'ok'",
+    "timed block": "blocks",
+    "request": "requests",
+    "sample": "telemetry",
+    "row": "operators",
+    "event": "events",
+}
+"""What is counted of a copy, and the rows that are that."""
 Picked = Mapping[Path, Sequence[RunSummary]]
 """The runs to copy of each file."""
 
 
 def shared_copy(
     picked: Picked, columns: Mapping[Path, frozenset[tuple[str, str]]], out: Path, names: Names
-) -> None:
+) -> Counter[str]:
     """Copy runs into `out`, which is new; `columns` are the tables and columns that each file has.
+
+    Returns how many rows of each kind of COUNTED are in it.
 
     The caller has read these runs, so that what they hold is valid. Every text goes through its rule. Clocks
     and counters of the box begin at 0, and its time zone is UTC: they would tell its uptime and place.
@@ -51,7 +64,10 @@ def shared_copy(
                     _copy(connection, catalog, path, table, columns[path], rules[table.name], names)
         rekey(connection, out)
         connection.execute(f"DELETE FROM {CATALOG}.main.events WHERE message IS NULL")
+        counts = ", ".join(f"(SELECT count(*) FROM {CATALOG}.main.{rows})" for rows in COUNTED.values())
+        (row,) = connection.execute(f"SELECT {counts}").fetchall()
         connection.execute("COMMIT")
+    return Counter(dict(zip(COUNTED, row, strict=True)))
 
 
 def _note_runs(

@@ -337,7 +337,8 @@ for line in sys.stdin:
 def test_a_host_that_only_says_that_it_goes_on_is_given_up(
     tmp_path: Path, spec: Spec, monkeypatch: pytest.MonkeyPatch, pause_s: float, longest_s: float, why: str
 ) -> None:
-    monkeypatch.setattr(bakeoff_module.HostRun, "_longest_s", lambda run: longest_s)
+    monkeypatch.setattr(bakeoff_module, "START_S", longest_s / 2)
+    monkeypatch.setattr(bakeoff_module, "HARD_STOP", 0.0)
     (tmp_path / "endless.py").write_text(ENDLESS.replace("PAUSE_S", str(pause_s)))
     host = Host("endless", (sys.executable, str(tmp_path / "endless.py")))
     made = Bakeoff.create("b", Path(spec.target), [(host, spec)], [(0,)], gives_up_after_s=0)
