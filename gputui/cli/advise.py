@@ -280,8 +280,7 @@ def _print_each(
 def _write_llm(page: Page, advice: LlmAdvice, *, is_verbose: bool) -> None:
     page.table(table_of(LLM_HEADINGS, llm_rows(advice), right=range(1, len(LLM_HEADINGS))))
     left_out = [f"{name}: {reason}" for name, reason in advice.left_out]
-    for line in (*left_out, *(llm_assumptions(advice) if is_verbose else ())):
-        page.line(line)
+    page.part((*left_out, *(llm_assumptions(advice) if is_verbose else ())))
 
 
 def _report(refusals: Sequence[GputuiError]) -> int:
@@ -388,8 +387,7 @@ def _write(
     notes = list(_notes(advice))
     if not is_verbose and notes:
         page.hint(counted(len(notes), "note"), "--verbose")
-    for line in (*(notes if is_verbose else ()), *map(_buying, buyings)):
-        page.line(line)
+    page.part((*(notes if is_verbose else ()), *map(_buying, buyings)))
 
 
 def _notes(advice: Advice) -> Iterator[str]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import Any  # Any: what click passes on
 
 import click
 
@@ -89,17 +90,27 @@ COMMON = (
     "--precision", "precisions", multiple=True, metavar="P", help="Only fp32, tf32 or amp; repeatable."
 )
 @click.option(
-    "--launches", type=launches_from, metavar="N", help="Launches per case.  [3, if the budget has room]"
+    "--launches",
+    "replicates",
+    type=launches_from,
+    metavar="N",
+    help="Launches per case.  [3, if the budget has room]",
 )
 @click.option(
-    "--budget", type=budget_from, metavar="S", help="Seconds it may take on each host.  [the profile's]"
+    "--budget",
+    "budget_s",
+    type=budget_from,
+    metavar="S",
+    help="Seconds it may take on each host.  [the profile's]",
 )
 @click.option(
     "--resolve",
     metavar="PCT",
     help="Measure in rounds until every row differs from the first host's or lies within ±PCT %.",
 )
-@click.option("--blocks", type=blocks_from, metavar="N", help="Timed blocks that are enough.  [60]")
+@click.option(
+    "--blocks", "most_blocks", type=blocks_from, metavar="N", help="Timed blocks that are enough.  [60]"
+)
 @click.option(
     "--same-box-parallel", is_flag=True, help="Measure names of one box at the same time, not in turn."
 )
@@ -128,13 +139,7 @@ def command(
     db: Path | None,
     prices: tuple[str, ...],
     pythons: tuple[str, ...],
-    device: str,
-    only: tuple[str, ...],
-    precisions: tuple[str, ...],
-    launches: int | None,
-    budget: float | None,
     resolve: str | None,
-    blocks: int | None,
     directory: str,
     same_box_parallel: bool,
     gives_up_after_s: float,
@@ -143,6 +148,7 @@ def command(
     yes: bool,
     shows_all: bool,
     verbose: bool,
+    **chosen: Any,
 ) -> int:
     """Measure PROFILE on several boxes at once, over your own ssh, and compare them.
 
@@ -174,16 +180,10 @@ def command(
 
     measured, step_file, step = profile_for_hosts(profile or "")
     target = writable_target(db)
-    looks = () if percent is None else looks_of_rounds(launches)
-    choices = Choices(
-        device=device,
-        only=only,
-        precisions=precisions,
-        replicates=looks[0] if looks else launches,
-        budget_s=budget,
-        most_blocks=blocks,
-        seed=secrets.randbelow(2**31),
-    )
+    looks = () if percent is None else looks_of_rounds(chosen["replicates"])
+    if looks:
+        chosen["replicates"] = looks[0]
+    choices = Choices(seed=secrets.randbelow(2**31), **chosen)
     key = hash_key()
     hosts, queued = hosts[: len(hosts) - len(kinds)], hosts[len(hosts) - len(kinds) :]
     prepared = PreparedHosts((), (), ())

@@ -63,8 +63,7 @@ def add(selectors: tuple[str, ...], name: str, note: str, trust: bool) -> None:
     ]
     problems = [f"not fit to send: {problem}" for problem in problems_of_reference(made)]
     with printed() as page:
-        for line in (*lines, *(problems or ["it may be sent as it is: gputui help references.md says how"])):
-            page.line(line)
+        page.part((*lines, *(problems or ["it may be sent as it is: gputui help references.md says how"])))
 
 
 def _candidates(text: str, trust: bool) -> list[Candidate]:

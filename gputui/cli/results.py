@@ -122,8 +122,7 @@ def write_answer(
     page.line(answer, "title warn" if is_bad_news(performance_checks(run)) and not headline else "title")
     if rest:
         page.line(" ".join(rest))
-    for line in heading:
-        page.line(line)
+    page.part(tuple(heading))
     page.line()
     return rest
 
@@ -207,8 +206,7 @@ def _write_verbose(page: Page, run: Run, measured: Speeds) -> None:
         page.line()
         page.table(metric_table(metrics))
     _write_uses(page, run)
-    for line in (*not_measured_lines(run), *run_notes(run)):
-        page.line(line)
+    page.part((*not_measured_lines(run), *run_notes(run)))
     page.line()
     judged = performance_checks(run)
     if not judged and any(not case.case.is_program for case in run.cases):

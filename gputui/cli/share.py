@@ -47,21 +47,21 @@ _SVG = (
     metavar="FILE",
     help="FILE.html, .md: a report; FILE.png, .svg, .txt: a card; FILE.json: data; FILE.db: a result file.",
 )
-@click.option("--with-label", is_flag=True, help="Keep the labels of runs.")
-@click.option("--with-price", is_flag=True, help="Keep the price of the box.")
-@click.option("--with-ids", is_flag=True, help="Keep the ids of runs, boxes and GPUs.")
-@click.option("--with-names", is_flag=True, help="Keep the names of your programs, parameters and kernels.")
-@click.option("--with-messages", is_flag=True, help="Keep events and reasons in other programs' words.")
+@click.option("--with-label", "label", is_flag=True, help="Keep the labels of runs.")
+@click.option("--with-price", "price", is_flag=True, help="Keep the price of the box.")
+@click.option("--with-ids", "ids", is_flag=True, help="Keep the ids of runs, boxes and GPUs.")
+@click.option(
+    "--with-names", "names", is_flag=True, help="Keep the names of your programs, parameters and kernels."
+)
+@click.option(
+    "--with-messages", "messages", is_flag=True, help="Keep events and reasons in other programs' words."
+)
 @trust_option
 def command(
     files: tuple[str, ...],
     out: Path,
-    with_label: bool,
-    with_price: bool,
-    with_ids: bool,
-    with_names: bool,
-    with_messages: bool,
     trust: bool,
+    **kept: bool,
 ) -> None:
     """Write the runs of F, or F@RUN alone, to one file to hand on, and list what is in it.
 
@@ -70,8 +70,7 @@ def command(
     from gputui.services.share.rules import Keep
     from gputui.services.share.sharing import share
 
-    keep = Keep(price=with_price, label=with_label, ids=with_ids, names=with_names, messages=with_messages)
-    shared = share(files, out, keep, draw_card=card_of, trust=trust)
+    shared = share(files, out, Keep(**kept), draw_card=card_of, trust=trust)
     click.echo(f"wrote {out}", err=True)
     for heading, lines in (("in it:", shared.held), ("left out:", shared.left_out)):
         click.echo(heading)

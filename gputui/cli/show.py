@@ -139,8 +139,7 @@ def command(
     if verbose:
         for trace in traces_of(found.summary.run_id, path):
             page.line(f"trace: {trace}; {HOW_TO_OPEN}")
-        for line in (*_telemetry(telemetry), *(f"{event.level}: {event.message}" for event in events)):
-            page.line(line)
+        page.part((*_telemetry(telemetry), *(f"{event.level}: {event.message}" for event in events)))
     page.show()
 
 

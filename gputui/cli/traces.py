@@ -116,8 +116,7 @@ def _write_parts(page: Page, tables: Iterable[Table | None], lines: Sequence[str
     for table in tables:
         if table is not None and table.rows:
             page.part(table)
-    for line in ("", *lines) if lines else ():
-        page.line(line)
+    page.part(("", *lines) if lines else ())
 
 
 def compared_traces(
@@ -163,8 +162,7 @@ def write_difference(found: TraceDifference, form: str, output: Path | None) -> 
 
 def _draw(found: TraceDifference, out: Console) -> None:
     page = Page(out)
-    for line in (*sentences(found), "", *side_lines(found)):
-        page.line(line)
+    page.part((*sentences(found), "", *side_lines(found)))
     tables = (part_table(found.attribution), kernel_table(found, out.width))
     _write_parts(page, tables, list(notes(found)))
     page.show()

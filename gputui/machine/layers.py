@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
+from typing import Any  # Any: rows of a CSV file
 
 from gputui.machine.tree import Mount, Tree
 from gputui.model.absent import Missing
@@ -62,20 +63,8 @@ class Signal:
 def signals() -> tuple[Signal, ...]:
     """All signals, in the order of the file."""
     raw = pkgutil.get_data(__name__, "signals.csv")  # also works inside a zip
-    rows = csv.DictReader(io.StringIO((raw or b"").decode()))
-    return tuple(
-        Signal(
-            name=row["name"],
-            layer=row["layer"],
-            kind=row["kind"],
-            key=row["key"],
-            test=row["test"],
-            value=row["value"],
-            strength=row["strength"],
-            secret=row["secret"] == "yes",
-        )
-        for row in rows
-    )
+    rows: Iterable[dict[str, Any]] = csv.DictReader(io.StringIO((raw or b"").decode()))
+    return tuple(Signal(**{**row, "secret": row["secret"] == "yes"}) for row in rows)
 
 
 def find_layers(tree: Tree) -> tuple[Layer, ...]:

@@ -636,12 +636,8 @@ class Bakeoff:
 
 def find_bakeoff(name: str, gives_up_after_s: float = GIVES_UP_AFTER_S) -> Bakeoff:
     """The bakeoff of this name, or the beginning of one; with "", the newest. Raises GputuiError."""
-    try:
-        found = sorted(
-            d for d in bakeoffs_directory().iterdir() if (d / _NOTE).exists() and d.name.startswith(name)
-        )
-    except OSError:
-        found = []
+    kept = sorted(note.parent for note in bakeoffs_directory().glob(f"*/{_NOTE}"))
+    found = [directory for directory in kept if directory.name.startswith(name)]
     if not found:
         what = f"there is no bakeoff {name!r} here" if name else "there is no bakeoff to resume here"
         raise GputuiError(what, "gputui bakeoff --host A --host B starts one")
